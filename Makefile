@@ -1,0 +1,58 @@
+# Two commands: `make serve` runs the server, `make test` runs every test. Both make what they need in .venv.
+
+PYTHON ?= $(shell for p in python3.12 python3.13 python3.11 python3; do \
+	$$p -c 'import sys, ensurepip; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 14))' 2>/dev/null && echo $$p && break; done)
+BIN := .venv/bin
+CONFIG ?= serve_config.yaml
+# Ray's own telemetry stays off. Ray's token (README, "Dashboard") is asked for by every second terminal.
+export RAY_USAGE_STATS_ENABLED ?= 0
+
+.PHONY: serve prepare doctor test check format lock clean
+
+serve: .venv/.serve ## run the server in the foreground on 127.0.0.1:8000
+	@$(BIN)/python -m deployments check $(CONFIG)
+	@$(BIN)/python -m deployments prepare $(CONFIG)
+	@exec $(BIN)/serve run $(CONFIG)
+
+prepare: .venv/.serve ## fetch and convert the models that the configuration names
+	@$(BIN)/python -m deployments prepare $(CONFIG)
+
+doctor: .venv/.serve ## check platform, packages, models, key, memory and every edge of the chain
+	@$(BIN)/python -m deployments doctor $(CONFIG)
+
+test: .venv/.dev ## the whole test suite
+	$(BIN)/python -m pytest
+
+check: .venv/.dev ## lint, format and types
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: .venv/.dev
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+lock: .venv/.dev ## resolve pyproject.toml anew into the two lock files
+	$(BIN)/pip install --quiet uv
+	$(BIN)/uv pip compile $(LOCK_FLAGS) pyproject.toml -o requirements.lock
+	$(BIN)/uv pip compile $(LOCK_FLAGS) --extra dev -c requirements.lock pyproject.toml -o requirements-dev.lock
+
+LOCK_FLAGS := --universal --generate-hashes --python-version 3.11 --no-annotate --no-header \
+	--no-emit-index-url --no-emit-find-links --quiet --extra build
+
+.venv/bin/python:
+	@test -n "$(PYTHON)" || { echo "Python 3.11, 3.12 or 3.13 is needed (with venv); set PYTHON=/path/to/python" >&2; exit 1; }
+	$(PYTHON) -m venv .venv
+
+# The stamps make a repeated `make` a matter of milliseconds.
+.venv/.serve: requirements.lock pyproject.toml | .venv/bin/python
+	$(BIN)/python -m pip install --disable-pip-version-check --quiet --require-hashes -r requirements.lock
+	$(BIN)/python -m pip install --disable-pip-version-check --quiet --no-deps --no-build-isolation -e .
+	@touch $@
+
+.venv/.dev: .venv/.serve requirements-dev.lock
+	$(BIN)/python -m pip install --disable-pip-version-check --quiet --require-hashes -r requirements-dev.lock
+	@touch $@
+
+clean:
+	rm -rf .venv build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,0 +1,175 @@
+"""`python -m deployments doctor`: is this installation able to do what its configuration says?
+
+Two kinds of checks. The first look at what is there: platform, packages, memory, the models on disk, the key. The
+second force a fault through every edge of the chain: the configured chain, limits and `drive` itself run with scripted
+tiers, the tier at the head of the edge breaks in four ways (a 500, a hang, a cut connection, unavailable), and the
+next tier must answer. So a chain that is only configured, and doesn't work, is found.
+
+Nothing here needs a running server, and no request leaves this machine.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.metadata
+import os
+import platform
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import psutil
+
+from deployments.config import AppConfig, HostedTierConfig, MlxTierConfig, TierBase, Timeouts
+from deployments.drive import Ports, Run, drive
+from deployments.ports import Tier
+from deployments.telemetry import MonotonicClock
+from deployments.tiers.replica import make_tier
+from deployments.tiers.scripted import ScriptedTier
+from reliability.escalation import Limits
+from reliability.types import ChatRequest, Reason, TierState
+
+__all__ = ["Finding", "check_edges", "doctor"]
+
+PACKAGES = ("ray", "starlette", "httpx", "pydantic", "mlx-lm", "mlx")
+GIB = 1024**3
+# What a tier needs beside its weights, and Ray with its dashboard for the whole server: see README, "Limits".
+RAY_BYTES = 1 * GIB
+# Long enough for a healthy scripted tier on a busy machine, short enough for a person who waits.
+HANG_S = 1.0
+FAULTS: dict[str, dict[str, Any]] = {
+    "a 500": {"status": 500},
+    "a hang": {"silence": True},
+    "a cut connection": {"cut": True},
+    "no model": {"unavailable": "forced by doctor"},
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One line of the report. `level`: ok, warn (works, but less than configured) or fail."""
+
+    level: str
+    what: str
+    words: str
+
+
+def doctor(config: AppConfig) -> int:
+    """Print every finding; the result is the exit code, 1 where something failed."""
+    failed = 0
+    for finding in _findings(config):
+        print(f"{finding.level:>4}  {finding.what}: {finding.words}", flush=True)  # noqa: T201
+        failed += finding.level == "fail"
+    print(f"\n{failed} failed" if failed else "\nall good", flush=True)  # noqa: T201
+    return 1 if failed else 0
+
+
+def _findings(config: AppConfig) -> Iterator[Finding]:
+    yield _platform()
+    yield from (_package(name) for name in PACKAGES)
+    yield from _models(config)
+    yield from _hosted(config)
+    yield from check_edges(config)
+
+
+def _platform() -> Finding:
+    version = ".".join(map(str, sys.version_info[:3]))
+    words = f"{platform.system()} {platform.machine()}, Python {version}"
+    good = (3, 11) <= sys.version_info[:2] < (3, 14)
+    return Finding("ok" if good else "fail", "platform", words if good else f"{words}: 3.11 to 3.13 is needed")
+
+
+def _package(name: str) -> Finding:
+    try:
+        return Finding("ok", f"package {name}", importlib.metadata.version(name))
+    except importlib.metadata.PackageNotFoundError:
+        # Without mlx the hosted and scripted tiers still answer.
+        return Finding("warn" if name.startswith("mlx") else "fail", f"package {name}", "missing: run `make serve`")
+
+
+def _models(config: AppConfig) -> Iterator[Finding]:
+    """What each mlx tier would load, whether it is on disk, and whether all of them fit this machine's memory."""
+    from deployments.tiers.prepare import inspect_model
+
+    needed = RAY_BYTES
+    for name, tier in config.tiers.items():
+        if not isinstance(tier, MlxTierConfig):
+            continue
+        model = inspect_model(name, tier.model)
+        level = "ok" if model.ready else "warn"
+        yield Finding(level, f"model of {name}", model.words)
+        needed += model.weight_bytes * tier.min_replicas
+    total = psutil.virtual_memory().total
+    words = f"{needed / GIB:.1f} GiB needed for Ray and the weights, {total / GIB:.1f} GiB in this machine"
+    yield Finding("ok" if needed < 0.8 * total else "fail", "memory", words)
+
+
+def _hosted(config: AppConfig) -> Iterator[Finding]:
+    for name, tier in config.tiers.items():
+        if isinstance(tier, HostedTierConfig):
+            yield asyncio.run(_tier_word(name, tier, config))
+
+
+async def _tier_word(name: str, config: TierBase, app: AppConfig) -> Finding:
+    tier = make_tier(name, config, app.reliability.escalation.cloud_fallback)
+    try:
+        status = await tier.status()
+    finally:
+        await tier.close()
+    if status.state is TierState.READY:
+        return Finding("ok", f"tier {name}", f"{status.model} is configured (no request was sent)")
+    return Finding("warn", f"tier {name}", f"{status.state.value}: {status.reason}")
+
+
+def check_edges(config: AppConfig) -> Iterator[Finding]:
+    """Force each fault through each edge of the chain."""
+    escalation = config.reliability.escalation
+    if not escalation.enabled:
+        yield Finding("warn", "chain", "escalation.enabled is false: no tier stands in for another")
+        return
+    for head, after in zip(escalation.chain, escalation.chain[1:], strict=False):
+        for words, fault in FAULTS.items():
+            yield asyncio.run(_check_edge(config, head, after, words, fault))
+
+
+async def _check_edge(config: AppConfig, head: str, after: str, words: str, fault: Mapping[str, Any]) -> Finding:
+    tiers: dict[str, Tier] = {
+        head: ScriptedTier(name=head, script=[{"answer": [dict(fault)]}]),
+        after: ScriptedTier(name=after, script=[{"answer": [{"text": f"this is {after}"}]}]),
+    }
+    run = _probe(config, head, after)
+    timeouts = Timeouts(connect_s=HANG_S, first_token_s=HANG_S, idle_s=HANG_S, total_s=HANG_S)
+    clock = MonotonicClock()
+    run.deadline_ns = clock.now_ns() + int(60e9)
+    ports = Ports(tiers=tiers, timeouts=dict.fromkeys(tiers, timeouts), clock=clock, jitter=lambda: 0.0)
+    async for _ in drive(run, ports):
+        pass
+    for tier in tiers.values():
+        await tier.close()
+    what = f"edge {head} -> {after}"
+    if run.finish is not None and run.tier == after:
+        return Finding("ok", what, f"{words} on {head}: {after} answers")
+    why = run.refusal.message if run.refusal else "no answer"
+    allowed = ", ".join(config.reliability.escalation.escalate_on) or "nothing"
+    return Finding("fail", what, f"{words} on {head} ends the request ({why}); escalate_on: {allowed}")
+
+
+def _probe(config: AppConfig, head: str, after: str) -> Run:
+    escalation = config.reliability.escalation
+    return Run(
+        request=ChatRequest(
+            request_id=f"doctor-{os.getpid()}",
+            session_id="doctor",
+            messages=({"role": "user", "content": "Are you there?"},),
+            max_tokens=16,
+            timeout_s=60.0,
+        ),
+        chain=(head, after),
+        limits=Limits(
+            retries_max=escalation.max_retries_before_escalate,
+            attempts_max=config.server.attempts_max,
+            escalate_on=frozenset(Reason(reason.value) for reason in escalation.escalate_on),
+        ),
+        deadline_ns=0,
+    )

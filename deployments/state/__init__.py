@@ -1,0 +1,1 @@
+"""What outlives a request: the state actor that all Router replicas share."""

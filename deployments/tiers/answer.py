@@ -1,0 +1,103 @@
+"""From the text that a model writes, piece by piece, to the events of an answer.
+
+Three small machines in a row, each of which may hold back the end of what it has seen as long as that could
+be the beginning of a marker:
+
+    text ─▶ ThinkSplit ─▶ CallSplit ─▶ StopCut ─▶ events
+             reasoning      tool calls    stop strings
+
+The law of all three: what comes out doesn't depend on where the text was cut into pieces. And nothing is
+lost or invented: outside of the thinking tags, what is not a whole, parsable call leaves as text, unchanged,
+markers included. Stop strings are looked for in the answer's text only, neither in the thinking nor in calls;
+the first one to be complete ends the answer, and neither it nor anything behind it leaves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from deployments.tiers.call_split import CallFormat, CallSplit
+from deployments.tiers.cuts import StopCut, ThinkSplit
+from reliability.types import Event, Reasoning, Text
+
+__all__ = ["AnswerReader", "merged"]
+
+
+class AnswerReader:
+    """The three machines of one answer. Used by one thread."""
+
+    def __init__(
+        self,
+        *,
+        stops: Iterable[str] = (),
+        think: tuple[str, str] | None = None,
+        thinking: bool = False,
+        calls: CallFormat | None = None,
+        calls_max: int | None = None,
+    ) -> None:
+        self._think = ThinkSplit(think, inside=thinking)
+        self._calls = CallSplit(calls, calls_max=calls_max)
+        self._stop = StopCut(stops)
+
+    @property
+    def done(self) -> bool:
+        """A stop string or the last allowed call is complete: generate no more."""
+        return self._stop.stopped or self._calls.full
+
+    @property
+    def thinking(self) -> bool:
+        """Whether the model is in its thinking."""
+        return self._think.thinking
+
+    @property
+    def calls(self) -> int:
+        """How many calls have left."""
+        return self._calls.calls
+
+    def feed(self, text: str) -> list[Event]:
+        """The events of one more piece of text."""
+        return self._through(self._think.feed(text))
+
+    def finish(self, *, truncated: bool) -> list[Event]:
+        """The events that were held back. `truncated`: the answer was cut at its token limit."""
+        events = self._through(self._think.feed("", last=True))
+        if self._stop.stopped:
+            return events
+        events += self._cut(self._calls.finish(truncated=truncated))
+        return events + self._flushed()
+
+    def _through(self, pieces: list[tuple[bool, str]]) -> list[Event]:
+        events: list[Event] = []
+        for is_thinking, piece in pieces:
+            events += [Reasoning(piece)] if is_thinking else self._cut(self._calls.feed(piece))
+        return events
+
+    def _cut(self, events: list[Event]) -> list[Event]:
+        out: list[Event] = []
+        for event in events:
+            if self._stop.stopped:
+                break
+            if isinstance(event, Text):
+                text = self._stop.feed(event.text)
+                out += [Text(text)] if text else []
+            else:
+                out += [*self._flushed(), event]
+        return out
+
+    def _flushed(self) -> list[Event]:
+        rest = self._stop.flush()
+        return [Text(rest)] if rest else []
+
+
+def merged(events: Iterable[Event]) -> list[Event]:
+    """The same events with neighbouring pieces of text, and of thinking, joined."""
+    out: list[Event] = []
+    for event in events:
+        last = out[-1] if out else None
+        if isinstance(event, Text) and isinstance(last, Text):
+            out[-1] = Text(last.text + event.text)
+        elif isinstance(event, Reasoning) and isinstance(last, Reasoning):
+            out[-1] = Reasoning(last.text + event.text)
+        else:
+            out.append(event)
+    return out

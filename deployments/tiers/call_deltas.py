@@ -1,0 +1,114 @@
+"""Tool-call pieces as upstreams send them, in the one form that `CallDelta` has.
+
+Upstreams disagree on how a piece says to which call it belongs. The rules, in order:
+
+- With an `index`, the index says it. A new `id` together with a name under a known index is a new call all
+  the same (some upstreams number all parallel calls 0).
+- Without an index, a known `id` says it, and a new one begins a call. Two pieces of one list are never the
+  same call.
+- With neither, a name begins a call, and anything else continues the last one.
+
+Ours are numbered from 0 without gaps. `id` and `name` leave with the first piece of a call and never again;
+what comes before the name is held until the name is there. An id that is missing is made up; ids that repeat
+are left as they are, for the check of whole calls to see.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from reliability.types import CallDelta
+
+__all__ = ["CALLS_MAX", "CallDeltas", "TooManyCalls"]
+
+CALLS_MAX = 1024
+
+
+class TooManyCalls(ValueError):
+    """An answer with more calls than any agent could mean."""
+
+
+@dataclass(slots=True)
+class _Call:
+    index: int
+    upstream_id: str = ""
+    named: bool = False
+    held: str = ""
+
+
+class CallDeltas:
+    """The calls of one answer, piece by piece."""
+
+    def __init__(self) -> None:
+        self._calls: list[_Call] = []
+        self._by_index: dict[int, _Call] = {}
+
+    def read(self, pieces: Any) -> list[CallDelta]:
+        """The deltas of one `tool_calls` list."""
+        touched: list[_Call] = []
+        out: list[CallDelta] = []
+        for piece in pieces if isinstance(pieces, list) else []:
+            if not isinstance(piece, Mapping):
+                continue
+            inner = piece.get("function")
+            function = inner if isinstance(inner, Mapping) else piece
+            call = self._call(piece, _str(function.get("name")), touched)
+            touched.append(call)
+            delta = _delta(call, _str(function.get("name")), _arguments(function.get("arguments")))
+            if delta is not None:
+                out.append(delta)
+        return out
+
+    def end(self) -> list[CallDelta]:
+        """The calls whose name never came: they leave too, for the check of whole calls to refuse them."""
+        nameless = [call for call in self._calls if not call.named]
+        return [delta for call in nameless if (delta := _delta(call, "", "", last=True)) is not None]
+
+    def _call(self, piece: Mapping[str, Any], name: str, touched: list[_Call]) -> _Call:
+        index, upstream_id = piece.get("index"), _str(piece.get("id"))
+        if isinstance(index, int) and not isinstance(index, bool):
+            call = self._by_index.get(index)
+            if call is None or (name and upstream_id and call.upstream_id not in ("", upstream_id)):
+                call = self._by_index[index] = self._new()
+        else:
+            call = self._unnumbered(upstream_id, name, touched)
+        call.upstream_id = call.upstream_id or upstream_id
+        return call
+
+    def _unnumbered(self, upstream_id: str, name: str, touched: list[_Call]) -> _Call:
+        if upstream_id:
+            known = [call for call in self._calls if call.upstream_id == upstream_id]
+            return known[-1] if known and known[-1] not in touched else self._new()
+        return self._new() if name or not self._calls else self._calls[-1]
+
+    def _new(self) -> _Call:
+        if len(self._calls) >= CALLS_MAX:
+            raise TooManyCalls(f"more than {CALLS_MAX} tool calls")
+        self._calls.append(_Call(len(self._calls)))
+        return self._calls[-1]
+
+
+def _delta(call: _Call, name: str, arguments: str, *, last: bool = False) -> CallDelta | None:
+    if call.named:
+        return CallDelta(index=call.index, arguments=arguments) if arguments else None
+    call.held += arguments
+    if not name and not last:
+        return None
+    call.named = True
+    call_id = call.upstream_id or f"call_{uuid.uuid4().hex[:24]}"
+    return CallDelta(index=call.index, id=call_id, name=name, arguments=call.held)
+
+
+def _arguments(value: Any) -> str:
+    """Arguments are JSON text; an upstream that sends the object itself means its text."""
+    if isinstance(value, str):
+        return value
+    return "" if value is None else json.dumps(value, ensure_ascii=False)
+
+
+def _str(value: Any) -> str:
+    return value if isinstance(value, str) else ""

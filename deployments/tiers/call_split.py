@@ -1,0 +1,139 @@
+"""Takes the tool calls that a model marks in its text out of it, however the text is cut into pieces.
+
+From a marker on, text is held until the call is closed. A whole, parsable call becomes a `CallDelta` with an
+id of its own; anything else leaves as text, unchanged, markers included: nothing is lost, nothing invented.
+Mending calls is the business of the tool checks that see that text, not of this module.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from deployments.tiers.cuts import held_from
+from reliability.types import CallDelta, Event, Text
+
+__all__ = ["CallFormat", "CallSplit", "strict_json_call"]
+
+# (name, JSON text of the arguments) of each call in the text between two markers, or None where it isn't
+# whole and sound.
+ParseCalls = Callable[[str], list[tuple[str, str]] | None]
+
+
+@dataclass(frozen=True, slots=True)
+class CallFormat:
+    """How a model marks its tool calls. An empty `end` means: up to the end of the answer."""
+
+    start: str
+    end: str
+    parse: ParseCalls
+
+
+class CallSplit:
+    """Takes whole tool calls out of the text. With `calls_max`, what follows the last allowed one is not
+    looked at.
+    """
+
+    def __init__(self, form: CallFormat | None, *, calls_max: int | None = None) -> None:
+        self._form = form
+        self._calls_max = calls_max
+        self._held = ""
+        self._inside = False
+        self.calls = 0
+
+    @property
+    def full(self) -> bool:
+        """No further call may follow, so there is nothing left to wait for."""
+        return self._calls_max is not None and self.calls >= self._calls_max
+
+    def feed(self, text: str) -> list[Event]:
+        """The text and the calls that may leave now."""
+        if self._form is None:
+            return [Text(text)] if text else []
+        self._held += text
+        out: list[Event] = []
+        while not self.full and (step := self._step(self._form)) is not None:
+            out += step
+        return out
+
+    def finish(self, *, truncated: bool) -> list[Event]:
+        """The rest. An open call is text, unless its format ends with the answer and that wasn't cut."""
+        held, self._held = ("", "") if self.full else (self._held, "")
+        if self._form is not None and self._inside:
+            if not self._form.end and not truncated:
+                return self._settled(self._form, held, "")
+            held = self._form.start + held
+        return [Text(held)] if held else []
+
+    def _step(self, form: CallFormat) -> list[Event] | None:
+        """Move across one border in the held text; None where there is none."""
+        if self._inside:
+            body, end, rest = self._held.partition(form.end) if form.end else (self._held, "", "")
+            if not end:
+                return None
+            self._inside, self._held = False, rest
+            return self._settled(form, body, end)
+        at = self._held.find(form.start)
+        keep = held_from(self._held, form.start) if at == -1 else at
+        text, rest = self._held[:keep], self._held[keep:]
+        self._inside = at != -1
+        self._held = rest[len(form.start) :] if self._inside else rest
+        if not text and not self._inside:
+            return None
+        return [Text(text)] if text else []
+
+    def _settled(self, form: CallFormat, body: str, end: str) -> list[Event]:
+        found = form.parse(body)
+        if not found:
+            return [Text(form.start + body + end)]
+        first = self.calls
+        self.calls += len(
+            found
+        )  # more than allowed in one block is for the gate to judge: none is dropped here
+        return [
+            CallDelta(index=first + i, id=f"call_{secrets.token_hex(12)}", name=name, arguments=arguments)
+            for i, (name, arguments) in enumerate(found)
+        ]
+
+
+def strict_json_call(body: str) -> list[tuple[str, str]] | None:
+    """Read `{"name": ..., "arguments": {...}}`, nothing else. The arguments keep the model's own spelling."""
+    try:
+        pairs = json.JSONDecoder(object_pairs_hook=_Pairs, parse_constant=_refuse).decode(body.strip())
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(pairs, _Pairs) or sorted(key for key, _ in pairs) != ["arguments", "name"]:
+        return None
+    call: Mapping[str, Any] = dict(pairs)
+    if not isinstance(call["name"], str) or not call["name"] or not isinstance(call["arguments"], _Pairs):
+        return None
+    return [(call["name"], _spelling(body, "arguments"))]
+
+
+class _Pairs(list[tuple[str, Any]]):
+    """A JSON object with its keys as they came, twice where they came twice."""
+
+
+def _refuse(constant: str) -> None:
+    raise ValueError(f"{constant} is not JSON")
+
+
+def _spelling(body: str, wanted: str) -> str:
+    """The text of one member of a flat-parsed object: numbers keep their digits, strings their escapes."""
+    decoder = json.JSONDecoder()
+    at = body.index("{") + 1
+    while True:
+        key, at = decoder.raw_decode(body, _past(body, at, " \t\r\n,"))
+        start = _past(body, at, " \t\r\n:")
+        _, at = decoder.raw_decode(body, start)
+        if key == wanted:
+            return body[start:at]
+
+
+def _past(text: str, at: int, skipped: str) -> int:
+    while text[at] in skipped:
+        at += 1
+    return at

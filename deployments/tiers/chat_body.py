@@ -1,0 +1,52 @@
+"""A `ChatRequest` as the JSON body of an upstream call.
+
+Fields are written only where they are set. `extra` (what the client sent and this server doesn't know) is
+passed on, except what would take a decision away from this server: the model and its substitutes, the shape
+of the answer, and the cap on its length.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from reliability.types import ChatRequest
+
+__all__ = ["chat_body"]
+
+# `models` and `fallbacks` name substitutes for the upstream to use; `n` asks for answers that nobody reads.
+_OURS = frozenset(
+    {
+        "model",
+        "models",
+        "fallbacks",
+        "messages",
+        "stream",
+        "stream_options",
+        "max_tokens",
+        "max_completion_tokens",
+        "n",
+        "functions",
+        "function_call",
+    }
+)
+_OPTIONAL = ("tool_choice", "parallel_tool_calls", "response_format", "seed", "temperature", "top_p")
+
+
+def chat_body(request: ChatRequest, model: str) -> bytes:
+    """The bytes to send. Raises ValueError or TypeError where the request can't be written as JSON."""
+    body: dict[str, Any] = {key: value for key, value in request.extra.items() if key not in _OURS}
+    body |= {
+        "model": model,
+        "messages": list(request.messages),
+        "max_tokens": request.max_tokens,
+        "stream": True,
+        "stream_options": {"include_usage": True},
+    }
+    body |= {key: value for key in _OPTIONAL if (value := getattr(request, key)) is not None}
+    if request.tools:
+        body["tools"] = list(request.tools)
+    if request.stop:
+        body["stop"] = list(request.stop)
+    # ASCII, so that a lone surrogate in a message can't make the body unwritable.
+    return json.dumps(body, default=dict, allow_nan=False, separators=(",", ":")).encode("ascii")

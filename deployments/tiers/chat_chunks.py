@@ -1,0 +1,182 @@
+"""Chat-completion chunks as events. No I/O and no bytes: parsed JSON in, events out.
+
+`ChunkReader` remembers what arrives out of order: the finish reason comes before the usage, so both wait
+here until the end of the stream; a chunk that is an error leaves its complaint in `complaint`.
+
+Dialects that are understood: `delta` and whole `message`; content as text or as a list of parts; a refusal
+as text; reasoning in `reasoning_content`, `reasoning` or `reasoning_details` (the first that holds text:
+some upstreams send the same thought under two names); the legacy `function_call`; finish reasons of other
+APIs.
+
+What must never happen: an answer that was broken off counts as finished (`abort` is an error, not a `stop`),
+or half a character leaves (an upstream may split a surrogate pair over two chunks; `_Halves` joins it).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from deployments.tiers.call_deltas import CallDeltas
+from deployments.tiers.faults import Complaint, read_complaint
+from reliability.types import CallDelta, Event, FinishReason, Reasoning, Text, Usage
+
+__all__ = ["ChunkReader", "merged"]
+
+_FINISH = {
+    "length": FinishReason.LENGTH,
+    "max_tokens": FinishReason.LENGTH,
+    "max_output_tokens": FinishReason.LENGTH,
+    "model_length": FinishReason.LENGTH,
+    "tool_calls": FinishReason.TOOL_CALLS,
+    "tool_use": FinishReason.TOOL_CALLS,
+    "function_call": FinishReason.TOOL_CALLS,
+    "content_filter": FinishReason.CONTENT_FILTER,
+    "safety": FinishReason.CONTENT_FILTER,
+    "refusal": FinishReason.CONTENT_FILTER,
+}
+_BROKEN_OFF = frozenset({"error", "abort", "aborted", "cancelled"})
+
+
+class ChunkReader:
+    """One answer, chunk by chunk."""
+
+    def __init__(self) -> None:
+        self.finish: FinishReason | None = None
+        self.usage: Usage | None = None
+        self.model: str | None = None
+        self.complaint: Complaint | None = None
+        self._calls = CallDeltas()
+        self._text = _Halves()
+        self._thought = _Halves()
+
+    def read(self, chunk: Mapping[str, Any]) -> list[Event]:
+        """The events of one chunk. An error chunk gives none and sets `complaint`."""
+        if chunk.get("error") or chunk.get("object") == "error":
+            self.complaint = read_complaint(chunk)
+            return []
+        model = chunk.get("model")
+        self.model = model if isinstance(model, str) and model else self.model
+        self.usage = _usage(chunk.get("usage")) or self.usage
+        choices = chunk.get("choices")
+        choice = choices[0] if isinstance(choices, list) and choices else None
+        return self._choice(choice) if isinstance(choice, Mapping) else []
+
+    def end(self) -> list[Event]:
+        """What was held and will get no other half."""
+        events: list[Event] = [Text(text)] if (text := self._text.end()) else []
+        return [*events, *self._calls.end()]
+
+    def _choice(self, choice: Mapping[str, Any]) -> list[Event]:
+        delta = choice.get("delta")
+        if not isinstance(delta, Mapping):
+            delta = choice.get("message")
+        events = self._delta(delta) if isinstance(delta, Mapping) else []
+        reason = choice.get("finish_reason")
+        if isinstance(reason, str) and reason:
+            if choice.get("error"):
+                self.complaint = read_complaint(choice["error"])
+            elif reason.lower() in _BROKEN_OFF:
+                self.complaint = Complaint(message=f"finish_reason {reason}")
+            self.finish = _FINISH.get(reason.lower(), FinishReason.STOP)
+        return events
+
+    def _delta(self, delta: Mapping[str, Any]) -> list[Event]:
+        events: list[Event] = []
+        if thought := self._thought.take(_reasoning(delta)):
+            events.append(Reasoning(thought))
+        if text := self._text.take(_content(delta.get("content")) + _content(delta.get("refusal"))):
+            events.append(Text(text))
+        pieces = delta.get("tool_calls")
+        if not pieces and isinstance(delta.get("function_call"), Mapping):
+            pieces = [{"index": 0, "function": delta["function_call"]}]
+        return [*events, *self._calls.read(pieces)] if pieces else events
+
+
+def merged(events: list[Event]) -> list[Event]:
+    """The same events with neighbours joined: what one read brought leaves as one piece of each kind."""
+    out: list[Event] = []
+    for event in events:
+        joined = _joined(out[-1], event) if out else None
+        if joined is None:
+            out.append(event)
+        else:
+            out[-1] = joined
+    return out
+
+
+def _joined(first: Event, second: Event) -> Event | None:
+    match first, second:
+        case Text(), Text():
+            return Text(first.text + second.text)
+        case Reasoning(), Reasoning():
+            return Reasoning(first.text + second.text)
+        case CallDelta(), CallDelta(id=None, name=None) if first.index == second.index:
+            arguments = first.arguments + second.arguments
+            return CallDelta(index=first.index, id=first.id, name=first.name, arguments=arguments)
+        case _:
+            return None
+
+
+class _Halves:
+    """Joins surrogate halves that came in two pieces; a half without its other half becomes U+FFFD."""
+
+    def __init__(self) -> None:
+        self._held = ""
+
+    def take(self, text: str) -> str:
+        if not text:
+            return ""
+        text, self._held = self._held + text, ""
+        if "\ud800" <= text[-1] <= "\udbff":
+            text, self._held = text[:-1], text[-1]
+        return _whole(text)
+
+    def end(self) -> str:
+        held, self._held = self._held, ""
+        return _whole(held)
+
+
+def _whole(text: str) -> str:
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    return text
+
+
+def _reasoning(delta: Mapping[str, Any]) -> str:
+    for name in ("reasoning_content", "reasoning"):
+        value = delta.get(name)
+        if isinstance(value, str) and value:
+            return value
+    details = delta.get("reasoning_details")
+    if not isinstance(details, list):
+        return ""
+    texts = [part.get("text") or part.get("summary") for part in details if isinstance(part, Mapping)]
+    return "".join(text for text in texts if isinstance(text, str))
+
+
+def _content(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    if not isinstance(value, list):
+        return ""
+    texts = [part.get("text") for part in value if isinstance(part, Mapping) and part.get("type") == "text"]
+    return "".join(text for text in texts if isinstance(text, str))
+
+
+def _usage(value: Any) -> Usage | None:
+    if not isinstance(value, Mapping):
+        return None
+    return Usage(
+        prompt_tokens=_count(value, "prompt_tokens"),
+        completion_tokens=_count(value, "completion_tokens"),
+        cached_tokens=_count(value.get("prompt_tokens_details"), "cached_tokens"),
+        reasoning_tokens=_count(value.get("completion_tokens_details"), "reasoning_tokens"),
+    )
+
+
+def _count(value: Any, name: str) -> int:
+    number = value.get(name) if isinstance(value, Mapping) else None
+    return max(0, int(number)) if isinstance(number, int | float) and number == number else 0

@@ -1,0 +1,107 @@
+"""Two machines that look for markers in text which arrives in pieces: stop strings, and the tags of thinking.
+
+Each holds back the end of what it has seen as long as that could be the beginning of a marker, so what comes
+out doesn't depend on where the text was cut.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+__all__ = ["StopCut", "ThinkSplit", "held_from"]
+
+
+def held_from(text: str, marker: str) -> int:
+    """Where the longest end of `text` begins that may grow into `marker`; its length where there is none."""
+    at = text.find(marker[0], max(0, len(text) - len(marker) + 1))
+    while at != -1:
+        if marker.startswith(text[at:]):
+            return at
+        at = text.find(marker[0], at + 1)
+    return len(text)
+
+
+class StopCut:
+    """Passes text on until a stop string is complete."""
+
+    def __init__(self, stops: Iterable[str]) -> None:
+        self._stops = tuple(stop for stop in stops if stop)
+        self._held = ""
+        self.stopped = False
+
+    def feed(self, text: str) -> str:
+        """What may leave now."""
+        if self.stopped:
+            return ""
+        text = self._held + text
+        ends = [(at + len(stop), at) for stop in self._stops if (at := text.find(stop)) != -1]
+        if ends:
+            self.stopped, self._held = True, ""
+            return text[: min(ends)[1]]
+        keep = min((held_from(text, stop) for stop in self._stops), default=len(text))
+        self._held = text[keep:]
+        return text[:keep]
+
+    def flush(self) -> str:
+        """The rest: no more text follows directly."""
+        rest, self._held = self._held, ""
+        return rest
+
+
+class ThinkSplit:
+    """Separates one block of thinking at the head of an answer from the answer.
+
+    Tags count only there: an answer that talks about the tags is left alone. White space next to the tags is
+    markup.
+    """
+
+    def __init__(self, tags: tuple[str, str] | None, *, inside: bool = False) -> None:
+        self._open, self._close = tags or ("", "")
+        self._state = ("inside" if inside else "before") if tags else "after"
+        self._trim = self._state == "inside"
+        self._held = ""
+
+    @property
+    def thinking(self) -> bool:
+        """Whether what comes next is thinking."""
+        return self._state == "inside"
+
+    def feed(self, text: str, *, last: bool = False) -> list[tuple[bool, str]]:
+        """(is thinking, piece) for each piece that may leave now. `last`: no more text follows."""
+        text, self._held = self._held + text, ""
+        out: list[tuple[bool, str]] = []
+        if self._state == "before":
+            text = self._before(text, last)
+        if self._state == "inside":
+            thought, text = self._inside(text, last)
+            out.append((True, thought))
+        if self._state == "after":
+            out.append((False, self._trimmed(text)))
+        return [piece for piece in out if piece[1]]
+
+    def _before(self, text: str, last: bool) -> str:
+        head = text.lstrip()
+        if head.startswith(self._open):
+            self._state, self._trim = "inside", True
+            return head[len(self._open) :]
+        if self._open.startswith(head) and not last:  # only white space counts as well: the tag may follow
+            self._held = text
+            return ""
+        self._state = "after"
+        return text
+
+    def _inside(self, text: str, last: bool) -> tuple[str, str]:
+        thought, close, rest = text.partition(self._close)
+        if close:
+            thought = self._trimmed(thought).rstrip()
+            self._state, self._trim = "after", True
+            return thought, rest
+        keep = len(text) if last else min(held_from(text, self._close), len(text.rstrip()))
+        self._held = text[keep:]
+        return self._trimmed(text[:keep]), ""
+
+    def _trimmed(self, text: str) -> str:
+        if self._trim:
+            text = text.lstrip()
+            self._trim = not text
+        return text

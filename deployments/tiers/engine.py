@@ -1,0 +1,220 @@
+"""One thread that owns a model: it loads it, holds its caches and makes every MLX call. Metal's streams
+belong to the thread that made them, so nothing of MLX ever leaves this thread; only plain Python values do.
+
+    LOADING ──▶ READY            the model answers; requests run
+       │  ▲       │
+       ▼  │       ▼
+    UNAVAILABLE   closed          no package, model or memory, with the reason; tried again where time can
+    help
+
+Theory of operation. Other threads only put commands into an inbox (`submit`, `abort`, `close`) and read the
+published `Phase`. Between two steps the thread empties the inbox, so an abort takes effect within one step.
+Up to `running_max` requests run in the batch; the others wait in order. Every request gets exactly one last
+event: `Finish` or `Failed` (after `abort` nobody listens, and it gets none).
+
+What must never happen: a request that waits for ever. A step that raises fails those that run and goes on
+with a new generator; a thread that makes no step for `hang_s` while there is work is reported by `healthy`,
+as is one whose steps fail one after the other, and whoever runs the replica starts a new one.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import queue
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from deployments.tiers.artifacts import ModelUnavailable
+from deployments.tiers.batch import Batch, Job
+from deployments.tiers.loading import Loaded, warm_up
+from deployments.tiers.store import Say
+from reliability.types import Failed, Fault, TierState
+
+__all__ = ["Engine", "Phase"]
+
+_LOG = logging.getLogger(__name__)
+
+_AGAIN_FIRST_S, _AGAIN_MAX_S = 30.0, 600.0
+_FAILURES_MAX = 3
+_JOIN_S = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Phase:
+    """Where the engine stands. `reason` is fit for clients, `detail` for the operator; `again`: it will be
+    tried again;
+    `loaded` only when ready."""
+
+    state: TierState
+    reason: str = ""
+    detail: str = ""
+    again: bool = False
+    loaded: Loaded | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Command:
+    """`job` with `ticket`: submit; `ticket` alone: abort; neither: close."""
+
+    ticket: int | None = None
+    job: Job | None = None
+
+
+class Engine:
+    """The thread and its inbox. Constructing it starts the thread and returns at once."""
+
+    def __init__(
+        self, name: str, load: Callable[[Say], Loaded], *, running_max: int, hang_s: float = 60.0
+    ) -> None:
+        self._load = load
+        self._running_max = running_max
+        self._hang_s = hang_s
+        self._inbox: queue.SimpleQueue[_Command] = queue.SimpleQueue()
+        self._tickets = itertools.count()
+        self._waiting: dict[int, Job] = {}  # in order of arrival
+        self._batch: Batch | None = None
+        self._failures = 0
+        self._busy_since_s: float | None = (
+            None  # when the step under way began; None while there is nothing to do
+        )
+        self._closed = threading.Event()
+        self.phase = Phase(TierState.LOADING, "starting")
+        self._thread = threading.Thread(target=self._run, name=f"mlx-{name}", daemon=True)
+        self._thread.start()
+
+    def submit(self, job: Job) -> int:
+        """Hand over a request; its events come to `job.sink`. The ticket is for `abort`."""
+        ticket = next(self._tickets)
+        self._inbox.put(_Command(ticket, job))
+        return ticket
+
+    def abort(self, ticket: int) -> None:
+        """The request isn't wanted any more. Does nothing if it has ended."""
+        self._inbox.put(_Command(ticket))
+
+    def healthy(self) -> bool:
+        """False once this engine needs to be replaced."""
+        if self._closed.is_set():
+            return True
+        began_s = self._busy_since_s
+        hung = began_s is not None and time.monotonic() - began_s > self._hang_s
+        return self._thread.is_alive() and not hung and self._failures < _FAILURES_MAX
+
+    def close(self) -> None:
+        """End all requests, stop the thread, free the model. Waits for the step under way, but not for a
+        download.
+        """
+        self._closed.set()
+        self._inbox.put(_Command())
+        self._thread.join(_JOIN_S if self.phase.state is TierState.READY else 0.5)
+
+    # Everything below runs on the engine thread.
+
+    def _run(self) -> None:
+        try:
+            again_s = _AGAIN_FIRST_S
+            while not self._closed.is_set() and not self._bring_up():
+                self._idle(again_s if self.phase.again else None)
+                again_s = min(2 * again_s, _AGAIN_MAX_S)
+            while not self._closed.is_set():
+                self._turn()
+        finally:
+            self._fail_everything(Failed(fault=Fault.UNAVAILABLE, message="the tier is shutting down"))
+            self._batch = None
+            self.phase = Phase(TierState.UNAVAILABLE, "its engine has stopped")
+
+    def _bring_up(self) -> bool:
+        try:
+            loaded = self._load(self._say)
+            self._batch = Batch(
+                loaded.model, loaded.tokenizer, running_max=self._running_max, label=loaded.artifact.source
+            )
+            self._say("warming up")
+            warm_up(self._batch, loaded.tokenizer)
+        except Exception as error:
+            self._batch = None
+            self.phase = _unavailable(error)
+            return False
+        self.phase = Phase(TierState.READY, loaded=loaded)
+        return True
+
+    def _say(self, words: str) -> None:
+        self.phase = Phase(TierState.LOADING, words)
+
+    def _turn(self) -> None:
+        """Take commands, then make one step if anything runs."""
+        batch = self._batch
+        assert batch is not None
+        if not batch and not self._waiting:
+            self._busy_since_s = None
+            self._idle(None)
+        self._busy_since_s = time.monotonic()
+        self._take_commands()
+        self._end_overdue(batch)
+        while self._waiting and batch.has_room:
+            ticket = next(iter(self._waiting))
+            batch.add(ticket, self._waiting.pop(ticket))
+        if batch:
+            self._step(batch)
+
+    def _step(self, batch: Batch) -> None:
+        try:
+            batch.step()
+            self._failures = 0
+        except Exception as error:
+            self._failures += 1
+            _LOG.exception("a step of the engine failed; %d running requests end with it", len(batch))
+            message = f"the engine failed in a step ({type(error).__name__})"
+            batch.fail_all(Failed(fault=Fault.SERVER_ERROR, message=message))
+
+    def _idle(self, timeout_s: float | None) -> None:
+        """Sleep until a command comes."""
+        try:
+            self._obey(self._inbox.get(timeout=timeout_s))
+        except queue.Empty:
+            return
+
+    def _take_commands(self) -> None:
+        while True:
+            try:
+                self._obey(self._inbox.get_nowait())
+            except queue.Empty:
+                return
+
+    def _obey(self, command: _Command) -> None:
+        if command.ticket is None:
+            return  # close: the flag says so
+        if command.job is not None:
+            self._waiting[command.ticket] = command.job
+        elif self._waiting.pop(command.ticket, None) is None and self._batch is not None:
+            self._batch.remove(command.ticket)
+
+    def _end_overdue(self, batch: Batch) -> None:
+        now_s = time.monotonic()
+        late = Failed(fault=Fault.TOTAL_TIMEOUT, message="the request's time ran out")
+        for ticket in batch.overdue(now_s):
+            batch.end(ticket, late)
+        for ticket in [ticket for ticket, job in self._waiting.items() if now_s >= job.deadline_s]:
+            self._waiting.pop(ticket).sink([late])
+
+    def _fail_everything(self, failed: Failed) -> None:
+        self._take_commands()
+        if self._batch is not None:
+            self._batch.fail_all(failed)
+        for job in self._waiting.values():
+            job.sink([failed])
+        self._waiting = {}
+
+
+def _unavailable(error: Exception) -> Phase:
+    if isinstance(error, ModelUnavailable):
+        return Phase(TierState.UNAVAILABLE, str(error), again=error.again)
+    if isinstance(error, ImportError):
+        reason = f"the package {error.name or error} can't be imported; install mlx-lm (`pip install mlx-lm`)"
+        return Phase(TierState.UNAVAILABLE, reason, detail=str(error))
+    _LOG.error("the model could not be loaded", exc_info=error)
+    reason = f"the model could not be loaded ({type(error).__name__})"
+    return Phase(TierState.UNAVAILABLE, reason, detail=str(error))

@@ -1,0 +1,219 @@
+"""What an upstream complains of, as one of our faults: the one table for every tier kind that has status
+codes.
+
+A complaint arrives in three ways: an HTTP status with a body, an error frame in the middle of a stream, or a
+line of a script. `read_complaint` understands the bodies that are in use (OpenAI, OpenRouter, Ollama,
+FastAPI, vLLM); `failed` turns a complaint into the `Failed` that ends an attempt.
+
+What must never happen: a request that is wrong in itself looks like a sick tier (then every tier of the
+chain would be tried and blamed), a prompt that is too long looks like a wrong request (then the tier with
+the long context would never be tried), or an upstream's stack or paths reach the client.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import Any
+
+from reliability.types import Failed, Fault, Usage
+
+__all__ = ["MESSAGE_CHARS_MAX", "Complaint", "failed", "fault_of", "read_complaint", "retry_after_s"]
+
+MESSAGE_CHARS_MAX = 500
+RETRY_AFTER_S_MAX = 86_400.0
+
+_BY_STATUS = {
+    401: Fault.AUTH,
+    402: Fault.AUTH,  # no credit: like a wrong key, only a person can mend it
+    403: Fault.AUTH,
+    404: Fault.UNAVAILABLE,  # the model or the route isn't there
+    405: Fault.UNAVAILABLE,
+    408: Fault.FIRST_TOKEN_TIMEOUT,
+    429: Fault.OVERLOADED,
+    504: Fault.FIRST_TOKEN_TIMEOUT,
+}
+_OVERLOADED_IF_TOLD_WHEN = frozenset({503, 529})
+
+# Error frames name their cause more often than their status.
+_STATUS_BY_CODE = {
+    "authentication_error": 401,
+    "invalid_api_key": 401,
+    "insufficient_quota": 402,
+    "insufficient_credits": 402,
+    "billing_hard_limit_reached": 402,
+    "permission_error": 403,
+    "not_found_error": 404,
+    "model_not_found": 404,
+    "rate_limit_exceeded": 429,
+    "rate_limit_error": 429,
+    "too_many_requests": 429,
+    "overloaded_error": 429,
+    "timeout": 504,
+    "timeout_error": 504,
+    "invalid_request_error": 400,
+    "badrequesterror": 400,
+    "context_length_exceeded": 400,
+    "content_filter": 400,
+    "content_policy_violation": 400,
+}
+_CREDIT_CODES = frozenset(code for code, status in _STATUS_BY_CODE.items() if status == 402)
+
+_CONTEXT = re.compile(
+    r"context[_ ]?(length|window|size)|maximum (context|prompt|input)|too many (input |prompt )?tokens"
+    r"|(prompt|input) is too long|reduce the length|context the overflows|exceeds? the (available )?context",
+    re.IGNORECASE,
+)
+_UNSUPPORTED = re.compile(
+    r"(does not|doesn't) support (tool|function|image|vision|json)|support tool use|enable-auto-tool-choice",
+    re.IGNORECASE,
+)
+_PATH = re.compile(r"(?<![^\s\"'(=\[])/(?:[\w.@+-]+/)+[\w.@+-]*")
+
+_WORDS = {
+    Fault.AUTH: "refused our credentials",
+    Fault.UNAVAILABLE: "doesn't have this model or route",
+    Fault.FIRST_TOKEN_TIMEOUT: "ran out of time",
+    Fault.OVERLOADED: "is overloaded",
+    Fault.CONTEXT_LENGTH: "can't hold a prompt of this length",
+    Fault.UNSUPPORTED: "can't do what this request asks",
+    Fault.BAD_REQUEST: "refused the request",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Complaint:
+    """What an upstream said of an error, in its own words."""
+
+    status: int | None = None
+    message: str = ""
+    code: str = ""
+    param: str | None = None
+    moderated: bool = False  # OpenRouter's 403 for a prompt that its filter refused
+
+    def cleaned(self, clean: Callable[[str], str]) -> Complaint:
+        """The same complaint with every text passed through `clean`."""
+        param = None if self.param is None else clean(self.param)
+        return replace(self, message=clean(self.message), code=clean(self.code), param=param)
+
+
+def read_complaint(payload: Any) -> Complaint:
+    """Read an error body or an error frame; anything unknown gives an empty complaint."""
+    if isinstance(payload, list) and payload:
+        payload = payload[0]
+    if isinstance(payload, str):
+        return Complaint(message=payload)
+    if not isinstance(payload, Mapping):
+        return Complaint()
+    inner = payload.get("error", payload)
+    if not isinstance(inner, Mapping):
+        return Complaint(message=_text(inner))
+    names = [_text(inner.get(key)) for key in ("code", "type")]
+    metadata = inner.get("metadata")
+    return Complaint(
+        status=_status(inner, names),
+        message=_text(inner.get("message")) or _detail(inner.get("detail")),
+        code=next((name for name in names if name and not name.isdigit()), ""),
+        param=_text(inner.get("param")) or None,
+        moderated=isinstance(metadata, Mapping) and bool(metadata.get("reasons")),
+    )
+
+
+def fault_of(status: int, complaint: Complaint, *, told_when: bool) -> Fault:
+    """The fault behind a status. `told_when`: the upstream said when to come back."""
+    known = _BY_STATUS.get(status)
+    if status in (400, 404, 422) and _UNSUPPORTED.search(complaint.message):
+        return Fault.UNSUPPORTED
+    if status in (400, 413, 422, 500) and _too_long(complaint):
+        return Fault.CONTEXT_LENGTH
+    if status == 429 and complaint.code in _CREDIT_CODES:
+        return Fault.AUTH
+    if status == 403 and complaint.moderated:
+        return Fault.BAD_REQUEST
+    if known is not None:
+        return known
+    if status >= 500:
+        return Fault.OVERLOADED if told_when and status in _OVERLOADED_IF_TOLD_WHEN else Fault.SERVER_ERROR
+    return Fault.BAD_REQUEST if status >= 400 else Fault.UNAVAILABLE
+
+
+def failed(
+    tier: str,
+    complaint: Complaint,
+    *,
+    status: int | None = None,
+    retry_after_s: float | None = None,
+    usage: Usage | None = None,
+) -> Failed:
+    """The end of an attempt that an upstream refused. Without any status a complaint counts as a 500."""
+    code = status or complaint.status or 500
+    fault = fault_of(code, complaint, told_when=retry_after_s is not None)
+    return Failed(
+        fault=fault,
+        message=_message(tier, fault, code, complaint.message),
+        retry_after_s=retry_after_s,
+        status=code,
+        param=complaint.param,
+        usage=usage,
+    )
+
+
+def retry_after_s(headers: Mapping[str, str], now: datetime) -> float | None:
+    """When to come back, from `retry-after-ms` or `Retry-After` (seconds or a date); None if not said."""
+    for name, unit_s in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
+        value = headers.get(name, "").strip()
+        seconds = _seconds(value, unit_s, now) if value else None
+        if seconds is not None:
+            return min(max(seconds, 0.0), RETRY_AFTER_S_MAX)
+    return None
+
+
+def _seconds(value: str, unit_s: float, now: datetime) -> float | None:
+    if re.fullmatch(r"\d{1,12}(\.\d{1,12})?", value):
+        return float(value) * unit_s
+    try:
+        moment = parsedate_to_datetime(value)
+    except (ValueError, TypeError, OverflowError):
+        return None
+    return ((moment if moment.tzinfo else moment.replace(tzinfo=UTC)) - now).total_seconds()
+
+
+def _message(tier: str, fault: Fault, status: int, said: str) -> str:
+    line = said.strip().splitlines()[0] if said.strip() else ""
+    if fault is Fault.BAD_REQUEST and line:
+        return line[:MESSAGE_CHARS_MAX]
+    if status >= 500:  # an upstream that broke may talk of its own files
+        line = _PATH.sub("[path]", line)
+    words = _WORDS.get(fault, "failed")
+    return f"tier {tier} {words} ({status}){': ' + line if line else ''}"[:MESSAGE_CHARS_MAX]
+
+
+def _status(inner: Mapping[str, Any], names: list[str]) -> int | None:
+    for key in ("code", "status", "status_code"):
+        value = _text(inner.get(key))
+        if value.isascii() and value.isdigit() and 400 <= int(value[:4]) <= 599:
+            return int(value[:4])
+    return next((_STATUS_BY_CODE[name.lower()] for name in names if name.lower() in _STATUS_BY_CODE), None)
+
+
+def _too_long(complaint: Complaint) -> bool:
+    return bool(_CONTEXT.search(complaint.code) or _CONTEXT.search(complaint.message))
+
+
+def _detail(value: Any) -> str:
+    """FastAPI's `detail`: a text, or a list of `{loc, msg}`."""
+    if isinstance(value, list):
+        parts = [
+            f"{part.get('loc', '')}: {part.get('msg', '')}" for part in value if isinstance(part, Mapping)
+        ]
+        return "; ".join(parts)
+    return _text(value)
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    return str(value) if isinstance(value, int) and not isinstance(value, bool) else ""

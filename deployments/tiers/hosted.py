@@ -1,0 +1,346 @@
+"""The tier kind `hosted`: any server that speaks OpenAI chat completions (OpenRouter, LM Studio, Ollama,
+vLLM, ...).
+
+One attempt is one HTTP request; nothing is retried here. It goes through these phases, and each has its own
+clock:
+
+    connect (connect_s) ──▶ headers (idle_s) ──▶ body (idle_s between reads, TAIL_S after the finish reason)
+
+and all of them end when the request's own `timeout_s` is used up. `Started` is said when the headers of a
+200 arrive. The connection belongs to the running `stream`: closing the iterator, or cancelling the task that
+reads it, closes the connection, and the upstream sees it at once.
+
+The key is read from the environment at each request and lives no longer than it. What must never happen: the
+key stands in a message, a representation, a log or a status (an upstream may echo it; `redaction` takes it
+out), or it follows a redirect to another host.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import ipaddress
+import json
+import math
+import os
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+import httpx
+
+from deployments.tiers.chat_body import chat_body
+from deployments.tiers.chat_reader import ChatReader
+from deployments.tiers.faults import Complaint, failed, read_complaint, retry_after_s
+from deployments.tiers.inbox import Inbox
+from deployments.tiers.redaction import Redactor, secret_headers
+from reliability.types import ChatRequest, Event, Failed, Fault, Started, TierState, TierStatus
+
+__all__ = ["HostedTier", "Preset", "preset"]
+
+CONNECTIONS_MAX = 256
+CONNECTIONS_KEPT_MAX = 32
+CONNECTION_KEPT_S = 15.0
+TAIL_S = 5.0  # how long usage and [DONE] may take once the finish reason is here
+ERROR_BODY_BYTES_MAX = 64 * 1024
+ERROR_BODY_S = 5.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Preset:
+    """What a known provider needs; a person's own settings go over it."""
+
+    base_url: str
+    model: str
+    api_key_env: str
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+def preset(name: str) -> Preset:
+    """The settings of a known provider. Raises ValueError for an unknown one."""
+    if name != "openrouter":
+        raise ValueError(f"unknown preset {name!r} (known: openrouter)")
+    return Preset(
+        base_url="https://openrouter.ai/api/v1",
+        model="anthropic/claude-sonnet-4-6",
+        api_key_env="OPENROUTER_API_KEY",
+        headers={"X-Title": "MLX Stack Serve"},
+    )
+
+
+class HostedTier:
+    """A tier behind an OpenAI-compatible URL."""
+
+    def __init__(
+        self,
+        *,
+        name: str,
+        base_url: str,
+        model: str,
+        api_key_env: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        context_tokens: int | None = None,
+        connect_s: float = 5.0,
+        idle_s: float = 120.0,
+        transport: httpx.AsyncBaseTransport | None = None,
+    ) -> None:
+        self._name = name
+        self._model = model
+        self._key_env = api_key_env
+        self._headers = dict(headers or {})
+        self._context_tokens = context_tokens
+        self._connect_s = connect_s
+        self._idle_s = idle_s
+        self._transport = transport
+        self._client: httpx.AsyncClient | None = None
+        self._closed = False
+        self._active = 0
+        self._url, self._userinfo = _endpoint(base_url)
+
+    @property
+    def active(self) -> int:
+        """How many streams are running."""
+        return self._active
+
+    def __repr__(self) -> str:
+        return f"HostedTier(name={self._name!r}, model={self._model!r}, source={self._source!r})"
+
+    async def stream(self, request: ChatRequest) -> AsyncGenerator[list[Event], None]:
+        """Answer by one request to the upstream."""
+        key = self._key()
+        if reason := self._problem(key):
+            yield [self._failed(Fault.UNAVAILABLE, f"is unavailable: {reason}")]
+            return
+        self._active += 1
+        try:
+            async with aclosing(self._exchange(request, key)) as answer:
+                async for events in answer:
+                    yield events
+        finally:
+            self._active -= 1
+            await self._free()
+
+    async def status(self) -> TierStatus:
+        """Ready where a request could be sent; whether the upstream is well, only a request can tell."""
+        reason = self._problem(self._key())
+        return TierStatus(
+            name=self._name,
+            kind="hosted",
+            state=TierState.UNAVAILABLE if reason else TierState.READY,
+            reason=reason,
+            model=self._model,
+            source=self._source,
+            context_tokens=self._context_tokens,
+        )
+
+    async def close(self) -> None:
+        """Take no more requests; those that run may end, and the last one takes the connections with it."""
+        self._closed = True
+        await self._free()
+
+    async def _free(self) -> None:
+        if self._closed and not self._active:
+            client, self._client = self._client, None
+            if client is not None:
+                await client.aclose()
+
+    async def _exchange(self, request: ChatRequest, key: str) -> AsyncGenerator[list[Event], None]:
+        deadline = asyncio.get_running_loop().time() + request.timeout_s
+        response = await self._send(request, key, deadline)
+        if isinstance(response, Failed):
+            yield [response]
+            return
+        try:
+            if response.is_success:
+                yield [Started()]
+                async with aclosing(self._answer(response, self._redactor(key), deadline)) as answer:
+                    async for events in answer:
+                        yield events
+            else:
+                yield [await self._refused(response, self._redactor(key))]
+        finally:
+            await response.aclose()
+
+    async def _send(self, request: ChatRequest, key: str, deadline: float) -> httpx.Response | Failed:
+        """The upstream's response once its headers are here, or why there is none."""
+        try:
+            body = chat_body(request, self._model)
+        except (ValueError, TypeError, RecursionError):
+            return self._failed(Fault.BAD_REQUEST, "can't be sent this request: it is not plain JSON")
+        try:
+            async with asyncio.timeout(self._wait(max(self._connect_s, self._idle_s), deadline)):
+                client = self._open()
+                sent = client.build_request("POST", self._url, content=body, headers=self._sent_headers(key))
+                return await client.send(sent, stream=True)
+        except TimeoutError:
+            if _passed(deadline):
+                return self._failed(Fault.TOTAL_TIMEOUT, "ran out of the request's time")
+            return self._failed(Fault.FIRST_TOKEN_TIMEOUT, "sent nothing in time")
+        except Exception as cause:
+            return self._failed(*_told(cause))
+
+    async def _answer(
+        self, response: httpx.Response, clean: Redactor, deadline: float
+    ) -> AsyncGenerator[list[Event], None]:
+        reader = ChatReader(self._name, clean)
+        if response.headers.get("content-type", "").startswith("text/html"):
+            yield reader.fail(Fault.PROTOCOL, "answered with a web page: is its base_url right?")
+            return
+        inbox = Inbox(response.aiter_bytes())
+        try:
+            while not reader.over:
+                if events := await self._next(inbox, reader, deadline):
+                    yield events
+        finally:
+            await inbox.close()
+
+    async def _next(self, inbox: Inbox, reader: ChatReader, deadline: float) -> list[Event]:
+        """The events of the next read; silence and a lost connection are events too."""
+        try:
+            async with asyncio.timeout(self._wait(TAIL_S if reader.finishing else self._idle_s, deadline)):
+                data = await inbox.take()
+        except TimeoutError:
+            if _passed(deadline):
+                return reader.fail(Fault.TOTAL_TIMEOUT, "ran out of the request's time")
+            return reader.fail(Fault.IDLE_TIMEOUT, f"was silent for {self._idle_s:g} s")
+        except httpx.DecodingError:
+            return reader.fail(Fault.PROTOCOL, "sent bytes that can't be decompressed")
+        except Exception:
+            return reader.end(cut=True)
+        return reader.feed(data) if data else reader.end()
+
+    async def _refused(self, response: httpx.Response, clean: Redactor) -> Failed:
+        body = await _error_body(response)
+        try:
+            complaint = read_complaint(json.loads(body))
+        except (ValueError, RecursionError):
+            text = body.decode("utf-8", "replace")
+            complaint = Complaint() if "<" in text else Complaint(message=text)
+        return failed(
+            self._name,
+            complaint.cleaned(clean),
+            status=response.status_code,
+            retry_after_s=retry_after_s(response.headers, datetime.now(UTC)),
+        )
+
+    def _open(self) -> httpx.AsyncClient:
+        if self._client is None:
+            limits = httpx.Limits(
+                max_connections=CONNECTIONS_MAX,
+                max_keepalive_connections=CONNECTIONS_KEPT_MAX,
+                keepalive_expiry=CONNECTION_KEPT_S,
+            )
+            self._client = httpx.AsyncClient(
+                transport=self._transport,
+                limits=limits,
+                # Reading has no limit here: the phases above keep the time.
+                timeout=httpx.Timeout(self._connect_s, read=None, write=self._idle_s),
+                follow_redirects=False,
+                trust_env=not _is_loopback(self._url.host),  # a proxy can't reach our loopback
+            )
+        return self._client
+
+    def _sent_headers(self, key: str) -> dict[str, str]:
+        sent = {
+            "accept": "text/event-stream, application/json",
+            "accept-encoding": "identity",  # a compressor would hold tokens back
+            "content-type": "application/json",
+        }
+        sent |= {name.lower(): value for name, value in self._headers.items()}
+        if key:
+            sent["authorization"] = f"Bearer {key}"
+        elif self._userinfo:
+            login = base64.b64encode(":".join(self._userinfo).encode()).decode("ascii")
+            sent["authorization"] = f"Basic {login}"
+        return sent
+
+    def _key(self) -> str:
+        return os.environ.get(self._key_env, "").strip() if self._key_env else ""
+
+    def _problem(self, key: str) -> str:
+        """Why no request can be sent; empty where one can."""
+        if self._closed:
+            return "it is closed"
+        if not self._url.host:
+            return "base_url is not an http or https address"
+        if self._key_env and not key:
+            return f"{self._key_env} is not set"
+        if not (key.isascii() and (key.isprintable() or not key)):
+            return f"{self._key_env} holds characters that no HTTP header can carry"
+        return ""
+
+    def _redactor(self, key: str) -> Redactor:
+        return Redactor([key, *secret_headers(self._headers), *self._userinfo])
+
+    @property
+    def _source(self) -> str:
+        return self._url.netloc.decode("ascii") if self._url.host else ""
+
+    def _failed(self, fault: Fault, words: str) -> Failed:
+        return Failed(fault=fault, message=f"tier {self._name} {words}")
+
+    @staticmethod
+    def _wait(phase_s: float, deadline: float) -> float:
+        left = deadline - asyncio.get_running_loop().time()
+        return min(phase_s, left) if math.isfinite(left) else phase_s
+
+
+def _told(cause: Exception) -> tuple[Fault, str]:
+    """What an error before the headers means. Its text stays here: it may name hosts and header values."""
+    match cause:
+        case httpx.PoolTimeout():
+            return Fault.OVERLOADED, f"has all {CONNECTIONS_MAX} connections in use"
+        case httpx.ConnectTimeout() | httpx.WriteTimeout():
+            return Fault.CONNECT_TIMEOUT, "didn't take the request in time"
+        case httpx.ConnectError() | httpx.ProxyError():
+            return Fault.CRASHED, "can't be reached: no connection to its server"
+        case httpx.UnsupportedProtocol() | httpx.LocalProtocolError() | httpx.InvalidURL() | UnicodeError():
+            return Fault.UNAVAILABLE, "is unavailable: its base_url or its headers can't be used"
+        case httpx.TransportError():
+            return Fault.CRASHED, "closed the connection before it answered"
+        case _:
+            return Fault.SERVER_ERROR, f"could not be called ({type(cause).__name__})"
+
+
+async def _error_body(response: httpx.Response) -> bytes:
+    """The beginning of an error's body: as much as came in time and is worth reading."""
+    body = bytearray()
+    try:
+        async with asyncio.timeout(ERROR_BODY_S), aclosing(_pieces(response)) as pieces:
+            async for data in pieces:
+                body += data
+                if len(body) >= ERROR_BODY_BYTES_MAX:
+                    break
+    except (TimeoutError, httpx.HTTPError):
+        pass  # the status alone says enough
+    return bytes(body[:ERROR_BODY_BYTES_MAX])
+
+
+async def _pieces(response: httpx.Response) -> AsyncGenerator[bytes, None]:
+    async for data in response.aiter_bytes():
+        yield data
+
+
+def _endpoint(base_url: str) -> tuple[httpx.URL, tuple[str, str] | tuple[()]]:
+    """The URL to post to, without credentials, and the credentials it held. No host: not usable."""
+    try:
+        url = httpx.URL(base_url.strip())
+    except (httpx.InvalidURL, TypeError):
+        return httpx.URL(""), ()
+    if url.scheme not in ("http", "https"):
+        return httpx.URL(""), ()
+    login = (url.username, url.password) if url.userinfo else ()
+    path = url.path.rstrip("/").removesuffix("/chat/completions") + "/chat/completions"
+    return url.copy_with(userinfo=b"", path=path, fragment=None), login
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _passed(deadline: float) -> bool:
+    return asyncio.get_running_loop().time() >= deadline

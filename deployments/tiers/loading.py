@@ -1,0 +1,167 @@
+"""From a model source to a model that can generate, and what its tokenizer says about the form of its
+answers.
+
+Called on the engine thread (MLX is imported and used here for the first time). The order matters: the
+model's files first, since they take longest and need no MLX; then the memory check, before anything is
+allocated; then the matrix library, which must be in the process before MLX is; then MLX itself; at last a few
+tokens are generated, so that ready means "has generated".
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from deployments.tiers import blas
+from deployments.tiers.answer import AnswerReader
+from deployments.tiers.artifacts import Artifact, ModelSource, ModelUnavailable, resolve
+from deployments.tiers.batch import Batch, Job
+from deployments.tiers.call_split import CallFormat, strict_json_call
+from deployments.tiers.prompt import Sampling
+from deployments.tiers.store import Say
+from reliability.types import Event, Failed
+
+__all__ = ["Loaded", "call_format", "load", "needed_bytes", "warm_up"]
+
+# Beside the weights: a short conversation's cache, the prefill's intermediate values, Python and its
+# libraries.
+_BESIDE_WEIGHTS_BYTES = 400 << 20
+_METAL_BUFFERS_BYTES = 512 << 20
+_CONTEXT_UNKNOWN_TOKENS = 4096
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loaded:
+    """A model in memory. `model` may be touched by the engine thread only; the tokenizer by one thread at a
+    time.
+    """
+
+    model: Any
+    tokenizer: Any
+    artifact: Artifact
+    context_tokens: int
+    defaults: Sampling
+    matrix_library: str
+
+
+def load(source: ModelSource, *, cache_dir: Path | None, context_tokens: int | None, say: Say) -> Loaded:
+    """Fetch, check and load. Raises `ModelUnavailable` or ImportError for what a person can mend."""
+    artifact = resolve(source, cache_dir=cache_dir, say=say)
+    available_bytes = psutil.virtual_memory().available
+    if needed_bytes(artifact) > available_bytes:
+        raise ModelUnavailable(_too_little(artifact, available_bytes), again=True)
+    say("loading the weights")
+    library = blas.preload(cache_dir)
+    model, tokenizer = _load_mlx(artifact.path)
+    if not tokenizer.has_chat_template:
+        raise ModelUnavailable(
+            f"{source.label} has no chat template: it is a base model, not an instruct model"
+        )
+    limits = [n for n in (context_tokens, artifact.context_tokens) if n] or [_CONTEXT_UNKNOWN_TOKENS]
+    return Loaded(
+        model=model,
+        tokenizer=tokenizer,
+        artifact=artifact,
+        context_tokens=min(limits),
+        defaults=_default_sampling(artifact.path),
+        matrix_library=library.words,
+    )
+
+
+def needed_bytes(artifact: Artifact) -> int:
+    """The memory that must be available before the model is loaded."""
+    return artifact.weight_bytes + _BESIDE_WEIGHTS_BYTES
+
+
+def call_format(tokenizer: Any, tools: Sequence[Mapping[str, Any]]) -> CallFormat | None:
+    """How this model marks its calls, or None where mlx-lm knows no marks for it."""
+    if not tools or not tokenizer.has_tool_calling:
+        return None
+    parser = tokenizer.tool_parser
+    # mlx-lm's plain JSON parser takes any JSON value for a call; ours takes calls only and keeps their
+    # spelling.
+    plain = parser.__module__.endswith(".json_tools")
+    parse = strict_json_call if plain else _checked(parser, [dict(tool) for tool in tools])
+    return CallFormat(tokenizer.tool_call_start, tokenizer.tool_call_end, parse)
+
+
+def warm_up(batch: Batch, tokenizer: Any) -> None:
+    """Generate two tokens, which also measures the speed of prefill. Raises what the model raises."""
+    last: list[Event] = []
+    prompt = tokenizer.encode("The quick brown fox jumps over the lazy dog. " * 3, add_special_tokens=False)[
+        :24
+    ]
+    job = Job(prompt=prompt, max_tokens=2, sampling=Sampling(), reader=AnswerReader(), sink=last.extend)
+    batch.add(-1, job)
+    while batch:
+        batch.step()
+    if not last or isinstance(last[-1], Failed):
+        raise ModelUnavailable("the model is loaded but can't generate")
+
+
+def _load_mlx(folder: Path) -> tuple[Any, Any]:
+    import mlx.core as mx
+    from mlx_lm import load as mlx_load
+
+    if mx.metal.is_available():
+        mx.set_cache_limit(
+            _METAL_BUFFERS_BYTES
+        )  # the default keeps freed buffers up to the whole memory limit
+    model, tokenizer = mlx_load(str(folder))
+    return model, tokenizer
+
+
+def _checked(
+    parser: Callable[..., Any], tools: list[dict[str, Any]]
+) -> Callable[[str], list[tuple[str, str]] | None]:
+    """A parser of mlx-lm's that gives whole calls or None, whatever it returns or raises."""
+
+    def parse(body: str) -> list[tuple[str, str]] | None:
+        try:
+            found = parser(body, tools)
+        except Exception:  # its input is whatever a model wrote
+            return None
+        calls = [_call(one) for one in (found if isinstance(found, list) else [found])]
+        return None if any(call is None for call in calls) else [call for call in calls if call is not None]
+
+    return parse
+
+
+def _call(found: Any) -> tuple[str, str] | None:
+    if not isinstance(found, Mapping) or not isinstance(found.get("name"), str) or not found["name"]:
+        return None
+    arguments = found.get("arguments")
+    try:
+        arguments = json.loads(arguments) if isinstance(arguments, str) else arguments
+        return (
+            (found["name"], json.dumps(arguments, ensure_ascii=False))
+            if isinstance(arguments, dict)
+            else None
+        )
+    except (TypeError, ValueError):
+        return None
+
+
+def _default_sampling(folder: Path) -> Sampling:
+    """What the model's maker recommends; the most likely token where nothing is said."""
+    try:
+        said = json.loads((folder / "generation_config.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return Sampling()
+    if not said.get("do_sample", False):
+        return Sampling()
+    return Sampling(
+        temperature=float(said.get("temperature") or 1.0),
+        top_p=float(said.get("top_p") or 1.0),
+        top_k=int(said.get("top_k") or 0),
+    )
+
+
+def _too_little(artifact: Artifact, available_bytes: int) -> str:
+    needed, available = needed_bytes(artifact) / 2**30, available_bytes / 2**30
+    return f"too little memory: the model needs {needed:.1f} GiB and {available:.1f} GiB are available"

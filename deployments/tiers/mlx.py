@@ -1,0 +1,226 @@
+"""The tier kind `mlx`: a model in this process, by mlx-lm.
+
+Constructing it is cheap and never fails: an engine thread starts, fetches and loads the model, and publishes
+how far it is. Until then `status` says `loading` and a request is answered at once by `Failed(LOADING)`;
+without the package, the model or the memory it is `unavailable`, with the reason. Nothing of MLX is imported
+on any other thread.
+
+One request: what this tier can't do is refused by its field; a place is taken (running and waiting requests
+are bounded, the next one is told when to come back); the prompt is rendered and counted on a helper thread,
+one prompt at a time, since a tokenizer is not made for two threads; the job goes to the engine, and its
+events come back in chunks through the event loop. Leaving the stream in any way gives the place back and
+aborts the job, which ends within one step of the engine.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import platform
+import sys
+import time
+from collections.abc import AsyncGenerator, Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import psutil
+
+from deployments.tiers.answer import AnswerReader, merged
+from deployments.tiers.artifacts import ModelSource, ModelUnavailable, parse_source
+from deployments.tiers.batch import Job
+from deployments.tiers.catalog import choose
+from deployments.tiers.engine import Engine, Phase
+from deployments.tiers.loading import Loaded, call_format, load
+from deployments.tiers.prompt import Refused, Sampling, render, sampling_of, unsupported
+from deployments.tiers.store import Say
+from reliability.types import ChatRequest, Event, Failed, Fault, Finish, Started, TierState, TierStatus
+
+__all__ = ["MlxTier"]
+
+_LOADING_RETRY_S = 5.0
+_RETRY_MAX_S = 60.0
+_CHECK_S = 5.0
+
+
+class MlxTier:
+    """A `deployments.ports.Tier` that generates here."""
+
+    def __init__(
+        self,
+        *,
+        name: str,
+        model: str = "auto",
+        context_tokens: int | None = None,
+        max_running: int = 8,
+        max_waiting: int = 16,
+        temperature: float | None = None,
+        cache_dir: Path | None = None,
+    ) -> None:
+        self._name = name
+        self._model = model
+        self._context_tokens = context_tokens
+        self._temperature = temperature
+        self._cache_dir = cache_dir
+        self._max_running, self._places = max_running, max_running + max_waiting
+        self._open = 0
+        self._request_s = 1.0  # a running mean, for the advice when to come back
+        self._renderer = ThreadPoolExecutor(1, thread_name_prefix=f"render-{name}")
+        self._engine = Engine(name, self._load, running_max=max_running)
+
+    async def stream(self, request: ChatRequest) -> AsyncGenerator[list[Event], None]:
+        """Answer `request`; see `deployments.ports.Tier.stream`."""
+        refused = unsupported(request) or self._not_ready() or self._no_place()
+        if refused is not None:
+            yield [refused]
+            return
+        self._open += 1
+        began_s = time.monotonic()
+        try:
+            async with contextlib.aclosing(self._answer(request)) as chunks:
+                async for events in chunks:
+                    yield events
+        except Refused as refusal:
+            yield [refusal.failed]
+        finally:
+            self._open -= 1
+            self._request_s += 0.2 * (time.monotonic() - began_s - self._request_s)
+
+    async def status(self) -> TierStatus:
+        """What this tier is and whether it can answer."""
+        phase = self._engine.phase
+        artifact = phase.loaded.artifact if phase.loaded else None
+        reason = f"{phase.reason}: {phase.detail}" if phase.detail else phase.reason
+        return TierStatus(
+            name=self._name,
+            kind="mlx",
+            state=phase.state,
+            reason=reason,
+            model=self._model,
+            source=artifact.source if artifact else None,
+            revision=artifact.revision if artifact else None,
+            quantization=artifact.quantization if artifact else None,
+            context_tokens=phase.loaded.context_tokens if phase.loaded else self._context_tokens,
+        )
+
+    async def close(self) -> None:
+        """Stop the engine and free the model."""
+        await asyncio.to_thread(self._engine.close)
+        self._renderer.shutdown(wait=False, cancel_futures=True)
+
+    def healthy(self) -> bool:
+        """False once this replica needs to be replaced: its engine is hung, or fails step after step."""
+        return self._engine.healthy()
+
+    async def _answer(self, request: ChatRequest) -> AsyncGenerator[list[Event], None]:
+        loaded = self._loaded()
+        loop = asyncio.get_running_loop()
+        arrived: asyncio.Queue[list[Event]] = asyncio.Queue()
+
+        def sink(events: list[Event]) -> None:
+            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody listens any more
+                loop.call_soon_threadsafe(arrived.put_nowait, events)
+
+        job = await loop.run_in_executor(self._renderer, self._job, loaded, request, sink)
+        ticket = self._engine.submit(job)
+        try:
+            yield [Started()]
+            last: Event | None = None
+            while not isinstance(last, Finish | Failed):
+                events = await self._next(arrived)
+                last = events[-1]
+                yield events
+        finally:
+            self._engine.abort(ticket)
+
+    async def _next(self, arrived: asyncio.Queue[list[Event]]) -> list[Event]:
+        """All events that have arrived, as one chunk. An engine that has died ends the wait."""
+        getter = asyncio.ensure_future(arrived.get())
+        try:
+            while not (await asyncio.wait({getter}, timeout=_CHECK_S))[0]:
+                if not self._engine.healthy():
+                    return [Failed(fault=Fault.CRASHED, message="the engine has stopped working")]
+        finally:
+            if not getter.done():
+                getter.cancel()
+        events = getter.result()
+        while not arrived.empty():
+            events = events + arrived.get_nowait()
+        return merged(events)
+
+    def _job(self, loaded: Loaded, request: ChatRequest, sink: Callable[[list[Event]], None]) -> Job:
+        """Render and count the prompt. Runs on the helper thread; raises `Refused`."""
+        tokenizer = loaded.tokenizer
+        text = render(tokenizer, request)
+        prompt = tokenizer.encode(text, add_special_tokens=False)
+        room = loaded.context_tokens - len(prompt)
+        if room < 1:
+            raise Refused(_too_long(len(prompt), loaded.context_tokens))
+        think = (tokenizer.think_start, tokenizer.think_end) if tokenizer.has_thinking else None
+        reader = AnswerReader(
+            stops=request.stop,
+            think=think,
+            # Some templates open the thinking themselves, at the end of the prompt.
+            thinking=think is not None and text.rstrip().endswith(think[0]),
+            calls=None if request.tool_choice == "none" else call_format(tokenizer, request.tools),
+            calls_max=1 if request.parallel_tool_calls is False else None,
+        )
+        return Job(
+            prompt=prompt,
+            max_tokens=max(1, min(request.max_tokens, room)),
+            sampling=sampling_of(request, self._defaults(loaded)),
+            reader=reader,
+            sink=sink,
+            deadline_s=time.monotonic() + request.timeout_s,
+        )
+
+    def _defaults(self, loaded: Loaded) -> Sampling:
+        if self._temperature is None:
+            return loaded.defaults
+        return dataclasses.replace(loaded.defaults, temperature=self._temperature)
+
+    def _load(self, say: Say) -> Loaded:
+        """Runs on the engine thread."""
+        source = self._source(say)
+        return load(source, cache_dir=self._cache_dir, context_tokens=self._context_tokens, say=say)
+
+    def _source(self, say: Say) -> ModelSource:
+        text = self._model
+        if text == "auto":
+            memory_bytes = psutil.virtual_memory().total
+            choice = choose(self._name, sys.platform, platform.machine(), memory_bytes)
+            say(f"auto: {choice.source} ({choice.why})")
+            text = choice.source
+        try:
+            return parse_source(text)
+        except ValueError as error:
+            raise ModelUnavailable(str(error)) from error
+
+    def _loaded(self) -> Loaded:
+        loaded = self._engine.phase.loaded
+        if loaded is None:
+            raise Refused(self._failed_by(self._engine.phase))
+        return loaded
+
+    def _not_ready(self) -> Failed | None:
+        phase = self._engine.phase
+        return None if phase.state is TierState.READY else self._failed_by(phase)
+
+    def _failed_by(self, phase: Phase) -> Failed:
+        if phase.state is TierState.LOADING:
+            message = f"tier {self._name} is loading its model: {phase.reason}"
+            return Failed(fault=Fault.LOADING, message=message, retry_after_s=_LOADING_RETRY_S)
+        return Failed(fault=Fault.UNAVAILABLE, message=f"tier {self._name} is unavailable: {phase.reason}")
+
+    def _no_place(self) -> Failed | None:
+        if self._open < self._places:
+            return None
+        ahead = (self._open - self._max_running + 1) / self._max_running
+        retry_after_s = min(_RETRY_MAX_S, max(1.0, ahead * self._request_s))
+        message = f"tier {self._name} is full: {self._open} requests run or wait"
+        return Failed(fault=Fault.OVERLOADED, message=message, retry_after_s=round(retry_after_s, 1))
+
+
+def _too_long(prompt_tokens: int, context_tokens: int) -> Failed:
+    message = f"the prompt has {prompt_tokens} tokens; this tier's context holds {context_tokens}"
+    return Failed(fault=Fault.CONTEXT_LENGTH, message=message, param="messages")

@@ -1,0 +1,72 @@
+"""Fetch and prepare models before the server starts, with progress bars: `python -m deployments prepare`.
+
+The server does the same by itself when it starts; doing it beforehand shows the bars, and what was chosen
+and why. A model that can't be had is said so and is no error here: its tier will be unavailable with the same
+reason, and the server runs without it.
+"""
+
+from __future__ import annotations
+
+import platform
+import subprocess
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+import psutil
+
+from deployments.tiers import blas, wheels
+from deployments.tiers.artifacts import Artifact, ModelUnavailable, parse_source, resolve
+from deployments.tiers.catalog import Choice, choose
+
+__all__ = ["prepare"]
+
+
+def prepare(models: Iterable[tuple[str, str]], *, cache_dir: Path | None = None) -> None:
+    """Prepare each (role, model), one after the other, and say what was done."""
+    for role, model in models:
+        choice = _chosen(role, model)
+        _tell(f"{role}: {choice.source}\n  {choice.why}")
+        try:
+            artifact = resolve(parse_source(choice.source), cache_dir=cache_dir, say=_indented)
+        except (ModelUnavailable, ValueError) as error:
+            _tell(f"  not available: {error}")
+        else:
+            _tell(f"  ready: {_described(artifact)}")
+    _prepare_blas(cache_dir)
+
+
+def _chosen(role: str, model: str) -> Choice:
+    if model != "auto":
+        return Choice(model, "as configured")
+    return choose(role, sys.platform, platform.machine(), psutil.virtual_memory().total)
+
+
+def _described(artifact: Artifact) -> str:
+    size = f"{artifact.weight_bytes / 1e6:.0f} MB"
+    facts = [
+        size,
+        artifact.quantization,
+        artifact.context_tokens and f"{artifact.context_tokens} tokens of context",
+    ]
+    return ", ".join(str(fact) for fact in facts if fact) + f", in {artifact.path}"
+
+
+def _prepare_blas(cache_dir: Path | None) -> None:
+    if sys.platform == "darwin":
+        return
+    try:
+        blas.prepare(cache_dir, say=_indented)
+    except (blas.NoFastLibrary, wheels.FetchFailed, OSError, subprocess.SubprocessError) as error:
+        _tell(f"matrix library: the slow one that comes with MLX ({error})")
+    else:
+        _tell("matrix library: OpenBLAS, ready")
+
+
+def _indented(words: str) -> None:
+    _tell(f"  {words}")
+
+
+def _tell(line: str) -> None:
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()  # the progress bars go to stderr: keep the two in order

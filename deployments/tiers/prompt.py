@@ -1,0 +1,219 @@
+"""From a chat request to the tokens of a prompt, or to a refusal that names the field.
+
+What this tier can't do yet is refused before anything runs (`unsupported`), never ignored: the chain then
+asks a tier that can. Messages are brought into the narrow form that chat templates agree on (`tidied`):
+content is a string, `developer` is `system`, the arguments of past calls are objects. A template is the
+model's own program and may raise; that is the request's fault (`BAD_REQUEST`), not the tier's.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from reliability.types import ChatRequest, Failed, Fault
+
+__all__ = ["Refused", "Sampling", "render", "sampling_of", "tidied", "unsupported"]
+
+# Fields of OpenAI's API that change the answer and that this tier can't honour: the values that ask for
+# nothing.
+_NEUTRAL: Mapping[str, tuple[Any, ...]] = {
+    "n": (None, 1),
+    "best_of": (None, 1),
+    "logprobs": (None, False),
+    "top_logprobs": (None, 0),
+    "logit_bias": (None, {}),
+    "presence_penalty": (None, 0),
+    "frequency_penalty": (None, 0),
+    "repetition_penalty": (None, 1),
+    "audio": (None,),
+    "modalities": (None, ["text"], []),
+}
+
+# A top_p of 0 asks for the most likely token, as a very small one does; mlx-lm would take 0 for "off".
+_TOP_P_MIN = 1e-6
+
+# Parameters of transformers' `apply_chat_template` itself. A client that could set them could run its own
+# template.
+_NOT_VARIABLES = frozenset(
+    {
+        "conversation",
+        "messages",
+        "tools",
+        "documents",
+        "chat_template",
+        "add_generation_prompt",
+        "continue_final_message",
+        "tokenize",
+        "padding",
+        "truncation",
+        "max_length",
+        "return_tensors",
+        "return_dict",
+        "return_assistant_tokens_mask",
+        "tokenizer_kwargs",
+    }
+)
+
+
+class Refused(Exception):
+    """The request can't be answered here; `failed` says why, in the words for the client."""
+
+    def __init__(self, failed: Failed) -> None:
+        super().__init__(failed.message)
+        self.failed = failed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sampling:
+    """How the next token is drawn. Temperature 0 takes the most likely one."""
+
+    temperature: float = 0.0
+    top_p: float = 1.0
+    top_k: int = 0
+    min_p: float = 0.0
+    seed: int | None = None
+
+
+def unsupported(request: ChatRequest) -> Failed | None:
+    """What the request asks for that this tier can't do, or None."""
+    kind = (request.response_format or {}).get("type", "text")
+    if kind != "text":
+        return _cannot("response_format", f"enforce response_format {kind!r}")
+    if request.tool_choice not in (None, "auto", "none"):
+        return _cannot("tool_choice", "enforce a tool call (tool_choice auto and none are supported)")
+    for field, neutral in _NEUTRAL.items():
+        if request.extra.get(field) not in neutral:
+            return _cannot(field, f"honour {field}")
+    return None
+
+
+def sampling_of(request: ChatRequest, defaults: Sampling) -> Sampling:
+    """The request's own settings, over the tier's."""
+    given = {
+        "temperature": request.temperature,
+        "top_p": request.top_p,
+        "top_k": request.extra.get("top_k"),
+        "min_p": request.extra.get("min_p"),
+    }
+    values = {name: getattr(defaults, name) if v is None else _number(name, v) for name, v in given.items()}
+    return Sampling(
+        temperature=values["temperature"],
+        top_p=max(values["top_p"], _TOP_P_MIN),
+        top_k=int(values["top_k"]),
+        min_p=values["min_p"],
+        seed=defaults.seed if request.seed is None else request.seed,
+    )
+
+
+def tidied(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """The messages in the form that chat templates agree on."""
+    return [_tidy(message) for message in messages]
+
+
+def render(tokenizer: Any, request: ChatRequest) -> str:
+    """The prompt's text, by the model's own chat template."""
+    tools = [] if request.tool_choice == "none" else [dict(tool) for tool in request.tools]
+    if tools and not _knows_tools(tokenizer):
+        raise Refused(_cannot("tools", "use tools: its model's chat template has no place for them"))
+    options = _template_options(request)
+    messages = tidied(request.messages)
+    try:
+        text = tokenizer.apply_chat_template(
+            messages,
+            **options,
+            tools=tools or None,
+            add_generation_prompt=True,
+            tokenize=False,
+        )
+    except Exception as error:  # the template is a program of the model's maker: anything may come out of it
+        message = f"the model's chat template can't render these messages ({type(error).__name__}: {error})"
+        raise Refused(Failed(fault=Fault.BAD_REQUEST, message=message, param="messages")) from error
+    return str(text)
+
+
+def _template_options(request: ChatRequest) -> dict[str, Any]:
+    """The variables that the request sets in the template (`enable_thinking` and the like), never the
+    template.
+    """
+    options = request.extra.get("chat_template_kwargs") or {}
+    if not isinstance(options, Mapping) or not _NOT_VARIABLES.isdisjoint(options):
+        message = "chat_template_kwargs must be an object of template variables"
+        raise Refused(Failed(fault=Fault.BAD_REQUEST, message=message, param="chat_template_kwargs"))
+    return dict(options)
+
+
+def _knows_tools(tokenizer: Any) -> bool:
+    template = getattr(tokenizer, "chat_template", None)
+    # Some tokenizers render by code of their own, or hold several templates by name; those know what they do.
+    return bool(tokenizer.has_tool_calling) or not isinstance(template, str) or "tools" in template
+
+
+def _tidy(message: Mapping[str, Any]) -> dict[str, Any]:
+    tidy = {key: value for key, value in message.items() if value is not None}
+    tidy["content"] = _text_of(message.get("content"))
+    tidy["role"] = {"developer": "system", "function": "tool"}.get(
+        str(message.get("role")), message.get("role")
+    )
+    if message.get("tool_calls"):
+        tidy["tool_calls"] = [_tidy_call(call) for call in message["tool_calls"]]
+    return tidy
+
+
+def _text_of(content: Any) -> str:
+    if content is None or isinstance(content, str):
+        return content or ""
+    if not isinstance(content, Sequence):
+        raise _bad_messages("content must be a string or a list of parts")
+    return "".join(_part_text(part) for part in content)
+
+
+def _part_text(part: Any) -> str:
+    if not isinstance(part, Mapping):
+        raise _bad_messages("every part of a content must be an object")
+    kind = part.get("type", "text")
+    text = part.get({"text": "text", "refusal": "refusal"}.get(kind, ""))
+    if isinstance(text, str):
+        return text
+    if kind in ("text", "refusal"):
+        raise _bad_messages(f"a part of type {kind!r} needs a string {kind!r}")
+    raise Refused(_cannot("messages", f"read a content part of type {kind!r}"))
+
+
+def _tidy_call(call: Any) -> Any:
+    function = call.get("function") if isinstance(call, Mapping) else None
+    if not isinstance(function, Mapping):
+        raise _bad_messages("every tool call needs a function")
+    arguments = function.get("arguments")
+    if isinstance(arguments, str):
+        arguments = _parsed_object(arguments)
+    return {**call, "function": {**function, "arguments": {} if arguments is None else arguments}}
+
+
+def _parsed_object(text: str) -> Any:
+    """Templates write arguments out as JSON, so a string would come out quoted twice. What isn't JSON stays
+    as it is.
+    """
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+    return value if isinstance(value, dict) else text
+
+
+def _number(name: str, value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value < 0:
+        message = f"{name} must be a number that is not negative"
+        raise Refused(Failed(fault=Fault.BAD_REQUEST, message=message, param=name))
+    return float(value)
+
+
+def _bad_messages(message: str) -> Refused:
+    return Refused(Failed(fault=Fault.BAD_REQUEST, message=f"messages: {message}", param="messages"))
+
+
+def _cannot(param: str, what: str) -> Failed:
+    return Failed(fault=Fault.UNSUPPORTED, message=f"this tier can't {what}", param=param)

@@ -1,0 +1,129 @@
+"""TierReplica: what a tier's Ray Serve deployment runs. It owns one tier and adds what only a replica needs.
+
+The constructor is quick and never raises for a missing package, model or key: a replica that raised three times would
+make Serve give the whole deployment up. What is missing is the tier's own word, in its status.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing
+from typing import Any
+
+from deployments.config import (
+    ConfigError,
+    HostedTierConfig,
+    MlxTierConfig,
+    ScriptedTierConfig,
+    TierBase,
+    patch,
+)
+from deployments.ports import Tier
+from deployments.telemetry import log_error
+from reliability.config import CloudFallback
+from reliability.types import ChatRequest, Event, Failed, Fault, TierStatus
+
+__all__ = ["TierReplica", "make_tier"]
+
+
+def make_tier(name: str, config: TierBase, cloud: CloudFallback) -> Tier:
+    """Make the tier that `config` describes. Cheap; raises nothing that a user's machine can cause."""
+    match config:
+        case MlxTierConfig():
+            return _mlx(name, config)
+        case HostedTierConfig():
+            return _hosted(name, config, cloud)
+        case ScriptedTierConfig():
+            return _scripted(name, config)
+    raise AssertionError(f"no tier kind for {type(config).__name__}")
+
+
+def _mlx(name: str, config: MlxTierConfig) -> Tier:
+    from deployments.tiers.mlx import MlxTier
+
+    return MlxTier(
+        name=name,
+        model=config.model,
+        context_tokens=config.context_tokens,
+        max_running=config.max_running,
+        max_waiting=config.max_waiting,
+        temperature=config.temperature,
+    )
+
+
+def _hosted(name: str, config: HostedTierConfig, cloud: CloudFallback) -> Tier:
+    from deployments.tiers.hosted import HostedTier, preset
+
+    # A preset is the cloud fallback's provider: what the tier doesn't say itself comes from there.
+    known = preset(config.preset) if config.preset else None
+    model = config.model or cloud.model
+    key_env = config.api_key_env or (cloud.api_key_env if known else None)
+    return HostedTier(
+        name=name,
+        base_url=config.base_url or (known.base_url if known else ""),
+        model=model,
+        api_key_env=key_env,
+        headers={**(known.headers if known else {}), **config.headers},
+        context_tokens=config.context_tokens,
+    )
+
+
+def _scripted(name: str, config: ScriptedTierConfig) -> Tier:
+    from deployments.tiers.scripted import ScriptedTier
+
+    return ScriptedTier(
+        name=name, script=config.script, seed=config.seed, context_tokens=config.context_tokens
+    )
+
+
+class TierReplica:
+    """One replica of one tier. `user_config` is a patch to the tier's entry in `args`."""
+
+    def __init__(self, name: str, config: TierBase, cloud: CloudFallback) -> None:
+        self.name = name
+        self._base = config
+        self._config = config
+        self._cloud = cloud
+        self._tier = make_tier(name, config, cloud)
+
+    async def reconfigure(self, user_config: Mapping[str, Any]) -> None:
+        """Apply a changed `user_config` live. Requests in flight on the old tier end as they can."""
+        config = _patched(self.name, self._base, user_config)
+        if config == self._config:
+            return
+        old, self._tier = self._tier, make_tier(self.name, config, self._cloud)
+        self._config = config
+        await old.close()
+
+    async def stream(self, request: ChatRequest) -> AsyncGenerator[list[Event], None]:
+        """As `deployments.ports.Tier`. A bug inside the tier is this request's fault event, and a line in the log."""
+        try:
+            async with aclosing(self._tier.stream(request)) as events:
+                async for batch in events:
+                    yield batch
+        except Exception as error:
+            log_error("tier_raised", error, tier=self.name, request_id=request.request_id)
+            yield [Failed(fault=Fault.SERVER_ERROR, message=f"tier {self.name}: an error inside it")]
+
+    async def status(self) -> TierStatus:
+        """The tier's own word on itself."""
+        return await self._tier.status()
+
+    async def check_health(self) -> None:
+        """Raise where this replica must be replaced. Only an engine that hangs is: what is missing stays missing."""
+        healthy = getattr(self._tier, "healthy", None)
+        if healthy is not None and not healthy():
+            raise RuntimeError(f"tier {self.name}: work is queued and no step was made")
+
+    async def __del__(self) -> None:
+        """Serve calls this when it stops the replica: free first, then go."""
+        tier = getattr(self, "_tier", None)
+        if tier is not None:
+            await tier.close()
+
+
+def _patched(name: str, config: TierBase, change: Mapping[str, Any]) -> TierBase:
+    try:
+        return patch(config, change or {})
+    except ConfigError as error:
+        raise ConfigError(f"user_config of {name}: {error}") from None

@@ -1,0 +1,214 @@
+"""`POST /v1/chat/completions`, inwards: from bytes to a `ChatRequest`, or one `ApiError` that names the field.
+
+Known fields are checked strictly ("5" is no number); unknown ones are kept and go to hosted tiers. Legacy `functions`
+and `function_call` become `tools` and `tool_choice` here, so that nothing further in knows of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+import orjson
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from deployments.wire.errors import ApiError
+from deployments.wire.session import session_of
+from deployments.wire.tool_schemas import check_tools
+from reliability.types import ChatRequest
+
+__all__ = ["ChatCall", "parse_chat"]
+
+MESSAGES_MAX = 10_000
+TOOLS_MAX = 512
+STOPS_MAX = 16
+MODEL_CHARS_MAX = 256
+
+Text = Annotated[str, Field(min_length=1)]
+# A token cap of this size is no cap; larger numbers are refused before they meet C code.
+TokenCount = Annotated[int, Field(ge=1, le=100_000_000)]
+
+
+class Strict(BaseModel):
+    """Strict types; unknown keys are kept, since clients send more than the documentation names."""
+
+    model_config = ConfigDict(extra="allow", strict=True)
+
+
+class Message(Strict):
+    """One message. What its parts mean is each tier's business; that they have the right form is checked here."""
+
+    role: Literal["system", "developer", "user", "assistant", "tool", "function"]
+    content: str | list[dict[str, Any]] | None = None
+    name: str | None = None
+    tool_call_id: str | None = None
+    tool_calls: list[dict[str, Any]] | None = None
+
+
+class StreamOptions(Strict):
+    """`include_usage` asks for a last chunk with the usage."""
+
+    include_usage: bool = False
+
+
+class ChatBody(Strict):
+    """The fields that this server reads."""
+
+    model: str = Field(default="auto", min_length=1, max_length=MODEL_CHARS_MAX)
+    messages: list[Message] = Field(min_length=1, max_length=MESSAGES_MAX)
+    stream: bool | None = None
+    stream_options: StreamOptions | None = None
+    max_tokens: TokenCount | None = None
+    max_completion_tokens: TokenCount | None = None
+    temperature: float | None = Field(default=None, ge=0, le=2)
+    top_p: float | None = Field(default=None, gt=0, le=1)
+    seed: int | None = Field(default=None, ge=-(2**63), le=2**63 - 1)
+    n: int | None = None
+    stop: Text | Annotated[list[Text], Field(max_length=STOPS_MAX)] | None = None
+    tools: list[dict[str, Any]] | None = Field(default=None, max_length=TOOLS_MAX)
+    tool_choice: str | dict[str, Any] | None = None
+    parallel_tool_calls: bool | None = None
+    response_format: dict[str, Any] | None = None
+    functions: list[dict[str, Any]] | None = Field(default=None, max_length=TOOLS_MAX)
+    function_call: str | dict[str, Any] | None = None
+
+
+# Fields that `ChatRequest` carries under its own name, or that end at this edge.
+READ_HERE = frozenset(ChatBody.model_fields)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChatCall:
+    """One parsed call: the request for the tiers, and what the edge itself needs to answer.
+
+    `legacy_functions`: the client speaks `functions`, so its answer carries `function_call`.
+    """
+
+    model: str
+    stream: bool
+    include_usage: bool
+    legacy_functions: bool
+    request: ChatRequest
+
+
+def parse_chat(
+    raw: bytes, headers: Mapping[str, str], *, request_id: str, tokens_max: int, timeout_s: float
+) -> ChatCall:
+    """Parse one body. `tokens_max` caps the output, and is its default.
+
+    Raises:
+        ApiError: `invalid_json`, `invalid_request`, `invalid_tools` or `unsupported`, with the field in `param`.
+    """
+    fields = _object(raw)
+    body = _checked(fields)
+    tools, choice = _tools_of(body, fields)
+    messages = tuple(fields["messages"])
+    asked = body.max_completion_tokens or body.max_tokens
+    request = ChatRequest(
+        request_id=request_id,
+        session_id=session_of(headers, fields, messages),
+        messages=messages,
+        max_tokens=min(asked or tokens_max, tokens_max),
+        timeout_s=timeout_s,
+        tools=tools,
+        tool_choice=choice,
+        parallel_tool_calls=body.parallel_tool_calls,
+        response_format=_response_format(body),
+        stop=(body.stop,) if isinstance(body.stop, str) else tuple(body.stop or ()),
+        seed=body.seed,
+        temperature=body.temperature,
+        top_p=body.top_p,
+        extra={key: value for key, value in fields.items() if key not in READ_HERE},
+    )
+    return ChatCall(
+        model=body.model,
+        stream=bool(body.stream),
+        include_usage=bool(body.stream_options and body.stream_options.include_usage),
+        legacy_functions=body.functions is not None,
+        request=request,
+    )
+
+
+def _object(raw: bytes) -> dict[str, Any]:
+    try:
+        value = orjson.loads(raw)
+    except orjson.JSONDecodeError as error:
+        raise ApiError("invalid_json", f"the body is not valid JSON: {error}") from None
+    if not isinstance(value, dict):
+        raise ApiError("invalid_json", "the body must be a JSON object")
+    return value
+
+
+def _checked(fields: dict[str, Any]) -> ChatBody:
+    try:
+        body = ChatBody.model_validate(fields)
+    except ValidationError as error:
+        raise _field_error(error) from None
+    if body.n not in (None, 1):
+        raise ApiError("invalid_request", f"n must be 1: this server gives one answer (got {body.n})", param="n")
+    _check_message_parts(fields["messages"])
+    return body
+
+
+def _field_error(error: ValidationError) -> ApiError:
+    """Name the first wrong field the way a person writes it: `messages.0.role`."""
+    first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+    # A union adds the name of each choice to the path; the field ends where the body's own keys end.
+    path: list[str] = []
+    for part in first["loc"]:
+        if isinstance(part, str) and (part[:1].isupper() or "[" in part or part in ("str", "dict", "list")):
+            break
+        path.append(str(part))
+    param = ".".join(path)
+    return ApiError("invalid_request", f"{param}: {first['msg']}", param=param)
+
+
+def _check_message_parts(messages: list[dict[str, Any]]) -> None:
+    """Tool calls in the history must have the form that every chat template and API relies on."""
+    for i, message in enumerate(messages):
+        for j, call in enumerate(message.get("tool_calls") or ()):
+            function = call.get("function")
+            if not isinstance(function, dict) or not isinstance(function.get("name"), str):
+                param = f"messages.{i}.tool_calls.{j}.function.name"
+                raise ApiError("invalid_request", f"{param}: a function with a name is needed", param=param)
+        for j, part in enumerate(message["content"] if isinstance(message.get("content"), list) else ()):
+            if not isinstance(part.get("type"), str):
+                param = f"messages.{i}.content.{j}.type"
+                raise ApiError("invalid_request", f"{param}: each part needs a type", param=param)
+
+
+def _response_format(body: ChatBody) -> Mapping[str, Any] | None:
+    value = body.response_format
+    if value is None or value.get("type") == "text":
+        return None
+    if value.get("type") not in ("json_object", "json_schema"):
+        raise ApiError(
+            "invalid_request",
+            "response_format.type: text, json_object or json_schema is needed",
+            param="response_format.type",
+        )
+    schema = value.get("json_schema")
+    if value["type"] == "json_schema" and not (isinstance(schema, dict) and isinstance(schema.get("schema"), dict)):
+        param = "response_format.json_schema.schema"
+        raise ApiError("invalid_request", f"{param}: a schema is needed", param=param)
+    return value
+
+
+def _tools_of(
+    body: ChatBody, fields: Mapping[str, Any]
+) -> tuple[tuple[Mapping[str, Any], ...], str | Mapping[str, Any] | None]:
+    """The tools and the choice, with the legacy fields translated."""
+    if body.tools is not None and body.functions is not None:
+        raise ApiError("invalid_request", "functions: send tools or functions, not both", param="functions")
+    tools: tuple[Mapping[str, Any], ...] = tuple(body.tools or ())
+    choice = body.tool_choice
+    at = "tools.{}.function"
+    if body.functions is not None:
+        tools = tuple({"type": "function", "function": function} for function in body.functions)
+        at = "functions.{}"
+        choice = body.function_call
+        if isinstance(choice, dict):
+            choice = {"type": "function", "function": choice}
+    check_tools(tools, choice, at=at, choice_param="function_call" if body.functions is not None else "tool_choice")
+    return tools, choice if tools else None

@@ -1,0 +1,258 @@
+"""The nouns that the core and the shell share.
+
+Everything here is a frozen value: it can be compared, pickled and replayed. Times are integers in nanoseconds
+(`_ns`) inside the core and floats in seconds (`_s`) where a person configures them.
+
+An *attempt* is one call to one tier. What a tier sends back is a stream of *events*, in this order:
+
+    Started? (Text | Reasoning | CallDelta)* (Finish | Failed)
+
+`Started` says that a replica took the request; before it the request waits for a replica, after it the model
+works. Exactly one `Finish` or `Failed` ends the stream. A tier never raises what it can say as `Failed`, so the one
+loop that drives a request (`deployments/drive.py`) reads values and never guesses from exception types.
+
+A *fault* says that the tier is unwell; a *flaw* says that its answer is not good enough. They never mix: a fault
+feeds the breaker, a flaw feeds escalation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+__all__ = [
+    "Attempt",
+    "CallDelta",
+    "ChatRequest",
+    "Event",
+    "Failed",
+    "Fault",
+    "Finish",
+    "FinishReason",
+    "Flaw",
+    "Reason",
+    "Reasoning",
+    "Started",
+    "Text",
+    "TierState",
+    "TierStatus",
+    "ToolCall",
+    "Usage",
+    "Verdict",
+]
+
+
+class Fault(StrEnum):
+    """Why a tier could not answer. The value stands in reports and metrics."""
+
+    UNAVAILABLE = "unavailable"  # no package, model, key or replica: nothing was run
+    LOADING = "loading"  # the model is still on its way: nothing was run
+    OVERLOADED = "overloaded"  # a full queue, 429, 503 with Retry-After
+    AUTH = "auth"  # the tier refused our credentials (401, 403)
+    CONNECT_TIMEOUT = "connect_timeout"  # no replica took the request in time
+    FIRST_TOKEN_TIMEOUT = "first_token_timeout"
+    IDLE_TIMEOUT = "idle_timeout"  # silence between two chunks
+    TOTAL_TIMEOUT = "total_timeout"
+    SERVER_ERROR = "server_error"  # 5xx, or an error inside the tier
+    CRASHED = "crashed"  # the connection or the replica died
+    PROTOCOL = "protocol"  # an answer that can't be read: malformed SSE, not JSON
+    CONTEXT_LENGTH = "context_length"  # the prompt doesn't fit this tier
+    UNSUPPORTED = "unsupported"  # this tier can't do what the request asks (another may)
+    BAD_REQUEST = "bad_request"  # the tier says that the request itself is wrong (4xx)
+
+
+class Flaw(StrEnum):
+    """Why an answer that did arrive is not good enough."""
+
+    TOOL_CALL_INVALID = "tool_call_invalid"
+    LOOP = "loop"
+    EMPTY = "empty"
+    TRUNCATED = "truncated"
+
+
+class Verdict(StrEnum):
+    """What an attempt says about the health of its tier. A client that left says nothing: ignored."""
+
+    SUCCESS = "success"
+    FAILURE = "failure"
+    IGNORED = "ignored"
+
+
+class Reason(StrEnum):
+    """Why a request moved to another tier: the values of the header `X-MLX-Stack-Escalation-Reason`."""
+
+    TOOL_VALIDATION_FAILURE = "tool_validation_failure"
+    LOOP_DETECTED = "loop_detected"
+    TIMEOUT = "timeout"
+    SERVER_ERROR = "server_error"
+    MEMORY_PRESSURE = "memory_pressure"
+    BUDGET = "budget"
+    CONTEXT_LENGTH = "context_length"
+
+
+class FinishReason(StrEnum):
+    """OpenAI's values, and no others: clients break on unknown ones."""
+
+    STOP = "stop"
+    LENGTH = "length"
+    TOOL_CALLS = "tool_calls"
+    CONTENT_FILTER = "content_filter"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Usage:
+    """Tokens of one attempt. `exact` is False where they were counted here, for want of the tier's own count."""
+
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    cached_tokens: int = 0
+    reasoning_tokens: int = 0
+    exact: bool = True
+
+    @property
+    def total_tokens(self) -> int:
+        """Prompt and completion together; reasoning tokens are part of the completion, cached ones of the prompt."""
+        return self.prompt_tokens + self.completion_tokens
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolCall:
+    """One whole tool call. `arguments` is the JSON text of an object, as OpenAI sends it."""
+
+    id: str
+    name: str
+    arguments: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChatRequest:
+    """One request in the form that every tier takes, whatever API it came in by.
+
+    `messages` and `tools` are OpenAI chat-completions values (legacy `functions` already turned into tools).
+    `max_tokens` is always set: the output cap of the request. `extra` holds every field that this server doesn't know;
+    hosted tiers pass it on. `timeout_s` is what is left of the request's deadline.
+    """
+
+    request_id: str
+    session_id: str
+    messages: tuple[Mapping[str, Any], ...]
+    max_tokens: int
+    timeout_s: float
+    tools: tuple[Mapping[str, Any], ...] = ()
+    tool_choice: str | Mapping[str, Any] | None = None
+    parallel_tool_calls: bool | None = None
+    response_format: Mapping[str, Any] | None = None
+    stop: tuple[str, ...] = ()
+    seed: int | None = None
+    temperature: float | None = None
+    top_p: float | None = None
+    extra: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """A replica took the request and works on it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """A piece of the answer's text. Never empty."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Reasoning:
+    """A piece of the model's thinking, which is no part of the answer. Never empty."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallDelta:
+    """A piece of a tool call, in OpenAI's streaming form: `id` and `name` come with the first piece of an index."""
+
+    index: int
+    id: str | None = None
+    name: str | None = None
+    arguments: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finish:
+    """The answer is complete. `usage` is None where the tier sent none and can't count."""
+
+    reason: FinishReason
+    usage: Usage | None = None
+    model: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failed:
+    """The attempt broke. `message` is fit for a client: no key, no path, no stack. `param` names the request field
+    where the request itself is the cause. `usage`: what was spent all the same."""
+
+    fault: Fault
+    message: str
+    retry_after_s: float | None = None
+    status: int | None = None
+    param: str | None = None
+    usage: Usage | None = None
+
+
+Event = Started | Text | Reasoning | CallDelta | Finish | Failed
+
+
+class TierState(StrEnum):
+    """What `/ready` and `/v1/models` say of a tier."""
+
+    READY = "ready"
+    LOADING = "loading"
+    UNAVAILABLE = "unavailable"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TierStatus:
+    """A tier's own word on itself. `reason` is empty only when it is ready."""
+
+    name: str
+    kind: str
+    state: TierState
+    reason: str = ""
+    model: str | None = None
+    source: str | None = None
+    revision: str | None = None
+    quantization: str | None = None
+    context_tokens: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempt:
+    """The record of one call to one tier: with neither fault nor flaw it is good.
+
+    `ran` is False where nothing was generated, since the tier said at once that it can't. `text_out` and `calls_out`
+    say whether text or calls of this attempt have left for the client (the two commit points). `cancelled`: the client
+    left while it ran, which says nothing of the tier.
+    """
+
+    tier: str
+    ran: bool
+    fault: Fault | None = None
+    flaw: Flaw | None = None
+    detail: str = ""
+    status: int | None = None
+    param: str | None = None
+    retry_after_s: float | None = None
+    usage: Usage | None = None
+    ttft_ns: int | None = None
+    elapsed_ns: int = 0
+    text_out: bool = False
+    calls_out: bool = False
+    cancelled: bool = False
+
+    @property
+    def good(self) -> bool:
+        """True where the attempt ended in an answer that may be delivered."""
+        return self.fault is None and self.flaw is None and not self.cancelled

@@ -1,0 +1,41 @@
+"""What all tests share: Ray's environment, and the rule that only loopback is spoken to."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+# Ray reads these when it is imported, here and in every process that it starts.
+os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+os.environ.setdefault("RAY_AUTH_MODE", "disabled")
+os.environ.setdefault("RAY_DEDUP_LOGS", "0")
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+
+LOOPBACK = ("127.", "localhost", "::1", "")
+
+
+@pytest.fixture(autouse=True)
+def _only_loopback(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A test that speaks to another machine fails, instead of passing where there happens to be a network."""
+    connect = socket.socket.connect
+
+    def guarded(self: socket.socket, address: Any) -> None:
+        if self.family in (socket.AF_INET, socket.AF_INET6):
+            host = str(address[0])
+            if not host.startswith(LOOPBACK) and host not in own_addresses():
+                raise AssertionError(f"a test connects to {host}")
+        return connect(self, address)
+
+    monkeypatch.setattr(socket.socket, "connect", guarded)
+    yield
+
+
+def own_addresses() -> set[str]:
+    """This machine's own addresses: Ray's processes speak to each other over them."""
+    import psutil
+
+    return {a.address for addresses in psutil.net_if_addrs().values() for a in addresses}

@@ -1,0 +1,97 @@
+"""A real Ray instance, one for the whole session, and servers on it."""
+
+from __future__ import annotations
+
+import socket
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import httpx
+import openai
+import pytest
+
+WAIT_S = 60.0
+
+
+def free_port() -> int:
+    """A port of loopback that nobody listens on now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def until(condition: Callable[[], Any], what: str, wait_s: float = WAIT_S) -> Any:
+    """Wait for a condition, and return its value; fail with `what` when it doesn't come."""
+    deadline = time.monotonic() + wait_s
+    while time.monotonic() < deadline:
+        value = condition()
+        if value:
+            return value
+        time.sleep(0.02)
+    raise AssertionError(f"not within {wait_s:g} s: {what}")
+
+
+@dataclass
+class Server:
+    """One app of this server, behind its own prefix."""
+
+    name: str
+    url: str
+
+    def client(self, **options: Any) -> openai.OpenAI:
+        """The real openai client; it doesn't retry, so that a test sees each answer."""
+        options = {"api_key": "sk-test", "max_retries": 0, "timeout": 60.0} | options
+        return openai.OpenAI(base_url=f"{self.url}/v1", **options)
+
+    def post(self, body: Any = None, **options: Any) -> httpx.Response:
+        """One raw request."""
+        if body is not None:
+            options["json"] = body
+        return httpx.post(f"{self.url}/v1/chat/completions", timeout=60.0, **options)
+
+    def get(self, path: str) -> httpx.Response:
+        """One raw GET."""
+        return httpx.get(f"{self.url}{path}", timeout=30.0)
+
+
+@pytest.fixture(scope="session")
+def serve_port() -> Iterator[int]:
+    """Start Ray and Serve; end them, and only them, at the end."""
+    import ray
+    from ray import serve
+
+    port = free_port()
+    # The path of Ray's sockets must be short, so it isn't pytest's own temporary folder.
+    with tempfile.TemporaryDirectory(prefix="ms-", ignore_cleanup_errors=True) as folder:
+        ray.init(num_cpus=2, include_dashboard=False, _temp_dir=folder, log_to_driver=False)
+        serve.start(http_options={"host": "127.0.0.1", "port": port})
+        yield port
+        serve.shutdown()
+        ray.shutdown()
+
+
+Deploy = Callable[..., Server]
+
+
+@pytest.fixture(scope="module")
+def deploy(serve_port: int) -> Iterator[Deploy]:
+    """Run an app from `args`; it ends with the module."""
+    from ray import serve
+
+    from deployments.app import build
+
+    names: list[str] = []
+
+    def run(args: dict[str, Any], name: str) -> Server:
+        names.append(name)
+        serve.run(build(args), name=name, route_prefix=f"/{name}")
+        server = Server(name, f"http://127.0.0.1:{serve_port}/{name}")
+        until(lambda: httpx.get(f"{server.url}/health").status_code == 200, "the server is up")
+        return server
+
+    yield run
+    for name in names:
+        serve.delete(name)

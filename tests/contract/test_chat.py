@@ -1,0 +1,318 @@
+"""The promise to an unchanged agent, with the real openai client over a real socket."""
+
+from __future__ import annotations
+
+import json
+import threading
+from typing import Any
+
+import httpx
+import openai
+import pytest
+
+from tests.contract import scripts
+from tests.contract.conftest import Deploy, Server, until
+
+pytestmark = [pytest.mark.ray, pytest.mark.xdist_group("ray")]
+
+TOOLS: list[Any] = [
+    {
+        "type": "function",
+        "function": {
+            "name": "get_weather",
+            "parameters": {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]},
+        },
+    }
+]
+
+
+@pytest.fixture(scope="module")
+def server(deploy: Deploy) -> Server:
+    return deploy(scripts.args(), "chat")
+
+
+@pytest.fixture(scope="module")
+def quiet_server(deploy: Deploy) -> Server:
+    """The same graph with a keep-alive that comes before the timeouts do."""
+    args = scripts.args()
+    return deploy(args | {"server": args["server"] | {"keepalive_s": 0.3}}, "quiet")
+
+
+def ask(server: Server, text: str, *, stream: bool, model: str = "auto", **options: Any) -> tuple[str, Any, Any]:
+    """Ask once; return the text, the last chunk or the body, and the headers."""
+    with server.client() as client:
+        messages: Any = [{"role": "user", "content": text}]
+        raw = client.chat.completions.with_raw_response.create(
+            model=model, messages=messages, stream=stream, **options
+        )
+        if not stream:
+            body = raw.parse()
+            return body.choices[0].message.content or "", body, raw.headers
+        chunks = list(raw.parse())
+        text = "".join(c.choices[0].delta.content or "" for c in chunks if c.choices)
+        return text, chunks[-1], raw.headers
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_plain_answer(server, stream):
+    """An unchanged client gets the text, the usage, and the headers that say which tier answered."""
+    options = {"stream_options": {"include_usage": True}} if stream else {}
+    text, last, headers = ask(server, "hi", stream=stream, **options)
+
+    assert text == "Hello from fast. Grüße, 你好."
+    assert last.usage.total_tokens == last.usage.prompt_tokens + last.usage.completion_tokens > 0
+    assert headers["x-mlx-stack-tier"] == "fast"
+    assert headers["x-mlx-stack-retries"] == "0"
+    assert "x-mlx-stack-escalated-from" not in headers
+    assert headers["x-request-id"]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize(
+    ("fault", "reason", "retries"),
+    [
+        ("500", "server_error", 2),
+        ("429", "server_error", 1),
+        ("401", "server_error", 1),
+        ("hang", "timeout", 1),
+        ("cut", "server_error", 2),
+        ("unavailable", "server_error", 0),
+        ("loading", "server_error", 0),
+        ("too-long", "context_length", 0),
+    ],
+)
+def test_a_broken_tier_is_replaced_by_the_next(server, fault, reason, retries, stream):
+    """Whatever `fast` does wrong before its first byte, the client sees one good answer, and the headers tell."""
+    text, _, headers = ask(server, f"fast:{fault}", stream=stream)
+
+    assert text.startswith("Hello from standard")
+    assert headers["x-mlx-stack-tier"] == "standard"
+    assert headers["x-mlx-stack-escalated-from"] == "fast"
+    assert headers["x-mlx-stack-escalation-reason"] == reason
+    assert headers["x-mlx-stack-retries"] == str(retries)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_two_broken_tiers(server, stream):
+    """The walk goes on until a tier answers; it is named with the tier that the request started at."""
+    text, _, headers = ask(server, "fast:500 standard:hang", stream=stream)
+
+    assert text.startswith("Hello from longctx")
+    assert headers["x-mlx-stack-escalated-from"] == "fast"
+    assert headers["x-mlx-stack-escalation-reason"] == "server_error"
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize(
+    ("text", "status", "code", "retry"),
+    [
+        ("fast:500 standard:500 longctx:500", 502, "upstream_error", "false"),
+        ("fast:hang standard:hang longctx:hang", 504, "timeout", "false"),
+        ("fast:429 standard:429 longctx:429", 429, "overloaded", None),
+        ("fast:unavailable standard:unavailable longctx:unavailable", 503, "no_tier_available", "false"),
+        ("fast:loading standard:unavailable longctx:unavailable", 503, "tiers_loading", None),
+        ("fast:too-long standard:too-long longctx:too-long", 400, "context_length_exceeded", "false"),
+        ("fast:400", 400, "bad_request", "false"),
+    ],
+)
+def test_no_tier_left_is_one_clear_error(server, text, status, code, retry, stream):
+    """When nobody can answer, the client gets one HTTP error that names the reasons, streamed or not."""
+    with pytest.raises(openai.APIStatusError) as caught:
+        ask(server, text, stream=stream)
+
+    error = caught.value
+    assert error.status_code == status
+    assert error.body["code"] == code
+    assert error.body["message"]
+    assert error.response.headers.get("x-should-retry") == retry
+    if status == 429:
+        assert error.response.headers["retry-after"] == "7"
+
+
+def test_an_error_after_a_keep_alive_is_a_frame(quiet_server):
+    """Once a keep-alive has gone out the status is 200, so the error is the stream's last frame, without [DONE]."""
+    response = quiet_server.post(
+        {"messages": user("fast:hang standard:hang longctx:hang"), "stream": True},
+    )
+    frames = [line for line in response.text.split("\n\n") if line]
+
+    assert response.status_code == 200
+    assert ": keep-alive" in frames
+    last = json.loads(frames[-1].removeprefix("data: "))
+    assert last["error"]["code"] == "timeout"
+    assert last["mlx_stack"]["outcome"] == "timeout"
+
+
+def test_a_frame_error_reaches_the_openai_client(server):
+    """The client raises what the error frame says instead of taking half an answer for a whole one."""
+    with server.client() as client:
+        stream = client.chat.completions.create(model="fast", messages=user("fast:break"), stream=True)
+        texts: list[str] = []
+        with pytest.raises(openai.APIError, match="fast") as caught:
+            texts.extend(chunk.choices[0].delta.content or "" for chunk in stream)
+
+    assert "".join(texts) == "half an answer "
+    assert caught.value.body["code"] == "stream_broken"
+
+
+@pytest.mark.parametrize("fault", ["break", "stall"])
+def test_text_that_breaks_off_ends_in_an_error_frame(server, fault):
+    """After the first text no other tier may answer: the stream ends in one error frame, never by just closing."""
+    response = server.post({"messages": user(f"fast:{fault}"), "stream": True})
+
+    assert response.text.count("half ") == 1
+    assert "Hello from standard" not in response.text
+    assert "[DONE]" not in response.text
+    assert json.loads(response.text.strip().split("data: ")[-1])["error"]["code"] == "stream_broken"
+
+
+def test_a_whole_answer_that_breaks_off_is_answered_by_the_next_tier(server):
+    """A client that doesn't stream has seen nothing of the broken answer, so it gets a whole one."""
+    text, _, headers = ask(server, "fast:break", stream=False)
+
+    assert text.startswith("Hello from standard")
+    assert headers["x-mlx-stack-escalated-from"] == "fast"
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_tool_call(server, stream):
+    """A call arrives whole: id, name, arguments, and the finish reason that agents look for."""
+    if stream:
+        with server.client() as client, client.chat.completions.stream(
+            model="auto", messages=user("weather"), tools=TOOLS
+        ) as events:
+            choice = events.get_final_completion().choices[0]
+    else:
+        _, body, _ = ask(server, "weather", stream=False, tools=TOOLS)
+        choice = body.choices[0]
+
+    call = choice.message.tool_calls[0]
+    assert choice.finish_reason == "tool_calls"
+    assert call.id
+    assert call.function.name == "get_weather"
+    assert json.loads(call.function.arguments) == {"city": "Paris"}
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_half_a_call_never_leaves(server, stream):
+    """A tier that breaks off in a call leaves no trace: the call comes from the next tier, once."""
+    response = server.post({"messages": user("fast:cut-call weather"), "tools": TOOLS, "stream": stream})
+
+    assert response.text.count("get_weather") == 1
+    assert response.headers["x-mlx-stack-tier"] == "standard"
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_legacy_functions(server, stream):
+    """A client that still speaks `functions` is answered with `function_call`."""
+    function = TOOLS[0]["function"]
+    body = {"messages": user("weather"), "functions": [function], "stream": stream}
+    text = server.post(body).text
+
+    assert '"function_call":{' in text
+    assert '"finish_reason":"function_call"' in text
+    assert "tool_calls" not in text.replace('"tool_calls":null', "")
+
+
+def test_reasoning_is_not_content(server):
+    """Thinking goes out as `reasoning_content`, apart from the answer."""
+    message = server.post({"messages": user("think")}).json()["choices"][0]["message"]
+
+    assert message["content"] == "Done."
+    assert message["reasoning_content"] == "Let me see."
+
+
+def test_silence_is_filled_with_comments(quiet_server):
+    """While a tier is silent the stream carries SSE comments, and no header claims a tier that hasn't answered yet."""
+    response = quiet_server.post({"messages": user("wait"), "stream": True})
+
+    assert "x-mlx-stack-tier" not in response.headers
+    assert response.text.startswith(": keep-alive\n\n")
+    assert response.text.endswith("data: [DONE]\n\n")
+    assert '"content":"late"' in response.text
+
+
+def test_the_report_stands_in_the_last_chunk_and_under_its_id(server):
+    """Headers leave before the outcome, so the last chunk carries the report, and the state actor keeps it."""
+    response = server.post(
+        {"messages": user("fast:500 hello"), "stream": True}, headers={"x-mlx-stack-session": "night-run"}
+    )
+    frames = [line.removeprefix("data: ") for line in response.text.split("\n\n") if line.startswith("data: {")]
+    report = json.loads(frames[-1])["mlx_stack"]
+    kept = until(lambda: found(server.get(f"/v1/reliability/requests/{report['request_id']}")), "the report")
+
+    assert kept == report
+    assert report["request_id"] == response.headers["x-request-id"]
+    assert [a["tier"] for a in report["attempts"]] == ["fast", "fast", "standard"]
+    assert report["session"] == "night-run"
+    totals = server.get("/v1/reliability/sessions/night-run").json()
+    assert totals["requests"] == 1
+    assert totals["completion_tokens"] > 0
+
+
+@pytest.mark.parametrize("path", ["requests/none", "sessions/none"])
+def test_an_unknown_report_is_a_404(server, path):
+    """What isn't kept is said so."""
+    assert server.get(f"/v1/reliability/{path}").status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("model", "tier"), [("auto", "fast"), ("standard", "standard"), ("gpt-4o", "standard"), ("gpt-4o-mini", "fast")]
+)
+def test_model_names_the_starting_tier(server, model, tier):
+    """`model` is a tier, an alias or `auto`."""
+    _, body, headers = ask(server, "hi", stream=False, model=model)
+
+    assert headers["x-mlx-stack-tier"] == body.model == tier
+
+
+def test_models(server):
+    """Each tier, `auto` and each alias is listed with its state, and the openai client can read the list."""
+    with server.client() as client:
+        models = {model.id: model for model in client.models.list()}
+        one = client.models.retrieve("gpt-4o")
+
+    assert set(models) == {"fast", "standard", "longctx", "auto", "gpt-4o", "gpt-4o-mini"}
+    assert models["fast"].state == "ready"
+    assert one.starts_at == "standard"
+    assert server.get("/v1/models/none").status_code == 404
+
+
+def test_health_and_readiness(server):
+    """Alive is one question, able to answer another."""
+    assert server.get("/health").json() == {"status": "ok"}
+    ready = server.get("/ready").json()
+    assert ready["ready"] is True
+    assert set(ready["tiers"]) == {"fast", "standard", "longctx"}
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_client_that_leaves_stops_the_generation(server, stream):
+    """Within a second after the client has gone the tier works no more, streaming or not: the report says who left."""
+    name = f"left-{stream}"
+    headers = {"x-request-id": name}
+
+    def talk() -> None:
+        body = {"messages": user("talk"), "stream": stream}
+        with httpx.Client(timeout=httpx.Timeout(30.0, read=0.8)) as client, pytest.raises(httpx.ReadTimeout):
+            with client.stream("POST", f"{server.url}/v1/chat/completions", json=body, headers=headers) as response:
+                for _ in response.iter_bytes():
+                    if stream:
+                        raise httpx.ReadTimeout("enough")
+
+    thread = threading.Thread(target=talk)
+    thread.start()
+    thread.join()
+    report = until(lambda: found(server.get(f"/v1/reliability/requests/{name}")), "the report", wait_s=2.0)
+
+    assert report["outcome"] == "client_left"
+    assert report["attempts"][0]["cancelled"] is True
+    assert report["attempts"][0]["elapsed_ms"] < 2000
+
+
+def user(text: str) -> Any:
+    return [{"role": "user", "content": text}]
+
+
+def found(response: httpx.Response) -> Any:
+    return response.json() if response.status_code == 200 else None

@@ -1,0 +1,72 @@
+"""What the tests of tiers share: a request, a whole answer, and waiting for a condition."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import aclosing
+from typing import Any
+
+from deployments.ports import Tier
+from reliability.types import CallDelta, ChatRequest, Event, Finish, Text, Usage
+
+WEATHER_TOOL = {
+    "type": "function",
+    "function": {
+        "name": "get_weather",
+        "parameters": {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]},
+    },
+}
+
+
+def ask(text: str = "Say hello.", **fields: Any) -> ChatRequest:
+    """A request with one user message."""
+    fields = {"max_tokens": 64, "timeout_s": 60.0, "request_id": "r-1", "session_id": "s-1"} | fields
+    return ChatRequest(messages=({"role": "user", "content": text},), **fields)
+
+
+async def batches(tier: Tier, request: ChatRequest) -> list[list[Event]]:
+    """The whole answer, as it came."""
+    stream: Any = tier.stream(request)
+    async with aclosing(stream):
+        return [batch async for batch in stream]
+
+
+async def answer(tier: Tier, request: ChatRequest) -> list[Event]:
+    """The events of the whole answer."""
+    return [event for batch in await batches(tier, request) for event in batch]
+
+
+def text_of(events: list[Event]) -> str:
+    """The text of an answer."""
+    return "".join(event.text for event in events if isinstance(event, Text))
+
+
+def calls_of(events: list[Event]) -> list[tuple[str | None, str | None, str]]:
+    """Id, name and arguments of each call of an answer."""
+    calls: dict[int, tuple[str | None, str | None, str]] = {}
+    for event in events:
+        if isinstance(event, CallDelta):
+            call_id, name, arguments = calls.get(event.index, (event.id, event.name, ""))
+            calls[event.index] = (call_id, name, arguments + event.arguments)
+    return [calls[index] for index in sorted(calls)]
+
+
+def usage_of(events: list[Event]) -> Usage:
+    """The usage that a finished answer reports."""
+    last = events[-1]
+    assert isinstance(last, Finish)
+    assert last.usage is not None
+    return last.usage
+
+
+async def eventually(condition: Callable[[], bool | Awaitable[bool]], within_s: float = 1.0) -> None:
+    """Wait until `condition` holds; fail if it doesn't in time."""
+    deadline = time.monotonic() + within_s
+    while True:
+        held = condition()
+        if held if isinstance(held, bool) else await held:
+            return
+        assert time.monotonic() < deadline, f"not within {within_s} s"
+        await asyncio.sleep(0.005)

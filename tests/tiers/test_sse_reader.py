@@ -1,0 +1,267 @@
+"""The reading of a body: frames and events don't depend on how the network cut the bytes."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from deployments.tiers import sse_reader
+from deployments.tiers.chat_chunks import merged
+from deployments.tiers.chat_reader import ChatReader
+from deployments.tiers.sse_reader import Frame, SseReader, TooLong
+from reliability.types import CallDelta, Event, Failed, Fault, Finish, FinishReason, Reasoning, Text
+
+LINES = st.lists(
+    st.sampled_from(
+        [
+            b"data: a",
+            b"data:b",
+            b"data",
+            b": note",
+            b"event: error",
+            b"",
+            b"",
+            b"data: \xf0\x9f\x8c\x8d",
+            b"id: 1",
+        ]
+    ),
+    max_size=24,
+)
+ENDS = st.sampled_from([b"\n", b"\r\n", b"\r"])
+ANSWER = b"".join(
+    b"data: " + json.dumps(chunk).encode() + b"\r\n\r\n"
+    for chunk in [
+        {"choices": [{"delta": {"reasoning": "hm \U0001f30d"}}]},
+        {"choices": [{"delta": {"content": "Gr\u00fc\u00dfe \ud83c"}}]},
+        {"choices": [{"delta": {"content": "\udf0d ok"}}]},
+        {"choices": [{"delta": {"tool_calls": [{"index": 3, "function": {"arguments": '{"a"'}}]}}]},
+        {"choices": [{"delta": {"tool_calls": [{"index": 3, "id": "c", "function": {"name": "f"}}]}}]},
+        {"choices": [{"delta": {"tool_calls": [{"index": 3, "id": "c", "function": {"arguments": ":1}"}}]}}]},
+        {"choices": [{"delta": {}, "finish_reason": "tool_calls"}]},
+        {"choices": [], "usage": {"prompt_tokens": 1, "completion_tokens": 2}},
+    ]
+)
+
+
+def pieces(data: bytes, places: list[int]) -> list[bytes]:
+    """`data` cut at `places`."""
+    cuts = sorted({place % (len(data) + 1) for place in places} | {0, len(data)})
+    return [data[start:end] for start, end in zip(cuts, cuts[1:], strict=False)]
+
+
+def frames(parts: list[bytes]) -> list[Frame]:
+    reader = SseReader()
+    return [frame for part in parts for frame in reader.feed(part)] + reader.close()
+
+
+def events(parts: list[bytes]) -> list[Event]:
+    reader = ChatReader("t", str)
+    found = [event for part in parts if not reader.over for event in reader.feed(part)]
+    return merged(found if reader.over else found + reader.end())
+
+
+@given(LINES, st.lists(ENDS, min_size=24, max_size=24), st.lists(st.integers(0, 400), max_size=12))
+def test_frames_do_not_depend_on_the_cuts(lines: list[bytes], ends: list[bytes], places: list[int]) -> None:
+    """Law: any cut of the bytes, also inside CRLF and inside a character, gives the same frames."""
+    data = b"".join(line + end for line, end in zip(lines, ends, strict=False))
+    assert frames(pieces(data, places)) == frames([data])
+
+
+@settings(max_examples=200)
+@given(st.lists(st.integers(0, len(ANSWER)), max_size=12), st.booleans())
+def test_events_do_not_depend_on_the_cuts(places: list[int], mark: bool) -> None:
+    """Law: the same for the events of an answer, with or without a byte order mark."""
+    data = b"\xef\xbb\xbf" + ANSWER if mark else ANSWER
+    assert events(pieces(data, places)) == events([ANSWER])
+
+
+def test_an_answer_is_read_whole() -> None:
+    """Law: held pieces, split characters and renumbered calls come out as one clean answer."""
+    assert events([ANSWER])[:-1] == [
+        Reasoning("hm \U0001f30d"),
+        Text("Grüße \U0001f30d ok"),
+        CallDelta(index=0, id="c", name="f", arguments='{"a":1}'),
+    ]
+    assert isinstance(events([ANSWER])[-1], Finish)
+
+
+@given(st.integers(0, len(ANSWER) - 1))
+def test_a_torn_answer_never_looks_finished(place: int) -> None:
+    """Law: bytes that stop before the finish reason end in CRASHED, never in Finish and never in PROTOCOL."""
+    last = events([ANSWER[:place]])[-1]
+    if b'"finish_reason": "tool_calls"}]}' in ANSWER[:place]:
+        assert isinstance(last, Finish)
+    else:
+        assert isinstance(last, Failed)
+        assert last.fault is Fault.CRASHED
+
+
+def test_lines_of_a_frame_are_joined() -> None:
+    """Law: several data lines are one payload; comments, ids and unknown fields are not."""
+    assert frames([b": hi\rid: 3\nevent: error\r\ndata: a\r\ndata:b\ndata\n\ndata: c\n\n"]) == [
+        Frame("a\nb\n", "error"),
+        Frame("c"),
+    ]
+
+
+def test_lines_and_frames_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Law: neither a line without an end nor a frame without an end grows over its bound."""
+    monkeypatch.setattr(sse_reader, "LINE_BYTES_MAX", 100)
+    monkeypatch.setattr(sse_reader, "FRAME_BYTES_MAX", 300)
+    with pytest.raises(TooLong):
+        frames([b"data: "] + [b"x" * 10] * 20)
+    with pytest.raises(TooLong):
+        frames([b"data: " + b"x" * 60 + b"\n"] * 6)
+    last = events([b"data: " + b"x" * 200])[-1]
+    assert isinstance(last, Failed)
+    assert last.fault is Fault.PROTOCOL
+
+
+def one(*chunks: object) -> list[Event]:
+    return events([b"data: " + json.dumps(chunk).encode() + b"\n\n" for chunk in chunks])
+
+
+def delta(finish: str | None = None, **fields: object) -> dict[str, object]:
+    return {"choices": [{"delta": fields, "finish_reason": finish}]}
+
+
+@pytest.mark.parametrize(
+    ("said", "meant"),
+    [
+        ("stop", "stop"),
+        ("eos", "stop"),
+        ("end_turn", "stop"),
+        ("function_call", "tool_calls"),
+        ("tool_use", "tool_calls"),
+        ("max_tokens", "length"),
+        ("SAFETY", "content_filter"),
+        ("something new", "stop"),
+    ],
+)
+def test_finish_reasons_are_those_of_openai(said: str, meant: str) -> None:
+    """Law: whatever an upstream calls it, the finish reason is one of OpenAI's."""
+    last = one(delta(said, content="x"))[-1]
+    assert isinstance(last, Finish)
+    assert last.reason is FinishReason(meant)
+
+
+@pytest.mark.parametrize("said", ["error", "abort", "cancelled"])
+def test_an_aborted_answer_is_no_finish(said: str) -> None:
+    """Law: a finish reason that means broken off ends in a fault."""
+    assert isinstance(one(delta(said, content="x"))[-1], Failed)
+
+
+def test_reasoning_has_three_names_and_is_taken_once() -> None:
+    """Law: reasoning is found under each of its names, and not doubled where an upstream sends two."""
+    assert one(delta(reasoning_content="a", reasoning="a"), delta("stop"))[0] == Reasoning("a")
+    assert one(delta(reasoning_details=[{"text": "b"}, {"summary": "c"}]), delta("stop"))[0] == Reasoning(
+        "bc"
+    )
+
+
+def piece(
+    index: int | None = None, call_id: str | None = None, name: str | None = None, arguments: object = ""
+) -> dict[str, object]:
+    function = {"arguments": arguments} | ({"name": name} if name else {})
+    fields: dict[str, object] = {"function": function}
+    return fields | ({} if index is None else {"index": index}) | ({} if call_id is None else {"id": call_id})
+
+
+def calls(*lists: list[dict[str, object]]) -> list[tuple[str, str]]:
+    """Name and arguments of the calls that these lists of pieces make."""
+    found: dict[int, tuple[str, str]] = {}
+    for event in one(*(delta(tool_calls=pieces) for pieces in lists), delta("tool_calls")):
+        if isinstance(event, CallDelta):
+            assert (event.id is not None) == (event.index not in found)
+            name, arguments = found.get(event.index, (event.name or "", ""))
+            found[event.index] = (name, arguments + event.arguments)
+    assert sorted(found) == list(range(len(found)))
+    return list(found.values())
+
+
+def test_pieces_find_their_call() -> None:
+    """Law: pieces with an index, with an id only, with a repeated id and with neither make the calls that were meant."""
+    two = [("f", "{}"), ("g", "[]")]
+    assert (
+        calls(
+            [piece(0, "a", "f", "{")],
+            [piece(1, "b", "g", "[")],
+            [piece(0, None, None, "}"), piece(1, None, None, "]")],
+        )
+        == two
+    )
+    assert (
+        calls([piece(None, "a", "f", "{")], [piece(None, "b", "g", "[]")], [piece(None, "a", None, "}")])
+        == two
+    )
+    assert (
+        calls([piece(None, None, "f", "{")], [piece(None, None, None, "}")], [piece(None, None, "g", "[]")])
+        == two
+    )
+    assert (
+        calls([piece(0, "a", "f", "{}")], [piece(0, "b", "g", "[]")]) == two
+    )  # all parallel calls numbered 0
+    assert calls([piece(None, "a", "f", "{}"), piece(None, "a", "g", "[]")]) == two  # one id for all
+    assert calls([piece(0, "a", "f", "{")], [piece(0, "a", "f", "}")], [piece(1, "a", "g", "[]")]) == two
+    assert calls([piece(5, "", "f", {}), piece(9, "", "g", [])]) == two
+
+
+def test_a_call_without_a_name_still_leaves() -> None:
+    """Law: nothing is dropped: a call whose name never came leaves with an empty one."""
+    assert calls([piece(0, "a", None, "{}")]) == [("", "{}")]
+
+
+def test_the_legacy_call_is_a_call() -> None:
+    """Law: `function_call` pieces make call 0."""
+    chunks = [
+        delta(function_call={"name": "f", "arguments": "{"}),
+        delta("function_call", function_call={"arguments": "}"}),
+    ]
+    found, last = one(*chunks)
+    assert isinstance(found, CallDelta)
+    assert (found.index, found.name, found.arguments) == (0, "f", "{}")
+    assert isinstance(last, Finish)
+    assert last.reason is FinishReason.TOOL_CALLS
+
+
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.floats() | st.text() | st.integers(),
+        lambda inner: (
+            st.lists(inner, max_size=3)
+            | st.dictionaries(
+                st.sampled_from(
+                    [
+                        "choices",
+                        "delta",
+                        "message",
+                        "content",
+                        "tool_calls",
+                        "function",
+                        "error",
+                        "usage",
+                        "index",
+                        "id",
+                        "name",
+                        "arguments",
+                        "finish_reason",
+                        "reasoning_details",
+                        "prompt_tokens",
+                        "code",
+                    ]
+                ),
+                inner,
+                max_size=4,
+            )
+        ),
+        max_leaves=20,
+    )
+)
+def test_any_json_is_read_without_raising(payload: object) -> None:
+    """Law: whatever JSON an upstream sends, the answer ends in exactly one Finish or Failed."""
+    found = one({"choices": [{"delta": payload}]}, payload)
+    assert sum(isinstance(event, Finish | Failed) for event in found) == 1
+    assert isinstance(found[-1], Finish | Failed)
