@@ -1,8 +1,8 @@
 """`python -m deployments COMMAND [serve_config.yaml]`.
 
-    check     is the configuration usable? one line, exit code 2 where it isn't
-    prepare   fetch and convert the models that it names
-    doctor    platform, packages, models, key, memory, and a fault forced through every edge of the chain
+check     is the configuration usable? one line, exit code 2 where it isn't
+prepare   fetch and convert the models that it names
+doctor    platform, packages, models, key, memory, and a fault forced through every edge of the chain
 """
 
 from __future__ import annotations

@@ -13,14 +13,13 @@ import ray
 from ray import serve
 from ray.serve.config import DeploymentActorConfig
 
-from deployments.config import AppConfig, MlxTierConfig, TierBase, load
+from deployments.config import ROUTER, AppConfig, MlxTierConfig, TierBase, load
 from deployments.router import Router
 from deployments.state.actor import STATE_ACTOR, SessionState
 from deployments.tiers.replica import TierReplica
 
-__all__ = ["ROUTER", "build"]
+__all__ = ["build"]
 
-ROUTER = "Router"
 # Streams that a hosted or scripted tier may have open at once on one replica.
 STREAMS_MAX = 256
 # Room above the engine's own queue, so that it is the engine that says "full", with a Retry-After.

@@ -11,13 +11,14 @@ by the same rules.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal, TypeVar, Union
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from reliability.config import NOT_BUILT, ReliabilityConfig
 
 __all__ = [
+    "ROUTER",
     "AppConfig",
     "ConfigError",
     "HostedTierConfig",
@@ -26,14 +27,18 @@ __all__ = [
     "ScriptedTierConfig",
     "ServerConfig",
     "StateConfig",
+    "TierBase",
     "TierConfig",
     "Timeouts",
+    "check_names",
     "load",
     "patch",
 ]
 
 TIER_NAME = r"^[a-z][a-z0-9_-]{0,31}$"
-RESERVED_NAMES = frozenset({"auto", "router"})
+# The name of the ingress deployment.
+ROUTER = "Router"
+RESERVED_NAMES = frozenset({"auto"})
 
 
 class ConfigError(ValueError):
@@ -116,7 +121,7 @@ class ScriptedTierConfig(TierBase):
     seed: int = 0
 
 
-TierConfig = Annotated[Union[MlxTierConfig, HostedTierConfig, ScriptedTierConfig], Field(discriminator="kind")]
+TierConfig = Annotated[MlxTierConfig | HostedTierConfig | ScriptedTierConfig, Field(discriminator="kind")]
 
 
 class StateConfig(Section):

@@ -12,12 +12,11 @@ from typing import Any
 
 import yaml
 
-from deployments.config import AppConfig, ConfigError, RouterConfig, check_names, load, patch
+from deployments.config import ROUTER, AppConfig, ConfigError, RouterConfig, check_names, load, patch
 
 __all__ = ["read_config"]
 
 IMPORT_PATH = "deployments.app:build"
-ROUTER = "Router"
 
 
 def read_config(path: Path) -> AppConfig:

@@ -35,7 +35,6 @@ from reliability.types import (
     Fault,
     Finish,
     Reason,
-    Reasoning,
     Started,
     Text,
 )
@@ -241,5 +240,3 @@ def _limit(run: Run, ports: Ports, recording: _Recording) -> _Limit:
     total = _Limit(total_s, Fault.TOTAL_TIMEOUT, f"{tier} was not done within {timeouts.total_s:g} s (total_s)")
     deadline = _Limit(left_s, Fault.TOTAL_TIMEOUT, "the request's deadline passed")
     return min(phase, total, deadline, key=lambda limit: limit.timeout_s)
-
-

@@ -29,8 +29,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from deployments.config import AppConfig, RouterConfig, Timeouts, check_names, patch
+from deployments.config import ROUTER, AppConfig, RouterConfig, Timeouts, check_names, patch
 from deployments.drive import Ports, Run, drive
+from deployments.live import applied
 from deployments.state.actor import STATE_ACTOR
 from deployments.telemetry import MonotonicClock, RequestMetrics, log_error, log_info
 from deployments.tiers.handle import HandleTier
@@ -57,6 +58,8 @@ class Router:
     def __init__(self, config: AppConfig, handles: Mapping[str, DeploymentHandle]) -> None:
         self._base = RouterConfig(reliability=config.reliability, server=config.server)
         self._config = self._base
+        self._configured = False
+        self._refused_patch: str | None = None
         self._kinds = {name: tier.kind for name, tier in config.tiers.items()}
         self._timeouts = {name: tier.timeouts for name, tier in config.tiers.items()}
         self._tiers = {name: HandleTier(name, handle) for name, handle in handles.items()}
@@ -66,10 +69,16 @@ class Router:
         self._started_s = int(time.time())
 
     def reconfigure(self, user_config: Mapping[str, Any]) -> None:
-        """Apply a changed `user_config`: a patch to `reliability` and `server`. Raises ConfigError, changes nothing."""
-        config = patch(self._base, user_config or {})
+        """Apply a changed `user_config`, a patch to `reliability` and `server`; see `deployments.live.applied`."""
+        self._config, self._refused_patch = applied(
+            self._patched, user_config, self._config, first=not self._configured, at=ROUTER
+        )
+        self._configured = True
+
+    def _patched(self, change: Mapping[str, Any]) -> RouterConfig:
+        config = patch(self._base, change)
         check_names(config, tuple(self._tiers))
-        self._config = config
+        return config
 
     def __serve_build_asgi_app__(self) -> Starlette:
         """The ASGI app that Serve runs; called once per replica."""
@@ -93,7 +102,8 @@ class Router:
 
     async def ready(self, _: Request) -> Response:
         """Which tiers can answer; 503 while none of the chain can."""
-        body = readiness(await self._statuses(), self._config.reliability.escalation.chain)
+        statuses = await self._statuses()
+        body = readiness(statuses, self._config.reliability.escalation.chain, self._refused_patch)
         return _json(body, status=200 if body["ready"] else 503)
 
     async def models(self, _: Request) -> Response:
@@ -176,9 +186,7 @@ class Router:
         return drive(run, ports)
 
     async def _whole(self, call: ChatCall, run: Run) -> Response:
-        answer = Answer(
-            answer_id=_answer_id(), created_s=int(time.time()), legacy_functions=call.legacy_functions
-        )
+        answer = Answer(answer_id=_answer_id(), created_s=int(time.time()), legacy_functions=call.legacy_functions)
         try:
             async with contextlib.aclosing(self._drive(run)) as events:
                 async for batch in events:
@@ -191,9 +199,7 @@ class Router:
         return Response(body, media_type="application/json", headers=report_headers(run))
 
     async def _streamed(self, call: ChatCall, run: Run) -> Response:
-        writer = ChunkWriter(
-            answer_id=_answer_id(), created_s=int(time.time()), legacy_functions=call.legacy_functions
-        )
+        writer = ChunkWriter(answer_id=_answer_id(), created_s=int(time.time()), legacy_functions=call.legacy_functions)
         frames = self._frames(call, run, writer)
         # The first frame waits for the first event, or for the first keep-alive; a refusal yields no frame at all.
         try:
@@ -334,7 +340,10 @@ async def _http_error(request: Request, error: Exception) -> Response:
     """Starlette's own 404 and 405, in OpenAI's shape."""
     status = getattr(error, "status_code", 500)
     code = {404: "not_found", 405: "method_not_allowed"}.get(status, "internal_error")
-    words = {"not_found": f"there is no route {request.url.path}", "method_not_allowed": "this method isn't allowed here"}
+    words = {
+        "not_found": f"there is no route {request.url.path}",
+        "method_not_allowed": "this method isn't allowed here",
+    }
     return await _api_error(request, ApiError(code, words.get(code, "an error inside the server")))
 
 

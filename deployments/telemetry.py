@@ -51,9 +51,7 @@ class RequestMetrics:
         self._attempts = metrics.Counter(
             "mlx_stack_attempts", description="Attempts on tiers, by fault (none: good).", tag_keys=("tier", "fault")
         )
-        self._tokens = metrics.Counter(
-            "mlx_stack_tokens", description="Tokens of attempts.", tag_keys=("tier", "kind")
-        )
+        self._tokens = metrics.Counter("mlx_stack_tokens", description="Tokens of attempts.", tag_keys=("tier", "kind"))
 
     def count(self, report: dict[str, Any]) -> None:
         """Count one finished request by its report."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -14,12 +13,15 @@ os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
 os.environ.setdefault("RAY_AUTH_MODE", "disabled")
 os.environ.setdefault("RAY_DEDUP_LOGS", "0")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
+# The key of the upstream that plays OpenRouter; replicas inherit the environment that Ray was started in.
+CLOUD_KEY_ENV = "MLX_STACK_TEST_KEY"
+os.environ[CLOUD_KEY_ENV] = "sk-or-secret-0123456789"
 
 LOOPBACK = ("127.", "localhost", "::1", "")
 
 
 @pytest.fixture(autouse=True)
-def _only_loopback(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def _only_loopback(monkeypatch: pytest.MonkeyPatch) -> None:
     """A test that speaks to another machine fails, instead of passing where there happens to be a network."""
     connect = socket.socket.connect
 
@@ -31,7 +33,6 @@ def _only_loopback(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         return connect(self, address)
 
     monkeypatch.setattr(socket.socket, "connect", guarded)
-    yield
 
 
 def own_addresses() -> set[str]:

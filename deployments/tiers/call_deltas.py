@@ -18,9 +18,10 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
+from deployments.tiers.surrogates import Halves, whole
 from reliability.types import CallDelta
 
 __all__ = ["CALLS_MAX", "CallDeltas", "TooManyCalls"]
@@ -38,6 +39,7 @@ class _Call:
     upstream_id: str = ""
     named: bool = False
     held: str = ""
+    halves: Halves = field(default_factory=Halves)
 
 
 class CallDeltas:
@@ -58,15 +60,16 @@ class CallDeltas:
             function = inner if isinstance(inner, Mapping) else piece
             call = self._call(piece, _str(function.get("name")), touched)
             touched.append(call)
-            delta = _delta(call, _str(function.get("name")), _arguments(function.get("arguments")))
+            arguments = call.halves.take(_arguments(function.get("arguments")))
+            delta = _delta(call, _str(function.get("name")), arguments)
             if delta is not None:
                 out.append(delta)
         return out
 
     def end(self) -> list[CallDelta]:
-        """The calls whose name never came: they leave too, for the check of whole calls to refuse them."""
-        nameless = [call for call in self._calls if not call.named]
-        return [delta for call in nameless if (delta := _delta(call, "", "", last=True)) is not None]
+        """What was held. A call whose name never came leaves too: the check of whole calls refuses it."""
+        ends = [_delta(call, "", call.halves.end(), last=True) for call in self._calls]
+        return [delta for delta in ends if delta is not None]
 
     def _call(self, piece: Mapping[str, Any], name: str, touched: list[_Call]) -> _Call:
         index, upstream_id = piece.get("index"), _str(piece.get("id"))
@@ -111,4 +114,4 @@ def _arguments(value: Any) -> str:
 
 
 def _str(value: Any) -> str:
-    return value if isinstance(value, str) else ""
+    return whole(value) if isinstance(value, str) else ""

@@ -9,16 +9,18 @@ some upstreams send the same thought under two names); the legacy `function_call
 APIs.
 
 What must never happen: an answer that was broken off counts as finished (`abort` is an error, not a `stop`),
-or half a character leaves (an upstream may split a surrogate pair over two chunks; `_Halves` joins it).
+or half a character leaves (an upstream may split a surrogate pair over two chunks; `Halves` joins it).
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
 from deployments.tiers.call_deltas import CallDeltas
 from deployments.tiers.faults import Complaint, read_complaint
+from deployments.tiers.surrogates import Halves, whole
 from reliability.types import CallDelta, Event, FinishReason, Reasoning, Text, Usage
 
 __all__ = ["ChunkReader", "merged"]
@@ -47,8 +49,8 @@ class ChunkReader:
         self.model: str | None = None
         self.complaint: Complaint | None = None
         self._calls = CallDeltas()
-        self._text = _Halves()
-        self._thought = _Halves()
+        self._text = Halves()
+        self._thought = Halves()
 
     def read(self, chunk: Mapping[str, Any]) -> list[Event]:
         """The events of one chunk. An error chunk gives none and sets `complaint`."""
@@ -56,7 +58,7 @@ class ChunkReader:
             self.complaint = read_complaint(chunk)
             return []
         model = chunk.get("model")
-        self.model = model if isinstance(model, str) and model else self.model
+        self.model = whole(model) if isinstance(model, str) and model else self.model
         self.usage = _usage(chunk.get("usage")) or self.usage
         choices = chunk.get("choices")
         choice = choices[0] if isinstance(choices, list) and choices else None
@@ -118,33 +120,6 @@ def _joined(first: Event, second: Event) -> Event | None:
             return None
 
 
-class _Halves:
-    """Joins surrogate halves that came in two pieces; a half without its other half becomes U+FFFD."""
-
-    def __init__(self) -> None:
-        self._held = ""
-
-    def take(self, text: str) -> str:
-        if not text:
-            return ""
-        text, self._held = self._held + text, ""
-        if "\ud800" <= text[-1] <= "\udbff":
-            text, self._held = text[:-1], text[-1]
-        return _whole(text)
-
-    def end(self) -> str:
-        held, self._held = self._held, ""
-        return _whole(held)
-
-
-def _whole(text: str) -> str:
-    try:
-        text.encode("utf-8")
-    except UnicodeEncodeError:
-        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-    return text
-
-
 def _reasoning(delta: Mapping[str, Any]) -> str:
     for name in ("reasoning_content", "reasoning"):
         value = delta.get(name)
@@ -179,4 +154,4 @@ def _usage(value: Any) -> Usage | None:
 
 def _count(value: Any, name: str) -> int:
     number = value.get(name) if isinstance(value, Mapping) else None
-    return max(0, int(number)) if isinstance(number, int | float) and number == number else 0
+    return max(0, int(number)) if isinstance(number, int | float) and math.isfinite(number) else 0

@@ -1,11 +1,10 @@
 """One thread that owns a model: it loads it, holds its caches and makes every MLX call. Metal's streams
 belong to the thread that made them, so nothing of MLX ever leaves this thread; only plain Python values do.
 
-    LOADING ──▶ READY            the model answers; requests run
-       │  ▲       │
-       ▼  │       ▼
-    UNAVAILABLE   closed          no package, model or memory, with the reason; tried again where time can
-    help
+    LOADING ──▶ READY ──▶ UNAVAILABLE (closed)
+       │  ▲
+       ▼  │  tried again where time can help
+    UNAVAILABLE (no package, no model, too little memory)
 
 Theory of operation. Other threads only put commands into an inbox (`submit`, `abort`, `close`) and read the
 published `Phase`. Between two steps the thread empties the inbox, so an abort takes effect within one step.
@@ -19,9 +18,11 @@ as is one whose steps fail one after the other, and whoever runs the replica sta
 
 from __future__ import annotations
 
+import atexit
 import itertools
 import logging
 import queue
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -39,7 +40,7 @@ _LOG = logging.getLogger(__name__)
 
 _AGAIN_FIRST_S, _AGAIN_MAX_S = 30.0, 600.0
 _FAILURES_MAX = 3
-_JOIN_S = 10.0
+_CLOSE_S, _CLOSE_LOADING_S = 10.0, 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,10 +81,11 @@ class Engine:
         self._busy_since_s: float | None = (
             None  # when the step under way began; None while there is nothing to do
         )
-        self._closed = threading.Event()
+        self._closed, self._ended = threading.Event(), threading.Event()
         self.phase = Phase(TierState.LOADING, "starting")
-        self._thread = threading.Thread(target=self._run, name=f"mlx-{name}", daemon=True)
-        self._thread.start()
+        self.settled = threading.Event()  # set once the first attempt to load has ended, well or not
+        atexit.register(self.close)  # a daemon thread that the interpreter's end meets inside of MLX aborts
+        threading.Thread(target=self._run, name=f"mlx-{name}", daemon=True).start()
 
     def submit(self, job: Job) -> int:
         """Hand over a request; its events come to `job.sink`. The ticket is for `abort`."""
@@ -101,7 +103,7 @@ class Engine:
             return True
         began_s = self._busy_since_s
         hung = began_s is not None and time.monotonic() - began_s > self._hang_s
-        return self._thread.is_alive() and not hung and self._failures < _FAILURES_MAX
+        return not self._ended.is_set() and not hung and self._failures < _FAILURES_MAX
 
     def close(self) -> None:
         """End all requests, stop the thread, free the model. Waits for the step under way, but not for a
@@ -109,7 +111,9 @@ class Engine:
         """
         self._closed.set()
         self._inbox.put(_Command())
-        self._thread.join(_JOIN_S if self.phase.state is TierState.READY else 0.5)
+        ready = self.phase.state is TierState.READY
+        self._ended.wait(_CLOSE_S if ready else _CLOSE_LOADING_S)
+        atexit.unregister(self.close)
 
     # Everything below runs on the engine thread.
 
@@ -117,14 +121,19 @@ class Engine:
         try:
             again_s = _AGAIN_FIRST_S
             while not self._closed.is_set() and not self._bring_up():
+                self.settled.set()
                 self._idle(again_s if self.phase.again else None)
                 again_s = min(2 * again_s, _AGAIN_MAX_S)
+            self.settled.set()
             while not self._closed.is_set():
                 self._turn()
         finally:
             self._fail_everything(Failed(fault=Fault.UNAVAILABLE, message="the tier is shutting down"))
             self._batch = None
             self.phase = Phase(TierState.UNAVAILABLE, "its engine has stopped")
+            self.settled.set()
+            self._ended.set()
+            _park()
 
     def _bring_up(self) -> bool:
         try:
@@ -207,6 +216,16 @@ class Engine:
         for job in self._waiting.values():
             job.sink([failed])
         self._waiting = {}
+
+
+def _park() -> None:
+    """Keep a thread that has used MLX, asleep, until the process ends.
+
+    MLX keeps things per thread that are freed when the thread ends, after Python has let go of it, and that
+    need the interpreter for it. If that is ending at the same moment, the process aborts.
+    """
+    if "mlx.core" in sys.modules:
+        threading.Event().wait()
 
 
 def _unavailable(error: Exception) -> Phase:

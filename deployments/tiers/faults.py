@@ -19,6 +19,7 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any
 
+from deployments.tiers.surrogates import whole
 from reliability.types import Failed, Fault, Usage
 
 __all__ = ["MESSAGE_CHARS_MAX", "Complaint", "failed", "fault_of", "read_complaint", "retry_after_s"]
@@ -105,7 +106,7 @@ def read_complaint(payload: Any) -> Complaint:
     if isinstance(payload, list) and payload:
         payload = payload[0]
     if isinstance(payload, str):
-        return Complaint(message=payload)
+        return Complaint(message=whole(payload))
     if not isinstance(payload, Mapping):
         return Complaint()
     inner = payload.get("error", payload)
@@ -206,14 +207,12 @@ def _too_long(complaint: Complaint) -> bool:
 def _detail(value: Any) -> str:
     """FastAPI's `detail`: a text, or a list of `{loc, msg}`."""
     if isinstance(value, list):
-        parts = [
-            f"{part.get('loc', '')}: {part.get('msg', '')}" for part in value if isinstance(part, Mapping)
-        ]
+        parts = [f"{part.get('loc', '')}: {part.get('msg', '')}" for part in value if isinstance(part, Mapping)]
         return "; ".join(parts)
     return _text(value)
 
 
 def _text(value: Any) -> str:
     if isinstance(value, str):
-        return value
+        return whole(value)
     return str(value) if isinstance(value, int) and not isinstance(value, bool) else ""

@@ -43,6 +43,7 @@ CONNECTIONS_MAX = 256
 CONNECTIONS_KEPT_MAX = 32
 CONNECTION_KEPT_S = 15.0
 TAIL_S = 5.0  # how long usage and [DONE] may take once the finish reason is here
+END_GRACE_S = 0.05  # after [DONE]: a body that is read to its end leaves a connection that can be used again
 ERROR_BODY_BYTES_MAX = 64 * 1024
 ERROR_BODY_S = 5.0
 
@@ -193,7 +194,7 @@ class HostedTier:
                 if events := await self._next(inbox, reader, deadline):
                     yield events
         finally:
-            await inbox.close()
+            await inbox.close(END_GRACE_S if reader.over else 0.0)
 
     async def _next(self, inbox: Inbox, reader: ChatReader, deadline: float) -> list[Event]:
         """The events of the next read; silence and a lost connection are events too."""

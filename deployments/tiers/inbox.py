@@ -44,10 +44,14 @@ class Inbox:
             raise self._cause
         return b""
 
-    async def close(self) -> None:
-        """Stop reading."""
-        self._task.cancel()
-        await asyncio.wait({self._task})
+    async def close(self, grace_s: float = 0.0) -> None:
+        """Stop reading; `grace_s`: let the source come to its own end for so long."""
+        try:
+            if grace_s > 0:
+                await asyncio.wait({self._task}, timeout=grace_s)
+        finally:
+            self._task.cancel()
+            await asyncio.wait({self._task})
 
     async def _pump(self, source: AsyncIterator[bytes]) -> None:
         try:

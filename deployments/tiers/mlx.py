@@ -103,6 +103,11 @@ class MlxTier:
             context_tokens=phase.loaded.context_tokens if phase.loaded else self._context_tokens,
         )
 
+    async def settled(self, timeout_s: float) -> TierStatus:
+        """The status once the first attempt to load the model has ended, or after `timeout_s`."""
+        await asyncio.to_thread(self._engine.settled.wait, timeout_s)
+        return await self.status()
+
     async def close(self) -> None:
         """Stop the engine and free the model."""
         await asyncio.to_thread(self._engine.close)

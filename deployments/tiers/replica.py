@@ -8,16 +8,17 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
+from dataclasses import replace
 from typing import Any
 
 from deployments.config import (
-    ConfigError,
     HostedTierConfig,
     MlxTierConfig,
     ScriptedTierConfig,
     TierBase,
     patch,
 )
+from deployments.live import applied
 from deployments.ports import Tier
 from deployments.telemetry import log_error
 from reliability.config import CloudFallback
@@ -71,9 +72,7 @@ def _hosted(name: str, config: HostedTierConfig, cloud: CloudFallback) -> Tier:
 def _scripted(name: str, config: ScriptedTierConfig) -> Tier:
     from deployments.tiers.scripted import ScriptedTier
 
-    return ScriptedTier(
-        name=name, script=config.script, seed=config.seed, context_tokens=config.context_tokens
-    )
+    return ScriptedTier(name=name, script=config.script, seed=config.seed, context_tokens=config.context_tokens)
 
 
 class TierReplica:
@@ -85,15 +84,23 @@ class TierReplica:
         self._config = config
         self._cloud = cloud
         self._tier = make_tier(name, config, cloud)
+        self._configured = False
+        self._refused_patch: str | None = None
 
     async def reconfigure(self, user_config: Mapping[str, Any]) -> None:
-        """Apply a changed `user_config` live. Requests in flight on the old tier end as they can."""
-        config = _patched(self.name, self._base, user_config)
-        if config == self._config:
-            return
-        old, self._tier = self._tier, make_tier(self.name, config, self._cloud)
-        self._config = config
-        await old.close()
+        """Apply a changed `user_config`; see `deployments.live.applied`. The old tier is freed before the new one is
+        made: two models at once may not fit."""
+        config, self._refused_patch = applied(
+            lambda change: patch(self._base, change),
+            user_config,
+            self._config,
+            first=not self._configured,
+            at=self.name,
+        )
+        self._configured = True
+        if config != self._config:
+            await self._tier.close()
+            self._tier, self._config = make_tier(self.name, config, self._cloud), config
 
     async def stream(self, request: ChatRequest) -> AsyncGenerator[list[Event], None]:
         """As `deployments.ports.Tier`. A bug inside the tier is this request's fault event, and a line in the log."""
@@ -106,8 +113,12 @@ class TierReplica:
             yield [Failed(fault=Fault.SERVER_ERROR, message=f"tier {self.name}: an error inside it")]
 
     async def status(self) -> TierStatus:
-        """The tier's own word on itself."""
-        return await self._tier.status()
+        """The tier's own word on itself, and a `user_config` that was refused."""
+        status = await self._tier.status()
+        if self._refused_patch is None:
+            return status
+        reason = "; ".join(filter(None, (status.reason, f"user_config was refused: {self._refused_patch}")))
+        return replace(status, reason=reason)
 
     async def check_health(self) -> None:
         """Raise where this replica must be replaced. Only an engine that hangs is: what is missing stays missing."""
@@ -120,10 +131,3 @@ class TierReplica:
         tier = getattr(self, "_tier", None)
         if tier is not None:
             await tier.close()
-
-
-def _patched(name: str, config: TierBase, change: Mapping[str, Any]) -> TierBase:
-    try:
-        return patch(config, change or {})
-    except ConfigError as error:
-        raise ConfigError(f"user_config of {name}: {error}") from None

@@ -153,9 +153,7 @@ class Step(Pace):
     def _does_one_thing(self) -> Step:
         acts = [act for act in _ACTS if getattr(self, act) is not None]
         if len(acts) != 1:
-            raise ValueError(
-                f"a step needs exactly one of {', '.join(_ACTS)}; it has {' and '.join(acts) or 'none'}"
-            )
+            raise ValueError(f"a step needs exactly one of {', '.join(_ACTS)}; it has {' and '.join(acts) or 'none'}")
         stray = [key for key in _ONLY_WITH_STATUS if key in self.model_fields_set]
         if stray and not {"status", "fault"} & set(acts):
             raise ValueError(f"{stray[0]} belongs to status or fault, not to {acts[0]}")
@@ -260,9 +258,7 @@ def _yaml(text: str, name: str) -> Any:
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         where = f" at line {mark.line + 1}" if mark else ""
-        raise ScriptError(
-            f"script {name} is not YAML{where}: {getattr(error, 'problem', None) or error}"
-        ) from None
+        raise ScriptError(f"script {name} is not YAML{where}: {getattr(error, 'problem', None) or error}") from None
 
 
 _Model = TypeVar("_Model", bound=BaseModel)

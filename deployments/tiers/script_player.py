@@ -87,9 +87,7 @@ class Facts:
     def prompt_tokens(self) -> int:
         """The length of the prompt, four characters to a token."""
         calls = sum(
-            len(json.dumps(m["tool_calls"], default=dict))
-            for m in self.request.messages
-            if m.get("tool_calls")
+            len(json.dumps(m["tool_calls"], default=dict)) for m in self.request.messages if m.get("tool_calls")
         )
         tools = len(json.dumps(self.request.tools, default=dict)) if self.request.tools else 0
         return (len(self.transcript) + calls + tools + 3) // 4
@@ -270,9 +268,7 @@ class _Plan:
         message, usage = f"tier {self._facts.tier} {words}", self._spent()
         if step is None:
             return Failed(fault=fault, message=message, usage=usage)
-        return Failed(
-            fault=fault, message=message, retry_after_s=step.retry_after_s, param=step.param, usage=usage
-        )
+        return Failed(fault=fault, message=message, retry_after_s=step.retry_after_s, param=step.param, usage=usage)
 
     def _spent(self) -> Usage | None:
         return self._usage() if self._started else None

@@ -1,1 +1,1 @@
-"""The HTTP edge as data: requests parsed into `ChatRequest`, events rendered into OpenAI JSON and SSE, the error table."""
+"""The HTTP edge as data: requests into `ChatRequest`, events into OpenAI JSON and SSE, the error table."""

@@ -74,6 +74,8 @@ class ChatBody(Strict):
     function_call: str | dict[str, Any] | None = None
 
 
+# What pydantic puts into the path for a choice of a union, beside names such as `constrained-str` or `list[dict]`.
+CHOICES = frozenset({"str", "dict", "list", "int", "float"})
 # Fields that `ChatRequest` carries under its own name, or that end at this edge.
 READ_HERE = frozenset(ChatBody.model_fields)
 
@@ -119,6 +121,7 @@ def parse_chat(
         seed=body.seed,
         temperature=body.temperature,
         top_p=body.top_p,
+        body_bytes=len(raw),
         extra={key: value for key, value in fields.items() if key not in READ_HERE},
     )
     return ChatCall(
@@ -157,7 +160,7 @@ def _field_error(error: ValidationError) -> ApiError:
     # A union adds the name of each choice to the path; the field ends where the body's own keys end.
     path: list[str] = []
     for part in first["loc"]:
-        if isinstance(part, str) and (part[:1].isupper() or "[" in part or part in ("str", "dict", "list")):
+        if isinstance(part, str) and not (part.isidentifier() and part.islower() and part not in CHOICES):
             break
         path.append(str(part))
     param = ".".join(path)

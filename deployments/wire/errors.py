@@ -51,12 +51,8 @@ TABLE: dict[str, Row] = {
         status=404, type="invalid_request_error", meaning="`model` is no tier, no alias and not `auto`"
     ),
     "method_not_allowed": Row(status=405, type="invalid_request_error", meaning="wrong HTTP method"),
-    "body_too_large": Row(
-        status=413, type="invalid_request_error", meaning="the body is over `server.body_bytes_max`"
-    ),
-    "overloaded": Row(
-        status=429, type="rate_limit_error", meaning="every tier is full", retry=True, retry_after_s=2.0
-    ),
+    "body_too_large": Row(status=413, type="invalid_request_error", meaning="the body is over `server.body_bytes_max`"),
+    "overloaded": Row(status=429, type="rate_limit_error", meaning="every tier is full", retry=True, retry_after_s=2.0),
     "internal_error": Row(status=500, type="server_error", meaning="a bug of this server; the log has the request id"),
     "upstream_error": Row(status=502, type="server_error", meaning="every tier of the chain failed"),
     "no_tier_available": Row(status=503, type="server_error", meaning="no tier of the chain can answer"),

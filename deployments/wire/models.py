@@ -10,12 +10,16 @@ from reliability.types import TierState, TierStatus
 __all__ = ["model_list", "readiness"]
 
 
-def readiness(statuses: Sequence[TierStatus], chain: Sequence[str]) -> dict[str, Any]:
-    """Ready where at least one tier of the chain is; each tier with its state and reason."""
+def readiness(statuses: Sequence[TierStatus], chain: Sequence[str], refused_patch: str | None) -> dict[str, Any]:
+    """Ready where at least one tier of the chain is; each tier with its state and reason.
+
+    `refused_patch` says why the Router goes on with its older configuration after a wrong `user_config`.
+    """
     ready = {s.name for s in statuses if s.state is TierState.READY}
     return {
         "ready": any(name in ready for name in chain),
         "chain": list(chain),
+        "refused_user_config": refused_patch,
         "tiers": {s.name: {"state": s.state.value, "reason": s.reason or None} for s in statuses},
     }
 

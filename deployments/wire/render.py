@@ -80,9 +80,7 @@ class Answer:
 
 
 def _add_call(calls: dict[int, dict[str, Any]], delta: CallDelta) -> None:
-    call = calls.setdefault(
-        delta.index, {"id": "", "type": "function", "function": {"name": "", "arguments": ""}}
-    )
+    call = calls.setdefault(delta.index, {"id": "", "type": "function", "function": {"name": "", "arguments": ""}})
     if delta.id:
         call["id"] = delta.id
     if delta.name:

@@ -43,16 +43,19 @@ def walk(chain, limits, outcomes, *, jitter=0.5, retry_after_s=None):
     waits: list[int] = []
     for outcome in outcomes:
         decision = decide(
-            Situation(
-                chain=chain, attempts=tuple(attempts), remaining_ns=HOUR_NS, limits=limits, jitter=jitter
-            )
+            Situation(chain=chain, attempts=tuple(attempts), remaining_ns=HOUR_NS, limits=limits, jitter=jitter)
         )
         if not isinstance(decision, Call):
             return attempts, waits, decision
         waits.append(decision.wait_ns)
         attempts.append(
-            Attempt(tier=decision.tier, ran=True, fault=outcome, detail=f"{decision.tier} {outcome}",
-                    retry_after_s=retry_after_s)
+            Attempt(
+                tier=decision.tier,
+                ran=True,
+                fault=outcome,
+                detail=f"{decision.tier} {outcome}",
+                retry_after_s=retry_after_s,
+            )
         )
     raise AssertionError("the walk doesn't end")
 

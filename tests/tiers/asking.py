@@ -1,4 +1,4 @@
-"""What the tests of tiers share: a request, a whole answer, and waiting for a condition."""
+"""What the tests of tiers share: a request, a tier, a whole answer, and waiting for a condition."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ from contextlib import aclosing
 from typing import Any
 
 from deployments.ports import Tier
-from reliability.types import CallDelta, ChatRequest, Event, Finish, Text, Usage
+from deployments.tiers.hosted import HostedTier
+from reliability.types import CallDelta, ChatRequest, Event, Failed, Finish, Text, Usage
+from tests.plays import Play
+from tests.upstream import Upstream
 
 WEATHER_TOOL = {
     "type": "function",
@@ -59,6 +62,30 @@ def usage_of(events: list[Event]) -> Usage:
     assert isinstance(last, Finish)
     assert last.usage is not None
     return last.usage
+
+
+def failed(events: list[Event]) -> Failed:
+    """The fault that ends an answer."""
+    assert isinstance(events[-1], Failed)
+    return events[-1]
+
+
+def hosted_tier(upstream: Upstream, model: str = "m", **options: Any) -> HostedTier:
+    """A tier in front of `upstream`."""
+    return HostedTier(name="premium", base_url=upstream.base_url, model=model, **options)
+
+
+def play(upstream: Upstream, played: Play, **options: Any) -> list[Event]:
+    """The events of one request that a hosted tier's upstream answers with `played`."""
+    upstream.plays("m", played)
+
+    async def run() -> list[Event]:
+        tier = hosted_tier(upstream, **options)
+        events = await answer(tier, ask())
+        await tier.close()
+        return events
+
+    return asyncio.run(run())
 
 
 async def eventually(condition: Callable[[], bool | Awaitable[bool]], within_s: float = 1.0) -> None:

@@ -25,8 +25,9 @@ from reliability.types import (
     Text,
     TierState,
 )
+from tests.plays import SSE, Head, Play, Seen, Send, Wait, chunk, tail
 from tests.tiers.asking import answer, ask, batches, eventually, text_of, usage_of
-from tests.upstream import Head, Play, Seen, Send, Upstream, Wait, chunk, good, tail
+from tests.upstream import Upstream
 
 NAME = "tried"
 LONG = "Tell a long story about the sea."
@@ -81,16 +82,12 @@ def _played(seen: Seen) -> Play:
     """An upstream that obeys `max_tokens`, a word being a token."""
     body = seen.body
     said = body["messages"][-1]["content"]
-    wanted = (
-        ["wave "] * LONG_TOKENS if said == LONG else [f"{word} " for word in f"You said: {said}".split(" ")]
-    )
+    wanted = ["wave "] * LONG_TOKENS if said == LONG else [f"{word} " for word in f"You said: {said}".split(" ")]
     kept = wanted[: body["max_tokens"]]
-    sends = [
-        act for word in kept for act in (Send(chunk({"content": word})), Wait(0.005 if said == LONG else 0))
-    ]
+    sends = [act for word in kept for act in (Send(chunk({"content": word})), Wait(0.005 if said == LONG else 0))]
     usage = {"prompt_tokens": 9, "completion_tokens": len(kept)}
     return (
-        Head(headers=good()[0].headers),
+        Head(headers=SSE),
         *sends,
         *tail("length" if len(kept) < len(wanted) else "stop", usage),
     )
@@ -125,7 +122,7 @@ def in_order(events: list[Event]) -> bool:
 
 class TestContract:
     def test_events_come_in_order_and_end_once(self, kind: Kind) -> None:
-        """Law: Started, then content, then exactly one Finish; no list and no text is empty; usage is present."""
+        """Law: Started, content, exactly one Finish; no list and no text is empty; usage is present."""
 
         async def run() -> None:
             tier = await kind.tier()
@@ -199,9 +196,7 @@ class TestContract:
 
         async def run() -> None:
             tier = await kind.tier()
-            asked = [
-                ask(text, max_tokens=8, temperature=0.0) for text in ("Count to nine.", "Name a colour.")
-            ]
+            asked = [ask(text, max_tokens=8, temperature=0.0) for text in ("Count to nine.", "Name a colour.")]
             alone = [text_of(await answer(tier, request)) for request in asked]
             together = [text_of(events) for events in await asyncio.gather(*(answer(tier, r) for r in asked))]
             assert together == alone

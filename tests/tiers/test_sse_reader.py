@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
+from itertools import pairwise
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from deployments.tiers import sse_reader
@@ -49,7 +51,7 @@ ANSWER = b"".join(
 def pieces(data: bytes, places: list[int]) -> list[bytes]:
     """`data` cut at `places`."""
     cuts = sorted({place % (len(data) + 1) for place in places} | {0, len(data)})
-    return [data[start:end] for start, end in zip(cuts, cuts[1:], strict=False)]
+    return [data[start:end] for start, end in pairwise(cuts)]
 
 
 def frames(parts: list[bytes]) -> list[Frame]:
@@ -157,9 +159,7 @@ def test_an_aborted_answer_is_no_finish(said: str) -> None:
 def test_reasoning_has_three_names_and_is_taken_once() -> None:
     """Law: reasoning is found under each of its names, and not doubled where an upstream sends two."""
     assert one(delta(reasoning_content="a", reasoning="a"), delta("stop"))[0] == Reasoning("a")
-    assert one(delta(reasoning_details=[{"text": "b"}, {"summary": "c"}]), delta("stop"))[0] == Reasoning(
-        "bc"
-    )
+    assert one(delta(reasoning_details=[{"text": "b"}, {"summary": "c"}]), delta("stop"))[0] == Reasoning("bc")
 
 
 def piece(
@@ -183,7 +183,7 @@ def calls(*lists: list[dict[str, object]]) -> list[tuple[str, str]]:
 
 
 def test_pieces_find_their_call() -> None:
-    """Law: pieces with an index, with an id only, with a repeated id and with neither make the calls that were meant."""
+    """Law: pieces with an index, an id only, a repeated id, or neither make the calls that were meant."""
     two = [("f", "{}"), ("g", "[]")]
     assert (
         calls(
@@ -193,17 +193,9 @@ def test_pieces_find_their_call() -> None:
         )
         == two
     )
-    assert (
-        calls([piece(None, "a", "f", "{")], [piece(None, "b", "g", "[]")], [piece(None, "a", None, "}")])
-        == two
-    )
-    assert (
-        calls([piece(None, None, "f", "{")], [piece(None, None, None, "}")], [piece(None, None, "g", "[]")])
-        == two
-    )
-    assert (
-        calls([piece(0, "a", "f", "{}")], [piece(0, "b", "g", "[]")]) == two
-    )  # all parallel calls numbered 0
+    assert calls([piece(None, "a", "f", "{")], [piece(None, "b", "g", "[]")], [piece(None, "a", None, "}")]) == two
+    assert calls([piece(None, None, "f", "{")], [piece(None, None, None, "}")], [piece(None, None, "g", "[]")]) == two
+    assert calls([piece(0, "a", "f", "{}")], [piece(0, "b", "g", "[]")]) == two  # all parallel calls numbered 0
     assert calls([piece(None, "a", "f", "{}"), piece(None, "a", "g", "[]")]) == two  # one id for all
     assert calls([piece(0, "a", "f", "{")], [piece(0, "a", "f", "}")], [piece(1, "a", "g", "[]")]) == two
     assert calls([piece(5, "", "f", {}), piece(9, "", "g", [])]) == two
@@ -227,41 +219,54 @@ def test_the_legacy_call_is_a_call() -> None:
     assert last.reason is FinishReason.TOOL_CALLS
 
 
-@given(
-    st.recursive(
-        st.none() | st.booleans() | st.floats() | st.text() | st.integers(),
-        lambda inner: (
-            st.lists(inner, max_size=3)
-            | st.dictionaries(
-                st.sampled_from(
-                    [
-                        "choices",
-                        "delta",
-                        "message",
-                        "content",
-                        "tool_calls",
-                        "function",
-                        "error",
-                        "usage",
-                        "index",
-                        "id",
-                        "name",
-                        "arguments",
-                        "finish_reason",
-                        "reasoning_details",
-                        "prompt_tokens",
-                        "code",
-                    ]
-                ),
-                inner,
-                max_size=4,
-            )
-        ),
-        max_leaves=20,
-    )
+KEYS = [
+    *(
+        "choices",
+        "delta",
+        "message",
+        "content",
+        "tool_calls",
+        "function",
+        "error",
+        "usage",
+        "index",
+        "id",
+        "name",
+    ),
+    *(
+        "arguments",
+        "finish_reason",
+        "reasoning_details",
+        "prompt_tokens",
+        "code",
+        "detail",
+        "metadata",
+        "model",
+    ),
+]
+SCALARS = st.none() | st.booleans() | st.floats() | st.integers() | st.text(st.characters())
+JSON = st.recursive(
+    SCALARS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(KEYS), inner, max_size=4),
+    max_leaves=20,
 )
-def test_any_json_is_read_without_raising(payload: object) -> None:
-    """Law: whatever JSON an upstream sends, the answer ends in exactly one Finish or Failed."""
-    found = one({"choices": [{"delta": payload}]}, payload)
+
+
+@settings(deadline=None)
+@example({}, {"usage": {"prompt_tokens": float("inf")}})
+@example({"tool_calls": [{"function": {"name": "\ud800", "arguments": "\udc00"}}], "content": "\ud800"}, {})
+@example({"tool_calls": [{"function": {"name": "f", "arguments": "\ud800"}}]}, {"model": "\ud800"})
+@given(JSON, JSON)
+def test_any_json_is_read_without_raising(inner: object, outer: object) -> None:
+    """Law: whatever JSON an upstream sends, the answer ends once, and all of it can be encoded."""
+    found = one({"choices": [{"delta": inner}]}, outer)
     assert sum(isinstance(event, Finish | Failed) for event in found) == 1
     assert isinstance(found[-1], Finish | Failed)
+    assert repr([asdict(event) for event in found]).encode("utf-8")
+    assert "\\ud8" not in repr(found)
+
+
+def test_a_character_split_over_two_pieces_of_a_call_is_joined() -> None:
+    """Law: arguments, too, are joined where an upstream tears a character."""
+    torn = [piece(0, "a", "f", '{"x": "\ud83c')], [piece(0, None, None, '\udf0d"}')]
+    assert calls(*torn) == [("f", '{"x": "\U0001f30d"}')]

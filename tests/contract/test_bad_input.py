@@ -1,0 +1,166 @@
+"""Bad input is the client's 4xx, with the field; it never is a 500, and the server lives on."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import httpx
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.contract import scripts
+from tests.contract.conftest import Deploy, Server
+
+pytestmark = [pytest.mark.ray, pytest.mark.xdist_group("ray")]
+
+HI = [{"role": "user", "content": "hi"}]
+
+
+@pytest.fixture(scope="module")
+def server(deploy: Deploy) -> Server:
+    return deploy(scripts.args(), "bad")
+
+
+def tool(**function: Any) -> list[dict[str, Any]]:
+    return [{"type": "function", "function": {"name": "f"} | function}]
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "code", "param"),
+    [
+        ({}, 400, "invalid_request", "messages"),
+        ({"messages": []}, 400, "invalid_request", "messages"),
+        ({"messages": "hi"}, 400, "invalid_request", "messages"),
+        ({"messages": [{"content": "hi"}]}, 400, "invalid_request", "messages.0.role"),
+        ({"messages": [{"role": "wizard", "content": "hi"}]}, 400, "invalid_request", "messages.0.role"),
+        ({"messages": [{"role": "user", "content": 5}]}, 400, "invalid_request", "messages.0.content"),
+        ({"messages": [{"role": "user", "content": [{"text": "x"}]}]}, 400, "invalid_request", "messages.0.content.0.type"),
+        (
+            {"messages": [{"role": "assistant", "tool_calls": [{"id": "1"}]}]},
+            400,
+            "invalid_request",
+            "messages.0.tool_calls.0.function.name",
+        ),
+        ({"messages": HI, "model": "gpt-9"}, 404, "model_not_found", "model"),
+        ({"messages": HI, "model": 5}, 400, "invalid_request", "model"),
+        ({"messages": HI, "max_tokens": -1}, 400, "invalid_request", "max_tokens"),
+        ({"messages": HI, "max_tokens": "5"}, 400, "invalid_request", "max_tokens"),
+        ({"messages": HI, "max_tokens": 1.5}, 400, "invalid_request", "max_tokens"),
+        ({"messages": HI, "max_completion_tokens": 0}, 400, "invalid_request", "max_completion_tokens"),
+        ({"messages": HI, "temperature": 9}, 400, "invalid_request", "temperature"),
+        ({"messages": HI, "temperature": "hot"}, 400, "invalid_request", "temperature"),
+        ({"messages": HI, "top_p": 0}, 400, "invalid_request", "top_p"),
+        ({"messages": HI, "n": 2}, 400, "invalid_request", "n"),
+        ({"messages": HI, "stop": [1]}, 400, "invalid_request", "stop"),
+        ({"messages": HI, "stop": ["a"] * 17}, 400, "invalid_request", "stop"),
+        ({"messages": HI, "stream": "yes"}, 400, "invalid_request", "stream"),
+        ({"messages": HI, "seed": "x"}, 400, "invalid_request", "seed"),
+        ({"messages": HI, "tools": {}}, 400, "invalid_request", "tools"),
+        ({"messages": HI, "tools": [{"type": "function"}]}, 400, "invalid_tools", "tools.0.function"),
+        ({"messages": HI, "tools": tool(name="no spaces")}, 400, "invalid_tools", "tools.0.function.name"),
+        ({"messages": HI, "tools": tool(parameters=5)}, 400, "invalid_tools", "tools.0.function.parameters"),
+        (
+            {"messages": HI, "tools": tool(parameters={"type": "object", "properties": {"a": {"type": "strin"}}})},
+            400,
+            "invalid_tools",
+            "tools.0.function.parameters",
+        ),
+        ({"messages": HI, "tools": tool(parameters={"type": "string"})}, 400, "invalid_tools", "tools.0.function.parameters"),
+        ({"messages": HI, "tools": tool() * 2}, 400, "invalid_tools", "tools.1.function.name"),
+        ({"messages": HI, "tools": tool(), "tool_choice": "perhaps"}, 400, "invalid_request", "tool_choice"),
+        (
+            {"messages": HI, "tools": tool(), "tool_choice": {"type": "function", "function": {"name": "g"}}},
+            400,
+            "invalid_request",
+            "tool_choice",
+        ),
+        ({"messages": HI, "tool_choice": "required"}, 400, "invalid_request", "tool_choice"),
+        ({"messages": HI, "response_format": {"type": "xml"}}, 400, "invalid_request", "response_format.type"),
+        (
+            {"messages": HI, "response_format": {"type": "json_schema"}},
+            400,
+            "invalid_request",
+            "response_format.json_schema.schema",
+        ),
+        ({"messages": HI, "tools": tool(), "functions": [{"name": "f"}]}, 400, "invalid_request", "functions"),
+    ],
+)
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_wrong_field_is_named(server, body, status, code, param, stream):
+    """Each wrong field is a 4xx with OpenAI's error shape, its code, and `param`; a retry is advised against."""
+    response = server.post({"stream": stream} | body)
+    error = response.json()["error"]
+
+    assert (response.status_code, error["code"], error["param"]) == (status, code, param)
+    assert error["type"] == "invalid_request_error"
+    assert error["message"]
+    assert response.headers["x-should-retry"] == "false"
+
+
+@pytest.mark.parametrize("body", [b"", b"{", b"[]", b"\xff\xfe", b'"hi"', b"null", b"[" * 5000, b'{"messages": NaN}'])
+def test_what_is_not_json_is_said_so(server, body):
+    """A body that isn't a JSON object is `invalid_json`."""
+    response = server.post(content=body)
+
+    assert response.status_code == 400
+    assert response.json()["error"]["code"] == "invalid_json"
+
+
+def test_a_huge_body_is_refused(server):
+    """20 MB are over the bound of 10 MiB: 413, and the next request is answered."""
+    response = server.post({"messages": [{"role": "user", "content": "x" * 20_000_000}]})
+
+    assert response.status_code == 413
+    assert response.json()["error"]["code"] == "body_too_large"
+    assert server.post({"messages": HI}).status_code == 200
+
+
+def test_a_large_body_within_the_bound_is_answered(server):
+    """9 MB pass through the handle to the tier: no transport has a smaller bound than the configured one."""
+    response = server.post({"messages": [{"role": "user", "content": "x" * 9_000_000}]})
+
+    assert response.status_code == 200
+
+
+def test_unknown_fields_are_accepted(server):
+    """Clients send more than any documentation names."""
+    response = server.post({"messages": HI, "metadata": {"a": "b"}, "store": True, "made_up": [1]})
+
+    assert response.status_code == 200
+
+
+@pytest.mark.parametrize(("path", "status"), [("/nope", 404), ("/v1/chat/completions", 405)])
+def test_unknown_routes_and_methods(server, path, status):
+    """Also what no route answers has OpenAI's error shape."""
+    response = server.get(path)
+
+    assert response.status_code == status
+    assert response.json()["error"]["type"] == "invalid_request_error"
+
+
+scalars = st.one_of(st.none(), st.booleans(), st.integers(), st.floats(allow_nan=False), st.text(max_size=20))
+anything = st.recursive(
+    scalars, lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(st.text(max_size=8), inner, max_size=3))
+)
+FIELDS = [
+    "model", "messages", "stream", "stream_options", "max_tokens", "temperature", "top_p", "seed", "n", "stop", "tools",
+    "tool_choice", "parallel_tool_calls", "response_format", "functions", "function_call", "user", "metadata",
+]  # fmt: skip
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.dictionaries(st.sampled_from(FIELDS), anything, max_size=6), st.booleans())
+def test_no_body_is_a_500(server, fields, talks):
+    """Whatever stands in the known fields, the answer is good or a 4xx."""
+    body = {"messages": HI} | fields if talks else fields
+    response = server.post(content=json.dumps(body).encode())
+
+    assert response.status_code == 200 or 400 <= response.status_code < 500
+
+
+def test_the_server_lives(server):
+    """After all of the above it answers."""
+    assert server.post({"messages": HI}).status_code == 200
+    assert httpx.get(f"{server.url}/health").status_code == 200
