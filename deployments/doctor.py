@@ -23,12 +23,12 @@ import psutil
 
 from deployments.config import AppConfig, HostedTierConfig, MlxTierConfig, TierBase, Timeouts
 from deployments.drive import Ports, Run, drive
+from deployments.plan import limits_of
 from deployments.ports import Tier
 from deployments.telemetry import MonotonicClock
 from deployments.tiers.replica import make_tier
 from deployments.tiers.scripted import ScriptedTier
-from reliability.escalation import Limits
-from reliability.types import ChatRequest, Reason, TierState
+from reliability.types import ChatRequest, TierState
 
 __all__ = ["Finding", "check_edges", "doctor"]
 
@@ -156,7 +156,6 @@ async def _check_edge(config: AppConfig, head: str, after: str, words: str, faul
 
 
 def _probe(config: AppConfig, head: str, after: str) -> Run:
-    escalation = config.reliability.escalation
     return Run(
         request=ChatRequest(
             request_id=f"doctor-{os.getpid()}",
@@ -166,10 +165,6 @@ def _probe(config: AppConfig, head: str, after: str) -> Run:
             timeout_s=60.0,
         ),
         chain=(head, after),
-        limits=Limits(
-            retries_max=escalation.max_retries_before_escalate,
-            attempts_max=config.server.attempts_max,
-            escalate_on=frozenset(Reason(reason.value) for reason in escalation.escalate_on),
-        ),
+        limits=limits_of(config),
         deadline_ns=0,
     )

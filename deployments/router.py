@@ -32,6 +32,7 @@ from starlette.routing import Route
 from deployments.config import ROUTER, AppConfig, RouterConfig, Timeouts, check_names, patch
 from deployments.drive import Ports, Run, drive
 from deployments.live import applied
+from deployments.plan import chain_for, limits_of, unknown_model
 from deployments.state.actor import STATE_ACTOR
 from deployments.telemetry import MonotonicClock, RequestMetrics, log_error, log_info
 from deployments.tiers.handle import HandleTier
@@ -41,8 +42,7 @@ from deployments.wire.models import model_list, readiness
 from deployments.wire.render import KEEP_ALIVE, Answer, ChunkWriter, sse
 from deployments.wire.report import report_headers, report_of, session_header
 from deployments.wire.stream import EventStream, paced
-from reliability.escalation import Limits
-from reliability.types import Event, Reason, TierState, TierStatus
+from reliability.types import Event, TierState, TierStatus
 
 __all__ = ["Router"]
 
@@ -115,7 +115,7 @@ class Router:
         wanted = request.path_params["model"]
         found = next((m for m in await self._models() if m["id"] == wanted), None)
         if found is None:
-            raise _unknown_model(wanted, self._names())
+            raise unknown_model(self._config, self._tiers, wanted)
         return _json(found)
 
     async def chat(self, request: Request) -> Response:
@@ -152,32 +152,13 @@ class Router:
     # -- one chat request --------------------------------------------------------------------------------------
 
     def _run(self, call: ChatCall) -> Run:
-        escalation = self._config.reliability.escalation
-        limits = Limits(
-            retries_max=escalation.max_retries_before_escalate,
-            attempts_max=self._config.server.attempts_max,
-            escalate_on=frozenset(Reason(reason.value) for reason in escalation.escalate_on),
-        )
-        deadline_ns = self._clock.now_ns() + int(call.request.timeout_s * NS_PER_S)
         return Run(
             request=call.request,
-            chain=self._chain(call.model),
-            limits=limits,
-            deadline_ns=deadline_ns,
+            chain=chain_for(self._config, self._tiers, call.model),
+            limits=limits_of(self._config),
+            deadline_ns=self._clock.now_ns() + int(call.request.timeout_s * NS_PER_S),
             hold_all=not call.stream,
         )
-
-    def _chain(self, model: str) -> tuple[str, ...]:
-        """The tiers that may answer `model`, in order."""
-        escalation = self._config.reliability.escalation
-        name = self._config.server.aliases.get(model, model)
-        if name == "auto":
-            name = escalation.chain[0]
-        if name not in self._tiers:
-            raise _unknown_model(model, self._names())
-        if not escalation.enabled or name not in escalation.chain:
-            return (name,)
-        return escalation.chain[escalation.chain.index(name) :]
 
     def _drive(self, run: Run) -> AsyncGenerator[list[Event], None]:
         server = self._config.server
@@ -269,9 +250,6 @@ class Router:
             await self._statuses(), config.server.aliases, config.reliability.escalation.chain, self._started_s
         )
 
-    def _names(self) -> tuple[str, ...]:
-        return ("auto", *self._tiers, *self._config.server.aliases)
-
     async def _ask_state(self, question: str, key: str) -> Any:
         try:
             async with asyncio.timeout(STATE_TIMEOUT_S):
@@ -320,10 +298,6 @@ def _refused(run: Run) -> Response:
         raise AssertionError("a request ends answered or refused")
     error = from_refusal(run.refusal)
     return _json(error.body(), status=error.status, headers=report_headers(run) | error.headers())
-
-
-def _unknown_model(model: str, names: tuple[str, ...]) -> ApiError:
-    return ApiError("model_not_found", f"there is no model {model!r}; models: {', '.join(names)}", param="model")
 
 
 def _json(value: Any, *, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:

@@ -143,37 +143,48 @@ def _from_path(source: ModelSource) -> Artifact:
 def _from_hub(source: ModelSource, say: Say) -> Artifact:
     try:
         from huggingface_hub import snapshot_download
-        from huggingface_hub.errors import GatedRepoError, RepositoryNotFoundError, RevisionNotFoundError
     except ImportError as error:
-        raise ModelUnavailable(
-            "huggingface_hub is not installed; run `pip install huggingface_hub`"
-        ) from error
+        raise ModelUnavailable("huggingface_hub is not installed; run `pip install huggingface_hub`") from error
+    say(f"asking the hub for {source.name}")
+    silence = _hub_silence(source)
     say(f"fetching {source.name}")
     try:
         folder = snapshot_download(
-            source.name, revision=source.revision, allow_patterns=_HF_FILES, etag_timeout=_HF_ANSWER_S
+            source.name,
+            revision=source.revision,
+            allow_patterns=_HF_FILES,
+            local_files_only=silence is not None,  # what was fetched before still serves
         )
-    except GatedRepoError as error:
-        raise ModelUnavailable(
-            f"{source.label} is gated: accept its terms on the hub and set HF_TOKEN"
-        ) from error
-    except RevisionNotFoundError as error:
-        raise ModelUnavailable(
-            f"{source.label}: the repository has no revision {source.revision!r}"
-        ) from error
-    except RepositoryNotFoundError as error:
-        raise ModelUnavailable(
-            f"{source.label}: no such repository on the hub (or HF_TOKEN may not see it)"
-        ) from error
     except Exception as error:
-        raise ModelUnavailable(_unreachable(source, error), again=True) from error
+        raise ModelUnavailable(_unreachable(source, silence or error), again=True) from error
     # The hub's cache names a snapshot's folder after the commit: that is what `main` meant today.
     return _described(Path(folder), source, revision=Path(folder).name, sha256=None)
 
 
+def _hub_silence(source: ModelSource) -> Exception | None:
+    """Why the hub doesn't answer, or None where it does. What it answers may be a refusal.
+
+    Asked before the download, since the download's own first question waits without end for a silent hub.
+    """
+    from huggingface_hub import HfApi
+    from huggingface_hub.errors import GatedRepoError, RepositoryNotFoundError, RevisionNotFoundError
+
+    try:
+        HfApi().model_info(source.name, revision=source.revision, timeout=_HF_ANSWER_S)
+    except GatedRepoError as error:
+        raise ModelUnavailable(f"{source.label} is gated: accept its terms and set HF_TOKEN") from error
+    except RevisionNotFoundError as error:
+        raise ModelUnavailable(f"{source.label}: the repository has no such revision") from error
+    except RepositoryNotFoundError as error:
+        raise ModelUnavailable(f"{source.label}: no such repository (or HF_TOKEN may not see it)") from error
+    except Exception as error:  # whatever its HTTP client raises for a network that doesn't work
+        return error
+    return None
+
+
 def _unreachable(source: ModelSource, error: Exception) -> str:
     return (
-        f"{source.label} is not in the local hub cache and the hub can't be reached ({type(error).__name__}); "
+        f"{source.label} is not in the local hub cache and can't be fetched ({type(error).__name__}); "
         f"connect and run `hf download {source.name} --revision {source.revision}`, or configure "
         f"`model: path:DIR` or `model: {DEFAULT_SOURCE}`, which needs no hub"
     )

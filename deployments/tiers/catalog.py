@@ -76,6 +76,7 @@ def choose(role: str, platform: str, machine: str, memory_bytes: int) -> Choice:
     model = dict(zip(ROLES, models, strict=True))[known]
     why = (
         f"{known} on Apple silicon with {memory_bytes // _GIB} GiB: "
-        f"about {model.weight_mb / 1000:.1f} GB of weights, {model.context_tokens} tokens of context; @main is not pinned"
+        f"about {model.weight_mb / 1000:.1f} GB of weights, {model.context_tokens} tokens of context; "
+        "@main is not pinned"
     )
     return Choice(model.source, why)

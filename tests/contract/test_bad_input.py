@@ -36,7 +36,12 @@ def tool(**function: Any) -> list[dict[str, Any]]:
         ({"messages": [{"content": "hi"}]}, 400, "invalid_request", "messages.0.role"),
         ({"messages": [{"role": "wizard", "content": "hi"}]}, 400, "invalid_request", "messages.0.role"),
         ({"messages": [{"role": "user", "content": 5}]}, 400, "invalid_request", "messages.0.content"),
-        ({"messages": [{"role": "user", "content": [{"text": "x"}]}]}, 400, "invalid_request", "messages.0.content.0.type"),
+        (
+            {"messages": [{"role": "user", "content": [{"text": "x"}]}]},
+            400,
+            "invalid_request",
+            "messages.0.content.0.type",
+        ),
         (
             {"messages": [{"role": "assistant", "tool_calls": [{"id": "1"}]}]},
             400,
@@ -67,7 +72,12 @@ def tool(**function: Any) -> list[dict[str, Any]]:
             "invalid_tools",
             "tools.0.function.parameters",
         ),
-        ({"messages": HI, "tools": tool(parameters={"type": "string"})}, 400, "invalid_tools", "tools.0.function.parameters"),
+        (
+            {"messages": HI, "tools": tool(parameters={"type": "string"})},
+            400,
+            "invalid_tools",
+            "tools.0.function.parameters",
+        ),
         ({"messages": HI, "tools": tool() * 2}, 400, "invalid_tools", "tools.1.function.name"),
         ({"messages": HI, "tools": tool(), "tool_choice": "perhaps"}, 400, "invalid_request", "tool_choice"),
         (
@@ -142,7 +152,8 @@ def test_unknown_routes_and_methods(server, path, status):
 
 scalars = st.one_of(st.none(), st.booleans(), st.integers(), st.floats(allow_nan=False), st.text(max_size=20))
 anything = st.recursive(
-    scalars, lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(st.text(max_size=8), inner, max_size=3))
+    scalars,
+    lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(st.text(max_size=8), inner, max_size=3)),
 )
 FIELDS = [
     "model", "messages", "stream", "stream_options", "max_tokens", "temperature", "top_p", "seed", "n", "stop", "tools",

@@ -25,8 +25,8 @@ WEATHER_TOOL = {
 
 def ask(text: str = "Say hello.", **fields: Any) -> ChatRequest:
     """A request with one user message."""
-    fields = {"max_tokens": 64, "timeout_s": 60.0, "request_id": "r-1", "session_id": "s-1"} | fields
-    return ChatRequest(messages=({"role": "user", "content": text},), **fields)
+    usual: dict[str, Any] = {"max_tokens": 64, "timeout_s": 60.0, "request_id": "r-1", "session_id": "s-1"}
+    return ChatRequest(messages=({"role": "user", "content": text},), **(usual | fields))
 
 
 async def batches(tier: Tier, request: ChatRequest) -> list[list[Event]]:

@@ -137,7 +137,7 @@ def test_leaving_early_closes_the_connection(upstream: Upstream, lists: int) -> 
 
 def test_an_endless_error_body_is_cut(upstream: Upstream) -> None:
     """Law: of an error's body no more is read than its bound, and the connection is given up."""
-    endless = (Head(400, {"Content-Type": "text/plain"}), *[Send(b"no " * 9000)] * 8, plays.Hang())
+    endless: plays.Play = (Head(400, {"Content-Type": "text/plain"}), *[Send(b"no " * 9000)] * 8, plays.Hang())
     upstream.plays("endless", endless)
 
     async def run() -> None:

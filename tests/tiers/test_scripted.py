@@ -269,7 +269,7 @@ def test_max_tokens_and_stop_end_an_answer() -> None:
 
 def test_finish_and_usage_can_be_told() -> None:
     """Law: finish reason and counts are the real ones, unless the script says otherwise."""
-    counts = {"prompt_tokens": 1, "completion_tokens": 2, "cached_tokens": 3, "reasoning_tokens": 4}
+    counts: dict[str, Any] = {"prompt_tokens": 1, "completion_tokens": 2, "cached_tokens": 3, "reasoning_tokens": 4}
     lying, silent, honest = said(
         [
             {"times": 1, "answer": "x", "finish": "tool_calls", "usage": counts},

@@ -1,0 +1,47 @@
+"""What the configuration says about one request: its chain and its limits. Pure; the Router and the doctor share it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from deployments.config import RouterConfig
+from deployments.wire.errors import ApiError
+from reliability.escalation import Limits
+from reliability.types import Reason
+
+__all__ = ["chain_for", "limits_of", "unknown_model"]
+
+
+def chain_for(config: RouterConfig, tiers: Collection[str], model: str) -> tuple[str, ...]:
+    """The tiers that may answer `model`, in order: from the one it names to the end of the chain.
+
+    A tier outside of the chain answers alone, and so does every tier where `escalation.enabled` is false.
+
+    Raises:
+        ApiError: `model_not_found`.
+    """
+    escalation = config.reliability.escalation
+    name = config.server.aliases.get(model, model)
+    if name == "auto":
+        name = escalation.chain[0]
+    if name not in tiers:
+        raise unknown_model(config, tiers, model)
+    if not escalation.enabled or name not in escalation.chain:
+        return (name,)
+    return escalation.chain[escalation.chain.index(name) :]
+
+
+def unknown_model(config: RouterConfig, tiers: Collection[str], model: str) -> ApiError:
+    """The error that lists what there is instead."""
+    names = ", ".join(("auto", *tiers, *config.server.aliases))
+    return ApiError("model_not_found", f"there is no model {model!r}; models: {names}", param="model")
+
+
+def limits_of(config: RouterConfig) -> Limits:
+    """What bounds the walk along the chain."""
+    escalation = config.reliability.escalation
+    return Limits(
+        retries_max=escalation.max_retries_before_escalate,
+        attempts_max=config.server.attempts_max,
+        escalate_on=frozenset(Reason(reason.value) for reason in escalation.escalate_on),
+    )

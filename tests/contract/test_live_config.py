@@ -1,0 +1,67 @@
+"""`user_config` edited while the server runs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.contract import scripts
+from tests.contract.conftest import Server, until
+
+pytestmark = [pytest.mark.ray, pytest.mark.xdist_group("ray")]
+
+
+@pytest.fixture
+def server(serve_port):
+    """An app that ends with the test: its configuration changes."""
+    from ray import serve
+
+    yield Server("live", f"http://127.0.0.1:{serve_port}/live")
+    serve.delete("live")
+
+
+def deploy(user_config: dict[str, dict[str, Any]]) -> None:
+    """As `serve deploy` of a file with these `user_config`s."""
+    from ray import serve
+    from ray.serve.schema import ServeDeploySchema
+
+    application = {
+        "name": "live",
+        "route_prefix": "/live",
+        "import_path": "deployments.app:build",
+        "args": scripts.args(),
+        "deployments": [{"name": name, "user_config": change} for name, change in user_config.items()],
+    }
+    client = serve.context._get_global_client()
+    client.deploy_apps(ServeDeploySchema.model_validate({"applications": [application]}), _blocking=True)
+
+
+def test_user_config_is_live(server):
+    """A changed `user_config` takes effect without a restart; a wrong one changes nothing and is shown in /ready."""
+    deploy({"Router": {"server": {"aliases": {"mine": "standard"}}}, "fast": {}})
+    until(lambda: server.get("/v1/models/mine").status_code == 200, "the alias is there")
+    first = answer(server)
+
+    deploy({"Router": {"server": {"aliases": {"other": "fast"}}}, "fast": {"script": [{"answer": "changed"}]}})
+    until(lambda: server.get("/v1/models/other").status_code == 200, "the other alias is there")
+    until(lambda: answer(server) == "changed", "the script of fast has changed")
+
+    deploy({"Router": {"server": {"aliasses": {}}}, "fast": {"scrip": []}})
+    ready = until(lambda: refused(server), "the wrong ones are shown")
+
+    assert first.startswith("Hello from fast")
+    assert ready["refused_user_config"].startswith("server.aliasses: unknown key")
+    assert "scrip: unknown key" in ready["tiers"]["fast"]["reason"]
+    assert server.get("/v1/models/other").status_code == 200
+    assert answer(server) == "changed"
+
+
+def answer(server: Server) -> str:
+    response = server.post({"messages": [{"role": "user", "content": "hi"}]})
+    return str(response.json()["choices"][0]["message"]["content"])
+
+
+def refused(server: Server) -> Any:
+    ready = server.get("/ready").json()
+    return ready if ready["refused_user_config"] and ready["tiers"]["fast"]["reason"] else None
