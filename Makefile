@@ -7,7 +7,7 @@ CONFIG ?= serve_config.yaml
 # Ray's own telemetry stays off. Ray's token (README, "Dashboard") is asked for by every second terminal.
 export RAY_USAGE_STATS_ENABLED ?= 0
 
-.PHONY: serve prepare doctor test check format lock clean
+.PHONY: serve prepare doctor test check format readme lock clean
 
 serve: .venv/.serve ## run the server in the foreground on 127.0.0.1:8000
 	@$(BIN)/python -m deployments check $(CONFIG)
@@ -31,6 +31,9 @@ check: .venv/.dev ## lint, format and types
 format: .venv/.dev
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+readme: .venv/.dev ## write the file tree and the error table into README.md
+	$(BIN)/python -m tests.readme
 
 lock: .venv/.dev ## resolve pyproject.toml anew into the two lock files
 	$(BIN)/pip install --quiet uv

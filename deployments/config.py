@@ -231,9 +231,9 @@ def _refuse_not_built(reliability: object) -> None:
 
 
 def _one_line(model: type[BaseModel], error: ValidationError) -> str:
-    """Say the first mistake, and how many more there are."""
+    """Say the first mistake, an unknown key before all others (it explains a missing one), and how many there are."""
     mistakes = error.errors(include_url=False, include_context=False, include_input=False)
-    first = mistakes[0]
+    first = next((m for m in mistakes if m["type"] == "extra_forbidden"), mistakes[0])
     path = _path_of(first["loc"])
     if first["type"] == "extra_forbidden":
         allowed = ", ".join(_allowed_keys(model, first["loc"][:-1]))

@@ -15,8 +15,11 @@ import importlib.metadata
 import os
 import platform
 import sys
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import pairwise
+from types import MappingProxyType
 from typing import Any
 
 import psutil
@@ -26,6 +29,8 @@ from deployments.drive import Ports, Run, drive
 from deployments.plan import limits_of
 from deployments.ports import Tier
 from deployments.telemetry import MonotonicClock
+from deployments.tiers.artifacts import on_disk, parse_source
+from deployments.tiers.prepare import chosen
 from deployments.tiers.replica import make_tier
 from deployments.tiers.scripted import ScriptedTier
 from reliability.types import ChatRequest, TierState
@@ -57,20 +62,22 @@ class Finding:
 
 def doctor(config: AppConfig) -> int:
     """Print every finding; the result is the exit code, 1 where something failed."""
-    failed = 0
+    levels: Counter[str] = Counter()
     for finding in _findings(config):
         print(f"{finding.level:>4}  {finding.what}: {finding.words}", flush=True)  # noqa: T201
-        failed += finding.level == "fail"
-    print(f"\n{failed} failed" if failed else "\nall good", flush=True)  # noqa: T201
-    return 1 if failed else 0
+        levels[finding.level] += 1
+    print(f"\n{levels['ok']} ok, {levels['warn']} warnings, {levels['fail']} failed", flush=True)  # noqa: T201
+    return 1 if levels["fail"] else 0
 
 
 def _findings(config: AppConfig) -> Iterator[Finding]:
     yield _platform()
     yield from (_package(name) for name in PACKAGES)
     yield from _models(config)
-    yield from _hosted(config)
-    yield from check_edges(config)
+    hosted = {name: asyncio.run(_tier_word(name, tier, config)) for name, tier in _hosted(config)}
+    yield from hosted.values()
+    dead = {name: finding.words for name, finding in hosted.items() if finding.level != "ok"}
+    yield from check_edges(config, dead)
 
 
 def _platform() -> Finding:
@@ -90,25 +97,37 @@ def _package(name: str) -> Finding:
 
 def _models(config: AppConfig) -> Iterator[Finding]:
     """What each mlx tier would load, whether it is on disk, and whether all of them fit this machine's memory."""
-    from deployments.tiers.prepare import inspect_model
-
     needed = RAY_BYTES
     for name, tier in config.tiers.items():
         if not isinstance(tier, MlxTierConfig):
             continue
-        model = inspect_model(name, tier.model)
-        level = "ok" if model.ready else "warn"
-        yield Finding(level, f"model of {name}", model.words)
-        needed += model.weight_bytes * tier.min_replicas
+        finding, weight_bytes = _model(name, tier.model)
+        yield finding
+        needed += weight_bytes * tier.min_replicas
     total = psutil.virtual_memory().total
     words = f"{needed / GIB:.1f} GiB needed for Ray and the weights, {total / GIB:.1f} GiB in this machine"
     yield Finding("ok" if needed < 0.8 * total else "fail", "memory", words)
 
 
-def _hosted(config: AppConfig) -> Iterator[Finding]:
-    for name, tier in config.tiers.items():
-        if isinstance(tier, HostedTierConfig):
-            yield asyncio.run(_tier_word(name, tier, config))
+def _model(name: str, model: str) -> tuple[Finding, int]:
+    """Whether a tier's model is on disk, and the bytes of its weights where it is."""
+    what = f"model of {name}"
+    choice = chosen(name, model)
+    try:
+        artifact = on_disk(parse_source(choice.source))
+    except ValueError as error:
+        return Finding("fail", what, str(error)), 0
+    if artifact is None:
+        words = (
+            f"{choice.source} ({choice.why}): not on disk yet; `make prepare` fetches it, or the tier when it starts"
+        )
+        return Finding("warn", what, words), 0
+    size = f"{artifact.weight_bytes / 1e6:.0f} MB, {artifact.quantization}"
+    return Finding("ok", what, f"{choice.source} ({choice.why}): {size}"), artifact.weight_bytes
+
+
+def _hosted(config: AppConfig) -> Iterator[tuple[str, HostedTierConfig]]:
+    return ((name, tier) for name, tier in config.tiers.items() if isinstance(tier, HostedTierConfig))
 
 
 async def _tier_word(name: str, config: TierBase, app: AppConfig) -> Finding:
@@ -122,15 +141,18 @@ async def _tier_word(name: str, config: TierBase, app: AppConfig) -> Finding:
     return Finding("warn", f"tier {name}", f"{status.state.value}: {status.reason}")
 
 
-def check_edges(config: AppConfig) -> Iterator[Finding]:
-    """Force each fault through each edge of the chain."""
+def check_edges(config: AppConfig, dead: Mapping[str, str] = MappingProxyType({})) -> Iterator[Finding]:
+    """Force each fault through each edge of the chain. An edge that leads to a tier in `dead` is a warning."""
     escalation = config.reliability.escalation
     if not escalation.enabled:
         yield Finding("warn", "chain", "escalation.enabled is false: no tier stands in for another")
         return
-    for head, after in zip(escalation.chain, escalation.chain[1:], strict=False):
-        for words, fault in FAULTS.items():
-            yield asyncio.run(_check_edge(config, head, after, words, fault))
+    for head, after in pairwise(escalation.chain):
+        findings = [asyncio.run(_check_edge(config, head, after, words, fault)) for words, fault in FAULTS.items()]
+        if after in dead and all(finding.level == "ok" for finding in findings):
+            yield Finding("warn", findings[0].what, f"works, but leads nowhere today: {after} is {dead[after]}")
+        else:
+            yield from findings
 
 
 async def _check_edge(config: AppConfig, head: str, after: str, words: str, fault: Mapping[str, Any]) -> Finding:

@@ -184,7 +184,7 @@ def test_a_patch_keeps_what_it_does_not_name():
 
     assert patched.server.aliases == {"a": "fast"}
     assert patched.server.keepalive_s == 3
-    with pytest.raises(ConfigError, match="server.keepalive_s"):
+    with pytest.raises(ConfigError, match=r"server\.keepalive_s"):
         patch(config, {"server": {"keepalive_s": -1}})
 
 
@@ -275,7 +275,7 @@ def escalate_on() -> None:
 
 
 def cloud_provider() -> None:
-    with pytest.raises(ConfigError, match="cloud_fallback.provider"):
+    with pytest.raises(ConfigError, match=r"cloud_fallback\.provider"):
         config_of("reliability.escalation.cloud_fallback.provider", "other")
 
 
@@ -411,7 +411,7 @@ def body_bytes_max() -> None:
         return {"type": "http.request", "body": b"x" * 2000, "more_body": False}
 
     request = Request({"type": "http", "method": "POST", "headers": []}, receive)
-    with pytest.raises(ApiError, match="2000|1024"):
+    with pytest.raises(ApiError, match=r"over 1024 bytes"):
         asyncio.run(_body(request, config_of("server.body_bytes_max", 1024).server.body_bytes_max))
 
 

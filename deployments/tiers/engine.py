@@ -67,9 +67,7 @@ class _Command:
 class Engine:
     """The thread and its inbox. Constructing it starts the thread and returns at once."""
 
-    def __init__(
-        self, name: str, load: Callable[[Say], Loaded], *, running_max: int, hang_s: float = 60.0
-    ) -> None:
+    def __init__(self, name: str, load: Callable[[Say], Loaded], *, running_max: int, hang_s: float = 60.0) -> None:
         self._load = load
         self._running_max = running_max
         self._hang_s = hang_s
@@ -78,9 +76,7 @@ class Engine:
         self._waiting: dict[int, Job] = {}  # in order of arrival
         self._batch: Batch | None = None
         self._failures = 0
-        self._busy_since_s: float | None = (
-            None  # when the step under way began; None while there is nothing to do
-        )
+        self._busy_since_s: float | None = None  # when the step under way began; None while there is nothing to do
         self._closed, self._ended = threading.Event(), threading.Event()
         self.phase = Phase(TierState.LOADING, "starting")
         self.settled = threading.Event()  # set once the first attempt to load has ended, well or not

@@ -72,9 +72,7 @@ def convert(
     say(f"converting {gguf_file.name}")
     _write_weights(reader.tensors, config, folder, dtype, progress=progress)
     _write_json(folder / "config.json", config)
-    write_tokenizer(
-        meta, folder, chat_template=chat_template, context_tokens=config["max_position_embeddings"]
-    )
+    write_tokenizer(meta, folder, chat_template=chat_template, context_tokens=config["max_position_embeddings"])
 
 
 def model_config(meta: Mapping[str, Any], *, tied: bool, dtype: str) -> dict[str, Any]:
@@ -86,9 +84,7 @@ def model_config(meta: Mapping[str, Any], *, tied: bool, dtype: str) -> dict[str
         )
     scaling = meta.get("llama.rope.scaling.type", "none")
     if scaling != "none":
-        raise UnknownModel(
-            f"the GGUF's rotary scaling {scaling!r} is not supported here; use an hf: or path: source"
-        )
+        raise UnknownModel(f"the GGUF's rotary scaling {scaling!r} is not supported here; use an hf: or path: source")
     heads = meta["llama.attention.head_count"]
     head_dim = meta.get("llama.attention.key_length", meta["llama.embedding_length"] // heads)
     return {
@@ -122,23 +118,17 @@ def quantization_name(gguf_file: Path) -> str:
     """What most of the file's matrices are stored as: "Q4_1"."""
     import gguf
 
-    kinds: list[str] = [
-        t.tensor_type.name for t in gguf.GGUFReader(str(gguf_file)).tensors if len(t.shape) > 1
-    ]
+    kinds: list[str] = [t.tensor_type.name for t in gguf.GGUFReader(str(gguf_file)).tensors if len(t.shape) > 1]
     return max(set(kinds), key=kinds.count)
 
 
 def unpermute(weight: Any, heads: int) -> Any:
     """Undo the interleaving of rotary pairs within each head: rows (i, half) become rows (half, i)."""
     rows = weight.shape[0]
-    return (
-        weight.reshape(heads, rows // heads // 2, 2, *weight.shape[1:]).swapaxes(1, 2).reshape(weight.shape)
-    )
+    return weight.reshape(heads, rows // heads // 2, 2, *weight.shape[1:]).swapaxes(1, 2).reshape(weight.shape)
 
 
-def _write_weights(
-    tensors: Any, config: Mapping[str, Any], folder: Path, dtype: str, *, progress: bool
-) -> None:
+def _write_weights(tensors: Any, config: Mapping[str, Any], folder: Path, dtype: str, *, progress: bool) -> None:
     import gguf
     import numpy as np
     from safetensors.numpy import save_file
@@ -159,9 +149,7 @@ def _renamed(name: str, config: Mapping[str, Any]) -> tuple[str, int]:
     match = _BLOCK.fullmatch(name)
     if match is None or match[2] not in _IN_BLOCK:
         raise UnknownModel(f"the GGUF tensor {name!r} is not known here; use an hf: or path: source")
-    heads = {"attn_q": config["num_attention_heads"], "attn_k": config["num_key_value_heads"]}.get(
-        match[2], 0
-    )
+    heads = {"attn_q": config["num_attention_heads"], "attn_k": config["num_key_value_heads"]}.get(match[2], 0)
     return f"model.layers.{match[1]}.{_IN_BLOCK[match[2]]}.{match[3]}", heads
 
 

@@ -44,9 +44,7 @@ def build_tokenizer(meta: Mapping[str, Any]) -> Any:
     return tokenizer
 
 
-def write_tokenizer(
-    meta: Mapping[str, Any], folder: Path, *, chat_template: str | None, context_tokens: int
-) -> None:
+def write_tokenizer(meta: Mapping[str, Any], folder: Path, *, chat_template: str | None, context_tokens: int) -> None:
     """Write `tokenizer.json`, `tokenizer_config.json` and `chat_template.jinja`."""
     build_tokenizer(meta).save(str(folder / "tokenizer.json"))
     config: dict[str, Any] = {
@@ -74,7 +72,5 @@ def _pre_tokenizer(name: str) -> Any:
         return pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True)
     if name == "smollm":  # every digit alone, then GPT-2's own split
         digits = pre_tokenizers.Digits(individual_digits=True)
-        return pre_tokenizers.Sequence(
-            [digits, pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True)]
-        )
+        return pre_tokenizers.Sequence([digits, pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True)])
     raise UnknownTokenizer(f"the GGUF pre-tokenizer {name!r} is not known here; use an hf: or path: source")

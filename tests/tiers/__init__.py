@@ -1,0 +1,1 @@
+"""The tier kinds, and the one contract that all of them pass."""

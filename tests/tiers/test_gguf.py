@@ -44,12 +44,8 @@ class TestWeights:
         """Law: each tensor of the file stands under mlx-lm's name, in its rows' order, within quantization error."""
         got, sent = load_file(folder / "model.safetensors"), tiny.weights()
         assert len(got) == len(sent)
-        np.testing.assert_array_equal(
-            got["model.layers.1.self_attn.q_proj.weight"], sent["blk.1.attn_q.weight"]
-        )
-        np.testing.assert_array_equal(
-            got["model.layers.0.self_attn.k_proj.weight"], sent["blk.0.attn_k.weight"]
-        )
+        np.testing.assert_array_equal(got["model.layers.1.self_attn.q_proj.weight"], sent["blk.1.attn_q.weight"])
+        np.testing.assert_array_equal(got["model.layers.0.self_attn.k_proj.weight"], sent["blk.0.attn_k.weight"])
         np.testing.assert_array_equal(got["model.embed_tokens.weight"], sent["token_embd.weight"])
         value = got["model.layers.0.self_attn.v_proj.weight"]
         np.testing.assert_allclose(value, sent["blk.0.attn_v.weight"], atol=0.01)

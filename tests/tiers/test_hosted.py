@@ -144,11 +144,11 @@ def test_the_body_holds_what_is_set_and_nothing_else(upstream: Upstream) -> None
         (plays.cut(), Fault.CRASHED),
     ],
 )
-def test_a_refusal_is_one_fault_and_nothing_started(upstream: Upstream, played: Play, fault: Fault) -> None:
-    """Law: what fails before a 200 is a single Failed with the fault of the table, after exactly one request."""
+def test_a_refusal_is_one_fault_and_nothing_else(upstream: Upstream, played: Play, fault: Fault) -> None:
+    """Law: what fails before a 200 is Started and one Failed with the fault of the table, after exactly one request."""
     before = len(upstream.log)
     events = play(upstream, played)
-    assert len(events) == 1
+    assert events[:-1] == [Started()]
     assert failed(events).fault is fault
     assert len(upstream.log) == before + 1
     assert "<" not in failed(events).message

@@ -1,0 +1,1 @@
+"""Requests in and answers out, without a server."""

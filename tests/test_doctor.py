@@ -1,0 +1,71 @@
+"""The doctor finds a chain that is only configured and doesn't work."""
+
+from __future__ import annotations
+
+import pytest
+
+from deployments import __main__, doctor
+from deployments.config import AppConfig, load
+
+TIER = {"kind": "scripted", "script": []}
+
+
+def config(**escalation: object) -> AppConfig:
+    tiers = {"fast": TIER, "standard": TIER, "premium": {"kind": "hosted", "preset": "openrouter"}}
+    return load(
+        {"tiers": tiers, "reliability": {"escalation": {"chain": ["fast", "standard", "premium"]} | escalation}}
+    )
+
+
+@pytest.fixture(autouse=True)
+def _short_hang(monkeypatch):
+    monkeypatch.setattr(doctor, "HANG_S", 0.2)
+
+
+def test_every_edge_of_a_good_chain_works():
+    """Each fault on each edge's head is answered by the next tier."""
+    findings = list(doctor.check_edges(config()))
+
+    assert len(findings) == 2 * len(doctor.FAULTS)
+    assert {f.level for f in findings} == {"ok"}
+
+
+@pytest.mark.parametrize(
+    ("allowed", "broken"), [(["server_error"], {"a hang"}), (["timeout"], {"a 500", "a cut connection"}), ([], None)]
+)
+def test_an_edge_that_does_not_work_is_found(allowed, broken):
+    """An `escalate_on` that lacks a reason makes the edges fail that need it; the line says so."""
+    findings = list(doctor.check_edges(config(escalate_on=allowed)))
+    failed = {f.words.partition(" on ")[0] for f in findings if f.level == "fail"}
+
+    assert failed == (broken or {"a 500", "a hang", "a cut connection"})
+    assert all("escalate_on: " in f.words for f in findings if f.level == "fail")
+
+
+def test_a_switched_off_chain_is_said_so():
+    """`enabled: false` is no failure, and no silence either."""
+    findings = list(doctor.check_edges(config(enabled=False)))
+
+    assert [f.level for f in findings] == ["warn"]
+
+
+def test_the_report_and_its_exit_code(capsys, monkeypatch):
+    """All findings are printed, the missing key by its name; only a failure makes the exit code 1."""
+    monkeypatch.delenv("OPENROUTER_API_KEY", raising=False)
+    good = doctor.doctor(config())
+    out = capsys.readouterr().out
+    bad = doctor.doctor(config(escalate_on=[]))
+
+    assert (good, bad) == (0, 1)
+    assert "warn  tier premium: unavailable: OPENROUTER_API_KEY is not set" in out
+    assert "platform: " in out
+    assert "memory: " in out
+
+
+def test_a_wrong_configuration_is_exit_code_2(tmp_path, capsys):
+    """The command line says one line and 2, before anything else."""
+    path = tmp_path / "c.yaml"
+    path.write_text("applications: [{import_path: 'deployments.app:build', args: {tears: {}}}]")
+
+    assert __main__.main(["check", str(path)]) == 2
+    assert "tears: unknown key; allowed here: reliability, server, state, tiers" in capsys.readouterr().err

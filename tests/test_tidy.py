@@ -1,0 +1,104 @@
+"""The house rules that a program can check: layers, sizes, docstrings."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.readme import ROOT, tracked
+
+FILE_LINES_MAX = 400
+FUNCTION_LINES_MAX = 50
+PURE = {
+    "__future__", "abc", "ast", "bisect", "collections", "dataclasses", "datetime", "decimal", "enum", "fractions",
+    "functools", "hashlib", "heapq", "itertools", "json", "math", "operator", "re", "string", "types", "typing",
+    "unicodedata", "jsonschema", "referencing", "rapidfuzz", "pydantic", "reliability",
+}  # fmt: skip
+PACKAGES = ("reliability/", "deployments/")
+SOURCES = [name for name in tracked() if name.endswith(".py")]
+OURS = [name for name in SOURCES if name.startswith(PACKAGES)]
+
+
+def parsed(name: str) -> ast.Module:
+    return ast.parse((ROOT / name).read_text(encoding="utf-8"))
+
+
+def imports(tree: ast.AST) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield node.module or ""
+
+
+@pytest.mark.parametrize("name", [n for n in OURS if n.startswith("reliability/")])
+def test_the_core_does_no_io(name):
+    """`reliability/` imports what is pure, and nothing of the shell, of time, dice, files or network."""
+    roots = {module.partition(".")[0] for module in imports(parsed(name))}
+
+    assert roots <= PURE
+
+
+@pytest.mark.parametrize("name", [n for n in OURS if not n.startswith("deployments/tiers/")])
+def test_only_the_tiers_know_mlx(name):
+    """Nothing but the `mlx` tier's code imports mlx."""
+    assert not {module for module in imports(parsed(name)) if module.partition(".")[0] in ("mlx", "mlx_lm")}
+
+
+def test_mlx_is_not_imported_with_the_modules():
+    """A machine without mlx can import every module: the engine's packages are loaded when a model is."""
+    modules = [n.removesuffix(".py").replace("/", ".") for n in OURS if not n.endswith(("__main__.py", "__init__.py"))]
+    code = f"import sys, importlib\nfor m in {modules!r}: importlib.import_module(m)\n"
+    code += "print([m for m in sys.modules if m.split('.')[0] in ('mlx', 'mlx_lm', 'transformers')])"
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
+
+    assert out.stdout.strip() == "[]"
+
+
+def test_drive_knows_no_ray():
+    """The simulator runs the very code of `drive`: nothing that it imports imports Ray."""
+    code = "import sys, deployments.drive\nprint('ray' in sys.modules)"
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
+
+    assert out.stdout.strip() == "False"
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_rooms_are_small(name):
+    """A file can be seen at a glance, and so can a function."""
+    lines = (ROOT / name).read_text(encoding="utf-8").count("\n")
+    functions = [n for n in ast.walk(parsed(name)) if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef)]
+
+    assert lines <= FILE_LINES_MAX
+    assert [f.name for f in functions if (f.end_lineno or 0) - f.lineno + 1 > FUNCTION_LINES_MAX] == []
+
+
+@pytest.mark.parametrize("name", SOURCES)
+def test_every_module_says_what_it_is(name):
+    """Each file begins with a docstring."""
+    assert ast.get_docstring(parsed(name))
+
+
+@pytest.mark.parametrize("name", [n for n in SOURCES if n.startswith("tests/") and "/test_" in n])
+def test_every_test_says_its_law(name):
+    """Each test has a docstring that states what it holds to."""
+    tests = [
+        node
+        for node in ast.walk(parsed(name))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith("test_")
+    ]
+
+    assert [test.name for test in tests if not ast.get_docstring(test)] == []
+
+
+@pytest.mark.parametrize("name", SOURCES)
+def test_no_room_without_a_name(name):
+    """There is no place for things that have none."""
+    assert not {"utils", "common", "helpers", "base", "manager"} & {
+        part.removesuffix(".py") for part in Path(name).parts
+    }
