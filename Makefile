@@ -21,7 +21,7 @@ doctor: .venv/.serve ## check platform, packages, models, key, memory and every 
 	@$(BIN)/python -m deployments doctor $(CONFIG)
 
 test: .venv/.dev ## the whole test suite
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2 --dist loadgroup
 
 check: .venv/.dev ## lint, format and types
 	$(BIN)/ruff check .

@@ -1,0 +1,85 @@
+"""From bytes to a request, and the session's name."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from deployments.wire.chat import parse_chat
+from deployments.wire.session import SESSION_CHARS_MAX, session_of
+
+HI = [{"role": "user", "content": "hi"}]
+
+
+def parse(headers: dict[str, str] | None = None, **fields: Any):
+    body = json.dumps({"messages": HI} | fields).encode()
+    return parse_chat(body, headers or {}, request_id="r", tokens_max=100, timeout_s=9.0)
+
+
+def test_fields_arrive_where_the_tiers_read_them():
+    """Known fields under their names, unknown ones in `extra`, and nothing twice."""
+    request = parse(temperature=0.5, top_p=0.9, seed=3, stop="x", made_up={"a": 1}, user="u").request
+
+    assert (request.temperature, request.top_p, request.seed, request.stop) == (0.5, 0.9, 3, ("x",))
+    assert request.extra == {"made_up": {"a": 1}, "user": "u"}
+
+
+def test_the_output_cap():
+    """`max_completion_tokens` goes before `max_tokens`; the cap bounds both and is the default."""
+    assert parse().request.max_tokens == 100
+    assert parse(max_tokens=7).request.max_tokens == 7
+    assert parse(max_tokens=7, max_completion_tokens=8).request.max_tokens == 8
+    assert parse(max_tokens=1000).request.max_tokens == 100
+
+
+def test_legacy_functions_become_tools():
+    """`functions` and `function_call` are translated at the edge."""
+    call = parse(functions=[{"name": "f"}], function_call={"name": "f"})
+
+    assert call.legacy_functions
+    assert call.request.tools == ({"type": "function", "function": {"name": "f"}},)
+    assert call.request.tool_choice == {"type": "function", "function": {"name": "f"}}
+
+
+def test_null_is_as_good_as_absent():
+    """Clients send null for what they don't set."""
+    call = parse(
+        tools=None, stop=None, max_tokens=None, stream=None, temperature=None, response_format=None, tool_choice=None
+    )
+
+    assert (call.stream, call.request.tools, call.request.stop) == (False, (), ())
+
+
+def test_the_session_is_named_in_the_order_of_trust():
+    """Header, then what the body carries, then the conversation itself."""
+    body = {"metadata": {"session_id": "m"}, "prompt_cache_key": "k", "user": "u"}
+
+    assert session_of({"x-mlx-stack-session": "h", "x-session-id": "x"}, body, HI) == "h"
+    assert session_of({"x-session-id": "x"}, body, HI) == "x"
+    assert session_of({}, body, HI) == "m"
+    assert session_of({}, {"prompt_cache_key": "k", "user": "u"}, HI) == "k"
+    assert session_of({}, {"user": "u"}, HI) == "u"
+
+
+def test_a_growing_conversation_keeps_its_session():
+    """Turns that are added don't change the name; another first message, system prompt or key does."""
+    first = session_of({}, {}, HI)
+    later = [*HI, {"role": "assistant", "content": "yes"}, {"role": "user", "content": "more"}]
+
+    assert session_of({}, {}, later) == first
+    assert session_of({}, {}, [{"role": "system", "content": "s"}, *HI]) != first
+    assert session_of({}, {}, [{"role": "user", "content": "ho"}]) != first
+    assert session_of({"authorization": "Bearer b"}, {}, HI) != first
+
+
+@given(st.text(max_size=600))
+def test_a_session_s_name_is_fit_for_a_header(name):
+    """Whatever a client calls its session, the name that goes back out is bounded printable ASCII."""
+    out = session_of({"x-mlx-stack-session": name}, {}, HI)
+
+    assert 0 < len(out) <= SESSION_CHARS_MAX
+    assert out.isascii()
+    assert out.isprintable()
