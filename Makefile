@@ -10,7 +10,7 @@ export RAY_USAGE_STATS_ENABLED ?= 0
 .PHONY: serve prepare doctor test check format readme lock clean
 
 serve: .venv/.serve ## run the server in the foreground on 127.0.0.1:8000
-	@$(BIN)/python -m deployments check $(CONFIG)
+	@$(BIN)/python -m deployments preflight $(CONFIG)
 	@$(BIN)/python -m deployments prepare $(CONFIG)
 	@exec $(BIN)/serve run $(CONFIG)
 
@@ -49,11 +49,13 @@ LOCK_FLAGS := --universal --generate-hashes --python-version 3.11 --no-annotate 
 
 # The stamps make a repeated `make` a matter of milliseconds.
 .venv/.serve: requirements.lock pyproject.toml | .venv/bin/python
+	@echo "Installing the packages of requirements.lock into .venv: a minute or two, once"
 	$(BIN)/python -m pip install --disable-pip-version-check --quiet --require-hashes -r requirements.lock
 	$(BIN)/python -m pip install --disable-pip-version-check --quiet --no-deps --no-build-isolation -e .
 	@touch $@
 
 .venv/.dev: .venv/.serve requirements-dev.lock
+	@echo "Installing the tools of requirements-dev.lock into .venv, once"
 	$(BIN)/python -m pip install --disable-pip-version-check --quiet --require-hashes -r requirements-dev.lock
 	@touch $@
 

@@ -7,20 +7,31 @@ deployment name that doesn't exist only after the start. Both are found here, be
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import yaml
+from ray.serve.schema import DeploymentSchema, HTTPOptionsSchema, ServeApplicationSchema, ServeDeploySchema
 
 from deployments.config import ROUTER, AppConfig, ConfigError, RouterConfig, check_names, load, patch
 
-__all__ = ["read_config"]
+__all__ = ["ConfigFile", "read_file"]
 
 IMPORT_PATH = "deployments.app:build"
 
 
-def read_config(path: Path) -> AppConfig:
-    """Read the file and return the typed `args` of this server's application.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfigFile:
+    """The file's typed `args`, and where the server will listen."""
+
+    args: AppConfig
+    host: str
+    port: int
+
+
+def read_file(path: Path) -> ConfigFile:
+    """Read and check the file.
 
     Raises:
         ConfigError: one line that names the key, or says why the file can't be read.
@@ -32,7 +43,8 @@ def read_config(path: Path) -> AppConfig:
         raise ConfigError(f"applications: exactly one with import_path {IMPORT_PATH} is needed, found {len(ours)}")
     config = load(ours[0].get("args") or {})
     _check_deployments(config, ours[0].get("deployments") or [])
-    return config
+    http = HTTPOptionsSchema.model_validate(document.get("http_options") or {})
+    return ConfigFile(args=config, host=http.host, port=http.port)
 
 
 def _document(path: Path) -> dict[str, Any]:
@@ -48,8 +60,6 @@ def _document(path: Path) -> dict[str, Any]:
 
 
 def _known_keys(document: Mapping[str, Any]) -> None:
-    from ray.serve.schema import DeploymentSchema, ServeApplicationSchema, ServeDeploySchema
-
     _known("", document, ServeDeploySchema)
     for i, application in enumerate(document["applications"]):
         at = f"applications.{i}."

@@ -23,7 +23,7 @@ from deployments.config import (
     load,
     patch,
 )
-from deployments.config_file import read_config
+from deployments.config_file import read_file
 from deployments.drive import Ports, Run, drive
 from deployments.plan import chain_for, limits_of
 from deployments.router import _body
@@ -153,7 +153,7 @@ def test_a_file_is_checked_whole(tmp_path, text, line):
     path = tmp_path / "serve_config.yaml"
     path.write_text(text)
     with pytest.raises(ConfigError) as caught:
-        read_config(path)
+        read_file(path)
 
     assert line in str(caught.value)
 
@@ -161,7 +161,7 @@ def test_a_file_is_checked_whole(tmp_path, text, line):
 def test_a_missing_file_is_said_so(tmp_path):
     """A wrong path isn't a stack trace."""
     with pytest.raises(ConfigError, match="can't be read"):
-        read_config(tmp_path / "none.yaml")
+        read_file(tmp_path / "none.yaml")
 
 
 def test_the_shipped_file_is_good():
@@ -171,10 +171,11 @@ def test_the_shipped_file_is_good():
     import yaml
 
     path = Path(__file__).parents[1] / "serve_config.yaml"
-    config = read_config(path)
+    config = read_file(path)
     ServeDeploySchema.model_validate(yaml.safe_load(path.read_text()))
 
-    assert config.reliability.escalation.chain == ("fast", "standard", "longctx", "premium")
+    assert config.args.reliability.escalation.chain == ("fast", "standard", "longctx", "premium")
+    assert (config.host, config.port) == ("127.0.0.1", 8000)
 
 
 def test_a_patch_keeps_what_it_does_not_name():

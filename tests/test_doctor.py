@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import socket
+
 import pytest
 
 from deployments import __main__, doctor
@@ -69,3 +72,22 @@ def test_a_wrong_configuration_is_exit_code_2(tmp_path, capsys):
 
     assert __main__.main(["check", str(path)]) == 2
     assert "tears: unknown key; allowed here: reliability, server, state, tiers" in capsys.readouterr().err
+
+
+def test_a_port_that_is_taken_is_said_before_the_start(tmp_path, capsys):
+    """Serve shares a port with whoever has it, without a word; `preflight` names the process instead."""
+    path = tmp_path / "c.yaml"
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        port = taken.getsockname()[1]
+        args = "{tiers: {fast: {kind: scripted, script: []}}, reliability: {escalation: {chain: [fast]}}}"
+        path.write_text(
+            f"http_options: {{port: {port}}}\napplications: [{{import_path: 'deployments.app:build', args: {args}}}]"
+        )
+        assert __main__.main(["preflight", str(path)]) == 0
+        taken.listen()
+        assert __main__.main(["preflight", str(path)]) == 1
+
+    err = capsys.readouterr().err
+    assert f":{port} is taken by" in err
+    assert str(os.getpid()) in err

@@ -61,8 +61,9 @@ class Pace:
         if seconds <= 0 or (tokens < self.tokens // 2 and seconds < self.target_s):
             return
         fits = int(tokens / seconds * self.target_s)
-        # Growth is bounded: one lucky reading must not stall everybody for seconds.
-        self.tokens = max(self.tokens_min, min(fits, 4 * self.tokens, self.tokens_max))
+        # One reading counts for so much only: a lucky one must not stall everybody, a busy moment not slow us down.
+        bounded = max(self.tokens // 2, min(fits, 4 * self.tokens))
+        self.tokens = max(self.tokens_min, min(bounded, self.tokens_max))
 
 
 @dataclass(slots=True, eq=False)

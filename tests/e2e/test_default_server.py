@@ -33,7 +33,7 @@ class Running:
     """`serve run` on the shipped configuration, on ports of its own."""
 
     def __init__(self, folder: Path) -> None:
-        self.port, self.dashboard_port = free_port(), free_port()
+        self.port = free_port()
         config = yaml.safe_load((ROOT / "serve_config.yaml").read_text())
         config["http_options"]["port"] = self.port
         path = folder / "serve_config.yaml"
@@ -44,7 +44,7 @@ class Running:
         cache = os.environ.get("XDG_CACHE_HOME", str(Path.home() / ".cache"))
         # Its own home, so that the token is its own; the models of this machine all the same.
         self.env = os.environ | {"HOME": str(home), "XDG_CACHE_HOME": cache, "RAY_AUTH_MODE": "token"}
-        self.env |= {"RAY_TMPDIR": str(folder), "RAY_DASHBOARD_PORT": str(self.dashboard_port)}
+        self.env["RAY_TMPDIR"] = str(folder)
         self.env.pop("OPENROUTER_API_KEY", None)
         with self.log.open("wb") as out:
             self.process = subprocess.Popen(

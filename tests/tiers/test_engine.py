@@ -109,12 +109,13 @@ def rig(folder: Path) -> Iterator[Rig]:
 class TestPace:
     @given(st.lists(st.tuples(st.integers(1, 512), st.floats(1e-6, 10)), max_size=20))
     def test_it_stays_within_its_bounds(self, seen: list[tuple[int, float]]) -> None:
-        """Law: whatever is measured, the step is between the bounds and grows at most fourfold."""
+        """Law: whatever is measured, the step is within bounds, grows at most fourfold and shrinks at most to half."""
         pace = Pace()
         for tokens, seconds in seen:
             before = pace.tokens
             pace.saw(tokens, seconds)
             assert pace.tokens_min <= pace.tokens <= min(pace.tokens_max, 4 * before)
+            assert pace.tokens >= before // 2
 
     @given(st.floats(20, 900))
     def test_it_finds_the_step_of_half_a_second(self, tokens_per_s: float) -> None:
