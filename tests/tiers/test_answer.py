@@ -19,10 +19,8 @@ THINK = ("<think>", "</think>")
 CALL = '<tool_call>\n{"name": "add", "arguments": {"a": 1.0, "b": "é"}}\n</tool_call>'
 
 # Texts made of the pieces that matter, so that markers, halves of markers and calls are common.
-PIECES = st.sampled_from(
-    [CALL, "<tool_call>", "</tool_call>", "<tool", "_call>", "<think>", "</think>", "<thi", "{", '{"name": 1}']
-    + ["stop", "st", "op", "a", " ", "\n", "né", "[CALL]"]
-)
+MARKS = [CALL, "<tool_call>", "</tool_call>", "<tool", "_call>", "<think>", "</think>", "<thi", "[CALL]"]
+PIECES = st.sampled_from([*MARKS, "{", '{"name": 1}', "stop", "st", "op", "a", " ", "\n", "né"])
 TEXTS = st.lists(PIECES, max_size=12).map("".join)
 
 

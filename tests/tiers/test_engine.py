@@ -68,7 +68,8 @@ class Rig:
 
     def ask(self, **fields: Any) -> tuple[int, queue.SimpleQueue[list[Event]]]:
         out: queue.SimpleQueue[list[Event]] = queue.SimpleQueue()
-        fields = {"prompt": PROMPT, "max_tokens": 20, "sampling": Sampling(), "reader": AnswerReader()} | fields
+        usual: dict[str, Any] = {"prompt": PROMPT, "max_tokens": 20, "sampling": Sampling()}
+        fields = {**usual, "reader": AnswerReader(), **fields}
         return self.engine.submit(Job(sink=out.put, **fields)), out
 
     def answer(self, **fields: Any) -> list[Event]:
@@ -109,7 +110,8 @@ def rig(folder: Path) -> Iterator[Rig]:
 class TestPace:
     @given(st.lists(st.tuples(st.integers(1, 512), st.floats(1e-6, 10)), max_size=20))
     def test_it_stays_within_its_bounds(self, seen: list[tuple[int, float]]) -> None:
-        """Law: whatever is measured, the step is within bounds, grows at most fourfold and shrinks at most to half."""
+        """Law: whatever is measured, the step is within bounds, grows at most fourfold and shrinks at most
+        to half."""
         pace = Pace()
         for tokens, seconds in seen:
             before = pace.tokens
@@ -163,7 +165,8 @@ class TestRequests:
         assert isinstance(rig.answer(sampling=sampling)[-1], Finish)
 
     def test_a_deadline_ends_running_and_waiting(self, rig: Rig) -> None:
-        """Law: a request whose time is over is told so, whether it runs (its usage is told) or waits (it has none)."""
+        """Law: a request whose time is over is told so, whether it runs (its usage is told) or waits (it
+        has none)."""
         rig.model.moving.clear()
         deadline_s = time.monotonic() + 0.1
         outs = [rig.ask(deadline_s=deadline_s, max_tokens=200)[1] for _ in range(4)]
@@ -171,8 +174,8 @@ class TestRequests:
         while time.monotonic() < deadline_s:
             pass
         rig.model.moving.set()
-        lasts = [whole(out)[-1] for out in outs]
-        assert all(isinstance(last, Failed) and last.fault is Fault.TOTAL_TIMEOUT for last in lasts)
+        lasts = [last for out in outs if isinstance(last := whole(out)[-1], Failed)]
+        assert [last.fault for last in lasts] == [Fault.TOTAL_TIMEOUT] * 4
         assert [last.usage is not None for last in lasts] == [True, True, False, False]
 
     def test_a_job_that_cant_run_fails_alone(self, rig: Rig) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -29,8 +28,8 @@ TOKENIZER = build_tokenizer(META)
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    yield tiny.write_folder(tmp_path_factory.mktemp("gguf") / "tiny")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tiny.write_folder(tmp_path_factory.mktemp("gguf") / "tiny")
 
 
 class TestWeights:
@@ -41,7 +40,8 @@ class TestWeights:
         assert (unpermute(tiny.permuted(weight, heads), heads) == weight).all()
 
     def test_every_tensor_arrives_with_its_values(self, folder: Path) -> None:
-        """Law: each tensor of the file stands under mlx-lm's name, in its rows' order, within quantization error."""
+        """Law: each tensor of the file stands under mlx-lm's name, in its rows' order, within quantization
+        error."""
         got, sent = load_file(folder / "model.safetensors"), tiny.weights()
         assert len(got) == len(sent)
         np.testing.assert_array_equal(got["model.layers.1.self_attn.q_proj.weight"], sent["blk.1.attn_q.weight"])

