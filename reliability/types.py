@@ -132,8 +132,8 @@ class ChatRequest:
 
     `messages` and `tools` are OpenAI chat-completions values (legacy `functions` already turned into tools).
     `max_tokens` is always set: the output cap of the request. `extra` holds every field that this server doesn't know;
-    hosted tiers pass it on. `timeout_s` is what is left of the request's deadline; `body_bytes` the size of the body that
-    it came in.
+    hosted tiers pass it on. `timeout_s` is what is left of the request's deadline; `body_bytes` the size of the body
+    that it came in.
     """
 
     request_id: str

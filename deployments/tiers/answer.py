@@ -20,7 +20,7 @@ from deployments.tiers.call_split import CallFormat, CallSplit
 from deployments.tiers.cuts import StopCut, ThinkSplit
 from reliability.types import Event, Reasoning, Text
 
-__all__ = ["AnswerReader", "merged"]
+__all__ = ["AnswerReader"]
 
 
 class AnswerReader:
@@ -87,17 +87,3 @@ class AnswerReader:
     def _flushed(self) -> list[Event]:
         rest = self._stop.flush()
         return [Text(rest)] if rest else []
-
-
-def merged(events: Iterable[Event]) -> list[Event]:
-    """The same events with neighbouring pieces of text, and of thinking, joined."""
-    out: list[Event] = []
-    for event in events:
-        last = out[-1] if out else None
-        if isinstance(event, Text) and isinstance(last, Text):
-            out[-1] = Text(last.text + event.text)
-        elif isinstance(event, Reasoning) and isinstance(last, Reasoning):
-            out[-1] = Reasoning(last.text + event.text)
-        else:
-            out.append(event)
-    return out

@@ -24,7 +24,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from deployments.tiers.answer import AnswerReader, merged
+from deployments.tiers.answer import AnswerReader
+from deployments.tiers.merging import merged
 from deployments.tiers.prompt import Sampling
 from reliability.types import Event, Failed, Fault, Finish, FinishReason, Usage
 

@@ -21,7 +21,7 @@ from typing import Any
 from deployments.tiers.call_deltas import CallDeltas
 from deployments.tiers.faults import Complaint, read_complaint
 from deployments.tiers.surrogates import Halves, whole
-from reliability.types import CallDelta, Event, FinishReason, Reasoning, Text, Usage
+from reliability.types import Event, FinishReason, Reasoning, Text, Usage
 
 __all__ = ["ChunkReader", "merged"]
 
@@ -93,31 +93,6 @@ class ChunkReader:
         if not pieces and isinstance(delta.get("function_call"), Mapping):
             pieces = [{"index": 0, "function": delta["function_call"]}]
         return [*events, *self._calls.read(pieces)] if pieces else events
-
-
-def merged(events: list[Event]) -> list[Event]:
-    """The same events with neighbours joined: what one read brought leaves as one piece of each kind."""
-    out: list[Event] = []
-    for event in events:
-        joined = _joined(out[-1], event) if out else None
-        if joined is None:
-            out.append(event)
-        else:
-            out[-1] = joined
-    return out
-
-
-def _joined(first: Event, second: Event) -> Event | None:
-    match first, second:
-        case Text(), Text():
-            return Text(first.text + second.text)
-        case Reasoning(), Reasoning():
-            return Reasoning(first.text + second.text)
-        case CallDelta(), CallDelta(id=None, name=None) if first.index == second.index:
-            arguments = first.arguments + second.arguments
-            return CallDelta(index=first.index, id=first.id, name=first.name, arguments=arguments)
-        case _:
-            return None
 
 
 def _reasoning(delta: Mapping[str, Any]) -> str:

@@ -19,8 +19,9 @@ from contextlib import suppress
 from typing import Any
 
 from deployments.tiers.call_deltas import TooManyCalls
-from deployments.tiers.chat_chunks import ChunkReader, merged
+from deployments.tiers.chat_chunks import ChunkReader
 from deployments.tiers.faults import Complaint, failed, read_complaint
+from deployments.tiers.merging import merged
 from deployments.tiers.sse_reader import Frame, SseReader, TooLong
 from reliability.types import Event, Failed, Fault, Finish, FinishReason
 

@@ -96,7 +96,8 @@ class ThinkSplit:
             thought = self._trimmed(thought).rstrip()
             self._state, self._trim = "after", True
             return thought, rest
-        keep = len(text) if last else min(held_from(text, self._close), len(text.rstrip()))
+        # White space is held as well: it is markup if the closing tag follows.
+        keep = len(text) if last else len(text[: held_from(text, self._close)].rstrip())
         self._held = text[keep:]
         return self._trimmed(text[:keep]), ""
 

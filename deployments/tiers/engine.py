@@ -80,7 +80,7 @@ class Engine:
         self._closed, self._ended = threading.Event(), threading.Event()
         self.phase = Phase(TierState.LOADING, "starting")
         self.settled = threading.Event()  # set once the first attempt to load has ended, well or not
-        atexit.register(self.close)  # a daemon thread that the interpreter's end meets inside of MLX aborts
+        atexit.register(self._at_exit)
         threading.Thread(target=self._run, name=f"mlx-{name}", daemon=True).start()
 
     def submit(self, job: Job) -> int:
@@ -102,14 +102,18 @@ class Engine:
         return not self._ended.is_set() and not hung and self._failures < _FAILURES_MAX
 
     def close(self) -> None:
-        """End all requests, stop the thread, free the model. Waits for the step under way, but not for a
-        download.
-        """
+        """End all requests, stop the thread, free the model. Waits for the step under way, not for a load."""
         self._closed.set()
         self._inbox.put(_Command())
         ready = self.phase.state is TierState.READY
-        self._ended.wait(_CLOSE_S if ready else _CLOSE_LOADING_S)
-        atexit.unregister(self.close)
+        if self._ended.wait(_CLOSE_S if ready else _CLOSE_LOADING_S):
+            atexit.unregister(self._at_exit)
+
+    def _at_exit(self) -> None:
+        """A daemon thread that the interpreter's end meets inside of MLX aborts the process: wait for it."""
+        self.close()
+        if "mlx.core" in sys.modules:
+            self._ended.wait(_CLOSE_S)
 
     # Everything below runs on the engine thread.
 
@@ -147,6 +151,8 @@ class Engine:
         return True
 
     def _say(self, words: str) -> None:
+        if self._closed.is_set():  # between two parts of loading is the place to give up
+            raise ModelUnavailable("closed while loading")
         self.phase = Phase(TierState.LOADING, words)
 
     def _turn(self) -> None:

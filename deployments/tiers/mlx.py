@@ -26,12 +26,13 @@ from pathlib import Path
 
 import psutil
 
-from deployments.tiers.answer import AnswerReader, merged
+from deployments.tiers.answer import AnswerReader
 from deployments.tiers.artifacts import ModelSource, ModelUnavailable, parse_source
 from deployments.tiers.batch import Job
 from deployments.tiers.catalog import choose
 from deployments.tiers.engine import Engine, Phase
 from deployments.tiers.loading import Loaded, call_format, load
+from deployments.tiers.merging import merged
 from deployments.tiers.prompt import Refused, Sampling, render, sampling_of, unsupported
 from deployments.tiers.store import Say
 from reliability.types import ChatRequest, Event, Failed, Fault, Finish, Started, TierState, TierStatus

@@ -172,7 +172,7 @@ def _text_of(content: Any) -> str:
 def _part_text(part: Any) -> str:
     if not isinstance(part, Mapping):
         raise _bad_messages("every part of a content must be an object")
-    kind = part.get("type", "text")
+    kind = str(part.get("type", "text"))
     text = part.get({"text": "text", "refusal": "refusal"}.get(kind, ""))
     if isinstance(text, str):
         return text

@@ -76,6 +76,17 @@ class TestBeforeItIsReady:
         )
         subprocess.run([sys.executable, "-c", code], cwd=ROOT, timeout=100, check=True)
 
+    def test_leaving_in_the_middle_of_a_load_is_clean(self, tmp_path: Path) -> None:
+        """Law: a process that ends while its tier is inside of MLX ends normally, and doesn't abort."""
+        code = (
+            "import sys\n"
+            "from deployments.tiers.mlx import MlxTier\n"
+            f"tier = MlxTier(name='t', model='path:{tiny.write_folder(tmp_path / 'm')}')\n"
+            "while 'mlx.core' not in sys.modules: pass"
+        )
+        done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, timeout=100, check=False)
+        assert done.returncode == 0
+
     def test_while_loading_a_request_is_answered_at_once(self, tmp_path: Path) -> None:
         """Law: until the model is there, requests get one `loading` and the status says how far it is."""
         tier = MlxTier(name="fast", model=f"path:{tiny.write_folder(tmp_path / 'm')}")

@@ -1,0 +1,34 @@
+"""Neighbouring events of one kind as one: each list that leaves a tier costs more than the text in it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from reliability.types import CallDelta, Event, Reasoning, Text
+
+__all__ = ["merged"]
+
+
+def merged(events: Iterable[Event]) -> list[Event]:
+    """The same events with neighbours joined: what one read brought leaves as one piece of each kind."""
+    out: list[Event] = []
+    for event in events:
+        joined = _joined(out[-1], event) if out else None
+        if joined is None:
+            out.append(event)
+        else:
+            out[-1] = joined
+    return out
+
+
+def _joined(first: Event, second: Event) -> Event | None:
+    match first, second:
+        case Text(), Text():
+            return Text(first.text + second.text)
+        case Reasoning(), Reasoning():
+            return Reasoning(first.text + second.text)
+        case CallDelta(), CallDelta(id=None, name=None) if first.index == second.index:
+            arguments = first.arguments + second.arguments
+            return CallDelta(index=first.index, id=first.id, name=first.name, arguments=arguments)
+        case _:
+            return None
