@@ -23,7 +23,7 @@ from deployments.tiers.faults import Complaint, read_complaint
 from deployments.tiers.surrogates import Halves, whole
 from reliability.types import Event, FinishReason, Reasoning, Text, Usage
 
-__all__ = ["ChunkReader", "merged"]
+__all__ = ["ChunkReader"]
 
 _FINISH = {
     "length": FinishReason.LENGTH,

@@ -11,8 +11,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from deployments.tiers import sse_reader
-from deployments.tiers.chat_chunks import merged
 from deployments.tiers.chat_reader import ChatReader
+from deployments.tiers.merging import merged
 from deployments.tiers.sse_reader import Frame, SseReader, TooLong
 from reliability.types import CallDelta, Event, Failed, Fault, Finish, FinishReason, Reasoning, Text
 
