@@ -61,15 +61,23 @@ class Fault(StrEnum):
     CONTEXT_LENGTH = "context_length"  # the prompt doesn't fit this tier
     UNSUPPORTED = "unsupported"  # this tier can't do what the request asks (another may)
     BAD_REQUEST = "bad_request"  # the tier says that the request itself is wrong (4xx)
+    # Not the tier's word: admission barred the call, and nothing was run.
+    BREAKER_OPEN = "breaker_open"
+    RETRY_BUDGET = "retry_budget"  # too many extra calls of all requests in the last minute
+    BUDGET = "budget"
+    MEMORY_PRESSURE = "memory_pressure"
+    STATE_SILENT = "state_silent"  # admission didn't answer, and this tier costs money
 
 
 class Flaw(StrEnum):
     """Why an answer that did arrive is not good enough."""
 
     TOOL_CALL_INVALID = "tool_call_invalid"
-    LOOP = "loop"
+    LOOP = "loop"  # the answer is the next lap of a loop: worth a nudge
+    CIRCUIT_BREAK = "circuit_break"  # the loop has gone on for too long
+    CYCLE = "cycle"  # the answer repeats itself within itself
     EMPTY = "empty"
-    TRUNCATED = "truncated"
+    TRUNCATED = "truncated"  # cut by the token limit in the middle of a call
 
 
 class Verdict(StrEnum):
@@ -133,7 +141,7 @@ class ChatRequest:
     `messages` and `tools` are OpenAI chat-completions values (legacy `functions` already turned into tools).
     `max_tokens` is always set: the output cap of the request. `extra` holds every field that this server doesn't know;
     hosted tiers pass it on. `timeout_s` is what is left of the request's deadline; `body_bytes` the size of the body
-    that it came in.
+    that it came in. `constrained` asks a tier that can to decode under the tools' grammar.
     """
 
     request_id: str
@@ -150,6 +158,7 @@ class ChatRequest:
     temperature: float | None = None
     top_p: float | None = None
     body_bytes: int = 0
+    constrained: bool = False
     extra: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -235,8 +244,9 @@ class Attempt:
     """The record of one call to one tier: with neither fault nor flaw it is good.
 
     `ran` is False where nothing was generated, since the tier said at once that it can't. `text_out` and `calls_out`
-    say whether text or calls of this attempt have left for the client (the two commit points). `cancelled`: the client
-    left while it ran, which says nothing of the tier.
+    say whether text or calls of this attempt have left for the client (the two commit points); `calls_held` whether it
+    had calls at all. `cancelled`: the client left while it ran, which says nothing of the tier. `hard_stop`: a budget
+    bars every tier.
     """
 
     tier: str
@@ -252,7 +262,9 @@ class Attempt:
     elapsed_ns: int = 0
     text_out: bool = False
     calls_out: bool = False
+    calls_held: bool = False
     cancelled: bool = False
+    hard_stop: bool = False
 
     @property
     def good(self) -> bool:

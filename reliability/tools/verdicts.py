@@ -1,0 +1,148 @@
+"""The nouns of tool calling: what came in, what was changed, what is wrong.
+
+A call travels through three values and never skips one:
+
+    RawCall     what a model wrote, native or as text: nothing is promised about it
+    Checked     the verdict on all calls of one answer
+    ToolCall    (`reliability.types`) a whole and valid call, the only one that may be delivered
+
+`Malformed` is text that is a call by its marker or by the declared name in it, and that can't be read
+without loss. A `Repair` is a change that loses nothing, a `Violation` is a reason to refuse. Both say
+where, as JSON pointers that begin with the index of the call: `/0/arguments/city`. Repairs are counted and
+shown, since valid is not right.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from reliability.types import ToolCall
+
+__all__ = [
+    "Checked",
+    "Extraction",
+    "Flaws",
+    "Malformed",
+    "RawCall",
+    "Repair",
+    "RepairKind",
+    "Violation",
+    "join",
+]
+
+
+class RepairKind(StrEnum):
+    """What was changed. The value stands in reports and metrics."""
+
+    FENCE = "fence"  # a code fence around the JSON was taken off
+    EXTRA_TEXT = "extra_text"  # prose before or after one complete JSON value was taken off
+    LITERAL = "literal"  # a Python or JavaScript literal was read as the JSON it spells
+    ESCAPE = "escape"  # a raw control character, or a lone backslash, inside a string
+    ENVELOPE = "envelope"  # an opening or closing tag, or the wrapper's own last brace, was missing
+    EMPTY = "empty"  # "" or null as the arguments of a tool that requires none
+    OBJECT = "object"  # the arguments came as an object instead of its JSON text
+    DOUBLE_ENCODING = "double_encoding"  # JSON text where the schema wants an object, an array or a boolean
+    BOOLEAN = "boolean"  # "true" or "false" where the schema wants a boolean
+    ENUM_CASE = "enum_case"
+    NULL_DROPPED = "null_dropped"  # null on an optional field that takes none
+    NAME = "name"  # the tool's name differed in case, in - and _, or by a `functions.` prefix only
+    ID = "id"  # a call's id was used before
+
+
+class Flaws(StrEnum):
+    """Why a call is refused. The value stands in reports and metrics."""
+
+    MALFORMED = "malformed"
+    UNKNOWN_TOOL = "unknown_tool"
+    NOT_JSON = "not_json"
+    NOT_OBJECT = "not_object"
+    SCHEMA = "schema"
+    EMPTY = "empty"
+    PLACEHOLDER = "placeholder"
+    TOOL_CHOICE = "tool_choice"
+    PARALLEL = "parallel"
+
+
+@dataclass(frozen=True, slots=True)
+class Repair:
+    """One lossless change."""
+
+    kind: RepairKind
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """One reason to refuse, with its place. `message` is bounded and fit for a model."""
+
+    kind: Flaws
+    path: str
+    message: str
+    tool: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RawCall:
+    """A call as the model wrote it. `arguments` is JSON text (native calls) or a value already read from the
+    text.
+
+    The paths of `repairs` are relative to the call, since its index isn't known yet: `/arguments`.
+    """
+
+    name: str
+    arguments: Any
+    id: str | None = None
+    format: str = "native"
+    repairs: tuple[Repair, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Malformed:
+    """A piece of text that is a call by its looks and can't be read without loss."""
+
+    raw: str
+    reason: str
+    format: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Extraction:
+    """What one answer's text holds. `before` is the prose in front of the first call, `text` is all prose
+    that is left.
+
+    Every character of the input is in `text`, in `reasoning`, in a call, in a `Malformed`, or is framing
+    of a known format.
+    """
+
+    text: str
+    before: str = ""
+    reasoning: str = ""
+    calls: tuple[RawCall, ...] = ()
+    malformed: tuple[Malformed, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checked:
+    """The verdict on all calls of one answer. `calls` is empty while any violation stands: all of them or
+    none.
+
+    `repeats` are the indexes of calls that say verbatim what an earlier one of the same answer said. They
+    are reported, not dropped.
+    """
+
+    calls: tuple[ToolCall, ...] = ()
+    repairs: tuple[Repair, ...] = ()
+    violations: tuple[Violation, ...] = ()
+    repeats: tuple[int, ...] = ()
+
+    @property
+    def ok(self) -> bool:
+        """True where everything may be delivered."""
+        return not self.violations
+
+
+def join(*parts: object) -> str:
+    """A JSON pointer from its parts."""
+    return "".join("/" + str(part).replace("~", "~0").replace("/", "~1") for part in parts)
