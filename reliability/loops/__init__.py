@@ -1,0 +1,70 @@
+"""Loop detection: who does the same again, and gets the same again, is told, helped, and at last stopped.
+
+Four rooms, and none of them keeps anything between two calls except what it is handed:
+
+- **History** (`transcript` → `history`): the request's own messages are the state. `read_turns` reads them,
+  `find_loop` judges them together with the answer that is about to leave. WARN asks for a `nudge`, BREAK
+  breaks the circuit. A new user message or a changed result re-arms at once, so that a loop never makes a
+  conversation unusable.
+- **Answer** (`answer`, `written`): one answer while it decodes. `step` takes its text chunk by chunk.
+- **Session** (`session`): for clients that send no history, a bounded window of fingerprints; and
+  `LoopDetector`.
+- **Judge** (`judge`): what no rule can convict is counted, and shown to another model. Off by default.
+
+What must never happen: a verdict that depends on ids, on key order or on how a stream was cut; a poller that
+is stopped for waiting; a detector that raises on what a client or a model has written.
+"""
+
+from reliability.loops.answer import Scan, finish, step, truncate
+from reliability.loops.config import JudgeConfig, LoopConfig
+from reliability.loops.history import find_loop
+from reliability.loops.judge import (
+    Case,
+    JudgeRequest,
+    Trouble,
+    find_case,
+    injection,
+    judge_request,
+    read_suggestion,
+)
+from reliability.loops.nouns import Call, Kind, Loop, Result, Stage, Turn
+from reliability.loops.nudge import nudge, nudged
+from reliability.loops.session import LoopDetector, LoopStatus, Window, observe, rearmed
+from reliability.loops.transcript import answer_turn, calls_turn, carries_history, read_turns
+from reliability.loops.written import repeated_calls, truncate_calls
+
+__all__ = [
+    "Call",
+    "Case",
+    "JudgeConfig",
+    "JudgeRequest",
+    "Kind",
+    "Loop",
+    "LoopConfig",
+    "LoopDetector",
+    "LoopStatus",
+    "Result",
+    "Scan",
+    "Stage",
+    "Trouble",
+    "Turn",
+    "Window",
+    "answer_turn",
+    "calls_turn",
+    "carries_history",
+    "find_case",
+    "find_loop",
+    "finish",
+    "injection",
+    "judge_request",
+    "nudge",
+    "nudged",
+    "observe",
+    "read_suggestion",
+    "read_turns",
+    "rearmed",
+    "repeated_calls",
+    "step",
+    "truncate",
+    "truncate_calls",
+]

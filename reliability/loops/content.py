@@ -1,0 +1,122 @@
+"""What a message says, and whether it was the user who said it.
+
+A user message is the user's when a person could have said it. Tool results in a user-role message, reminders
+that a harness wraps in its own tags, and our own nudges are not. Who only says "go on" wants something new:
+`GOES_ON`.
+
+Images and other parts that are no text stand in a text by their digest, and a long one is sampled first: two
+screens are the same when their samples are, and a message full of screenshots stays cheap to read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import Enum
+from typing import Any
+
+from reliability.loops.canonical import digest, dumps
+
+__all__ = ["NOTICE", "Message", "Who", "blocks_of", "text_of", "type_of", "who"]
+
+Message = dict[str, Any]
+
+SAMPLE_CHARS = 8_192
+#: Every message that this server injects starts like this, so that it is never mistaken for the user.
+NOTICE = "[Reliability notice"
+#: Elements in which agent harnesses wrap what they add to the user's side of a conversation.
+HARNESS_TAGS = ("system-reminder", "system_reminder", "environment_details", "environment_context")
+GO_ON = frozenset(
+    {
+        "",
+        "continue",
+        "please continue",
+        "go on",
+        "please go on",
+        "keep going",
+        "proceed",
+        "please proceed",
+        "go ahead",
+        "carry on",
+        "resume",
+    }
+)
+
+
+def blocks_of(message: Message) -> list[Message]:
+    """The parts of a message that is made of parts."""
+    content = message.get("content")
+    return [part for part in content if isinstance(part, dict)] if isinstance(content, list) else []
+
+
+def type_of(block: Message) -> str:
+    """The type that a block or an item names; empty where it names none."""
+    kind = block.get("type")
+    return kind if isinstance(kind, str) else ""
+
+
+def text_of(content: Any) -> str:
+    """The text of a message's content; parts that are no text stand in it by their digest."""
+    if isinstance(content, str):
+        return content
+    if content is None:
+        return ""
+    if not isinstance(content, Sequence):
+        return dumps(content)
+    return "\n".join(_part(part) for part in content)
+
+
+def _text(part: Any) -> str | None:
+    text = part.get("text") if isinstance(part, dict) else None
+    return text if isinstance(text, str) else None
+
+
+def _part(part: Any) -> str:
+    text = part if isinstance(part, str) else _text(part)
+    return text if text is not None else f"<part {digest(dumps(_sampled(part)))}>"
+
+
+def _sampled(value: Any, depth: int = 8) -> Any:
+    """The value with every long text (most often an image) thinned out, so that its digest stays cheap."""
+    if isinstance(value, str) and len(value) > SAMPLE_CHARS:
+        return [len(value), value[:1024], value[:: len(value) // SAMPLE_CHARS + 1], value[-1024:]]
+    if isinstance(value, dict) and depth:
+        return {str(k): _sampled(v, depth - 1) for k, v in value.items()}
+    if isinstance(value, list) and depth:
+        return [_sampled(v, depth - 1) for v in value]
+    return value
+
+
+class Who(Enum):
+    """What a user-role message turned out to be."""
+
+    NOBODY = 1  # tool results, a harness's reminder, our own nudge
+    GOES_ON = 2
+    SPEAKS = 3
+
+
+def who(message: Message) -> Who:
+    """Whether a user-role message is the user's own, a bare "go on", or nobody's."""
+    content = message.get("content")
+    parts = content if isinstance(content, list) else [content or ""]
+    theirs = [part for part in parts if not (isinstance(part, dict) and type_of(part).endswith("tool_result"))]
+    texts = [part if isinstance(part, str) else _text(part) for part in theirs]
+    if None in texts:
+        return Who.SPEAKS
+    text = "\n".join(text for text in texts if text)
+    if len(theirs) < len(parts) and not text.strip():
+        return Who.NOBODY
+    if text.startswith(NOTICE) or _wrapped(text):
+        return Who.NOBODY
+    return Who.GOES_ON if text.strip().strip(".!… ").lower() in GO_ON else Who.SPEAKS
+
+
+def _wrapped(text: str) -> bool:
+    """True where the text is made of a harness's elements and nothing else."""
+    rest = text.strip()
+    while rest:
+        tag = next((tag for tag in HARNESS_TAGS if rest.startswith(f"<{tag}>")), None)
+        end = rest.find(f"</{tag}>")
+        if tag is None or end < 0:
+            return False
+        rest = rest[end + len(tag) + 3 :].lstrip()
+    return bool(text.strip())

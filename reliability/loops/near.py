@@ -1,0 +1,85 @@
+"""Results that are nearly the same: a call that is repeated for nothing, or that spoils what it edits.
+
+Two loops escape every exact rule: noise that no pattern knows, and a mutating call (the same insert, over and
+over) whose own effect changes the result a little each time. Both show as identical calls whose results are
+at least 90 % alike and never equal. Five laps of that break; fewer don't even nudge, since a near result may
+be news.
+
+News looks near, too, so these are progress and never count:
+- results that differ in digits only (a counter, a percentage, a line number);
+- a text that flows: the newer one goes on where the older one ends (a log that grows, a tail that slides);
+- JSON in which a status-like field has changed.
+
+And every result must differ from the one before it. Noise comes each time; a state that changed once is news.
+Bound: `CHARS` at each end of a result for what costs more than a search.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from rapidfuzz import fuzz
+
+from reliability.loops.canonical import parse
+from reliability.loops.volatile import same
+
+__all__ = ["near"]
+
+CHARS = 2_000
+#: A line shorter than this can't tell where one text goes on in the other.
+ANCHOR_CHARS = 4
+ANCHORS_MAX = 16
+_DIGITS = re.compile(r"\d+")
+_STATES = frozenset({"status", "state", "phase", "stage", "step", "progress", "cursor", "position"})
+
+
+def near(older: str, newer: str, threshold: float) -> bool:
+    """True where the two are at least `threshold` alike, not the same, and the difference is no progress."""
+    a, b = _clipped(older.strip()), _clipped(newer.strip())
+    if not a or not b or fuzz.ratio(a, b, score_cutoff=100 * threshold) == 0 or same(older, newer):
+        return False
+    return not (_counts(a, b) or _flows(older.strip(), newer.strip()) or _moved(older, newer))
+
+
+def _clipped(text: str) -> str:
+    return text if len(text) <= 2 * CHARS else f"{text[:CHARS]}\n{text[-CHARS:]}"
+
+
+def _counts(a: str, b: str) -> bool:
+    return _DIGITS.sub("0", a) == _DIGITS.sub("0", b)
+
+
+def _flows(older: str, newer: str) -> bool:
+    """True where the newer text begins inside the older one and goes on after its end."""
+    if newer.startswith(older):
+        return True
+    anchor = newer.split("\n", 1)[0]
+    if len(anchor) < ANCHOR_CHARS:
+        return False
+    at = older.find(anchor)
+    for _ in range(ANCHORS_MAX):
+        if at < 0:
+            return False
+        if at > 0 and newer.startswith(older[at:]):
+            return True
+        at = older.find(anchor, at + 1)
+    return False
+
+
+def _moved(older: str, newer: str) -> bool:
+    """True where both are JSON objects and a field that tells a state has another value."""
+    known_a, a = parse(older)
+    known_b, b = parse(newer)
+    return known_a and known_b and _states(a) != _states(b)
+
+
+def _states(value: Any, depth: int = 6) -> list[Any]:
+    if not depth:
+        return []
+    if isinstance(value, dict):
+        mine = [(k, v) for k, v in value.items() if k.lower() in _STATES and isinstance(v, (str, int, float))]
+        return [*mine, *(found for v in value.values() for found in _states(v, depth - 1))]
+    if isinstance(value, list):
+        return [found for v in value for found in _states(v, depth - 1)]
+    return []

@@ -1,0 +1,83 @@
+"""The nouns of loop detection: frozen values, so that a verdict can be compared, pickled and replayed.
+
+A *call* is what a model asked for, a *result* is what the tool said, a *turn* is one answer of the model: all
+calls of one parallel batch together, or a text. Ids are no part of any of them: they were spent on matching
+results to calls when the transcript was read. A *lap* is one round of a cycle, and the *period* is the number
+of turns in it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+__all__ = ["Call", "Kind", "Loop", "Result", "Stage", "Turn"]
+
+
+class Stage(StrEnum):
+    """How far a loop has gone: WARN asks for a nudge, BREAK breaks the circuit."""
+
+    WARN = "warn"
+    BREAK = "break"
+
+
+class Kind(StrEnum):
+    """Which rule convicted. The first four read the history, the last three one answer while it decodes."""
+
+    CALLS = "calls"  # the same calls with the same results, lap after lap
+    NEAR = "near"  # the same calls with results that are nearly, and never quite, the same
+    ERRORS = "errors"  # the same error of one tool, whatever the arguments
+    TEXTS = "texts"  # the same text with no tool call between
+    CYCLE = "cycle"  # one answer that repeats its own text
+    WHITESPACE = "whitespace"  # one answer that prints nothing but white space
+    ANSWER_CALLS = "answer_calls"  # one answer that asks for the same call three times
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One tool call. `arguments` is the text as it was sent: two texts may mean the same (`canonical`)."""
+
+    name: str
+    arguments: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What a tool answered. `error` is True where the message itself is flagged as an error."""
+
+    text: str
+    error: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One answer of the model. `results` stand in the order of `calls`; None where no result is known.
+
+    A turn with `continued` set is no answer: it marks a user message that only says "go on".
+    """
+
+    calls: tuple[Call, ...] = ()
+    results: tuple[Result | None, ...] = ()
+    text: str = ""
+    continued: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loop:
+    """A conviction. `key` names the streak: it stays the same from lap to lap and across processes.
+
+    `first` is True on the lap that reached the stage; `strike` is 2 where the same loop had been left before.
+    `keep` counts the characters of an answer that are worth keeping (the first two laps); it is None where
+    whole turns repeat.
+    """
+
+    kind: Kind
+    stage: Stage
+    laps: int
+    period: int = 1
+    tool: str = ""
+    evidence: str = ""
+    key: str = ""
+    first: bool = False
+    strike: int = 1
+    keep: int | None = None

@@ -1,0 +1,163 @@
+"""The session window, for clients that don't send their history, and the library's simple face.
+
+Without the history no result is known, and the same call may well be right: so this rule is the careful one.
+Only whole answers in a row count (or a cycle of up to `PERIOD_MAX` of them), calls are compared exactly and
+texts by likeness, pollers have their own limits, and an answer to **the same request** never counts twice: a
+batch worker or a health check that asks the same gets the same, which is no loop. Where the transcript is at
+hand, `find_loop` decides.
+
+`observe` is a reducer over a frozen `Window` of at most `window_size` fingerprints. `LoopDetector` is a
+convenience for those who have no place to keep windows: it is the one object here that holds state, at most
+`sessions_max` sessions, the least recently used dropped first. It belongs to one thread.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from rapidfuzz import fuzz
+
+from reliability.loops.canonical import call_key, digest, summary
+from reliability.loops.config import LoopConfig
+from reliability.loops.laps import stage_of
+from reliability.loops.nouns import Kind, Loop, Stage, Turn
+from reliability.loops.polls import polling
+from reliability.loops.transcript import answer_turn
+
+__all__ = ["LoopDetector", "LoopStatus", "Said", "Window", "observe", "rearmed"]
+
+TEXT_CHARS = 1_000
+PERIOD_MAX = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """The fingerprint of one answer. `calls` is empty for a text, `text` for calls: models reword."""
+
+    calls: str = ""
+    text: str = ""
+    tool: str = ""
+    polled: bool = False
+    request: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """The answers of one session, oldest first."""
+
+    said: tuple[Said, ...] = ()
+
+
+class LoopStatus(StrEnum):
+    """What `LoopDetector.check` says of a session."""
+
+    NORMAL = "NORMAL"
+    WARNING = "WARNING"
+    CIRCUIT_BREAK = "CIRCUIT_BREAK"
+
+
+def rearmed(window: Window) -> Window:
+    """The window after the user has spoken: empty."""
+    return Window()
+
+
+def observe(window: Window, answer: Turn, config: LoopConfig, request: str = "") -> tuple[Window, Loop | None]:
+    """Adds an answer; `request` names what it answers, and a second answer to it replaces the first."""
+    said = _fingerprint(answer, config, request)
+    if not config.enabled or not (said.calls or said.text):
+        return window, None
+    kept = tuple(old for old in window.said if not (request and old.request == request))
+    window = Window((*kept, said)[-config.window_size :])
+    found = [_cycle(window.said, period, config) for period in range(1, PERIOD_MAX + 1)]
+    convicted = [loop for loop in found if loop is not None]
+    return window, max(convicted, key=lambda loop: (loop.stage is Stage.BREAK, loop.laps), default=None)
+
+
+def _fingerprint(answer: Turn, config: LoopConfig, request: str) -> Said:
+    if not answer.calls:
+        return Said(text=" ".join(answer.text[:TEXT_CHARS].split()), request=request)
+    keys = sorted({call_key(call, config.ignored_arguments) for call in answer.calls})
+    names = list(dict.fromkeys(call.name for call in answer.calls))
+    polled = all(polling(call, None, config.pollers) for call in answer.calls)
+    return Said(calls=digest(*keys), tool=" → ".join(names[:4]), polled=polled, request=request)
+
+
+def _alike(a: Said, b: Said, config: LoopConfig) -> bool:
+    if a.calls or b.calls:
+        return a.calls == b.calls
+    return fuzz.ratio(a.text, b.text, score_cutoff=100 * config.similarity_threshold) > 0
+
+
+def _cycle(said: tuple[Said, ...], period: int, config: LoopConfig) -> Loop | None:
+    size = len(said)
+    paired = 0
+    for index in range(size - 1, period - 1, -1):
+        if not _alike(said[index - period], said[index], config):
+            break
+        paired += 1
+    lap = said[max(0, size - period) :]
+    #: As in the history: an answer that starts the next lap counts as that lap.
+    laps = -(-(paired + period) // period) if paired else 1
+    polled = all(answer.polled for answer in lap)
+    warn = config.poller_duplicate_threshold if polled else config.duplicate_threshold
+    limit = config.poller_break_threshold if polled else config.break_threshold
+    stage = stage_of(laps, warn, limit)
+    if stage is None or (period > 1 and not all(answer.calls for answer in lap)):
+        return None
+    newest = lap[-1]
+    return Loop(
+        kind=Kind.CALLS if newest.calls else Kind.TEXTS,
+        stage=stage,
+        laps=laps,
+        period=period,
+        tool=newest.tool,
+        evidence=summary(newest.text),
+        key=digest(*sorted(answer.calls or "text" for answer in lap)),
+        first=laps == (limit if stage is Stage.BREAK else warn),
+    )
+
+
+class LoopDetector:
+    """Windows for many sessions. Two laps after the warning the circuit breaks."""
+
+    def __init__(
+        self,
+        window_size: int = 10,
+        threshold: int = 3,
+        similarity: float = 0.95,
+        *,
+        break_threshold: int | None = None,
+        pollers: tuple[str, ...] = (),
+        sessions_max: int = 1_024,
+    ) -> None:
+        after = threshold + 2 if threshold > 0 else 0
+        self.config = LoopConfig(
+            window_size=window_size,
+            duplicate_threshold=threshold,
+            break_threshold=after if break_threshold is None else break_threshold,
+            similarity_threshold=similarity,
+            pollers=pollers,
+        )
+        self._sessions_max = max(1, sessions_max)
+        self._windows: OrderedDict[str, Window] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._windows)
+
+    def check(self, session_id: str, response: Any, request: str = "") -> LoopStatus:
+        """Adds the response (a completion, a message or a text) to its session and says how it stands."""
+        window = self._windows.pop(session_id, Window())
+        window, loop = observe(window, answer_turn(response), self.config, request)
+        self._windows[session_id] = window
+        while len(self._windows) > self._sessions_max:
+            self._windows.popitem(last=False)
+        if loop is None:
+            return LoopStatus.NORMAL
+        return LoopStatus.CIRCUIT_BREAK if loop.stage is Stage.BREAK else LoopStatus.WARNING
+
+    def rearm(self, session_id: str) -> None:
+        """The user has spoken: the session starts anew."""
+        self._windows.pop(session_id, None)

@@ -1,0 +1,230 @@
+"""Reads a request's messages into turns: what the model did since the user last spoke.
+
+Three dialects, told apart message by message, so that a mixed history reads as well: OpenAI chat
+(`tool_calls`, the legacy `function_call` with the role `function`), Anthropic (`tool_use` and `tool_result`
+blocks) and OpenAI Responses (items of the types `function_call` and `function_call_output`). The history is
+the only state: a request that is sent twice reads the same twice, so a retry never counts double.
+
+Where reading starts: after the last message that is the user's own (see `content`). One that only says "go
+on" re-arms the call rules, like every other one, and is transparent to the text rule: who says "go on" wants
+something new, and the same text again is not. It is kept as a marker turn.
+
+Which result belongs to which call. By id, to the newest turn that has it (weak servers use the same ids again
+and again), else to the first call of the newest turn that has none. A result that a client has cleared to
+save context is unknown, and unknown equals nothing: two cleared results prove no loop.
+
+Bounds: `TURNS_MAX` answers (see `LoopConfig.turns_needed`) and `MESSAGES_MAX` messages back, and no more.
+Total: what can't be read is skipped.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from reliability.loops.canonical import dumps
+from reliability.loops.content import Message, Who, blocks_of, text_of, type_of, who
+from reliability.loops.nouns import Call, Result, Turn
+
+__all__ = ["MESSAGES_MAX", "TURNS_MAX", "answer_turn", "calls_turn", "carries_history", "read_turns"]
+
+MESSAGES_MAX = 256
+TURNS_MAX = 48
+_CLEARED = re.compile(
+    r"\s*(?:old [\w ]{0,40}:\s*)?[\[(<][^\n]{0,120}"
+    r"\b(?:cleared|omitted|elided|removed|pruned|compacted)\b[^\n]{0,60}[\])>]\s*",
+    re.IGNORECASE,
+)
+_CLEARED_ABOUT = re.compile(r"\b(?:tool|result|output|content|context|observation|response|lines?)\b", re.IGNORECASE)
+
+
+@dataclass(slots=True)
+class _Open:
+    """A turn while its results are still being read."""
+
+    ids: list[str] = field(default_factory=list)
+    calls: list[Call] = field(default_factory=list)
+    results: list[Result | None] = field(default_factory=list)
+    text: str = ""
+    continued: bool = False
+    answered: bool = False
+    by_item: bool = False
+
+    def frozen(self) -> Turn:
+        return Turn(tuple(self.calls), tuple(self.results), self.text, self.continued)
+
+
+def _arguments(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    return "" if value is None else dumps(value)
+
+
+def _calls_of(message: Message) -> list[tuple[str, Call]]:
+    """Every call of one answer, with its id."""
+    found: list[tuple[str, Call]] = []
+    listed = message.get("tool_calls")
+    for entry in listed if isinstance(listed, list) else []:
+        if isinstance(entry, dict):
+            inner = entry.get("function") or entry.get("custom") or entry
+            found += _call(entry.get("id"), inner, "arguments", "input")
+    legacy = message.get("function_call")
+    if not listed and isinstance(legacy, dict):
+        found += _call(None, legacy, "arguments", "arguments")
+    for block in blocks_of(message):
+        if type_of(block).endswith("tool_use"):
+            found += _call(block.get("id"), block, "input", "arguments")
+    return found
+
+
+def _call(call_id: Any, holder: Any, *fields: str) -> list[tuple[str, Call]]:
+    if not isinstance(holder, dict) or not isinstance(holder.get("name"), str):
+        return []
+    value = next((holder[name] for name in fields if holder.get(name) is not None), None)
+    return [(str(call_id or ""), Call(holder["name"], _arguments(value)))]
+
+
+def _said(message: Message) -> str:
+    """The text of an answer, without its call and thinking blocks."""
+    content = message.get("content")
+    if not isinstance(content, list):
+        return content if isinstance(content, str) else ""
+    texts = [part if isinstance(part, str) else part.get("text") for part in content if isinstance(part, (str, dict))]
+    return "\n".join(text for text in texts if isinstance(text, str))
+
+
+def _start(messages: Sequence[Any], turns_max: int) -> int:
+    """The index after the user's last own message, within the bounds."""
+    lowest = max(0, len(messages) - MESSAGES_MAX)
+    answers = 0
+    for index in range(len(messages) - 1, lowest - 1, -1):
+        message = messages[index]
+        role = message.get("role") if isinstance(message, dict) else None
+        answers += role == "assistant"
+        if answers == turns_max:
+            return index
+        if role == "user" and who(message) is Who.SPEAKS:
+            return index + 1
+    return lowest
+
+
+def read_turns(messages: Any, turns_max: int = TURNS_MAX) -> tuple[Turn, ...]:
+    """The model's turns since the user last spoke, oldest first; of many, the newest `turns_max`."""
+    listed = messages if isinstance(messages, (list, tuple)) else []
+    turns: list[_Open] = []
+    for message in listed[_start(listed, turns_max) :]:
+        if isinstance(message, dict):
+            _read(message, turns)
+    return tuple(turn.frozen() for turn in turns)
+
+
+def _read(message: Message, turns: list[_Open]) -> None:
+    role = message.get("role")
+    if role == "assistant":
+        _read_answer(message, turns)
+    elif role in ("tool", "function"):
+        _attach(turns, message.get("tool_call_id"), message.get("content"), message.get("is_error"))
+    elif role == "user":
+        _read_results(message, turns)
+        if who(message) is Who.GOES_ON:
+            turns.append(_Open(continued=True))
+    else:
+        _read_item(message, turns)
+
+
+def _read_answer(message: Message, turns: list[_Open]) -> None:
+    turn = _Open(text=_said(message), by_item=type_of(message) == "message")
+    for call_id, call in _calls_of(message):
+        _add(turn, call_id, call)
+    turns.append(turn)
+    if isinstance(message.get("content"), list):
+        _read_results(message, turns)
+
+
+def _add(turn: _Open, call_id: str, call: Call) -> None:
+    turn.ids.append(call_id)
+    turn.calls.append(call)
+    turn.results.append(None)
+
+
+def _read_results(message: Message, turns: list[_Open]) -> None:
+    for block in blocks_of(message):
+        if type_of(block).endswith("tool_result"):
+            _attach(turns, block.get("tool_use_id"), block.get("content"), block.get("is_error"))
+
+
+def _read_item(item: Message, turns: list[_Open]) -> None:
+    """A Responses item: consecutive calls before the first output are one batch."""
+    kind = type_of(item)
+    if kind.endswith("_call_output"):
+        _attach(turns, item.get("call_id"), item.get("output"), None)
+    elif kind.endswith("_call"):
+        named = item if isinstance(item.get("name"), str) else {**item, "name": kind}
+        found = _call(item.get("call_id") or item.get("id"), named, "arguments", "input", "action")
+        if not (turns and turns[-1].by_item and not turns[-1].answered):
+            turns.append(_Open(by_item=True))
+        for call_id, call in found:
+            _add(turns[-1], call_id, call)
+        if item.get("output") is not None:
+            _attach(turns, item.get("call_id") or item.get("id"), item["output"], item.get("error"))
+
+
+def _attach(turns: list[_Open], call_id: Any, content: Any, error: Any) -> None:
+    """Gives a result to the call it belongs to; a result without a call is dropped."""
+    text = text_of(content)
+    for turn in reversed(turns):
+        named = [i for i, known in enumerate(turn.ids) if known and known == str(call_id or "")]
+        nameless = [i for i, known in enumerate(turn.ids) if not (known and call_id)]
+        fits = named or nameless
+        if fits:
+            turn.answered = True
+            free = [i for i in fits if turn.results[i] is None]
+            _settle(turn, (free or fits[-1:])[0], text, bool(error))
+            return
+
+
+def _settle(turn: _Open, index: int, text: str, error: bool) -> None:
+    known = turn.results[index]
+    if known is not None:
+        turn.results[index] = Result(f"{known.text}\n{text}", known.error or error)
+    elif not _cleared(text):
+        turn.results[index] = Result(text, error)
+
+
+def _cleared(text: str) -> bool:
+    return len(text) <= 200 and bool(_CLEARED.fullmatch(text)) and bool(_CLEARED_ABOUT.search(text))
+
+
+def calls_turn(calls: Iterable[tuple[str, str]], text: str = "") -> Turn:
+    """The turn of an answer that is about to leave: (name, arguments) of each call, and its text."""
+    made = tuple(Call(name, arguments) for name, arguments in calls)
+    return Turn(made, (None,) * len(made), text)
+
+
+def answer_turn(response: Any) -> Turn:
+    """The turn of a response: a chat completion, a message of any dialect, a Responses body, or a text."""
+    if isinstance(response, str):
+        return Turn(text=response)
+    if not isinstance(response, dict):
+        return Turn()
+    choices, output = response.get("choices"), response.get("output")
+    if isinstance(choices, list) and choices and isinstance(choices[0], dict):
+        return answer_turn(choices[0].get("message"))
+    if isinstance(response.get("message"), dict):
+        return answer_turn(response["message"])
+    if isinstance(output, list):
+        return _merged(read_turns(output))
+    return _merged(read_turns([{**response, "role": "assistant"}]))
+
+
+def _merged(turns: tuple[Turn, ...]) -> Turn:
+    calls = tuple(call for turn in turns for call in turn.calls)
+    return Turn(calls, (None,) * len(calls), "\n".join(turn.text for turn in turns if turn.text))
+
+
+def carries_history(messages: Any) -> bool:
+    """True where the client sends what was said before: then the transcript decides."""
+    listed = messages if isinstance(messages, (list, tuple)) else []
+    return any(isinstance(m, dict) and (m.get("role") == "assistant" or type_of(m).endswith("_call")) for m in listed)

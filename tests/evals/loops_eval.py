@@ -1,0 +1,307 @@
+"""Loop detection on recorded runs: prints the rows of the evals table and fails below the floor.
+
+Successful runs are replayed answer by answer: each is judged as the candidate after the history before it.
+Loops are made from the same runs: up to four turns with their results are repeated, with other ids, another
+key order and meters added to the results, in each of the three dialects. Run it with a file of runs;
+without one it reads the recorded runs, or a small set that stands in for them.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import random
+import statistics
+import sys
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT))
+
+from reliability.loops import LoopConfig, Stage, answer_turn, find_loop, read_turns  # noqa: E402
+
+RECORDED = ROOT.parent / "shared" / "data" / "agent_traces.jsonl.gz"
+FIXTURE = Path(__file__).parent / "fixtures" / "agent_runs.jsonl"
+CONFIG = LoopConfig()
+NUDGED_MAX = 0.01
+COST_MAX_S = 0.001
+
+Message = dict[str, Any]
+Run = dict[str, Any]
+Meter = Callable[[str, random.Random, int], str]
+Dialect = Callable[[list[Message]], list[Message]]
+
+
+@dataclass(frozen=True)
+class Row:
+    """One row of the table."""
+
+    on: str
+    got: str
+    must: str
+    ok: bool
+
+
+def load_runs(path: Path | None = None) -> list[Run]:
+    """The runs of `path`, else the recorded runs, else the project's own few where those aren't at hand."""
+    path = path or (RECORDED if RECORDED.exists() else FIXTURE)
+    packed = path.read_bytes()
+    text = (gzip.decompress(packed) if path.suffix == ".gz" else packed).decode()
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def stage_at(history: list[Message], answer: Message) -> Stage | None:
+    """The stage of the loop that the answer would continue."""
+    loop = find_loop(read_turns(history), CONFIG, answer_turn(answer))
+    return loop.stage if loop else None
+
+
+def worst_stage(messages: list[Message]) -> Stage | None:
+    """The worst stage that any answer of the run reaches."""
+    worst: Stage | None = None
+    for index, message in enumerate(messages):
+        if message.get("role") == "assistant":
+            stage = stage_at(messages[:index], message)
+            worst = stage if stage is Stage.BREAK or worst is None else worst
+    return worst
+
+
+def _in_json(field: str, value: Callable[[random.Random, int], Any]) -> Meter:
+    def add(text: str, dice: random.Random, lap: int) -> str:
+        try:
+            parsed = json.loads(text)
+        except ValueError:
+            parsed = text
+        body = dict(parsed) if isinstance(parsed, dict) else {"result": parsed}
+        items = [*body.items(), (field, value(dice, lap))]
+        dice.shuffle(items)
+        return json.dumps(dict(items))
+
+    return add
+
+
+def _in_text(template: str, value: Callable[[random.Random, int], Any]) -> Meter:
+    return lambda text, dice, lap: template.format(text=text, value=value(dice, lap))
+
+
+def _moment(dice: random.Random, lap: int) -> str:
+    day, hour, second = dice.randint(1, 28), dice.randint(0, 23), dice.randint(0, 59)
+    return f"2026-03-{day:02}T{hour:02}:{lap:02}:{second:02}.{lap:03}Z"
+
+
+def _uuid(dice: random.Random, lap: int) -> str:
+    return str(uuid.UUID(int=dice.getrandbits(128), version=4))
+
+
+def _clock(dice: random.Random, lap: int) -> str:
+    return f"{dice.randint(0, 23):02}:{dice.randint(0, 59):02}:{lap:02}"
+
+
+METERS: dict[str, Meter] = {
+    "none": lambda text, dice, lap: text,
+    "json duration_ms": _in_json("duration_ms", lambda d, lap: d.randint(1, 900)),
+    "json elapsed (s, float)": _in_json("elapsed", lambda d, lap: round(d.random() * 9, 3)),
+    "json took": _in_json("took", lambda d, lap: f"{d.randint(2, 999)}ms"),
+    "json timestamp": _in_json("timestamp", _moment),
+    "json ts (epoch)": _in_json("ts", lambda d, lap: 1_760_000_000 + d.randint(0, 9_999_999)),
+    "json requestId (uuid)": _in_json("requestId", _uuid),
+    "json execution_count": _in_json("execution_count", lambda d, lap: lap + 1),
+    "json pid": _in_json("pid", lambda d, lap: d.randint(100, 99_999)),
+    "text took": _in_text("{text}\n(took {value}s)", lambda d, lap: round(d.random() * 5, 2)),
+    "text completed in ms": _in_text("{text}\nCompleted in {value} ms", lambda d, lap: d.randint(3, 999)),
+    "text clock": _in_text("[{value}] {text}", _clock),
+    "text moment": _in_text("{value} INFO {text}", _moment),
+    "text request id": _in_text("{text}\nrequest id: {value}", _uuid),
+    "text shell line": _in_text("bash: line {value}: warning\n{text}", lambda d, lap: d.randint(10, 99_999)),
+}
+
+
+def laps_of(messages: list[Message], period: int, dice: random.Random) -> tuple[int, list[Message]] | None:
+    """(where they begin, messages) of `period` turns with calls and all their results, no user between."""
+    starts = [i for i, m in enumerate(messages) if m.get("tool_calls")]
+    dice.shuffle(starts)
+    for start in starts:
+        turns: list[Message] = []
+        count = 0
+        for message in messages[start:]:
+            if message["role"] == "assistant":
+                count += 1
+            if count > period or message["role"] not in ("assistant", "tool"):
+                break
+            turns.append(message)
+        answers = [m for m in turns if m["role"] == "assistant"]
+        results = sum(m["role"] == "tool" for m in turns)
+        asked = sum(len(m.get("tool_calls") or []) for m in answers)
+        if len(answers) == period and all(m.get("tool_calls") for m in answers) and results == asked:
+            return start, turns
+    return None
+
+
+def as_openai(messages: list[Message]) -> list[Message]:
+    """The messages as they are."""
+    return messages
+
+
+def as_anthropic(messages: list[Message]) -> list[Message]:
+    """Calls as tool_use blocks, and the results of one batch as blocks of one user message."""
+    written: list[Message] = []
+    for message in messages:
+        if message["role"] == "tool":
+            block = {
+                "type": "tool_result",
+                "tool_use_id": message["tool_call_id"],
+                "content": message["content"],
+            }
+            if written[-1]["role"] != "user":
+                written.append({"role": "user", "content": []})
+            written[-1]["content"].append(block)
+        elif message["role"] == "assistant":
+            text = [{"type": "text", "text": message["content"]}] if message.get("content") else []
+            written.append({"role": "assistant", "content": [*text, *map(_use, message.get("tool_calls") or [])]})
+        else:
+            written.append({**message, "content": [{"type": "text", "text": message["content"]}]})
+    return written
+
+
+def _use(call: Message) -> Message:
+    arguments = call["function"]["arguments"]
+    try:
+        arguments = json.loads(arguments)
+    except ValueError:
+        arguments = {"raw": arguments.strip()}
+    return {"type": "tool_use", "id": call["id"], "name": call["function"]["name"], "input": arguments}
+
+
+def as_items(messages: list[Message]) -> list[Message]:
+    """Messages, calls and outputs as items of the Responses API."""
+    items: list[Message] = []
+    for message in messages:
+        if message["role"] == "tool":
+            output = {"call_id": message["tool_call_id"], "output": message["content"]}
+            items.append({"type": "function_call_output", **output})
+            continue
+        if message.get("content"):
+            items.append({"type": "message", "role": message["role"], "content": message["content"]})
+        calls = message.get("tool_calls") or []
+        items += [{"type": "function_call", "call_id": call["id"], **call["function"]} for call in calls]
+    return items
+
+
+DIALECTS: dict[str, Dialect] = {"openai": as_openai, "anthropic": as_anthropic, "responses": as_items}
+
+
+def lap(turns: list[Message], meter: Meter, dice: random.Random, number: int) -> list[Message]:
+    """The turns once more: other ids, another key order, other meters."""
+    fresh: list[Message] = json.loads(json.dumps(turns))
+    ids: dict[str, str] = {}
+    for message in fresh:
+        for call in message.get("tool_calls") or []:
+            ids[call["id"]] = call["id"] = f"call_{dice.getrandbits(48):x}"
+            call["function"]["arguments"] = _reordered(call["function"]["arguments"], dice)
+        if message["role"] == "tool":
+            message["tool_call_id"] = ids.get(message["tool_call_id"], "call_unknown")
+            message["content"] = meter(str(message["content"]), dice, number)
+        elif isinstance(message.get("content"), str):
+            message["content"] = f"Let me look at it once more, try {dice.randint(0, 999)}."
+    return fresh
+
+
+def _reordered(arguments: str, dice: random.Random) -> str:
+    try:
+        items = list(json.loads(arguments).items())
+    except ValueError:
+        return f" {arguments}\n"
+    dice.shuffle(items)
+    return json.dumps(dict(items), indent=dice.choice([None, 1, 2]))
+
+
+def synthetic(
+    runs: list[Run], period: int, meter: Meter, seed: int, dialect: Dialect = as_openai
+) -> Iterator[list[Stage | None]]:
+    """The stages at lap 2, 3, 4 and 5 of a loop made from each run; who polls is spared by design."""
+    for number, run in enumerate(runs):
+        dice = random.Random(f"{seed}:{number}:{period}")
+        found = laps_of(run["messages"], period, dice)
+        if found is None or run.get("polls"):
+            continue
+        _, turns = found
+        history: list[Message] = [{"role": "user", "content": "And now, please."}]
+        stages = []
+        for count in range(5):
+            answer = lap(turns, meter, dice, count)
+            if count:
+                stages.append(stage_at(dialect(history), {"output": dialect(answer[:1])}))
+            history += answer
+        yield stages
+
+
+def long_history(runs: list[Run], size: int = 200) -> list[Message]:
+    """So many messages of calls and results after one user message."""
+    acting = [m for run in runs for m in run["messages"] if m.get("tool_calls") or m["role"] == "tool"]
+    while len(acting) < size:
+        acting = acting + acting
+    return [{"role": "user", "content": "Go."}, *acting[: size - 1]]
+
+
+def median_cost_s(runs: list[Run], rounds: int = 200) -> float:
+    """The median time to read and judge a 200-message history with its next answer."""
+    successful = [run for run in runs if any(m.get("tool_calls") for m in run["messages"])]
+    costs = []
+    for number in range(rounds):
+        offset = number % max(1, len(successful) - 12)
+        history = long_history(successful[offset:])
+        answer = next(m for m in reversed(history) if m["role"] == "assistant")
+        begun = time.perf_counter()
+        stage_at(history, answer)
+        costs.append(time.perf_counter() - begun)
+    return statistics.median(costs)
+
+
+def verdict_rows(runs: list[Run]) -> Iterator[Row]:
+    """The rows that say what is found and what is left alone."""
+    good = [run for run in runs if run.get("success")]
+    stages = [worst_stage(run["messages"]) for run in good]
+    broken, nudged = stages.count(Stage.BREAK), sum(stage is not None for stage in stages)
+    share = nudged / max(1, len(good))
+    yield Row(f"{len(good)} successful runs: circuit breaks", str(broken), "0", broken == 0)
+    yield Row(f"{len(good)} successful runs: nudged", f"{share:.2%}", f"<= {NUDGED_MAX:.0%}", share <= NUDGED_MAX)
+    for name, meter in METERS.items():
+        for period in range(1, 5):
+            yield _synthetic_row(runs, name, meter, period)
+    for name, dialect in DIALECTS.items():
+        for period in range(1, 5):
+            yield _synthetic_row(runs, name, METERS["json duration_ms"], period, dialect)
+
+
+def rows(runs: list[Run]) -> Iterator[Row]:
+    """The rows of the table."""
+    yield from verdict_rows(runs)
+    cost = median_cost_s(runs)
+    yield Row("200 messages, median", f"{cost * 1e3:.3f} ms", f"< {COST_MAX_S * 1e3:.0f} ms", cost < COST_MAX_S)
+
+
+def _synthetic_row(runs: list[Run], name: str, meter: Meter, period: int, dialect: Dialect = as_openai) -> Row:
+    made = list(synthetic(runs, period, meter, 7, dialect))
+    early = sum(stages[0] is not None for stages in made)
+    found = sum(stages[1] is not None for stages in made)
+    broken = sum(stages[3] is Stage.BREAK for stages in made)
+    ok = bool(made) and found == broken == len(made) and not early
+    got = f"{found}/{len(made)} at 3, {broken}/{len(made)} at 5, {early} at 2"
+    return Row(f"loop, period {period}, {name}", got, "all at 3, all at 5, none at 2", ok)
+
+
+def main(arguments: list[str]) -> int:
+    """Prints the table; 1 where a row is below its floor."""
+    table = list(rows(load_runs(Path(arguments[0]) if arguments else None)))
+    for row in table:
+        print(f"{'ok  ' if row.ok else 'FAIL'} | {row.on:<52} | {row.got:<36} | {row.must}")
+    return 0 if all(row.ok for row in table) else 1
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))

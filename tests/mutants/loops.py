@@ -1,0 +1,231 @@
+"""Small sabotages of the loop detection: (file, old text, new text, the law that it breaks).
+
+Each old text stands exactly once in its file, and the tests of loop detection must fail with each new one.
+"""
+
+from __future__ import annotations
+
+MUTANTS: list[tuple[str, str, str, str]] = [
+    (
+        "reliability/loops/laps.py",
+        "    if 0 < limit <= laps:\n",
+        "    if 0 < limit < laps:\n",
+        "the circuit breaks at the threshold, not one lap later",
+    ),
+    (
+        "reliability/loops/laps.py",
+        "    return Stage.WARN if 0 < warn <= laps else None\n",
+        "    return Stage.WARN if warn <= laps else None\n",
+        "a threshold of 0 or less is off",
+    ),
+    (
+        "reliability/loops/laps.py",
+        "// period + (self.candidate is not None)",
+        "// period",
+        "the answer about to leave counts as the newest lap",
+    ),
+    (
+        "reliability/loops/laps.py",
+        "if result is None or other is None or not test(",
+        "if result is not None and other is not None and not test(",
+        "an unknown result equals nothing",
+    ),
+    (
+        "reliability/loops/laps.py",
+        "        exact = self.polled(older) and self.polled(newer)\n",
+        "        exact = False\n",
+        "the results of polls are compared as they are",
+    ),
+    (
+        "reliability/loops/laps.py",
+        "        return self.key_of(self.candidate.calls) == self.key(self.size - period)\n",
+        "        return True\n",
+        "another call than the one that would start the lap is free",
+    ),
+    (
+        "reliability/loops/history.py",
+        "range(1, config.max_period + 1)",
+        "range(1, config.max_period)",
+        "cycles of every period up to the longest are found",
+    ),
+    (
+        "reliability/loops/history.py",
+        "        strike=2 if _struck_before(laps, period, count) else 1,\n",
+        "        strike=1,\n",
+        "the second strike is told from the first",
+    ),
+    (
+        "reliability/loops/history.py",
+        "    if candidate is None or not candidate.calls:\n        found",
+        "    if candidate is None:\n        found",
+        "three equal texts in a row are a loop",
+    ),
+    (
+        "reliability/loops/history.py",
+        "    return [turn for turn in turns[last + 1 :] if turn.calls]\n",
+        "    return [turn for turn in turns if turn.calls]\n",
+        'a bare "continue" re-arms the rules for calls',
+    ),
+    (
+        "reliability/loops/streaks.py",
+        "    if len(names) != 1 or generic(turn.calls[0].name):\n",
+        "    if len(names) != 1:\n",
+        "failing pages of a browser are no loop",
+    ),
+    (
+        "reliability/loops/streaks.py",
+        "    limit = 2 * limit if _LOOKUP.search(text) else limit\n",
+        "",
+        '"not found" breaks at twice the limit',
+    ),
+    (
+        "reliability/loops/canonical.py",
+        "json.dumps(value, sort_keys=True,",
+        "json.dumps(value, sort_keys=False,",
+        "key order says nothing",
+    ),
+    (
+        "reliability/loops/canonical.py",
+        'unicodedata.normalize("NFC", value)\n',
+        "value\n",
+        "composed and decomposed letters are the same",
+    ),
+    (
+        "reliability/loops/content.py",
+        "    if text.startswith(NOTICE) or _wrapped(text):\n",
+        "    if _wrapped(text):\n",
+        "our own nudge doesn't re-arm",
+    ),
+    (
+        "reliability/loops/content.py",
+        "    if len(theirs) < len(parts) and not text.strip():\n",
+        "    if not parts:\n",
+        "a tool result in a user-role message is not the user",
+    ),
+    (
+        "reliability/loops/transcript.py",
+        "    elif not _cleared(text):\n",
+        "    else:\n",
+        "a cleared result is unknown",
+    ),
+    (
+        "reliability/loops/transcript.py",
+        "    for turn in reversed(turns):\n",
+        "    for turn in turns:\n",
+        "a reused id belongs to the newest call",
+    ),
+    (
+        "reliability/loops/volatile.py",
+        "                found = self.values(a[key], b[key], key, live, depth)\n",
+        "                found = self.values(a[key], b[key], key, False, depth)\n",
+        "the duration of what still goes on is a reading",
+    ),
+    (
+        "reliability/loops/volatile.py",
+        "        shared = 0 if a or b else 1\n",
+        "        shared = 1\n",
+        "a meter that stands alone is the content",
+    ),
+    (
+        "reliability/loops/volatile.py",
+        '            content = content or int(bool(masked.replace(HOLE, "").strip()))\n',
+        "            content = 1\n",
+        "a naked moment that stands alone is the content",
+    ),
+    (
+        "reliability/loops/meters.py",
+        "    return unit in _WHOLE_UNITS and whole and newer > older\n",
+        "    return False\n",
+        "whole seconds that grow are an age",
+    ),
+    (
+        "reliability/loops/meters.py",
+        "    if not words or is_reading(key):\n",
+        "    if not words:\n",
+        "`updated_at` and `eta` are readings",
+    ),
+    (
+        "reliability/loops/near.py",
+        "    return not (_counts(a, b) or ",
+        "    return not (",
+        "results that differ in digits only are progress",
+    ),
+    (
+        "reliability/loops/near.py",
+        "or same(older, newer):\n",
+        "or False:\n",
+        "a result that equals the one before is not nearly the same",
+    ),
+    (
+        "reliability/loops/polls.py",
+        "    return result is not None and ongoing(result.text)\n",
+        "    return False\n",
+        "a result that says it is running makes the call a poll",
+    ),
+    (
+        "reliability/loops/failures.py",
+        '    if value.get("error") or any(',
+        '    if "error" in value or any(',
+        "`error: null` is no failure",
+    ),
+    (
+        "reliability/loops/answer.py",
+        "    while len(text) - at >= BLOCK and seen.loop is None:\n",
+        "    while len(text) > at and seen.loop is None:\n",
+        "the outcome doesn't depend on how the stream was cut",
+    ),
+    (
+        "reliability/loops/answer.py",
+        "    if not (fenced or 2 * letters < signs or _STRUCTURE.search(first_line + unit)):\n",
+        "    if True:\n",
+        "tables, lists and fences repeat by nature",
+    ),
+    (
+        "reliability/loops/answer.py",
+        "            fenced = not fenced\n",
+        "            fenced = True\n",
+        "a fence that is closed is closed",
+    ),
+    (
+        "reliability/loops/written.py",
+        "KEPT = REPEATS - 1\n",
+        "KEPT = 1\n",
+        "the first two copies of a call are kept",
+    ),
+    (
+        "reliability/loops/written.py",
+        "    if times >= REPEATS:\n",
+        "    if times > REPEATS:\n",
+        "the third equal call in one answer convicts",
+    ),
+    (
+        "reliability/loops/session.py",
+        "    kept = tuple(old for old in window.said if not (request and old.request == request))\n",
+        "    kept = window.said\n",
+        "an answer to the same request counts once",
+    ),
+    (
+        "reliability/loops/session.py",
+        "        while len(self._windows) > self._sessions_max:\n",
+        "        while not self._windows:\n",
+        "the sessions are bounded",
+    ),
+    (
+        "reliability/loops/judge.py",
+        "    return threshold > 0 and count > 0 and count % threshold == 0\n",
+        "    return threshold > 0 and count >= threshold\n",
+        "the judge is asked once per so many calls",
+    ),
+    (
+        "reliability/loops/judge.py",
+        "    if not config.enabled or convicted is not None or not acted:\n",
+        "    if not config.enabled or not acted:\n",
+        "the judge takes only what no rule has convicted",
+    ),
+    (
+        "reliability/loops/nudge.py",
+        '    return f"{NOTICE} {loop.key}] {_what(loop)}{_quote(loop)} {_advice(loop)}"\n',
+        '    return f"{NOTICE}] {_what(loop)}{_quote(loop)} {_advice(loop)}"\n',
+        "a nudge is recognised when it comes back",
+    ),
+]

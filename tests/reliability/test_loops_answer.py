@@ -1,0 +1,273 @@
+"""Repetition inside one answer: independent of how the stream was cut, blind to structure, and bounded."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from reliability.loops import (
+    Call,
+    Kind,
+    Loop,
+    Scan,
+    Stage,
+    finish,
+    repeated_calls,
+    step,
+    truncate,
+    truncate_calls,
+)
+from reliability.loops.answer import BLOCK, LINE_CHARS, TAIL_CHARS, UNITS_KEPT
+from reliability.loops.written import CALL_CHARS, DISTINCT_MAX
+
+law = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+
+PIECES = [
+    "I will look at the file. ",
+    "\n",
+    "   ",
+    "```\n",
+    "- item\n",
+    '<tool_call>{"name": "a"}</tool_call>',
+    "<tool_call>",
+    '[TOOL_REQUEST]{"name": "b"}[END_TOOL_REQUEST]',
+    '<|channel|>commentary to=f <|message|>{"x": 1}<|call|>',
+    "⏺ Search: cats\n",
+    " " * 100,
+    "na",
+    "é…",
+]
+texts = st.lists(st.tuples(st.sampled_from(PIECES), st.integers(1, 12)), max_size=8).map(
+    lambda parts: "".join(piece * times for piece, times in parts)
+)
+
+CALLS = [
+    '[TOOL_REQUEST]\n{{"name": "get", "arguments": {{"n": {n}}}}}\n[END_TOOL_REQUEST]\n',
+    '<tool_call>\n{{"name": "get", "arguments": {{"n": {n}}}}}\n</tool_call>\n',
+    '<tool_call>{{"name": "get", "arguments": {{"n": {n}}}}}\n',
+    '<|channel|>commentary to=functions.get <|constrain|>json<|message|>{{"n": {n}}}<|call|>',
+    '<|start|>assistant<|channel|>commentary to=functions.get<|message|>{{"n": {n}}}<|end|>',
+    "⏺ Get: number {n}\n",
+]
+
+
+def read(text: str) -> Loop | None:
+    return finish(step(Scan(), text)[0])[1]
+
+
+def prose(words: int, seed: int = 3) -> str:
+    dice = random.Random(seed)
+    some = "the model looks at one more file and then decides what it is to do next with care"
+    return " ".join(dice.choice(some.split()) for _ in range(words))
+
+
+@law
+@given(texts, st.lists(st.integers(0, 60), max_size=30))
+def test_the_outcome_does_not_depend_on_the_cuts(text: str, sizes: list[int]) -> None:
+    """However a text is cut into chunks, the state and the loop at the end are the same."""
+    scan, at = Scan(), 0
+    for size in sizes:
+        scan, _ = step(scan, text[at : at + size])
+        at += size
+    scan, _ = step(scan, text[at:])
+    assert scan == step(Scan(), text)[0]
+    assert finish(scan) == finish(step(Scan(), text)[0])
+
+
+@law
+@given(texts, texts)
+def test_a_loop_stands_once_found(text: str, more: str) -> None:
+    """After a loop, further text changes neither the loop nor the state."""
+    scan, loop = step(Scan(), text)
+    if loop is not None:
+        assert step(scan, more) == (scan, loop)
+        assert finish(scan) == (scan, loop)
+
+
+@law
+@given(texts)
+def test_truncation_is_idempotent_and_only_takes_away(text: str) -> None:
+    """Truncating twice is truncating once, and what is left was there before."""
+    once = truncate(text)
+    assert truncate(once) == once
+    assert len(once) <= len(text)
+
+
+@law
+@given(st.text(max_size=300))
+def test_a_short_text_is_left_alone(text: str) -> None:
+    """A text without calls and too short to be a cycle is never convicted and never cut."""
+    assert read(text[:200]) is None
+    assert truncate(text[:200]) == text[:200]
+
+
+@pytest.mark.parametrize("form", CALLS)
+def test_the_third_equal_call_convicts(form: str) -> None:
+    """Two equal calls in one answer pass; the third convicts, wherever it stands, in every format."""
+    one, other = form.format(n=1), form.format(n=2)
+    assert read(one * 2) is None
+    assert read(one + other + one + other) is None
+    for text in (one * 3, one + other + one + other + one, "Let me look.\n" + one * 5 + "Done."):
+        loop = read(text)
+        assert loop is not None
+        assert (loop.kind, loop.stage, loop.laps) == (Kind.ANSWER_CALLS, Stage.BREAK, 3)
+
+
+@pytest.mark.parametrize("form", CALLS)
+def test_two_copies_are_kept_and_so_is_all_else(form: str) -> None:
+    """Truncation drops the third and further copies, and neither the text around them nor another call."""
+    one, other = form.format(n=1), form.format(n=2)
+    assert truncate("Look.\n" + one * 6).rstrip() == ("Look.\n" + one * 2).rstrip()
+    mixed = truncate("Look.\n" + one * 4 + other + "Done.")
+    assert mixed.count("n") == ("Look.\n" + one * 2 + other + "Done.").count("n")
+    assert mixed.startswith("Look.\n" + one + one.rstrip())
+    assert mixed.endswith(other + "Done.")
+
+
+def test_spacing_and_key_order_make_no_other_call() -> None:
+    """Written calls are compared by what they mean."""
+    same = [
+        '<tool_call>{"name": "f", "arguments": {"a": 1, "b": 2}}</tool_call>',
+        '<tool_call>\n{"arguments": {"b": 2, "a": 1}, "name": "f"}\n</tool_call>',
+        '<tool_call>{"name":"f","arguments":{"b":2,"a":1.0}}</tool_call>',
+    ]
+    assert read(" ".join(same)) is not None
+
+
+def test_keep_says_where_the_second_copy_ends() -> None:
+    """The first `keep` characters hold exactly the first two copies."""
+    call = CALLS[1].format(n=1)
+    loop = read("Text before. " + call * 4)
+    assert loop is not None
+    assert ("Text before. " + call * 4)[: loop.keep] == "Text before. " + call + call.rstrip("\n")
+
+
+def test_a_copy_that_was_cut_off_is_dropped_too() -> None:
+    """Where generation was aborted within the third copy, its beginning doesn't stay behind."""
+    call = '[TOOL_REQUEST]{"name": "get"}[END_TOOL_REQUEST]\n'
+    assert truncate(call * 2 + '[TOOL_REQUEST]{"na') == (call * 2).rstrip()
+
+
+def test_a_call_that_never_ends_is_bounded() -> None:
+    """What is held for an open call stays within its bound, and a call beyond it is not compared."""
+    scan = Scan()
+    for _ in range(60):
+        scan, _ = step(scan, "<tool_call>" + prose(200, seed=len(scan.fill)))
+        assert len(scan.seen.written.held) <= CALL_CHARS + BLOCK
+    huge = "<tool_call>" + "".join(f"{i} " for i in range(CALL_CHARS // 4)) + "</tool_call>"
+    assert read(huge * 3) is None
+
+
+def test_the_state_is_bounded() -> None:
+    """Tail, open line, sentences and remembered calls stay within their bounds however long the answer is."""
+    scan = Scan()
+    for i in range(300):
+        scan, _ = step(scan, f"{prose(40, seed=i)}. " + CALLS[1].format(n=i) + "x" * (i % 7))
+    seen = scan.seen
+    assert len(seen.tail) <= TAIL_CHARS
+    assert len(seen.line) <= LINE_CHARS + BLOCK
+    assert len(seen.units) <= UNITS_KEPT
+    assert len(seen.written.counts) <= DISTINCT_MAX
+    assert seen.loop is None
+
+
+@pytest.mark.parametrize("white", [" ", "\n", "\t", " \n"])
+def test_white_space_runs_are_cut(white: str) -> None:
+    """A run of 256 white characters convicts and is not kept; a paragraph's indentation does not."""
+    loop = read("Here it is:" + white * 300)
+    assert loop is not None
+    assert loop.kind is Kind.WHITESPACE
+    assert loop.keep == len("Here it is:")
+    assert truncate("Here it is:" + white * 300) == "Here it is:"
+    assert read("Here it is:" + white * 60 + "end") is None
+
+
+@pytest.mark.parametrize("period", [1, 2, 7, 18, 50, 150, 333, 500])
+def test_a_cycle_of_any_period_in_prose_is_found(period: int) -> None:
+    """A unit of up to 500 characters is convicted by its eighth copy or 450 characters, and two are kept."""
+    unit = (prose(200, seed=period).replace(" ", "o", 3) + "x")[:period] if period > 1 else "a"
+    before = "Well. "
+    loop = read(before + unit * max(9, 460 // period + 2))
+    assert loop is not None
+    assert loop.kind is Kind.CYCLE
+    assert loop.keep is not None
+    assert loop.keep <= len(before) + 2 * period
+    assert len(before) < loop.keep
+
+
+def test_a_cycle_that_is_not_there_yet_is_no_cycle() -> None:
+    """Four copies of a paragraph are too few."""
+    assert read("Well. " + (prose(30) + ". ") * 4) is None
+
+
+def test_words_that_return_within_the_unit_do_not_hide_the_cycle() -> None:
+    """A unit whose own end stands in it several times is still found."""
+    unit = "and then the end of it all comes, " * 3 + "and something else; and then the end of it all comes, "
+    assert read(unit * 12) is not None
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        "print('hello world, hello sea')\n",
+        "- the same bullet point\n",
+        "| a cell | a cell |\n",
+        "00, ",
+        "-=",
+        "> quote\n",
+    ],
+)
+def test_structure_has_a_bar_of_its_own(row: str) -> None:
+    """Twenty rows pass and five hundred don't: a runaway in a table is a runaway."""
+    opening = "```python\n" if row.startswith("print") else ""
+    assert read(opening + row * 20) is None
+    assert read(opening + row * 1_500) is not None
+
+
+def test_a_fence_that_is_closed_is_closed() -> None:
+    """After the closing fence prose is prose again."""
+    fenced = "```\n" + "print('hello world, hello sea')\n" * 12 + "```\n"
+    assert read(fenced + "All is well here now. " * 6) is None
+    assert read(fenced + "All is well here now. " * 30) is not None
+
+
+def test_a_chant_in_changing_order_is_found() -> None:
+    """Sixty sentences of which only five differ are a chant; sixty different ones are a text."""
+    dice = random.Random(5)
+    few = [f"I should check the {what} first." for what in ("log", "file", "test", "name", "path")]
+    chant = "\n".join(dice.choice(few) for _ in range(70))
+    assert read(chant).kind is Kind.CYCLE  # type: ignore[union-attr]
+    assert read("\n".join(f"I should check the {prose(3, seed=i)} first." for i in range(70))) is None
+    assert read("```\n" + chant + "\n```\n") is None
+    assert read("".join(f"- {line}\n" for line in chant.splitlines())) is None
+
+
+def test_ordinary_prose_is_no_loop() -> None:
+    """A long answer of ordinary words is never convicted."""
+    assert read(prose(6_000)) is None
+
+
+def test_a_loop_is_found_while_it_decodes() -> None:
+    """Chunk by chunk, the loop comes within a block of the character that completes it."""
+    scan, seen_at = Scan(), 0
+    text = "Well, here it comes. " + "Thinking... Done. " * 60
+    for at in range(0, len(text), 4):
+        scan, loop = step(scan, text[at : at + 4])
+        if loop is not None:
+            seen_at = at
+            break
+    assert 0 < seen_at <= len("Well, here it comes. ") + 450
+
+
+def test_native_calls_are_judged_like_written_ones() -> None:
+    """Two equal native calls pass, three convict, and the order of what is kept is the order it had."""
+    a, b = Call("get", '{"n": 1}'), Call("get", '{"n": 2}')
+    assert repeated_calls([]) is None
+    assert repeated_calls([a, b, a, b]) is None
+    loop = repeated_calls([a, b, a, b, Call("get", '{ "n":1 }')])
+    assert loop is not None
+    assert (loop.tool, loop.laps, loop.stage) == ("get", 3, Stage.BREAK)
+    assert truncate_calls([a, b, a, a, b, b, a]) == (a, b, a, b)
