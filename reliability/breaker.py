@@ -1,0 +1,277 @@
+"""One circuit breaker per tier: it keeps requests away from a tier that is unwell, and lets it come back.
+
+States
+    CLOSED     requests run. Failures in a row, or too large a share of failures in a window, open the
+               breaker. A failure that carries the tier's own Retry-After opens it at once, for that (bounded)
+               time only.
+    OPEN       nothing runs until `until_ns`. Nothing but time leaves this state.
+    HALF_OPEN  at most `probes_max` requests run as probes. A failed probe opens again, for longer;
+               `probe_successes` good probes close.
+    `isolated` is a hold by hand beside the state: nothing runs while it is on. Lifting it reveals the state
+    beneath, so an operator can neither close nor skip anything by isolating and restoring.
+
+Who owns it: whoever owns the admission state; here are only values. The step from OPEN to HALF_OPEN is taken
+by the `admit` that finds the time over; reading (`phase_at`) changes nothing.
+
+Every admission is a `Permit` with a generation (the number of the current state), a number within it and an
+expiry. A settle counts only if its permit is outstanding, unexpired and of the current generation; so a late
+result of an older state, and a second settle, change nothing. IGNORED returns the permit and changes nothing
+else: agents cancel streams all the time, and a cancelled call says nothing of the tier. A permit that is
+never settled expires as ignored.
+
+Must never happen: a success or a cancel that opens, anything but a probe's success that closes, more probes
+than `probes_max`, a probe slot that is lost for good.
+
+Open time doubles with every opening in a row, up to `open_max_ns`; each `calm_ns` spent CLOSED takes one
+opening back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+
+from reliability.rolling import EMPTY, SECOND_NS, Rolling, Span, added
+from reliability.types import Verdict
+
+__all__ = [
+    "Breaker",
+    "BreakerConfig",
+    "Cause",
+    "Change",
+    "Permit",
+    "Phase",
+    "Rejected",
+    "admit",
+    "isolate",
+    "phase_at",
+    "restore",
+    "settle",
+]
+
+OPENINGS_MAX = 32  # doublings remembered; beyond it open_max_ns has long been reached
+PERMITS_MAX = 1024  # outstanding permits remembered; beyond it the oldest is forgotten, as if ignored
+RATE_BUCKETS = 10  # the failure window is this fine
+PROBE_WAIT_NS = SECOND_NS  # what a request hears that finds all probe slots taken
+
+
+class Phase(StrEnum):
+    """Where a breaker stands."""
+
+    CLOSED = "closed"
+    OPEN = "open"
+    HALF_OPEN = "half_open"
+
+
+class Cause(StrEnum):
+    """Why a breaker changed or refused."""
+
+    CONSECUTIVE = "consecutive_failures"
+    RATE = "failure_rate"
+    RETRY_AFTER = "retry_after"
+    PROBE_FAILED = "probe_failed"
+    PROBE_SUCCEEDED = "probe_succeeded"
+    OPEN = "open"
+    PROBING = "probing"
+    ISOLATED = "isolated"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BreakerConfig:
+    """Limits of one breaker. None turns a rule off; a rule that is on needs at least 1."""
+
+    failures_max: int | None = 5
+    rate_percent: int | None = 50
+    rate_calls_min: int = 20
+    rate_window_ns: int = 60 * SECOND_NS
+    open_ns: int = 5 * SECOND_NS
+    open_max_ns: int = 300 * SECOND_NS
+    calm_ns: int = 60 * SECOND_NS
+    retry_after_max_ns: int = 600 * SECOND_NS  # 0: a tier's Retry-After is not honoured
+    probes_max: int = 1
+    probe_successes: int = 1
+    permit_ns: int = 900 * SECOND_NS
+
+    def __post_init__(self) -> None:
+        positive = ("rate_calls_min", "open_ns", "calm_ns", "probes_max", "probe_successes", "permit_ns")
+        bad = [name for name in positive if getattr(self, name) < 1]
+        bad += [name for name in ("failures_max", "rate_percent") if getattr(self, name) in (0,)]
+        if bad or self.open_max_ns < self.open_ns or self.rate_window_ns < RATE_BUCKETS:
+            raise ValueError(f"breaker: out of range: {', '.join(bad) or 'open_max_ns or rate_window_ns'}")
+
+    @property
+    def span(self) -> Span:
+        """The window of the failure rate."""
+        return Span(self.rate_window_ns, self.rate_window_ns // RATE_BUCKETS)
+
+
+@dataclass(frozen=True, slots=True)
+class Breaker:
+    """The state of one tier's breaker. `permits` maps the number of an outstanding permit to its expiry."""
+
+    phase: Phase = Phase.CLOSED
+    generation: int = 0
+    since_ns: int = 0
+    until_ns: int = 0
+    openings: int = 0
+    consecutive: int = 0
+    successes: int = 0
+    calls: Rolling = EMPTY
+    failures: Rolling = EMPTY
+    issued: int = 0
+    permits: Mapping[int, int] = field(default_factory=dict)
+    isolated: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Permit:
+    """The right to run one call. It is settled once, or expires."""
+
+    generation: int
+    number: int
+    probe: bool
+    expires_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Rejected:
+    """No call now. `retry_after_ns` is None where only a person can help."""
+
+    cause: Cause
+    retry_after_ns: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A move from one phase to another, for the record of incidents."""
+
+    before: Phase
+    after: Phase
+    cause: Cause
+
+
+def phase_at(breaker: Breaker, now_ns: int) -> Phase:
+    """The phase that an `admit` at this moment would meet."""
+    if breaker.phase is Phase.OPEN and now_ns >= breaker.until_ns:
+        return Phase.HALF_OPEN
+    return breaker.phase
+
+
+def admit(
+    breaker: Breaker, config: BreakerConfig, now_ns: int, hold_ns: int | None = None
+) -> tuple[Breaker, Permit | Rejected]:
+    """Ask for a permit that is held for `hold_ns` at most. A refusal changes nothing."""
+    if breaker.isolated:
+        return breaker, Rejected(Cause.ISOLATED, None)
+    phase = phase_at(breaker, now_ns)
+    if phase is Phase.OPEN:
+        return breaker, Rejected(Cause.OPEN, breaker.until_ns - now_ns)
+    ready = breaker if phase is breaker.phase else _entered(breaker, phase, now_ns)
+    live = _live(ready, now_ns)
+    if phase is Phase.HALF_OPEN and len(live) >= config.probes_max:
+        return breaker, Rejected(Cause.PROBING, min(PROBE_WAIT_NS, min(live.values()) - now_ns))
+    hold = config.permit_ns if hold_ns is None else min(max(hold_ns, 0), config.permit_ns)
+    permit = Permit(ready.generation, ready.issued, phase is Phase.HALF_OPEN, now_ns + hold)
+    live[permit.number] = permit.expires_ns
+    if len(live) > PERMITS_MAX:
+        del live[next(iter(live))]
+    return replace(ready, issued=ready.issued + 1, permits=live), permit
+
+
+def settle(
+    breaker: Breaker,
+    config: BreakerConfig,
+    permit: Permit,
+    verdict: Verdict,
+    now_ns: int,
+    retry_after_ns: int = 0,
+) -> tuple[Breaker, Change | None]:
+    """Give a permit back with what its call says about the tier."""
+    expires_ns = breaker.permits.get(permit.number)
+    if expires_ns is None or permit.generation != breaker.generation:
+        return breaker, None
+    rest = dict(breaker.permits)
+    del rest[permit.number]
+    returned = replace(breaker, permits=rest)
+    if verdict is Verdict.IGNORED or now_ns >= expires_ns:
+        return returned, None
+    if verdict is Verdict.SUCCESS:
+        return _succeeded(returned, config, now_ns)
+    return _failed(returned, config, now_ns, min(max(retry_after_ns, 0), config.retry_after_max_ns))
+
+
+def isolate(breaker: Breaker) -> Breaker:
+    """Hold the tier off by hand."""
+    return replace(breaker, isolated=True)
+
+
+def restore(breaker: Breaker) -> Breaker:
+    """Lift the hold: the state beneath is as it was."""
+    return replace(breaker, isolated=False)
+
+
+def _succeeded(breaker: Breaker, config: BreakerConfig, now_ns: int) -> tuple[Breaker, Change | None]:
+    if breaker.phase is Phase.CLOSED:
+        return replace(breaker, consecutive=0, calls=added(breaker.calls, config.span, 1, now_ns)), None
+    if breaker.successes + 1 < config.probe_successes:
+        return replace(breaker, successes=breaker.successes + 1), None
+    closed = _entered(breaker, Phase.CLOSED, now_ns)
+    return closed, Change(breaker.phase, Phase.CLOSED, Cause.PROBE_SUCCEEDED)
+
+
+def _failed(breaker: Breaker, config: BreakerConfig, now_ns: int, rest_ns: int) -> tuple[Breaker, Change | None]:
+    if breaker.phase is Phase.HALF_OPEN:
+        openings, cause = breaker.openings + 1, Cause.PROBE_FAILED
+    else:
+        breaker = replace(
+            breaker,
+            consecutive=breaker.consecutive + 1,
+            calls=added(breaker.calls, config.span, 1, now_ns),
+            failures=added(breaker.failures, config.span, 1, now_ns),
+        )
+        tripped = _tripped(breaker, config)
+        if tripped is None and rest_ns == 0:
+            return breaker, None
+        calm = max(0, now_ns - breaker.since_ns) // config.calm_ns
+        openings = max(0, breaker.openings - calm) + (tripped is not None)
+        cause = tripped or Cause.RETRY_AFTER
+    hold_ns = rest_ns if cause is Cause.RETRY_AFTER else max(rest_ns, _open_ns(config, openings))
+    opened = replace(
+        _entered(breaker, Phase.OPEN, now_ns),
+        openings=min(openings, OPENINGS_MAX),
+        until_ns=now_ns + hold_ns,
+    )
+    return opened, Change(breaker.phase, Phase.OPEN, cause)
+
+
+def _tripped(breaker: Breaker, config: BreakerConfig) -> Cause | None:
+    if config.failures_max is not None and breaker.consecutive >= config.failures_max:
+        return Cause.CONSECUTIVE
+    calls = breaker.calls.total
+    if config.rate_percent is None or calls < config.rate_calls_min:
+        return None
+    return Cause.RATE if breaker.failures.total * 100 >= config.rate_percent * calls else None
+
+
+def _open_ns(config: BreakerConfig, openings: int) -> int:
+    return min(config.open_ns << min(max(openings - 1, 0), OPENINGS_MAX), config.open_max_ns)
+
+
+def _entered(breaker: Breaker, phase: Phase, now_ns: int) -> Breaker:
+    """A new state with a new generation: all older permits are void, all counts start again."""
+    return Breaker(
+        phase=phase,
+        generation=breaker.generation + 1,
+        since_ns=now_ns,
+        openings=breaker.openings,
+        isolated=breaker.isolated,
+    )
+
+
+def _live(breaker: Breaker, now_ns: int) -> dict[int, int]:
+    """The unexpired permits. While many may run, they are only sifted when the oldest one is over."""
+    permits = breaker.permits
+    if breaker.phase is Phase.CLOSED and (not permits or next(iter(permits.values())) > now_ns):
+        return dict(permits)
+    return {number: expires_ns for number, expires_ns in permits.items() if expires_ns > now_ns}

@@ -1,0 +1,217 @@
+"""How short of memory a node is, and how many replicas it can hold.
+
+Levels
+    unknown   no source has spoken for `stale_ns`: neither normal nor an alarm. Nothing may grow on it.
+    normal, warn, critical
+A source is any number that grows with trouble (macOS: 1, 2, 4; Linux: PSI percent; headroom: the used share).
+Each has two thresholds per level: it *calls for* a level at `enter` and *holds* it at `leave`, which is
+lower. The worst of all sources counts, and `source` names the one that decided.
+
+Enter fast: critical at the first reading, warn at the `warn_readings`th observation in a row that brings a
+call for it. Leave slowly: one level at a time, after `calm_ns` in which no source held the level. Every latch
+times out: a level that is only held, between `leave` and `enter`, is left after `latch_ns` without a call for
+it. A source that falls silent stops counting after `stale_ns`; it can't take the level down faster than
+`calm_ns`.
+
+Who owns it: the monitor of the node makes the only state with `observe`; whoever has a copy reads it with
+`level_at` and `sustained`, which age it to unknown by themselves. Must never happen: two steps down within
+`calm_ns`, an alarm from silence, a level that outlives its last reading by more than `stale_ns`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+
+from reliability.rolling import SECOND_NS
+
+__all__ = [
+    "LINUX_PSI",
+    "MACOS_LEVEL",
+    "USED_SHARE",
+    "Level",
+    "LevelChange",
+    "Pressure",
+    "PressureConfig",
+    "Reading",
+    "Thresholds",
+    "level_at",
+    "observe",
+    "sustained",
+    "worst",
+]
+
+SOURCES_MAX = 32  # readings of further sources are not looked at
+
+
+class Level(StrEnum):
+    """How short of memory a node is."""
+
+    UNKNOWN = "unknown"
+    NORMAL = "normal"
+    WARN = "warn"
+    CRITICAL = "critical"
+
+    @property
+    def rank(self) -> int:
+        """0 to 2 for the known levels, -1 for unknown."""
+        return _LADDER.index(self) if self in _LADDER else -1
+
+
+_LADDER = (Level.NORMAL, Level.WARN, Level.CRITICAL)
+_CRITICAL = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Thresholds:
+    """From where a source calls for a level (`enter`), and down to where it holds it (`leave`)."""
+
+    warn_enter: float
+    warn_leave: float
+    critical_enter: float
+    critical_leave: float
+
+    def __post_init__(self) -> None:
+        ordered = self.warn_leave <= self.warn_enter and self.critical_leave <= self.critical_enter
+        if not ordered or self.warn_enter > self.critical_enter or self.warn_leave > self.critical_leave:
+            raise ValueError("pressure: each leave must not exceed its enter, nor warn its critical")
+
+
+MACOS_LEVEL = Thresholds(warn_enter=2, warn_leave=2, critical_enter=4, critical_leave=4)
+LINUX_PSI = Thresholds(warn_enter=10, warn_leave=5, critical_enter=40, critical_leave=20)
+USED_SHARE = Thresholds(warn_enter=0.85, warn_leave=0.80, critical_enter=0.95, critical_leave=0.90)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PressureConfig:
+    """The sources by name, and how long things take."""
+
+    sources: Mapping[str, Thresholds] = field(default_factory=lambda: {"used_share": USED_SHARE})
+    warn_readings: int = 2
+    calm_ns: int = 10 * SECOND_NS
+    latch_ns: int = 300 * SECOND_NS
+    stale_ns: int = 15 * SECOND_NS
+
+    def __post_init__(self) -> None:
+        if min(self.warn_readings, self.calm_ns, self.stale_ns) < 1 or self.latch_ns < self.calm_ns:
+            raise ValueError("pressure: warn_readings, calm_ns, stale_ns must be positive, latch_ns >= calm_ns")
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What a source says. None or not a number: it can't tell."""
+
+    source: str
+    value: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Pressure:
+    """The state of one node. `held_ns`, `called_ns`: when a source last held, last called for, the level."""
+
+    level: Level = Level.UNKNOWN
+    source: str = ""
+    now_ns: int = 0
+    fresh_until_ns: int = 0
+    held_ns: int = 0
+    called_ns: int = 0
+    pressed_ns: int | None = None
+    rising: int = 0
+    values: Mapping[str, tuple[float, int]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class LevelChange:
+    """A move between levels, with the source that decided."""
+
+    before: Level
+    after: Level
+    source: str
+
+
+def level_at(pressure: Pressure, now_ns: int) -> Level:
+    """The level at this moment: unknown once the last reading is stale."""
+    return pressure.level if now_ns < pressure.fresh_until_ns else Level.UNKNOWN
+
+
+def sustained(pressure: Pressure, now_ns: int) -> int:
+    """For how long the level has been at warn or above. 0 where it is not, or is unknown."""
+    if pressure.pressed_ns is None or level_at(pressure, now_ns) is Level.UNKNOWN:
+        return 0
+    return max(0, now_ns - pressure.pressed_ns)
+
+
+def worst(levels: Iterable[Level]) -> Level:
+    """The worst of several levels. Unknown ones don't count, unless there is nothing else."""
+    return max(levels, key=lambda level: level.rank, default=Level.UNKNOWN)
+
+
+def observe(
+    pressure: Pressure, config: PressureConfig, readings: Sequence[Reading], now_ns: int
+) -> tuple[Pressure, LevelChange | None]:
+    """Take what the sources say now; with no readings, only let time pass. The clock never runs back."""
+    now_ns = max(now_ns, pressure.now_ns)
+    heard = {r.source: (r.value, now_ns) for r in readings if r.value is not None and r.value == r.value}
+    known = {**pressure.values, **heard}
+    values = {
+        name: known[name]
+        for name in list(config.sources)[:SOURCES_MAX]
+        if name in known and now_ns < known[name][1] + config.stale_ns
+    }
+    fresh_until_ns = max((seen for _, seen in values.values()), default=0) + config.stale_ns
+    seen = replace(pressure, now_ns=now_ns, values=values, fresh_until_ns=fresh_until_ns if values else now_ns)
+    if not values:
+        after = replace(seen, level=Level.UNKNOWN, source="", pressed_ns=None, rising=0)
+    else:
+        loud = any(_called(config.sources[name], values[name][0]) for name in heard if name in values)
+        after = _moved(seen, config, loud, now_ns)
+    if after.level is pressure.level:
+        return after, None
+    return after, LevelChange(pressure.level, after.level, after.source or pressure.source)
+
+
+def _moved(pressure: Pressure, config: PressureConfig, loud: bool, now_ns: int) -> Pressure:
+    called, caller = _worst_source(pressure, config, _called)
+    held, holder = _worst_source(pressure, config, _held)
+    rank = pressure.level.rank
+    rising = pressure.rising + loud if called > max(rank, 0) else 0
+    if called > rank and (rank < 0 or called == _CRITICAL or rising >= config.warn_readings):
+        return _at(pressure, called, caller, now_ns)
+    if called >= rank:
+        source = caller if rank > 0 else ""
+        return replace(pressure, source=source, rising=rising, held_ns=now_ns, called_ns=now_ns)
+    if held >= rank and now_ns - pressure.called_ns < config.latch_ns:
+        return replace(pressure, source=holder, held_ns=now_ns)
+    if held < rank and now_ns - pressure.held_ns < config.calm_ns:
+        return pressure
+    below = [name for ranked, name in ((called, caller), (held, holder)) if ranked >= rank - 1]
+    return _at(pressure, rank - 1, below[0] if below else pressure.source, now_ns)
+
+
+def _at(pressure: Pressure, rank: int, source: str, now_ns: int) -> Pressure:
+    pressed = (now_ns if pressure.pressed_ns is None else pressure.pressed_ns) if rank > 0 else None
+    return replace(
+        pressure,
+        level=_LADDER[rank],
+        source=source if rank > 0 else "",
+        held_ns=now_ns,
+        called_ns=now_ns,
+        pressed_ns=pressed,
+        rising=0,
+    )
+
+
+def _worst_source(
+    pressure: Pressure, config: PressureConfig, rank_of: Callable[[Thresholds, float], int]
+) -> tuple[int, str]:
+    ranks = [(rank_of(config.sources[name], value), name) for name, (value, _) in pressure.values.items()]
+    return max(ranks, key=lambda ranked: ranked[0])
+
+
+def _called(thresholds: Thresholds, value: float) -> int:
+    return (value >= thresholds.warn_enter) + (value >= thresholds.critical_enter)
+
+
+def _held(thresholds: Thresholds, value: float) -> int:
+    return (value >= thresholds.warn_leave) + (value >= thresholds.critical_leave)

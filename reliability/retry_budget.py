@@ -1,0 +1,75 @@
+"""How many extra calls the whole server may make, so that second tries don't storm a dying tier.
+
+A *first* call is the first that runs for a request; every later one, be it a retry, a re-ask, an escalation
+or a fallback, is *extra*. Over any window the extra calls are at most `floor` plus `share_percent` of the
+first calls. The floor lets a quiet server recover at all: with three requests a minute a share alone would be
+nothing.
+
+The state is two rolling counts. Extra calls are counted a bucket too long and first calls a bucket too short,
+so that the promise holds at every moment and not only at the edges of buckets.
+
+Must never happen: a first call that is refused (this budget bounds amplification, not load).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from reliability.rolling import EMPTY, SECOND_NS, Rolling, Span, added, aged, frees_in_ns, inner_total
+
+__all__ = ["Allowed", "Exhausted", "RetryBudget", "RetryBudgetConfig", "take"]
+
+BUCKETS = 12  # five seconds each in a minute
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetryBudgetConfig:
+    """`share_percent` 0 leaves the floor alone; `floor` 0 as well allows no extra call at all."""
+
+    share_percent: int = 20
+    floor: int = 10
+    window_ns: int = 60 * SECOND_NS
+
+    def __post_init__(self) -> None:
+        if self.share_percent < 0 or self.floor < 0 or self.window_ns < BUCKETS:
+            raise ValueError("retry budget: share_percent, floor or window_ns out of range")
+
+    @property
+    def span(self) -> Span:
+        """The window of both counts."""
+        return Span(self.window_ns, self.window_ns // BUCKETS)
+
+
+@dataclass(frozen=True, slots=True)
+class RetryBudget:
+    """First and extra calls of the last while."""
+
+    first: Rolling = EMPTY
+    extra: Rolling = EMPTY
+
+
+@dataclass(frozen=True, slots=True)
+class Allowed:
+    """The call may run and has been counted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Exhausted:
+    """Too many extra calls. `retry_after_ns`: when one of them leaves the window at the latest."""
+
+    retry_after_ns: int
+
+
+def take(
+    budget: RetryBudget, config: RetryBudgetConfig, extra: bool, now_ns: int
+) -> tuple[RetryBudget, Allowed | Exhausted]:
+    """Count one call. A refusal changes nothing."""
+    span = config.span
+    if not extra:
+        return replace(budget, first=added(budget.first, span, 1, now_ns)), Allowed()
+    spent = aged(budget.extra, span, now_ns)
+    allowed = config.floor + inner_total(budget.first, span, now_ns) * config.share_percent // 100
+    if spent.total >= allowed:
+        wait_ns = frees_in_ns(spent, span, spent.total - allowed + 1, now_ns)
+        return budget, Exhausted(config.window_ns if wait_ns is None else wait_ns)
+    return replace(budget, extra=added(spent, span, 1, now_ns)), Allowed()

@@ -1,0 +1,84 @@
+"""A sum over the last while, in whole buckets.
+
+A rolling window keeps one number per bucket of time, oldest first. An entry leaves together with its bucket,
+and only when the *whole* bucket is older than the window. So every entry counts for at least `window_ns` and
+at most `window_ns + bucket_ns`: the sum may say too much, never too little. `inner_total` is the other side
+for shares, where the base must not be flattered: it leaves out the bucket that is only partly inside the
+window.
+
+Must never happen: an entry that leaves before its window is over, or more than `window_ns / bucket_ns + 2`
+buckets. A clock that steps back adds to the newest bucket, so that entries leave late rather than early.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = ["EMPTY", "SECOND_NS", "Rolling", "Span", "added", "aged", "frees_in_ns", "inner_total"]
+
+SECOND_NS = 1_000_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """How long an entry counts, and how fine the window is."""
+
+    window_ns: int
+    bucket_ns: int
+
+    def __post_init__(self) -> None:
+        if not 0 < self.bucket_ns <= self.window_ns:
+            raise ValueError("a window needs 0 < bucket_ns <= window_ns")
+
+
+@dataclass(frozen=True, slots=True)
+class Rolling:
+    """Pairs of (bucket number, amount), oldest first, and their sum."""
+
+    buckets: tuple[tuple[int, int], ...] = ()
+    total: int = 0
+
+
+EMPTY = Rolling()
+
+
+def aged(rolling: Rolling, span: Span, now_ns: int) -> Rolling:
+    """Drop the buckets that are older than the window as a whole."""
+    buckets = rolling.buckets
+    gone = 0
+    freed = 0
+    while gone < len(buckets) and _leaves_ns(buckets[gone][0], span) <= now_ns:
+        freed += buckets[gone][1]
+        gone += 1
+    return Rolling(buckets[gone:], rolling.total - freed) if gone else rolling
+
+
+def added(rolling: Rolling, span: Span, amount: int, now_ns: int) -> Rolling:
+    """Add `amount` at `now_ns`."""
+    kept = aged(rolling, span, now_ns)
+    number = now_ns // span.bucket_ns
+    if kept.buckets and kept.buckets[-1][0] >= number:
+        newest, held = kept.buckets[-1]
+        return Rolling((*kept.buckets[:-1], (newest, held + amount)), kept.total + amount)
+    return Rolling((*kept.buckets, (number, amount)), kept.total + amount)
+
+
+def inner_total(rolling: Rolling, span: Span, now_ns: int) -> int:
+    """The sum of the buckets that lie in the window as a whole."""
+    return sum(amount for number, amount in rolling.buckets if number * span.bucket_ns + span.window_ns > now_ns)
+
+
+def frees_in_ns(rolling: Rolling, span: Span, amount: int, now_ns: int) -> int | None:
+    """How long until at least `amount` has left the window. None: there isn't that much in it."""
+    freed = 0
+    if amount <= 0:
+        return 0
+    for number, held in rolling.buckets:
+        freed += held
+        if freed >= amount:
+            return max(0, _leaves_ns(number, span) - now_ns)
+    return None
+
+
+def _leaves_ns(number: int, span: Span) -> int:
+    return (number + 1) * span.bucket_ns + span.window_ns

@@ -1,0 +1,411 @@
+"""Small sabotages of the state reducers and the gate: the law that each one breaks must notice.
+
+Each entry is (file, old text, new text, law); the old text stands in the file exactly once.
+"""
+
+from __future__ import annotations
+
+MUTANTS: list[tuple[str, str, str, str]] = [
+    # breaker
+    (
+        "reliability/breaker.py",
+        "if verdict is Verdict.IGNORED or now_ns >= expires_ns:",
+        "if now_ns >= expires_ns:",
+        "a cancel changes nothing but returns the slot",
+    ),
+    (
+        "reliability/breaker.py",
+        "if verdict is Verdict.IGNORED or now_ns >= expires_ns:",
+        "if verdict is Verdict.IGNORED:",
+        "an expired permit says nothing",
+    ),
+    (
+        "reliability/breaker.py",
+        "if expires_ns is None or permit.generation != breaker.generation:",
+        "if expires_ns is None:",
+        "a late result of an older state is void",
+    ),
+    (
+        "reliability/breaker.py",
+        "    del rest[permit.number]\n",
+        "",
+        "a second settle changes nothing",
+    ),
+    (
+        "reliability/breaker.py",
+        "if phase is Phase.HALF_OPEN and len(live) >= config.probes_max:",
+        "if phase is Phase.HALF_OPEN and len(live) > config.probes_max:",
+        "probes are bounded",
+    ),
+    (
+        "reliability/breaker.py",
+        "if breaker.phase is Phase.OPEN and now_ns >= breaker.until_ns:",
+        "if breaker.phase is Phase.OPEN and now_ns >= breaker.since_ns:",
+        "only time leaves OPEN",
+    ),
+    (
+        "reliability/breaker.py",
+        "if breaker.successes + 1 < config.probe_successes:",
+        "if breaker.successes + 2 < config.probe_successes:",
+        "as many good probes as asked for close",
+    ),
+    (
+        "reliability/breaker.py",
+        "return replace(breaker, consecutive=0, calls=",
+        "return replace(breaker, calls=",
+        "a success starts the count of failures again",
+    ),
+    (
+        "reliability/breaker.py",
+        "if config.rate_percent is None or calls < config.rate_calls_min:",
+        "if config.rate_percent is None:",
+        "a share of too few calls opens nothing",
+    ),
+    (
+        "reliability/breaker.py",
+        "openings, cause = breaker.openings + 1, Cause.PROBE_FAILED",
+        "openings, cause = breaker.openings, Cause.PROBE_FAILED",
+        "open time grows",
+    ),
+    (
+        "reliability/breaker.py",
+        "OPENINGS_MAX), config.open_max_ns)",
+        "OPENINGS_MAX), config.open_max_ns * 2)",
+        "open time is bounded",
+    ),
+    (
+        "reliability/breaker.py",
+        "max(0, breaker.openings - calm)",
+        "max(0, breaker.openings)",
+        "open time decays when healthy",
+    ),
+    (
+        "reliability/breaker.py",
+        "min(max(retry_after_ns, 0), config.retry_after_max_ns)",
+        "max(retry_after_ns, 0)",
+        "Retry-After is bounded",
+    ),
+    (
+        "reliability/breaker.py",
+        "else max(rest_ns, _open_ns(config, openings))",
+        "else _open_ns(config, openings)",
+        "Retry-After lengthens an opening",
+    ),
+    (
+        "reliability/breaker.py",
+        "    if breaker.isolated:\n        return breaker, Rejected(Cause.ISOLATED, None)\n",
+        "",
+        "an isolated tier gets nothing",
+    ),
+    (
+        "reliability/breaker.py",
+        "    if len(live) > PERMITS_MAX:\n        del live[next(iter(live))]\n",
+        "",
+        "outstanding permits are bounded",
+    ),
+    # rolling sums, persistent mapping
+    (
+        "reliability/rolling.py",
+        "return (number + 1) * span.bucket_ns + span.window_ns",
+        "return number * span.bucket_ns + span.window_ns",
+        "a sum never says too little",
+    ),
+    (
+        "reliability/rolling.py",
+        "number * span.bucket_ns + span.window_ns > now_ns",
+        "(number + 1) * span.bucket_ns + span.window_ns > now_ns",
+        "an inner sum never says too much",
+    ),
+    (
+        "reliability/rolling.py",
+        "if kept.buckets and kept.buckets[-1][0] >= number:",
+        "if kept.buckets and kept.buckets[-1][0] == number:",
+        "a clock that steps back keeps entries",
+    ),
+    (
+        "reliability/shards.py",
+        "        rest = dict(old)\n",
+        "        rest: dict[str, V] = old  # type: ignore[assignment]\n",
+        "older versions of a mapping stay as they were",
+    ),
+    # budget
+    (
+        "reliability/budget.py",
+        "if load.tokens > load.tokens_max",
+        "if load.tokens > load.tokens_max + 1",
+        "spent and reserved never exceed the limit",
+    ),
+    (
+        "reliability/budget.py",
+        "tokens = max(0, ask.prompt_tokens) + cap\n",
+        "tokens = max(0, ask.prompt_tokens)\n",
+        "a reservation covers the output",
+    ),
+    (
+        "reliability/budget.py",
+        "charged = held.tokens if expired or tokens is None else max(0, tokens)",
+        "charged = 0 if tokens is None else max(0, tokens)",
+        "an expired reservation is charged in full",
+    ),
+    (
+        "reliability/budget.py",
+        "charged = held.tokens if expired or tokens is None else max(0, tokens)",
+        "charged = held.tokens if expired or tokens is None else min(held.tokens, max(0, tokens))",
+        "an overrun is charged in full",
+    ),
+    (
+        "reliability/budget.py",
+        "    if held is not None:\n        full = loads",
+        "    if False and held is not None:\n        full = loads",
+        "a reservation is made once per name",
+    ),
+    (
+        "reliability/budget.py",
+        "elif Policy.ESCALATE in policies and not ask.cheap:",
+        "elif Policy.ESCALATE in policies:",
+        "under escalate the session goes on on the cheap tier",
+    ),
+    (
+        "reliability/budget.py",
+        "if load.percent >= config.warn_percent)",
+        "if load.percent > config.warn_percent)",
+        "warnings start at eighty percent",
+    ),
+    (
+        "reliability/budget.py",
+        "return max(-(-wait_ns // SECOND_NS),",
+        "return max(wait_ns // SECOND_NS // 2,",
+        "retry_after is exact",
+    ),
+    (
+        "reliability/budget.py",
+        "return wanted if config.output_tokens_max is None else min(wanted, config.output_tokens_max)",
+        "return wanted",
+        "output is capped",
+    ),
+    (
+        "reliability/ledger.py",
+        "session = Session(known.spent + charged, known.reserved - held.tokens, known.open - 1, now_ns)",
+        "session = Session(known.spent + charged, known.reserved - charged, known.open - 1, now_ns)",
+        "what is not used returns",
+    ),
+    (
+        "reliability/ledger.py",
+        "return Hour(added(hour.spent, HOUR, charged, now_ns), hour.reserved - reserved)",
+        "return Hour(hour.spent, hour.reserved - reserved)",
+        "the hour remembers what was spent",
+    ),
+    (
+        "reliability/ledger.py",
+        "for name, session in shard.items() if session.open == 0]",
+        "for name, session in shard.items()]",
+        "a session with open reservations doesn't leave",
+    ),
+    (
+        "reliability/ledger.py",
+        "return session.open == 0 and now_ns - session.used_ns >= bounds.session_ttl_ns",
+        "return False",
+        "idle sessions leave",
+    ),
+    (
+        "reliability/ledger.py",
+        'return f"{len(key)}:{key}{session}"',
+        'return f"{key}{session}"',
+        "a session belongs to its key",
+    ),
+    # retry budget
+    (
+        "reliability/retry_budget.py",
+        "if spent.total >= allowed:",
+        "if spent.total > allowed:",
+        "extra calls are a bounded share",
+    ),
+    (
+        "reliability/retry_budget.py",
+        "inner_total(budget.first, span, now_ns)",
+        "aged(budget.first, span, now_ns).total",
+        "the share holds between the edges of buckets",
+    ),
+    # admission
+    (
+        "reliability/admission.py",
+        "        return state, _barred_by_budget(ask.tier, reserved)\n",
+        "        return _with_breaker(state, ask.tier, breaker), _barred_by_budget(ask.tier, reserved)\n",
+        "a bar of the budget leaks no permit",
+    ),
+    (
+        "reliability/admission.py",
+        '        return state, Barred(ask.tier, Bar.RETRY_BUDGET, "too many extra calls", wait_s)\n',
+        "        return replace(state, budget=budget), Barred(ask.tier, Bar.RETRY_BUDGET, "
+        '"too many extra calls", wait_s)\n',
+        "a bar of the retry budget leaks no reservation",
+    ),
+    (
+        "reliability/admission.py",
+        "says = Verdict.IGNORED if closed.expired else verdict",
+        "says = Verdict.FAILURE if closed.expired else verdict",
+        "a grant that expires says nothing of its tier",
+    ),
+    (
+        "reliability/admission.py",
+        "        grants=state.grants.drop(closed.name),\n",
+        "        grants=state.grants,\n",
+        "a settled grant is gone",
+    ),
+    (
+        "reliability/admission.py",
+        'name = f"{state.epoch}:{state.granted}"',
+        'name = f"{state.epoch}{state.granted}"',
+        "grant names are unique over restarts",
+    ),
+    (
+        "reliability/admission.py",
+        "if not ask.local or ask.level not in (Level.WARN, Level.CRITICAL):",
+        "if not ask.local or ask.level is Level.NORMAL:",
+        "unknown pressure bars nothing",
+    ),
+    (
+        "reliability/admission.py",
+        '    if ask.sustained_ns < rules.sustained_ns:\n        return ""\n',
+        "",
+        "complex requests move only under sustained pressure",
+    ),
+    (
+        "reliability/replay.py",
+        "return admission.settle(state, config, grant_id, verdict, usage, now_ns, retry_after_ns)",
+        "return admission.settle(state, config, grant_id, verdict, None, now_ns, retry_after_ns)",
+        "a replay gives the state that was lost",
+    ),
+    # pressure
+    (
+        "reliability/pressure.py",
+        "if held < rank and now_ns - pressure.held_ns < config.calm_ns:",
+        "if held < rank - 9 and now_ns - pressure.held_ns < config.calm_ns:",
+        "no flapping",
+    ),
+    (
+        "reliability/pressure.py",
+        "if held >= rank and now_ns - pressure.called_ns < config.latch_ns:",
+        "if held >= rank:",
+        "every latch times out",
+    ),
+    (
+        "reliability/pressure.py",
+        "return _at(pressure, rank - 1, below[0] if below else pressure.source, now_ns)",
+        "return _at(pressure, 0, below[0] if below else pressure.source, now_ns)",
+        "it leaves one level at a time",
+    ),
+    (
+        "reliability/pressure.py",
+        "(rank < 0 or called == _CRITICAL or rising >= config.warn_readings)",
+        "(rank < 0 or rising >= config.warn_readings)",
+        "critical at once",
+    ),
+    (
+        "reliability/pressure.py",
+        "return pressure.level if now_ns < pressure.fresh_until_ns else Level.UNKNOWN",
+        "return pressure.level",
+        "silence is unknown for every reader",
+    ),
+    (
+        "reliability/pressure.py",
+        "if name in known and now_ns < known[name][1] + config.stale_ns",
+        "if name in known",
+        "a source that fell silent stops counting",
+    ),
+    (
+        "reliability/replicas.py",
+        "        if free_bytes < 0:\n            break\n",
+        "        if free_bytes < -1:\n            break\n",
+        "the memory is never exceeded",
+    ),
+    (
+        "reliability/replicas.py",
+        "        free_bytes -= max(0, demand.replica_bytes)\n        if free_bytes < 0:\n            break\n",
+        "        if free_bytes < max(0, demand.replica_bytes):\n            continue\n"
+        "        free_bytes -= max(0, demand.replica_bytes)\n",
+        "more memory never means fewer replicas",
+    ),
+    (
+        "reliability/replicas.py",
+        "if (level is not Level.NORMAL or budget_bytes is None) and held > now:",
+        "if level is Level.WARN and held > now:",
+        "in the dark nothing grows",
+    ),
+    # gate
+    (
+        "reliability/gate.py",
+        "if kind is TextKind.PROSE or (kind is TextKind.OPEN and not named):",
+        "if kind is not TextKind.CALL:",
+        "a tag or a named candidate stays held",
+    ),
+    (
+        "reliability/gate.py",
+        "            if gate.mode is Mode.HELD:\n"
+        "                return replace(gate, held=gate.held.plus(event)), ()\n"
+        "            if not",
+        "            if not",
+        "text after a held call stays held",
+    ),
+    (
+        "reliability/gate.py",
+        "items = self.items if len(self.items) == self.count else self.items[: self.count]",
+        "items = self.items",
+        "gates are values",
+    ),
+    (
+        "reliability/gate.py",
+        "escaped, pos = pos == limit, pos + 1",
+        "escaped, pos = False, pos + 1",
+        "a backslash at a cut still escapes",
+    ),
+    (
+        "reliability/gate.py",
+        "asked = replace(body, kind=Kind.OPEN_ENDED, ask_at=2 * body.chars)",
+        "asked = replace(body, kind=Kind.OPEN_ENDED, ask_at=0)",
+        "questions cost linear time",
+    ),
+    (
+        "reliability/gate.py",
+        "            if _char_before(text, at, spot.start(), body.last) in _BEFORE_STRING:\n"
+        "                quote = char\n",
+        "            quote = char\n",
+        "an apostrophe is no string",
+    ),
+    (
+        "reliability/gate.py",
+        'return Gate(gate.rules, line_start=waiting[-1] == "\\n"), stop, waiting',
+        "return Gate(gate.rules, line_start=False), stop, waiting",
+        "a name at the start of the line behind a candidate is seen",
+    ),
+    (
+        "reliability/openings.py",
+        "return PARTIAL if any(marker.startswith(rest) for marker in MARKERS) else None",
+        "return None",
+        "a tag that is cut in two is still a tag",
+    ),
+    (
+        "reliability/openings.py",
+        'return opening if text[colon] == ":" else None',
+        "return opening",
+        "a doubt ends with certainty",
+    ),
+    (
+        "reliability/openings.py",
+        'rf"`{{1,{TICKS_MAX}}}"',
+        'r"`+"',
+        "what waits undecided is bounded",
+    ),
+    (
+        "reliability/openings.py",
+        "    if at + len(rest) == len(text):\n        following",
+        "    if at > len(text):\n        following",
+        "a name that is cut in two is still a name",
+    ),
+    (
+        "reliability/openings.py",
+        "            at, line_start = at + 1, True\n",
+        "            at, line_start = at + 1, False\n",
+        "a name counts at the start of every line",
+    ),
+]

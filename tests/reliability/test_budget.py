@@ -1,0 +1,356 @@
+"""The token budget: what is admitted never exceeds the limit, and nothing that was spent is forgotten."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from reliability.budget import (
+    Bounds,
+    Budget,
+    BudgetAsk,
+    BudgetConfig,
+    Closed,
+    Denial,
+    Denied,
+    Limit,
+    Policy,
+    Reserved,
+    Window,
+    expire,
+    loads,
+    output_cap,
+    reserve,
+    settle,
+)
+from reliability.ledger import session_name, session_of
+from reliability.rolling import SECOND_NS
+
+S = SECOND_NS
+HOUR_S = 3600
+BOUNDS = Bounds(session_ttl_ns=2 * HOUR_S * S, sessions_max=4, keys_max=2, reservations_max=6)
+CONFIG = BudgetConfig(
+    session=Limit(tokens_max=1000),
+    hour=Limit(tokens_max=1500),
+    key_hour=Limit(tokens_max=1200),
+    output_tokens_default=50,
+    output_tokens_max=200,
+    reservation_ns=60 * S,
+    bounds=BOUNDS,
+)
+FREE = BudgetConfig(output_tokens_default=50)
+
+
+def ask(
+    prompt: int = 50, output: int | None = None, *, session: str = "s", key: str = "k", cheap: bool = False
+) -> BudgetAsk:
+    """A call of 100 tokens, unless told otherwise."""
+    return BudgetAsk(key=key, session=session, prompt_tokens=prompt, output_tokens=output, cheap=cheap)
+
+
+def spent(budget: Budget, config: BudgetConfig, tokens: int, now_ns: int, **who: str) -> Budget:
+    """The budget after one call that used `tokens`."""
+    wanted = BudgetAsk(**{"key": "k", "session": "s", **who}, prompt_tokens=tokens - 50)
+    budget, answer = reserve(budget, config, "spend", wanted, now_ns)
+    assert isinstance(answer, Reserved)
+    return settle(budget, config, "spend", tokens, now_ns)[0]
+
+
+class BudgetMachine(RuleBasedStateMachine):
+    """Reserve, settle, lose, wait, in any order; usage within what was reserved."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.budget = Budget()
+        self.now_ns = 0
+        self.count = 0
+        self.open: dict[str, tuple[BudgetAsk, Reserved]] = {}
+        self.log: list[tuple[int, str, str, int]] = []
+
+    @rule(wait_s=st.sampled_from([0, 1, 30, 59, 60, 61, 1800, 3600]))
+    def wait(self, wait_s: int) -> None:
+        self.now_ns += wait_s * S
+        self.budget, closed = expire(self.budget, CONFIG, self.now_ns)
+        for each in closed:
+            self.close(each, expired=True)
+
+    @rule(
+        prompt=st.integers(-5, 400),
+        output=st.sampled_from([None, 0, 1, 100, 5000]),
+        session=st.sampled_from("abcdef"),
+        key=st.sampled_from("kl"),
+    )
+    def take(self, prompt: int, output: int | None, session: str, key: str) -> None:
+        """A refusal changes nothing; an admission reserves prompt and cap."""
+        before, wanted = self.budget, ask(prompt, output, session=session, key=key)
+        name = f"r{self.count}"
+        self.count += 1
+        self.budget, answer = reserve(before, CONFIG, name, wanted, self.now_ns)
+        if isinstance(answer, Denied):
+            assert self.budget is before
+            return
+        assert answer.output_cap == output_cap(CONFIG, output)
+        assert answer.tokens == max(0, prompt) + answer.output_cap
+        assert reserve(self.budget, CONFIG, name, wanted, self.now_ns)[0] is self.budget
+        self.open[name] = wanted, answer
+
+    @rule(data=st.data(), share=st.sampled_from([0, 0.5, 1, None]))
+    def give_back(self, data: st.DataObject, share: float | None) -> None:
+        """Settling charges what was used and returns the rest, once."""
+        if not self.open:
+            return
+        name = data.draw(st.sampled_from(sorted(self.open)))
+        held = self.open[name][1].tokens
+        used = None if share is None else int(held * share)
+        self.budget, closed = settle(self.budget, CONFIG, name, used, self.now_ns)
+        assert closed is not None
+        assert closed.tokens == (held if used is None else used)
+        self.close(closed, expired=False)
+        assert settle(self.budget, CONFIG, name, used, self.now_ns) == (self.budget, None)
+
+    def close(self, closed: Closed, *, expired: bool) -> None:
+        wanted, held = self.open.pop(closed.name)
+        assert closed.expired is expired
+        assert closed.overrun == 0
+        assert not expired or closed.tokens == held.tokens
+        self.log.append((self.now_ns, wanted.key, wanted.session, closed.tokens))
+
+    @invariant()
+    def never_beyond_the_limit(self) -> None:
+        """Spent and reserved never exceed a limit, and are never less than what they really are."""
+        for key in "kl":
+            for session in "abcdef":
+                for load in loads(self.budget, CONFIG, key, session, self.now_ns):
+                    assert load.tokens <= load.tokens_max
+        recent = [(k, n) for at, k, _, n in self.log if at + HOUR_S * S > self.now_ns]
+        held = [(wanted.key, r.tokens) for wanted, r in self.open.values()]
+        by_window = {load.window: load.tokens for load in loads(self.budget, CONFIG, "k", "a", self.now_ns)}
+        assert by_window[Window.HOUR] >= sum(n for _, n in recent + held)
+        assert by_window[Window.KEY_HOUR] >= sum(n for k, n in recent + held if k == "k")
+
+    @invariant()
+    def books_agree(self) -> None:
+        """What the hour, the keys and the sessions have reserved is what the open reservations hold."""
+        held = sum(answer.tokens for _, answer in self.open.values())
+        assert self.budget.hour.reserved == held
+        assert sum(hour.reserved for _, hour in self.budget.keys.items()) == held
+        assert sum(session.reserved for _, session in self.budget.sessions.items()) == held
+        assert self.budget.open.count == len(self.open)
+
+    @invariant()
+    def memory_is_bounded(self) -> None:
+        """No more is remembered than allowed, and what is in use is."""
+        assert self.budget.sessions.count <= BOUNDS.sessions_max
+        assert self.budget.keys.count <= BOUNDS.keys_max
+        assert self.budget.open.count <= BOUNDS.reservations_max
+        for wanted, _ in self.open.values():
+            assert self.budget.sessions.get(session_name(wanted.key, wanted.session)) is not None
+
+
+TestBudgetMachine = BudgetMachine.TestCase
+
+
+@given(st.permutations(range(6)), st.lists(st.integers(0, 100), min_size=6, max_size=6))
+def test_the_order_of_settles_does_not_matter(order: list[int], used: list[int]) -> None:
+    """The same settles in another order leave the same books."""
+    budget = Budget()
+    for n in range(6):
+        budget, _ = reserve(budget, CONFIG, str(n), ask(), 0)
+    straight, mixed = budget, budget
+    for n in range(6):
+        straight, _ = settle(straight, CONFIG, str(n), used[n], 5)
+        mixed, _ = settle(mixed, CONFIG, str(order[n]), used[order[n]], 5)
+    assert dict(mixed.sessions.items()) == dict(straight.sessions.items())
+    assert (mixed.hour, mixed.keys, mixed.open.count) == (straight.hour, straight.keys, 0)
+
+
+def test_concurrent_asks_get_no_more_than_the_budget() -> None:
+    """Of 200 asks at once against a budget for 10, exactly 10 are admitted."""
+    budget, config = Budget(), BudgetConfig(session=Limit(tokens_max=1000), output_tokens_default=50)
+    answers = []
+    for n in range(200):
+        budget, answer = reserve(budget, config, str(n), ask(), 0)
+        answers.append(answer)
+    assert sum(isinstance(answer, Reserved) for answer in answers) == 10
+    for n in range(200):
+        budget, _ = settle(budget, config, str(n), 100, 1)
+    assert session_of(budget, config.bounds, "k", "s", 1).spent == 1000
+    assert session_of(budget, config.bounds, "k", "s", 1).reserved == 0
+
+
+@pytest.mark.parametrize(("named", "cap"), [(None, 50), (10, 10), (200, 200), (201, 200), (0, 1), (-3, 1)])
+def test_output_is_capped(named: int | None, cap: int) -> None:
+    """A request gets what it names up to the cap, the default where it names none, and at least 1."""
+    assert output_cap(CONFIG, named) == cap
+    assert output_cap(replace(CONFIG, output_tokens_max=20), None) == 20
+    assert output_cap(replace(CONFIG, output_tokens_max=None), 10**6) == 10**6
+    _, answer = reserve(Budget(), CONFIG, "r", ask(0, named), 0)
+    assert isinstance(answer, Reserved)
+    assert answer.capped is (named == 201)
+
+
+def test_none_counts_and_zero_refuses() -> None:
+    """A limit of None refuses nothing but counts; a limit of 0 refuses everything and is full."""
+    budget = spent(Budget(), FREE, 10**9, 0)
+    assert isinstance(reserve(budget, FREE, "r", ask(10**9), 0)[1], Reserved)
+    nothing = replace(FREE, key_hours={"k": Limit(tokens_max=0)})
+    _, answer = reserve(Budget(), nothing, "r", ask(0, 1), 0)
+    assert isinstance(answer, Denied)
+    assert [(load.window, load.percent) for load in answer.windows] == [(Window.KEY_HOUR, 100)]
+    assert answer.retry_after_s is None
+    later = replace(FREE, hour=Limit(tokens_max=10**9))
+    assert isinstance(reserve(budget, later, "r", ask(), 0)[1], Denied)
+
+
+def test_keys_have_their_own_hour() -> None:
+    """A key's own limit replaces the common one, and one key's tokens don't count for another."""
+    config = replace(FREE, key_hour=Limit(tokens_max=100), key_hours={"rich": Limit(tokens_max=500)})
+    budget = spent(Budget(), config, 100, 0, key="poor")
+    assert isinstance(reserve(budget, config, "r", ask(key="poor"), 0)[1], Denied)
+    assert isinstance(reserve(budget, config, "r", ask(key="other"), 0)[1], Reserved)
+    assert isinstance(reserve(budget, config, "r", ask(400, key="rich"), 0)[1], Reserved)
+
+
+def test_warnings_start_at_eighty_percent() -> None:
+    """From 80 % on each full window is named with its percent, counting what is reserved."""
+    budget = spent(Budget(), replace(CONFIG, hour=Limit(), key_hour=Limit()), 699, 0)
+    config = replace(CONFIG, hour=Limit(), key_hour=Limit(tokens_max=10_000))
+    _, below = reserve(budget, config, "r", ask(50, 50), 0)
+    _, above = reserve(budget, config, "r", ask(51, 50), 0)
+    assert isinstance(below, Reserved)
+    assert isinstance(above, Reserved)
+    assert below.warnings == ()
+    assert [(load.window, load.percent) for load in above.warnings] == [(Window.SESSION, 80)]
+
+
+@pytest.mark.parametrize(
+    ("policy", "cheap", "admitted"),
+    [
+        (Policy.WARN_AND_CONTINUE, False, True),
+        (Policy.ESCALATE, False, False),
+        (Policy.ESCALATE, True, True),
+        (Policy.HARD_STOP, True, False),
+    ],
+)
+def test_policies(policy: Policy, cheap: bool, admitted: bool) -> None:
+    """Beyond the limit warnings go on, escalation leaves only the cheap tier, a hard stop leaves nothing."""
+    config = replace(FREE, session=Limit(tokens_max=100, policy=policy))
+    _, answer = reserve(Budget(), config, "r", ask(100, cheap=cheap), 0)
+    if admitted:
+        assert isinstance(answer, Reserved)
+        assert [load.percent for load in answer.warnings] == [150]
+    else:
+        assert isinstance(answer, Denied)
+        assert (answer.denial, answer.policy) == (Denial.TOKENS, policy)
+
+
+def test_the_hardest_policy_decides() -> None:
+    """Where several windows are full, a hard stop is reported before an escalation."""
+    config = replace(
+        FREE,
+        session=Limit(tokens_max=10, policy=Policy.ESCALATE),
+        hour=Limit(tokens_max=10, policy=Policy.HARD_STOP),
+    )
+    _, answer = reserve(Budget(), config, "r", ask(cheap=True), 0)
+    assert isinstance(answer, Denied)
+    assert answer.policy is Policy.HARD_STOP
+    assert [load.window for load in answer.windows] == [Window.HOUR]
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 900), st.integers(50, 400)), min_size=1, max_size=12),
+    st.integers(0, 900),
+)
+def test_retry_after_is_exact(calls: list[tuple[int, int]], prompt: int) -> None:
+    """Asking again after the seconds given is admitted, and a minute earlier it is not."""
+    config = replace(FREE, hour=Limit(tokens_max=1000))
+    budget, now_ns = Budget(), 0
+    for wait_s, tokens in calls:
+        now_ns += wait_s * S
+        if isinstance(reserve(budget, config, "x", ask(tokens - 50), now_ns)[1], Reserved):
+            budget = spent(budget, config, tokens, now_ns)
+    _, answer = reserve(budget, config, "r", ask(prompt), now_ns)
+    if isinstance(answer, Reserved):
+        return
+    assert answer.retry_after_s is not None
+    assert 1 <= answer.retry_after_s <= 61 * 60
+    there_ns = now_ns + answer.retry_after_s * S
+    assert isinstance(reserve(budget, config, "r", ask(prompt), there_ns)[1], Reserved)
+    if answer.retry_after_s > 1:
+        assert isinstance(reserve(budget, config, "r", ask(prompt), there_ns - S)[1], Denied)
+
+
+def test_retry_after_knows_reservations_and_never() -> None:
+    """Behind open reservations the wait is short; what is larger than the limit, or a session, never fits."""
+    config = replace(FREE, key_hour=Limit(tokens_max=1000))
+    budget, _ = reserve(Budget(), config, "a", ask(900), 0)
+    behind = reserve(budget, config, "b", ask(500), 0)[1]
+    never = reserve(budget, config, "b", ask(2000), 0)[1]
+    assert isinstance(behind, Denied)
+    assert isinstance(never, Denied)
+    assert (behind.retry_after_s, never.retry_after_s) == (5, None)
+    session = spent(Budget(), CONFIG, 1000, 0)
+    answer = reserve(session, CONFIG, "b", ask(), 0)[1]
+    assert isinstance(answer, Denied)
+    assert answer.retry_after_s is None
+
+
+def test_retry_after_waits_for_the_hour_too() -> None:
+    """Where both spent and reserved tokens stand in the way, the spent ones give the time."""
+    config = replace(FREE, hour=Limit(tokens_max=1000))
+    budget = spent(Budget(), config, 600, 0)
+    budget, _ = reserve(budget, config, "a", ask(250), 10 * S)
+    answer = reserve(budget, config, "b", ask(750), 10 * S)[1]
+    assert isinstance(answer, Denied)
+    assert answer.retry_after_s == 3600 + 60 - 10
+
+
+def test_an_expired_reservation_is_charged_in_full() -> None:
+    """A reservation whose settle never comes is spent when it expires; a late settle changes nothing."""
+    budget, answer = reserve(Budget(), CONFIG, "r", ask(), 0, hold_ns=30 * S)
+    assert isinstance(answer, Reserved)
+    assert answer.expires_ns == 30 * S
+    assert expire(budget, CONFIG, 30 * S - 1) == (budget, ())
+    closed, answers = expire(budget, CONFIG, 30 * S)
+    assert [(a.tokens, a.expired) for a in answers] == [(100, True)]
+    assert settle(budget, CONFIG, "r", 1, 30 * S)[1] == answers[0]
+    assert settle(closed, CONFIG, "r", 1, 30 * S) == (closed, None)
+    assert session_of(closed, BOUNDS, "k", "s", 30 * S).spent == 100
+    assert closed.wake_ns is None
+
+
+@pytest.mark.parametrize(("hold_ns", "held_ns"), [(None, 60 * S), (10**18, 60 * S), (-1, 0), (7, 7)])
+def test_holding_is_bounded(hold_ns: int | None, held_ns: int) -> None:
+    """Nobody holds a reservation for longer than configured."""
+    _, answer = reserve(Budget(), CONFIG, "r", ask(), 5, hold_ns)
+    assert isinstance(answer, Reserved)
+    assert answer.expires_ns == 5 + held_ns
+
+
+def test_an_overrun_is_charged_and_shown() -> None:
+    """A tier that uses more than was reserved is charged in full, and then nothing more is admitted."""
+    budget, _ = reserve(Budget(), CONFIG, "r", ask(850), 0)
+    budget, closed = settle(budget, CONFIG, "r", 1100, 0)
+    assert closed is not None
+    assert (closed.tokens, closed.overrun) == (1100, 200)
+    assert (Window.SESSION, 110) in [(load.window, load.percent) for load in closed.warnings]
+    assert isinstance(reserve(budget, CONFIG, "q", ask(0, 1), 0)[1], Denied)
+
+
+def test_negative_usage_is_none() -> None:
+    """A tier that reports a negative count can't pay tokens back."""
+    budget, _ = reserve(Budget(), CONFIG, "r", ask(), 0)
+    assert session_of(settle(budget, CONFIG, "r", -50, 0)[0], BOUNDS, "k", "s", 0).spent == 0
+
+
+@pytest.mark.parametrize("wrong", [{"output_tokens_default": 0}, {"output_tokens_max": 0}, {"reservation_ns": 0}])
+def test_limits_out_of_range_are_refused(wrong: dict[str, int]) -> None:
+    """A cap or a time below 1 is refused when it is configured."""
+    with pytest.raises(ValueError, match="budget"):
+        BudgetConfig(**wrong)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="sessions_max"):
+        Bounds(sessions_max=0)

@@ -1,0 +1,11 @@
+"""Where a call may begin; the laws of what is then held are in test_gate.py."""
+
+from __future__ import annotations
+
+from reliability.openings import PARTIAL, find_opening, words
+
+
+def test_words_know_no_empty_name() -> None:
+    """An empty name declares nothing, and without names only brackets and tags begin anything."""
+    assert words(["", "a"]).names == ("a",)
+    assert find_opening(words([""]), "a(1) and {", 0, True) == (9, False, PARTIAL)
