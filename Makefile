@@ -7,7 +7,7 @@ CONFIG ?= serve_config.yaml
 # Ray's own telemetry stays off. Ray's token (README, "Dashboard") is asked for by every second terminal.
 export RAY_USAGE_STATS_ENABLED ?= 0
 
-.PHONY: serve prepare doctor test check format readme lock clean
+.PHONY: serve prepare doctor test evals mutants sim coverage check format readme lock clean
 
 serve: .venv/.serve ## run the server in the foreground on 127.0.0.1:8000
 	@$(BIN)/python -m deployments preflight $(CONFIG)
@@ -22,6 +22,20 @@ doctor: .venv/.serve ## check platform, packages, models, key, memory and every 
 
 test: .venv/.dev ## the whole test suite
 	$(BIN)/python -m pytest -n 2 --dist loadgroup
+
+evals: .venv/.dev ## the core on recorded data, as a table; fails below the floor
+	$(BIN)/python -m tests.evals
+
+mutants: .venv/.dev ## apply every sabotage of the core and require that a test notices (about half an hour)
+	$(BIN)/python -m tests.mutants
+
+SEEDS ?= 1000
+sim: .venv/.dev ## many simulated worlds: make sim SEEDS=10000
+	$(BIN)/python -m tests.sim --seeds $(SEEDS)
+
+coverage: .venv/.dev ## line coverage of the core by its own tests; fails below 95 %
+	$(BIN)/python -m pytest -q -n 2 tests/reliability tests/sim tests/test_drive.py --cov=reliability \
+		--cov-report=term:skip-covered --cov-fail-under=95
 
 check: .venv/.dev ## lint, format and types
 	$(BIN)/ruff check .

@@ -16,6 +16,7 @@ from typing import Annotated, Any, Literal, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from reliability.config import NOT_BUILT, ReliabilityConfig
+from reliability.tools import RETRY_STRATEGY, Rung
 
 __all__ = [
     "ROUTER",
@@ -72,10 +73,15 @@ class Timeouts(Section):
 
 
 class TierBase(Section):
-    """What every tier kind has. `timeouts` None means the server's; replicas are those of its Serve deployment."""
+    """What every tier kind has. `timeouts` None means the server's; replicas are those of its Serve deployment.
+
+    `retry_strategy`: how the tier is asked again after an invalid tool call, one rung per re-ask. A weak model copies
+    the failed attempt that it is shown, so `resample` may serve it better than `correct`.
+    """
 
     timeouts: Timeouts | None = None
     context_tokens: int | None = Field(default=None, ge=16, le=100_000_000)
+    retry_strategy: tuple[Rung, ...] = Field(default=RETRY_STRATEGY, min_length=1, max_length=8)
     min_replicas: int = Field(default=1, ge=0, le=64)
     max_replicas: int = Field(default=1, ge=1, le=64)
 

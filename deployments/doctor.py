@@ -25,14 +25,15 @@ from typing import Any
 import psutil
 
 from deployments.config import AppConfig, HostedTierConfig, MlxTierConfig, TierBase, Timeouts
-from deployments.drive import Ports, Run, drive
-from deployments.plan import limits_of
-from deployments.ports import Tier
+from deployments.drive import Run, drive
+from deployments.plan import expected_of, limits_of
+from deployments.ports import Ports, Tier
 from deployments.telemetry import MonotonicClock
 from deployments.tiers.artifacts import on_disk, parse_source
 from deployments.tiers.prepare import chosen
 from deployments.tiers.replica import make_tier
 from deployments.tiers.scripted import ScriptedTier
+from reliability.tools import ToolBox
 from reliability.types import ChatRequest, TierState
 
 __all__ = ["Finding", "check_edges", "doctor"]
@@ -178,14 +179,16 @@ async def _check_edge(config: AppConfig, head: str, after: str, words: str, faul
 
 
 def _probe(config: AppConfig, head: str, after: str) -> Run:
+    request = ChatRequest(
+        request_id=f"doctor-{os.getpid()}",
+        session_id="doctor",
+        messages=({"role": "user", "content": "Are you there?"},),
+        max_tokens=16,
+        timeout_s=60.0,
+    )
     return Run(
-        request=ChatRequest(
-            request_id=f"doctor-{os.getpid()}",
-            session_id="doctor",
-            messages=({"role": "user", "content": "Are you there?"},),
-            max_tokens=16,
-            timeout_s=60.0,
-        ),
+        request=request,
+        expected=expected_of(config, request, ToolBox()),
         chain=(head, after),
         limits=limits_of(config),
         deadline_ns=0,

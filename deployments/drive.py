@@ -1,76 +1,67 @@
 """One request from start to end: the one loop of the program.
 
-    while True: match decide(situation): Call -> attempt | Accept -> done | Refuse -> done
+    while True: match decide(situation): Call -> attempt | Accept -> deliver | Refuse -> done
 
 `drive` asks the core what to do, does it, and writes down what came of it. It imports no Ray, no HTTP and no clock, so
 the simulator runs this very code. The `Run` that it is given is the record of the request: whoever reads the stream
 may look at it at any moment (for the headers, say), and only `drive` writes to it.
 
-Within one attempt text passes at once, which is the text commit point, and the parts of tool calls are held until the
-attempt has ended well, which is the call commit point. Before both, an attempt that breaks leaves no trace and another
-tier answers. Reasoning is no part of the answer and commits nothing. For a client that doesn't stream (`hold_all`)
-everything is held until the attempt has ended well, so every break can be mended.
+Text passes the gate at once, which is the text commit point; calls, and text that may be one, are held until the
+attempt has been judged, and leave only with Accept, which is the call commit point. Before both, an attempt that fails
+leaves no trace and another one answers. After text alone the text stands and the calls are still open: a later
+attempt's calls are taken and its own text is dropped. Reasoning is no part of the answer and commits nothing.
 
-What must never happen: events of two attempts mixed in one answer, a part of a call that isn't whole, a stream that is
-left open when the client goes.
+Each call to a tier has one grant, settled once, in `finally`, with what was spent and a verdict.
+
+What must never happen: text of two attempts in one answer, calls of two attempts, a call that isn't whole and valid, a
+grant that stays open, a stream that is left open when the client goes.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
-from typing import cast
 
-from deployments.config import Timeouts
-from deployments.ports import Clock, Tier
+from deployments.attempt import Reading, read
+from deployments.ports import Ports
+from reliability.admission import Ask, Barred, Grant
+from reliability.answer import Expected, Judged
 from reliability.escalation import Accept, Call, Limits, Refuse, Situation, decide, reason_of
-from reliability.types import (
-    Attempt,
-    CallDelta,
-    ChatRequest,
-    Event,
-    Failed,
-    Fault,
-    Finish,
-    Reason,
-    Started,
-    Text,
-)
+from reliability.gate import Hold
+from reliability.health import barred_attempt, verdict_of
+from reliability.loops import Loop, truncate
+from reliability.reask import request_for
+from reliability.types import Attempt, CallDelta, ChatRequest, Event, Fault, Finish, FinishReason, Flaw, Reason, Text
 
-__all__ = ["Ports", "Run", "drive"]
+__all__ = ["Run", "drive"]
 
 NS_PER_S = 1_000_000_000
-# Said by a tier before it has done any work.
-NOTHING_RAN = frozenset({Fault.UNAVAILABLE, Fault.LOADING, Fault.UNSUPPORTED, Fault.CONTEXT_LENGTH})
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ports:
-    """The world, as `drive` needs it. `jitter` returns a number in [0, 1)."""
-
-    tiers: Mapping[str, Tier]
-    timeouts: Mapping[str, Timeouts]
-    clock: Clock
-    jitter: Callable[[], float]
+BYTES_PER_TOKEN = 4  # an estimate for reservations only; what was really spent is settled
 
 
 @dataclass(slots=True, kw_only=True)
 class Run:
-    """The record of one request. `chain` begins with the tier that it starts at; `deadline_ns` is a moment of `clock`.
+    """The record of one request. `chain` begins with the tier it starts at; `deadline_ns` is a moment of the clock.
 
     `tier` is the tier that is answering, or that was asked last. At the end either `finish` or `refusal` is set; both
-    are None where the client left.
+    are None where the client left. `judged` is the judgement of the last answer that was whole, `loop` the loop that
+    the request was found in.
     """
 
     request: ChatRequest
+    expected: Expected
     chain: tuple[str, ...]
     limits: Limits
     deadline_ns: int
-    hold_all: bool = False
+    key: str = ""
+    hold: Hold = Hold.TOOL_CALLS
     attempts: list[Attempt] = field(default_factory=list)
     tier: str | None = None
+    judged: Judged | None = None
+    loop: Loop | None = None
+    warnings: tuple[str, ...] = ()
     finish: Finish | None = None
     refusal: Refuse | None = None
 
@@ -99,10 +90,13 @@ async def drive(run: Run, ports: Ports) -> AsyncGenerator[list[Event], None]:
             case Call() as call:
                 await _wait(call.wait_ns)
                 run.tier = call.tier
-                async with aclosing(_attempt(run, ports)) as events:
+                async with aclosing(_call(run, call, ports)) as events:
                     async for batch in events:
                         yield batch
             case Accept():
+                events_left = _delivered(run)
+                if events_left:
+                    yield events_left
                 return
             case Refuse() as refusal:
                 run.refusal = refusal
@@ -124,119 +118,115 @@ async def _wait(wait_ns: int) -> None:
         await asyncio.sleep(wait_ns / NS_PER_S)
 
 
-@dataclass(slots=True)
-class _Recording:
-    """What is known of the attempt that runs now. What is in `held` leaves when the attempt has ended well."""
-
-    tier: str
-    started_ns: int
-    hold_all: bool
-    held: list[Event] = field(default_factory=list)
-    accepted: bool = False
-    ttft_ns: int | None = None
-    text_out: bool = False
-    end: Finish | Failed | None = None
-
-    def take(self, batch: list[Event], now_ns: int) -> list[Event]:
-        """Read one batch; return what may leave now."""
-        out: list[Event] = []
-        for event in batch:
-            if isinstance(event, Started):
-                self.accepted = True
-                continue
-            if isinstance(event, (Finish, Failed)):
-                self.end = event
-                break
-            if self.ttft_ns is None:
-                self.ttft_ns = now_ns - self.started_ns
-            hold = self.hold_all or isinstance(event, CallDelta)
-            (self.held if hold else out).append(event)
-            self.text_out = self.text_out or (not hold and isinstance(event, Text))
-        return out
-
-    def attempt(self, now_ns: int, *, calls_out: bool) -> Attempt:
-        """The attempt's record. Without an end it is the client that left."""
-        failed = self.end if isinstance(self.end, Failed) else None
-        ran = self.accepted or self.ttft_ns is not None or failed is None or failed.fault not in NOTHING_RAN
-        return Attempt(
-            tier=self.tier,
-            ran=ran and not (failed is not None and failed.fault is Fault.CONNECT_TIMEOUT),
-            fault=failed.fault if failed else None,
-            detail=failed.message if failed else "",
-            status=failed.status if failed else None,
-            param=failed.param if failed else None,
-            retry_after_s=failed.retry_after_s if failed else None,
-            usage=self.end.usage if self.end else None,
-            ttft_ns=self.ttft_ns,
-            elapsed_ns=now_ns - self.started_ns,
-            text_out=self.text_out,
-            calls_out=calls_out,
-            cancelled=self.end is None,
-        )
+def _delivered(run: Run) -> list[Event]:
+    """The held part of the accepted attempt: the call commit point."""
+    judged, last = run.judged, run.attempts[-1]
+    if judged is None:
+        raise AssertionError("an accepted attempt has been judged")
+    if last.flaw is Flaw.CYCLE:
+        return _cut_short(run, judged)
+    run.finish = judged.finish
+    events = list(judged.events)
+    run.attempts[-1] = replace(last, calls_out=any(isinstance(event, CallDelta) for event in events))
+    return events
 
 
-async def _attempt(run: Run, ports: Ports) -> AsyncGenerator[list[Event], None]:
-    """One call to `run.tier`. The attempt is written down whatever happens, once."""
-    tier = cast(str, run.tier)
-    recording = _Recording(tier, ports.clock.now_ns(), run.hold_all)
-    calls_out = False
+def _cut_short(run: Run, judged: Judged) -> list[Event]:
+    """What is worth keeping of a text that repeats itself. It was stopped, so its finish reason is a length."""
+    run.finish = replace(judged.finish, reason=FinishReason.LENGTH)
+    # Text of an earlier attempt, or of this one, stands before the client already and can't be taken back.
+    if any(attempt.text_out for attempt in run.attempts):
+        return []
+    return [Text(truncate(judged.raw_text))]
+
+
+async def _call(run: Run, call: Call, ports: Ports) -> AsyncGenerator[list[Event], None]:
+    """One admitted call to `call.tier`. The attempt is written down and the grant settled whatever happens, once."""
+    granted = await _admitted(run, call.tier, ports)
+    if isinstance(granted, Attempt):
+        run.attempts.append(granted)
+        return
+    reading = Reading(
+        tier=call.tier,
+        number=len(run.attempts),
+        expected=run.expected,
+        hold=run.hold,
+        text_committed=any(a.text_out for a in run.attempts),
+        started_ns=ports.clock.now_ns(),
+    )
+    stream = read(
+        reading,
+        ports.tiers[call.tier],
+        _request(run, call, granted, ports),
+        ports.timeouts[call.tier],
+        ports.clock,
+        run.deadline_ns,
+    )
     try:
-        async with aclosing(_events(run, ports, recording)) as events:
+        async with aclosing(stream) as events:
             async for out in events:
                 yield out
-        if isinstance(recording.end, Finish):
-            run.finish = recording.end
-            calls_out = any(isinstance(event, CallDelta) for event in recording.held)
-            if recording.held:
-                yield recording.held
     finally:
-        run.attempts.append(recording.attempt(ports.clock.now_ns(), calls_out=calls_out))
+        _write_down(run, reading, granted, ports)
 
 
-async def _events(run: Run, ports: Ports, recording: _Recording) -> AsyncGenerator[list[Event], None]:
-    """The tier's events under the timeouts, until its last one. A stream that just stops is a crash."""
-    remaining_s = (run.deadline_ns - ports.clock.now_ns()) / NS_PER_S
-    request = replace(run.request, timeout_s=max(0.0, remaining_s))
-    async with aclosing(ports.tiers[recording.tier].stream(request)) as stream:
-        while recording.end is None:
-            limit = _limit(run, ports, recording)
-            try:
-                async with asyncio.timeout(limit.timeout_s):
-                    batch = await anext(stream)
-            except TimeoutError:
-                recording.end = Failed(fault=limit.fault, message=limit.words)
-            except StopAsyncIteration:
-                recording.end = Failed(fault=Fault.CRASHED, message=f"tier {recording.tier} broke off its answer")
-            else:
-                out = recording.take(batch, ports.clock.now_ns())
-                if out:
-                    yield out
+def _write_down(run: Run, reading: Reading, grant: Grant | None, ports: Ports) -> None:
+    attempt = reading.record(ports.clock.now_ns())
+    run.attempts.append(attempt)
+    run.judged = reading.judged
+    if reading.judged is not None and reading.judged.loop is not None:
+        run.loop = reading.judged.loop
+    elif reading.loop is not None:
+        run.loop = reading.loop
+    if grant is not None and ports.admission is not None:
+        ports.admission.settle(grant, verdict_of(attempt), attempt.usage, attempt.retry_after_s)
 
 
-@dataclass(frozen=True, slots=True)
-class _Limit:
-    """The timeout that strikes first, and what it means."""
+def _request(run: Run, call: Call, grant: Grant | None, ports: Ports) -> ChatRequest:
+    last = run.judged
+    request = request_for(
+        run.request,
+        call,
+        attempts=len(run.attempts),
+        failed_text=last.raw_text if last else "",
+        violations=last.violations if last else (),
+        toolbox=run.expected.toolbox,
+        loop=run.loop,
+    )
+    remaining_s = max(0.0, (run.deadline_ns - ports.clock.now_ns()) / NS_PER_S)
+    cap = request.max_tokens if grant is None else min(request.max_tokens, grant.output_cap)
+    return replace(request, timeout_s=remaining_s, max_tokens=cap)
 
-    timeout_s: float
-    fault: Fault
-    words: str
+
+async def _admitted(run: Run, tier: str, ports: Ports) -> Grant | Attempt | None:
+    """The grant, the record of a call that was barred, or None: nobody has to be asked, or nobody answers and the tier
+    costs nothing."""
+    if ports.admission is None:
+        return None
+    try:
+        async with asyncio.timeout(ports.admit_s):
+            answer = await ports.admission.admit(_ask(run, tier, ports))
+    except Exception:
+        if tier not in ports.paid:
+            return None
+        detail = f"tier {tier} was not called: the budget can't be asked, and this tier costs money"
+        return Attempt(tier=tier, ran=False, fault=Fault.STATE_SILENT, detail=detail)
+    if isinstance(answer, Barred):
+        return barred_attempt(answer)
+    run.warnings = tuple(f"{load.percent}%" for load in answer.warnings)
+    return answer
 
 
-def _limit(run: Run, ports: Ports, recording: _Recording) -> _Limit:
-    tier = f"tier {recording.tier}"
-    timeouts = ports.timeouts[recording.tier]
-    now_ns = ports.clock.now_ns()
-    left_s = (run.deadline_ns - now_ns) / NS_PER_S
-    total_s = timeouts.total_s - (now_ns - recording.started_ns) / NS_PER_S
-    if recording.ttft_ns is not None:
-        words = f"{tier} was silent for {timeouts.idle_s:g} s (idle_s)"
-        phase = _Limit(timeouts.idle_s, Fault.IDLE_TIMEOUT, words)
-    elif recording.accepted:
-        words = f"{tier} gave no token within {timeouts.first_token_s:g} s (first_token_s)"
-        phase = _Limit(timeouts.first_token_s, Fault.FIRST_TOKEN_TIMEOUT, words)
-    else:
-        words = f"{tier} has no replica that took the request within {timeouts.connect_s:g} s (connect_s)"
-        phase = _Limit(timeouts.connect_s, Fault.CONNECT_TIMEOUT, words)
-    total = _Limit(total_s, Fault.TOTAL_TIMEOUT, f"{tier} was not done within {timeouts.total_s:g} s (total_s)")
-    deadline = _Limit(left_s, Fault.TOTAL_TIMEOUT, "the request's deadline passed")
-    return min(phase, total, deadline, key=lambda limit: limit.timeout_s)
+def _ask(run: Run, tier: str, ports: Ports) -> Ask:
+    request = run.request
+    return Ask(
+        tier=tier,
+        key=run.key,
+        session=request.session_id,
+        prompt_tokens=max(1, request.body_bytes // BYTES_PER_TOKEN),
+        output_tokens=request.max_tokens,
+        tools=len(request.tools),
+        extra=any(a.ran for a in run.attempts),
+        local=tier not in ports.paid,
+        hold_ns=max(NS_PER_S, run.deadline_ns - ports.clock.now_ns()),
+    )

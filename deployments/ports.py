@@ -7,12 +7,15 @@ carries a call to a replica all implement `Tier` and pass one contract test.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable, Mapping
+from dataclasses import dataclass
 from typing import Protocol
 
-from reliability.types import ChatRequest, Event, TierStatus
+from deployments.config import Timeouts
+from reliability.admission import Ask, Barred, Grant
+from reliability.types import ChatRequest, Event, TierStatus, Usage, Verdict
 
-__all__ = ["Clock", "Tier"]
+__all__ = ["Admission", "Clock", "Ports", "Tier"]
 
 
 class Tier(Protocol):
@@ -35,9 +38,36 @@ class Tier(Protocol):
         ...
 
 
+class Admission(Protocol):
+    """Who says whether a call may run: breaker, budgets and memory level in one step."""
+
+    async def admit(self, ask: Ask) -> Grant | Barred:
+        """Give a grant, or the reason why not. May raise or be late: `drive` bounds the wait and goes on without."""
+        ...
+
+    def settle(self, grant: Grant, verdict: Verdict, usage: Usage | None, retry_after_s: float | None) -> None:
+        """Close a grant, once. Never waits, never raises."""
+        ...
+
+
 class Clock(Protocol):
     """Monotonic time. A moment never crosses a process; a duration may."""
 
     def now_ns(self) -> int:
         """Nanoseconds since some fixed moment of this process."""
         ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ports:
+    """The world. `jitter` returns a number in [0, 1). Without `admission` every call may run. `paid` names the tiers
+    that cost money: without an answer from `admission` within `admit_s` seconds they are not called, while local tiers
+    are."""
+
+    tiers: Mapping[str, Tier]
+    timeouts: Mapping[str, Timeouts]
+    clock: Clock
+    jitter: Callable[[], float]
+    admission: Admission | None = None
+    paid: frozenset[str] = frozenset()
+    admit_s: float = 0.5

@@ -30,9 +30,10 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from deployments.config import ROUTER, AppConfig, RouterConfig, Timeouts, check_names, patch
-from deployments.drive import Ports, Run, drive
+from deployments.drive import Run, drive
 from deployments.live import applied
-from deployments.plan import chain_for, limits_of, unknown_model
+from deployments.plan import chain_for, expected_of, limits_of, unknown_model
+from deployments.ports import Ports
 from deployments.state.actor import STATE_ACTOR
 from deployments.telemetry import MonotonicClock, RequestMetrics, log_error, log_info
 from deployments.tiers.handle import HandleTier
@@ -42,6 +43,7 @@ from deployments.wire.models import model_list, readiness
 from deployments.wire.render import KEEP_ALIVE, Answer, ChunkWriter, sse
 from deployments.wire.report import report_headers, report_of, session_header
 from deployments.wire.stream import EventStream, paced
+from reliability.gate import Hold
 from reliability.types import Event, TierState, TierStatus
 
 __all__ = ["Router"]
@@ -63,6 +65,7 @@ class Router:
         self._kinds = {name: tier.kind for name, tier in config.tiers.items()}
         self._timeouts = {name: tier.timeouts for name, tier in config.tiers.items()}
         self._tiers = {name: HandleTier(name, handle) for name, handle in handles.items()}
+        self._strategies = {name: tier.retry_strategy for name, tier in config.tiers.items()}
         self._clock = MonotonicClock()
         self._jitter = random.Random()
         self._metrics = RequestMetrics()
@@ -154,16 +157,23 @@ class Router:
     def _run(self, call: ChatCall) -> Run:
         return Run(
             request=call.request,
+            expected=expected_of(self._config, call.request, call.toolbox),
             chain=chain_for(self._config, self._tiers, call.model),
-            limits=limits_of(self._config),
+            limits=limits_of(self._config, self._strategies),
             deadline_ns=self._clock.now_ns() + int(call.request.timeout_s * NS_PER_S),
-            hold_all=not call.stream,
+            # A client that doesn't stream has seen nothing until the end, so everything can be mended.
+            hold=Hold.TOOL_CALLS if call.stream else Hold.ALL,
         )
 
     def _drive(self, run: Run) -> AsyncGenerator[list[Event], None]:
         server = self._config.server
         timeouts: dict[str, Timeouts] = {name: own or server.timeouts for name, own in self._timeouts.items()}
-        ports = Ports(tiers=self._tiers, timeouts=timeouts, clock=self._clock, jitter=self._jitter.random)
+        ports = Ports(
+            tiers=self._tiers,
+            timeouts=timeouts,
+            clock=self._clock,
+            jitter=self._jitter.random,
+        )
         return drive(run, ports)
 
     async def _whole(self, call: ChatCall, run: Run) -> Response:

@@ -49,7 +49,9 @@ class RequestMetrics:
             "mlx_stack_requests", description="Finished requests.", tag_keys=("outcome", "tier")
         )
         self._attempts = metrics.Counter(
-            "mlx_stack_attempts", description="Attempts on tiers, by fault (none: good).", tag_keys=("tier", "fault")
+            "mlx_stack_attempts",
+            description="Attempts on tiers, by fault and flaw (none: good).",
+            tag_keys=("tier", "fault", "flaw"),
         )
         self._tokens = metrics.Counter("mlx_stack_tokens", description="Tokens of attempts.", tag_keys=("tier", "kind"))
 
@@ -57,7 +59,9 @@ class RequestMetrics:
         """Count one finished request by its report."""
         self._requests.inc(tags={"outcome": report["outcome"], "tier": report["tier"] or "none"})
         for attempt in report["attempts"]:
-            self._attempts.inc(tags={"tier": attempt["tier"], "fault": attempt["fault"] or "none"})
+            self._attempts.inc(
+                tags={"tier": attempt["tier"], "fault": attempt["fault"] or "none", "flaw": attempt["flaw"] or "none"}
+            )
             usage = attempt["usage"] or {}
             for kind in ("prompt", "completion"):
                 tokens = usage.get(f"{kind}_tokens", 0)

@@ -12,14 +12,22 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from reliability.loops import LoopConfig
+from reliability.tools import PLACEHOLDERS, CheckConfig
 from reliability.types import Reason
 
-__all__ = ["NOT_BUILT", "CloudFallback", "EscalationConfig", "ReliabilityConfig", "TokenBudgetConfig"]
+__all__ = [
+    "NOT_BUILT",
+    "CloudFallback",
+    "EscalationConfig",
+    "ReliabilityConfig",
+    "TokenBudgetConfig",
+    "ToolValidationConfig",
+]
 
 # Sections and keys of the full design whose behaviour isn't in this version yet: path -> what they would do.
 NOT_BUILT = {
-    "loop_detection": "loop detection",
-    "tool_validation": "validation and repair of tool calls",
+    "loop_detection.window_size": "the session window, for clients that send no history",
     "circuit_breaker": "the auxiliary judge",
     "memory_pressure": "memory pressure",
     "token_budget.enabled": "token budgets over sessions and hours",
@@ -73,6 +81,34 @@ class EscalationConfig(Section):
         return self
 
 
+class ToolValidationConfig(Section):
+    """The checks on tool calls, and how a tier is asked again.
+
+    `max_retries` bounds the re-asks on one tier. `retry_with_correction` false leaves the corrective message out: the
+    same prompt is sampled again. The three `validate_` keys switch one check off each.
+    """
+
+    enabled: bool = True
+    max_retries: int = Field(default=3, ge=0, le=10)
+    retry_with_correction: bool = True
+    validate_json: bool = True
+    validate_schema: bool = True
+    validate_tool_names: bool = True
+    placeholders: tuple[str, ...] = PLACEHOLDERS
+
+    @property
+    def checks(self) -> CheckConfig | None:
+        """What `reliability.tools` is asked to check; None where validation is off."""
+        if not self.enabled:
+            return None
+        return CheckConfig(
+            validate_json=self.validate_json,
+            validate_schema=self.validate_schema,
+            validate_tool_names=self.validate_tool_names,
+            placeholders=self.placeholders,
+        )
+
+
 class TokenBudgetConfig(Section):
     """Tokens that one answer may have: the cap, and the default of a request that names none."""
 
@@ -82,5 +118,7 @@ class TokenBudgetConfig(Section):
 class ReliabilityConfig(Section):
     """The whole section."""
 
+    loop_detection: LoopConfig = LoopConfig()
+    tool_validation: ToolValidationConfig = ToolValidationConfig()
     escalation: EscalationConfig = EscalationConfig()
     token_budget: TokenBudgetConfig = TokenBudgetConfig()

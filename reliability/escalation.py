@@ -4,27 +4,35 @@
 opinion wins. It keeps nothing between calls: a request has few attempts, so each decision reads them all again. The
 order of `POLICIES` is the specification:
 
-1. a good answer is accepted;
-2. once text or calls have left for the client, no other answer can take their place: refuse (the shell ends the
-   stream in an error frame);
-3. a request that a tier calls wrong in itself is refused, since every tier would say so;
-4. no time or no attempt left: refuse;
-5. a fault that a second call may cure is retried on the same tier, a bounded number of times;
-6. otherwise the next tier of the chain;
-7. nothing left: refuse, with the most telling of the faults met.
+1.  a good answer is accepted;
+2.  an answer whose text has left can't be taken back: where the text itself broke off, refuse (the shell ends the
+    stream in an error frame); where it only repeats itself, deliver it, marked;
+3.  a request that a tier calls wrong in itself is refused, since every tier would say so, and so is one that no
+    budget allows;
+4.  no time or no attempt left: refuse;
+5.  a loop: first the same tier is asked again with a nudge; if the model repeats itself the next tier is asked; if
+    that one says the same, it is delivered, marked. A broken circuit asks no tier twice and delivers nothing;
+6.  a flaw is re-asked on the same tier, by the rungs of its retry strategy, a bounded number of times; an answer that
+    repeats itself within itself only once, since each such answer is a long one;
+7.  a fault that a second call may cure is retried on the same tier, a bounded number of times;
+8.  otherwise the next tier of the chain;
+9.  nothing left: an answer that repeats itself is delivered as far as it is worth it, marked; everything else is
+    refused, with the most telling of what was met.
 
-This is the only place that retries. Inner clients retry nothing.
+This is the only place that retries. Inner clients retry nothing. A *retry* follows a fault, a *re-ask* a flaw; an
+*escalation* is to the next tier because of a flaw, a *fallback* because of a fault.
 
-What must never happen: a tier called twice after it said that it can't (no model, no key), a call after the commit
-point, a walk that goes back down the chain, more attempts than `attempts_max`.
+What must never happen: a tier called twice after it said that it can't, a call after the call commit point, a walk
+that goes back down the chain, more attempts than `attempts_max`, an invalid call accepted.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
 
+from reliability.tools.ladder import RETRY_STRATEGY, Reask, Rung, next_reask
 from reliability.types import Attempt, Fault, Flaw, Reason
 
 __all__ = [
@@ -44,13 +52,28 @@ BACKOFF_FIRST_NS = 100_000_000
 BACKOFF_MAX_NS = 2_000_000_000
 # A tier may ask for patience with Retry-After; more than this and another tier is the better answer.
 RETRY_AFTER_MAX_NS = 2_000_000_000
+LOOP_RETRY_AFTER_S = 5.0
+CYCLE_REASKS_MAX = 1
 
 TRANSIENT = frozenset({Fault.SERVER_ERROR, Fault.PROTOCOL, Fault.CRASHED})
 TIMEOUTS = frozenset(
     {Fault.CONNECT_TIMEOUT, Fault.FIRST_TOKEN_TIMEOUT, Fault.IDLE_TIMEOUT, Fault.TOTAL_TIMEOUT},
 )
-# The tier said at once that it is no candidate. Moving on is no escalation that a person could have switched off.
-NO_CANDIDATE = frozenset({Fault.UNAVAILABLE, Fault.LOADING, Fault.UNSUPPORTED, Fault.CONTEXT_LENGTH})
+# The tier said at once that it is no candidate, or was barred. Moving on is no escalation that could be switched off.
+NO_CANDIDATE = frozenset(
+    {
+        Fault.UNAVAILABLE,
+        Fault.LOADING,
+        Fault.UNSUPPORTED,
+        Fault.CONTEXT_LENGTH,
+        Fault.BREAKER_OPEN,
+        Fault.RETRY_BUDGET,
+        Fault.MEMORY_PRESSURE,
+        Fault.BUDGET,
+        Fault.STATE_SILENT,
+    }
+)
+MENDABLE = frozenset({Flaw.TOOL_CALL_INVALID, Flaw.EMPTY, Flaw.TRUNCATED, Flaw.CYCLE})
 
 
 class RefuseCode(StrEnum):
@@ -66,15 +89,26 @@ class RefuseCode(StrEnum):
     UPSTREAM = "upstream"
     DEADLINE = "deadline"
     BROKEN_STREAM = "broken_stream"
+    INVALID_ANSWER = "invalid_answer"
+    LOOP = "loop"
+    BUDGET = "budget"
+    MEMORY_PRESSURE = "memory_pressure"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """What bounds the walk. `escalate_on` holds the reasons that may move a request to another tier."""
+    """What bounds the walk. `escalate_on` holds the reasons that may move a request to another tier.
+
+    `strategies` are the retry strategies of the tiers that have one of their own; `grammars` the tiers that can decode
+    under a grammar.
+    """
 
     retries_max: int
     attempts_max: int
     escalate_on: frozenset[Reason]
+    reasks_max: int = 0
+    strategies: Mapping[str, tuple[Rung, ...]] = field(default_factory=dict)
+    grammars: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,10 +124,12 @@ class Situation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """Call `tier` after `wait_ns`."""
+    """Call `tier` after `wait_ns`. `reask`: how the prompt differs because of a flaw. `nudge`: tell of the loop."""
 
     tier: str
     wait_ns: int = 0
+    reask: Reask | None = None
+    nudge: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,15 +162,18 @@ def decide(situation: Situation) -> Decision:
 
 def reason_of(attempt: Attempt) -> Reason:
     """The public reason for leaving a tier after `attempt`."""
-    if attempt.flaw is Flaw.LOOP:
+    if attempt.flaw in (Flaw.LOOP, Flaw.CIRCUIT_BREAK, Flaw.CYCLE):
         return Reason.LOOP_DETECTED
     if attempt.flaw is not None:
         return Reason.TOOL_VALIDATION_FAILURE
-    if attempt.fault is Fault.CONTEXT_LENGTH:
-        return Reason.CONTEXT_LENGTH
     if attempt.fault in TIMEOUTS:
         return Reason.TIMEOUT
-    return Reason.SERVER_ERROR
+    own = {
+        Fault.CONTEXT_LENGTH: Reason.CONTEXT_LENGTH,
+        Fault.MEMORY_PRESSURE: Reason.MEMORY_PRESSURE,
+        Fault.BUDGET: Reason.BUDGET,
+    }
+    return own.get(attempt.fault, Reason.SERVER_ERROR) if attempt.fault else Reason.SERVER_ERROR
 
 
 def accept_good(situation: Situation) -> Decision | None:
@@ -142,12 +181,15 @@ def accept_good(situation: Situation) -> Decision | None:
     return Accept() if situation.attempts and situation.attempts[-1].good else None
 
 
-def stop_after_commit(situation: Situation) -> Decision | None:
+def stop_after_text(situation: Situation) -> Decision | None:
     """What the client has seen can't be taken back."""
     last = _last(situation)
-    if last is None or not (last.text_out or last.calls_out):
+    if last is None or not last.text_out:
         return None
-    return Refuse(code=RefuseCode.BROKEN_STREAM, message=last.detail)
+    if last.fault is not None:
+        return Refuse(code=RefuseCode.BROKEN_STREAM, message=last.detail)
+    # Only text that repeats itself: there is no call that could still be mended.
+    return Accept() if last.flaw in (Flaw.LOOP, Flaw.CYCLE) and not last.calls_held else None
 
 
 def stop_bad_request(situation: Situation) -> Decision | None:
@@ -156,6 +198,14 @@ def stop_bad_request(situation: Situation) -> Decision | None:
     if last is None or last.fault is not Fault.BAD_REQUEST:
         return None
     return Refuse(code=RefuseCode.BAD_REQUEST, message=last.detail, param=last.param)
+
+
+def stop_on_budget(situation: Situation) -> Decision | None:
+    """Under `hard_stop` no tier may be called; under `escalate` only a cheaper one, which is `climb`'s business."""
+    last = _last(situation)
+    if last is None or last.fault is not Fault.BUDGET or not last.hard_stop:
+        return None
+    return Refuse(code=RefuseCode.BUDGET, message=last.detail, retry_after_s=last.retry_after_s)
 
 
 def stop_when_spent(situation: Situation) -> Decision | None:
@@ -167,18 +217,51 @@ def stop_when_spent(situation: Situation) -> Decision | None:
     return None
 
 
+def leave_loop(situation: Situation) -> Decision | None:
+    """Nudge once, then the next tier; what two tiers say alike is delivered, marked. A broken circuit never is."""
+    last = _last(situation)
+    if last is None or last.flaw not in (Flaw.LOOP, Flaw.CIRCUIT_BREAK):
+        return None
+    up = _climb_from(situation, last, nudge=True)
+    if last.flaw is Flaw.CIRCUIT_BREAK:
+        return up or refuse_exhausted(situation)
+    looped = [a.tier for a in situation.attempts if a.flaw is Flaw.LOOP]
+    if len(looped) == 1 and situation.limits.reasks_max > 0:
+        return Call(tier=last.tier, nudge=True)
+    if len(set(looped)) == 1 and up is not None:
+        return up
+    return Accept()
+
+
+def reask_flaw(situation: Situation) -> Decision | None:
+    """Ask the same tier again after a flaw: same prompt or with feedback, as its strategy says."""
+    last = _last(situation)
+    if last is None or last.flaw not in MENDABLE:
+        return None
+    reasks = sum(1 for a in situation.attempts if a.tier == last.tier and a.flaw in MENDABLE) - 1
+    reasks_max = situation.limits.reasks_max
+    if reasks >= (min(reasks_max, CYCLE_REASKS_MAX) if last.flaw is Flaw.CYCLE else reasks_max):
+        return None
+    strategy = situation.limits.strategies.get(last.tier, RETRY_STRATEGY)
+    if last.flaw is not Flaw.TOOL_CALL_INVALID:
+        # There is nothing to correct in an empty or runaway answer; saying so would only lengthen the prompt.
+        strategy = tuple(rung for rung in strategy if rung is not Rung.CORRECT) or (Rung.RESAMPLE,)
+    can_constrain = last.tier in situation.limits.grammars
+    return Call(tier=last.tier, reask=next_reask(strategy, reasks, can_constrain=can_constrain))
+
+
 def retry_transient(situation: Situation) -> Decision | None:
     """Call the same tier again after a fault that a second call may cure."""
     last = _last(situation)
     if last is None or last.fault not in TRANSIENT:
         return None
-    retries = sum(1 for a in situation.attempts if a.tier == last.tier) - 1
-    # An open breaker of our own would be reached sooner by storming: the wait grows, and `Retry-After` is obeyed.
+    retries = sum(1 for a in situation.attempts if a.tier == last.tier and a.fault is not None) - 1
+    # The wait grows, so that a tier that is coming back isn't stormed, and `Retry-After` is obeyed.
     wait_ns = max(_backoff_ns(retries, situation.jitter), _retry_after_ns(last))
     patient = wait_ns <= RETRY_AFTER_MAX_NS and wait_ns < situation.remaining_ns
     if retries >= situation.limits.retries_max or not patient:
         return None
-    return Call(tier=last.tier, wait_ns=wait_ns)
+    return Call(tier=last.tier, wait_ns=wait_ns, nudge=_looped(situation))
 
 
 def climb(situation: Situation) -> Decision | None:
@@ -186,15 +269,23 @@ def climb(situation: Situation) -> Decision | None:
     last = _last(situation)
     if last is None:
         return Call(tier=situation.chain[0])
-    if last.fault not in NO_CANDIDATE and reason_of(last) not in situation.limits.escalate_on:
-        return None
-    position = situation.chain.index(last.tier) + 1
-    return Call(tier=situation.chain[position]) if position < len(situation.chain) else None
+    return _climb_from(situation, last, nudge=_looped(situation))
+
+
+def deliver_cycle(situation: Situation) -> Decision | None:
+    """A text that runs in circles is still a text: what came before it turned round is worth more than an error."""
+    last = _last(situation)
+    return Accept() if last is not None and last.flaw is Flaw.CYCLE else None
 
 
 def refuse_exhausted(situation: Situation) -> Decision:
-    """No tier is left: say so with the fault that helps the client most, and name every tier's reason."""
+    """No tier is left: say so with the reason that helps the client most, and name every tier's."""
     telling = min(situation.attempts, key=_telling_rank)
+    loop = next((a for a in situation.attempts if a.flaw is Flaw.CIRCUIT_BREAK), None)
+    if loop is not None:
+        return Refuse(code=RefuseCode.LOOP, message=loop.detail, retry_after_s=LOOP_RETRY_AFTER_S)
+    if any(a.text_out for a in situation.attempts):
+        return Refuse(code=RefuseCode.BROKEN_STREAM, message=_walk_in_words(situation.attempts))
     return Refuse(
         code=_code_of(telling),
         message=_walk_in_words(situation.attempts),
@@ -205,29 +296,52 @@ def refuse_exhausted(situation: Situation) -> Decision:
 
 POLICIES: tuple[Policy, ...] = (
     accept_good,
-    stop_after_commit,
+    stop_after_text,
     stop_bad_request,
+    stop_on_budget,
     stop_when_spent,
+    leave_loop,
+    reask_flaw,
     retry_transient,
     climb,
+    deliver_cycle,
     refuse_exhausted,
 )
 
 # What a client can act on comes first: a fault that passes, then what it must change in its request, then what only
 # the server's owner can mend.
-TELLING: tuple[tuple[frozenset[Fault], RefuseCode], ...] = (
+TELLING: tuple[tuple[frozenset[Fault | Flaw], RefuseCode], ...] = (
     (frozenset({Fault.OVERLOADED}), RefuseCode.OVERLOADED),
+    (frozenset({Fault.BUDGET}), RefuseCode.BUDGET),
+    (MENDABLE, RefuseCode.INVALID_ANSWER),
     (TIMEOUTS, RefuseCode.TIMEOUT),
     (TRANSIENT, RefuseCode.UPSTREAM),
+    (frozenset({Fault.MEMORY_PRESSURE}), RefuseCode.MEMORY_PRESSURE),
     (frozenset({Fault.LOADING}), RefuseCode.LOADING),
     (frozenset({Fault.CONTEXT_LENGTH}), RefuseCode.CONTEXT_LENGTH),
     (frozenset({Fault.UNSUPPORTED}), RefuseCode.UNSUPPORTED),
-    (frozenset({Fault.UNAVAILABLE, Fault.AUTH}), RefuseCode.NO_TIER),
+    (
+        frozenset(
+            {Fault.UNAVAILABLE, Fault.AUTH, Fault.BREAKER_OPEN, Fault.RETRY_BUDGET, Fault.STATE_SILENT},
+        ),
+        RefuseCode.NO_TIER,
+    ),
 )
 
 
 def _last(situation: Situation) -> Attempt | None:
     return situation.attempts[-1] if situation.attempts else None
+
+
+def _looped(situation: Situation) -> bool:
+    return any(a.flaw in (Flaw.LOOP, Flaw.CIRCUIT_BREAK) for a in situation.attempts)
+
+
+def _climb_from(situation: Situation, last: Attempt, *, nudge: bool) -> Call | None:
+    if last.fault not in NO_CANDIDATE and reason_of(last) not in situation.limits.escalate_on:
+        return None
+    position = situation.chain.index(last.tier) + 1
+    return Call(tier=situation.chain[position], nudge=nudge) if position < len(situation.chain) else None
 
 
 def _backoff_ns(retries: int, jitter: float) -> int:
@@ -241,11 +355,13 @@ def _retry_after_ns(attempt: Attempt) -> int:
 
 
 def _telling_rank(attempt: Attempt) -> int:
-    return next((rank for rank, (faults, _) in enumerate(TELLING) if attempt.fault in faults), len(TELLING))
+    met = attempt.fault or attempt.flaw
+    return next((rank for rank, (kinds, _) in enumerate(TELLING) if met in kinds), len(TELLING))
 
 
 def _code_of(attempt: Attempt) -> RefuseCode:
-    return next((code for faults, code in TELLING if attempt.fault in faults), RefuseCode.UPSTREAM)
+    met = attempt.fault or attempt.flaw
+    return next((code for kinds, code in TELLING if met in kinds), RefuseCode.INVALID_ANSWER)
 
 
 def _walk_in_words(attempts: tuple[Attempt, ...]) -> str:

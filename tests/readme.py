@@ -43,6 +43,8 @@ def tree() -> str:
     rows: dict[str, str] = {}
     for name in tracked():
         if name.startswith("tests/"):
+            if not name.endswith(".py"):
+                continue
             folder = str(Path(name).parent) + "/"
             rows.setdefault(folder, first_sentence(ROOT / folder / "__init__.py"))
         elif name.endswith("py.typed") or name == ".gitignore":

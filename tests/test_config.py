@@ -24,8 +24,9 @@ from deployments.config import (
     patch,
 )
 from deployments.config_file import read_file
-from deployments.drive import Ports, Run, drive
-from deployments.plan import chain_for, limits_of
+from deployments.drive import Run, drive
+from deployments.plan import chain_for, expected_of, limits_of
+from deployments.ports import Ports
 from deployments.router import _body
 from deployments.state.actor import SessionState
 from deployments.telemetry import MonotonicClock
@@ -37,7 +38,10 @@ from deployments.wire.chat import parse_chat
 from deployments.wire.errors import ApiError
 from deployments.wire.stream import paced
 from reliability.config import NOT_BUILT
-from reliability.types import ChatRequest, Fault
+from reliability.gate import Hold
+from reliability.tools import build_toolbox
+from reliability.types import ChatRequest, Fault, Flaw
+from tests import upstream as plays
 from tests.upstream import Upstream
 
 BASE: dict[str, Any] = {
@@ -77,7 +81,7 @@ def config_of(path: str = "", value: Any = None) -> AppConfig:
             "tiers.m.bogus: unknown key; allowed here: context_tokens, kind, max_replicas, max_running",
         ),
         ("tiers.fast.timeouts.bogus", 1, "tiers.fast.timeouts.bogus: unknown key; allowed here: connect_s"),
-        ("reliability.bogus", 1, "reliability.bogus: unknown key; allowed here: escalation, token_budget"),
+        ("reliability.bogus", 1, "reliability.bogus: unknown key; allowed here: escalation, loop_detection"),
         ("reliability.escalation.bogus", 1, "reliability.escalation.bogus: unknown key; allowed here: chain"),
         ("server.timeouts.bogus", 1, "server.timeouts.bogus: unknown key; allowed here: connect_s"),
         ("tiers.fast.kind", "cloud", "tiers.fast: Input tag 'cloud'"),
@@ -195,12 +199,12 @@ REQUEST = ChatRequest(
     request_id="r",
     session_id="s",
     messages=({"role": "user", "content": "hi"},),
-    max_tokens=16,
+    max_tokens=200,
     timeout_s=30.0,
 )
 
 
-def run(config: AppConfig, model: str = "auto", deadline_s: float = 30.0) -> Run:
+def run(config: AppConfig, model: str = "auto", deadline_s: float = 30.0, request: ChatRequest = REQUEST) -> Run:
     """Drive one request through the configured scripted tiers."""
 
     async def go() -> Run:
@@ -209,7 +213,16 @@ def run(config: AppConfig, model: str = "auto", deadline_s: float = 30.0) -> Run
         tiers = {name: make_tier(name, config.tiers[name], cloud) for name in names}
         clock = MonotonicClock()
         deadline_ns = clock.now_ns() + int(deadline_s * 1e9)
-        one = Run(request=REQUEST, chain=names, limits=limits_of(config), deadline_ns=deadline_ns)
+        toolbox = build_toolbox(request.tools)
+        strategies = {name: config.tiers[name].retry_strategy for name in names}
+        one = Run(
+            request=request,
+            expected=expected_of(config, request, toolbox),
+            chain=names,
+            limits=limits_of(config, strategies),
+            deadline_ns=deadline_ns,
+            hold=Hold.ALL,
+        )
         timeouts = {name: config.tiers[name].timeouts or config.server.timeouts for name in names}
         async for _ in drive(one, Ports(tiers=tiers, timeouts=timeouts, clock=clock, jitter=lambda: 0.0)):
             pass
@@ -246,7 +259,7 @@ def status_of(config: AppConfig, tier: str) -> Any:
 
 def options_of(config: AppConfig, deployment: str) -> Any:
     """The Serve deployment that `build` makes of a tier, or of the Router."""
-    root = build(config.model_dump(mode="json"))
+    root = build(config.model_dump(mode="json", exclude_unset=True))
     found = {root._bound_deployment.name: root._bound_deployment}
     _, tiers = root._bound_deployment.init_args
     found |= {app._bound_deployment.name: app._bound_deployment for app in tiers.values()}
@@ -287,6 +300,143 @@ def cloud_model() -> None:
 def cloud_key_env() -> None:
     config = config_of("reliability.escalation.cloud_fallback.api_key_env", "NO_SUCH_KEY")
     assert status_of(config, "premium").reason == "NO_SUCH_KEY is not set"
+
+
+TOOL = {
+    "type": "function",
+    "function": {"name": "f", "parameters": {"type": "object", "properties": {"a": {"type": "string"}}}},
+}
+WITH_TOOL = replace(REQUEST, tools=(TOOL,))
+
+
+def flaw_of(path: str, value: Any, call: dict[str, Any], messages: tuple[Any, ...] = REQUEST.messages) -> Flaw | None:
+    """The flaw of an answer with one call, under the base configuration with one key changed."""
+    config = with_broken_fast({"tool_call": call}, path, value)
+    return run(config, request=replace(WITH_TOOL, messages=messages)).attempts[0].flaw
+
+
+def switch(path: str, off: Any, call: dict[str, Any]) -> Callable[[], None]:
+    """A check that is on by default finds the call; switched off it doesn't."""
+
+    def check() -> None:
+        assert flaw_of("server.keepalive_s", 5, call) is Flaw.TOOL_CALL_INVALID
+        assert flaw_of(path, off, call) is None
+
+    return check
+
+
+def lapped(laps: int, results: list[str] | None = None) -> tuple[Any, ...]:
+    """A history in which `f` was called `laps` times with the same result."""
+    out: list[Any] = list(REQUEST.messages)
+    for lap in range(laps):
+        call = {"name": "f", "arguments": '{"a": "x"}'}
+        out.append({"role": "assistant", "tool_calls": [{"id": f"l{lap}", "type": "function", "function": call}]})
+        out.append({"role": "tool", "tool_call_id": f"l{lap}", "content": results[lap] if results else "same"})
+    return tuple(out)
+
+
+SAME = {"name": "f", "arguments": {"a": "x"}}
+
+
+def loop_key(key: str, value: Any, laps: int, before: Flaw | None, after: Flaw | None) -> Callable[[], None]:
+    """With `laps` laps in the history the next one is `before` by default, and `after` with the key changed."""
+
+    def check() -> None:
+        assert flaw_of("server.keepalive_s", 5, SAME, lapped(laps)) is before
+        assert flaw_of(f"reliability.loop_detection.{key}", value, SAME, lapped(laps)) is after
+
+    return check
+
+
+def text_loop(key: str, value: Any, texts: list[str], before: Flaw | None, after: Flaw | None) -> Callable[[], None]:
+    """The same for texts that are alike."""
+
+    def flaw(path: str, setting: Any) -> Flaw | None:
+        history = tuple({"role": "assistant", "content": text} for text in texts[:-1])
+        config = with_broken_fast({"text": texts[-1]}, path, setting)
+        return run(config, request=replace(REQUEST, messages=(*REQUEST.messages, *history))).attempts[0].flaw
+
+    def check() -> None:
+        assert flaw("server.keepalive_s", 5) is before
+        assert flaw(f"reliability.loop_detection.{key}", value) is after
+
+    return check
+
+
+def near_threshold() -> None:
+    results = [
+        f"{words} and then the very same long line of output follows again" for words in ("a b", "c d", "e f", "g h")
+    ]
+    history = lapped(4, results)
+    assert flaw_of("reliability.loop_detection.near_threshold", 0.5, SAME, history) is Flaw.CIRCUIT_BREAK
+    assert flaw_of("reliability.loop_detection.near_threshold", 1.0, SAME, history) is None
+
+
+def max_period() -> None:
+    history = list(REQUEST.messages)
+    for lap in range(4):
+        call = {"name": "f", "arguments": f'{{"a": "{"xy"[lap % 2]}"}}'}
+        history.append({"role": "assistant", "tool_calls": [{"id": f"l{lap}", "type": "function", "function": call}]})
+        history.append({"role": "tool", "tool_call_id": f"l{lap}", "content": "same"})
+    assert flaw_of("reliability.loop_detection.max_period", 2, SAME, tuple(history)) is Flaw.LOOP
+    assert flaw_of("reliability.loop_detection.max_period", 1, SAME, tuple(history)) is None
+
+
+def pollers(key: str, value: Any, laps: int, after: Flaw | None) -> Callable[[], None]:
+    def check() -> None:
+        raw = copy.deepcopy(BASE)
+        raw["tiers"]["fast"] = broken({"tool_call": SAME})
+        raw["reliability"]["loop_detection"] = {"pollers": ["f"]}
+        request = replace(WITH_TOOL, messages=lapped(laps))
+        before = run(load(raw), request=request).attempts[0].flaw
+        raw["reliability"]["loop_detection"][key] = value
+        assert before is None
+        assert run(load(raw), request=request).attempts[0].flaw is after
+
+    return check
+
+
+def ignored_arguments() -> None:
+    history = list(REQUEST.messages)
+    for lap in range(2):
+        call = {"name": "f", "arguments": f'{{"a": "x", "note": "{lap}"}}'}
+        history.append({"role": "assistant", "tool_calls": [{"id": f"l{lap}", "type": "function", "function": call}]})
+        history.append({"role": "tool", "tool_call_id": f"l{lap}", "content": "same"})
+    call = {"name": "f", "arguments": {"a": "x", "note": "2"}}
+    assert flaw_of("reliability.loop_detection.ignored_arguments", ["note"], call, tuple(history)) is Flaw.LOOP
+    assert flaw_of("reliability.loop_detection.ignored_arguments", [], call, tuple(history)) is None
+
+
+BAD_CALL = {"tool_call": {"name": "f", "arguments": "{"}}
+
+
+def reasks(path: str, value: Any, expected: int) -> Callable[[], None]:
+    def check() -> None:
+        one = run(with_broken_fast(BAD_CALL, path, value), request=WITH_TOOL)
+        assert sum(a.tier == "fast" for a in one.attempts) == expected
+
+    return check
+
+
+def corrections(config: AppConfig) -> list[bool]:
+    """Whether each call to `fast` was shown a correction, as a hosted tier's upstream sees it."""
+    with Upstream() as upstream:
+        upstream.plays("m", plays.tools(("f", "{")))
+        raw = config.model_dump(mode="json", exclude_unset=True)
+        own = raw["tiers"]["fast"].get("retry_strategy")
+        raw["tiers"]["fast"] = {"kind": "hosted", "base_url": upstream.base_url, "model": "m"}
+        raw["tiers"]["fast"] |= {"retry_strategy": own} if own else {}
+        run(load(raw), request=WITH_TOOL)
+        return [len(seen.body["messages"]) > 1 for seen in upstream.log]
+
+
+def retry_with_correction() -> None:
+    assert corrections(config_of()) == [False, True, False, False]
+    assert not any(corrections(config_of("reliability.tool_validation.retry_with_correction", False)))
+
+
+def retry_strategy() -> None:
+    assert corrections(config_of("tiers.fast.retry_strategy", ["resample", "correct"])) == [False, False, True, True]
 
 
 def max_output_tokens() -> None:
@@ -468,7 +618,35 @@ def router_options() -> None:
     assert (router._deployment_config.num_replicas, router.max_ongoing_requests) == (3, 77)
 
 
+WORDS = "the quick brown fox jumps over the lazy dog again and again until the day is done and nobody is left to see it"
+ALIKE = [WORDS, WORDS, WORDS.replace("nobody", "somebody")]
+UNKNOWN = {"name": "nobody", "arguments": {}}
+WRONG = {"name": "f", "arguments": {"a": 5}}
+PLACEHOLDER = {"name": "f", "arguments": {"a": "<your_text>"}}
+
 EFFECTS: dict[str, Callable[[], None]] = {
+    "reliability.loop_detection.enabled": loop_key("enabled", False, 2, Flaw.LOOP, None),
+    "reliability.loop_detection.duplicate_threshold": loop_key("duplicate_threshold", 4, 2, Flaw.LOOP, None),
+    "reliability.loop_detection.break_threshold": loop_key("break_threshold", 3, 2, Flaw.LOOP, Flaw.CIRCUIT_BREAK),
+    "reliability.loop_detection.similarity_threshold": text_loop("similarity_threshold", 1.0, ALIKE, Flaw.LOOP, None),
+    "reliability.loop_detection.near_threshold": near_threshold,
+    "reliability.loop_detection.max_period": max_period,
+    "reliability.loop_detection.pollers": loop_key("pollers", ["f"], 2, Flaw.LOOP, None),
+    "reliability.loop_detection.poller_duplicate_threshold": pollers("poller_duplicate_threshold", 3, 2, Flaw.LOOP),
+    "reliability.loop_detection.poller_break_threshold": pollers("poller_break_threshold", 3, 2, Flaw.CIRCUIT_BREAK),
+    "reliability.loop_detection.ignored_arguments": ignored_arguments,
+    "reliability.tool_validation.enabled": switch("reliability.tool_validation.enabled", False, WRONG),
+    "reliability.tool_validation.validate_schema": switch("reliability.tool_validation.validate_schema", False, WRONG),
+    "reliability.tool_validation.validate_tool_names": switch(
+        "reliability.tool_validation.validate_tool_names", False, UNKNOWN
+    ),
+    "reliability.tool_validation.validate_json": switch(
+        "reliability.tool_validation.validate_json", False, {"name": "f", "arguments": "{"}
+    ),
+    "reliability.tool_validation.placeholders": switch("reliability.tool_validation.placeholders", [], PLACEHOLDER),
+    "reliability.tool_validation.max_retries": reasks("reliability.tool_validation.max_retries", 1, 2),
+    "reliability.tool_validation.retry_with_correction": retry_with_correction,
+    **{f"tiers.{k}.retry_strategy": retry_strategy for k in ("mlx", "hosted", "scripted")},
     "reliability.escalation.enabled": enabled,
     "reliability.escalation.chain": chain,
     "reliability.escalation.max_retries_before_escalate": max_retries,
@@ -528,7 +706,8 @@ def choices(annotation: Any) -> tuple[Any, ...]:
 def all_keys() -> set[str]:
     kinds = {"mlx": MlxTierConfig, "hosted": HostedTierConfig, "scripted": ScriptedTierConfig}
     tiers = {f"tiers.{kind}.{leaf}" for kind, model in kinds.items() for leaf in leaves(model)}
-    return (set(leaves(AppConfig)) - {"tiers"}) | tiers
+    not_built = {f"reliability.{path}" for path in NOT_BUILT}
+    return (set(leaves(AppConfig)) - {"tiers"} - not_built) | tiers
 
 
 def test_the_walk_covers_every_key():

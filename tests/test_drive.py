@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import random
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,12 +12,22 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from deployments.config import Timeouts
-from deployments.drive import Ports, Run, drive
+from deployments.drive import Run, drive
+from deployments.ports import Ports
 from deployments.telemetry import MonotonicClock
 from deployments.tiers.scripted import ScriptedTier
 from deployments.wire.report import report_headers, report_of
+from reliability.admission import AdmissionConfig
+from reliability.answer import expect
 from reliability.escalation import Limits, RefuseCode
+from reliability.gate import Hold
+from reliability.loops import LoopConfig
+from reliability.retry_budget import RetryBudgetConfig
+from reliability.tools import CheckConfig, build_toolbox
 from reliability.types import CallDelta, ChatRequest, Event, Fault, Finish, FinishReason, Reason, Text
+from tests.sim.clock import VirtualClock
+from tests.sim.clock import run as play
+from tests.sim.world import SimAdmission
 
 CHAIN = ("fast", "standard", "premium")
 QUICK = Timeouts(connect_s=1, first_token_s=0.05, idle_s=0.05, total_s=5)
@@ -25,7 +37,11 @@ CALL = {"tool_call": {"name": "f", "arguments": {"a": 1}}}
 ANSWERS: dict[str, tuple[list[dict[str, Any]], bool]] = {
     "good": ([{"text": "good from {{tier}}"}], True),
     "call": ([{"text": "text of {{tier}} "}, CALL], True),
-    "empty": ([{"text": "", "delay_s": 0}], True),
+    "empty": ([{"text": "", "delay_s": 0}], False),
+    "bad-call": ([{"text": "text of {{tier}} "}, {"tool_call": {"name": "f", "arguments": "{"}}], False),
+    "invented": ([{"tool_call": {"name": "g", "arguments": {}}}], False),
+    "written": ([{"raw": '<tool_call>{"name": "f", "arguments": {"a": 1}}</tool_call>'}], True),
+    "written-badly": ([{"raw": 'Sure. <tool_call>{"name": "f", "argu'}], False),
     "500": ([{"status": 500}], False),
     "400": ([{"status": 400}], False),
     "429": ([{"status": 429, "retry_after_s": 60}], False),
@@ -36,7 +52,40 @@ ANSWERS: dict[str, tuple[list[dict[str, Any]], bool]] = {
     "hang": ([{"silence": True}], False),
     "stall": ([{"text": "half of {{tier}} "}, {"silence": True}], False),
     "none": ([{"unavailable": "no model"}], False),
+    "chant": ([{"text": "It begins. " + "And it goes on like this. " * 60}], True),
+    "blank": ([{"raw": " " * 600}], False),
+    "call-and-chant": ([CALL, {"text": "And it goes on like this. " * 60}], True),
 }
+
+
+TOOLS = ({"type": "function", "function": {"name": "f", "parameters": {"type": "object", "properties": {"a": {}}}}},)
+
+
+def make_run(chain: tuple[str, ...], clock: MonotonicClock, *, hold_all: bool = False, retries: int = 1) -> Run:
+    """A request with one tool, for the given chain."""
+    messages = ({"role": "user", "content": "hi"},)
+    return Run(
+        request=ChatRequest(
+            request_id="r", session_id="s", messages=messages, max_tokens=2000, timeout_s=30, tools=TOOLS
+        ),
+        expected=expect(messages, build_toolbox(TOOLS), id_seed="r", checks=CheckConfig(), loops=LoopConfig()),
+        chain=chain,
+        limits=Limits(retries_max=retries, reasks_max=retries, attempts_max=16, escalate_on=frozenset(Reason)),
+        deadline_ns=clock.now_ns() + 30 * 10**9,
+        hold=Hold.ALL if hold_all else Hold.TOOL_CALLS,
+    )
+
+
+def make_ports(tiers: dict[str, ScriptedTier], clock: MonotonicClock) -> Ports:
+    # These walks are all faults: the retry budget of a healthy server would end them.
+    config = AdmissionConfig(retries=RetryBudgetConfig(floor=1000))
+    return Ports(
+        tiers=tiers,
+        timeouts=dict.fromkeys(tiers, QUICK),
+        admission=SimAdmission(random.Random(0), clock, config),
+        clock=clock,
+        jitter=lambda: 0.0,
+    )
 
 
 def run_once(names: tuple[str, ...], *, hold_all: bool, retries: int = 1) -> tuple[Run, list[Event]]:
@@ -46,15 +95,10 @@ def run_once(names: tuple[str, ...], *, hold_all: bool, retries: int = 1) -> tup
         chain = CHAIN[: len(names)]
         tiers = {t: ScriptedTier(name=t, script=[{"answer": ANSWERS[n][0]}]) for t, n in zip(chain, names, strict=True)}
         clock = MonotonicClock()
-        limits = Limits(retries_max=retries, attempts_max=8, escalate_on=frozenset(Reason))
-        request = ChatRequest(
-            request_id="r", session_id="s", messages=({"role": "user", "content": "hi"},), max_tokens=64, timeout_s=30
-        )
-        deadline_ns = clock.now_ns() + 30 * 10**9
-        run = Run(request=request, chain=chain, limits=limits, deadline_ns=deadline_ns, hold_all=hold_all)
-        ports = Ports(tiers=tiers, timeouts=dict.fromkeys(chain, QUICK), clock=clock, jitter=lambda: 0.0)
+        run, ports = make_run(chain, clock, hold_all=hold_all, retries=retries), make_ports(tiers, clock)
         events = [event async for batch in drive(run, ports) for event in batch]
         assert all(tier.active == 0 for tier in tiers.values())
+        assert ports.admission.state.grants.count == 0
         return run, events
 
     return asyncio.run(go())
@@ -85,8 +129,10 @@ def test_text_comes_from_one_tier_and_calls_from_one_tier(names, hold_all):
 
     assert sum(tier in text for tier in CHAIN) <= 1
     assert sum(isinstance(e, CallDelta) and e.name == "f" for e in events) <= 1
-    if run.refusal is not None and run.refusal.code is not RefuseCode.BROKEN_STREAM:
-        assert events == [] or not text
+    if run.refusal is not None and not any(attempt.text_out for attempt in run.attempts):
+        assert not text
+    if run.refusal is not None:
+        assert not any(isinstance(e, CallDelta) for e in events)
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -140,6 +186,19 @@ def test_calls_leave_whole_and_last():
     assert run.attempts[0].text_out
 
 
+def test_a_text_that_runs_in_circles_is_cut_and_marked():
+    """Where no tier does better the client gets what was worth keeping, with the finish reason `length`."""
+    run, events = run_once(("chant",), hold_all=True)
+
+    assert text_of(events).startswith("It begins. And it goes on like this. ")
+    assert text_of(events).count("And") == 2
+    assert run.finish is not None
+    assert run.finish.reason is FinishReason.LENGTH
+    assert report_headers(run)["X-MLX-Stack-Loop"] == "broken"
+    _, events = run_once(("chant", "good"), hold_all=True)
+    assert text_of(events) == "good from standard"
+
+
 def test_thinking_commits_nothing():
     """A tier that breaks while it thinks is replaced, even in a stream."""
     run, events = run_once(("think-cut", "good"), hold_all=False)
@@ -154,10 +213,8 @@ def test_a_reader_that_leaves_is_written_down():
     async def go() -> Run:
         tier = ScriptedTier(name="fast", script=[{"answer": "one two three four", "token_delay_s": 0.01}])
         clock = MonotonicClock()
-        limits = Limits(retries_max=0, attempts_max=8, escalate_on=frozenset())
-        request = ChatRequest(request_id="r", session_id="s", messages=(), max_tokens=64, timeout_s=30)
-        run = Run(request=request, chain=("fast",), limits=limits, deadline_ns=clock.now_ns() + 10**10)
-        events = drive(run, Ports(tiers={"fast": tier}, timeouts={"fast": QUICK}, clock=clock, jitter=lambda: 0.0))
+        run = make_run(("fast",), clock)
+        events = drive(run, make_ports({"fast": tier}, clock))
         await anext(events)
         assert tier.active == 1
         await events.aclose()
@@ -168,3 +225,24 @@ def test_a_reader_that_leaves_is_written_down():
 
     assert [(a.cancelled, a.good, a.fault) for a in run.attempts] == [(True, False, None)]
     assert report_of(run)["outcome"] == "client_left"
+
+
+@pytest.mark.parametrize(("total_s", "ended"), [(900, 30), (10, 10)])
+def test_a_request_ends_at_its_deadline_and_an_attempt_at_its_total(total_s, ended):
+    """However well a tier talks, its total timeout ends the attempt and the request's own deadline ends everything."""
+
+    async def go() -> tuple[Run, float]:
+        tier = ScriptedTier(name="fast", script=[{"answer": "word " * 500, "token_delay_s": 1.0}])
+        run = make_run(("fast",), VirtualClock(), hold_all=True)
+        ports = make_ports({"fast": tier}, VirtualClock())
+        generous = Timeouts(connect_s=9, first_token_s=9, idle_s=9, total_s=total_s)
+        async for _ in drive(run, replace(ports, timeouts={"fast": generous})):
+            pass
+        return run, asyncio.get_running_loop().time()
+
+    run, ended_s = play(go())
+
+    assert run.refusal is not None
+    assert run.refusal.code is (RefuseCode.DEADLINE if total_s > 30 else RefuseCode.TIMEOUT)
+    assert run.attempts[0].fault is Fault.TOTAL_TIMEOUT
+    assert ended - 0.1 <= ended_s <= ended + 0.1

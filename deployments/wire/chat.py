@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from deployments.wire.errors import ApiError
 from deployments.wire.session import session_of
-from deployments.wire.tool_schemas import check_tools
+from reliability.tools import BadTools, ToolBox, build_toolbox, parse_choice
 from reliability.types import ChatRequest
 
 __all__ = ["ChatCall", "parse_chat"]
@@ -92,6 +92,7 @@ class ChatCall:
     include_usage: bool
     legacy_functions: bool
     request: ChatRequest
+    toolbox: ToolBox
 
 
 def parse_chat(
@@ -104,7 +105,7 @@ def parse_chat(
     """
     fields = _object(raw)
     body = _checked(fields)
-    tools, choice = _tools_of(body, fields)
+    tools, choice, toolbox = _tools_of(body)
     messages = tuple(fields["messages"])
     asked = body.max_completion_tokens or body.max_tokens
     request = ChatRequest(
@@ -130,6 +131,7 @@ def parse_chat(
         include_usage=bool(body.stream_options and body.stream_options.include_usage),
         legacy_functions=body.functions is not None,
         request=request,
+        toolbox=toolbox,
     )
 
 
@@ -199,19 +201,28 @@ def _response_format(body: ChatBody) -> Mapping[str, Any] | None:
 
 
 def _tools_of(
-    body: ChatBody, fields: Mapping[str, Any]
-) -> tuple[tuple[Mapping[str, Any], ...], str | Mapping[str, Any] | None]:
-    """The tools and the choice, with the legacy fields translated."""
+    body: ChatBody,
+) -> tuple[tuple[Mapping[str, Any], ...], str | Mapping[str, Any] | None, ToolBox]:
+    """The tools, the choice and the compiled tools, with the legacy fields translated."""
     if body.tools is not None and body.functions is not None:
         raise ApiError("invalid_request", "functions: send tools or functions, not both", param="functions")
     tools: tuple[Mapping[str, Any], ...] = tuple(body.tools or ())
     choice = body.tool_choice
-    at = "tools.{}.function"
     if body.functions is not None:
         tools = tuple({"type": "function", "function": function} for function in body.functions)
-        at = "functions.{}"
         choice = body.function_call
         if isinstance(choice, dict):
             choice = {"type": "function", "function": choice}
-    check_tools(tools, choice, at=at, choice_param="function_call" if body.functions is not None else "tool_choice")
-    return tools, choice if tools else None
+    toolbox = build_toolbox(body.tools, body.functions)
+    if isinstance(toolbox, BadTools):
+        raise _bad_tools("invalid_tools", toolbox)
+    wrong = parse_choice(choice, toolbox)
+    if isinstance(wrong, BadTools):
+        raise _bad_tools("invalid_request", wrong)
+    return tools, choice if tools else None, toolbox
+
+
+def _bad_tools(code: str, bad: BadTools) -> ApiError:
+    """The core's finding, with its JSON pointer as the path that a client knows: `tools.0.function.name`."""
+    path = bad.path.strip("/").replace("/", ".")
+    return ApiError(code, f"{path}: {bad.message}", param=path)

@@ -52,9 +52,21 @@ TABLE: dict[str, Row] = {
     ),
     "method_not_allowed": Row(status=405, type="invalid_request_error", meaning="wrong HTTP method"),
     "body_too_large": Row(status=413, type="invalid_request_error", meaning="the body is over `server.body_bytes_max`"),
+    "loop_detected": Row(
+        status=422, type="loop_detected", meaning="the model goes round in circles, and so does every tier of the chain"
+    ),
+    "budget_exceeded": Row(status=429, type="rate_limit_error", meaning="the token budget is spent"),
     "overloaded": Row(status=429, type="rate_limit_error", meaning="every tier is full", retry=True, retry_after_s=2.0),
     "internal_error": Row(status=500, type="server_error", meaning="a bug of this server; the log has the request id"),
     "upstream_error": Row(status=502, type="server_error", meaning="every tier of the chain failed"),
+    "invalid_answer": Row(
+        status=502,
+        type="server_error",
+        meaning="no tier gave a valid answer: a bad tool call, an empty or a runaway answer each time",
+    ),
+    "memory_pressure": Row(
+        status=503, type="server_error", meaning="the machine is short of memory", retry=True, retry_after_s=10.0
+    ),
     "no_tier_available": Row(status=503, type="server_error", meaning="no tier of the chain can answer"),
     "tiers_loading": Row(
         status=503, type="server_error", meaning="models are still loading", retry=True, retry_after_s=5.0
@@ -77,6 +89,10 @@ OF_REFUSAL: dict[RefuseCode, str] = {
     RefuseCode.UPSTREAM: "upstream_error",
     RefuseCode.DEADLINE: "deadline_exceeded",
     RefuseCode.BROKEN_STREAM: "stream_broken",
+    RefuseCode.INVALID_ANSWER: "invalid_answer",
+    RefuseCode.LOOP: "loop_detected",
+    RefuseCode.BUDGET: "budget_exceeded",
+    RefuseCode.MEMORY_PRESSURE: "memory_pressure",
 }
 
 
@@ -99,8 +115,15 @@ class ApiError(Exception):
         return self.row.status
 
     def body(self) -> dict[str, Any]:
-        """The JSON object that the client gets."""
-        error = {"message": self.message, "type": self.row.type, "param": self.param, "code": self.code}
+        """The JSON object that the client gets. A loop's `retry_after` stands in it too: agents read bodies."""
+        error: dict[str, Any] = {
+            "message": self.message,
+            "type": self.row.type,
+            "param": self.param,
+            "code": self.code,
+        }
+        if self.code == "loop_detected" and self.retry_after_s is not None:
+            error["retry_after"] = math.ceil(self.retry_after_s)
         return {"error": error}
 
     def headers(self) -> dict[str, str]:
@@ -108,7 +131,7 @@ class ApiError(Exception):
         out: dict[str, str] = {}
         if not self.row.retry:
             out["x-should-retry"] = "false"
-        if self.retry_after_s is not None and self.status in (429, 503):
+        if self.retry_after_s is not None and self.status in (422, 429, 503):
             out["retry-after"] = str(max(1, math.ceil(self.retry_after_s)))
         return out
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from deployments.drive import Run
-from reliability.types import Attempt, Usage
+from reliability.types import Attempt, Flaw, Usage
 
 __all__ = ["report_headers", "report_of", "session_header", "usage_json"]
 
@@ -25,7 +25,23 @@ def report_headers(run: Run) -> dict[str, str]:
         tier, reason = run.escalation
         headers["X-MLX-Stack-Escalated-From"] = tier
         headers["X-MLX-Stack-Escalation-Reason"] = reason.value
+    if run.loop is not None:
+        headers["X-MLX-Stack-Loop"] = loop_mark(run)
+    repaired = repairs_of(run)
+    if repaired:
+        headers["X-MLX-Stack-Repaired"] = ", ".join(repaired)
     return headers
+
+
+def loop_mark(run: Run) -> str:
+    """`broken` where the circuit broke, or an answer was stopped in its circles; else `nudged`."""
+    return "broken" if any(a.flaw in (Flaw.CIRCUIT_BREAK, Flaw.CYCLE) for a in run.attempts) else "nudged"
+
+
+def repairs_of(run: Run) -> list[str]:
+    """The kinds of repairs on the calls that were delivered, each once."""
+    delivered = run.judged if run.finish is not None else None
+    return sorted({repair.kind.value for repair in delivered.repairs}) if delivered else []
 
 
 def session_header(run: Run) -> dict[str, str]:
@@ -51,6 +67,8 @@ def report_of(run: Run) -> dict[str, Any]:
         "escalated_from": escalation[0] if escalation else None,
         "escalation_reason": escalation[1].value if escalation else None,
         "retries": run.retries,
+        "loop": loop_mark(run) if run.loop is not None else None,
+        "repairs": repairs_of(run),
         "attempts": [_attempt(a) for a in run.attempts],
     }
 
@@ -66,6 +84,7 @@ def _attempt(attempt: Attempt) -> dict[str, Any]:
         "tier": attempt.tier,
         "ran": attempt.ran,
         "fault": attempt.fault.value if attempt.fault else None,
+        "flaw": attempt.flaw.value if attempt.flaw else None,
         "detail": attempt.detail or None,
         "cancelled": attempt.cancelled,
         "elapsed_ms": attempt.elapsed_ns // NS_PER_MS,

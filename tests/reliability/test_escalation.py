@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from reliability.escalation import (
     BACKOFF_MAX_NS,
+    MENDABLE,
     NO_CANDIDATE,
     RETRY_AFTER_MAX_NS,
     Accept,
@@ -22,6 +23,7 @@ from reliability.escalation import (
     decide,
     reason_of,
 )
+from reliability.tools import Rung
 from reliability.types import Attempt, Fault, Flaw, Reason
 
 CHAIN = ("fast", "standard", "longctx", "premium")
@@ -30,12 +32,13 @@ HOUR_NS = 3600 * 10**9
 limits = st.builds(
     Limits,
     retries_max=st.integers(0, 4),
+    reasks_max=st.integers(0, 4),
     attempts_max=st.integers(1, 12),
     escalate_on=st.frozensets(st.sampled_from(list(Reason))),
 )
 chains = st.integers(1, 4).map(lambda n: CHAIN[:n])
-# What each call of a walk comes to: a fault, or None for a good answer.
-outcomes = st.lists(st.one_of(st.none(), st.sampled_from(list(Fault))), min_size=60, max_size=60)
+# What each call of a walk comes to: a fault, a flaw, or None for a good answer.
+outcomes = st.lists(st.sampled_from([None, *Fault, *Flaw]), min_size=60, max_size=60)
 
 
 def walk(chain, limits, outcomes, *, jitter=0.5, retry_after_s=None):
@@ -53,7 +56,8 @@ def walk(chain, limits, outcomes, *, jitter=0.5, retry_after_s=None):
             Attempt(
                 tier=decision.tier,
                 ran=True,
-                fault=outcome,
+                fault=outcome if isinstance(outcome, Fault) else None,
+                flaw=outcome if isinstance(outcome, Flaw) else None,
                 detail=f"{decision.tier} {outcome}",
                 retry_after_s=retry_after_s,
             )
@@ -80,19 +84,30 @@ def test_a_walk_never_goes_back_down_the_chain(chain, limits, outcomes):
 
 
 @given(chains, limits, outcomes)
-def test_a_tier_is_called_at_most_one_time_more_than_its_retries(chain, limits, outcomes):
-    """`retries_max` bounds the calls to one tier."""
-    attempts, _, _ = walk(chain, limits, outcomes)
+def test_a_tier_is_called_at_most_so_often(chains, limits, outcomes):
+    """Faults on one tier are bounded by `retries_max`, flaws by `reasks_max`, and a loop is nudged there once."""
+    attempts, _, _ = walk(chains, limits, outcomes)
 
-    assert all(sum(a.tier == tier for a in attempts) <= limits.retries_max + 1 for tier in chain)
+    for tier in chains:
+        mine = [a for a in attempts if a.tier == tier]
+        loops = sum(a.flaw is Flaw.LOOP for a in mine)
+        faults = sum(a.fault is not None for a in mine)
+        flaws = sum(a.flaw in MENDABLE for a in mine)
+        assert faults <= limits.retries_max + 1
+        assert flaws <= limits.reasks_max + 1
+        assert loops <= 2
+        assert sum(a.flaw is Flaw.CIRCUIT_BREAK for a in mine) <= 1
 
 
 @given(chains, limits, outcomes)
-def test_only_a_good_answer_is_accepted(chain, limits, outcomes):
-    """Accept follows a good attempt and nothing else, and a good attempt is always accepted."""
+def test_only_a_good_answer_or_a_marked_loop_is_accepted(chain, limits, outcomes):
+    """Accept follows a good attempt, always, or a loop that a nudge and another tier could not break."""
     attempts, _, decision = walk(chain, limits, outcomes)
+    good = bool(attempts) and attempts[-1].good
+    loop = bool(attempts) and attempts[-1].flaw in (Flaw.LOOP, Flaw.CYCLE)
 
-    assert isinstance(decision, Accept) == (bool(attempts) and attempts[-1].good)
+    assert isinstance(decision, Accept) == good or loop
+    assert not good or isinstance(decision, Accept)
 
 
 @given(chains, limits, outcomes)
@@ -122,14 +137,110 @@ def test_waits_are_bounded(chain, limits, outcomes, jitter, retry_after_s):
     assert all(0 <= wait <= max(BACKOFF_MAX_NS, RETRY_AFTER_MAX_NS) for wait in waits)
 
 
-@given(st.sampled_from(list(Fault)), st.booleans())
-def test_nothing_is_called_after_a_commit_point(fault, text):
-    """Once text or calls have left, another tier's answer can't take their place."""
-    attempt = Attempt(tier="fast", ran=True, fault=fault, detail="x", text_out=text, calls_out=not text)
+def test_the_wait_doubles_and_a_long_retry_after_means_another_tier():
+    """A tier that is coming back isn't stormed; one that wants more patience than there is isn't waited for."""
+    failed = Attempt(tier="fast", ran=True, fault=Fault.SERVER_ERROR, detail="x")
+    limits = replace(no_retries(), retries_max=9)
+    waits = [
+        decide(replace(situation((failed,) * n), limits=replace(limits, attempts_max=20))).wait_ns for n in range(1, 8)
+    ]
+    patient = decide(replace(situation((replace(failed, retry_after_s=1.5),)), limits=limits))
+    impatient = decide(replace(situation((replace(failed, retry_after_s=3.0),)), limits=limits))
+
+    assert waits == [50 * 10**6 * min(2**n, 20) for n in range(7)]
+    assert (patient.tier, patient.wait_ns) == ("fast", 1_500_000_000)
+    assert impatient.tier == "standard"
+
+
+@given(st.sampled_from(list(Fault)))
+def test_nothing_is_called_after_text_that_broke_off(fault):
+    """Once text has left and the tier failed, another tier's answer can't take its place."""
+    attempt = Attempt(tier="fast", ran=True, fault=fault, detail="x", text_out=True)
     decision = decide(situation((attempt,)))
 
     assert isinstance(decision, Refuse)
     assert decision.code is RefuseCode.BROKEN_STREAM
+
+
+@pytest.mark.parametrize("flaw", sorted(MENDABLE - {Flaw.CYCLE}))
+def test_after_text_alone_the_calls_are_still_open(flaw):
+    """Text that has left stands, and a bad call behind it is mended by a re-ask, then by the next tier, or refused."""
+    first = Attempt(tier="fast", ran=True, flaw=flaw, detail="x", text_out=True)
+    again = decide(replace(situation((first,)), limits=replace(no_retries(), reasks_max=1)))
+    up = decide(situation((first,)))
+    end = decide(replace(situation((first,)), chain=("fast",)))
+
+    assert isinstance(again, Call)
+    assert again.tier == "fast"
+    assert again.reask is not None
+    assert isinstance(up, Call)
+    assert up.tier == "standard"
+    assert isinstance(end, Refuse)
+    assert end.code is RefuseCode.BROKEN_STREAM
+
+
+def test_a_loop_is_nudged_then_escalated_then_delivered_marked():
+    """Three laps: the same tier with a nudge, the next tier with a nudge, and what two tiers say alike is delivered."""
+    looped = [Attempt(tier=tier, ran=True, flaw=Flaw.LOOP, detail="x") for tier in ("fast", "fast", "standard")]
+    limits = replace(no_retries(), reasks_max=1)
+    decisions = [decide(replace(situation(tuple(looped[:n])), limits=limits)) for n in (1, 2, 3)]
+
+    assert decisions == [Call(tier="fast", nudge=True), Call(tier="standard", nudge=True), Accept()]
+
+
+def test_a_broken_circuit_is_never_delivered():
+    """Five laps: the next tier at once; where none is left, the loop error with its `retry_after`."""
+    broken = [Attempt(tier=tier, ran=True, flaw=Flaw.CIRCUIT_BREAK, detail="x") for tier in CHAIN]
+    ups = [decide(situation(tuple(broken[:n]))) for n in (1, 2, 3)]
+    end = decide(situation(tuple(broken)))
+
+    assert [up.tier for up in ups if isinstance(up, Call)] == ["standard", "longctx", "premium"]
+    assert isinstance(end, Refuse)
+    assert (end.code, end.retry_after_s) == (RefuseCode.LOOP, 5.0)
+
+
+def test_text_that_repeats_itself_is_asked_for_once_more_and_then_delivered():
+    """One resample, then the next tier, and at the end what there is, marked: it is worth more than an error."""
+    cycles = tuple(
+        Attempt(tier=t, ran=True, flaw=Flaw.CYCLE, detail="x") for t in ("fast", "fast", "standard", "standard")
+    )
+    here = replace(situation(()), chain=("fast", "standard"), limits=replace(no_retries(), reasks_max=3))
+    decisions = [decide(replace(here, attempts=cycles[:n])) for n in (1, 2, 3, 4)]
+
+    assert [getattr(d, "tier", None) for d in decisions] == ["fast", "standard", "standard", None]
+    assert isinstance(decisions[3], Accept)
+
+
+def test_text_that_repeats_itself_is_delivered_once_it_has_left():
+    """There is no call that could be mended, and the text stands already: accept it, marked."""
+    attempt = Attempt(tier="fast", ran=True, flaw=Flaw.CYCLE, detail="x", text_out=True)
+
+    assert decide(situation((attempt,))) == Accept()
+
+
+def test_the_rungs_of_a_re_ask():
+    """An invalid call is corrected first and resampled next; an empty answer has nothing to correct."""
+    limits = replace(no_retries(), reasks_max=3)
+    bad = Attempt(tier="fast", ran=True, flaw=Flaw.TOOL_CALL_INVALID, detail="x")
+    empty = replace(bad, flaw=Flaw.EMPTY)
+    rungs = [decide(replace(situation((bad,) * n), limits=limits)).reask.rung for n in (1, 2, 3)]
+
+    assert rungs == [Rung.CORRECT, Rung.RESAMPLE, Rung.RESAMPLE]
+    assert decide(replace(situation((empty,)), limits=limits)).reask.rung is Rung.RESAMPLE
+    constrained = replace(limits, grammars=frozenset({"fast"}))
+    assert decide(replace(situation((bad,) * 3), limits=constrained)).reask.constrained
+
+
+def test_a_spent_budget_stops_or_moves_on():
+    """`hard_stop` refuses at once; a bar that is not hard leaves the next tier."""
+    barred = Attempt(tier="fast", ran=False, fault=Fault.BUDGET, detail="spent", retry_after_s=60.0)
+    hard = decide(situation((replace(barred, hard_stop=True),)))
+    soft = decide(situation((barred,)))
+
+    assert isinstance(hard, Refuse)
+    assert (hard.code, hard.retry_after_s) == (RefuseCode.BUDGET, 60.0)
+    assert isinstance(soft, Call)
+    assert soft.tier == "standard"
 
 
 @given(st.sampled_from(sorted(set(Fault) - {Fault.BAD_REQUEST})))
@@ -160,6 +271,8 @@ def test_a_bad_request_is_refused_at_once():
         ((Fault.IDLE_TIMEOUT, Fault.UNAVAILABLE), RefuseCode.TIMEOUT),
         ((Fault.OVERLOADED, Fault.SERVER_ERROR), RefuseCode.OVERLOADED),
         ((Fault.UNSUPPORTED, Fault.CONTEXT_LENGTH), RefuseCode.CONTEXT_LENGTH),
+        ((Fault.MEMORY_PRESSURE, Fault.UNAVAILABLE), RefuseCode.MEMORY_PRESSURE),
+        ((Fault.BREAKER_OPEN, Fault.STATE_SILENT), RefuseCode.NO_TIER),
     ],
 )
 def test_the_refusal_is_the_one_that_helps_the_client_most(faults, code):
@@ -179,8 +292,9 @@ def test_the_refusal_is_the_one_that_helps_the_client_most(faults, code):
 def test_every_flaw_has_a_public_reason(flaw):
     """Loops and everything else that is wrong with an answer map to the reasons of the header."""
     reason = reason_of(Attempt(tier="fast", ran=True, flaw=flaw))
+    loops = (Flaw.LOOP, Flaw.CIRCUIT_BREAK, Flaw.CYCLE)
 
-    assert reason is (Reason.LOOP_DETECTED if flaw is Flaw.LOOP else Reason.TOOL_VALIDATION_FAILURE)
+    assert reason is (Reason.LOOP_DETECTED if flaw in loops else Reason.TOOL_VALIDATION_FAILURE)
 
 
 def test_the_shortest_retry_after_is_passed_on():

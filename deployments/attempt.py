@@ -1,0 +1,229 @@
+"""One call to one tier: read its stream under the timeouts, let pass what may pass, and judge what came.
+
+    tier's events -> timeouts -> guard (repetition while it decodes) -> gate -> client
+                                                                          `-> held -> judge, at the end
+
+`Reading` is the state of one attempt; `read` the generator that moves it on. Whatever happens, `Reading.end` says how
+the stream ended (None: the reader left), and `Reading.record()` what the walk has to know. The tier's stream is closed
+on every way out, which stops the generation.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from functools import partial
+
+from deployments.config import Timeouts
+from deployments.ports import Clock, Tier
+from reliability import gate as gates
+from reliability import loops
+from reliability.answer import Expected, Judged, judge, settle_text
+from reliability.gate import Gate, Hold
+from reliability.loops import Kind, Loop, Scan
+from reliability.types import (
+    Attempt,
+    ChatRequest,
+    Event,
+    Failed,
+    Fault,
+    Finish,
+    FinishReason,
+    Flaw,
+    Reasoning,
+    Started,
+    Text,
+    Usage,
+)
+
+__all__ = ["Reading", "read"]
+
+NS_PER_S = 1_000_000_000
+# Said by a tier before it has done any work.
+NOTHING_RAN = frozenset({Fault.UNAVAILABLE, Fault.LOADING, Fault.UNSUPPORTED, Fault.CONTEXT_LENGTH})
+
+
+@dataclass(slots=True, kw_only=True)
+class Reading:
+    """The state of one attempt. `text_committed`: an earlier attempt's text stands before the client already, so this
+    one's text is held and dropped."""
+
+    tier: str
+    number: int
+    expected: Expected
+    hold: Hold
+    text_committed: bool
+    started_ns: int
+    gate: Gate = field(init=False)
+    scan: Scan = field(default_factory=Scan)
+    thought: Scan = field(default_factory=Scan)
+    loop: Loop | None = None
+    sent: list[str] = field(default_factory=list)
+    accepted: bool = False
+    ttft_ns: int | None = None
+    end: Finish | Failed | None = None
+    judged: Judged | None = None
+    ended_ns: int = 0
+
+    def __post_init__(self) -> None:
+        names = [tool.name for tool in self.expected.toolbox.tools]
+        hold = Hold.ALL if self.text_committed else self.hold
+        self.gate = gates.open_gate(names, partial(settle_text, toolbox=self.expected.toolbox), hold)
+
+    @property
+    def text_out(self) -> bool:
+        """Whether text of this attempt stands before the client."""
+        return bool(self.sent)
+
+    def take(self, batch: Sequence[Event], now_ns: int) -> list[Event]:
+        """Read one batch; return what may leave now."""
+        out: list[Event] = []
+        for event in batch:
+            match event:
+                case Started():
+                    self.accepted = True
+                case Finish() | Failed():
+                    self.end = event
+                    break
+                case _:
+                    out += self._content(event, now_ns)
+            if self.loop is not None:
+                break
+        return out
+
+    def _content(self, event: Event, now_ns: int) -> tuple[Event, ...]:
+        if self.ttft_ns is None:
+            self.ttft_ns = now_ns - self.started_ns
+        self._guard(event)
+        if self.loop is not None:
+            return ()
+        self.gate, out = gates.step(self.gate, event)
+        self.sent += [e.text for e in out if isinstance(e, Text)]
+        return out
+
+    def _guard(self, event: Event) -> None:
+        """Look for repetition inside the answer while it decodes."""
+        if self.expected.loops is None:
+            return
+        if isinstance(event, Text):
+            self.scan, self.loop = loops.step(self.scan, event.text)
+        elif isinstance(event, Reasoning):
+            self.thought, self.loop = loops.step(self.thought, event.text)
+
+    def finish(self) -> list[Event]:
+        """The stream is over: settle the gate and judge the answer. Returns what may still leave: nothing of an
+        attempt that failed, since what hasn't left yet is another tier's to say."""
+        if self.loop is not None and self.end is None:
+            self.end = Finish(reason=FinishReason.STOP if self._calls_loop else FinishReason.LENGTH)
+        if not isinstance(self.end, Finish):
+            return []
+        _, out, held = gates.finish(self.gate)
+        self.sent += [e.text for e in out if isinstance(e, Text)]
+        self.judged = judge(
+            self.expected,
+            held,
+            self.end,
+            sent="".join(self.sent),
+            text_committed=self.text_committed,
+            attempt=self.number,
+        )
+        return list(out)
+
+    @property
+    def _calls_loop(self) -> bool:
+        return self.loop is not None and self.loop.kind is Kind.ANSWER_CALLS
+
+    @property
+    def _has_good_calls(self) -> bool:
+        """Whole and valid calls count, whatever the model went on to babble behind them."""
+        return self.judged is not None and self.judged.flaw is None and bool(self.judged.calls)
+
+    def record(self, now_ns: int) -> Attempt:
+        """The attempt's record. Without an end it is the client that left."""
+        failed = self.end if isinstance(self.end, Failed) else None
+        flaw, detail = self._flaw()
+        ran = self.accepted or self.ttft_ns is not None or failed is None or failed.fault not in NOTHING_RAN
+        return Attempt(
+            tier=self.tier,
+            ran=ran and not (failed is not None and failed.fault is Fault.CONNECT_TIMEOUT),
+            fault=failed.fault if failed else None,
+            flaw=flaw,
+            detail=failed.message if failed else detail,
+            status=failed.status if failed else None,
+            param=failed.param if failed else None,
+            retry_after_s=failed.retry_after_s if failed else None,
+            usage=self.usage,
+            ttft_ns=self.ttft_ns,
+            elapsed_ns=now_ns - self.started_ns,
+            text_out=self.text_out,
+            calls_held=bool(self.judged and self.judged.calls),
+            cancelled=self.end is None,
+        )
+
+    def _flaw(self) -> tuple[Flaw | None, str]:
+        if self.loop is not None and not self._calls_loop and not self._has_good_calls:
+            if self.judged is not None and not self.judged.raw_text.strip():
+                return Flaw.EMPTY, f"tier {self.tier} was stopped: it wrote nothing but white space"
+            return Flaw.CYCLE, f"tier {self.tier} was stopped: it repeated itself"
+        if self.judged is None or self.judged.flaw is None:
+            return None, ""
+        if self.judged.loop is not None:
+            return self.judged.flaw, self.judged.detail
+        return self.judged.flaw, f"tier {self.tier}: {self.judged.detail}"
+
+    @property
+    def usage(self) -> Usage | None:
+        """What the tier says it spent, if it said so."""
+        return self.end.usage if self.end else None
+
+
+async def read(
+    reading: Reading, tier: Tier, request: ChatRequest, timeouts: Timeouts, clock: Clock, deadline_ns: int
+) -> AsyncGenerator[list[Event], None]:
+    """Move `reading` on until the tier's last event, a timeout or a loop; yield what may leave at once."""
+    async with aclosing(tier.stream(request)) as stream:
+        while reading.end is None and reading.loop is None:
+            limit = _limit(reading, timeouts, clock.now_ns(), deadline_ns)
+            try:
+                async with asyncio.timeout(limit.timeout_s):
+                    batch = await anext(stream)
+            except TimeoutError:
+                reading.end = Failed(fault=limit.fault, message=limit.words)
+            except StopAsyncIteration:
+                reading.end = Failed(fault=Fault.CRASHED, message=f"tier {reading.tier} broke off its answer")
+            else:
+                out = reading.take(batch, clock.now_ns())
+                if out:
+                    yield out
+    out = reading.finish()
+    if out:
+        yield out
+
+
+@dataclass(frozen=True, slots=True)
+class _Limit:
+    """The timeout that strikes first, and what it means."""
+
+    timeout_s: float
+    fault: Fault
+    words: str
+
+
+def _limit(reading: Reading, timeouts: Timeouts, now_ns: int, deadline_ns: int) -> _Limit:
+    tier = f"tier {reading.tier}"
+    left_s = (deadline_ns - now_ns) / NS_PER_S
+    total_s = timeouts.total_s - (now_ns - reading.started_ns) / NS_PER_S
+    if reading.ttft_ns is not None:
+        words = f"{tier} was silent for {timeouts.idle_s:g} s (idle_s)"
+        phase = _Limit(timeouts.idle_s, Fault.IDLE_TIMEOUT, words)
+    elif reading.accepted:
+        words = f"{tier} gave no token within {timeouts.first_token_s:g} s (first_token_s)"
+        phase = _Limit(timeouts.first_token_s, Fault.FIRST_TOKEN_TIMEOUT, words)
+    else:
+        words = f"{tier} has no replica that took the request within {timeouts.connect_s:g} s (connect_s)"
+        phase = _Limit(timeouts.connect_s, Fault.CONNECT_TIMEOUT, words)
+    total = _Limit(total_s, Fault.TOTAL_TIMEOUT, f"{tier} was not done within {timeouts.total_s:g} s (total_s)")
+    deadline = _Limit(left_s, Fault.TOTAL_TIMEOUT, "the request's deadline passed")
+    return min(phase, total, deadline, key=lambda limit: limit.timeout_s)

@@ -1,0 +1,275 @@
+"""Is this answer good enough? The judgement on one attempt, once its last event is here.
+
+    held events of the gate  ->  calls (native, and out of the text)  ->  valid?  ->  a loop?  ->  what may be delivered
+
+The checks stand in this order because each needs the one before: only a whole call can be valid, and only a valid
+answer is worth asking whether it goes round in circles. The first one that fails is the flaw; a flawed answer still
+carries what could be delivered, since a loop that a second tier repeats is delivered, marked.
+
+Calls: three or more identical ones in one answer are a model that hangs; the first two are kept and the rest is
+shown as dropped. Apart from that calls are delivered all or none. Text: what an earlier attempt has already sent
+stands, and this attempt's own text is dropped; such an attempt is asked for its calls only.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from reliability.gate import TextKind
+from reliability.loops import Call as LoopCall
+from reliability.loops import Loop, LoopConfig, Stage, Turn, calls_turn, find_loop, read_turns, repeated_calls
+from reliability.tools import (
+    CheckConfig,
+    Checked,
+    Extraction,
+    RawCall,
+    Repair,
+    ToolBox,
+    Violation,
+    check_calls,
+    extract,
+    id_source,
+    ids_in,
+)
+from reliability.tools.ids import assign
+from reliability.types import CallDelta, Event, Finish, FinishReason, Flaw, Reasoning, Text, ToolCall
+
+__all__ = ["Expected", "Judged", "expect", "judge", "settle_text"]
+
+IDENTICAL_CALLS_MAX = 2
+WORDS_CHARS_MAX = 200_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Expected:
+    """What the request asks of every answer to it. `checks` and `loops` are None where they are switched off."""
+
+    toolbox: ToolBox
+    id_seed: str
+    tool_choice: Any = None
+    parallel_tool_calls: bool | None = None
+    checks: CheckConfig | None = None
+    loops: LoopConfig | None = None
+    turns: tuple[Turn, ...] = ()
+    used_ids: frozenset[str] = frozenset()
+    words: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judged:
+    """The judgement. `events` is what may be delivered, `finish` its end; `flaw` None is a good answer."""
+
+    events: tuple[Event, ...]
+    finish: Finish
+    flaw: Flaw | None = None
+    detail: str = ""
+    calls: tuple[ToolCall, ...] = ()
+    repairs: tuple[Repair, ...] = ()
+    violations: tuple[Violation, ...] = ()
+    loop: Loop | None = None
+    dropped_calls: int = 0
+    raw_text: str = field(default="", repr=False)
+
+
+def expect(
+    messages: Sequence[Mapping[str, Any]],
+    toolbox: ToolBox,
+    *,
+    id_seed: str,
+    tool_choice: Any = None,
+    parallel_tool_calls: bool | None = None,
+    checks: CheckConfig | None = None,
+    loops: LoopConfig | None = None,
+) -> Expected:
+    """Read the request once, for all attempts on it."""
+    return Expected(
+        toolbox=toolbox,
+        id_seed=id_seed,
+        tool_choice=tool_choice,
+        parallel_tool_calls=parallel_tool_calls,
+        checks=checks,
+        loops=loops,
+        turns=read_turns(messages, loops.turns_needed) if loops is not None else (),
+        used_ids=ids_in(messages),
+        words=_words(messages) if checks is not None else (),
+    )
+
+
+def settle_text(text: str, toolbox: ToolBox) -> TextKind:
+    """What a candidate in the text is, for the gate: a call or an attempt at one, prose, or too short to tell."""
+    found = extract(text, toolbox)
+    if found.calls or found.malformed:
+        return TextKind.CALL
+    # A marker announces what may follow later; brackets that have closed and a finished line have said all.
+    marked = text[:1] in "<✿⏺" and "\n" not in text.strip()
+    return TextKind.OPEN if marked else TextKind.PROSE
+
+
+def judge(
+    expected: Expected, held: Sequence[Event], finish: Finish, *, sent: str, text_committed: bool, attempt: int
+) -> Judged:
+    """Judge one whole answer.
+
+    `held` is what the gate kept back, `sent` the text that it let pass, `text_committed` whether an earlier attempt's
+    text stands before the client, `attempt` the number of this attempt (so that ids don't meet).
+    """
+    text = "".join(event.text for event in held if isinstance(event, Text))
+    declared = bool(expected.toolbox.tools)
+    found = extract(text, expected.toolbox) if declared and text else Extraction(text=text)
+    raw, dropped = _without_repeats((*found.calls, *_native(held)))
+    checked = _checked(expected, raw, found, attempt)
+    judged = Judged(
+        events=(),
+        finish=finish,
+        calls=checked.calls,
+        repairs=checked.repairs,
+        violations=checked.violations,
+        dropped_calls=dropped,
+        raw_text=sent + text,
+    )
+    flaw, detail = _flaw(judged, raw, found, sent=sent, text_committed=text_committed)
+    judged = replace(judged, flaw=flaw, detail=detail)
+    if flaw is None:
+        judged = _against_loops(expected, judged, sent + found.text)
+    return _with_events(judged, held, found, text_committed=text_committed)
+
+
+def _native(held: Sequence[Event]) -> list[RawCall]:
+    """The calls that came as calls, put together from their pieces."""
+    pieces: dict[int, list[CallDelta]] = {}
+    for event in held:
+        if isinstance(event, CallDelta):
+            pieces.setdefault(event.index, []).append(event)
+    return [
+        RawCall(
+            name=next((d.name for d in deltas if d.name), ""),
+            arguments="".join(d.arguments for d in deltas),
+            id=next((d.id for d in deltas if d.id), None),
+        )
+        for _, deltas in sorted(pieces.items())
+    ]
+
+
+def _without_repeats(calls: Sequence[RawCall]) -> tuple[tuple[RawCall, ...], int]:
+    """The calls without the third and every further copy, and how many those were."""
+    if repeated_calls([_as_call(call) for call in calls]) is None:
+        return tuple(calls), 0
+    counts: dict[tuple[str, str], int] = {}
+    kept: list[RawCall] = []
+    for raw in calls:
+        call = _as_call(raw)
+        key = (call.name, call.arguments)
+        counts[key] = counts.get(key, 0) + 1
+        if counts[key] <= IDENTICAL_CALLS_MAX:
+            kept.append(raw)
+    return tuple(kept), len(calls) - len(kept)
+
+
+def _as_call(raw: RawCall) -> LoopCall:
+    """As the loop rules compare it: arguments as canonical JSON where they are JSON at all."""
+    value = raw.arguments
+    try:
+        if isinstance(value, str):
+            value = json.loads(value)
+        return LoopCall(raw.name, json.dumps(value, sort_keys=True))
+    except (ValueError, TypeError, RecursionError):
+        return LoopCall(raw.name, str(raw.arguments).strip())
+
+
+def _checked(expected: Expected, raw: Sequence[RawCall], found: Extraction, attempt: int) -> Checked:
+    new_id = id_source(f"{expected.id_seed}/{attempt}")
+    if expected.checks is None:
+        return _as_they_came(expected, raw, new_id)
+    return check_calls(
+        raw,
+        expected.toolbox,
+        expected.tool_choice if expected.toolbox.tools else None,
+        expected.parallel_tool_calls,
+        expected.checks,
+        new_id=new_id,
+        used_ids=expected.used_ids,
+        conversation=expected.words,
+        malformed=found.malformed,
+    )
+
+
+def _as_they_came(expected: Expected, raw: Sequence[RawCall], new_id: Callable[[int], str]) -> Checked:
+    """Validation is switched off: calls pass unjudged. Only their ids are made unique, since agents key by them."""
+    ids = assign([call.id for call in raw], expected.used_ids, new_id)
+    texts = [c.arguments if isinstance(c.arguments, str) else json.dumps(c.arguments) for c in raw]
+    return Checked(
+        calls=tuple(
+            ToolCall(id=id, name=call.name, arguments=text) for id, call, text in zip(ids, raw, texts, strict=True)
+        )
+    )
+
+
+def _flaw(
+    judged: Judged, raw: Sequence[RawCall], found: Extraction, *, sent: str, text_committed: bool
+) -> tuple[Flaw | None, str]:
+    cut = judged.finish.reason is FinishReason.LENGTH
+    if judged.violations:
+        words = "; ".join(f"{v.path} {v.message}".strip() for v in judged.violations[:3])
+        if cut and (found.malformed or raw):
+            return Flaw.TRUNCATED, f"its tool call was cut off by the token limit ({words})"
+        return Flaw.TOOL_CALL_INVALID, f"its tool call is invalid: {words}"
+    if judged.calls:
+        return None, ""
+    if judged.finish.reason is FinishReason.TOOL_CALLS:
+        return Flaw.EMPTY, "it announced tool calls and sent none"
+    if text_committed:
+        return Flaw.EMPTY, "it brought no call where one was open"
+    silent = not (sent + found.text).strip()
+    if silent and judged.finish.reason is FinishReason.STOP:
+        return Flaw.EMPTY, "its answer is empty"
+    return None, ""
+
+
+def _against_loops(expected: Expected, judged: Judged, text: str) -> Judged:
+    """Whether the answer would be one more lap."""
+    if expected.loops is None:
+        return judged
+    candidate = calls_turn([(c.name, c.arguments) for c in judged.calls], text)
+    loop = find_loop(expected.turns, expected.loops, candidate)
+    if loop is None:
+        return judged
+    flaw = Flaw.CIRCUIT_BREAK if loop.stage is Stage.BREAK else Flaw.LOOP
+    detail = (
+        f"Repeated identical output detected ({loop.laps}x). "
+        "Consider rephrasing the request or trying a different approach."
+    )
+    return replace(judged, flaw=flaw, detail=detail, loop=loop)
+
+
+def _with_events(judged: Judged, held: Sequence[Event], found: Extraction, *, text_committed: bool) -> Judged:
+    """What would be delivered: reasoning, the text that is left, whole calls."""
+    events: list[Event] = [event for event in held if isinstance(event, Reasoning)]
+    events += [Reasoning(found.reasoning)] if found.reasoning else []
+    text = found.text if not judged.calls or found.text.strip() else ""
+    if text and not text_committed:
+        events.append(Text(text))
+    events += [
+        CallDelta(index=i, id=call.id, name=call.name, arguments=call.arguments) for i, call in enumerate(judged.calls)
+    ]
+    reason = FinishReason.TOOL_CALLS if judged.calls else judged.finish.reason
+    if not judged.calls and reason is FinishReason.TOOL_CALLS:
+        reason = FinishReason.STOP
+    return replace(judged, events=tuple(events), finish=replace(judged.finish, reason=reason))
+
+
+def _words(messages: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
+    """The texts of the conversation, newest first, bounded: words in them are no placeholders."""
+    out: list[str] = []
+    room = WORDS_CHARS_MAX
+    for message in reversed(messages):
+        content = message.get("content")
+        parts = content if isinstance(content, list) else [content]
+        for part in parts:
+            text = part.get("text") if isinstance(part, Mapping) else part
+            if isinstance(text, str) and room > 0:
+                out.append(text[:room])
+                room -= len(text)
+    return tuple(out)

@@ -1,0 +1,217 @@
+"""Small sabotages of the walk, of the judgement on answers, and of the loop that drives a request.
+
+Each entry is (file, old text, new text, law); the old text stands in the file exactly once.
+"""
+
+from __future__ import annotations
+
+MUTANTS: list[tuple[str, str, str, str]] = [
+    # escalation
+    (
+        "reliability/escalation.py",
+        "return Accept() if situation.attempts and situation.attempts[-1].good else None",
+        "return Accept() if situation.attempts and situation.attempts[-1].fault is None else None",
+        "only a good answer is accepted",
+    ),
+    (
+        "reliability/escalation.py",
+        "    if last.fault is not None:\n        return Refuse(code=RefuseCode.BROKEN_STREAM, message=last.detail)\n",
+        "",
+        "nothing is called after text that broke off",
+    ),
+    (
+        "reliability/escalation.py",
+        "if last is None or last.fault is not Fault.BAD_REQUEST:",
+        "if last is None or last.fault is not Fault.CONTEXT_LENGTH:",
+        "a bad request is refused at once",
+    ),
+    (
+        "reliability/escalation.py",
+        "if situation.remaining_ns <= 0:",
+        "if situation.remaining_ns < -1:",
+        "no call after the deadline",
+    ),
+    (
+        "reliability/escalation.py",
+        "if len(situation.attempts) >= situation.limits.attempts_max:",
+        "if len(situation.attempts) > situation.limits.attempts_max:",
+        "a walk ends within its attempts",
+    ),
+    (
+        "reliability/escalation.py",
+        "if last is None or last.fault is not Fault.BUDGET or not last.hard_stop:",
+        "if last is None or last.fault is not Fault.BUDGET:",
+        "a bar that is not hard leaves the next tier",
+    ),
+    (
+        "reliability/escalation.py",
+        "        return up or refuse_exhausted(situation)\n",
+        "        return up or Accept()\n",
+        "a broken circuit is never delivered",
+    ),
+    (
+        "reliability/escalation.py",
+        "if len(set(looped)) == 1 and up is not None:",
+        "if up is not None:",
+        "what two tiers say alike is delivered, marked",
+    ),
+    (
+        "reliability/escalation.py",
+        "if reasks >= situation.limits.reasks_max:",
+        "if reasks > situation.limits.reasks_max:",
+        "re-asks are bounded",
+    ),
+    (
+        "reliability/escalation.py",
+        "if last.flaw is not Flaw.TOOL_CALL_INVALID:",
+        "if last.flaw is Flaw.TOOL_CALL_INVALID:",
+        "an invalid call is corrected, an empty answer has nothing to correct",
+    ),
+    (
+        "reliability/escalation.py",
+        "if retries >= situation.limits.retries_max or not patient:",
+        "if retries > situation.limits.retries_max or not patient:",
+        "retries are bounded",
+    ),
+    (
+        "reliability/escalation.py",
+        "if retries >= situation.limits.retries_max or not patient:",
+        "if retries >= situation.limits.retries_max:",
+        "waits are bounded",
+    ),
+    (
+        "reliability/escalation.py",
+        "position = situation.chain.index(last.tier) + 1",
+        "position = situation.chain.index(last.tier) - 1",
+        "a walk never goes back down the chain",
+    ),
+    (
+        "reliability/escalation.py",
+        "if last.fault not in NO_CANDIDATE and reason_of(last) not in situation.limits.escalate_on:",
+        "if last.fault not in NO_CANDIDATE:",
+        "a request moves on for a reason that is switched on",
+    ),
+    (
+        "reliability/escalation.py",
+        "full = min(BACKOFF_MAX_NS, BACKOFF_FIRST_NS << min(retries, 10))",
+        "full = BACKOFF_FIRST_NS << (4 * retries)",
+        "waits are bounded",
+    ),
+    (
+        "reliability/escalation.py",
+        "return min(waits) if waits else None",
+        "return max(waits) if waits else None",
+        "the shortest Retry-After is passed on",
+    ),
+    # answer
+    (
+        "reliability/answer.py",
+        "if judged.violations:",
+        "if judged.violations and not judged.calls and False:",
+        "an invalid call is a flaw",
+    ),
+    (
+        "reliability/answer.py",
+        "if judged.finish.reason is FinishReason.TOOL_CALLS:\n        return Flaw.EMPTY",
+        "if judged.finish.reason is FinishReason.STOP and False:\n        return Flaw.EMPTY",
+        "announced calls that never came are a flaw",
+    ),
+    (
+        "reliability/answer.py",
+        "    if text_committed:\n",
+        "    if False:\n",
+        "after text only calls are taken",
+    ),
+    (
+        "reliability/answer.py",
+        "if text and not text_committed:",
+        "if text:",
+        "the text of an answer comes from one attempt",
+    ),
+    (
+        "reliability/answer.py",
+        "IDENTICAL_CALLS_MAX = 2",
+        "IDENTICAL_CALLS_MAX = 4",
+        "identical calls are cut to two",
+    ),
+    (
+        "reliability/answer.py",
+        "flaw = Flaw.CIRCUIT_BREAK if loop.stage is Stage.BREAK else Flaw.LOOP",
+        "flaw = Flaw.LOOP",
+        "five laps break the circuit",
+    ),
+    (
+        "reliability/answer.py",
+        "reason = FinishReason.TOOL_CALLS if judged.calls else judged.finish.reason",
+        "reason = judged.finish.reason",
+        "a call from text has the finish reason that agents look for",
+    ),
+    (
+        "reliability/answer.py",
+        "    if found.calls or found.malformed:\n        return TextKind.CALL",
+        "    if found.calls:\n        return TextKind.CALL",
+        "an attempt at a call is held",
+    ),
+    # reask, health
+    (
+        "reliability/reask.py",
+        "temperature=max(request.temperature or 0.0, RESAMPLE_TEMPERATURE)",
+        "temperature=request.temperature",
+        "a resample has some chance",
+    ),
+    (
+        "reliability/reask.py",
+        "if call.nudge and loop is not None:",
+        "if loop is not None:",
+        "nothing is added without being asked to",
+    ),
+    (
+        "reliability/health.py",
+        "if attempt.cancelled or attempt.fault in SAYS_NOTHING:",
+        "if attempt.fault in SAYS_NOTHING:",
+        "a cancel says nothing",
+    ),
+    (
+        "reliability/health.py",
+        "return Verdict.FAILURE if attempt.fault is not None else Verdict.SUCCESS",
+        "return Verdict.FAILURE if attempt.fault or attempt.flaw else Verdict.SUCCESS",
+        "a flaw says nothing bad of the tier",
+    ),
+    # drive, attempt: the simulation is their test
+    (
+        "deployments/drive.py",
+        "    finally:\n        _write_down(",
+        "    finally:\n        reading.end is None or _write_down(",
+        "a grant is settled whatever happens",
+    ),
+    (
+        "deployments/drive.py",
+        "text_committed=any(a.text_out for a in run.attempts),",
+        "text_committed=False,",
+        "the text of an answer comes from one attempt",
+    ),
+    (
+        "deployments/drive.py",
+        "    events = [] if cut else list(judged.events)\n",
+        "    events = list(judged.events) * 2\n",
+        "calls leave once",
+    ),
+    (
+        "deployments/attempt.py",
+        "        if not isinstance(self.end, Finish):\n            return []\n",
+        "",
+        "nothing more leaves of an attempt that failed",
+    ),
+    (
+        "deployments/attempt.py",
+        "total = _Limit(total_s,",
+        "total = _Limit(1e9,",
+        "an attempt ends within its total timeout",
+    ),
+    (
+        "deployments/attempt.py",
+        "    return min(phase, total, deadline, key=lambda limit: limit.timeout_s)",
+        "    return min(phase, total, key=lambda limit: limit.timeout_s)",
+        "a request ends within its deadline",
+    ),
+]
