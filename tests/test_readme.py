@@ -7,7 +7,7 @@ import re
 import pytest
 
 from tests import readme
-from tests.test_config import all_keys
+from tests.test_config_effects import all_keys
 
 TEXT = readme.README.read_text(encoding="utf-8")
 
