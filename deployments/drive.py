@@ -46,8 +46,8 @@ class Run:
     """The record of one request. `chain` begins with the tier it starts at; `deadline_ns` is a moment of the clock.
 
     `tier` is the tier that is answering, or that was asked last. At the end either `finish` or `refusal` is set; both
-    are None where the client left. `judged` is the judgement of the last answer that was whole, `loop` the loop that
-    the request was found in.
+    are None where the client left. `judgements` stand beside `attempts`, None where there was no whole answer; `judged`
+    is the last one, and at the end that of the answer. `loop` is the loop that the request was found in.
     """
 
     request: ChatRequest
@@ -58,6 +58,7 @@ class Run:
     key: str = ""
     hold: Hold = Hold.TOOL_CALLS
     attempts: list[Attempt] = field(default_factory=list)
+    judgements: list[Judged | None] = field(default_factory=list)
     tier: str | None = None
     judged: Judged | None = None
     loop: Loop | None = None
@@ -93,8 +94,8 @@ async def drive(run: Run, ports: Ports) -> AsyncGenerator[list[Event], None]:
                 async with aclosing(_call(run, call, ports)) as events:
                     async for batch in events:
                         yield batch
-            case Accept():
-                events_left = _delivered(run)
+            case Accept(attempt=number):
+                events_left = _delivered(run, number)
                 if events_left:
                     yield events_left
                 return
@@ -118,23 +119,24 @@ async def _wait(wait_ns: int) -> None:
         await asyncio.sleep(wait_ns / NS_PER_S)
 
 
-def _delivered(run: Run) -> list[Event]:
+def _delivered(run: Run, number: int) -> list[Event]:
     """The held part of the accepted attempt: the call commit point."""
-    judged, last = run.judged, run.attempts[-1]
+    accepted, judged = run.attempts[number], run.judgements[number]
     if judged is None:
         raise AssertionError("an accepted attempt has been judged")
-    if last.flaw is Flaw.CYCLE:
+    run.tier, run.judged = accepted.tier, judged
+    if accepted.flaw is Flaw.CYCLE:
         return _cut_short(run, judged)
     run.finish = judged.finish
     events = list(judged.events)
-    run.attempts[-1] = replace(last, calls_out=any(isinstance(event, CallDelta) for event in events))
+    run.attempts[number] = replace(accepted, calls_out=any(isinstance(event, CallDelta) for event in events))
     return events
 
 
 def _cut_short(run: Run, judged: Judged) -> list[Event]:
     """What is worth keeping of a text that repeats itself. It was stopped, so its finish reason is a length."""
     run.finish = replace(judged.finish, reason=FinishReason.LENGTH)
-    # Text of an earlier attempt, or of this one, stands before the client already and can't be taken back.
+    # Text that stands before the client already can't be taken back.
     if any(attempt.text_out for attempt in run.attempts):
         return []
     return [Text(truncate(judged.raw_text))]
@@ -145,6 +147,7 @@ async def _call(run: Run, call: Call, ports: Ports) -> AsyncGenerator[list[Event
     granted = await _admitted(run, call.tier, ports)
     if isinstance(granted, Attempt):
         run.attempts.append(granted)
+        run.judgements.append(None)
         return
     reading = Reading(
         tier=call.tier,
@@ -173,6 +176,7 @@ async def _call(run: Run, call: Call, ports: Ports) -> AsyncGenerator[list[Event
 def _write_down(run: Run, reading: Reading, grant: Grant | None, ports: Ports) -> None:
     attempt = reading.record(ports.clock.now_ns())
     run.attempts.append(attempt)
+    run.judgements.append(reading.judged)
     run.judged = reading.judged
     if reading.judged is not None and reading.judged.loop is not None:
         run.loop = reading.judged.loop

@@ -134,7 +134,9 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Accept:
-    """The last attempt is the answer."""
+    """An attempt is the answer: the last one, unless `attempt` says another."""
+
+    attempt: int = -1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -213,7 +215,7 @@ def stop_when_spent(situation: Situation) -> Decision | None:
     if situation.remaining_ns <= 0:
         return Refuse(code=RefuseCode.DEADLINE, message="the request's deadline has passed")
     if len(situation.attempts) >= situation.limits.attempts_max:
-        return refuse_exhausted(situation)
+        return exhausted(situation)
     return None
 
 
@@ -272,14 +274,17 @@ def climb(situation: Situation) -> Decision | None:
     return _climb_from(situation, last, nudge=_looped(situation))
 
 
-def deliver_cycle(situation: Situation) -> Decision | None:
-    """A text that runs in circles is still a text: what came before it turned round is worth more than an error."""
-    last = _last(situation)
-    return Accept() if last is not None and last.flaw is Flaw.CYCLE else None
+def exhausted(situation: Situation) -> Decision:
+    """No tier is left. A text that ran in circles is still a text: what came before it turned round is worth more than
+    an error, unless another attempt's text stands before the client."""
+    cycles = [i for i, attempt in enumerate(situation.attempts) if attempt.flaw is Flaw.CYCLE]
+    if cycles and not any(attempt.text_out for attempt in situation.attempts):
+        return Accept(attempt=cycles[-1])
+    return refuse_exhausted(situation)
 
 
-def refuse_exhausted(situation: Situation) -> Decision:
-    """No tier is left: say so with the reason that helps the client most, and name every tier's."""
+def refuse_exhausted(situation: Situation) -> Refuse:
+    """Say so with the reason that helps the client most, and name every tier's."""
     telling = min(situation.attempts, key=_telling_rank)
     loop = next((a for a in situation.attempts if a.flaw is Flaw.CIRCUIT_BREAK), None)
     if loop is not None:
@@ -304,8 +309,7 @@ POLICIES: tuple[Policy, ...] = (
     reask_flaw,
     retry_transient,
     climb,
-    deliver_cycle,
-    refuse_exhausted,
+    exhausted,
 )
 
 # What a client can act on comes first: a fault that passes, then what it must change in its request, then what only

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from deployments.config import Timeouts
@@ -24,7 +24,7 @@ from reliability.gate import Hold
 from reliability.loops import LoopConfig
 from reliability.retry_budget import RetryBudgetConfig
 from reliability.tools import CheckConfig, build_toolbox
-from reliability.types import CallDelta, ChatRequest, Event, Fault, Finish, FinishReason, Reason, Text
+from reliability.types import CallDelta, ChatRequest, Event, Fault, Finish, FinishReason, Flaw, Reason, Text
 from tests.sim.clock import VirtualClock
 from tests.sim.clock import run as play
 from tests.sim.world import SimAdmission
@@ -137,12 +137,18 @@ def test_text_comes_from_one_tier_and_calls_from_one_tier(names, hold_all):
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(names)
+@example(("chant", "400"))
+@example(("chant", "none"))
+@example(("chant", "500", "400"))
 def test_a_client_that_does_not_stream_gets_an_answer_if_any_tier_has_one(names):
     """Nothing has left, so every break is mended, unless a tier says that the request itself is wrong."""
     run, _ = run_once(names, hold_all=True)
     before_bad = names[: names.index("400")] if "400" in names else names
+    good = any(ANSWERS[name][1] for name in before_bad if name != "chant")
+    # A text in circles is only taken where nothing better comes, so the bad request may come first.
+    cut_short = "chant" in names and "400" not in names
 
-    assert (run.finish is not None) == any(ANSWERS[name][1] for name in before_bad)
+    assert (run.finish is not None) == (good or cut_short)
 
 
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -152,9 +158,11 @@ def test_the_report_tells_the_truth(names, hold_all):
     run, _ = run_once(names, hold_all=hold_all)
     headers, report = report_headers(run), report_of(run)
     ran = sum(a.ran for a in run.attempts)
+    cycles = [a.tier for a in run.attempts if a.flaw is Flaw.CYCLE]
+    answered_by = cycles[-1] if run.finish and not run.attempts[-1].good else run.attempts[-1].tier
 
     assert headers["X-MLX-Stack-Retries"] == str(max(0, ran - 1)) == str(report["retries"])
-    assert headers["X-MLX-Stack-Tier"] == run.attempts[-1].tier == report["tier"]
+    assert headers["X-MLX-Stack-Tier"] == answered_by == report["tier"]
     assert ("X-MLX-Stack-Escalated-From" in headers) == (run.tier != "fast")
     assert len(report["attempts"]) == len(run.attempts)
 

@@ -104,7 +104,7 @@ def test_only_a_good_answer_or_a_marked_loop_is_accepted(chain, limits, outcomes
     """Accept follows a good attempt, always, or a loop that a nudge and another tier could not break."""
     attempts, _, decision = walk(chain, limits, outcomes)
     good = bool(attempts) and attempts[-1].good
-    loop = bool(attempts) and attempts[-1].flaw in (Flaw.LOOP, Flaw.CYCLE)
+    loop = any(attempt.flaw in (Flaw.LOOP, Flaw.CYCLE) for attempt in attempts)
 
     assert isinstance(decision, Accept) == good or loop
     assert not good or isinstance(decision, Accept)
@@ -208,7 +208,18 @@ def test_text_that_repeats_itself_is_asked_for_once_more_and_then_delivered():
     decisions = [decide(replace(here, attempts=cycles[:n])) for n in (1, 2, 3, 4)]
 
     assert [getattr(d, "tier", None) for d in decisions] == ["fast", "standard", "standard", None]
-    assert isinstance(decisions[3], Accept)
+    assert decisions[3] == Accept(attempt=3)
+
+
+def test_a_text_in_circles_is_worth_more_than_a_tier_that_is_not_there():
+    """Where the tiers after it can't answer, the text that was stopped is delivered; not behind another's text."""
+    cycle = Attempt(tier="fast", ran=True, flaw=Flaw.CYCLE, detail="x")
+    gone = Attempt(tier="standard", ran=False, fault=Fault.UNAVAILABLE, detail="x")
+    seen = replace(cycle, flaw=Flaw.TOOL_CALL_INVALID, text_out=True)
+    here = replace(situation((cycle, gone)), chain=("fast", "standard"))
+
+    assert decide(here) == Accept(attempt=0)
+    assert isinstance(decide(replace(here, attempts=(seen, cycle, gone))), Refuse)
 
 
 def test_text_that_repeats_itself_is_delivered_once_it_has_left():

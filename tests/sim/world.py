@@ -258,7 +258,7 @@ class World:
             law(not attempt.good and not attempt.calls_out, f"{who} calls nobody after a good answer ({i})")
         if run.finish is not None:
             last = run.attempts[-1]
-            marked = last.flaw in (Flaw.LOOP, Flaw.CYCLE)
+            marked = last.flaw is Flaw.LOOP or any(attempt.flaw is Flaw.CYCLE for attempt in run.attempts)
             law(last.good or marked, f"{who} accepts only good answers and marked loops, not {last.flaw}")
 
     async def _check_all(self, admission: SimAdmission, tiers: dict[str, SimTier]) -> None:
