@@ -57,8 +57,8 @@ MUTANTS: list[tuple[str, str, str, str]] = [
     ),
     (
         "reliability/escalation.py",
-        "if reasks >= situation.limits.reasks_max:",
-        "if reasks > situation.limits.reasks_max:",
+        "if reasks >= (min(",
+        "if reasks > (min(",
         "re-asks are bounded",
     ),
     (
@@ -102,6 +102,18 @@ MUTANTS: list[tuple[str, str, str, str]] = [
         "return min(waits) if waits else None",
         "return max(waits) if waits else None",
         "the shortest Retry-After is passed on",
+    ),
+    (
+        "reliability/escalation.py",
+        "min(reasks_max, CYCLE_REASKS_MAX) if last.flaw is Flaw.CYCLE else reasks_max",
+        "reasks_max",
+        "a text in circles is asked for once more only",
+    ),
+    (
+        "reliability/escalation.py",
+        "    if cycles and not any(attempt.text_out for attempt in situation.attempts):",
+        "    if cycles:",
+        "a cut text doesn't stand behind another's",
     ),
     # answer
     (
@@ -192,7 +204,7 @@ MUTANTS: list[tuple[str, str, str, str]] = [
     ),
     (
         "deployments/drive.py",
-        "    events = [] if cut else list(judged.events)\n",
+        "    events = list(judged.events)\n",
         "    events = list(judged.events) * 2\n",
         "calls leave once",
     ),
