@@ -139,7 +139,8 @@ def _cut_short(run: Run, judged: Judged) -> list[Event]:
     # Text that stands before the client already can't be taken back.
     if any(attempt.text_out for attempt in run.attempts):
         return []
-    return [Text(truncate(judged.raw_text))]
+    # Prose only: a broken call in the raw text is no answer.
+    return [Text(truncate("".join(event.text for event in judged.events if isinstance(event, Text))))]
 
 
 async def _call(run: Run, call: Call, ports: Ports) -> AsyncGenerator[list[Event], None]:
@@ -192,7 +193,7 @@ def _request(run: Run, call: Call, grant: Grant | None, ports: Ports) -> ChatReq
         run.request,
         call,
         attempts=len(run.attempts),
-        failed_text=last.raw_text if last else "",
+        failed_text=last.written if last else "",
         violations=last.violations if last else (),
         toolbox=run.expected.toolbox,
         loop=run.loop,

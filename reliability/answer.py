@@ -60,7 +60,11 @@ class Expected:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judged:
-    """The judgement. `events` is what may be delivered, `finish` its end; `flaw` None is a good answer."""
+    """The judgement. `events` is what may be delivered, `finish` its end; `flaw` None is a good answer.
+
+    `raw_text` is the text as it came, `written` the same with native calls as a model would have written them: what a
+    re-ask may show to the model, and what never leaves for a client.
+    """
 
     events: tuple[Event, ...]
     finish: Finish
@@ -72,6 +76,7 @@ class Judged:
     loop: Loop | None = None
     dropped_calls: int = 0
     raw_text: str = field(default="", repr=False)
+    written: str = field(default="", repr=False)
 
 
 def expect(
@@ -129,6 +134,7 @@ def judge(
         violations=checked.violations,
         dropped_calls=dropped,
         raw_text=sent + text,
+        written=sent + text + _as_written(held),
     )
     flaw, detail = _flaw(judged, raw, found, sent=sent, text_committed=text_committed)
     judged = replace(judged, flaw=flaw, detail=detail)
@@ -151,6 +157,12 @@ def _native(held: Sequence[Event]) -> list[RawCall]:
         )
         for _, deltas in sorted(pieces.items())
     ]
+
+
+def _as_written(held: Sequence[Event]) -> str:
+    """Native calls as a model would have written them: what it is shown as its own words in a re-ask."""
+    calls = (f'{{"name": {json.dumps(call.name)}, "arguments": {call.arguments or "{}"}}}' for call in _native(held))
+    return "\n".join(f"<tool_call>\n{call}\n</tool_call>" for call in calls)
 
 
 def _without_repeats(calls: Sequence[RawCall]) -> tuple[tuple[RawCall, ...], int]:

@@ -47,9 +47,9 @@ def request_for(
 
 
 def _corrected(request: ChatRequest, failed_text: str, words: str) -> ChatRequest:
-    said = failed_text[:FAILED_CHARS_MAX] or "(a tool call)"
-    feedback = ({"role": "assistant", "content": said}, {"role": "user", "content": words})
-    return replace(request, messages=(*request.messages, *feedback))
+    # A weak model copies what it is shown as its own, so nothing is shown that it didn't say.
+    said = ({"role": "assistant", "content": failed_text[:FAILED_CHARS_MAX]},) if failed_text.strip() else ()
+    return replace(request, messages=(*request.messages, *said, {"role": "user", "content": words}))
 
 
 def _resampled(request: ChatRequest, attempts: int) -> ChatRequest:

@@ -207,6 +207,18 @@ def test_a_text_that_runs_in_circles_is_cut_and_marked():
     assert text_of(events) == "good from standard"
 
 
+def test_a_broken_call_in_a_text_that_is_cut_short_never_leaves():
+    """What is delivered of a text in circles is its prose: neither a native call nor a written one stands in it."""
+    chant = "And it goes on like this. " * 60
+    for broken in ({"tool_call": {"name": "g", "arguments": {}}}, {"raw": '<tool_call>{"name": "g", }</tool_call> '}):
+        ANSWERS["broken"] = ([broken, {"text": chant}], True)
+        _, events = run_once(("broken",), hold_all=True)
+
+        assert "tool_call" not in text_of(events)
+        assert not any(isinstance(event, CallDelta) for event in events)
+    del ANSWERS["broken"]
+
+
 def test_thinking_commits_nothing():
     """A tier that breaks while it thinks is replaced, even in a stream."""
     run, events = run_once(("think-cut", "good"), hold_all=False)

@@ -20,7 +20,9 @@ HI = [{"role": "user", "content": "hi"}]
 
 @pytest.fixture(scope="module")
 def server(deploy: Deploy) -> Server:
-    return deploy(scripts.args(), "bad")
+    # No test here is about time: a large body may take its while on a busy machine.
+    patient = scripts.QUICK | {"connect_s": 30.0}
+    return deploy(scripts.args(server={"timeouts": patient}), "bad")
 
 
 def tool(**function: Any) -> list[dict[str, Any]]:

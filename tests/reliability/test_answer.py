@@ -234,6 +234,17 @@ def test_a_correction_stands_at_the_end_and_names_the_error():
     assert request.temperature == 0.0
 
 
+def test_a_correction_shows_the_model_its_own_call_and_no_words_of_ours():
+    """A weak model copies what it is shown as its own: a native call is shown as a call, and nothing is made up."""
+    bad = ruled([native("{}")])
+    call = Call(tier="fast", reask=Reask(Rung.CORRECT, constrained=False))
+    shown = request_for(REQUEST, call, attempts=1, failed_text=bad.written, violations=bad.violations, toolbox=BOX)
+    nothing = request_for(REQUEST, call, attempts=1, failed_text="", violations=bad.violations, toolbox=BOX)
+
+    assert shown.messages[-2]["content"] == '<tool_call>\n{"name": "search", "arguments": {}}\n</tool_call>'
+    assert [m["role"] for m in nothing.messages[1:]] == ["user"]
+
+
 def test_a_resample_has_the_clean_prompt_and_some_chance():
     """The same messages, warm enough for another answer, and another seed that follows from the client's."""
     call = Call(tier="fast", reask=Reask(Rung.RESAMPLE, constrained=False))
