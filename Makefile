@@ -7,12 +7,17 @@ CONFIG ?= serve_config.yaml
 # Ray's own telemetry stays off. Ray's token (README, "Dashboard") is asked for by every second terminal.
 export RAY_USAGE_STATS_ENABLED ?= 0
 
-.PHONY: serve prepare doctor test evals mutants sim coverage check format readme lock clean
+.PHONY: serve serve-fast prepare doctor test evals mutants bench load chaos soak bench-mlx sim coverage check format readme lock clean
 
 serve: .venv/.serve ## run the server in the foreground on 127.0.0.1:8000
 	@$(BIN)/python -m deployments preflight $(CONFIG)
 	@$(BIN)/python -m deployments prepare $(CONFIG)
 	@exec $(BIN)/serve run $(CONFIG)
+
+serve-fast: .venv/.serve ## the same with the flags of serve.env: faster, but a client that leaves unstreamed isn't noticed
+	@$(BIN)/python -m deployments preflight $(CONFIG)
+	@$(BIN)/python -m deployments prepare $(CONFIG)
+	@exec $(BIN)/python -m deployments serve $(CONFIG)
 
 prepare: .venv/.serve ## fetch and convert the models that the configuration names
 	@$(BIN)/python -m deployments prepare $(CONFIG)
@@ -21,13 +26,31 @@ doctor: .venv/.serve ## check platform, packages, models, key, memory and every 
 	@$(BIN)/python -m deployments doctor $(CONFIG)
 
 test: .venv/.dev ## the whole test suite
-	$(BIN)/python -m pytest -n 2 --dist loadgroup
+	$(BIN)/python -m pytest -n 2 -m "not ray"
+	$(BIN)/python -m pytest -n 0 -m ray
 
 evals: .venv/.dev ## the core on recorded data, as a table; fails below the floor
 	$(BIN)/python -m tests.evals
 
 mutants: .venv/.dev ## apply every sabotage of the core and require that a test notices (about half an hour)
 	$(BIN)/python -m tests.mutants
+
+bench: .venv/.dev ## this server beside LiteLLM and bare Ray Serve; the table goes into loadtests/README.md
+	$(BIN)/python -m loadtests.bench $(BENCH)
+
+load: .venv/.dev ## agent-shaped users on scripted tiers, two minutes; report in loadtests/results/load.html
+	$(BIN)/python -m loadtests.load
+
+SEED ?= 1
+chaos: .venv/.dev ## kill replicas, actors and the upstream under load, and compare the books: make chaos SEED=3
+	$(BIN)/python -m loadtests.chaos --seed $(SEED)
+
+soak: .venv/.dev ## ten minutes of steady load: memory, open files and journal must be flat
+	$(BIN)/python -m loadtests.soak
+
+ROUNDS ?= 5
+bench-mlx: .venv/.dev ## measure the engine and the graph on it; the tables go into loadtests/README.md
+	$(BIN)/python -m loadtests.mlx_bench --rounds $(ROUNDS)
 
 SEEDS ?= 1000
 sim: .venv/.dev ## many simulated worlds: make sim SEEDS=10000

@@ -1,4 +1,4 @@
-"""The graph: `build(args) -> Application` wires Router, tiers and the state actor, and does nothing else.
+"""The graph: `build(args) -> Application` wires Router and tiers, and does nothing else.
 
 Ray Serve calls `build` with the `args` of `serve_config.yaml` (`import_path: deployments.app:build`). The classes are
 plain; they become deployments here, so that tests can use them without Ray.
@@ -7,18 +7,21 @@ There is no `from __future__ import annotations` in this file: Serve looks at th
 and a string would not be the class that it seems to be.
 """
 
+import os
 from typing import Any
 
-import ray
 from ray import serve
-from ray.serve.config import DeploymentActorConfig
 
+from deployments.access import access_for
 from deployments.config import ROUTER, AppConfig, MlxTierConfig, TierBase, load
+from deployments.memory.needs import plan_of
+from deployments.memory.placement import memory_asks
+from deployments.memory.settings import MemoryPlan
 from deployments.router import Router
-from deployments.state.actor import STATE_ACTOR, SessionState
+from deployments.tiers.affinity import session_routing
 from deployments.tiers.replica import TierReplica
 
-__all__ = ["build"]
+__all__ = ["blas_threads", "build"]
 
 # Streams that a hosted or scripted tier may have open at once on one replica.
 STREAMS_MAX = 256
@@ -27,6 +30,11 @@ ADMISSION_SLACK = 8
 HEALTH = {"health_check_period_s": 2.0, "health_check_timeout_s": 30.0}
 # Serve ends a replica's streams this long after it was told to stop.
 SHUTDOWN = {"graceful_shutdown_wait_loop_s": 0.1, "graceful_shutdown_timeout_s": 10.0}
+# How fast Serve follows the policy. A cut for want of memory must not wait for Serve's ten minutes; that a lull doesn't
+# end replicas is the policy's part (`deployments/memory/autoscaling.py`).
+PACE = {"upscale_delay_s": 10.0, "downscale_delay_s": 15.0}
+# Serve's default for the time over which it averages requests, and the least that its reports every 10 s allow.
+WINDOW_S, WINDOW_MIN_S = 30.0, 11.0
 # Replicas share what cores there are: on a small machine Serve's default of one whole core each would leave no room
 # for the Router. Memory, not cores, is what limits models.
 NO_CPUS = {"num_cpus": 0}
@@ -39,20 +47,33 @@ def build(args: dict[str, Any]) -> serve.Application:
         ConfigError: one line that names the key.
     """
     config = load(args)
-    tiers = {name: _tier(name, tier, config) for name, tier in config.tiers.items()}
+    # Before any model is loaded: keys that can't be used, or a server that others would reach without any.
+    access_for(config.server)
+    memory = plan_of(config)
+    asks = memory_asks(memory.needs) if memory else {}
+    tiers = {name: _tier(name, tier, config, memory, asks.get(name, 0)) for name, tier in config.tiers.items()}
     return _router(config).bind(config, tiers)
 
 
-def _tier(name: str, tier: TierBase, config: AppConfig) -> Any:
+def _tier(name: str, tier: TierBase, config: AppConfig, memory: MemoryPlan | None, ask_bytes: int) -> Any:
+    if isinstance(tier, MlxTierConfig) and tier.blas_threads is None:
+        tier = tier.model_copy(update={"blas_threads": blas_threads(config, os.cpu_count() or 1)})
     deployment = serve.deployment(TierReplica).options(
         name=name,
-        ray_actor_options=NO_CPUS,
+        ray_actor_options=NO_CPUS | ({"memory": ask_bytes} if ask_bytes else {}),
         max_ongoing_requests=_slots(tier),
-        **_scale(tier.min_replicas, tier.max_replicas),
+        **_scale(tier),
+        **_routing(tier),
         **HEALTH,
         **SHUTDOWN,
     )
-    return deployment.bind(name, tier, config.reliability.escalation.cloud_fallback)
+    return deployment.bind(name, tier, config.reliability.escalation.cloud_fallback, memory)
+
+
+def blas_threads(config: AppConfig, cores: int) -> int:
+    """The cores, shared out among all replicas that may compute on them at once."""
+    replicas = sum(tier.max_replicas for tier in config.tiers.values() if isinstance(tier, MlxTierConfig))
+    return max(1, cores // max(1, replicas))
 
 
 def _slots(tier: TierBase) -> int:
@@ -61,25 +82,32 @@ def _slots(tier: TierBase) -> int:
     return STREAMS_MAX
 
 
-def _scale(least: int, most: int) -> dict[str, Any]:
-    if least == most:
-        return {"num_replicas": least}
-    return {"autoscaling_config": {"min_replicas": least, "max_replicas": most}}
+def _routing(tier: TierBase) -> dict[str, Any]:
+    """Where there is a choice, and something to find there; and where it must be known whether anybody is awake."""
+    if tier.min_replicas == 0 or (isinstance(tier, MlxTierConfig) and tier.max_replicas > 1):
+        return {"request_router_config": session_routing()}
+    return {}
+
+
+def _scale(tier: TierBase) -> dict[str, Any]:
+    if tier.min_replicas == tier.max_replicas:
+        return {"num_replicas": tier.min_replicas}
+    bounds = {"min_replicas": tier.min_replicas, "max_replicas": tier.max_replicas}
+    return {"autoscaling_config": bounds | PACE | (_sleep(tier.idle_s) if tier.min_replicas == 0 else {})}
+
+
+def _sleep(idle_s: float) -> dict[str, float]:
+    """Serve sees an idle tier when its window holds no request any more, and then waits for the rest."""
+    window_s = min(WINDOW_S, max(WINDOW_MIN_S, idle_s))
+    return {"look_back_period_s": window_s, "downscale_to_zero_delay_s": max(0.0, idle_s - window_s)}
 
 
 def _router(config: AppConfig) -> Any:
-    state = DeploymentActorConfig(
-        name=STATE_ACTOR,
-        actor_class=ray.remote(SessionState),
-        init_kwargs=config.state.model_dump(),
-        actor_options=NO_CPUS,
-    )
     return serve.deployment(serve.ingress()(Router)).options(
         name=ROUTER,
         ray_actor_options=NO_CPUS,
         num_replicas=config.server.router_replicas,
         max_ongoing_requests=config.server.max_ongoing_requests,
-        deployment_actors=[state],
         **HEALTH,
         **SHUTDOWN,
     )

@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from deployments.config import Timeouts
@@ -21,11 +21,14 @@ from deployments.ports import Clock, Tier
 from reliability import gate as gates
 from reliability import loops
 from reliability.answer import Expected, Judged, judge, settle_text
+from reliability.estimate import text_bytes, tokens_max
 from reliability.gate import Gate, Hold
 from reliability.loops import Kind, Loop, Scan
 from reliability.types import (
     Attempt,
+    CallDelta,
     ChatRequest,
+    Counted,
     Event,
     Failed,
     Fault,
@@ -41,6 +44,8 @@ from reliability.types import (
 __all__ = ["Reading", "read"]
 
 NS_PER_S = 1_000_000_000
+CALL_BYTES = 64  # a tool call's name and the markers around it
+NOTHING_SPENT = Usage()
 # Said by a tier before it has done any work.
 NOTHING_RAN = frozenset({Fault.UNAVAILABLE, Fault.LOADING, Fault.UNSUPPORTED, Fault.CONTEXT_LENGTH})
 
@@ -56,6 +61,7 @@ class Reading:
     hold: Hold
     text_committed: bool
     started_ns: int
+    prompt_bytes: int = 0
     gate: Gate = field(init=False)
     scan: Scan = field(default_factory=Scan)
     thought: Scan = field(default_factory=Scan)
@@ -63,6 +69,8 @@ class Reading:
     sent: list[str] = field(default_factory=list)
     accepted: bool = False
     ttft_ns: int | None = None
+    counted: Usage | None = None
+    written_bytes: int = 0
     end: Finish | Failed | None = None
     judged: Judged | None = None
     ended_ns: int = 0
@@ -84,6 +92,8 @@ class Reading:
             match event:
                 case Started():
                     self.accepted = True
+                case Counted(usage=usage):
+                    self.counted = usage
                 case Finish() | Failed():
                     self.end = event
                     break
@@ -96,6 +106,7 @@ class Reading:
     def _content(self, event: Event, now_ns: int) -> tuple[Event, ...]:
         if self.ttft_ns is None:
             self.ttft_ns = now_ns - self.started_ns
+        self.written_bytes += _size(event)
         self._guard(event)
         if self.loop is not None:
             return ()
@@ -119,6 +130,8 @@ class Reading:
             self.end = Finish(reason=FinishReason.STOP if self._calls_loop else FinishReason.LENGTH)
         if not isinstance(self.end, Finish):
             return []
+        if self.end.usage is None:
+            self.end = replace(self.end, usage=self.usage)
         _, out, held = gates.finish(self.gate)
         self.sent += [e.text for e in out if isinstance(e, Text)]
         self.judged = judge(
@@ -144,10 +157,9 @@ class Reading:
         """The attempt's record. Without an end it is the client that left."""
         failed = self.end if isinstance(self.end, Failed) else None
         flaw, detail = self._flaw()
-        ran = self.accepted or self.ttft_ns is not None or failed is None or failed.fault not in NOTHING_RAN
         return Attempt(
             tier=self.tier,
-            ran=ran and not (failed is not None and failed.fault is Fault.CONNECT_TIMEOUT),
+            ran=self.ran,
             fault=failed.fault if failed else None,
             flaw=flaw,
             detail=failed.message if failed else detail,
@@ -174,9 +186,28 @@ class Reading:
         return self.judged.flaw, f"tier {self.tier}: {self.judged.detail}"
 
     @property
-    def usage(self) -> Usage | None:
-        """What the tier says it spent, if it said so."""
-        return self.end.usage if self.end else None
+    def ran(self) -> bool:
+        """Whether the tier did any work: not where it said at once that it can't, and not where nobody took it."""
+        if isinstance(self.end, Failed) and self.end.fault is Fault.CONNECT_TIMEOUT:
+            return False
+        worked = self.accepted or self.ttft_ns is not None
+        return worked or not isinstance(self.end, Failed) or self.end.fault not in NOTHING_RAN
+
+    @property
+    def usage(self) -> Usage:
+        """What the attempt has cost: as the tier says, else as it has counted on the way, else an estimate from above
+        of what it read and wrote. An API that refuses with a status has cost nothing."""
+        told = self.end.usage if self.end else None
+        if told is not None or self.counted is not None:
+            return told or self.counted or NOTHING_SPENT
+        refused = isinstance(self.end, Failed) and (self.end.status is not None or self.end.fault in NOTHING_RAN)
+        if not self.written_bytes and (refused or not self.accepted):
+            return NOTHING_SPENT
+        return Usage(
+            prompt_tokens=tokens_max(self.prompt_bytes),
+            completion_tokens=tokens_max(self.written_bytes),
+            exact=False,
+        )
 
 
 async def read(
@@ -200,6 +231,16 @@ async def read(
     out = reading.finish()
     if out:
         yield out
+
+
+def _size(event: Event) -> int:
+    """The bytes that a model has written for this event."""
+    match event:
+        case Text(text) | Reasoning(text):
+            return text_bytes(text)
+        case CallDelta(name=name, arguments=arguments):
+            return text_bytes(arguments) + (CALL_BYTES if name else 0)
+    return 0
 
 
 @dataclass(frozen=True, slots=True)

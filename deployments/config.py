@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from reliability.config import NOT_BUILT, ReliabilityConfig
+from reliability.config import ReliabilityConfig
 from reliability.tools import RETRY_STRATEGY, Rung
 
 __all__ = [
@@ -26,6 +26,7 @@ __all__ = [
     "MlxTierConfig",
     "RouterConfig",
     "ScriptedTierConfig",
+    "Section",
     "ServerConfig",
     "StateConfig",
     "TierBase",
@@ -37,6 +38,7 @@ __all__ = [
 ]
 
 TIER_NAME = r"^[a-z][a-z0-9_-]{0,31}$"
+ENV_NAME = r"^[A-Za-z_][A-Za-z0-9_]*$"
 # The name of the ingress deployment.
 ROUTER = "Router"
 RESERVED_NAMES = frozenset({"auto"})
@@ -77,6 +79,11 @@ class TierBase(Section):
 
     `retry_strategy`: how the tier is asked again after an invalid tool call, one rung per re-ask. A weak model copies
     the failed attempt that it is shown, so `resample` may serve it better than `correct`.
+
+    `replica_bytes`: the memory that one replica needs. None: for `mlx` what its model needs, else nothing.
+
+    With `min_replicas: 0` the tier sleeps when it has had no request for `idle_s`. `asleep` says what becomes of the
+    request that finds it so (and wakes it): see `deployments/sleeping.py`. It waits at most `wake_s`.
     """
 
     timeouts: Timeouts | None = None
@@ -84,6 +91,10 @@ class TierBase(Section):
     retry_strategy: tuple[Rung, ...] = Field(default=RETRY_STRATEGY, min_length=1, max_length=8)
     min_replicas: int = Field(default=1, ge=0, le=64)
     max_replicas: int = Field(default=1, ge=1, le=64)
+    replica_bytes: int | None = Field(default=None, ge=0)
+    asleep: Literal["wait", "next"] | None = None
+    idle_s: float = Field(default=300.0, ge=15, le=604_800)
+    wake_s: float = Field(default=120.0, gt=0, le=3600)
 
     @model_validator(mode="after")
     def _min_replicas_fit(self) -> TierBase:
@@ -93,24 +104,42 @@ class TierBase(Section):
 
 
 class MlxTierConfig(TierBase):
-    """A local model in the replica's own process. `model` is a source (see `tiers/artifacts.py`) or `auto`."""
+    """A local model in the replica's own process. `model` is a source (see `tiers/artifacts.py`) or `auto`; `adapter` a
+    folder with a LoRA adapter for it, as mlx-lm's training writes it.
+
+    `memory_bytes` is what one replica may use: weights, one step, the running requests at their longest, and prompts
+    kept for reuse, of which `prompt_cache_bytes` bounds the last. After `max_reasoning_tokens` of thinking the model is
+    made to answer. `blas_threads`: threads of matrix products on a CPU.
+    """
 
     kind: Literal["mlx"]
     model: str = Field(default="auto", min_length=1)
+    adapter: str | None = Field(default=None, min_length=1)
     temperature: float | None = Field(default=None, ge=0, le=2)
     max_running: int = Field(default=8, ge=1, le=256)
     max_waiting: int = Field(default=16, ge=0, le=4096)
+    memory_bytes: int | None = Field(default=None, ge=1 << 20, le=1 << 44)
+    prompt_cache_bytes: int | None = Field(default=None, ge=0, le=1 << 44)
+    max_reasoning_tokens: int | None = Field(default=8192, ge=1, le=10_000_000)
+    blas_threads: int | None = Field(default=None, ge=1, le=256)
 
 
 class HostedTierConfig(TierBase):
-    """Any OpenAI-compatible URL. `preset` fills what OpenRouter needs; keys set here win over it."""
+    """Any OpenAI-compatible URL. `preset` fills what OpenRouter needs; keys set here win over it.
+
+    `cloud`: whether requests leave this machine; None means: unless the URL is on loopback. The prices are US dollars
+    per million tokens, both or neither; None is unknown (see `deployments/cost.py`).
+    """
 
     kind: Literal["hosted"]
     preset: Literal["openrouter"] | None = None
     base_url: str | None = Field(default=None, pattern=r"^https?://")
     model: str | None = Field(default=None, min_length=1)
-    api_key_env: str | None = Field(default=None, pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")
+    api_key_env: str | None = Field(default=None, pattern=ENV_NAME)
     headers: dict[str, str] = Field(default_factory=dict)
+    cloud: bool | None = None
+    usd_per_mtok_prompt: float | None = Field(default=None, ge=0, le=1_000_000)
+    usd_per_mtok_completion: float | None = Field(default=None, ge=0, le=1_000_000)
 
     @model_validator(mode="after")
     def _knows_where_and_what(self) -> HostedTierConfig:
@@ -118,28 +147,43 @@ class HostedTierConfig(TierBase):
             raise ValueError("a hosted tier needs base_url and model, or a preset (openrouter)")
         return self
 
+    @model_validator(mode="after")
+    def _has_both_prices_or_none(self) -> HostedTierConfig:
+        if (self.usd_per_mtok_prompt is None) != (self.usd_per_mtok_completion is None):
+            raise ValueError("usd_per_mtok_prompt and usd_per_mtok_completion are set together, or neither is")
+        return self
+
 
 class ScriptedTierConfig(TierBase):
-    """Deterministic answers and faults: a file, or the rules themselves (see `tiers/scripted.py`)."""
+    """Deterministic answers and faults: a file, or the rules themselves (see `tiers/scripted.py`). `cloud`: the tier
+    plays one that is not on this machine."""
 
     kind: Literal["scripted"]
     script: str | list[dict[str, Any]]
     seed: int = 0
+    cloud: bool = False
 
 
 TierConfig = Annotated[MlxTierConfig | HostedTierConfig | ScriptedTierConfig, Field(discriminator="kind")]
 
 
 class StateConfig(Section):
-    """What the state actor keeps in memory."""
+    """What the state actor keeps, and where: `path` is the folder of its journal, by default in the user's state
+    directory, a folder for each app. `shards` spreads the sessions over so many actors more; see `state/actor.py`."""
 
+    path: str | None = Field(default=None, min_length=1)
+    shards: int = Field(default=1, ge=1, le=64)
     reports_max: int = Field(default=1000, ge=1, le=1_000_000)
     sessions_max: int = Field(default=10_000, ge=1, le=10_000_000)
+    session_ttl_s: float = Field(default=86_400.0, ge=1, le=10**8)
+    incidents_max: int = Field(default=100_000, ge=1, le=10_000_000)
+    incidents_days: float = Field(default=30.0, gt=0, le=3650)
+    journal_bytes_max: int = Field(default=268_435_456, ge=1_048_576, le=10**12)
 
 
 class ServerConfig(Section):
     """The HTTP edge. `aliases` maps model names that clients send to tiers (or to `auto`); `deadline_s` bounds a whole
-    request, over all of its attempts."""
+    request, over all of its attempts. For the API keys see `api_keys.py`, for `allow_open` see `access.py`."""
 
     aliases: dict[str, str] = Field(default_factory=dict)
     body_bytes_max: int = Field(default=10_485_760, ge=1024, le=268_435_456)
@@ -149,6 +193,9 @@ class ServerConfig(Section):
     router_replicas: int = Field(default=1, ge=1, le=64)
     deadline_s: float = Field(default=900.0, gt=0, le=86400)
     max_ongoing_requests: int = Field(default=256, ge=1, le=100_000)
+    api_keys_file: str | None = Field(default=None, min_length=1)
+    api_keys_env: str = Field(default="MLX_STACK_API_KEYS", pattern=ENV_NAME)
+    allow_open: bool = Field(default=False, strict=True)
 
 
 class RouterConfig(Section):
@@ -179,6 +226,9 @@ def check_names(config: RouterConfig, tiers: tuple[str, ...]) -> None:
     for name in config.reliability.escalation.chain:
         if name not in tiers:
             raise ValueError(f"reliability.escalation.chain: there is no tier {name!r}; tiers: {known}")
+    judge = config.reliability.circuit_breaker.judge_tier
+    if judge is not None and judge not in tiers:
+        raise ValueError(f"reliability.circuit_breaker.judge_tier: there is no tier {judge!r}; tiers: {known}")
     for alias, name in config.server.aliases.items():
         if name not in (*tiers, "auto"):
             raise ValueError(f"server.aliases.{alias}: there is no tier {name!r}; tiers: {known}, auto")
@@ -195,7 +245,6 @@ def load(raw: object) -> AppConfig:
     """
     if not isinstance(raw, Mapping):
         raise ConfigError("args: a mapping with the keys tiers, reliability, state, server is needed")
-    _refuse_not_built(raw.get("reliability"))
     return _validated(AppConfig, raw)
 
 
@@ -205,7 +254,6 @@ def patch(config: SectionT, change: Mapping[str, Any]) -> SectionT:
     Raises:
         ConfigError: as `load`.
     """
-    _refuse_not_built(change.get("reliability"))
     merged = _merged(config.model_dump(mode="json", exclude_unset=True), change)
     return _validated(type(config), merged)
 
@@ -224,16 +272,6 @@ def _validated(model: type[SectionT], raw: Mapping[str, Any]) -> SectionT:
         return model.model_validate(raw)
     except ValidationError as error:
         raise ConfigError(_one_line(model, error)) from None
-
-
-def _refuse_not_built(reliability: object) -> None:
-    if not isinstance(reliability, Mapping):
-        return
-    for path, what in NOT_BUILT.items():
-        section, _, key = path.partition(".")
-        value = reliability.get(section)
-        if section in reliability and (not key or (isinstance(value, Mapping) and key in value)):
-            raise ConfigError(f"reliability.{path}: not built yet in this version ({what}); remove the key")
 
 
 def _one_line(model: type[BaseModel], error: ValidationError) -> str:

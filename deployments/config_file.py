@@ -1,11 +1,13 @@
 """`serve_config.yaml` as a file: read, and held against the graph that it describes.
 
 Ray Serve accepts a misspelt key at the top, in an application and in a deployment without a word, and finds a
-deployment name that doesn't exist only after the start. Both are found here, before anything is started.
+deployment name that doesn't exist only after the start. Both are found here, before anything is started. So is a
+server that others could reach without an API key (`check_door`).
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,18 +16,23 @@ from typing import Any
 import yaml
 from ray.serve.schema import DeploymentSchema, HTTPOptionsSchema, ServeApplicationSchema, ServeDeploySchema
 
-from deployments.config import ROUTER, AppConfig, ConfigError, RouterConfig, check_names, load, patch
+from deployments.access import Access
+from deployments.api_keys import load_keys
+from deployments.config import ROUTER, AppConfig, ConfigError, RouterConfig, ServerConfig, check_names, load, patch
+from deployments.cost import patched_tier
 
-__all__ = ["ConfigFile", "read_file"]
+__all__ = ["ConfigFile", "check_door", "read_file"]
 
 IMPORT_PATH = "deployments.app:build"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigFile:
-    """The file's typed `args`, and where the server will listen."""
+    """The file's typed `args`, where the server will listen, and the section `server` as the Router's `user_config`
+    patches it."""
 
     args: AppConfig
+    server: ServerConfig
     host: str
     port: int
 
@@ -42,9 +49,23 @@ def read_file(path: Path) -> ConfigFile:
     if len(ours) != 1:
         raise ConfigError(f"applications: exactly one with import_path {IMPORT_PATH} is needed, found {len(ours)}")
     config = load(ours[0].get("args") or {})
-    _check_deployments(config, ours[0].get("deployments") or [])
+    server = _check_deployments(config, ours[0].get("deployments") or [])
     http = HTTPOptionsSchema.model_validate(document.get("http_options") or {})
-    return ConfigFile(args=config, host=http.host, port=http.port)
+    return ConfigFile(args=config, server=server, host=http.host, port=http.port)
+
+
+def check_door(file: ConfigFile, environ: Mapping[str, str] = os.environ) -> bool:
+    """Read the API keys and hold them against the host; return whether everybody is let in on purpose.
+
+    Raises:
+        ConfigError: the keys can't be used, or other machines could reach the server without one.
+    """
+    access: Access | None = None
+    # The args must be good by themselves: the server starts with them and is patched then.
+    for server in (file.args.server, file.server):
+        access = Access(load_keys(server, environ), allow_open=server.allow_open)
+        access.refuse_host(file.host)
+    return access is not None and access.open_on(file.host)
 
 
 def _document(path: Path) -> dict[str, Any]:
@@ -77,23 +98,28 @@ def _known(at: str, section: Mapping[str, Any], schema: Any) -> None:
             raise ConfigError(f"{at}{key}: unknown key; allowed here: {', '.join(sorted(allowed))}")
 
 
-def _check_deployments(config: AppConfig, deployments: list[Mapping[str, Any]]) -> None:
-    """Each override must name a deployment of the graph, and its `user_config` must be a patch that fits."""
+def _check_deployments(config: AppConfig, deployments: list[Mapping[str, Any]]) -> ServerConfig:
+    """Each override must name a deployment of the graph, and its `user_config` must be a patch that fits. Return the
+    patched section `server`."""
     names = (ROUTER, *config.tiers)
+    server = config.server
     for i, deployment in enumerate(deployments):
         at = f"deployments.{i}"
         name = deployment.get("name")
         if name not in names:
             raise ConfigError(f"{at}.name: there is no deployment {name!r}; deployments: {', '.join(names)}")
         try:
-            _check_user_config(config, str(name), deployment.get("user_config") or {})
+            change = deployment.get("user_config") or {}
+            if name == ROUTER:
+                server = _patched_router(config, change).server
+            else:
+                patched_tier(config.tiers[str(name)], change, config.reliability.escalation.cloud_fallback)
         except ValueError as error:
             raise ConfigError(f"{at}.user_config: {error}") from None
+    return server
 
 
-def _check_user_config(config: AppConfig, name: str, change: Mapping[str, Any]) -> None:
-    if name == ROUTER:
-        base = RouterConfig(reliability=config.reliability, server=config.server)
-        check_names(patch(base, change), tuple(config.tiers))
-    else:
-        patch(config.tiers[name], change)
+def _patched_router(config: AppConfig, change: Mapping[str, Any]) -> RouterConfig:
+    patched = patch(RouterConfig(reliability=config.reliability, server=config.server), change)
+    check_names(patched, tuple(config.tiers))
+    return patched

@@ -28,17 +28,21 @@ from deployments.attempt import Reading, read
 from deployments.ports import Ports
 from reliability.admission import Ask, Barred, Grant
 from reliability.answer import Expected, Judged
+from reliability.budget import Load
 from reliability.escalation import Accept, Call, Limits, Refuse, Situation, decide, reason_of
+from reliability.estimate import tokens_max, tokens_min
 from reliability.gate import Hold
 from reliability.health import barred_attempt, verdict_of
 from reliability.loops import Loop, truncate
+from reliability.pressure import Level
 from reliability.reask import request_for
 from reliability.types import Attempt, CallDelta, ChatRequest, Event, Fault, Finish, FinishReason, Flaw, Reason, Text
 
 __all__ = ["Run", "drive"]
 
 NS_PER_S = 1_000_000_000
-BYTES_PER_TOKEN = 4  # an estimate for reservations only; what was really spent is settled
+SETTLE_GRACE_NS = 10 * NS_PER_S
+SILENT_RETRY_S = 2.0  # a state actor that died is back by then
 
 
 @dataclass(slots=True, kw_only=True)
@@ -48,6 +52,10 @@ class Run:
     `tier` is the tier that is answering, or that was asked last. At the end either `finish` or `refusal` is set; both
     are None where the client left. `judgements` stand beside `attempts`, None where there was no whole answer; `judged`
     is the last one, and at the end that of the answer. `loop` is the loop that the request was found in.
+
+    `stays` says why the request may not leave the machine, and is empty where it may. `prompt_bytes` is the size of
+    what a model reads (see `reliability.estimate`). `warnings` are the budget's windows that are nearly full, `level`
+    is the memory level of the whole cluster, `silent` whether a call ran without a grant.
     """
 
     request: ChatRequest
@@ -57,12 +65,16 @@ class Run:
     deadline_ns: int
     key: str = ""
     hold: Hold = Hold.TOOL_CALLS
+    stays: str = ""
+    prompt_bytes: int = 0
     attempts: list[Attempt] = field(default_factory=list)
     judgements: list[Judged | None] = field(default_factory=list)
     tier: str | None = None
     judged: Judged | None = None
     loop: Loop | None = None
-    warnings: tuple[str, ...] = ()
+    warnings: tuple[Load, ...] = ()
+    level: Level = Level.UNKNOWN
+    silent: bool = False
     finish: Finish | None = None
     refusal: Refuse | None = None
 
@@ -72,8 +84,10 @@ class Run:
         started_at = self.chain[0]
         if self.tier in (None, started_at):
             return None
-        last = next(a for a in reversed(self.attempts) if a.tier == started_at)
-        return started_at, reason_of(last)
+        left = [a for a in self.attempts if a.tier == started_at]
+        # That no second call was left for the tier says when it was left; what was wrong with its answer says why.
+        told = [a for a in left if a.fault is not Fault.RETRY_BUDGET] or left
+        return started_at, reason_of(told[-1])
 
     @property
     def retries(self) -> int:
@@ -145,7 +159,7 @@ def _cut_short(run: Run, judged: Judged) -> list[Event]:
 
 async def _call(run: Run, call: Call, ports: Ports) -> AsyncGenerator[list[Event], None]:
     """One admitted call to `call.tier`. The attempt is written down and the grant settled whatever happens, once."""
-    granted = await _admitted(run, call.tier, ports)
+    granted = _out_of_question(run, call.tier, ports) or await _admitted(run, call.tier, ports)
     if isinstance(granted, Attempt):
         run.attempts.append(granted)
         run.judgements.append(None)
@@ -157,6 +171,7 @@ async def _call(run: Run, call: Call, ports: Ports) -> AsyncGenerator[list[Event
         hold=run.hold,
         text_committed=any(a.text_out for a in run.attempts),
         started_ns=ports.clock.now_ns(),
+        prompt_bytes=run.prompt_bytes,
     )
     stream = read(
         reading,
@@ -175,7 +190,7 @@ async def _call(run: Run, call: Call, ports: Ports) -> AsyncGenerator[list[Event
 
 
 def _write_down(run: Run, reading: Reading, grant: Grant | None, ports: Ports) -> None:
-    attempt = reading.record(ports.clock.now_ns())
+    attempt = replace(reading.record(ports.clock.now_ns()), granted=grant is not None or ports.admission is None)
     run.attempts.append(attempt)
     run.judgements.append(reading.judged)
     run.judged = reading.judged
@@ -183,8 +198,12 @@ def _write_down(run: Run, reading: Reading, grant: Grant | None, ports: Ports) -
         run.loop = reading.judged.loop
     elif reading.loop is not None:
         run.loop = reading.loop
-    if grant is not None and ports.admission is not None:
+    if ports.admission is None:
+        return
+    if grant is not None:
         ports.admission.settle(grant, verdict_of(attempt), attempt.usage, attempt.retry_after_s)
+    elif attempt.usage is not None and attempt.usage.total_tokens:
+        ports.admission.charge(attempt.usage)
 
 
 def _request(run: Run, call: Call, grant: Grant | None, ports: Ports) -> ChatRequest:
@@ -203,35 +222,60 @@ def _request(run: Run, call: Call, grant: Grant | None, ports: Ports) -> ChatReq
     return replace(request, timeout_s=remaining_s, max_tokens=cap)
 
 
+def _out_of_question(run: Run, tier: str, ports: Ports) -> Attempt | None:
+    """The record of a call that need not be asked for: the request may not go there, or can't fit."""
+    if run.stays and tier in ports.cloud:
+        return Attempt(
+            tier=tier, ran=False, fault=Fault.CLOUD_BARRED, detail=f"tier {tier} was not called: {run.stays}"
+        )
+    context, least = ports.context_tokens.get(tier), tokens_min(run.prompt_bytes)
+    if context is None or least < context:
+        return None
+    detail = f"tier {tier} can't hold this prompt: at least {least} tokens, its context is {context}"
+    return Attempt(tier=tier, ran=False, fault=Fault.CONTEXT_LENGTH, detail=detail, param="messages")
+
+
 async def _admitted(run: Run, tier: str, ports: Ports) -> Grant | Attempt | None:
     """The grant, the record of a call that was barred, or None: nobody has to be asked, or nobody answers and the tier
     costs nothing."""
     if ports.admission is None:
         return None
+    cloud = tier in ports.cloud
+    ask = _ask(run, tier, ports)
     try:
-        async with asyncio.timeout(ports.admit_s):
-            answer = await ports.admission.admit(_ask(run, tier, ports))
+        async with asyncio.timeout(ports.cloud_admit_s if cloud else ports.admit_s):
+            answer = await ports.admission.admit(ask)
     except Exception:
-        if tier not in ports.paid:
+        run.silent = True
+        if not cloud:
             return None
         detail = f"tier {tier} was not called: the budget can't be asked, and this tier costs money"
-        return Attempt(tier=tier, ran=False, fault=Fault.STATE_SILENT, detail=detail)
+        return Attempt(tier=tier, ran=False, fault=Fault.STATE_SILENT, detail=detail, retry_after_s=SILENT_RETRY_S)
     if isinstance(answer, Barred):
         return barred_attempt(answer)
-    run.warnings = tuple(f"{load.percent}%" for load in answer.warnings)
+    run.warnings = answer.warnings
+    run.expected = replace(run.expected, window=ports.admission.window)
     return answer
 
 
 def _ask(run: Run, tier: str, ports: Ports) -> Ask:
     request = run.request
+    level, sustained_ns = ports.memory(tier)
+    called = {attempt.tier for attempt in run.attempts if attempt.ran}
     return Ask(
         tier=tier,
         key=run.key,
         session=request.session_id,
-        prompt_tokens=max(1, request.body_bytes // BYTES_PER_TOKEN),
-        output_tokens=request.max_tokens,
+        prompt_tokens=max(1, tokens_max(run.prompt_bytes)),
+        # What the client didn't ask for makes its request no larger in the eyes of the memory rules.
+        output_tokens=request.max_tokens if request.max_tokens_named else None,
         tools=len(request.tools),
-        extra=any(a.ran for a in run.attempts),
-        local=tier not in ports.paid,
-        hold_ns=max(NS_PER_S, run.deadline_ns - ports.clock.now_ns()),
+        extra=tier in called,
+        fallback=bool(called) and tier not in called,
+        cheap=tier == run.limits.cheap,
+        local=tier not in ports.cloud,
+        level=level,
+        sustained_ns=sustained_ns,
+        # A settle at the very deadline must still find its grant open.
+        hold_ns=max(NS_PER_S, run.deadline_ns - ports.clock.now_ns()) + SETTLE_GRACE_NS,
     )

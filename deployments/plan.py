@@ -1,18 +1,38 @@
-"""What the configuration says about one request: its chain and its limits. Pure; the Router and the doctor share it."""
+"""What the configuration says: about one request (its chain, its limits), and about all of them (what the state decides
+by). Pure; the Router and the doctor share it."""
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 from types import MappingProxyType
 
-from deployments.config import RouterConfig
+from deployments.config import RouterConfig, StateConfig
+from deployments.state.records import StateLimits
 from deployments.wire.errors import ApiError
+from reliability.admission import AdmissionConfig, MemoryRules
 from reliability.answer import Expected, expect
+from reliability.breaker import BreakerConfig
+from reliability.budget import Bounds, BudgetConfig, Limit
 from reliability.escalation import Limits
+from reliability.gate import Hold
+from reliability.loops import LoopConfig
+from reliability.retry_budget import RetryBudgetConfig
 from reliability.tools import Rung, ToolBox
 from reliability.types import ChatRequest, Reason
 
-__all__ = ["chain_for", "expected_of", "limits_of", "unknown_model"]
+__all__ = ["chain_for", "expected_of", "hold_of", "limits_of", "state_limits", "unknown_model"]
+
+NS_PER_S = 1_000_000_000
+# A grant lives as long as its request may, and a little longer, so that its settle finds it open.
+GRANT_GRACE_S = 30.0
+# The shard of a session decides about the session alone: breakers, retries and memory are the hub's.
+NO_BREAKER = BreakerConfig(failures_max=None, rate_percent=None, retry_after_max_ns=0)
+NO_RETRY_LIMIT = RetryBudgetConfig(floor=10**9)
+NO_MEMORY_RULES = MemoryRules(
+    complex_prompt_tokens=None, complex_output_tokens=None, complex_tools=None, critical_prompt_tokens=None
+)
 
 
 def chain_for(config: RouterConfig, tiers: Collection[str], model: str) -> tuple[str, ...]:
@@ -40,8 +60,12 @@ def unknown_model(config: RouterConfig, tiers: Collection[str], model: str) -> A
     return ApiError("model_not_found", f"there is no model {model!r}; models: {names}", param="model")
 
 
-def limits_of(config: RouterConfig, strategies: Mapping[str, tuple[Rung, ...]] = MappingProxyType({})) -> Limits:
-    """What bounds the walk along the chain. `strategies` are the retry strategies of the tiers."""
+def limits_of(
+    config: RouterConfig,
+    strategies: Mapping[str, tuple[Rung, ...]] = MappingProxyType({}),
+    kinds: Mapping[str, str] = MappingProxyType({}),
+) -> Limits:
+    """What bounds the walk along the chain. `strategies` are the retry strategies of the tiers, `kinds` their kinds."""
     escalation, validation = config.reliability.escalation, config.reliability.tool_validation
     if not validation.retry_with_correction:
         strategies = {tier: _without_correction(rungs) for tier, rungs in strategies.items()}
@@ -51,6 +75,8 @@ def limits_of(config: RouterConfig, strategies: Mapping[str, tuple[Rung, ...]] =
         attempts_max=config.server.attempts_max,
         escalate_on=frozenset(Reason(reason.value) for reason in escalation.escalate_on),
         strategies=strategies,
+        cheap=escalation.chain[0],
+        grammars=frozenset(tier for tier, kind in kinds.items() if kind == "mlx"),
     )
 
 
@@ -70,3 +96,78 @@ def expected_of(config: RouterConfig, request: ChatRequest, toolbox: ToolBox) ->
         checks=config.reliability.tool_validation.checks,
         loops=loops if loops.enabled else None,
     )
+
+
+def hold_of(config: RouterConfig, *, stream: bool) -> Hold:
+    """What is held until the whole answer is judged. A client that doesn't stream has seen nothing until the end, so
+    everything can be mended."""
+    return config.reliability.streaming.hold if stream else Hold.ALL
+
+
+def state_limits(
+    config: RouterConfig, state: StateConfig, key_hours: Mapping[str, int]
+) -> tuple[StateLimits, StateLimits]:
+    """What the state decides by: of the hub (or of the only actor), and of the shards of sessions.
+
+    `key_hours`: the tokens that a key may spend in an hour, for the keys that have a limit of their own.
+    """
+    whole = _admission_of(config, state, key_hours)
+    loops = config.reliability.loop_detection
+    if state.shards == 1:
+        limits = _named(whole, loops)
+        return limits, limits
+    hub = replace(whole, budget=replace(whole.budget, session=Limit()))
+    books = replace(whole.budget, hour=Limit(), key_hours={})
+    never = replace(NO_BREAKER, permit_ns=whole.breaker.permit_ns)
+    shard = replace(whole, breaker=never, retries=NO_RETRY_LIMIT, memory=NO_MEMORY_RULES, budget=books)
+    return _named(hub, loops), _named(shard, loops)
+
+
+def _admission_of(config: RouterConfig, state: StateConfig, key_hours: Mapping[str, int]) -> AdmissionConfig:
+    return AdmissionConfig(
+        breaker=_breaker_of(config),
+        budget=_budget_of(config, state, key_hours),
+        retries=_retries_of(config),
+        memory=config.reliability.memory_pressure.rules,
+    )
+
+
+def _breaker_of(config: RouterConfig) -> BreakerConfig:
+    health = config.reliability.tier_health
+    return BreakerConfig(
+        failures_max=health.failures_max,
+        rate_percent=health.rate_percent,
+        rate_calls_min=health.rate_calls_min,
+        rate_window_ns=_ns(health.rate_window_s),
+        open_ns=_ns(health.open_s),
+        open_max_ns=_ns(health.open_max_s),
+        retry_after_max_ns=_ns(health.retry_after_max_s),
+        permit_ns=_ns(config.server.deadline_s + GRANT_GRACE_S),
+    )
+
+
+def _budget_of(config: RouterConfig, state: StateConfig, key_hours: Mapping[str, int]) -> BudgetConfig:
+    tokens = config.reliability.token_budget
+    return BudgetConfig(
+        session=Limit(tokens_max=tokens.per_session if tokens.enabled else None, policy=tokens.policy),
+        hour=Limit(tokens_max=tokens.per_hour if tokens.enabled else None, policy=tokens.policy),
+        key_hours={key: Limit(tokens_max=limit, policy=tokens.policy) for key, limit in key_hours.items()},
+        output_tokens_max=tokens.max_output_tokens,
+        output_tokens_default=tokens.max_output_tokens,
+        reservation_ns=_ns(config.server.deadline_s + GRANT_GRACE_S),
+        bounds=Bounds(session_ttl_ns=_ns(state.session_ttl_s), sessions_max=state.sessions_max),
+    )
+
+
+def _retries_of(config: RouterConfig) -> RetryBudgetConfig:
+    retries = config.reliability.retry_budget
+    return RetryBudgetConfig(share_percent=retries.share_percent, floor=retries.floor, window_ns=_ns(retries.window_s))
+
+
+def _named(admission: AdmissionConfig, loops: LoopConfig) -> StateLimits:
+    digest = hashlib.sha256(f"{admission!r} {loops.model_dump_json()}".encode()).hexdigest()[:16]
+    return StateLimits(digest=digest, admission=admission, loops=loops)
+
+
+def _ns(seconds: float) -> int:
+    return int(seconds * NS_PER_S)

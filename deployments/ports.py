@@ -8,11 +8,13 @@ carries a call to a replica all implement `Tier` and pass one contract test.
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from deployments.config import Timeouts
 from reliability.admission import Ask, Barred, Grant
+from reliability.loops import Window
+from reliability.pressure import Level
 from reliability.types import ChatRequest, Event, TierStatus, Usage, Verdict
 
 __all__ = ["Admission", "Clock", "Ports", "Tier"]
@@ -49,6 +51,15 @@ class Admission(Protocol):
         """Close a grant, once. Never waits, never raises."""
         ...
 
+    def charge(self, usage: Usage) -> None:
+        """Count a call that ran without a grant. Never waits, never raises."""
+        ...
+
+    @property
+    def window(self) -> Window | None:
+        """What the session was answered before, once a grant has brought it; None where nobody asked for it."""
+        ...
+
 
 class Clock(Protocol):
     """Monotonic time. A moment never crosses a process; a duration may."""
@@ -60,14 +71,21 @@ class Clock(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ports:
-    """The world. `jitter` returns a number in [0, 1). Without `admission` every call may run. `paid` names the tiers
-    that cost money: without an answer from `admission` within `admit_s` seconds they are not called, while local tiers
-    are."""
+    """The world. `jitter` returns a number in [0, 1). Without `admission` every call may run.
+
+    `cloud` names the tiers that leave the machine and cost money. Without an answer from `admission` within
+    `cloud_admit_s` seconds they are not called; a local tier is, after `admit_s`. `context_tokens` holds what is known
+    of the tiers' contexts. `memory` is the level of the nodes that a tier runs on, and for how long there has been
+    pressure, in nanoseconds; it is asked at each call and must cost nothing.
+    """
 
     tiers: Mapping[str, Tier]
     timeouts: Mapping[str, Timeouts]
     clock: Clock
     jitter: Callable[[], float]
     admission: Admission | None = None
-    paid: frozenset[str] = frozenset()
-    admit_s: float = 0.5
+    cloud: frozenset[str] = frozenset()
+    admit_s: float = 2.0
+    cloud_admit_s: float = 10.0
+    context_tokens: Mapping[str, int] = field(default_factory=dict)
+    memory: Callable[[str], tuple[Level, int]] = lambda _: (Level.UNKNOWN, 0)

@@ -1,10 +1,10 @@
 """The Router: the graph's ingress. It parses, drives and renders; what to do next is decided in `reliability`.
 
-One Router replica holds handles to all tiers and no state of its own: what must outlive a request goes to the
-SessionState actor, in one call after the answer that nobody waits for. Replicas may come and go.
+One Router replica holds handles to all tiers and a link to the state actor, and no state of its own that must outlive
+it. Replicas may come and go.
 
-    body -> parse_chat -> Run -> drive -> render -> client
-                                   `-> on every way out: report -> SessionState, metrics, log
+    body -> parse_chat -> Run -> (judge) -> drive -> render -> client
+                                             `-> on every way out: `Account.close`, once
 
 The status code of a stream is decided by its first event: until then, or until a keep-alive is due, the headers wait,
 so a request that no tier can answer gets a real HTTP error. `user_config` patches `reliability` and `server` live.
@@ -20,7 +20,6 @@ import uuid
 from collections.abc import AsyncGenerator, Mapping
 from typing import Any
 
-import orjson
 from ray import serve
 from ray.serve.handle import DeploymentHandle
 from starlette.applications import Starlette
@@ -29,29 +28,42 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from deployments.access import Caller, access_for
+from deployments.account import Account
 from deployments.config import ROUTER, AppConfig, RouterConfig, Timeouts, check_names, patch
+from deployments.cost import cloud_tiers, price_of
 from deployments.drive import Run, drive
+from deployments.incidents import memory_incident
+from deployments.insight import Insight, json_response
+from deployments.judge import advise
 from deployments.live import applied
-from deployments.plan import chain_for, expected_of, limits_of, unknown_model
+from deployments.memory.needs import plan_of
+from deployments.memory.view import MemoryView
+from deployments.plan import chain_for, expected_of, hold_of, limits_of, state_limits, unknown_model
 from deployments.ports import Ports
-from deployments.state.actor import STATE_ACTOR
-from deployments.telemetry import MonotonicClock, RequestMetrics, log_error, log_info
+from deployments.sleeping import asleep_in, asleep_status, passed, patient, sleepers_of
+from deployments.state.client import State, ray_finder
+from deployments.telemetry import MonotonicClock, RequestMetrics, log_error
 from deployments.tiers.handle import HandleTier
+from deployments.watch import TierWatch
 from deployments.wire.chat import ChatCall, parse_chat
 from deployments.wire.errors import ApiError, from_refusal
-from deployments.wire.models import model_list, readiness
+from deployments.wire.models import held_off, model_list, readiness
 from deployments.wire.render import KEEP_ALIVE, Answer, ChunkWriter, sse
-from deployments.wire.report import report_headers, report_of, session_header
+from deployments.wire.report import report_headers, session_header
 from deployments.wire.stream import EventStream, paced
-from reliability.gate import Hold
-from reliability.types import Event, TierState, TierStatus
+from deployments.wire.terms import deadline_of, is_local_only
+from reliability.estimate import prompt_bytes
+from reliability.pressure import Level
+from reliability.types import Event, TierState
 
 __all__ = ["Router"]
 
-STATUS_TIMEOUT_S = 2.0
-STATE_TIMEOUT_S = 2.0
 REQUEST_ID_CHARS_MAX = 128
 NS_PER_S = 1_000_000_000
+LOCAL_ONLY = "the request is local-only (X-MLX-Stack-Local-Only)"
+NOTE_EVERY_S = 1.0
+KEY_STAYS = "its API key may not use the cloud"
 
 
 class Router:
@@ -60,15 +72,30 @@ class Router:
     def __init__(self, config: AppConfig, handles: Mapping[str, DeploymentHandle]) -> None:
         self._base = RouterConfig(reliability=config.reliability, server=config.server)
         self._config = self._base
+        self._state_config = config.state
         self._configured = False
         self._refused_patch: str | None = None
-        self._kinds = {name: tier.kind for name, tier in config.tiers.items()}
+        self._access = access_for(config.server)
         self._timeouts = {name: tier.timeouts for name, tier in config.tiers.items()}
-        self._tiers = {name: HandleTier(name, handle) for name, handle in handles.items()}
+        self._sleepers = sleepers_of(config.tiers)
+        self._tiers = {name: HandleTier(name, handles[name], asleep_status(name, config)) for name in config.tiers}
         self._strategies = {name: tier.retry_strategy for name, tier in config.tiers.items()}
+        fallback = config.reliability.escalation.cloud_fallback
+        self._cloud = cloud_tiers(config.tiers, fallback)
+        self._prices = {
+            name: price for name, tier in config.tiers.items() if (price := price_of(tier, fallback)) is not None
+        }
+        self._kinds = {name: tier.kind for name, tier in config.tiers.items()}
+        contexts = {name: tier.context_tokens for name, tier in config.tiers.items()}
+        self._watch = TierWatch(self._tiers, self._kinds, contexts)
+        app = serve.get_replica_context().app_name
+        plan = plan_of(config)
+        self._memory = None if plan is None else MemoryView(plan, app)
+        self._state = State(config.state.shards, ray_finder(app, config.state), *self._state_limits())
+        self._insight = Insight(self._state, self._watch, tuple(self._tiers), self._access)
         self._clock = MonotonicClock()
         self._jitter = random.Random()
-        self._metrics = RequestMetrics()
+        self._metrics = RequestMetrics(tuple(self._tiers))
         self._started_s = int(time.time())
 
     def reconfigure(self, user_config: Mapping[str, Any]) -> None:
@@ -76,12 +103,31 @@ class Router:
         self._config, self._refused_patch = applied(
             self._patched, user_config, self._config, first=not self._configured, at=ROUTER
         )
+        self._state.limit(*self._state_limits())
         self._configured = True
 
     def _patched(self, change: Mapping[str, Any]) -> RouterConfig:
         config = patch(self._base, change)
         check_names(config, tuple(self._tiers))
+        self._access = access_for(config.server)
+        self._insight.access = self._access
         return config
+
+    def _state_limits(self) -> Any:
+        return state_limits(self._config, self._state_config, self._access.key_hours)
+
+    @contextlib.asynccontextmanager
+    async def _life(self, _: Starlette) -> AsyncGenerator[None, None]:
+        """The state actor is found or made before the first request, and hears everything before this replica ends."""
+        self._watch.start()
+        await self._state.start()
+        noting = asyncio.create_task(self._note_transitions())
+        yield
+        noting.cancel()
+        if self._memory is not None:
+            await self._memory.close()
+        await self._watch.close()
+        await self._state.close()
 
     def __serve_build_asgi_app__(self) -> Starlette:
         """The ASGI app that Serve runs; called once per replica."""
@@ -91,107 +137,144 @@ class Router:
             Route("/v1/models", self.models),
             Route("/v1/models/{model}", self.model),
             Route("/v1/chat/completions", self.chat, methods=["POST"]),
-            Route("/v1/reliability/requests/{request_id}", self.request_report),
-            Route("/v1/reliability/sessions/{session:path}", self.session_totals),
+            *self._insight.routes(),
         ]
         handlers: dict[Any, Any] = {ApiError: _api_error, HTTPException: _http_error, Exception: _bug}
-        return Starlette(routes=routes, exception_handlers=handlers)
+        return Starlette(routes=routes, exception_handlers=handlers, lifespan=self._life)
 
     # -- routes ------------------------------------------------------------------------------------------------
 
     async def health(self, _: Request) -> Response:
         """Alive: this replica answers."""
-        return _json({"status": "ok"})
+        return json_response({"status": "ok"})
 
     async def ready(self, _: Request) -> Response:
         """Which tiers can answer; 503 while none of the chain can."""
-        statuses = await self._statuses()
-        body = readiness(statuses, self._config.reliability.escalation.chain, self._refused_patch)
-        return _json(body, status=200 if body["ready"] else 503)
+        statuses = await self._watch.ask()
+        chain = self._config.reliability.escalation.chain
+        memory = None if self._memory is None else self._memory.summary()
+        body = readiness(
+            statuses, chain, self._refused_patch, self._state.health, state_up=self._state.hub.up, memory=memory
+        )
+        return json_response(body, status=200 if body["ready"] else 503)
 
-    async def models(self, _: Request) -> Response:
+    async def models(self, request: Request) -> Response:
         """Tiers, aliases and `auto`, with what stands behind each."""
-        return _json({"object": "list", "data": await self._models()})
+        self._caller(request)
+        return json_response({"object": "list", "data": await self._models()})
 
     async def model(self, request: Request) -> Response:
         """One of the above."""
+        self._caller(request)
         wanted = request.path_params["model"]
         found = next((m for m in await self._models() if m["id"] == wanted), None)
         if found is None:
             raise unknown_model(self._config, self._tiers, wanted)
-        return _json(found)
+        return json_response(found)
 
     async def chat(self, request: Request) -> Response:
         """One chat completion, streamed or not."""
+        started_ns = self._clock.now_ns()
+        caller = self._caller(request)
         server = self._config.server
         call = parse_chat(
             await _body(request, server.body_bytes_max),
             request.headers,
             request_id=_request_id(request),
             tokens_max=self._config.reliability.token_budget.max_output_tokens,
-            timeout_s=server.deadline_s,
+            timeout_s=deadline_of(request.headers, server.deadline_s),
         )
-        run = self._run(call)
-        if call.stream:
-            return await self._streamed(call, run)
-        return await self._whole(call, run)
+        run = self._run(call, caller, local_only=is_local_only(request.headers))
+        state = self._state.request(
+            key=run.key,
+            session=run.request.session_id,
+            request_id=run.request.request_id,
+            window=bool(run.expected.asked),
+        )
+        account = Account(run=run, state=state, started_ns=started_ns)
+        return await (self._streamed if call.stream else self._whole)(call, account)
 
-    async def request_report(self, request: Request) -> Response:
-        """The report of one finished request."""
-        request_id = request.path_params["request_id"]
-        report = await self._ask_state("report", request_id)
-        if report is None:
-            raise ApiError("not_found", f"there is no report of request {request_id!r}")
-        return _json(report)
-
-    async def session_totals(self, request: Request) -> Response:
-        """What one session has spent."""
-        name = request.path_params["session"]
-        session = await self._ask_state("session", name)
-        if session is None:
-            raise ApiError("not_found", f"there is no session {name!r}")
-        return _json(session)
+    def _caller(self, request: Request) -> Caller:
+        self._access.guard(request.client.host if request.client else None)
+        return self._access.caller(request.headers)
 
     # -- one chat request --------------------------------------------------------------------------------------
 
-    def _run(self, call: ChatCall) -> Run:
+    def _run(self, call: ChatCall, caller: Caller, *, local_only: bool) -> Run:
+        request = call.request
         return Run(
-            request=call.request,
-            expected=expected_of(self._config, call.request, call.toolbox),
+            request=request,
+            expected=expected_of(self._config, request, call.toolbox),
             chain=chain_for(self._config, self._tiers, call.model),
-            limits=limits_of(self._config, self._strategies),
-            deadline_ns=self._clock.now_ns() + int(call.request.timeout_s * NS_PER_S),
-            # A client that doesn't stream has seen nothing until the end, so everything can be mended.
-            hold=Hold.TOOL_CALLS if call.stream else Hold.ALL,
+            limits=limits_of(self._config, self._strategies, self._kinds),
+            deadline_ns=self._clock.now_ns() + int(request.timeout_s * NS_PER_S),
+            key=caller.name,
+            hold=hold_of(self._config, stream=call.stream),
+            stays=LOCAL_ONLY if local_only else "" if caller.allow_cloud else KEY_STAYS,
+            prompt_bytes=prompt_bytes(request.messages, request.tools),
+            level=self._felt(None)[0],
         )
 
-    def _drive(self, run: Run) -> AsyncGenerator[list[Event], None]:
+    def _felt(self, tier: str | None) -> tuple[Level, int]:
+        """The memory level of a tier's nodes, or of all, and for how long there has been pressure."""
+        if self._memory is None:
+            return Level.UNKNOWN, 0
+        felt = self._memory.level(tier)
+        return felt.level, felt.sustained_ns
+
+    async def _note_transitions(self) -> None:
+        """Every change of a node's memory level becomes an incident, with a snapshot of who held what."""
+        while self._memory is not None:
+            self._memory.level()  # starts to poll
+            for transition in self._memory.transitions():
+                self._state.note(memory_incident(transition, time.time()))
+            await asyncio.sleep(NOTE_EVERY_S)
+
+    async def _driven(self, account: Account) -> AsyncGenerator[list[Event], None]:
         server = self._config.server
         timeouts: dict[str, Timeouts] = {name: own or server.timeouts for name, own in self._timeouts.items()}
+        asleep = asleep_in(account.run.chain, self._sleepers, self._tiers, self._stands_in)
         ports = Ports(
-            tiers=self._tiers,
-            timeouts=timeouts,
+            tiers={**self._tiers, **passed(asleep, self._tiers)},
+            timeouts=timeouts | patient(asleep, self._sleepers, timeouts),
             clock=self._clock,
             jitter=self._jitter.random,
+            admission=account.state,
+            cloud=self._cloud,
+            context_tokens=self._watch.context_tokens,
+            memory=self._felt,
         )
-        return drive(run, ports)
+        judge = self._config.reliability.circuit_breaker
+        if judge.enabled:
+            account.advice = await advise(account.run, ports, judge)
+        async with contextlib.aclosing(drive(account.run, ports)) as batches:
+            async for batch in batches:
+                yield batch
 
-    async def _whole(self, call: ChatCall, run: Run) -> Response:
+    def _stands_in(self, name: str) -> bool:
+        """Whether a tier is local, awake and well, as far as is known."""
+        status = self._watch.known.get(name)
+        well = status is not None and status.state is TierState.READY and not held_off(self._state.health.get(name))
+        return well and name not in self._cloud and self._tiers[name].awake
+
+    async def _whole(self, call: ChatCall, account: Account) -> Response:
+        run = account.run
         answer = Answer(answer_id=_answer_id(), created_s=int(time.time()), legacy_functions=call.legacy_functions)
         try:
-            async with contextlib.aclosing(self._drive(run)) as events:
+            async with contextlib.aclosing(self._driven(account)) as events:
                 async for batch in events:
                     answer.take(batch)
         finally:
-            self._settle(run)
+            self._close(account)
         if run.finish is None or run.tier is None:
             return _refused(run)
         body = answer.body(run.tier, run.finish)
         return Response(body, media_type="application/json", headers=report_headers(run))
 
-    async def _streamed(self, call: ChatCall, run: Run) -> Response:
+    async def _streamed(self, call: ChatCall, account: Account) -> Response:
+        run = account.run
         writer = ChunkWriter(answer_id=_answer_id(), created_s=int(time.time()), legacy_functions=call.legacy_functions)
-        frames = self._frames(call, run, writer)
+        frames = self._frames(call, account, writer)
         # The first frame waits for the first event, or for the first keep-alive; a refusal yields no frame at all.
         try:
             first = await anext(frames, None)
@@ -204,70 +287,43 @@ class Router:
         headers = session_header(run) if first is KEEP_ALIVE else report_headers(run)
         return EventStream(_with_first(first, frames), headers=headers | {"cache-control": "no-store"})
 
-    async def _frames(self, call: ChatCall, run: Run, writer: ChunkWriter) -> AsyncGenerator[bytes, None]:
+    async def _frames(self, call: ChatCall, account: Account, writer: ChunkWriter) -> AsyncGenerator[bytes, None]:
         """The frames of one stream. It yields nothing where the request is refused before anything was sent."""
-        begun = False
+        run, begun = account.run, False
         try:
-            async with contextlib.aclosing(paced(self._drive(run), self._config.server.keepalive_s)) as batches:
+            async with contextlib.aclosing(paced(self._driven(account), self._config.server.keepalive_s)) as batches:
                 async for batch in batches:
                     begun = True
                     yield KEEP_ALIVE if batch is None else writer.chunks(run.tier or "", batch)
+            report = account.report(self._clock.now_ns(), self._prices)
             if run.finish is not None:
-                report = report_of(run)
                 yield writer.last(run.tier or "", run.finish, report, include_usage=call.include_usage)
             elif run.refusal is not None and begun:
-                yield sse(from_refusal(run.refusal).body() | {"mlx_stack": report_of(run)})
+                yield sse(from_refusal(run.refusal).body() | {"mlx_stack": report})
         except Exception as error:
             log_error("stream_failed", error, request_id=run.request.request_id)
             yield sse(ApiError("internal_error", "an error inside the server").body())
         finally:
-            self._settle(run)
+            self._close(account)
 
-    def _settle(self, run: Run) -> None:
-        """Account for a finished request: never waits, never raises into the request."""
-        report = report_of(run)
-        log_info(
-            "request",
-            request_id=report["request_id"],
-            outcome=report["outcome"],
-            tier=report["tier"],
-            escalated_from=report["escalated_from"],
-            reason=report["escalation_reason"],
-            retries=report["retries"],
+    def _close(self, account: Account) -> None:
+        account.close(
+            self._clock.now_ns(),
+            prices=self._prices,
+            statuses=self._watch.known,
+            keep_text=self._config.reliability.incidents.keep_text,
+            metrics=self._metrics,
         )
-        try:
-            self._metrics.count(report)
-            serve.get_deployment_actor(STATE_ACTOR).record.remote(report)
-        except Exception as error:
-            log_error("settle_failed", error, request_id=run.request.request_id)
-
-    # -- what the other routes ask -----------------------------------------------------------------------------
-
-    async def _statuses(self) -> list[TierStatus]:
-        return list(await asyncio.gather(*(self._status(name) for name in self._tiers)))
-
-    async def _status(self, name: str) -> TierStatus:
-        try:
-            async with asyncio.timeout(STATUS_TIMEOUT_S):
-                return await self._tiers[name].status()
-        except Exception as error:
-            reason = f"no replica answers ({type(error).__name__})"
-            return TierStatus(name=name, kind=self._kinds[name], state=TierState.UNAVAILABLE, reason=reason)
 
     async def _models(self) -> list[dict[str, Any]]:
         config = self._config
         return model_list(
-            await self._statuses(), config.server.aliases, config.reliability.escalation.chain, self._started_s
+            await self._watch.ask(),
+            config.server.aliases,
+            config.reliability.escalation.chain,
+            self._started_s,
+            self._state.health,
         )
-
-    async def _ask_state(self, question: str, key: str) -> Any:
-        try:
-            async with asyncio.timeout(STATE_TIMEOUT_S):
-                return await getattr(serve.get_deployment_actor(STATE_ACTOR), question).remote(key)
-        except Exception as error:
-            log_error("state_silent", error)
-            words = "the state actor doesn't answer; it is restarted within seconds"
-            raise ApiError("no_tier_available", words, retry_after_s=5.0) from None
 
 
 async def _with_first(first: bytes, frames: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
@@ -307,17 +363,13 @@ def _refused(run: Run) -> Response:
     if run.refusal is None:
         raise AssertionError("a request ends answered or refused")
     error = from_refusal(run.refusal)
-    return _json(error.body(), status=error.status, headers=report_headers(run) | error.headers())
-
-
-def _json(value: Any, *, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
-    return Response(orjson.dumps(value), status_code=status, media_type="application/json", headers=headers)
+    return json_response(error.body(), status=error.status, headers=report_headers(run) | error.headers())
 
 
 async def _api_error(request: Request, error: Exception) -> Response:
     if not isinstance(error, ApiError):
         raise error
-    return _json(error.body(), status=error.status, headers=error.headers())
+    return json_response(error.body(), status=error.status, headers=error.headers())
 
 
 async def _http_error(request: Request, error: Exception) -> Response:

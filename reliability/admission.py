@@ -49,6 +49,7 @@ __all__ = [
     "MemoryRules",
     "Settled",
     "admit",
+    "charge",
     "expire",
     "isolate",
     "memory_rule",
@@ -100,7 +101,8 @@ class AdmissionConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ask:
-    """One call that wants to run. `extra`: not the first call that runs for its request."""
+    """One call that wants to run. `extra`: its request has called this tier before. `fallback`: it has called others
+    before, but not this one."""
 
     tier: str
     key: str
@@ -109,6 +111,7 @@ class Ask:
     output_tokens: int | None = None
     tools: int = 0
     extra: bool = False
+    fallback: bool = False
     cheap: bool = False
     local: bool = True
     level: Level = Level.UNKNOWN
@@ -194,7 +197,7 @@ def admit(state: Admission, config: AdmissionConfig, ask: Ask, now_ns: int) -> t
     budget, reserved = budgets.reserve(state.budget, config.budget, name, _budget_ask(ask), now_ns, hold_ns)
     if isinstance(reserved, budgets.Denied):
         return state, _barred_by_budget(ask.tier, reserved)
-    calls, taken = retries.take(state.retries, config.retries, ask.extra, now_ns)
+    calls, taken = retries.take(state.retries, config.retries, ask.extra, now_ns, counted=not ask.fallback)
     if isinstance(taken, retries.Exhausted):
         wait_s = taken.retry_after_ns / SECOND_NS
         return state, Barred(ask.tier, Bar.RETRY_BUDGET, "too many extra calls", wait_s)
@@ -227,6 +230,14 @@ def settle(
         return state, Settled(grant_id, known=False)
     after = replace(state, budget=budget, now_ns=now_ns)
     return _released(after, config, closed, verdict, retry_after_ns)
+
+
+def charge(state: Admission, config: AdmissionConfig, key: str, session: str, tokens: int, now_ns: int) -> Admission:
+    """Count the tokens of a call that ran without a grant. No breaker hears of it."""
+    now_ns = max(now_ns, state.now_ns)
+    state, _ = expire(state, config, now_ns)
+    budget = budgets.charge(state.budget, config.budget, key, session, tokens, now_ns)
+    return replace(state, budget=budget, now_ns=now_ns)
 
 
 def expire(state: Admission, config: AdmissionConfig, now_ns: int) -> tuple[Admission, tuple[Settled, ...]]:
@@ -280,8 +291,9 @@ def reset_session(state: Admission, key: str, session: str) -> Admission:
 
 
 def sweep(state: Admission, config: AdmissionConfig, now_ns: int) -> Admission:
-    """Let every idle session go: for the owner's timer."""
-    return replace(state, budget=budgets.sweep(state.budget, config.budget, max(now_ns, state.now_ns)))
+    """Let every idle session go: for the owner's timer. The same state where there is none."""
+    budget = budgets.sweep(state.budget, config.budget, max(now_ns, state.now_ns))
+    return state if budget is state.budget else replace(state, budget=budget)
 
 
 def phase_of(state: Admission, tier: str, now_ns: int) -> Phase:

@@ -13,6 +13,7 @@ stands, and this attempt's own text is dropped; such an attempt is asked for its
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -20,7 +21,19 @@ from typing import Any
 
 from reliability.gate import TextKind
 from reliability.loops import Call as LoopCall
-from reliability.loops import Loop, LoopConfig, Stage, Turn, calls_turn, find_loop, read_turns, repeated_calls
+from reliability.loops import (
+    Loop,
+    LoopConfig,
+    Stage,
+    Turn,
+    Window,
+    calls_turn,
+    carries_history,
+    find_loop,
+    observe,
+    read_turns,
+    repeated_calls,
+)
 from reliability.tools import (
     CheckConfig,
     Checked,
@@ -45,7 +58,11 @@ WORDS_CHARS_MAX = 200_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expected:
-    """What the request asks of every answer to it. `checks` and `loops` are None where they are switched off."""
+    """What the request asks of every answer to it. `checks` and `loops` are None where they are switched off.
+
+    `asked` names the request where it brings no history; then `window`, what its session was answered before, is held
+    against the answer once the owner of the windows has sent it.
+    """
 
     toolbox: ToolBox
     id_seed: str
@@ -54,6 +71,8 @@ class Expected:
     checks: CheckConfig | None = None
     loops: LoopConfig | None = None
     turns: tuple[Turn, ...] = ()
+    window: Window | None = None
+    asked: str = ""
     used_ids: frozenset[str] = frozenset()
     words: tuple[str, ...] = ()
 
@@ -74,6 +93,7 @@ class Judged:
     repairs: tuple[Repair, ...] = ()
     violations: tuple[Violation, ...] = ()
     loop: Loop | None = None
+    turn: Turn | None = None
     dropped_calls: int = 0
     raw_text: str = field(default="", repr=False)
     written: str = field(default="", repr=False)
@@ -98,9 +118,15 @@ def expect(
         checks=checks,
         loops=loops,
         turns=read_turns(messages, loops.turns_needed) if loops is not None else (),
+        asked="" if loops is None or carries_history(messages) else _name_of(messages),
         used_ids=ids_in(messages),
         words=_words(messages) if checks is not None else (),
     )
+
+
+def _name_of(messages: Sequence[Mapping[str, Any]]) -> str:
+    """The same name for the same request: who asks the same and gets the same isn't going round in circles."""
+    return hashlib.sha256(json.dumps(messages, sort_keys=True, default=str).encode()).hexdigest()[:24]
 
 
 def settle_text(text: str, toolbox: ToolBox) -> TextKind:
@@ -245,7 +271,10 @@ def _against_loops(expected: Expected, judged: Judged, text: str) -> Judged:
     if expected.loops is None:
         return judged
     candidate = calls_turn([(c.name, c.arguments) for c in judged.calls], text)
+    judged = replace(judged, turn=candidate)
     loop = find_loop(expected.turns, expected.loops, candidate)
+    if loop is None and expected.window is not None:
+        _, loop = observe(expected.window, candidate, expected.loops, expected.asked)
     if loop is None:
         return judged
     flaw = Flaw.CIRCUIT_BREAK if loop.stage is Stage.BREAK else Flaw.LOOP

@@ -41,6 +41,7 @@ from reliability.ledger import (
     hour_of,
     session_name,
     session_of,
+    spent_unreserved,
     sweep_sessions,
     unbooked,
     used,
@@ -61,6 +62,7 @@ __all__ = [
     "Policy",
     "Reserved",
     "Window",
+    "charge",
     "expire",
     "loads",
     "output_cap",
@@ -221,6 +223,16 @@ def settle(
     after = unbooked(budget, name, held, charged, now_ns)
     warnings = _warnings(loads(after, config, held.key, held.session, now_ns), config)
     return after, Closed(name, charged, max(0, charged - held.tokens), expired, warnings)
+
+
+def charge(budget: Budget, config: BudgetConfig, key: str, session: str, tokens: int, now_ns: int) -> Budget:
+    """Spend tokens that nobody has reserved: those of a call that ran while the owner of the books was away.
+
+    The books take them whatever their limits say: it has happened. At their bounds a session or key for which no idle
+    one can go is left out, as if it had been forgotten; the hour of the server has every token.
+    """
+    budget, _ = expire(budget, config, now_ns)
+    return spent_unreserved(budget, config.bounds, key, session, max(0, tokens), now_ns)
 
 
 def expire(budget: Budget, config: BudgetConfig, now_ns: int) -> tuple[Budget, tuple[Closed, ...]]:

@@ -1,8 +1,6 @@
 """The `reliability:` section of the configuration.
 
-Unknown keys are rejected by name (see `deployments.config.load`), and a key that is accepted has an effect. Keys whose
-behaviour this version doesn't have are refused too, by `NOT_BUILT`, and never ignored: a person who sets
-`loop_detection.enabled` must not believe in a guard that isn't there.
+Unknown keys are rejected by name (see `deployments.config.load`), and a key that is accepted has an effect.
 """
 
 from __future__ import annotations
@@ -12,29 +10,26 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from reliability.loops import LoopConfig
+from reliability.admission import MemoryRules
+from reliability.budget import Policy
+from reliability.gate import Hold
+from reliability.loops import JudgeConfig, LoopConfig
+from reliability.rolling import SECOND_NS
 from reliability.tools import PLACEHOLDERS, CheckConfig
 from reliability.types import Reason
 
 __all__ = [
-    "NOT_BUILT",
     "CloudFallback",
     "EscalationConfig",
+    "IncidentsConfig",
+    "MemoryPressureConfig",
     "ReliabilityConfig",
+    "RetryBudgetConfig",
+    "StreamingConfig",
+    "TierHealthConfig",
     "TokenBudgetConfig",
     "ToolValidationConfig",
 ]
-
-# Sections and keys of the full design whose behaviour isn't in this version yet: path -> what they would do.
-NOT_BUILT = {
-    "loop_detection.window_size": "the session window, for clients that send no history",
-    "circuit_breaker": "the auxiliary judge",
-    "memory_pressure": "memory pressure",
-    "token_budget.enabled": "token budgets over sessions and hours",
-    "token_budget.per_session": "token budgets over sessions",
-    "token_budget.per_hour": "token budgets over hours",
-    "token_budget.policy": "token budgets over sessions and hours",
-}
 
 
 class Section(BaseModel):
@@ -110,15 +105,120 @@ class ToolValidationConfig(Section):
 
 
 class TokenBudgetConfig(Section):
-    """Tokens that one answer may have: the cap, and the default of a request that names none."""
+    """Tokens, prompt and answer together, that may be spent. None: counted, never refused.
 
+    `max_output_tokens` is the cap on one answer and the default of a request that names none. It holds also where
+    `enabled` is false, which lifts the limits of session and hour. `escalate` lets a session that is over its budget go
+    on at the head of the chain, the cheapest tier.
+    """
+
+    enabled: bool = True
+    per_session: int | None = Field(default=500_000, ge=0, le=10**12)
+    per_hour: int | None = Field(default=2_000_000, ge=0, le=10**12)
     max_output_tokens: int = Field(default=16384, ge=1, le=10_000_000)
+    policy: Policy = Policy.WARN_AND_CONTINUE
+
+
+class TierHealthConfig(Section):
+    """When a tier is left alone (its breaker opens), and for how long. None turns a rule off.
+
+    `failures_max` failures in a row open, and so does a share of `rate_percent` over at least `rate_calls_min` calls in
+    `rate_window_s`. The open time doubles with every opening in a row, from `open_s` to `open_max_s`. A tier that says
+    when to come back is left alone until then, for `retry_after_max_s` at most (0: its word isn't heeded).
+    """
+
+    failures_max: int | None = Field(default=5, ge=1, le=10_000)
+    rate_percent: int | None = Field(default=50, ge=1, le=100)
+    rate_calls_min: int = Field(default=20, ge=1, le=10_000)
+    rate_window_s: float = Field(default=60.0, ge=1, le=3600)
+    open_s: float = Field(default=5.0, gt=0, le=3600)
+    open_max_s: float = Field(default=300.0, gt=0, le=86400)
+    retry_after_max_s: float = Field(default=600.0, ge=0, le=86400)
+
+    @model_validator(mode="after")
+    def _open_times_fit(self) -> TierHealthConfig:
+        if self.open_s > self.open_max_s:
+            raise ValueError(f"open_s ({self.open_s:g}) is over open_max_s ({self.open_max_s:g})")
+        return self
+
+
+class RetryBudgetConfig(Section):
+    """Calls to a tier beyond the first that their request makes to it, over all requests: a floor, and a share of the
+    first calls."""
+
+    share_percent: int = Field(default=20, ge=0, le=1000)
+    floor: int = Field(default=10, ge=0, le=100_000)
+    window_s: float = Field(default=60.0, ge=1, le=3600)
+
+
+class StreamingConfig(Section):
+    """What a stream holds back until it is judged: `tool_calls` (text passes at once) or `all`."""
+
+    hold: Hold = Hold.TOOL_CALLS
+
+
+class IncidentsConfig(Section):
+    """`keep_text`: incidents show what models wrote. Otherwise only kinds, places and numbers."""
+
+    keep_text: bool = False
+
+
+class MemoryPressureConfig(Section):
+    """How memory pressure is sensed, and what a node under pressure doesn't take.
+
+    `sensor`: `auto`, or `scripted:PATH` (see `deployments/memory/scripted.py`). `budget_bytes`: what all replicas of
+    one node may hold together; None: `budget_share` of its memory. `poll_s`: between two readings; `calm_s`: without a
+    reason for it a level is left after this long, one level at a time; `stale_s`: a reading counts this long.
+    `lease_s`: the bytes of a replica that was killed come back after this long.
+
+    The rules: once pressure has lasted `sustained_s`, a request that reaches one of the `complex_` limits is not given
+    to a tier on that node; at critical one that reaches `critical_prompt_tokens` isn't, at once. None turns a rule off.
+    """
+
+    enabled: bool = True
+    sensor: str = Field(default="auto", pattern=r"^(auto|scripted:.+)$")
+    sustained_s: float = Field(default=60.0, ge=0, le=86400)
+    complex_prompt_tokens: int | None = Field(default=8000, ge=1)
+    complex_output_tokens: int | None = Field(default=4000, ge=1)
+    complex_tools: int | None = Field(default=16, ge=1)
+    critical_prompt_tokens: int | None = Field(default=4000, ge=1)
+    retry_after_s: int = Field(default=10, ge=1, le=3600)
+    budget_bytes: int | None = Field(default=None, ge=0)
+    budget_share: float = Field(default=0.75, gt=0, le=1)
+    poll_s: float = Field(default=1.0, ge=0.05, le=60)
+    calm_s: float = Field(default=10.0, ge=0.05, le=300)
+    stale_s: float = Field(default=15.0, ge=0.2, le=300)
+    lease_s: float = Field(default=10.0, ge=0.5, le=300)
+
+    @model_validator(mode="after")
+    def _readings_outlive_the_poll(self) -> MemoryPressureConfig:
+        if self.stale_s < 2 * self.poll_s:
+            raise ValueError(f"stale_s ({self.stale_s:g}) is under twice poll_s ({self.poll_s:g})")
+        return self
+
+    @property
+    def rules(self) -> MemoryRules:
+        """What `reliability.admission` bars by."""
+        return MemoryRules(
+            sustained_ns=int(self.sustained_s * SECOND_NS),
+            complex_prompt_tokens=self.complex_prompt_tokens,
+            complex_output_tokens=self.complex_output_tokens,
+            complex_tools=self.complex_tools,
+            critical_prompt_tokens=self.critical_prompt_tokens,
+            retry_after_s=self.retry_after_s,
+        )
 
 
 class ReliabilityConfig(Section):
-    """The whole section."""
+    """The whole section. `circuit_breaker` is the auxiliary judge; the tiers' breakers are `tier_health`."""
 
     loop_detection: LoopConfig = LoopConfig()
     tool_validation: ToolValidationConfig = ToolValidationConfig()
     escalation: EscalationConfig = EscalationConfig()
     token_budget: TokenBudgetConfig = TokenBudgetConfig()
+    circuit_breaker: JudgeConfig = JudgeConfig()
+    tier_health: TierHealthConfig = TierHealthConfig()
+    retry_budget: RetryBudgetConfig = RetryBudgetConfig()
+    streaming: StreamingConfig = StreamingConfig()
+    incidents: IncidentsConfig = IncidentsConfig()
+    memory_pressure: MemoryPressureConfig = MemoryPressureConfig()

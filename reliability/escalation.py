@@ -6,24 +6,25 @@ order of `POLICIES` is the specification:
 
 1.  a good answer is accepted;
 2.  an answer whose text has left can't be taken back: where the text itself broke off, refuse (the shell ends the
-    stream in an error frame); where it only repeats itself, deliver it, marked;
+    stream in an error frame); where it only repeats itself, deliver it, marked, or refuse where the circuit breaks;
 3.  a request that a tier calls wrong in itself is refused, since every tier would say so, and so is one that no
     budget allows;
 4.  no time or no attempt left: refuse;
-5.  a loop: first the same tier is asked again with a nudge; if the model repeats itself the next tier is asked; if
+5.  a session whose budget bars this tier goes on with the cheap one: the only step that may lead back down the chain;
+6.  a loop: first the same tier is asked again with a nudge; if the model repeats itself the next tier is asked; if
     that one says the same, it is delivered, marked. A broken circuit asks no tier twice and delivers nothing;
-6.  a flaw is re-asked on the same tier, by the rungs of its retry strategy, a bounded number of times; an answer that
+7.  a flaw is re-asked on the same tier, by the rungs of its retry strategy, a bounded number of times; an answer that
     repeats itself within itself only once, since each such answer is a long one;
-7.  a fault that a second call may cure is retried on the same tier, a bounded number of times;
-8.  otherwise the next tier of the chain;
-9.  nothing left: an answer that repeats itself is delivered as far as it is worth it, marked; everything else is
+8.  a fault that a second call may cure is retried on the same tier, a bounded number of times;
+9.  otherwise the next tier of the chain;
+10. nothing left: an answer that repeats itself is delivered as far as it is worth it, marked; everything else is
     refused, with the most telling of what was met.
 
 This is the only place that retries. Inner clients retry nothing. A *retry* follows a fault, a *re-ask* a flaw; an
 *escalation* is to the next tier because of a flaw, a *fallback* because of a fault.
 
 What must never happen: a tier called twice after it said that it can't, a call after the call commit point, a walk
-that goes back down the chain, more attempts than `attempts_max`, an invalid call accepted.
+that goes back down the chain but for a budget, more attempts than `attempts_max`, an invalid call accepted.
 """
 
 from __future__ import annotations
@@ -71,6 +72,7 @@ NO_CANDIDATE = frozenset(
         Fault.MEMORY_PRESSURE,
         Fault.BUDGET,
         Fault.STATE_SILENT,
+        Fault.CLOUD_BARRED,
     }
 )
 MENDABLE = frozenset({Flaw.TOOL_CALL_INVALID, Flaw.EMPTY, Flaw.TRUNCATED, Flaw.CYCLE})
@@ -93,6 +95,7 @@ class RefuseCode(StrEnum):
     LOOP = "loop"
     BUDGET = "budget"
     MEMORY_PRESSURE = "memory_pressure"
+    CLOUD_BARRED = "cloud_barred"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,7 +103,7 @@ class Limits:
     """What bounds the walk. `escalate_on` holds the reasons that may move a request to another tier.
 
     `strategies` are the retry strategies of the tiers that have one of their own; `grammars` the tiers that can decode
-    under a grammar.
+    under a grammar. `cheap` is the tier that a session goes on with when its budget bars the others.
     """
 
     retries_max: int
@@ -109,6 +112,7 @@ class Limits:
     reasks_max: int = 0
     strategies: Mapping[str, tuple[Rung, ...]] = field(default_factory=dict)
     grammars: frozenset[str] = frozenset()
+    cheap: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -190,8 +194,12 @@ def stop_after_text(situation: Situation) -> Decision | None:
         return None
     if last.fault is not None:
         return Refuse(code=RefuseCode.BROKEN_STREAM, message=last.detail)
+    if last.calls_held:
+        return None
+    if last.flaw is Flaw.CIRCUIT_BREAK:
+        return refuse_exhausted(situation)
     # Only text that repeats itself: there is no call that could still be mended.
-    return Accept() if last.flaw in (Flaw.LOOP, Flaw.CYCLE) and not last.calls_held else None
+    return Accept() if last.flaw in (Flaw.LOOP, Flaw.CYCLE) else None
 
 
 def stop_bad_request(situation: Situation) -> Decision | None:
@@ -208,6 +216,15 @@ def stop_on_budget(situation: Situation) -> Decision | None:
     if last is None or last.fault is not Fault.BUDGET or not last.hard_stop:
         return None
     return Refuse(code=RefuseCode.BUDGET, message=last.detail, retry_after_s=last.retry_after_s)
+
+
+def go_on_cheaper(situation: Situation) -> Decision | None:
+    """A budget that bars a tier but not the session: the cheap tier answers, wherever in the chain it stands."""
+    last, cheap = _last(situation), situation.limits.cheap
+    if last is None or last.fault is not Fault.BUDGET or cheap is None:
+        return None
+    asked = any(attempt.tier == cheap for attempt in situation.attempts)
+    return None if asked else Call(tier=cheap, nudge=_looped(situation))
 
 
 def stop_when_spent(situation: Situation) -> Decision | None:
@@ -248,7 +265,9 @@ def reask_flaw(situation: Situation) -> Decision | None:
     if last.flaw is not Flaw.TOOL_CALL_INVALID:
         # There is nothing to correct in an empty or runaway answer; saying so would only lengthen the prompt.
         strategy = tuple(rung for rung in strategy if rung is not Rung.CORRECT) or (Rung.RESAMPLE,)
-    can_constrain = last.tier in situation.limits.grammars
+    # A grammar demands a call, so it is for a model that tried to call; one that said nothing may have nothing to call.
+    tried = last.flaw in (Flaw.TOOL_CALL_INVALID, Flaw.TRUNCATED)
+    can_constrain = tried and last.tier in situation.limits.grammars
     return Call(tier=last.tier, reask=next_reask(strategy, reasks, can_constrain=can_constrain))
 
 
@@ -305,6 +324,7 @@ POLICIES: tuple[Policy, ...] = (
     stop_bad_request,
     stop_on_budget,
     stop_when_spent,
+    go_on_cheaper,
     leave_loop,
     reask_flaw,
     retry_transient,
@@ -312,6 +332,7 @@ POLICIES: tuple[Policy, ...] = (
     exhausted,
 )
 
+NOT_TO_BE_HAD = frozenset({Fault.UNAVAILABLE, Fault.AUTH, Fault.BREAKER_OPEN, Fault.RETRY_BUDGET, Fault.STATE_SILENT})
 # What a client can act on comes first: a fault that passes, then what it must change in its request, then what only
 # the server's owner can mend.
 TELLING: tuple[tuple[frozenset[Fault | Flaw], RefuseCode], ...] = (
@@ -324,12 +345,8 @@ TELLING: tuple[tuple[frozenset[Fault | Flaw], RefuseCode], ...] = (
     (frozenset({Fault.LOADING}), RefuseCode.LOADING),
     (frozenset({Fault.CONTEXT_LENGTH}), RefuseCode.CONTEXT_LENGTH),
     (frozenset({Fault.UNSUPPORTED}), RefuseCode.UNSUPPORTED),
-    (
-        frozenset(
-            {Fault.UNAVAILABLE, Fault.AUTH, Fault.BREAKER_OPEN, Fault.RETRY_BUDGET, Fault.STATE_SILENT},
-        ),
-        RefuseCode.NO_TIER,
-    ),
+    (NOT_TO_BE_HAD, RefuseCode.NO_TIER),
+    (frozenset({Fault.CLOUD_BARRED}), RefuseCode.CLOUD_BARRED),
 )
 
 
@@ -344,6 +361,8 @@ def _looped(situation: Situation) -> bool:
 def _climb_from(situation: Situation, last: Attempt, *, nudge: bool) -> Call | None:
     if last.fault not in NO_CANDIDATE and reason_of(last) not in situation.limits.escalate_on:
         return None
+    if last.tier not in situation.chain:
+        return None  # the cheap tier: the ones of the chain are what the budget has barred
     position = situation.chain.index(last.tier) + 1
     return Call(tier=situation.chain[position], nudge=nudge) if position < len(situation.chain) else None
 

@@ -37,7 +37,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from reliability.openings import Kind, Opening, Words, find_opening, folded, words
-from reliability.types import CallDelta, Event, Failed, Finish, Reasoning, Started, Text
+from reliability.types import CallDelta, Counted, Event, Failed, Finish, Reasoning, Started, Text
 
 __all__ = ["HOLD_CHARS", "Gate", "Hold", "TextKind", "finish", "open_gate", "step"]
 
@@ -147,7 +147,7 @@ def open_gate(tools: Iterable[str], settle_text: SettleText, hold: Hold = Hold.T
 def step(gate: Gate, event: Event) -> tuple[Gate, tuple[Event, ...]]:
     """Take one event; give what may leave now."""
     match event:
-        case Started() | Finish() | Failed():
+        case Started() | Counted() | Finish() | Failed():
             return gate, (event,)
         case Reasoning():
             if gate.rules.hold is Hold.ALL:

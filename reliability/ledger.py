@@ -1,7 +1,7 @@
 """The books of the token budget: who has spent what and set what aside. Policies stand in `budget.py`.
 
 Every open reservation stands three times: in its session, in the hour of the server and in the hour of its
-API key. `booked` and `unbooked` are the only ways in and out, and each moves all three at once, so the books
+API key. `booked` and `unbooked` are its only ways in and out, and each moves all three at once, so the books
 always agree: the `reserved` of the hour is the sum of all open reservations, and so are those of all sessions
 and of all keys.
 
@@ -30,6 +30,7 @@ __all__ = [
     "hour_of",
     "session_name",
     "session_of",
+    "spent_unreserved",
     "sweep_sessions",
     "unbooked",
     "used",
@@ -148,28 +149,53 @@ def unbooked(budget: Budget, name: str, held: Reservation, charged: int, now_ns:
     )
 
 
+def spent_unreserved(budget: Budget, bounds: Bounds, key: str, session: str, tokens: int, now_ns: int) -> Budget:
+    """Book tokens that nobody had reserved. A name for which there is no room is left out, the server's hour never."""
+    sessions = _room_for_session(budget.sessions, bounds, session_name(key, session))
+    if sessions is not None:
+        known = session_of(budget, bounds, key, session, now_ns)
+        spent = replace(known, spent=known.spent + tokens, used_ns=now_ns)
+        sessions = sessions.put(session_name(key, session), spent)
+    keys = _room_for_key(budget.keys, bounds, key, now_ns)
+    if keys is not None:
+        keys = keys.put(key, _charged(hour_of(budget, key), 0, tokens, now_ns))
+    return replace(
+        budget,
+        sessions=budget.sessions if sessions is None else sessions,
+        hour=_charged(budget.hour, 0, tokens, now_ns),
+        keys=budget.keys if keys is None else keys,
+    )
+
+
 def sweep_sessions(budget: Budget, bounds: Bounds, now_ns: int) -> Budget:
-    """Let every idle session go."""
+    """Let every idle session go. The same books where there is none."""
     sessions = budget.sessions
     for at in range(SHARDS):
         sessions = _swept(sessions, at, bounds, now_ns)
-    return replace(budget, sessions=sessions)
+    return budget if sessions is budget.sessions else replace(budget, sessions=sessions)
 
 
 def with_room(budget: Budget, bounds: Bounds, key: str, session: str, now_ns: int) -> Budget | None:
     """The books with room for one more reservation of this session; None where all is in use."""
     if budget.open.count >= bounds.reservations_max:
         return None
-    sessions: Shards[Session] | None = budget.sessions
-    keys: Shards[Hour] | None = budget.keys
-    name = session_name(key, session)
-    if budget.sessions.count >= bounds.sessions_max and budget.sessions.get(name) is None:
-        sessions = _without_longest_idle(budget.sessions, budget.sessions.place(name))
-    if budget.keys.count >= bounds.keys_max and budget.keys.get(key) is None:
-        keys = _without_empty(budget.keys, bounds, now_ns)
+    sessions = _room_for_session(budget.sessions, bounds, session_name(key, session))
+    keys = _room_for_key(budget.keys, bounds, key, now_ns)
     if sessions is None or keys is None:
         return None
     return replace(budget, sessions=sessions, keys=keys)
+
+
+def _room_for_session(sessions: Shards[Session], bounds: Bounds, name: str) -> Shards[Session] | None:
+    if sessions.count < bounds.sessions_max or sessions.get(name) is not None:
+        return sessions
+    return _without_longest_idle(sessions, sessions.place(name))
+
+
+def _room_for_key(keys: Shards[Hour], bounds: Bounds, key: str, now_ns: int) -> Shards[Hour] | None:
+    if keys.count < bounds.keys_max or keys.get(key) is not None:
+        return keys
+    return _without_empty(keys, bounds, now_ns)
 
 
 def _charged(hour: Hour, reserved: int, charged: int, now_ns: int) -> Hour:

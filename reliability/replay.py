@@ -7,9 +7,11 @@ The owner then starts empty.
 `reduce` is the one entrance for events. It is deterministic and every name and time that it uses stands in
 the state or in the event, so a snapshot with the events since gives the very state that was lost, with the
 same grant ids. A grant whose `Settle` was never written stays open in that state and expires at the reserved
-amount. After a replay the owner calls `with_epoch` before it admits anything.
+amount. After a replay the owner writes a `Begin` before it admits anything: the names of its grants are made of
+the epoch, so a second replay must know where each life began.
 
-Only events that changed something need to be written: a bar changes nothing but what time has closed anyway.
+Only events that changed something need to be written: a bar changes nothing but what time has closed anyway. But all
+of those must be, also what the owner's timers did: a session that was swept makes room, which later events used.
 """
 
 from __future__ import annotations
@@ -27,12 +29,15 @@ from reliability.types import Usage, Verdict
 __all__ = [
     "VERSION",
     "Admit",
+    "Begin",
+    "Charge",
     "Event",
     "Expire",
     "Isolate",
     "Reset",
     "Restore",
     "Settle",
+    "Sweep",
     "event_from_plain",
     "event_to_plain",
     "from_plain",
@@ -42,6 +47,14 @@ __all__ = [
 ]
 
 VERSION = 1  # of the shape of the state; a snapshot of another version is refused
+
+
+@dataclass(frozen=True, slots=True)
+class Begin:
+    """A new life of the owner begins."""
+
+    epoch: str
+    kind: Literal["begin"] = "begin"
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,10 +77,27 @@ class Settle:
 
 
 @dataclass(frozen=True, slots=True)
+class Charge:
+    """A call has run without a grant, since nobody answered when it asked for one."""
+
+    key: str
+    session: str
+    tokens: int
+    kind: Literal["charge"] = "charge"
+
+
+@dataclass(frozen=True, slots=True)
 class Expire:
     """The owner's timer rang."""
 
     kind: Literal["expire"] = "expire"
+
+
+@dataclass(frozen=True, slots=True)
+class Sweep:
+    """The owner let the idle sessions go."""
+
+    kind: Literal["sweep"] = "sweep"
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +125,7 @@ class Reset:
     kind: Literal["reset"] = "reset"
 
 
-Event = Admit | Settle | Expire | Isolate | Restore | Reset
+Event = Begin | Admit | Settle | Charge | Expire | Sweep | Isolate | Restore | Reset
 Answer = Grant | Barred | Settled | tuple[Settled, ...] | None
 
 _STATE: TypeAdapter[Admission] = TypeAdapter(Admission)
@@ -105,12 +135,18 @@ _EVENT: TypeAdapter[Event] = TypeAdapter(Annotated[Event, Field(discriminator="k
 def reduce(state: Admission, config: AdmissionConfig, event: Event, now_ns: int) -> tuple[Admission, Answer]:
     """Apply one event."""
     match event:
+        case Begin(epoch):
+            return admission.with_epoch(state, epoch), None
         case Admit(ask):
             return admission.admit(state, config, ask, now_ns)
         case Settle(grant_id, verdict, usage, retry_after_ns):
             return admission.settle(state, config, grant_id, verdict, usage, now_ns, retry_after_ns)
+        case Charge(key, session, tokens):
+            return admission.charge(state, config, key, session, tokens, now_ns), None
         case Expire():
             return admission.expire(state, config, now_ns)
+        case Sweep():
+            return admission.sweep(state, config, now_ns), None
         case Isolate(tier):
             return admission.isolate(state, tier), None
         case Restore(tier):

@@ -1,9 +1,11 @@
 """How many extra calls the whole server may make, so that second tries don't storm a dying tier.
 
-A *first* call is the first that runs for a request; every later one, be it a retry, a re-ask, an escalation
-or a fallback, is *extra*. Over any window the extra calls are at most `floor` plus `share_percent` of the
-first calls. The floor lets a quiet server recover at all: with three requests a minute a share alone would be
-nothing.
+A *first* call is the first that runs for a request; a later one to a tier that the request has called before,
+be it a retry or a re-ask, is *extra*. Over any window the extra calls are at most `floor` plus `share_percent`
+of the first calls. The floor lets a quiet server recover at all: with three requests a minute a share alone
+would be nothing. An escalation or a fallback to a tier that the request hasn't called yet is neither: if it
+were extra, one dying tier would use up the budget, and requests would be refused although the next tier is
+well. What bounds those is the chain: a request goes to each tier of it once.
 
 The state is two rolling counts. Extra calls are counted a bucket too long and first calls a bucket too short,
 so that the promise holds at every moment and not only at the edges of buckets.
@@ -61,9 +63,12 @@ class Exhausted:
 
 
 def take(
-    budget: RetryBudget, config: RetryBudgetConfig, extra: bool, now_ns: int
+    budget: RetryBudget, config: RetryBudgetConfig, extra: bool, now_ns: int, *, counted: bool = True
 ) -> tuple[RetryBudget, Allowed | Exhausted]:
-    """Count one call. A refusal changes nothing."""
+    """Count one call. A refusal changes nothing, and so does a call that isn't `counted`: a fallback is neither first
+    nor extra."""
+    if not counted:
+        return budget, Allowed()
     span = config.span
     if not extra:
         return replace(budget, first=added(budget.first, span, 1, now_ns)), Allowed()

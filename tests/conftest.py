@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+import atexit
 import os
+import shutil
 import socket
+import tempfile
 from typing import Any
 
 import pytest
+from hypothesis import settings
+
+from tests.serving import deploy, serve_port, state_folder  # noqa: F401
+
+# How long a law takes is a benchmark's business; on a busy machine a deadline would only make tests fail.
+settings.register_profile("laws", deadline=None)
+settings.load_profile("laws")
 
 # Ray reads these when it is imported, here and in every process that it starts.
 os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
@@ -16,6 +26,21 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 # The key of the upstream that plays OpenRouter; replicas inherit the environment that Ray was started in.
 CLOUD_KEY_ENV = "MLX_STACK_TEST_KEY"
 os.environ[CLOUD_KEY_ENV] = "sk-or-secret-0123456789"
+
+# Journals of servers that name no folder; gone with the tests.
+os.environ["XDG_STATE_HOME"] = tempfile.mkdtemp(prefix="ms-state-")
+atexit.register(shutil.rmtree, os.environ["XDG_STATE_HOME"], ignore_errors=True)
+# Whoever runs the tests may have keys of their own.
+os.environ.pop("MLX_STACK_API_KEYS", None)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Whatever uses the session's Ray is run with the others that do, one after the other."""
+    for item in items:
+        if "serve_port" in getattr(item, "fixturenames", ()):
+            item.add_marker("ray")
+
 
 LOOPBACK = ("127.", "localhost", "::1", "")
 

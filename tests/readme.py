@@ -21,7 +21,14 @@ OTHERS = {
     "pyproject.toml": "packages, dependencies, the tools' settings",
     "requirements.lock": "what `make serve` installs, pinned and hashed",
     "requirements-dev.lock": "the same with the tools of `make check` and `make test`",
+    "serve.env": "Ray Serve's flags that `make serve` sets",
+    "deployments/haproxy_on_loopback.sh": "HAProxy as Ray Serve starts it, with its own two pages on loopback",
     "serve_config.yaml": "the graph as Ray Serve reads it",
+    "deployments/state/README.md": "the laws of the state package, and what it costs",
+    "loadtests/scripted.yaml": "the scripted tiers of `make load` and `make soak`",
+    "loadtests/README.md": "the benchmarks and their measured tables",
+    "deployments/examples/mac_cluster.yaml": "a cluster: one Mac for each tier",
+    "deployments/examples/one_mac.yaml": "one Mac: tiers that grow and sleep within its memory",
     "deployments/tiers/smollm2_tools.jinja": "the chat template with tools of the default model",
 }
 

@@ -14,8 +14,9 @@ from deployments.config import (
     MlxTierConfig,
     ScriptedTierConfig,
 )
-from reliability.config import NOT_BUILT
 from reliability.types import Flaw
+from tests.effects import state
+from tests.effects.access import allow_open, api_keys_env, api_keys_file
 from tests.effects.answers import (
     ALIKE,
     PLACEHOLDER,
@@ -32,11 +33,14 @@ from tests.effects.answers import (
     switch,
     text_loop,
 )
+from tests.effects.engine import adapter, blas_threads, max_reasoning_tokens, memory_bytes, prompt_cache_bytes
 from tests.effects.graph import (
     aliases,
+    asleep,
     attempts_max,
     body_bytes_max,
     chain,
+    cloud,
     cloud_key_env,
     cloud_model,
     cloud_provider,
@@ -44,7 +48,9 @@ from tests.effects.graph import (
     deadline_s,
     enabled,
     escalate_on,
+    hosted_price,
     hosted_request,
+    idle_s,
     keepalive_s,
     kind,
     max_output_tokens,
@@ -56,9 +62,13 @@ from tests.effects.graph import (
     router_options,
     scripted_script,
     scripted_seed,
-    state_bounds,
     timeouts,
+    wake_s,
 )
+from tests.effects.memory import MEMORY, replica_bytes
+
+RATE = ("rate_percent", "rate_calls_min", "rate_window_s")
+KEPT = ("reports_max", "sessions_max", "session_ttl_s", "incidents_max", "incidents_days", "journal_bytes_max")
 
 EFFECTS: dict[str, Callable[[], None]] = {
     "reliability.loop_detection.enabled": loop_key("enabled", False, 2, Flaw.LOOP, None),
@@ -91,9 +101,36 @@ EFFECTS: dict[str, Callable[[], None]] = {
     "reliability.escalation.cloud_fallback.model": cloud_model,
     "reliability.escalation.cloud_fallback.api_key_env": cloud_key_env,
     "reliability.token_budget.max_output_tokens": max_output_tokens,
-    "state.reports_max": state_bounds,
-    "state.sessions_max": state_bounds,
+    "reliability.loop_detection.window_size": state.window_size,
+    "reliability.token_budget.enabled": state.budget_enabled,
+    "reliability.token_budget.per_session": state.budget_limit("per_session"),
+    "reliability.token_budget.per_hour": state.budget_limit("per_hour"),
+    "reliability.token_budget.policy": state.budget_policy,
+    "reliability.circuit_breaker.enabled": state.judge_enabled,
+    "reliability.circuit_breaker.consecutive_threshold": state.judge_thresholds,
+    "reliability.circuit_breaker.failure_threshold": state.judge_thresholds,
+    "reliability.circuit_breaker.judge_tier": state.judge_tier,
+    "reliability.circuit_breaker.timeout_s": state.judge_timeout,
+    "reliability.tier_health.failures_max": state.failures_max,
+    **{f"reliability.tier_health.{key}": state.failure_rate for key in RATE},
+    "reliability.tier_health.open_s": state.open_times,
+    "reliability.tier_health.open_max_s": state.open_times,
+    "reliability.tier_health.retry_after_max_s": state.retry_after_max,
+    **{f"reliability.retry_budget.{key}": state.retry_budget for key in ("share_percent", "floor", "window_s")},
+    "reliability.streaming.hold": state.hold,
+    "reliability.incidents.keep_text": state.keep_text,
+    **{f"state.{key}": state.journal_bounds for key in KEPT},
+    "state.path": state.state_path,
+    "state.shards": state.shards,
+    **{f"reliability.memory_pressure.{key}": proof for key, proof in MEMORY.items()},
+    **{f"tiers.{k}.asleep": asleep for k in ("mlx", "hosted", "scripted")},
+    **{f"tiers.{k}.idle_s": idle_s for k in ("mlx", "hosted", "scripted")},
+    **{f"tiers.{k}.wake_s": wake_s for k in ("mlx", "hosted", "scripted")},
+    **{f"tiers.{k}.replica_bytes": replica_bytes for k in ("mlx", "hosted", "scripted")},
     "server.aliases": aliases,
+    "server.api_keys_file": api_keys_file,
+    "server.api_keys_env": api_keys_env,
+    "server.allow_open": allow_open,
     "server.body_bytes_max": body_bytes_max,
     "server.keepalive_s": keepalive_s,
     "server.attempts_max": attempts_max,
@@ -101,14 +138,23 @@ EFFECTS: dict[str, Callable[[], None]] = {
     "server.router_replicas": router_options,
     "server.max_ongoing_requests": router_options,
     "tiers.mlx.model": mlx_model,
+    "tiers.mlx.adapter": adapter,
     "tiers.mlx.temperature": mlx_temperature,
     "tiers.mlx.max_running": mlx_slots,
     "tiers.mlx.max_waiting": mlx_slots,
+    "tiers.mlx.memory_bytes": memory_bytes,
+    "tiers.mlx.prompt_cache_bytes": prompt_cache_bytes,
+    "tiers.mlx.max_reasoning_tokens": max_reasoning_tokens,
+    "tiers.mlx.blas_threads": blas_threads,
     "tiers.hosted.preset": hosted_request,
     "tiers.hosted.base_url": hosted_request,
     "tiers.hosted.model": hosted_request,
     "tiers.hosted.api_key_env": hosted_request,
     "tiers.hosted.headers": hosted_request,
+    "tiers.hosted.usd_per_mtok_prompt": hosted_price,
+    "tiers.hosted.usd_per_mtok_completion": hosted_price,
+    "tiers.hosted.cloud": cloud("premium", False),
+    "tiers.scripted.cloud": cloud("fast", True),
     "tiers.scripted.script": scripted_script,
     "tiers.scripted.seed": scripted_seed,
     **{f"tiers.{k}.kind": kind for k in ("mlx", "hosted", "scripted")},
@@ -142,8 +188,7 @@ def choices(annotation: Any) -> tuple[Any, ...]:
 def all_keys() -> set[str]:
     kinds = {"mlx": MlxTierConfig, "hosted": HostedTierConfig, "scripted": ScriptedTierConfig}
     tiers = {f"tiers.{kind}.{leaf}" for kind, model in kinds.items() for leaf in leaves(model)}
-    not_built = {f"reliability.{path}" for path in NOT_BUILT}
-    return (set(leaves(AppConfig)) - {"tiers"} - not_built) | tiers
+    return (set(leaves(AppConfig)) - {"tiers"}) | tiers
 
 
 def test_the_walk_covers_every_key():

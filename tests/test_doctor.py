@@ -81,9 +81,8 @@ def test_a_port_that_is_taken_is_said_before_the_start(tmp_path, capsys):
         taken.bind(("127.0.0.1", 0))
         port = taken.getsockname()[1]
         args = "{tiers: {fast: {kind: scripted, script: []}}, reliability: {escalation: {chain: [fast]}}}"
-        path.write_text(
-            f"http_options: {{port: {port}}}\napplications: [{{import_path: 'deployments.app:build', args: {args}}}]"
-        )
+        http = f"{{host: 127.0.0.1, port: {port}}}"
+        path.write_text(f"http_options: {http}\napplications: [{{import_path: 'deployments.app:build', args: {args}}}]")
         assert __main__.main(["preflight", str(path)]) == 0
         taken.listen()
         assert __main__.main(["preflight", str(path)]) == 1

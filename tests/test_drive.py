@@ -24,7 +24,7 @@ from reliability.gate import Hold
 from reliability.loops import LoopConfig
 from reliability.retry_budget import RetryBudgetConfig
 from reliability.tools import CheckConfig, build_toolbox
-from reliability.types import CallDelta, ChatRequest, Event, Fault, Finish, FinishReason, Flaw, Reason, Text
+from reliability.types import Attempt, CallDelta, ChatRequest, Event, Fault, Finish, FinishReason, Flaw, Reason, Text
 from tests.sim.clock import VirtualClock
 from tests.sim.clock import run as play
 from tests.sim.world import SimAdmission
@@ -266,3 +266,16 @@ def test_a_request_ends_at_its_deadline_and_an_attempt_at_its_total(total_s, end
     assert run.refusal.code is (RefuseCode.DEADLINE if total_s > 30 else RefuseCode.TIMEOUT)
     assert run.attempts[0].fault is Fault.TOTAL_TIMEOUT
     assert ended - 0.1 <= ended_s <= ended + 0.1
+
+
+def test_the_reason_is_what_was_wrong_not_that_no_second_try_was_left():
+    """Where the retry budget holds the second call back, the request left its tier for what it had answered."""
+    run = make_run(CHAIN[:2], MonotonicClock())
+    run.attempts = [
+        Attempt(tier=CHAIN[0], ran=True, flaw=Flaw.TOOL_CALL_INVALID),
+        Attempt(tier=CHAIN[0], ran=False, fault=Fault.RETRY_BUDGET),
+        Attempt(tier=CHAIN[1], ran=True),
+    ]
+    run.tier = CHAIN[1]
+
+    assert run.escalation == (CHAIN[0], Reason.TOOL_VALIDATION_FAILURE)

@@ -1,62 +1,279 @@
-"""SessionState: the one writer of what the Router replicas share.
+"""SessionState: the one writer of what the Router replicas share. Budgets, breakers, retry budget, windows, incidents.
 
-A Router replica is one of several and may die at any time, so the reports of finished requests and the tokens spent by
-each session are kept in one actor, which Ray Serve starts with the Router and health-checks (`deployment_actors`). The
-Router sends one call per request, after the answer, and doesn't wait for it.
+The actor is plain and synchronous: each method is one transition from a whole state to a whole state, and Ray runs
+them one after the other, so nothing here waits and nothing interleaves. The journal is the truth and the actor its
+cache: a step is committed before it is answered, and a new life of the actor begins with a replay.
 
-The actor is plain and synchronous: each method is one step from a whole state to a whole state, and Ray runs them one
-after the other. Everything that grows is bounded: the oldest report and the session that was silent longest leave
-first. Nothing here is on disk: a crash of the actor empties it, and costs no request.
+Why a detached actor and not one of Serve's `deployment_actors`: recovery. Killed with -9, a deployment actor came back
+after 9 seconds (Serve looks every 10), a detached one with `max_restarts=-1` after 1 to 2; as long as it is away no
+call that costs money is let through. The price is that nobody else ends it, so it ends itself: a Router replica speaks
+up every second, and an actor that has heard nothing for `idle_exit_s` leaves (`_leave_when_idle`). A detached actor
+also keeps its old code when an app is deployed anew: its name carries the version, and the journal has one owner.
+
+With `state.shards` over 1 this class runs in two roles. The *hub* has everything except the windows of sessions; a
+*shard* has the budgets and loop windows of its part of the sessions. Both must admit. Breakers and the hourly ledger
+are exact because they stand in one place; sharding the sessions spreads memory and journal, not the hub's work.
+
+Limits come from the Router, since a `user_config` may change them while the server runs: a step names the digest of
+the limits that it means, and an actor that has others answers None, which asks for the same step with its limits.
 """
 
 from __future__ import annotations
 
+import logging
+import threading
+import time
+import uuid
 from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
-__all__ = ["STATE_ACTOR", "SessionState"]
+from deployments.ports import Clock
+from deployments.state.batch import Batch
+from deployments.state.carry import carried_over
+from deployments.state.journal import Bounds
+from deployments.state.opening import opened
+from deployments.state.records import Answer, Asked, Health, Query, Reply, Said, StateLimits, Step
+from deployments.telemetry import MonotonicClock
+from reliability import admission, loops, replay
+from reliability.admission import AdmissionConfig, Grant
+from reliability.breaker import Phase
+from reliability.budget import loads
+from reliability.ledger import session_name, session_of
+from reliability.loops import LoopConfig, Window
+from reliability.replay import Begin, Isolate, Reset, Restore, Sweep
 
-STATE_ACTOR = "SessionState"
+__all__ = ["Layout", "SessionState"]
+
+LOG = logging.getLogger("ray.serve")
+NS_PER_S = 1_000_000_000
+TIDY_EVERY_NS = 10 * NS_PER_S
+SNAPSHOT_EVENTS = 4_000
+IDLE_EXIT_S = 60.0
+
+
+class Layout(str):
+    """Which part of the state this is: `whole`, `hub`, or `K-of-N` for a shard. It names the journal's file."""
+
+    __slots__ = ()
+
+    @property
+    def file(self) -> str:
+        """The journal's name. A hub goes on with what a whole has written."""
+        return "ledger.sqlite" if self in ("whole", "hub") else f"sessions-{self}.sqlite"
 
 
 class SessionState:
-    """Reports by request id and token totals by session, both bounded."""
+    """One actor. `folder` holds the journals; `bounds` are those of the journal, `windows_max` of the loop windows.
 
-    def __init__(self, *, reports_max: int, sessions_max: int) -> None:
-        self._reports_max = reports_max
-        self._sessions_max = sessions_max
-        self._reports: OrderedDict[str, dict[str, Any]] = OrderedDict()
-        self._sessions: OrderedDict[str, dict[str, Any]] = OrderedDict()
+    `idle_exit_s` None: it stays, whoever speaks. `clock` is monotonic.
+    """
 
-    def record(self, report: dict[str, Any]) -> None:
-        """Take the report of one finished request. A client that reuses a request id replaces its older report."""
-        self._reports.pop(report["request_id"], None)
-        self._reports[report["request_id"]] = report
-        while len(self._reports) > self._reports_max:
-            self._reports.popitem(last=False)
-        self._count(report)
+    def __init__(
+        self,
+        *,
+        folder: str,
+        layout: str,
+        bounds: Bounds,
+        windows_max: int,
+        idle_exit_s: float | None = IDLE_EXIT_S,
+        clock: Clock | None = None,
+    ) -> None:
+        self._layout = Layout(layout)
+        self._life = uuid.uuid4().hex[:12]
+        self._clock = MonotonicClock() if clock is None else clock
+        self._windows_max = windows_max
+        self._windows: OrderedDict[str, Window] = OrderedDict()
+        path = Path(folder) / self._layout.file
+        self._journal, held = opened(path, self._life, bounds)
+        self._digest, self._config = held.digest, held.config
+        # Wall time where this life began, monotonic time from there on; never before the journal's last moment.
+        self._start_ns = max(time.time_ns(), held.at_ns) - self._clock.now_ns()
+        self._state = carried_over(self._journal, held, held.state, self._layout, self._now_ns())
+        self._loops = LoopConfig()
+        self._events = held.events
+        self._steps = 0
+        self._tidied_ns = self._now_ns()
+        self._heard_s = time.monotonic()
+        self._transit(lambda batch: batch.apply(Begin(self._life)))
+        if idle_exit_s is not None:
+            threading.Thread(target=self._leave_when_idle, args=(idle_exit_s,), daemon=True).start()
 
-    def _count(self, report: dict[str, Any]) -> None:
-        name = report["session"]
-        session = self._sessions.pop(name, None) or _new_session(name)
-        session["requests"] += 1
-        for attempt in report["attempts"]:
-            usage = attempt["usage"] or {}
-            session["prompt_tokens"] += usage.get("prompt_tokens", 0)
-            session["completion_tokens"] += usage.get("completion_tokens", 0)
-        session["last_request_id"] = report["request_id"]
-        self._sessions[name] = session
-        while len(self._sessions) > self._sessions_max:
-            self._sessions.popitem(last=False)
+    # -- steps -------------------------------------------------------------------------------------------------
 
-    def report(self, request_id: str) -> dict[str, Any] | None:
-        """The report of one request, or None where it is unknown or has left."""
-        return self._reports.get(request_id)
+    def configure(self, limits: StateLimits) -> None:
+        """Take these limits. They are written down with the state that they begin at."""
+        self._write_snapshot(limits.digest, limits.admission)
+        self._digest, self._config, self._loops = limits.digest, limits.admission, limits.loops
 
-    def session(self, name: str) -> dict[str, Any] | None:
-        """The totals of one session, or None."""
-        return self._sessions.get(name)
+    def step(self, step: Step, limits: StateLimits | None = None) -> Reply | None:
+        """Do one step; None where the limits aren't known that it means: it should come again with them.
 
+        Raises:
+            Superseded: this actor is no longer the journal's owner, and will leave when it has been idle for a while.
+            sqlite3.Error: the disk; nothing was done.
+        """
+        if step.config != self._digest:
+            if limits is None or limits.digest != step.config:
+                return None
+            self.configure(limits)
+        self._tidy()
+        answers = self._do(step) if step.works else []
+        self._heard_s = time.monotonic()
+        return Reply(answers=tuple(answers), health=self._health())
 
-def _new_session(name: str) -> dict[str, Any]:
-    return {"session": name, "requests": 0, "prompt_tokens": 0, "completion_tokens": 0, "last_request_id": None}
+    def _do(self, step: Step) -> list[Answer]:
+        answers: list[Answer] = []
+
+        def transition(batch: Batch) -> None:
+            number, attempt, grants = self._journal.last_step(step.client)
+            if (step.number, step.attempt) <= (number, attempt):
+                return  # an older attempt, come late: whoever sent it waits for a newer one
+            if step.number > number:
+                batch.take(step.items)
+            else:
+                batch.release(grants)
+            answers.extend(batch.ask(step.asks))
+            grants = [a.decision.id for a in answers if isinstance(a.decision, Grant)]
+            self._journal.write_step(step.client, step.number, step.attempt, grants, batch.now_s)
+
+        self._steps += 1
+        for said in self._transit(transition).said:
+            self._observe(said)
+        return [self._with_window(answer, asked) for answer, asked in zip(answers, step.asks, strict=False)]
+
+    def _transit(self, transition: Callable[[Batch], Any]) -> Batch:
+        """From a whole state to a whole state, or nowhere. What has expired is closed first."""
+        with self._journal.step() as journal:
+            batch = Batch(self._state, self._config, journal, self._now_ns())
+            batch.expire()
+            transition(batch)
+        self._state = batch.state
+        self._events += batch.events
+        return batch
+
+    def _with_window(self, answer: Answer, asked: Asked) -> Answer:
+        if not asked.window:
+            return answer
+        window = self._windows.get(session_name(asked.ask.key, asked.ask.session), Window())
+        return Answer(decision=answer.decision, window=window)
+
+    def _observe(self, said: Said) -> None:
+        name = session_name(said.key, said.session)
+        window, _ = loops.observe(self._windows.pop(name, Window()), said.turn, self._loops, said.request)
+        self._windows[name] = window
+        while len(self._windows) > self._windows_max:
+            self._windows.popitem(last=False)
+
+    # -- questions ---------------------------------------------------------------------------------------------
+
+    def report(self, key: str | None, request_id: str) -> dict[str, Any] | None:
+        """The report of one request, or None. `key` None: whatever key it came with."""
+        self._heard_s = time.monotonic()
+        return self._journal.report(key, request_id)
+
+    def session(self, key: str | None, session: str) -> dict[str, Any] | None:
+        """What one session has done, or None."""
+        self._heard_s = time.monotonic()
+        return self._journal.session(key, session)
+
+    def budget(self, key: str, session: str) -> dict[str, Any]:
+        """What one session has spent and reserved, and how full its windows are."""
+        now_ns, books = self._now_ns(), self._state.budget
+        known = session_of(books, self._config.budget.bounds, key, session, now_ns)
+        full = loads(books, self._config.budget, key, session, now_ns)
+        return {
+            "spent_tokens": known.spent,
+            "reserved_tokens": known.reserved,
+            "open_calls": known.open,
+            "windows": {each.window.value: {"tokens": each.tokens, "tokens_max": each.tokens_max} for each in full},
+        }
+
+    def incidents(self, query: Query) -> list[dict[str, Any]]:
+        """The newest incidents that match."""
+        self._heard_s = time.monotonic()
+        return self._journal.incidents(query)
+
+    def stats(self) -> dict[str, Any]:
+        """What this actor holds: for tests, soaks and whoever wonders."""
+        return {
+            "life": self._life,
+            "layout": str(self._layout),
+            "steps": self._steps,
+            "sessions": self._state.budget.sessions.count,
+            "grants": self._state.grants.count,
+            "reserved_tokens": self._state.budget.hour.reserved,
+            "windows": len(self._windows),
+            "journal_bytes": self._journal.used_bytes,
+            "journal": str(self._journal.path),
+        }
+
+    # -- by hand -----------------------------------------------------------------------------------------------
+
+    def isolate(self, tier: str) -> None:
+        """Keep all calls off a tier."""
+        self._by_hand(Isolate(tier), "isolate", tier=tier)
+
+    def restore(self, tier: str) -> None:
+        """Lift the hold."""
+        self._by_hand(Restore(tier), "restore", tier=tier)
+
+    def reset(self, key: str, session: str) -> None:
+        """Forget what a session has spent, and what it has said."""
+        self._by_hand(Reset(key, session), "reset", session=session, key=key)
+        self._windows.pop(session_name(key, session), None)
+
+    def _by_hand(
+        self, event: replay.Event, word: str, *, tier: str | None = None, session: str = "", key: str = ""
+    ) -> None:
+        def transition(batch: Batch) -> None:
+            batch.apply(event)
+            batch.note_operator(word, tier=tier, session=session, key=key)
+            if session:
+                self._journal.forget_session(key, session)
+
+        self._transit(transition)
+        self._heard_s = time.monotonic()
+
+    # -- house -------------------------------------------------------------------------------------------------
+
+    def _tidy(self) -> None:
+        """Close what has expired, let the idle and the old go, and begin the journal anew when it is long."""
+        now_ns = self._now_ns()
+        if now_ns - self._tidied_ns < TIDY_EVERY_NS and self._events < SNAPSHOT_EVENTS:
+            return
+        self._tidied_ns = now_ns
+        self._transit(lambda batch: batch.apply(Sweep()))
+        if self._events >= SNAPSHOT_EVENTS:
+            self._write_snapshot(self._digest, self._config)
+        self._journal.trim(now_ns / NS_PER_S)
+
+    def _write_snapshot(self, digest: str, config: AdmissionConfig) -> None:
+        with self._journal.step() as journal:
+            journal.write_snapshot(self._now_ns(), digest, config, self._state)
+        self._events = 0
+
+    def _health(self) -> Mapping[str, Health]:
+        now_ns = self._now_ns()
+        return {tier: self._health_of(tier, now_ns) for tier in self._state.breakers}
+
+    def _health_of(self, tier: str, now_ns: int) -> Health:
+        breaker, phase = self._state.breakers[tier], admission.phase_of(self._state, tier, now_ns)
+        left_s = max(0, breaker.until_ns - now_ns) / NS_PER_S if phase is Phase.OPEN else 0.0
+        return Health(phase=phase, isolated=breaker.isolated, until_s=left_s)
+
+    def _now_ns(self) -> int:
+        return self._start_ns + self._clock.now_ns()
+
+    def _leave_when_idle(self, idle_exit_s: float) -> None:
+        """On a thread of its own: it reads one number and touches nothing of the state."""
+        while True:
+            idle_s = time.monotonic() - self._heard_s
+            if idle_s >= idle_exit_s:
+                break
+            time.sleep(idle_exit_s - idle_s + 0.01)
+        import ray
+
+        LOG.info("state actor %s: no Router has spoken for %g s; leaving", self._layout, idle_exit_s)
+        ray.kill(ray.get_runtime_context().current_actor, no_restart=True)

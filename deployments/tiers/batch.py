@@ -1,16 +1,30 @@
-"""The sequences that run at once, on mlx-lm's `BatchGenerator`. Lives on the engine thread, which makes every
-MLX call.
+"""The sequences that run at once, on mlx-lm's `BatchGenerator`. Lives on the engine thread, which makes every MLX call.
 
-Theory of operation. `step` makes one decode step for all running sequences and prefills one chunk of one
-waiting prompt; that is how long anything else on the thread has to wait, so the chunk is sized from the
-measured prefill speed to take about half a second (`Pace`). Prompts are prefilled one at a time: the first of
-several waiting clients gets its first token soonest, and no prompt is padded to another's length.
+    add ──▶ queue ──▶ filling (one at a time) ──▶ decoding ──▶ gone, its cache kept for reuse
+              ▲            │                         │
+              ├────────────┴──── after a failed step ┤
+              └──── memory again ◀── parked ◀────────┘ no memory for all
 
-A step that raises has already written to the caches that all sequences share, so none of them can be trusted
-any more: the generator is thrown away with all its sequences (`fail_all`) and a new one is made.
+Theory of operation. `step` makes one decode step for all running sequences and prefills one chunk of one waiting
+prompt; that is how long anything else on the thread has to wait, so the chunk is sized from the measured prefill speed
+to take about half a second (`Pace`). Prompts are prefilled one at a time: the first of several waiting clients gets its
+first token soonest, no prompt is padded to another's length, and the second of several that begin alike finds what the
+first has left behind (`prompt_cache.py`), since a prompt is looked up when its turn comes and not before.
 
-Text leaves a sequence at once for its first piece and then in windows of `WINDOW_S`, since each message to
-another process costs more than a token.
+A step that raises has already written to the caches that all sequences share, so none of them can be trusted any more:
+the generator is thrown away, and each sequence starts again from its own record of tokens (`recover`). Those that may
+have caused it are struck: the prompt being prefilled if that is what raised, else all that were decoding. A sequence
+that is struck a second time ends. So every failure strikes somebody, nobody is struck three times, and a step that
+fails for ever ends everybody.
+
+Memory is set aside for what there is of a sequence and `AHEAD_TOKENS` more, not for all that it may still write: few
+requests name how long their answer will be, and a server's default of many thousand tokens, set aside, would let one
+request at a time run in a small budget. Where the answers do grow too long together, the youngest sequence is parked:
+it leaves the generator, keeps its own record of tokens, and is computed again from it when there is memory. The oldest
+is never parked, and each fits alone, so somebody always gets on. Nobody new is admitted while anybody is parked.
+
+What must never happen: a sequence that goes on from a cache that a failed step has touched; a token that a client has
+seen twice or not at all.
 """
 
 from __future__ import annotations
@@ -18,44 +32,42 @@ from __future__ import annotations
 import dataclasses
 import functools
 import importlib
+import itertools
 import logging
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections import deque
+from dataclasses import dataclass
 from typing import Any
 
-from deployments.tiers.answer import AnswerReader
-from deployments.tiers.merging import merged
-from deployments.tiers.prompt import Sampling
-from reliability.types import Event, Failed, Fault, Finish, FinishReason, Usage
+from deployments.tiers.kv import MlxCaches, detached, layout_of
+from deployments.tiers.prompt_cache import PromptCache
+from deployments.tiers.room import Layout, Room
+from deployments.tiers.row import WINDOW_S, Job, Row
+from deployments.tiers.sampling import Sampling, make_sampler, penalties
+from reliability.types import Failed, Fault, Finish, FinishReason
 
-__all__ = ["WINDOW_S", "Batch", "Job", "Pace"]
+__all__ = ["AHEAD_TOKENS", "STEP_TOKENS_MAX", "WINDOW_S", "Batch", "Job", "Pace"]
 
 _LOG = logging.getLogger(__name__)
 
-WINDOW_S = 0.03
-
-
-@dataclass(slots=True, kw_only=True)
-class Job:
-    """One request as the engine takes it. `sink` is called on the engine thread with each chunk of events."""
-
-    prompt: Sequence[int]
-    max_tokens: int
-    sampling: Sampling
-    reader: AnswerReader
-    sink: Callable[[list[Event]], None]
-    deadline_s: float = float("inf")
+STEP_TOKENS_MAX = 512
+# Of the answer, set aside from the start and kept ahead of it. A parked sequence goes on once there is twice as much:
+# nobody is to be parked again at once.
+AHEAD_TOKENS = 256
 
 
 @dataclass(slots=True)
 class Pace:
-    """How many prompt tokens fit into one step, learned from the last one."""
+    """How many prompt tokens fit into one step, learned from the last one.
+
+    Never less than `tokens_min`: a step has a cost of its own (the weights are read once), which on a busy machine is
+    all that a smaller one would measure, and it would never grow again.
+    """
 
     target_s: float = 0.5
-    tokens_min: int = 8
-    tokens_max: int = 512
-    tokens: int = 8
+    tokens_min: int = 32
+    tokens_max: int = STEP_TOKENS_MAX
+    tokens: int = 32
 
     def saw(self, tokens: int, seconds: float) -> None:
         """Learn from a chunk. A short one says little about speed, unless even it took too long."""
@@ -67,163 +79,276 @@ class Pace:
         self.tokens = max(self.tokens_min, min(bounded, self.tokens_max))
 
 
-@dataclass(slots=True, eq=False)
-class _Sequence:
-    job: Job
-    detokenizer: Any
-    pending: list[Event] = field(default_factory=list)
-    left_s: float = 0.0  # when something last left; 0 before the first
-    tokens: int = 0
-    reasoning_tokens: int = 0
-
-    def usage(self) -> Usage:
-        return Usage(
-            prompt_tokens=len(self.job.prompt),
-            completion_tokens=self.tokens,
-            reasoning_tokens=self.reasoning_tokens,
-        )
-
-    def take(self, token: int, finish: str | None) -> FinishReason | None:
-        """Turn one token into events; the reason if the answer ends with it."""
-        self.tokens += 1
-        self.reasoning_tokens += self.job.reader.thinking
-        text = self._text(token, finish)
-        reader = self.job.reader
-        self.pending += reader.feed(text)
-        if finish is not None or reader.done:
-            truncated = finish == "length" and not reader.done
-            self.pending += reader.finish(truncated=truncated)
-            return _reason(reader, truncated)
-        return None
-
-    def flush(self, now_s: float, *, last: Event | None = None) -> None:
-        """Send what is due: the first piece at once, the following in windows, everything with the last
-        event.
-        """
-        due = last is not None or now_s - self.left_s >= WINDOW_S
-        events = merged(self.pending) if due else []
-        if last is not None:
-            events.append(last)
-        if events:
-            self.pending, self.left_s = [], now_s
-            self.job.sink(events)
-
-    def _text(self, token: int, finish: str | None) -> str:
-        if finish != "stop":  # the token that ends the answer is no text
-            self.detokenizer.add_token(token)
-        text = self.detokenizer.last_segment
-        if finish is not None:
-            self.detokenizer.finalize()
-            text += self.detokenizer.last_segment
-        return str(text)
-
-
-def _reason(reader: AnswerReader, truncated: bool) -> FinishReason:
-    if truncated:
-        return FinishReason.LENGTH
-    return FinishReason.TOOL_CALLS if reader.calls else FinishReason.STOP
-
-
 class Batch:
-    """The running sequences by the ticket of their request."""
+    """The running sequences by the ticket of their request.
 
-    def __init__(self, model: Any, tokenizer: Any, *, running_max: int, label: str) -> None:
+    `layout` is measured on the first answer. With `furnish` it gets a bound on its memory and keeps prompts for reuse;
+    before, it has neither.
+    """
+
+    def __init__(
+        self, model: Any, tokenizer: Any, *, running_max: int, label: str, ahead_tokens: int = AHEAD_TOKENS
+    ) -> None:
         self._model, self._tokenizer, self._label = model, tokenizer, label
-        self._running_max = running_max
+        self._running_max, self._ahead = running_max, ahead_tokens
         self._pace = Pace()
-        self._samplers = functools.lru_cache(maxsize=64)(_sampler)
-        self._uids: dict[int, int] = {}
-        self._sequences: dict[int, _Sequence] = {}
+        self._samplers = functools.lru_cache(maxsize=64)(make_sampler)
+        self._rows: dict[int, Row] = {}  # by ticket, in order of arrival
+        self._queue: deque[Row] = deque()
+        self._parked: deque[Row] = deque()  # the oldest first
+        self._filling: Row | None = None
+        self._by_uid: dict[int, Row] = {}
+        self._decoded = True  # whether the last step got through its decoding
+        self._room: Room | None = None
+        self._prompts: PromptCache | None = None
+        self.layout: Layout | None = None
         self._generator = self._new_generator()
 
     def __len__(self) -> int:
-        return len(self._sequences)
+        return len(self._rows)
+
+    def furnish(self, room: Room, kept_bytes_max: int | None = None) -> None:
+        """From now on keep within `room`, and keep prompts for reuse, up to so many bytes."""
+        kept_bytes_max = room.kept_bytes_max() if kept_bytes_max is None else kept_bytes_max
+        self._room, self._prompts = room, PromptCache(MlxCaches(), bytes_max=kept_bytes_max)
+
+    def trim(self) -> None:
+        """Let the prompts go that are kept for reuse, and the buffers that MLX keeps."""
+        if self._prompts is not None:
+            self._prompts.shrink(0)
+        importlib.import_module("mlx.core").clear_cache()
 
     @property
-    def has_room(self) -> bool:
-        """Whether one more sequence may run."""
-        return len(self) < self._running_max
+    def kept_bytes(self) -> int:
+        """What the prompts kept for reuse hold."""
+        return 0 if self._prompts is None else self._prompts.nbytes
+
+    def has_room(self, job: Job) -> bool:
+        """Whether one more sequence may run: there is a place, it fits alone at its longest, and now beside the others
+        with the beginning of its answer."""
+        if len(self) >= self._running_max or self._parked:
+            return False
+        room = self._room
+        return room is None or (
+            room.fits([job.tokens_max]) and room.fits([*self._lengths(), job.tokens_kept(self._ahead)])
+        )
 
     def add(self, ticket: int, job: Job) -> None:
-        """Let a request run, or fail it alone if the generator won't take it."""
-        try:
-            (uid,) = self._generator.insert_segments(
-                [[list(job.prompt)]], max_tokens=[job.max_tokens], samplers=[self._sampler_of(job.sampling)]
-            )
-        except Exception as error:
-            job.sink([_broken("take the request", error)])
-            return
-        self._uids[ticket] = uid
-        self._sequences[uid] = _Sequence(job, self._tokenizer.detokenizer)
+        """Let a request run. What was kept for reuse gives way to it."""
+        row = Row(ticket, job, self._tokenizer.detokenizer)
+        self._rows[ticket] = row
+        self._queue.append(row)
+        self._make_way()
 
     def remove(self, ticket: int) -> None:
-        """Take a sequence out, between two steps; the others don't notice."""
-        uid = self._uids.pop(ticket, None)
-        if uid is not None:
-            del self._sequences[uid]
-            self._generator.remove([uid])
+        """Take a sequence out, between two steps; the others don't notice. What it has computed is kept."""
+        row = self._rows.pop(ticket, None)
+        if row is not None:
+            self._take_out(row)
 
     def end(self, ticket: int, failed: Failed) -> None:
         """Take a sequence out and tell its request why."""
-        if ticket in self._uids:
-            sequence = self._sequences[self._uids[ticket]]
-            self.remove(ticket)
-            sequence.flush(0.0, last=_spent(failed, sequence))
+        row = self._rows.pop(ticket, None)
+        if row is not None:
+            row.flush(0.0, last=_spent(failed, row))
+            self._take_out(row)
 
     def overdue(self, now_s: float) -> list[int]:
         """The tickets whose deadline has passed."""
-        return [ticket for ticket, uid in self._uids.items() if now_s >= self._sequences[uid].job.deadline_s]
+        return [ticket for ticket, row in self._rows.items() if now_s >= row.job.deadline_s]
 
-    def step(self) -> None:
-        """One decode step for all, and one chunk of prefill. Raises what the model raises."""
-        with self._generator.stats() as spent:
-            _, responses = self._generator.next()
-        self._pace.saw(spent.prompt_tokens, spent.prompt_time)
-        self._generator.prefill_step_size = self._pace.tokens
+    def step(self) -> int:
+        """One decode step for all, and one chunk of prefill; how many tokens came out. Raises what the model raises;
+        then `recover` is to be called."""
+        self._keep_within()
+        self._feed()
+        progress, responses = self._advance()
+        for response in progress:
+            self._progressed(response)
         now_s = time.monotonic()
         for response in responses:
             self._take(response, now_s)
+        for row in [row for row in self._by_uid.values() if row.error is not None]:
+            self.end(row.ticket, _broken("choose the next token", row.error))
+        return len(responses)
+
+    def recover(self, failed: Failed) -> None:
+        """After a step that raised: start everybody again who may, on a new generator; end the others with `failed`."""
+        ran, filling = [row for row in self._running() if row not in self._queue], self._filling
+        suspects = [filling] if filling is not None and self._decoded else [r for r in ran if r is not filling]
+        self._generator = self._new_generator()
+        self._by_uid, self._filling = {}, None
+        ended = {row.ticket for row in suspects if row.struck}
+        for row in suspects:
+            row.struck = True
+        # The one that was being prefilled comes last: if it did it, the others are safe by then.
+        again = [row for row in ran if row.ticket not in ended and row is not filling]
+        again += [row for row in (filling,) if row is not None and row.ticket not in ended]
+        self._queue.extendleft(reversed(again))
+        for ticket in ended:
+            row = self._rows.pop(ticket)
+            row.flush(0.0, last=_spent(failed, row))
 
     def fail_all(self, failed: Failed) -> None:
-        """After a step that raised: no cache can be trusted, so every sequence ends and the generator is
-        replaced.
-        """
-        sequences, self._sequences, self._uids = list(self._sequences.values()), {}, {}
+        """End every sequence."""
+        rows, self._rows, self._by_uid = list(self._rows.values()), {}, {}
+        self._queue.clear()
+        self._parked.clear()
+        self._filling = None
         self._generator = self._new_generator()
-        for sequence in sequences:
-            sequence.flush(0.0, last=_spent(failed, sequence))
+        for row in rows:
+            row.flush(0.0, last=_spent(failed, row))
+
+    def _advance(self) -> tuple[list[Any], list[Any]]:
+        """mlx-lm's step. Decoding comes first in it and is counted when it has ended: that tells which part raised."""
+        decoding = len(self._by_uid) > (self._filling is not None)
+        self._generator.prefill_step_size = self._pace.tokens
+        spent: Any = None
+        try:
+            with self._generator.stats() as spent:
+                progress, responses = self._generator.next()
+        finally:
+            self._decoded = not decoding or bool(spent and spent.generation_tokens)
+        self._pace.saw(spent.prompt_tokens, spent.prompt_time)
+        return progress, responses
+
+    def _running(self) -> list[Row]:
+        return [row for row in self._rows.values() if row not in self._parked]
+
+    def _lengths(self, more: int = 0) -> list[int]:
+        return [row.tokens_kept(self._ahead + more) for row in self._running()]
+
+    def _keep_within(self) -> None:
+        """Park the youngest while what runs doesn't fit, and let the oldest parked one go on once it does."""
+        if self._room is None:
+            return
+        while len(self._running()) > 1 and not self._room.fits(self._lengths()):
+            row = self._running()[-1]
+            self._take_out(row, keep=False)  # a copy of its cache is what there is no memory for
+            self._parked.appendleft(row)
+        if self._parked:
+            row, more = self._parked[0], self._ahead
+            if self._room.fits([*self._lengths(more), row.tokens_kept(2 * more)]) or not self._running():
+                self._queue.append(self._parked.popleft())
+        self._make_way()
+
+    def _make_way(self) -> None:
+        if self._room is not None and self._prompts is not None:
+            self._prompts.shrink(max(0, self._room.spare_bytes(self._lengths())))
+
+    def _feed(self) -> None:
+        """Give the generator its next prompt, once it has finished the last one."""
+        while self._filling is None and self._queue:
+            row = self._queue.popleft()
+            try:
+                self._insert(row)
+            except Exception as error:  # the generator won't take it: that harms nobody else
+                del self._rows[row.ticket]
+                row.flush(0.0, last=_spent(_broken("take the request", error), row))
+
+    def _insert(self, row: Row) -> None:
+        tokens = [*row.job.prompt, *row.tokens]
+        cache, held = (None, 0) if self._prompts is None else self._prompts.take(tokens)
+        cuts = [held, *(c for c in row.job.checkpoints if held < c < len(tokens)), len(tokens)]
+        (uid,) = self._generator.insert_segments(
+            [[tokens[a:b] for a, b in itertools.pairwise(cuts)]],
+            max_tokens=[row.job.max_tokens - len(row.tokens)],
+            caches=None if cache is None else [cache],
+            all_tokens=[tokens[:held]],
+            samplers=[self._sampler_of(row.job.sampling, len(row.tokens))],
+            logits_processors=[row.guarded(penalties(row.job.sampling, len(row.job.prompt)))],
+        )
+        row.cached_tokens = held if row.cached_tokens is None else row.cached_tokens
+        self._by_uid[uid], self._filling = row, row
+
+    def _progressed(self, response: Any) -> None:
+        row = self._by_uid.get(response.uid)
+        if row is None:
+            return
+        if response.end_of_prompt:
+            self._filling = None
+        elif response.end_of_segment and self._prompts is not None:
+            done, of = response.progress
+            here = len(row.job.prompt) + len(row.tokens) - of + done
+            if here in row.job.checkpoints and not self._prompts.holds(row.job.prompt[:here]):
+                cache, tokens = self._generator.extract_cache([response.uid])[response.uid]
+                self._keep(tokens, cache)
 
     def _take(self, response: Any, now_s: float) -> None:
-        sequence = self._sequences.get(response.uid)
-        if sequence is None:
+        row = self._by_uid.get(response.uid)
+        if row is None:
             return
         try:
-            reason = sequence.take(response.token, response.finish_reason)
+            reason = row.take(response.token, response.finish_reason)
         except Exception as error:  # reading one answer's text harms nobody else's
-            self._forget(response.uid, generating=response.finish_reason is None)
-            sequence.flush(now_s, last=_spent(_broken("read the answer", error), sequence))
+            self.end(row.ticket, _broken("read the answer", error))
             return
-        if reason is None:
-            sequence.flush(now_s)
+        ended = response.finish_reason is not None
+        if ended:  # the generator has let go of it by itself
+            del self._by_uid[response.uid]
+        if reason is not None:
+            self._deliver(row, reason, now_s)
+        else:
+            row.flush(now_s)
+        if ended:
+            self._finished(response)
+        elif reason is None and row.thinks_too_long:
+            self._close_thinking(row, now_s)
+
+    def _deliver(self, row: Row, reason: FinishReason, now_s: float) -> None:
+        """The last event leaves before anything else that may take time, or go wrong."""
+        del self._rows[row.ticket]
+        row.flush(now_s, last=Finish(reason=reason, usage=row.usage(), model=self._label, notes=row.job.notes))
+        self._take_out(row)
+
+    def _close_thinking(self, row: Row, now_s: float) -> None:
+        """Write the end of the thinking for the model, and let it go on from there."""
+        self._take_out(row)
+        row.closed_thinking = True
+        for token in row.job.think_close:
+            full = len(row.tokens) + 1 >= row.job.max_tokens
+            reason = row.take(token, "length" if full else None)
+            if reason is not None:
+                self._deliver(row, reason, now_s)
+                return
+        self._queue.appendleft(row)
+
+    def _finished(self, response: Any) -> None:
+        """Keep what the generator gives back with the last token."""
+        if self.layout is None:
+            self.layout = layout_of(response.prompt_cache, len(response.all_tokens))
+        self._keep(response.all_tokens, response.prompt_cache)
+
+    def _take_out(self, row: Row, *, keep: bool = True) -> None:
+        """Out of the queue or the generator; `keep` what it has computed."""
+        for line in (self._queue, self._parked):
+            if row in line:
+                line.remove(row)
+        uid = next((uid for uid, one in self._by_uid.items() if one is row), None)
+        if uid is None:
             return
-        self._forget(response.uid, generating=response.finish_reason is None)
-        sequence.flush(now_s, last=Finish(reason=reason, usage=sequence.usage(), model=self._label))
+        del self._by_uid[uid]
+        self._filling = None if self._filling is row else self._filling
+        kept = {}
+        if keep and self._prompts is not None and row.error is None:
+            kept = self._generator.extract_cache([uid])
+        self._generator.remove([uid])
+        for cache, tokens in kept.values():
+            self._keep(tokens, cache)
 
-    def _forget(self, uid: int, *, generating: bool) -> None:
-        ticket = next(t for t, u in self._uids.items() if u == uid)
-        del self._uids[ticket], self._sequences[uid]
-        if generating:
-            self._generator.remove([uid])
+    def _keep(self, tokens: list[int], cache: Any) -> None:
+        if self._prompts is not None and tokens:
+            self._prompts.put(tokens, detached(cache))
+            self._make_way()
 
-    def _sampler_of(self, sampling: Sampling) -> Any:
+    def _sampler_of(self, sampling: Sampling, drawn: int) -> Any:
         # One shared object for equal unseeded settings: mlx-lm then samples the whole batch in one call.
-        return self._samplers(sampling) if sampling.seed is None else _sampler(sampling)
+        return self._samplers(sampling) if sampling.seed is None else make_sampler(sampling, drawn)
 
     def _new_generator(self) -> Any:
         # By name: the package's attribute `generate` is a function that hides the module.
         module: Any = importlib.import_module("mlx_lm.generate")
-        # Otherwise each generator wires 75 % of the machine's memory for itself, and there is one in every
-        # tier.
+        # Otherwise each generator wires 75 % of the machine's memory for itself, and there is one in every tier.
         module.maybe_set_recommended_wired_limit = lambda: None
         return module.BatchGenerator(
             self._model,
@@ -234,37 +359,10 @@ class Batch:
         )
 
 
-def _broken(what: str, error: Exception) -> Failed:
+def _broken(what: str, error: Exception | None) -> Failed:
     _LOG.error("the engine could not %s", what, exc_info=error)
     return Failed(fault=Fault.SERVER_ERROR, message=f"the engine could not {what} ({type(error).__name__})")
 
 
-def _spent(failed: Failed, sequence: _Sequence) -> Failed:
-    return dataclasses.replace(failed, usage=sequence.usage())
-
-
-def _sampler(sampling: Sampling) -> Callable[[Any], Any] | None:
-    """A function from log-probabilities to tokens; None for the most likely token.
-
-    With a seed it draws from a stream of its own, so that its tokens don't depend on who else is running.
-    """
-    if sampling.temperature == 0:
-        return None
-    import mlx.core as mx
-    from mlx_lm.sample_utils import apply_min_p, apply_top_k, apply_top_p
-
-    keys = None if sampling.seed is None else [mx.random.key(sampling.seed % 2**63)]
-
-    def sample(logprobs: Any) -> Any:
-        if sampling.top_p < 1:
-            logprobs = apply_top_p(logprobs, sampling.top_p)
-        if sampling.min_p > 0:
-            logprobs = apply_min_p(logprobs, min(sampling.min_p, 1.0))
-        if 0 < sampling.top_k < logprobs.shape[-1]:
-            logprobs = apply_top_k(logprobs, sampling.top_k)
-        now = None
-        if keys is not None:
-            keys[0], now = mx.random.split(keys[0])
-        return mx.random.categorical(logprobs * (1 / sampling.temperature), key=now)
-
-    return sample
+def _spent(failed: Failed, row: Row) -> Failed:
+    return dataclasses.replace(failed, usage=row.usage())

@@ -12,8 +12,9 @@ Why not a compiled shim that also sends one-row products to gemv: it needs a com
 The price: a lone sequence, whose products have one row, decodes only a little faster than before.
 
 Whatever goes wrong here leaves the stock path, which computes the same, and a reason in words
-(`Library.words`) for the doctor. `MLX_STACK_BLAS=stock` in the environment asks for the stock path. One
-thread per process, since several tiers share the machine; `OPENBLAS_NUM_THREADS` says otherwise.
+(`Library.words`) for the doctor. `MLX_STACK_BLAS=stock` in the environment asks for the stock path. The
+cores are shared out among the replicas of all `mlx` tiers, at least one thread each (`deployments/app.py`), unless the
+tier's `blas_threads` or the environment's `OPENBLAS_NUM_THREADS` says otherwise.
 
 Measured on 2026-11-21 on a 2-core Linux VM (AMD EPYC) that others were using, SmolLM2-135M in float32,
 tokens/s, median of four trials, `python -m mlx_lm benchmark --model MODEL -p P -g G -b B -n 2` run twice; the
@@ -74,14 +75,14 @@ _LOCK = threading.Lock()
 _loaded: Library | None = None
 
 
-def preload(cache_dir: Path | None = None, *, say: Say = quiet) -> Library:
-    """Put the fast library under MLX. Must run before `mlx.core` is imported; the first call in a process
-    counts.
+def preload(cache_dir: Path | None = None, *, threads: int | None = None, say: Say = quiet) -> Library:
+    """Put the fast library under MLX, with so many threads (None: one). Must run before `mlx.core` is imported; the
+    first call in a process counts.
     """
     global _loaded  # noqa: PLW0603 - a process loads a library once, whoever asks
     with _LOCK:
         if _loaded is None:
-            _loaded = _try(cache_dir, say)
+            _loaded = _try(cache_dir, threads, say)
         return _loaded
 
 
@@ -103,16 +104,16 @@ def prepare(cache_dir: Path | None = None, *, progress: bool = True, say: Say = 
     return store.made_once(parent, f"openblas-{_OPENBLAS[1]}-{key}", build, say=say) / "libblas.so"
 
 
-def _try(cache_dir: Path | None, say: Say) -> Library:
+def _try(cache_dir: Path | None, threads: int | None, say: Say) -> Library:
     if sys.platform == "darwin":
         return Library(True, "Metal and Accelerate, as they come with MLX")
     try:
-        return _load(cache_dir, say)
+        return _load(cache_dir, threads, say)
     except (NoFastLibrary, wheels.FetchFailed, OSError, subprocess.SubprocessError) as error:
         return Library(False, f"the reference BLAS that comes with MLX (slow): {error}")
 
 
-def _load(cache_dir: Path | None, say: Say) -> Library:
+def _load(cache_dir: Path | None, wanted: int | None, say: Say) -> Library:
     if os.environ.get("MLX_STACK_BLAS") == "stock":
         raise NoFastLibrary("MLX_STACK_BLAS=stock asks for it")
     if "mlx.core" in sys.modules:
@@ -121,7 +122,7 @@ def _load(cache_dir: Path | None, say: Say) -> Library:
     _check(ctypes.CDLL(str(path)))
     library = ctypes.CDLL(str(path), mode=ctypes.RTLD_GLOBAL)
     if "OPENBLAS_NUM_THREADS" not in os.environ:
-        library.scipy_openblas_set_num_threads(1)
+        library.scipy_openblas_set_num_threads(wanted or 1)
     threads = library.scipy_openblas_get_num_threads()
     return Library(True, f"OpenBLAS {_OPENBLAS[1]}, {threads} thread{'s' if threads > 1 else ''}")
 

@@ -20,7 +20,7 @@ from typing import Literal
 
 from deployments.tiers.artifacts import DEFAULT_SOURCE
 
-__all__ = ["ROLES", "Choice", "Role", "choose"]
+__all__ = ["ROLES", "Choice", "Role", "choose", "weight_bytes_of"]
 
 Role = Literal["fast", "standard", "longctx"]
 ROLES: tuple[Role, ...] = ("fast", "standard", "longctx")
@@ -60,6 +60,8 @@ _ROWS: tuple[tuple[int, tuple[_Model, _Model, _Model]], ...] = (
     (0, (_TINY, _SMALL, _TINY)),
 )
 _GIB = 1 << 30
+# SmolLM2-135M, as it is converted: float32 on Linux, the wider of its two forms.
+DEFAULT_WEIGHT_BYTES = 538_000_000
 
 
 def choose(role: str, platform: str, machine: str, memory_bytes: int) -> Choice:
@@ -78,3 +80,9 @@ def choose(role: str, platform: str, machine: str, memory_bytes: int) -> Choice:
         "@main is not pinned"
     )
     return Choice(model.source, why)
+
+
+def weight_bytes_of(source: str) -> int | None:
+    """About how many bytes of weights a source of this catalogue has; None for any other."""
+    known = {model.source: model.weight_mb * 1_000_000 for _, models in _ROWS for model in models}
+    return known.get(source, DEFAULT_WEIGHT_BYTES if source == DEFAULT_SOURCE else None)

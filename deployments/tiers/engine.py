@@ -11,14 +11,15 @@ published `Phase`. Between two steps the thread empties the inbox, so an abort t
 Up to `running_max` requests run in the batch; the others wait in order. Every request gets exactly one last
 event: `Finish` or `Failed` (after `abort` nobody listens, and it gets none).
 
-What must never happen: a request that waits for ever. A step that raises fails those that run and goes on
-with a new generator; a thread that makes no step for `hang_s` while there is work is reported by `healthy`,
-as is one whose steps fail one after the other, and whoever runs the replica starts a new one.
+What must never happen: a request that waits for ever. After a step that raises, those that run start again from their
+own tokens, once (`batch.py`); a thread that makes no step for `hang_s` while there is work is reported by `healthy`, as
+is one whose steps fail one after the other with no token in between, and whoever runs the replica starts a new one.
 """
 
 from __future__ import annotations
 
 import atexit
+import gc
 import itertools
 import logging
 import queue
@@ -29,8 +30,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from deployments.tiers.artifacts import ModelUnavailable
-from deployments.tiers.batch import Batch, Job
-from deployments.tiers.loading import Loaded, warm_up
+from deployments.tiers.batch import AHEAD_TOKENS, Batch, Job
+from deployments.tiers.loading import Loaded
+from deployments.tiers.starting import started
 from deployments.tiers.store import Say
 from reliability.types import Failed, Fault, TierState
 
@@ -58,18 +60,30 @@ class Phase:
 
 @dataclass(frozen=True, slots=True)
 class _Command:
-    """`job` with `ticket`: submit; `ticket` alone: abort; neither: close."""
+    """`job` with `ticket`: submit; `ticket` alone: abort; `trim`: let go of what is kept for reuse; else close."""
 
     ticket: int | None = None
     job: Job | None = None
+    trim: bool = False
 
 
 class Engine:
     """The thread and its inbox. Constructing it starts the thread and returns at once."""
 
-    def __init__(self, name: str, load: Callable[[Say], Loaded], *, running_max: int, hang_s: float = 60.0) -> None:
+    def __init__(
+        self,
+        name: str,
+        load: Callable[[Say], Loaded],
+        *,
+        running_max: int,
+        hang_s: float = 60.0,
+        memory_bytes: int | None = None,
+        prompt_cache_bytes: int | None = None,
+        ahead_tokens: int = AHEAD_TOKENS,
+    ) -> None:
         self._load = load
-        self._running_max = running_max
+        self._running_max, self._ahead_tokens = running_max, ahead_tokens
+        self._memory_bytes, self._prompt_cache_bytes = memory_bytes, prompt_cache_bytes
         self._hang_s = hang_s
         self._inbox: queue.SimpleQueue[_Command] = queue.SimpleQueue()
         self._tickets = itertools.count()
@@ -92,6 +106,10 @@ class Engine:
     def abort(self, ticket: int) -> None:
         """The request isn't wanted any more. Does nothing if it has ended."""
         self._inbox.put(_Command(ticket))
+
+    def trim(self) -> None:
+        """Let go of everything that is only kept for reuse, between two steps."""
+        self._inbox.put(_Command(trim=True))
 
     def healthy(self) -> bool:
         """False once this engine needs to be replaced."""
@@ -131,6 +149,7 @@ class Engine:
             self._fail_everything(Failed(fault=Fault.UNAVAILABLE, message="the tier is shutting down"))
             self._batch = None
             self.phase = Phase(TierState.UNAVAILABLE, "its engine has stopped")
+            _free()
             self.settled.set()
             self._ended.set()
             _park()
@@ -139,10 +158,14 @@ class Engine:
         try:
             loaded = self._load(self._say)
             self._batch = Batch(
-                loaded.model, loaded.tokenizer, running_max=self._running_max, label=loaded.artifact.source
+                loaded.model,
+                loaded.tokenizer,
+                running_max=self._running_max,
+                label=loaded.artifact.source,
+                ahead_tokens=self._ahead_tokens,
             )
             self._say("warming up")
-            warm_up(self._batch, loaded.tokenizer)
+            loaded = started(self._batch, loaded, self._running_max, self._memory_bytes, self._prompt_cache_bytes)
         except Exception as error:
             self._batch = None
             self.phase = _unavailable(error)
@@ -163,23 +186,31 @@ class Engine:
             self._busy_since_s = None
             self._idle(None)
         self._busy_since_s = time.monotonic()
-        self._take_commands()
-        self._end_overdue(batch)
-        while self._waiting and batch.has_room:
-            ticket = next(iter(self._waiting))
-            batch.add(ticket, self._waiting.pop(ticket))
-        if batch:
-            self._step(batch)
-
-    def _step(self, batch: Batch) -> None:
         try:
-            batch.step()
-            self._failures = 0
-        except Exception as error:
+            self._take_commands()
+            self._end_overdue(batch)
+            self._admit(batch)
+            if batch and batch.step():  # health is tokens: prefill that goes on doesn't count as a cure
+                self._failures = 0
+        except Exception as error:  # taking a sequence out computes too
             self._failures += 1
-            _LOG.exception("a step of the engine failed; %d running requests end with it", len(batch))
+            _LOG.exception("a step of the engine failed, with %d requests", len(batch))
             message = f"the engine failed in a step ({type(error).__name__})"
-            batch.fail_all(Failed(fault=Fault.SERVER_ERROR, message=message))
+            batch.recover(Failed(fault=Fault.SERVER_ERROR, message=message))
+
+    def _admit(self, batch: Batch) -> None:
+        """Let those that wait run, in order, as long as there is room. A small one doesn't overtake a large one, which
+        would wait for ever."""
+        while self._waiting:
+            ticket, job = next(iter(self._waiting.items()))
+            room = batch.has_room(job)
+            if not room and batch:
+                return
+            del self._waiting[ticket]
+            if room:
+                batch.add(ticket, job)
+            else:  # nothing runs, and still it doesn't fit
+                job.sink([Failed(fault=Fault.CONTEXT_LENGTH, message=_too_large(job), param="messages")])
 
     def _idle(self, timeout_s: float | None) -> None:
         """Sleep until a command comes."""
@@ -196,6 +227,8 @@ class Engine:
                 return
 
     def _obey(self, command: _Command) -> None:
+        if command.trim and self._batch is not None:
+            self._batch.trim()
         if command.ticket is None:
             return  # close: the flag says so
         if command.job is not None:
@@ -220,6 +253,10 @@ class Engine:
         self._waiting = {}
 
 
+def _too_large(job: Job) -> str:
+    return f"a prompt of {len(job.prompt)} tokens and {job.max_tokens} of answer don't fit this tier's memory"
+
+
 def _park() -> None:
     """Keep a thread that has used MLX, asleep, until the process ends.
 
@@ -228,6 +265,13 @@ def _park() -> None:
     """
     if "mlx.core" in sys.modules:
         threading.Event().wait()
+
+
+def _free() -> None:
+    """Give the memory back before the process is killed: memory that a Mac has wired can outlive a killed process."""
+    gc.collect()
+    if "mlx.core" in sys.modules:
+        sys.modules["mlx.core"].clear_cache()
 
 
 def _unavailable(error: Exception) -> Phase:

@@ -8,13 +8,20 @@ facts of Ray Serve 2.60 that this file rests on:
 - gRPC carries at most 4 MiB in one message. A larger request takes the default way, by reference.
 - A stream that one stops reading is not cancelled by Serve. `cancel()` is ours to call, in `finally`; it may re-raise
   the error of a call that has already failed.
+- `options()` on a handle that has been used costs microseconds. The session goes with each call, so that a tier of
+  several replicas can send it where its prompts are (`affinity.py`); the client's header reaches the Router only.
 - While the only replica of a deployment restarts, a call waits without a word. That is what `connect_s` is for.
+- Any call that waits for a replica is demand, and wakes a deployment that has none: a question for the status too. And
+  a question to the last replica of an idle tier is load, which keeps it awake. So a tier that may sleep is asked only
+  while it is awake, until it says once that it is ready; that word stands until it sleeps again.
 """
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from collections.abc import AsyncGenerator
+from dataclasses import replace
 from typing import Any
 
 from ray.exceptions import RayActorError, RayTaskError
@@ -22,20 +29,28 @@ from ray.serve.exceptions import BackPressureError, DeploymentUnavailableError
 from ray.serve.handle import DeploymentHandle
 
 from deployments.telemetry import log_error
-from reliability.types import ChatRequest, Event, Failed, Fault, TierStatus
+from deployments.tiers.awake import replicas_seen
+from reliability.types import ChatRequest, Event, Failed, Fault, TierState, TierStatus
 
 __all__ = ["HandleTier"]
 
 
+# For how long a wake call waits; the next request tries again.
+WAKING_MAX_S = 900.0
+ASLEEP = "no replica runs; a request wakes it"
 # A quarter of gRPC's bound: pickling makes a body larger, a list of short fractions by a factor of 2.5.
 GRPC_BODY_BYTES_MAX = 1024 * 1024
 
 
 class HandleTier:
-    """Implements `deployments.ports.Tier` by calling the replicas of one deployment."""
+    """Implements `deployments.ports.Tier` by calling the replicas of one deployment. `asleep` is what a tier that may
+    sleep says of itself while nobody has asked it yet; None: it never sleeps."""
 
-    def __init__(self, name: str, handle: DeploymentHandle) -> None:
+    def __init__(self, name: str, handle: DeploymentHandle, asleep: TierStatus | None = None) -> None:
         self.name = name
+        self._at = (handle.app_name, handle.deployment_name)
+        self._known = asleep
+        self._waking: asyncio.Task[None] | None = None
         self._stream = handle.options(stream=True, _by_reference=False).stream
         self._stream_large = handle.options(stream=True, _by_reference=True).stream
         self._status = handle.options(_by_reference=False).status
@@ -45,7 +60,7 @@ class HandleTier:
         response: Any = None
         try:
             call = self._stream if request.body_bytes <= GRPC_BODY_BYTES_MAX else self._stream_large
-            response = call.remote(request)
+            response = call.options(session_id=request.session_id).remote(request)
             async for events in response:
                 yield events
         except Exception as error:
@@ -56,7 +71,39 @@ class HandleTier:
                     response.cancel()
 
     async def status(self) -> TierStatus:
-        """As the protocol, but it waits for a replica: give it a timeout. Raises what the handle raises."""
+        """As the protocol, but it waits for a replica: give it a timeout. Raises what the handle raises. It wakes
+        nobody."""
+        if self._known is None:
+            return await self._asked()
+        if not self.awake:
+            self._known = replace(self._known, state=TierState.ASLEEP, reason=ASLEEP)
+        elif self._known.state is not TierState.READY:
+            self._known = await self._asked()
+        return self._known
+
+    @property
+    def awake(self) -> bool:
+        """False while a tier that may sleep has no replica that takes requests."""
+        return self._known is None or replicas_seen(*self._at) > 0
+
+    def wake(self) -> None:
+        """Make Serve start a replica. Returns at once; must run on an event loop."""
+        if self._waking is None or self._waking.done():
+            self._waking = asyncio.get_running_loop().create_task(self._wake())
+
+    async def _wake(self) -> None:
+        """A question that waits for a replica is all the demand that it takes."""
+        response = self._status.remote()
+        try:
+            async with asyncio.timeout(WAKING_MAX_S):
+                await response
+        except Exception as error:
+            log_error("tier_does_not_wake", error, tier=self.name)
+        finally:
+            with contextlib.suppress(Exception):
+                response.cancel()
+
+    async def _asked(self) -> TierStatus:
         status: TierStatus = await self._status.remote()
         return status
 

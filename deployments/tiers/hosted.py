@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import ipaddress
 import json
 import math
 import os
@@ -31,6 +30,7 @@ from datetime import UTC, datetime
 
 import httpx
 
+from deployments.loopback import is_loopback
 from deployments.tiers.chat_body import chat_body
 from deployments.tiers.chat_reader import ChatReader
 from deployments.tiers.faults import Complaint, failed, read_complaint, retry_after_s
@@ -240,7 +240,7 @@ class HostedTier:
                 # Reading has no limit here: the phases above keep the time.
                 timeout=httpx.Timeout(self._connect_s, read=None, write=self._idle_s),
                 follow_redirects=False,
-                trust_env=not _is_loopback(self._url.host),  # a proxy can't reach our loopback
+                trust_env=not is_loopback(self._url.host),  # a proxy can't reach our loopback
             )
         return self._client
 
@@ -336,13 +336,6 @@ def _endpoint(base_url: str) -> tuple[httpx.URL, tuple[str, str] | tuple[()]]:
     login = (url.username, url.password) if url.userinfo else ()
     path = url.path.rstrip("/").removesuffix("/chat/completions") + "/chat/completions"
     return url.copy_with(userinfo=b"", path=path, fragment=None), login
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 def _passed(deadline: float) -> bool:

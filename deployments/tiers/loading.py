@@ -9,6 +9,7 @@ tokens are generated, so that ready means "has generated".
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,15 +19,14 @@ from typing import Any
 import psutil
 
 from deployments.tiers import blas
-from deployments.tiers.answer import AnswerReader
+from deployments.tiers.adapter import Adapter, adapter_at
 from deployments.tiers.artifacts import Artifact, ModelSource, ModelUnavailable, resolve
-from deployments.tiers.batch import Batch, Job
 from deployments.tiers.call_split import CallFormat, strict_json_call
-from deployments.tiers.prompt import Sampling
+from deployments.tiers.provenance import versions, weights_sha256
+from deployments.tiers.sampling import Sampling
 from deployments.tiers.store import Say
-from reliability.types import Event, Failed
 
-__all__ = ["Loaded", "call_format", "load", "needed_bytes", "warm_up"]
+__all__ = ["Loaded", "call_format", "load", "needed_bytes"]
 
 # Beside the weights: a short conversation's cache, the prefill's intermediate values, Python and its
 # libraries.
@@ -47,27 +47,47 @@ class Loaded:
     context_tokens: int
     defaults: Sampling
     matrix_library: str
+    vocabulary: int
+    adapter: str | None = None
+    versions: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    # Whether sequences that decode together give what each gives alone; None where it wasn't tried.
+    batched_as_alone: bool | None = None
+    # Whether what it keeps of a prompt can always be cut back to a shorter one.
+    cuttable: bool = True
 
 
-def load(source: ModelSource, *, cache_dir: Path | None, context_tokens: int | None, say: Say) -> Loaded:
+def load(
+    source: ModelSource,
+    *,
+    cache_dir: Path | None,
+    context_tokens: int | None,
+    say: Say,
+    blas_threads: int | None = None,
+    adapter_dir: str | None = None,
+) -> Loaded:
     """Fetch, check and load. Raises `ModelUnavailable` or ImportError for what a person can mend."""
-    artifact = resolve(source, cache_dir=cache_dir, say=say)
+    adapter = adapter_at(adapter_dir) if adapter_dir else None
+    artifact = _whole(resolve(source, cache_dir=cache_dir, say=say), adapter)
     available_bytes = psutil.virtual_memory().available
     if needed_bytes(artifact) > available_bytes:
         raise ModelUnavailable(_too_little(artifact, available_bytes), again=True)
     say("loading the weights")
-    library = blas.preload(cache_dir)
-    model, tokenizer = _load_mlx(artifact.path)
+    library = blas.preload(cache_dir, threads=blas_threads)
+    model, tokenizer = _load_mlx(artifact.path, adapter)
     if not tokenizer.has_chat_template:
         raise ModelUnavailable(f"{source.label} has no chat template: it is a base model, not an instruct model")
     limits = [n for n in (context_tokens, artifact.context_tokens) if n] or [_CONTEXT_UNKNOWN_TOKENS]
     return Loaded(
         model=model,
         tokenizer=tokenizer,
-        artifact=artifact,
+        # Its files have just been read, so they are in memory: a digest where the source brought none.
+        artifact=dataclasses.replace(artifact, sha256=artifact.sha256 or weights_sha256(artifact.path)),
         context_tokens=min(limits),
         defaults=_default_sampling(artifact.path),
         matrix_library=library.words,
+        vocabulary=max(tokenizer.get_vocab().values()) + 1,
+        adapter=f"{adapter.label} (sha256 {adapter.sha256})" if adapter else None,
+        versions=versions(),
     )
 
 
@@ -88,26 +108,30 @@ def call_format(tokenizer: Any, tools: Sequence[Mapping[str, Any]]) -> CallForma
     return CallFormat(tokenizer.tool_call_start, tokenizer.tool_call_end, parse)
 
 
-def warm_up(batch: Batch, tokenizer: Any) -> None:
-    """Generate two tokens, which also measures the speed of prefill. Raises what the model raises."""
-    last: list[Event] = []
-    prompt = tokenizer.encode("The quick brown fox jumps over the lazy dog. " * 3, add_special_tokens=False)[:24]
-    job = Job(prompt=prompt, max_tokens=2, sampling=Sampling(), reader=AnswerReader(), sink=last.extend)
-    batch.add(-1, job)
-    while batch:
-        batch.step()
-    if not last or isinstance(last[-1], Failed):
-        raise ModelUnavailable("the model is loaded but can't generate")
+def _whole(artifact: Artifact, adapter: Adapter | None) -> Artifact:
+    """With the adapter's bytes."""
+    extra_bytes = adapter.extra_bytes if adapter else 0
+    return dataclasses.replace(artifact, weight_bytes=artifact.weight_bytes + extra_bytes)
 
 
-def _load_mlx(folder: Path) -> tuple[Any, Any]:
+def _load_mlx(folder: Path, adapter: Adapter | None) -> tuple[Any, Any]:
     import mlx.core as mx
     from mlx_lm import load as mlx_load
 
     if mx.metal.is_available():
         mx.set_cache_limit(_METAL_BUFFERS_BYTES)  # the default keeps freed buffers up to the whole memory limit
-    model, tokenizer = mlx_load(str(folder))
+    if adapter is None:
+        model, tokenizer = mlx_load(str(folder))
+        return model, tokenizer
+    try:
+        model, tokenizer = mlx_load(str(folder), adapter_path=str(adapter.path))
+    except ValueError as error:
+        raise ModelUnavailable(f"adapter {adapter.label} doesn't fit this model: {_short(error)}") from error
     return model, tokenizer
+
+
+def _short(error: Exception) -> str:
+    return " ".join(str(error).split())[:200]
 
 
 def _checked(parser: Callable[..., Any], tools: list[dict[str, Any]]) -> Callable[[str], list[tuple[str, str]] | None]:

@@ -23,17 +23,23 @@ import time
 from collections.abc import AsyncGenerator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import psutil
 
 from deployments.tiers.answer import AnswerReader
 from deployments.tiers.artifacts import ModelSource, ModelUnavailable, parse_source
 from deployments.tiers.batch import Job
+from deployments.tiers.call_split import CallFormat
 from deployments.tiers.catalog import choose
+from deployments.tiers.constraint import Constraint, Constraints
 from deployments.tiers.engine import Engine, Phase
+from deployments.tiers.grammar import HERMES
 from deployments.tiers.loading import Loaded, call_format, load
 from deployments.tiers.merging import merged
-from deployments.tiers.prompt import Refused, Sampling, render, sampling_of, unsupported
+from deployments.tiers.prompt import Refused, checkpoints, render, unsupported
+from deployments.tiers.sampling import Sampling
+from deployments.tiers.settings import sampling_of
 from deployments.tiers.store import Say
 from reliability.types import ChatRequest, Event, Failed, Fault, Finish, Started, TierState, TierStatus
 
@@ -56,18 +62,31 @@ class MlxTier:
         max_running: int = 8,
         max_waiting: int = 16,
         temperature: float | None = None,
+        memory_bytes: int | None = None,
+        prompt_cache_bytes: int | None = None,
+        max_reasoning_tokens: int | None = None,
+        blas_threads: int | None = None,
+        adapter: str | None = None,
         cache_dir: Path | None = None,
     ) -> None:
         self._name = name
-        self._model = model
+        self._model, self._adapter = model, adapter
         self._context_tokens = context_tokens
         self._temperature = temperature
-        self._cache_dir = cache_dir
+        self._cache_dir, self._blas_threads = cache_dir, blas_threads
         self._max_running, self._places = max_running, max_running + max_waiting
         self._open = 0
         self._request_s = 1.0  # a running mean, for the advice when to come back
+        self._constraints: Constraints | None = None
         self._renderer = ThreadPoolExecutor(1, thread_name_prefix=f"render-{name}")
-        self._engine = Engine(name, self._load, running_max=max_running)
+        self._max_reasoning_tokens = max_reasoning_tokens
+        self._engine = Engine(
+            name,
+            self._load,
+            running_max=max_running,
+            memory_bytes=memory_bytes,
+            prompt_cache_bytes=prompt_cache_bytes,
+        )
 
     async def stream(self, request: ChatRequest) -> AsyncGenerator[list[Event], None]:
         """Answer `request`; see `deployments.ports.Tier.stream`."""
@@ -101,7 +120,11 @@ class MlxTier:
             source=artifact.source if artifact else None,
             revision=artifact.revision if artifact else None,
             quantization=artifact.quantization if artifact else None,
+            sha256=artifact.sha256 if artifact else None,
+            adapter=phase.loaded.adapter if phase.loaded else None,
+            versions=phase.loaded.versions if phase.loaded else {},
             context_tokens=phase.loaded.context_tokens if phase.loaded else self._context_tokens,
+            batched_as_alone=phase.loaded.batched_as_alone if phase.loaded else None,
         )
 
     async def settled(self, timeout_s: float) -> TierStatus:
@@ -113,6 +136,10 @@ class MlxTier:
         """Stop the engine and free the model."""
         await asyncio.to_thread(self._engine.close)
         self._renderer.shutdown(wait=False, cancel_futures=True)
+
+    def trim(self) -> None:
+        """Let go of what is only kept for reuse: the machine is short of memory."""
+        self._engine.trim()
 
     def healthy(self) -> bool:
         """False once this replica needs to be replaced: its engine is hung, or fails step after step."""
@@ -163,22 +190,29 @@ class MlxTier:
         if room < 1:
             raise Refused(_too_long(len(prompt), loaded.context_tokens))
         think = (tokenizer.think_start, tokenizer.think_end) if tokenizer.has_thinking else None
-        reader = AnswerReader(
-            stops=request.stop,
-            think=think,
-            # Some templates open the thinking themselves, at the end of the prompt.
-            thinking=think is not None and text.rstrip().endswith(think[0]),
-            calls=None if request.tool_choice == "none" else call_format(tokenizer, request.tools),
-            calls_max=1 if request.parallel_tool_calls is False else None,
-        )
+        # Some templates open the thinking themselves, at the end of the prompt.
+        opened = think is not None and text.rstrip().endswith(think[0])
+        constraint = self._constraints_of(tokenizer).of(request, opened=opened)
+        calls, calls_max = _calls_of(request, constraint, tokenizer)
+        reader = AnswerReader(stops=request.stop, think=think, thinking=opened, calls=calls, calls_max=calls_max)
         return Job(
             prompt=prompt,
             max_tokens=max(1, min(request.max_tokens, room)),
-            sampling=sampling_of(request, self._defaults(loaded)),
+            sampling=sampling_of(request, self._defaults(loaded), loaded.vocabulary),
             reader=reader,
             sink=sink,
             deadline_s=time.monotonic() + request.timeout_s,
+            reasoning_tokens_max=self._max_reasoning_tokens,
+            think_close=_close(tokenizer) if think else (),
+            checkpoints=checkpoints(tokenizer, request, prompt, turns=not loaded.cuttable),
+            constraint=constraint,
         )
+
+    def _constraints_of(self, tokenizer: Any) -> Constraints:
+        """The grammars of the model's tokenizer. Helper thread only, like the tokenizer."""
+        if self._constraints is None:
+            self._constraints = Constraints(tokenizer)
+        return self._constraints
 
     def _defaults(self, loaded: Loaded) -> Sampling:
         if self._temperature is None:
@@ -188,7 +222,14 @@ class MlxTier:
     def _load(self, say: Say) -> Loaded:
         """Runs on the engine thread."""
         source = self._source(say)
-        return load(source, cache_dir=self._cache_dir, context_tokens=self._context_tokens, say=say)
+        return load(
+            source,
+            cache_dir=self._cache_dir,
+            context_tokens=self._context_tokens,
+            blas_threads=self._blas_threads,
+            adapter_dir=self._adapter,
+            say=say,
+        )
 
     def _source(self, say: Say) -> ModelSource:
         text = self._model
@@ -225,6 +266,22 @@ class MlxTier:
         retry_after_s = min(_RETRY_MAX_S, max(1.0, ahead * self._request_s))
         message = f"tier {self._name} is full: {self._open} requests run or wait"
         return Failed(fault=Fault.OVERLOADED, message=message, retry_after_s=round(retry_after_s, 1))
+
+
+def _close(tokenizer: Any) -> list[int]:
+    """The end of a thinking, as a model writes it itself."""
+    tokens: list[int] = tokenizer.encode(f"\n{tokenizer.think_end}\n\n", add_special_tokens=False)
+    return tokens
+
+
+def _calls_of(
+    request: ChatRequest, constraint: Constraint | None, tokenizer: Any
+) -> tuple[CallFormat | None, int | None]:
+    """How the calls of the answer are written, and how many may be: as the grammar has it, else as the model does."""
+    if constraint is not None:
+        return (HERMES, constraint.demand.calls_max) if constraint.demand.tools else (None, None)
+    calls = None if request.tool_choice == "none" else call_format(tokenizer, request.tools)
+    return calls, 1 if request.parallel_tool_calls is False else None
 
 
 def _too_long(prompt_tokens: int, context_tokens: int) -> Failed:

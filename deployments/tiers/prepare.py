@@ -1,8 +1,11 @@
 """Fetch and prepare models before the server starts, with progress bars: `python -m deployments prepare`.
 
 The server does the same by itself when it starts; doing it beforehand shows the bars, and what was chosen
-and why. A model that can't be had is said so and is no error here: its tier will be unavailable with the same
-reason, and the server runs without it.
+and why. A model that can't be had is said so and is no error of `prepare`: its tier will be unavailable with the
+same reason, and the server runs without it. `pull` wants the model, so there it is one.
+
+A fetch that was cut off goes on where it was: the hub's client keeps what it has of each file, and pip keeps a wheel
+that has arrived whole and, from version 25.1 on, takes up a broken connection where it broke.
 """
 
 from __future__ import annotations
@@ -22,9 +25,11 @@ from deployments.tiers.catalog import Choice, choose
 __all__ = ["chosen", "prepare"]
 
 
-def prepare(models: Iterable[tuple[str, str]], *, cache_dir: Path | None = None) -> None:
-    """Prepare the models of (role, model) pairs, one after the other, and say what was done."""
+def prepare(models: Iterable[tuple[str, str]], *, cache_dir: Path | None = None) -> int:
+    """Prepare the models of (role, model) pairs, one after the other, say what was done, and return how many of them
+    can't be had."""
     roles: dict[Choice, list[str]] = {}
+    missing = 0
     for role, model in models:
         roles.setdefault(chosen(role, model), []).append(role)
     for choice, names in roles.items():
@@ -32,10 +37,12 @@ def prepare(models: Iterable[tuple[str, str]], *, cache_dir: Path | None = None)
         try:
             artifact = resolve(parse_source(choice.source), cache_dir=cache_dir, say=_indented)
         except (ModelUnavailable, ValueError) as error:
+            missing += 1
             _tell(f"  not available: {error}")
         else:
             _tell(f"  ready: {_described(artifact)}")
     _prepare_blas(cache_dir)
+    return missing
 
 
 def chosen(role: str, model: str) -> Choice:

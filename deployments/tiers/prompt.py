@@ -9,14 +9,12 @@ model's own program and may raise; that is the request's fault (`BAD_REQUEST`), 
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from reliability.types import ChatRequest, Failed, Fault
 
-__all__ = ["Refused", "Sampling", "render", "sampling_of", "tidied", "unsupported"]
+__all__ = ["Refused", "checkpoints", "render", "tidied", "unsupported"]
 
 # Fields of OpenAI's API that change the answer and that this tier can't honour: the values that ask for
 # nothing.
@@ -25,16 +23,12 @@ _NEUTRAL: Mapping[str, tuple[Any, ...]] = {
     "best_of": (None, 1),
     "logprobs": (None, False),
     "top_logprobs": (None, 0),
-    "logit_bias": (None, {}),
-    "presence_penalty": (None, 0),
-    "frequency_penalty": (None, 0),
-    "repetition_penalty": (None, 1),
     "audio": (None,),
     "modalities": (None, ["text"], []),
 }
 
-# A top_p of 0 asks for the most likely token, as a very small one does; mlx-lm would take 0 for "off".
-_TOP_P_MIN = 1e-6
+# From a part of Unicode that no text uses: the rendered user message differs from any real one at once.
+_NOBODY_SAYS = "\ue000"
 
 # Parameters of transformers' `apply_chat_template` itself. A client that could set them could run its own
 # template.
@@ -67,46 +61,12 @@ class Refused(Exception):
         self.failed = failed
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sampling:
-    """How the next token is drawn. Temperature 0 takes the most likely one."""
-
-    temperature: float = 0.0
-    top_p: float = 1.0
-    top_k: int = 0
-    min_p: float = 0.0
-    seed: int | None = None
-
-
 def unsupported(request: ChatRequest) -> Failed | None:
     """What the request asks for that this tier can't do, or None."""
-    kind = (request.response_format or {}).get("type", "text")
-    if kind != "text":
-        return _cannot("response_format", f"enforce response_format {kind!r}")
-    if request.tool_choice not in (None, "auto", "none"):
-        return _cannot("tool_choice", "enforce a tool call (tool_choice auto and none are supported)")
     for field, neutral in _NEUTRAL.items():
         if request.extra.get(field) not in neutral:
             return _cannot(field, f"honour {field}")
     return None
-
-
-def sampling_of(request: ChatRequest, defaults: Sampling) -> Sampling:
-    """The request's own settings, over the tier's."""
-    given = {
-        "temperature": request.temperature,
-        "top_p": request.top_p,
-        "top_k": request.extra.get("top_k"),
-        "min_p": request.extra.get("min_p"),
-    }
-    values = {name: getattr(defaults, name) if v is None else _number(name, v) for name, v in given.items()}
-    return Sampling(
-        temperature=values["temperature"],
-        top_p=max(values["top_p"], _TOP_P_MIN),
-        top_k=int(values["top_k"]),
-        min_p=values["min_p"],
-        seed=defaults.seed if request.seed is None else request.seed,
-    )
 
 
 def tidied(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -116,23 +76,51 @@ def tidied(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 def render(tokenizer: Any, request: ChatRequest) -> str:
     """The prompt's text, by the model's own chat template."""
-    tools = [] if request.tool_choice == "none" else [dict(tool) for tool in request.tools]
-    if tools and not _knows_tools(tokenizer):
+    if _tools_of(request) and not _knows_tools(tokenizer):
         raise Refused(_cannot("tools", "use tools: its model's chat template has no place for them"))
-    options = _template_options(request)
-    messages = tidied(request.messages)
     try:
-        text = tokenizer.apply_chat_template(
-            messages,
-            **options,
-            tools=tools or None,
-            add_generation_prompt=True,
-            tokenize=False,
-        )
+        return _apply(tokenizer, request, tidied(request.messages), to_answer=True)
+    except Refused:
+        raise
     except Exception as error:  # the template is a program of the model's maker: anything may come out of it
         message = f"the model's chat template can't render these messages ({type(error).__name__}: {error})"
         raise Refused(Failed(fault=Fault.BAD_REQUEST, message=message, param="messages")) from error
-    return str(text)
+
+
+def checkpoints(tokenizer: Any, request: ChatRequest, prompt: Sequence[int], *, turns: bool) -> tuple[int, ...]:
+    """The places in `prompt`, in tokens, up to which a later one may be the same: where the system prompt ends, and
+    with `turns` where the answer begins. A template that can't render a part of the conversation gives fewer."""
+    messages = tidied(request.messages)
+    head = next((i for i, m in enumerate(messages) if m["role"] != "system"), len(messages))
+    # Not the system prompt alone: many templates want a user in every conversation.
+    parts = [([*messages[:head], {"role": "user", "content": _NOBODY_SAYS}], True)]
+    parts += [(messages, False)] if turns else []
+    found = {_shared(tokenizer, request, prompt, part, to_answer) for part, to_answer in parts}
+    return tuple(sorted(found - {0}))
+
+
+def _shared(
+    tokenizer: Any, request: ChatRequest, prompt: Sequence[int], part: list[dict[str, Any]], to_answer: bool
+) -> int:
+    try:
+        text = _apply(tokenizer, request, part, to_answer=to_answer)
+    except Exception:  # see `render`; here it only means that there is nothing to gain
+        return 0
+    tokens = tokenizer.encode(text, add_special_tokens=False)
+    differs = (i for i, (one, other) in enumerate(zip(tokens, prompt, strict=False)) if one != other)
+    return next(differs, min(len(tokens), len(prompt)))
+
+
+def _apply(tokenizer: Any, request: ChatRequest, messages: list[dict[str, Any]], *, to_answer: bool) -> str:
+    options = _template_options(request)
+    tools = _tools_of(request) or None
+    return str(
+        tokenizer.apply_chat_template(messages, **options, tools=tools, add_generation_prompt=to_answer, tokenize=False)
+    )
+
+
+def _tools_of(request: ChatRequest) -> list[dict[str, Any]]:
+    return [] if request.tool_choice == "none" else [dict(tool) for tool in request.tools]
 
 
 def _template_options(request: ChatRequest) -> dict[str, Any]:
@@ -200,13 +188,6 @@ def _parsed_object(text: str) -> Any:
     except (ValueError, RecursionError):
         return text
     return value if isinstance(value, dict) else text
-
-
-def _number(name: str, value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value < 0:
-        message = f"{name} must be a number that is not negative"
-        raise Refused(Failed(fault=Fault.BAD_REQUEST, message=message, param=name))
-    return float(value)
 
 
 def _bad_messages(message: str) -> Refused:

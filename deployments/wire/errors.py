@@ -46,6 +46,13 @@ TABLE: dict[str, Row] = {
         status=400, type="invalid_request_error", meaning="the prompt fits no tier of the chain"
     ),
     "bad_request": Row(status=400, type="invalid_request_error", meaning="the model's API refused the request"),
+    "invalid_api_key": Row(status=401, type="invalid_request_error", meaning="the API key is missing or wrong"),
+    "forbidden": Row(
+        status=403, type="invalid_request_error", meaning="the route needs an admin's key, or the server is not open"
+    ),
+    "cloud_not_allowed": Row(
+        status=403, type="invalid_request_error", meaning="only the cloud could answer, and the request must stay local"
+    ),
     "not_found": Row(status=404, type="invalid_request_error", meaning="no such route, report or session"),
     "model_not_found": Row(
         status=404, type="invalid_request_error", meaning="`model` is no tier, no alias and not `auto`"
@@ -93,6 +100,7 @@ OF_REFUSAL: dict[RefuseCode, str] = {
     RefuseCode.LOOP: "loop_detected",
     RefuseCode.BUDGET: "budget_exceeded",
     RefuseCode.MEMORY_PRESSURE: "memory_pressure",
+    RefuseCode.CLOUD_BARRED: "cloud_not_allowed",
 }
 
 
@@ -127,10 +135,12 @@ class ApiError(Exception):
         return {"error": error}
 
     def headers(self) -> dict[str, str]:
-        """`x-should-retry` and `Retry-After`, where the row asks for them."""
+        """`x-should-retry` and `Retry-After`, where the row asks for them; a 401 names the scheme (RFC 9110)."""
         out: dict[str, str] = {}
         if not self.row.retry:
             out["x-should-retry"] = "false"
+        if self.status == 401:
+            out["www-authenticate"] = "Bearer"
         if self.retry_after_s is not None and self.status in (422, 429, 503):
             out["retry-after"] = str(max(1, math.ceil(self.retry_after_s)))
         return out

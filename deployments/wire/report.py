@@ -6,36 +6,65 @@ the extension field `mlx_stack`, and `GET /v1/reliability/requests/{id}` serves 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
+from deployments.cost import Price, cost_usd
 from deployments.drive import Run
+from deployments.judge import Advice
+from reliability.budget import BudgetConfig
+from reliability.pressure import Level
 from reliability.types import Attempt, Flaw, Usage
 
 __all__ = ["report_headers", "report_of", "session_header", "usage_json"]
 
 NS_PER_MS = 1_000_000
+# The header names the threshold that is passed; how full each window is stands in the report.
+WARN_PERCENT = BudgetConfig().warn_percent
+LEVEL_WORDS = {Level.WARN: "warning", Level.CRITICAL: "critical"}
 
 
 def report_headers(run: Run) -> dict[str, str]:
     """The `X-MLX-Stack-*` headers as far as the request has come. `Retries` counts every call beyond the first."""
-    headers = session_header(run) | {"X-MLX-Stack-Retries": str(_retries_now(run))}
+    retries = _retries_now(run)
+    headers = session_header(run) | {
+        "X-MLX-Stack-Retries": str(retries),
+        "X-MLX-Stack-Attempts": str(_attempts_now(run)),
+    }
     if run.tier is not None:
         headers["X-MLX-Stack-Tier"] = run.tier
     if run.escalation is not None:
         tier, reason = run.escalation
         headers["X-MLX-Stack-Escalated-From"] = tier
         headers["X-MLX-Stack-Escalation-Reason"] = reason.value
-    if run.loop is not None:
-        headers["X-MLX-Stack-Loop"] = loop_mark(run)
+    if run.loop is not None and (mark := loop_mark(run)) != "detected":
+        headers["X-MLX-Stack-Loop"] = mark
     repaired = repairs_of(run)
     if repaired:
         headers["X-MLX-Stack-Repaired"] = ", ".join(repaired)
+    return headers | _pressures(run)
+
+
+def _pressures(run: Run) -> dict[str, str]:
+    """What is running short: the budget, the memory."""
+    headers: dict[str, str] = {}
+    if run.warnings:
+        headers["X-MLX-Stack-Budget-Warning"] = f"{WARN_PERCENT}%"
+    if run.level in LEVEL_WORDS:
+        headers["X-MLX-Stack-Memory-Pressure"] = LEVEL_WORDS[run.level]
     return headers
 
 
 def loop_mark(run: Run) -> str:
-    """`broken` where the circuit broke, or an answer was stopped in its circles; else `nudged`."""
-    return "broken" if any(a.flaw in (Flaw.CIRCUIT_BREAK, Flaw.CYCLE) for a in run.attempts) else "nudged"
+    """`broken` where the circuit broke, or an answer was stopped in its circles; `nudged` where the model was told;
+    `detected` where it was too late for either, since the text had left."""
+    if any(a.flaw in (Flaw.CIRCUIT_BREAK, Flaw.CYCLE) for a in run.attempts):
+        return "broken"
+    if run.finish is None and run.refusal is None:
+        return "nudged"  # by the attempt that is running
+    first = next((i for i, a in enumerate(run.attempts) if a.flaw is Flaw.LOOP), len(run.attempts))
+    return "nudged" if any(a.ran for a in run.attempts[first + 1 :]) else "detected"
 
 
 def repairs_of(run: Run) -> list[str]:
@@ -56,12 +85,34 @@ def _retries_now(run: Run) -> int:
     return run.retries
 
 
-def report_of(run: Run) -> dict[str, Any]:
-    """The whole report, JSON-ready. No prompt, no answer, no key."""
+def _attempts_now(run: Run) -> int:
+    """Calls to tiers that really ran, the one that is running included."""
+    running = run.finish is None and run.refusal is None
+    return sum(1 for a in run.attempts if a.ran) + running
+
+
+def report_of(
+    run: Run,
+    *,
+    advice: Advice | None = None,
+    total_ns: int = 0,
+    prices: Mapping[str, Price] = MappingProxyType({}),
+) -> dict[str, Any]:
+    """The whole report, JSON-ready. No prompt and no secret; a detail may quote some words of a bad call, for the
+    request's own client. `total_ns`: the request from its first byte.
+
+    `overhead_ms` is what this server took beside its attempts on tiers: parsing, admission, waits between attempts.
+    """
     escalation = run.escalation
+    attempts = [_attempt(a, prices) for a in run.attempts]
+    judged = advice.run.attempts if advice and advice.run else []
+    judge_attempts = [_attempt(a, prices) for a in judged]
+    model_ns = sum(a.elapsed_ns for a in (*run.attempts, *judged))
+    costs = [a["cost_usd"] for a in (*attempts, *judge_attempts) if a["cost_usd"] is not None]
     return {
         "request_id": run.request.request_id,
         "session": run.request.session_id,
+        "key": run.key,
         "outcome": _outcome(run),
         "tier": run.tier,
         "escalated_from": escalation[0] if escalation else None,
@@ -69,7 +120,28 @@ def report_of(run: Run) -> dict[str, Any]:
         "retries": run.retries,
         "loop": loop_mark(run) if run.loop is not None else None,
         "repairs": repairs_of(run),
-        "attempts": [_attempt(a) for a in run.attempts],
+        "notes": list(run.finish.notes) if run.finish is not None else [],
+        "total_ms": round(total_ns / NS_PER_MS, 3),
+        "overhead_ms": round(max(0, total_ns - model_ns) / NS_PER_MS, 3),
+        "cost_usd": sum(costs) if costs else None,
+        "budget": [{"window": load.window.value, "percent": load.percent} for load in run.warnings],
+        "memory_pressure": run.level.value,
+        "state_silent": run.silent,
+        "attempts": attempts,
+        "judge": None if advice is None else _judge(advice, judge_attempts),
+    }
+
+
+def _judge(advice: Advice, attempts: list[dict[str, Any]]) -> dict[str, Any]:
+    """Why the auxiliary judge was asked, and by whom the advice came: None is the firm note."""
+    case = advice.case
+    return {
+        "trouble": case.trouble.value,
+        "tool": case.tool,
+        "count": case.count,
+        "by": advice.by,
+        "injected": advice.words is not None,
+        "attempts": attempts,
     }
 
 
@@ -79,7 +151,7 @@ def _outcome(run: Run) -> str:
     return "answered" if run.finish is not None else "client_left"
 
 
-def _attempt(attempt: Attempt) -> dict[str, Any]:
+def _attempt(attempt: Attempt, prices: Mapping[str, Price]) -> dict[str, Any]:
     return {
         "tier": attempt.tier,
         "ran": attempt.ran,
@@ -90,6 +162,9 @@ def _attempt(attempt: Attempt) -> dict[str, Any]:
         "elapsed_ms": attempt.elapsed_ns // NS_PER_MS,
         "ttft_ms": None if attempt.ttft_ns is None else attempt.ttft_ns // NS_PER_MS,
         "usage": usage_json(attempt.usage) if attempt.usage else None,
+        "estimated": attempt.usage is not None and not attempt.usage.exact,
+        "granted": attempt.granted,
+        "cost_usd": cost_usd(attempt.usage, prices.get(attempt.tier)) if attempt.ran else None,
     }
 
 

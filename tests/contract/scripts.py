@@ -49,13 +49,22 @@ def tier(name: str, **keys: Any) -> dict[str, Any]:
 
 QUICK = {"connect_s": 1.0, "first_token_s": 1.5, "idle_s": 1.5, "total_s": 60.0}
 CHAIN = ["fast", "standard", "longctx"]
+# Most of these tests break tiers all the time, each for itself: what breakers and the retry budget make of many faults
+# in a row is tested in rooms of its own.
+UNBOUNDED: dict[str, Any] = {
+    "tier_health": {"failures_max": None, "rate_percent": None, "retry_after_max_s": 0},
+    "retry_budget": {"floor": 100_000},
+}
 
 
 def args(**changes: Any) -> dict[str, Any]:
     """The `args` of a graph of three scripted tiers."""
     whole: dict[str, Any] = {
         "tiers": {name: tier(name) for name in CHAIN},
-        "reliability": {"escalation": {"chain": CHAIN, "max_retries_before_escalate": 1}},
+        "reliability": {
+            "escalation": {"chain": CHAIN, "max_retries_before_escalate": 1},
+            **UNBOUNDED,
+        },
         "server": {"timeouts": QUICK, "keepalive_s": 10.0, "aliases": {"gpt-4o-mini": "fast", "gpt-4o": "standard"}},
     }
     return whole | changes

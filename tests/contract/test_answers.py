@@ -9,7 +9,7 @@ import openai
 import pytest
 
 from tests.contract import scripts
-from tests.contract.conftest import Deploy, Server
+from tests.serving import Deploy, Server
 
 pytestmark = [pytest.mark.ray, pytest.mark.xdist_group("ray")]
 
@@ -67,7 +67,7 @@ def server(deploy: Deploy) -> Server:
         "fast": {"kind": "scripted", "script": rules("fast", mends=True)},
         "standard": {"kind": "scripted", "script": rules("standard", mends=False)},
     }
-    reliability = {"escalation": {"chain": chain, "max_retries_before_escalate": 1}}
+    reliability = {"escalation": {"chain": chain, "max_retries_before_escalate": 1}, **scripts.UNBOUNDED}
     return deploy({"tiers": tiers, "reliability": reliability, "server": {"timeouts": scripts.QUICK}}, "answers")
 
 

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.contract import scripts
-from tests.contract.conftest import Deploy, Server
+from tests.serving import Deploy, Server
 
 pytestmark = [pytest.mark.ray, pytest.mark.xdist_group("ray")]
 

@@ -10,7 +10,7 @@ import openai
 import pytest
 
 from tests.contract import scripts
-from tests.contract.conftest import Deploy, Server, until
+from tests.serving import Deploy, Server, until
 
 pytestmark = [pytest.mark.ray, pytest.mark.xdist_group("ray")]
 

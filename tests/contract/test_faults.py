@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 from tests.contract import scripts
-from tests.contract.conftest import Deploy, Server, until
+from tests.serving import Deploy, Server, until
 
 pytestmark = [pytest.mark.ray, pytest.mark.xdist_group("ray")]
 

@@ -13,7 +13,7 @@ import pytest
 from tests import upstream as plays
 from tests.conftest import CLOUD_KEY_ENV
 from tests.contract import scripts
-from tests.contract.conftest import Deploy, Server, until
+from tests.serving import Deploy, Server, until
 from tests.upstream import Upstream
 
 pytestmark = [pytest.mark.ray, pytest.mark.xdist_group("ray")]
@@ -35,7 +35,10 @@ def server(deploy: Deploy, upstream: Upstream) -> Server:
     hosted["api_key_env"] = CLOUD_KEY_ENV
     args = scripts.args(
         tiers={"premium": hosted, "backup": scripts.tier("backup"), "keyless": hosted | {"api_key_env": "NOT_SET"}},
-        reliability={"escalation": {"chain": ["keyless", "premium", "backup"], "max_retries_before_escalate": 1}},
+        reliability={
+            "escalation": {"chain": ["keyless", "premium", "backup"], "max_retries_before_escalate": 1},
+            **scripts.UNBOUNDED,
+        },
         server={"timeouts": scripts.QUICK},
     )
     return deploy(args, "hosted")
@@ -138,7 +141,7 @@ def test_without_its_key_a_tier_is_skipped_and_says_why(server, upstream):
     assert response.headers["x-mlx-stack-escalated-from"] == "keyless"
     assert response.headers["x-mlx-stack-retries"] == "0"
     assert calls_of(upstream, before) == 1
-    assert ready["tiers"]["keyless"] == {"state": "unavailable", "reason": "NOT_SET is not set"}
+    assert ready["tiers"]["keyless"] == {"state": "unavailable", "reason": "NOT_SET is not set", "breaker": "closed"}
 
 
 def test_the_key_is_nowhere_to_be_seen(server, upstream):

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.contract import scripts
-from tests.contract.conftest import Server, until
+from tests.serving import Server, until
 
 pytestmark = [pytest.mark.ray, pytest.mark.xdist_group("ray")]
 

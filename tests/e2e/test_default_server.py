@@ -20,8 +20,8 @@ import psutil
 import pytest
 import yaml
 
-from tests.contract.conftest import free_port, until
 from tests.readme import README, ROOT
+from tests.serving import free_port, until
 
 pytestmark = [pytest.mark.ray, pytest.mark.model, pytest.mark.xdist_group("ray")]
 
@@ -128,14 +128,27 @@ def test_a_real_stream(running):
 
 
 def test_what_the_local_tiers_cannot_do_is_a_clear_400(running):
-    """Nothing is ignored: a response format that no available tier can enforce is refused, with its field."""
+    """Nothing is ignored: what no available tier can honour is refused, with its field."""
     with pytest.raises(openai.BadRequestError) as caught:
-        client(running).chat.completions.create(
-            model="auto", messages=QUESTION, max_tokens=8, response_format={"type": "json_object"}
-        )
+        client(running).chat.completions.create(model="auto", messages=QUESTION, max_tokens=8, logprobs=True)
 
-    assert caught.value.param == "response_format"
+    assert caught.value.param == "logprobs"
     assert caught.value.code == "unsupported"
+
+
+def test_a_json_answer_is_json(running):
+    """A response format is enforced: the answer of a weak model satisfies the schema."""
+    schema = {"type": "object", "properties": {"capital": {"type": "string", "maxLength": 20}}, "required": ["capital"]}
+    answer = client(running).chat.completions.create(
+        model="auto",
+        messages=QUESTION,
+        max_tokens=64,
+        temperature=0,
+        response_format={"type": "json_schema", "json_schema": {"name": "answer", "schema": schema}},
+    )
+
+    assert answer.choices[0].finish_reason == "stop"
+    assert isinstance(json.loads(answer.choices[0].message.content or "")["capital"], str)
 
 
 def test_the_cloud_tier_says_what_it_lacks(running):
@@ -153,6 +166,8 @@ def test_models_say_where_they_come_from(running):
     assert models["fast"]["revision"] == "0.1.2"
     assert models["fast"]["context_length"] >= 2048
     assert models["fast"]["quantization"]
+    assert len(models["fast"]["sha256"]) == 64
+    assert set(models["fast"]["versions"]) == {"mlx", "mlx-lm"}
     assert str(Path.home()) not in json.dumps(models)
 
 

@@ -14,11 +14,14 @@ from starlette.requests import Request
 from deployments.config import (
     AppConfig,
     ConfigError,
+    Timeouts,
     load,
 )
+from deployments.cost import cloud_tiers, cost_usd, price_of
 from deployments.plan import chain_for
 from deployments.router import _body
-from deployments.state.actor import SessionState
+from deployments.sleeping import asleep_in, patient, sleepers_of
+from deployments.tiers.handle import HandleTier
 from deployments.tiers.hosted import HostedTier
 from deployments.tiers.mlx import MlxTier
 from deployments.tiers.replica import make_tier
@@ -26,7 +29,7 @@ from deployments.tiers.scripted import ScriptedTier
 from deployments.wire.chat import parse_chat
 from deployments.wire.errors import ApiError
 from deployments.wire.stream import paced
-from reliability.types import Fault
+from reliability.types import Fault, TierState, TierStatus, Usage
 from tests.effects.driving import BASE, REQUEST, config_of, options_of, run, status_of, with_broken_fast
 from tests.upstream import Upstream
 
@@ -98,6 +101,40 @@ def replicas() -> None:
     assert options_of(config_of(), "fast")._deployment_config.num_replicas == 1
 
 
+def asleep() -> None:
+    """`wait` and `next`, each against what it would be unset."""
+    for way, others in (("next", False), ("wait", True)):
+        raw = copy.deepcopy(BASE)
+        raw["tiers"]["fast"] |= {"min_replicas": 0, "asleep": way}
+        sleepers = sleepers_of(load(raw).tiers)
+        assert asleep_in(
+            ["fast", "standard"], sleepers, {"fast": Sleeping()}, dict.fromkeys(BASE["tiers"], others).__getitem__
+        ) == {"fast": way}
+
+
+class Sleeping(HandleTier):
+    """A tier without a replica."""
+
+    def __init__(self) -> None:
+        self._known, self._at = TierStatus(name="fast", kind="scripted", state=TierState.ASLEEP), ("", "nowhere")
+
+
+def wake_s() -> None:
+    raw = copy.deepcopy(BASE)
+    raw["tiers"]["fast"] |= {"min_replicas": 0, "wake_s": 77}
+    times = patient({"fast": "wait"}, sleepers_of(load(raw).tiers), {"fast": Timeouts()})
+    assert times["fast"].connect_s == 77
+
+
+def idle_s() -> None:
+    """All of it passes before Serve lets the last replica go: its window, and its delay."""
+    for seconds in (15, 300):
+        raw = copy.deepcopy(BASE)
+        raw["tiers"]["fast"] |= {"min_replicas": 0, "idle_s": seconds}
+        scale = options_of(load(raw), "fast")._deployment_config.autoscaling_config
+        assert scale.look_back_period_s + scale.downscale_to_zero_delay_s == seconds
+
+
 def mlx_model() -> None:
     assert status_of(config_of("tiers.m.model", "path:elsewhere"), "m").model == "path:elsewhere"
 
@@ -140,6 +177,24 @@ def hosted_request() -> None:
             assert ("x-title" in seen.headers) == bool(preset)
 
 
+def hosted_price() -> None:
+    raw = copy.deepcopy(BASE)
+    raw["tiers"]["premium"] |= {"usd_per_mtok_prompt": 2.0, "usd_per_mtok_completion": 7.0}
+    config = load(raw)
+    price = price_of(config.tiers["premium"], config.reliability.escalation.cloud_fallback)
+    assert cost_usd(Usage(prompt_tokens=1_000_000), price) == 2.0
+    assert cost_usd(Usage(completion_tokens=1_000_000), price) == 7.0
+
+
+def cloud(tier: str, value: bool) -> Callable[[], None]:
+    def check() -> None:
+        for config, expected in ((config_of(), not value), (config_of(f"tiers.{tier}.cloud", value), value)):
+            names = cloud_tiers(config.tiers, config.reliability.escalation.cloud_fallback)
+            assert (tier in names) is expected
+
+    return check
+
+
 def scripted_script() -> None:
     assert run(config_of("tiers.fast.script", [{"answer": [{"unavailable": "x"}]}])).tier == "standard"
 
@@ -166,16 +221,6 @@ def answers(config: AppConfig, count: int) -> list[str]:
         return out
 
     return asyncio.run(go())
-
-
-def state_bounds() -> None:
-    state = config_of("state", {"reports_max": 1, "sessions_max": 1}).state
-    actor = SessionState(**state.model_dump())
-    for name in ("a", "b"):
-        actor.record({"request_id": name, "session": name, "attempts": []})
-    assert (actor.report("a"), actor.session("a")) == (None, None)
-    assert actor.report("b") is not None
-    assert actor.session("b") is not None
 
 
 def aliases() -> None:

@@ -24,6 +24,7 @@ TESTS: dict[str, tuple[str, ...]] = {
     "reliability/answer.py": ("tests/reliability/test_answer.py",),
     "reliability/reask.py": ("tests/reliability/test_answer.py",),
     "reliability/health.py": ("tests/reliability/test_answer.py",),
+    "reliability/leases.py": ("tests/reliability/test_leases.py",),
     "reliability/loops/": ("tests/reliability/test_loops_*.py",),
     "reliability/tools/": ("tests/reliability/test_tools_*.py",),
     "reliability/": tuple(

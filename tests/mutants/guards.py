@@ -6,6 +6,37 @@ Each entry is (file, old text, new text, law); the old text stands in the file e
 from __future__ import annotations
 
 MUTANTS: list[tuple[str, str, str, str]] = [
+    # leases
+    (
+        "reliability/leases.py",
+        "    if wanted_bytes > free_bytes:",
+        "    if wanted_bytes > free_bytes + 1:",
+        "a grant never exceeds the budget",
+    ),
+    (
+        "reliability/leases.py",
+        "    held = _without(leases.held, holder)\n",
+        "    held = leases.held\n",
+        "asking again replaces what one holds",
+    ),
+    (
+        "reliability/leases.py",
+        "    if level is Level.CRITICAL:",
+        "    if level is Level.UNKNOWN:",
+        "nothing is loaded at critical",
+    ),
+    (
+        "reliability/leases.py",
+        "    return Leases({**leases.held, holder: lease}, _without(leases.waiting, holder))",
+        "    return Leases({**leases.held, holder: lease}, leases.waiting)",
+        "nobody holds and waits at once",
+    ),
+    (
+        "reliability/leases.py",
+        "    lease = Lease(tier, max(0, held_bytes), known.since_ns if known else now_ns, now_ns + ttl_ns)",
+        "    lease = known or Lease(tier, max(0, held_bytes), now_ns, now_ns + ttl_ns)",
+        "a holder that renews keeps its bytes",
+    ),
     # breaker
     (
         "reliability/breaker.py",

@@ -32,6 +32,7 @@ from reliability.admission import (
 )
 from reliability.breaker import BreakerConfig, Phase
 from reliability.budget import Bounds, BudgetConfig, Limit, Policy
+from reliability.ledger import used
 from reliability.pressure import Level
 from reliability.retry_budget import RetryBudgetConfig
 from reliability.rolling import SECOND_NS
@@ -144,6 +145,30 @@ class AdmissionMachine(RuleBasedStateMachine):
     @rule(tier=st.sampled_from(["fast", "frail"]), out=st.booleans())
     def operate(self, tier: str, out: bool) -> None:
         self.happen(replay.Isolate(tier) if out else replay.Restore(tier))
+
+    @rule(session=st.sampled_from("abcdefg"), tokens=st.sampled_from([0, 10, 10**6]))
+    def charge(self, session: str, tokens: int) -> None:
+        """What ran without a grant is spent, and no breaker and no retry budget hears of it."""
+        self.wait(0)
+        before = self.state
+        self.happen(replay.Charge("k", session, tokens))
+        assert (self.state.breakers, self.state.retries, self.state.grants) == (
+            before.breakers,
+            before.retries,
+            before.grants,
+        )
+        now_ns = self.state.now_ns
+        assert used(self.state.budget.hour, now_ns) == used(before.budget.hour, now_ns) + tokens
+
+    @rule()
+    def tidy(self) -> None:
+        """Idle sessions leave, and a replay knows it: the room that they leave is used by what follows."""
+        self.happen(replay.Sweep())
+
+    @rule()
+    def begin(self) -> None:
+        """A new life that is written down: what it grants has the same names in every replay."""
+        self.happen(replay.Begin(self.state.epoch + "b"))
 
     @rule(session=st.sampled_from("abc"))
     def forgive(self, session: str) -> None:
@@ -337,6 +362,7 @@ def test_hands_reach_the_books() -> None:
     assert isinstance(admit(state, CONFIG, ask(), 0)[1], Barred)
     assert isinstance(admit(reset_session(state, "k", "s"), CONFIG, ask(), 0)[1], Grant)
     assert sweep(state, CONFIG, 300 * S).budget.sessions.count == 0
+    assert sweep(state, CONFIG, 299 * S) is state
 
 
 def test_a_grant_without_its_record_changes_nothing() -> None:
@@ -360,3 +386,17 @@ def test_older_states_stay_valid(calls: list[tuple[str, int]]) -> None:
             state, _ = settle(state, CONFIG, answer.id, Verdict.FAILURE, Usage(prompt_tokens=tokens), 0)
     for version, plain in versions:
         assert replay.to_plain(version) == plain
+
+
+def test_a_fallback_is_neither_first_nor_extra():
+    """It runs where no extra call is left, and buys none: the share is one of requests."""
+    config = AdmissionConfig(retries=RetryBudgetConfig(share_percent=100, floor=0))
+    call = Ask(tier="t", key="k", session="s", prompt_tokens=1, output_tokens=1)
+    state = Admission()
+    for _ in range(5):
+        state, answer = admission.admit(state, config, replace(call, fallback=True), S)
+        assert isinstance(answer, Grant)
+    _, answer = admission.admit(state, config, replace(call, extra=True), S)
+
+    assert isinstance(answer, Barred)
+    assert answer.bar is Bar.RETRY_BUDGET

@@ -21,13 +21,14 @@ from reliability.budget import (
     Policy,
     Reserved,
     Window,
+    charge,
     expire,
     loads,
     output_cap,
     reserve,
     settle,
 )
-from reliability.ledger import session_name, session_of
+from reliability.ledger import session_name, session_of, used
 from reliability.rolling import SECOND_NS
 
 S = SECOND_NS
@@ -70,6 +71,7 @@ class BudgetMachine(RuleBasedStateMachine):
         self.count = 0
         self.open: dict[str, tuple[BudgetAsk, Reserved]] = {}
         self.log: list[tuple[int, str, str, int]] = []
+        self.charged = 0
 
     @rule(wait_s=st.sampled_from([0, 1, 30, 59, 60, 61, 1800, 3600]))
     def wait(self, wait_s: int) -> None:
@@ -125,7 +127,7 @@ class BudgetMachine(RuleBasedStateMachine):
         for key in "kl":
             for session in "abcdef":
                 for load in loads(self.budget, CONFIG, key, session, self.now_ns):
-                    assert load.tokens <= load.tokens_max
+                    assert load.tokens <= load.tokens_max + self.charged
         recent = [(k, n) for at, k, _, n in self.log if at + HOUR_S * S > self.now_ns]
         held = [(wanted.key, r.tokens) for wanted, r in self.open.values()]
         by_window = {load.window: load.tokens for load in loads(self.budget, CONFIG, "k", "a", self.now_ns)}
@@ -152,6 +154,64 @@ class BudgetMachine(RuleBasedStateMachine):
 
 
 TestBudgetMachine = BudgetMachine.TestCase
+
+
+class ChargedMachine(BudgetMachine):
+    """The same, and calls that ran without a reservation: only these may carry a window past its limit."""
+
+    @rule(
+        tokens=st.sampled_from([-5, 0, 1, 90, 5000]),
+        session=st.sampled_from("abcdef"),
+        key=st.sampled_from("kl"),
+    )
+    def charge(self, tokens: int, session: str, key: str) -> None:
+        """A charge is spent in the hour at once, whatever the limits, and in its session where there is room."""
+        before = self.budget
+        known = session_of(before, BOUNDS, key, session, self.now_ns)
+        self.budget = charge(before, CONFIG, key, session, tokens, self.now_ns)
+        spent = max(0, tokens)
+        assert used(self.budget.hour, self.now_ns) == used(before.hour, self.now_ns) + spent
+        after = session_of(self.budget, BOUNDS, key, session, self.now_ns)
+        full = before.sessions.count >= BOUNDS.sessions_max and before.sessions.get(session_name(key, session)) is None
+        if not full:
+            assert (after.spent, after.reserved, after.open) == (known.spent + spent, known.reserved, known.open)
+        self.charged += spent
+        self.log.append((self.now_ns, key, session, spent))
+
+
+TestChargedMachine = ChargedMachine.TestCase
+
+
+def test_a_charge_closes_the_door() -> None:
+    """What was charged beyond the limit keeps out whoever asks next, and opens no reservation."""
+    budget = charge(Budget(), CONFIG, "k", "s", 1001, 0)
+    assert budget.open.count == 0
+    assert budget.wake_ns is None
+    answer = reserve(budget, CONFIG, "r", ask(0, 1), 0)[1]
+    assert isinstance(answer, Denied)
+    assert [load.window for load in answer.windows] == [Window.SESSION]
+    assert isinstance(reserve(budget, CONFIG, "r", ask(0, 1, session="t"), 0)[1], Reserved)
+
+
+def test_a_charge_makes_room_only_of_the_idle() -> None:
+    """At the bounds a charge pushes out an idle session; where all are in use only the hour has it, and all of it."""
+    config = replace(FREE, bounds=Bounds(sessions_max=1, keys_max=1, reservations_max=1))
+    busy, _ = reserve(Budget(), config, "a", ask(session="a"), 0)
+    full = charge(busy, config, "l", "b", 70, 0)
+    assert (full.sessions, full.keys) == (busy.sessions, busy.keys)
+    assert used(full.hour, 0) == 100 + 70
+    idle = settle(busy, config, "a", 0, 0)[0]
+    after = charge(idle, config, "k", "b", 70, 0)
+    assert {name for name, _ in after.sessions.items()} == {session_name("k", "b")}
+    assert session_of(after, config.bounds, "k", "b", 0).spent == 70
+
+
+def test_a_charge_closes_what_is_due() -> None:
+    """A charge closes the reservations that have expired, as every other event does."""
+    budget, _ = reserve(Budget(), CONFIG, "r", ask(), 0)
+    budget = charge(budget, CONFIG, "k", "s", 5, 60 * S)
+    assert budget.open.count == 0
+    assert session_of(budget, BOUNDS, "k", "s", 60 * S).spent == 105
 
 
 @given(st.permutations(range(6)), st.lists(st.integers(0, 100), min_size=6, max_size=6))

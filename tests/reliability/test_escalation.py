@@ -229,6 +229,18 @@ def test_text_that_repeats_itself_is_delivered_once_it_has_left():
     assert decide(situation((attempt,))) == Accept()
 
 
+@pytest.mark.parametrize("chain", [("fast",), ("fast", "standard")])
+def test_a_circuit_that_breaks_on_text_that_has_left_calls_nobody(chain):
+    """No tier's call could mend a text, and no tier's text could take its place: the loop error at once."""
+    attempt = Attempt(tier="fast", ran=True, flaw=Flaw.CIRCUIT_BREAK, detail="x", text_out=True)
+    end = decide(replace(situation((attempt,)), chain=chain))
+    held = decide(replace(situation((replace(attempt, calls_held=True),)), chain=("fast", "standard")))
+
+    assert isinstance(end, Refuse)
+    assert end.code is RefuseCode.LOOP
+    assert isinstance(held, Call)
+
+
 def test_the_rungs_of_a_re_ask():
     """An invalid call is corrected first and resampled next; an empty answer has nothing to correct."""
     limits = replace(no_retries(), reasks_max=3)
@@ -240,6 +252,17 @@ def test_the_rungs_of_a_re_ask():
     assert decide(replace(situation((empty,)), limits=limits)).reask.rung is Rung.RESAMPLE
     constrained = replace(limits, grammars=frozenset({"fast"}))
     assert decide(replace(situation((bad,) * 3), limits=constrained)).reask.constrained
+
+
+@given(flaw=st.sampled_from(sorted(MENDABLE)), reasks=st.integers(1, 3))
+def test_only_a_model_that_tried_to_call_is_made_to_call(flaw, reasks):
+    """A grammar demands a call: it follows an invalid or a cut one, never an empty answer or one in circles."""
+    limits = replace(no_retries(), reasks_max=4, attempts_max=9, grammars=frozenset({"fast"}))
+    flawed = Attempt(tier="fast", ran=True, flaw=flaw, detail="x")
+    decision = decide(replace(situation((flawed,) * (reasks + 1)), limits=limits))
+
+    constrained = isinstance(decision, Call) and decision.reask is not None and decision.reask.constrained
+    assert constrained == (flaw in (Flaw.TOOL_CALL_INVALID, Flaw.TRUNCATED))
 
 
 def test_a_spent_budget_stops_or_moves_on():

@@ -57,6 +57,8 @@ class SimAdmission:
         self.silence = 0.0
         self.level = Level.NORMAL
 
+    window = None
+
     async def admit(self, ask: Ask) -> Grant | Barred:
         if self.rng.random() < self.silence:
             await asyncio.sleep(30.0)
@@ -73,6 +75,10 @@ class SimAdmission:
         )
         if settled.known:
             self.spent[grant.id] = settled.tokens
+
+    def charge(self, usage: Usage) -> None:
+        now_ns = self.clock.now_ns()
+        self.state = reducer.charge(self.state, self.config, "", "silent", usage.total_tokens, now_ns)
 
 
 @dataclass
@@ -120,7 +126,7 @@ class World:
             admission=admission,
             clock=clock,
             jitter=self.rng.random,
-            paid=frozenset({"premium"}),
+            cloud=frozenset({"premium"}),
         )
         clients = [asyncio.create_task(self._client(i, chain, ports, faults=True)) for i in range(REQUESTS)]
         spikes = asyncio.create_task(self._spikes(admission))

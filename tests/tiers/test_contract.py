@@ -16,6 +16,7 @@ from deployments.tiers.hosted import HostedTier
 from deployments.tiers.scripted import ScriptedTier
 from reliability.types import (
     CallDelta,
+    Counted,
     Event,
     Failed,
     Finish,
@@ -113,10 +114,10 @@ def kind(request: pytest.FixtureRequest) -> Iterator[Kind]:
 
 
 def in_order(events: list[Event]) -> bool:
-    """The order of `reliability.types`: Started? (Text | Reasoning | CallDelta)* (Finish | Failed)."""
+    """The order of `reliability.types`: Started? (Text | Reasoning | CallDelta | Counted)* (Finish | Failed)."""
     body = events[1:-1] if isinstance(events[0], Started) else events[:-1]
     return isinstance(events[-1], Finish | Failed) and all(
-        isinstance(event, Text | Reasoning | CallDelta) for event in body
+        isinstance(event, Text | Reasoning | CallDelta | Counted) for event in body
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import os
 import queue
 import sys
@@ -22,9 +23,10 @@ from deployments.tiers.artifacts import ModelUnavailable, parse_source
 from deployments.tiers.batch import Job, Pace
 from deployments.tiers.engine import Engine
 from deployments.tiers.loading import Loaded, load
-from deployments.tiers.prompt import Sampling
+from deployments.tiers.room import Layout
+from deployments.tiers.sampling import Sampling
 from deployments.tiers.store import Say
-from reliability.types import Event, Failed, Fault, Finish, FinishReason, Text, TierState
+from reliability.types import Event, Failed, Fault, Finish, FinishReason, Reasoning, Text, TierState
 from tests.tiers import tiny_model as tiny
 
 PATIENCE_S = 60.0
@@ -32,23 +34,34 @@ PROMPT = list(range(40, 90))
 
 
 class Moody:
-    """The real model, which raises or stands still when told to."""
+    """The real model, which raises or stands still when told to. `breaks_in` raises in that call from now."""
 
     def __init__(self, model: Any) -> None:
         self._model = model
         self.broken = False
+        self.breaks_in = 0
         self.moving, self.reached = threading.Event(), threading.Event()
         self.moving.set()
 
     def __call__(self, *inputs: Any, **options: Any) -> Any:
         self.reached.set()
         assert self.moving.wait(PATIENCE_S)
-        if self.broken:
+        out = self._model(*inputs, **options)  # it has written to the caches before it raises
+        breaks = self.broken or self.breaks_in == 1
+        self.breaks_in = max(0, self.breaks_in - 1)
+        if breaks:
             raise RuntimeError("the model is in a bad mood")
-        return self._model(*inputs, **options)
+        return out
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._model, name)
+
+
+class FineLayout(Layout):
+    """As a model whose caches grow by a token at a time."""
+
+    def row_bytes(self, tokens: int) -> int:
+        return sum(layer.token_bytes * tokens for layer in self.layers)
 
 
 class Rig:
@@ -125,7 +138,7 @@ class TestPace:
         pace = Pace()
         for _ in range(10):
             pace.saw(pace.tokens, pace.tokens / tokens_per_s)
-        assert pace.tokens == pytest.approx(tokens_per_s / 2, abs=1) or pace.tokens in (8, 512)
+        assert pace.tokens == pytest.approx(tokens_per_s / 2, abs=1) or pace.tokens in (32, 512)
 
 
 class TestRequests:
@@ -186,6 +199,131 @@ class TestRequests:
         assert text_of(whole(neighbour)) == alone
 
 
+class TestProcessors:
+    def test_a_bias_decides(self, rig: Rig) -> None:
+        """Law: a token with a bias of 100 is the whole answer, whatever its neighbour asks for."""
+        alone = text_of(rig.answer())
+        token = tiny.TOKENS.index("!")
+        (_, biased), (_, neighbour) = rig.ask(sampling=Sampling(logit_bias=((token, 100.0),))), rig.ask()
+        assert set(text_of(whole(biased))) == {"!"}
+        assert text_of(whole(neighbour)) == alone
+
+    def test_a_processor_sees_all_tokens_once_more_after_a_failed_step(self, rig: Rig) -> None:
+        """Law: a processor is called with the prompt and the whole answer so far, one token longer each time, but for
+        a token that it may see again after a step has failed."""
+        sizes: list[int] = []
+
+        def watching(tokens: Any, logits: Any) -> Any:
+            assert tokens.tolist()[: len(PROMPT)] == PROMPT
+            sizes.append(tokens.size)
+            rig.model.breaks_in = int(len(sizes) == 10)
+            return logits
+
+        assert isinstance(rig.answer(processors=[watching])[-1], Finish)
+        steps = {after - before for before, after in itertools.pairwise(sizes)}
+        assert sizes[0] == len(PROMPT)
+        assert steps <= {1, 0, -1}
+        assert max(sizes) >= len(PROMPT) + 19
+
+
+class TestThinking:
+    def test_a_thinking_that_runs_away_is_closed(self, rig: Rig) -> None:
+        """Law: at the cap the end of the thinking is written for the model, which answers from there as if it had
+        written that itself; usage counts it all, and the neighbour doesn't notice."""
+        alone = text_of(rig.answer(max_tokens=40))
+        close = [tiny.TOKENS.index(letter) for letter in "</think>"]
+        seen: list[list[int]] = []
+
+        def watching(tokens: Any, logits: Any) -> Any:
+            seen.append(tokens.tolist())
+            return logits
+
+        reader = AnswerReader(think=("<think>", "</think>"), thinking=True)
+        fields = {"reader": reader, "reasoning_tokens_max": 5, "think_close": close, "processors": [watching]}
+        (_, thinker), (_, neighbour) = rig.ask(max_tokens=30, **fields), rig.ask(max_tokens=40)
+        events = whole(thinker)
+        last = events[-1]
+        assert isinstance(last, Finish)
+        assert last.usage is not None
+        assert (last.usage.completion_tokens, last.usage.reasoning_tokens) == (30, 5 + len(close))
+        assert any(isinstance(event, Reasoning) for event in events)
+        closed = next(tokens for tokens in seen if tokens[-len(close) :] == close)
+        assert len(closed) == len(PROMPT) + 5 + len(close)
+        assert text_of(events) == text_of(rig.answer(prompt=closed, max_tokens=30 - 5 - len(close)))
+        assert text_of(whole(neighbour)) == alone
+
+    def test_a_cap_at_the_end_of_the_answer_ends_it(self, rig: Rig) -> None:
+        """Law: where no token is left to close the thinking with, the answer ends with `length`, to the token."""
+        close = [tiny.TOKENS.index(letter) for letter in "</think>"]
+        reader = AnswerReader(think=("<think>", "</think>"), thinking=True)
+        last = rig.answer(max_tokens=9, reader=reader, reasoning_tokens_max=5, think_close=close)[-1]
+        assert isinstance(last, Finish)
+        assert last.usage is not None
+        assert (last.reason, last.usage.completion_tokens) == (FinishReason.LENGTH, 9)
+
+
+class TestRoom:
+    def test_what_doesnt_fit_waits_and_what_never_fits_is_told(self, folder: Path) -> None:
+        """Law: requests whose answers don't fit together run one after the other, with the text of each alone; one that
+        doesn't fit alone is refused at once."""
+        roomy = Rig(folder, running_max=4)
+        fill = tiny.CONTEXT - len(PROMPT)
+        alone = text_of(roomy.answer(max_tokens=fill))
+        room = roomy.engine._batch._room
+        roomy.engine.close()
+        one_row = room.budget_bytes - room.spare_bytes([tiny.CONTEXT]) + 1000
+        tight = Rig(folder, running_max=4, memory_bytes=one_row, ahead_tokens=tiny.CONTEXT)
+        running: set[int] = set()
+
+        def counting(tokens: Any, logits: Any) -> Any:
+            running.add(len(tight.engine._batch))
+            return logits
+
+        outs = [tight.ask(max_tokens=fill, processors=[counting])[1] for _ in range(3)]
+        assert [text_of(whole(out)) for out in outs] == [alone] * 3
+        assert running == {1}
+        assert fault_of(tight.answer(max_tokens=5000)) is Fault.CONTEXT_LENGTH
+        tight.engine.close()
+
+    def test_answers_that_grow_too_long_together_are_parked(self, folder: Path) -> None:
+        """Law: with memory set aside as answers grow, requests that may write much run together in a budget for one of
+        them at its longest; when they do grow, the youngest steps back and goes on later, and the bill is never over
+        the budget, nor a text other than it is alone; whoever is parked can leave."""
+        roomy = Rig(folder, running_max=4, memory_bytes=1 << 30)
+        fill = tiny.CONTEXT - len(PROMPT)
+        alone = text_of(roomy.answer(max_tokens=fill))
+        room = roomy.engine._batch._room
+        roomy.engine.close()
+        # Layers grow by 256 tokens at a time, which is this model's whole context: only the scores tell lengths apart.
+        room = dataclasses.replace(room, scratch_token_bytes=0)
+        layout = FineLayout(room.layout.layers)
+        one_row = room.budget_bytes - room.spare_bytes(()) + layout.row_bytes(tiny.CONTEXT)
+        tight = Rig(folder, running_max=3, memory_bytes=1 << 30, ahead_tokens=8)
+        batch = tight.engine._batch
+        batch._room = dataclasses.replace(room, budget_bytes=one_row, layout=layout)
+        bills: list[int] = []
+        parked: list[int] = []
+
+        def watching(tokens: Any, logits: Any) -> Any:
+            bills.append(batch._room.spare_bytes([len(r.job.prompt) + len(r.tokens) for r in batch._running()]))
+            parked.append(len(batch._parked))
+            return logits
+
+        asked = [tight.ask(max_tokens=fill, processors=[watching]) for _ in range(3)]
+        leaver, leaving = asked.pop()
+        assert isinstance(leaving.get(timeout=PATIENCE_S)[0], Text)
+        while not batch._parked:
+            asked[0][1].get(timeout=PATIENCE_S)
+        tight.engine.abort(leaver)
+        rest = [text_of(whole(out)) for _, out in asked]
+        tight.engine.close()
+
+        assert rest[1] == alone
+        assert alone.endswith(rest[0])
+        assert min(bills) >= 0
+        assert max(parked) >= 1
+
+
 class TestAbort:
     def test_neighbours_keep_their_text_and_the_place_is_free(self, rig: Rig) -> None:
         """Law: after an abort the neighbour's text is what it is alone, and the next one waiting runs."""
@@ -209,9 +347,78 @@ class TestAbort:
         assert never.empty()
 
 
+def raising(after: int) -> Callable[[Any, Any], Any]:
+    """A logits processor that raises once it has seen so many tokens of answer."""
+
+    def process(tokens: Any, logits: Any) -> Any:
+        if tokens.size >= len(PROMPT) + after:
+            raise RuntimeError("no")
+        return logits
+
+    return process
+
+
+def misshapen(tokens: Any, logits: Any) -> Any:
+    return logits[:, :1]
+
+
 class TestFailure:
+    @pytest.mark.parametrize("processor", [raising(0), raising(5), misshapen])
+    def test_a_processor_that_raises_ends_its_own_sequence_only(self, rig: Rig, processor: Any) -> None:
+        """Law: whenever one sequence's processor raises, or gives nonsense, that sequence fails with what it used, and
+        its neighbour's text is what it is alone."""
+        alone = text_of(rig.answer(max_tokens=40))
+        (_, neighbour), (_, culprit) = rig.ask(max_tokens=40), rig.ask(processors=[processor])
+        failed = whole(culprit)[-1]
+        assert isinstance(failed, Failed)
+        assert failed.fault is Fault.SERVER_ERROR
+        assert failed.usage is not None
+        assert failed.usage.completion_tokens <= 5
+        assert text_of(whole(neighbour)) == alone
+        assert rig.engine.healthy()
+
+    @pytest.mark.parametrize("sampling", [Sampling(), Sampling(temperature=1.2, seed=7, repetition_penalty=1.3)])
+    @pytest.mark.parametrize(("after", "call"), [(0, 1), (1, 1), (3, 1), (1, 2), (1, 3), (3, 5)])
+    def test_survivors_of_a_failed_step_go_on_as_if_nothing_had_happened(
+        self, rig: Rig, sampling: Sampling, after: int, call: int
+    ) -> None:
+        """Law: after one step that raised, in prefill or in decoding, every sequence gives the text it gives alone, no
+        token twice and none left out, also with a seed and with penalties."""
+        alone = text_of(rig.answer(max_tokens=40, sampling=sampling))
+        _, one = rig.ask(max_tokens=40, sampling=sampling)
+        events: list[Event] = []
+        while len(events) < after:
+            events += one.get(timeout=PATIENCE_S)
+        rig.model.moving.clear()
+        _, two = rig.ask(max_tokens=40, sampling=sampling)
+        rig.model.breaks_in = call
+        rig.model.moving.set()
+        last = (events := events + ([] if events and isinstance(events[-1], Finish) else whole(one)))[-1]
+        assert (text_of(events), text_of(whole(two))) == (alone, alone)
+        assert isinstance(last, Finish)
+        assert last.usage is not None
+        assert last.usage.completion_tokens == 40
+        assert rig.engine.healthy()
+
+    def test_a_cache_that_cant_be_taken_out_harms_nobody(self, rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Law: where taking a sequence out of the batch raises, its neighbours give the text they give alone, and the
+        engine goes on."""
+        alone = text_of(rig.answer(max_tokens=40))
+        (leaver, leaving), (_, neighbour) = rig.ask(max_tokens=150), rig.ask(max_tokens=40)
+        leaving.get(timeout=PATIENCE_S)
+
+        def refusing(*_: Any) -> Any:
+            raise RuntimeError("no room for the copy")
+
+        monkeypatch.setattr(rig.engine._batch._generator, "extract_cache", refusing)
+        rig.engine.abort(leaver)
+        assert text_of(whole(neighbour)) == alone
+        assert text_of(rig.answer(max_tokens=40)) == alone
+        assert rig.engine.healthy()
+
     def test_a_step_that_raises_ends_only_what_runs(self, rig: Rig) -> None:
-        """Law: those that run fail with their usage; those that come later get the right text."""
+        """Law: where steps go on raising, those that run fail with their usage; those that come later get the right
+        text."""
         alone = text_of(rig.answer())
         rig.model.moving.clear()
         outs = [rig.ask()[1] for _ in range(2)]

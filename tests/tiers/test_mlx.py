@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from deployments.tiers import blas
-from deployments.tiers.artifacts import DEFAULT_SOURCE
+from deployments.tiers.artifacts import DEFAULT_SOURCE, parse_source
 from deployments.tiers.mlx import MlxTier
 from reliability.types import Event, Failed, Fault, Finish, FinishReason, Started, Text, TierState
 from tests.tiers import tiny_model as tiny
@@ -23,6 +23,7 @@ from tests.tiers.asking import WEATHER_TOOL, answer, ask, batches, calls_of, eve
 
 ROOT = Path(__file__).parents[2]
 PATIENCE_S = 300.0
+NEVER_TWICE = {"type": "array", "items": {"type": "integer"}, "uniqueItems": True}
 QUESTIONS = ["What is the capital of France?", "Name three colours.", "Count from one to five.", "Say hello."]
 
 
@@ -184,8 +185,12 @@ class TestAnswers:
         status = asyncio.run(tier.status())
         assert (status.state, status.reason, status.source) == (TierState.READY, "", DEFAULT_SOURCE)
         assert (status.revision, status.context_tokens) == ("0.1.2", 8192)
+        assert status.batched_as_alone is True
         assert status.quantization is not None
         assert "Q4_1" in status.quantization
+        assert status.sha256 == parse_source(DEFAULT_SOURCE).sha256
+        assert set(status.versions) == {"mlx", "mlx-lm"}
+        assert all(status.versions.values())
 
     def test_several_at_once_answer_as_each_alone(self, tier: MlxTier) -> None:
         """Law: greedy answers in a batch are those of each request alone."""
@@ -210,6 +215,21 @@ class TestAnswers:
         assert last.reason is FinishReason.STOP
         assert stop not in whole or usage_of(events).completion_tokens < 8
 
+    def test_penalties_and_biases_change_the_answer(self, tier: MlxTier) -> None:
+        """Law: the settings reach the model: a banned first token isn't said, a strong penalty ends a count."""
+        question = "What is the capital of France?"
+
+        async def both() -> tuple[str, str]:
+            first = tier._engine.phase.loaded.tokenizer.encode("The", add_special_tokens=False)[0]  # type: ignore[union-attr]
+            banned = greedy(question, extra={"logit_bias": {str(first): -100}})
+            repeating = greedy("Say the word hello ten times.", extra={"frequency_penalty": 2.0, "presence_penalty": 2})
+            return text_of(await answer(tier, banned)), text_of(await answer(tier, repeating))
+
+        banned, spread = asyncio.run(both())
+        assert banned
+        assert not banned.startswith("The ")
+        assert spread.lower().count("hello") < 10
+
     def test_a_seed_repeats(self, tier: MlxTier) -> None:
         """Law: the same seed gives the same sampled text."""
         request = greedy("Invent a name.", temperature=1.0, seed=11)
@@ -231,9 +251,8 @@ class TestAnswers:
     @pytest.mark.parametrize(
         ("param", "fields"),
         [
-            ("response_format", {"response_format": {"type": "json_object"}}),
-            ("tool_choice", {"tools": (WEATHER_TOOL,), "tool_choice": "required"}),
-            ("logit_bias", {"extra": {"logit_bias": {"5": 1}}}),
+            ("response_format", {"response_format": {"type": "json_schema", "json_schema": {"schema": NEVER_TWICE}}}),
+            ("logprobs", {"extra": {"logprobs": True}}),
         ],
     )
     def test_what_it_cant_do_it_refuses(self, tier: MlxTier, param: str, fields: dict[str, Any]) -> None:
@@ -300,6 +319,27 @@ class TestLeaving:
         alone, beside, free_s = asyncio.run(scene())
         assert beside == alone
         assert free_s < 1.0
+
+    def test_the_slot_is_free_within_one_step(self, tier: MlxTier) -> None:
+        """Law: from the moment that a stream is closed to the free slot passes at most the step under way and the next,
+        and 100 ms."""
+
+        async def scene() -> tuple[float, float]:
+            steps: list[float] = []
+            async with aclosing(tier.stream(greedy("Tell a long story.", max_tokens=2000))) as stream:
+                began_s = time.monotonic()
+                async for chunk in stream:
+                    if any(isinstance(event, Text) for event in chunk):
+                        steps.append(time.monotonic() - began_s)
+                    if len(steps) > 8:
+                        break
+                    began_s = time.monotonic()
+                left_s = time.monotonic()
+            await eventually(lambda: running(tier) == 0, 5.0)
+            return time.monotonic() - left_s, max(steps)
+
+        free_s, step_s = asyncio.run(scene())
+        assert free_s <= 2 * step_s + 0.1
 
     def test_leaving_during_prefill_is_noticed(self, tier: MlxTier) -> None:
         """Law: a long prompt doesn't keep its slot: leaving in the middle of it frees the slot within a

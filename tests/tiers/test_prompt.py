@@ -12,7 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from transformers import PreTrainedTokenizerFast
 
-from deployments.tiers.prompt import Refused, Sampling, render, sampling_of, tidied, unsupported
+from deployments.tiers.prompt import Refused, checkpoints, render, tidied, unsupported
+from deployments.tiers.sampling import Sampling
+from deployments.tiers.settings import sampling_of
 from reliability.types import Fault
 from tests.tiers.asking import WEATHER_TOOL, ask
 
@@ -36,18 +38,18 @@ class DeafTokenizer(Tokenizer):
     has_tool_calling = False
 
 
+class Letters(Tokenizer):
+    """One whose tokens are the letters."""
+
+    def encode(self, text: str, **_: Any) -> list[int]:
+        return [ord(letter) for letter in text]
+
+
 class TestUnsupported:
     @pytest.mark.parametrize(
         ("param", "fields"),
         [
-            ("response_format", {"response_format": {"type": "json_object"}}),
-            ("response_format", {"response_format": {"type": "json_schema", "json_schema": {}}}),
-            ("tool_choice", {"tool_choice": "required"}),
-            ("tool_choice", {"tool_choice": {"type": "function", "function": {"name": "f"}}}),
             ("logprobs", {"extra": {"logprobs": True}}),
-            ("logit_bias", {"extra": {"logit_bias": {"1": 2}}}),
-            ("presence_penalty", {"extra": {"presence_penalty": 0.5}}),
-            ("frequency_penalty", {"extra": {"frequency_penalty": -0.5}}),
             ("n", {"extra": {"n": 2}}),
         ],
     )
@@ -115,8 +117,8 @@ class TestSampling:
     def test_the_request_goes_before_the_tier(self) -> None:
         """Law: a field of the request wins, a missing one is the tier's."""
         defaults = Sampling(temperature=0.6, top_p=0.9, top_k=20)
-        assert sampling_of(ask(), defaults) == defaults
-        asked = sampling_of(ask(temperature=0.0, top_p=0.0, seed=7, extra={"top_k": 3}), defaults)
+        assert sampling_of(ask(), defaults, 100) == defaults
+        asked = sampling_of(ask(temperature=0.0, top_p=0.0, seed=7, extra={"top_k": 3}), defaults, 100)
         assert (asked.temperature, asked.top_k, asked.seed) == (0.0, 3, 7)
         assert 0 < asked.top_p < 0.001
 
@@ -124,8 +126,64 @@ class TestSampling:
     def test_nonsense_is_the_requests_fault(self, value: Any) -> None:
         """Law: a value that is no number is refused with its field."""
         with pytest.raises(Refused) as caught:
-            sampling_of(ask(extra={"top_k": value}), Sampling())
+            sampling_of(ask(extra={"top_k": value}), Sampling(), 100)
         assert (caught.value.failed.fault, caught.value.failed.param) == (Fault.BAD_REQUEST, "top_k")
+
+    @pytest.mark.parametrize(
+        ("field", "value"),
+        [
+            ("presence_penalty", 2.1),
+            ("frequency_penalty", "much"),
+            ("repetition_penalty", 0),
+            ("logit_bias", [1]),
+            ("logit_bias", {"100": 1}),
+            ("logit_bias", {"-1": 1}),
+            ("logit_bias", {"9" * 5000: 1}),
+            ("logit_bias", {"\u0663": 1}),
+            ("logit_bias", {"1": 101}),
+            ("logit_bias", {"1": 10**400}),
+        ],
+    )
+    def test_a_value_out_of_bounds_never_reaches_the_model(self, field: str, value: Any) -> None:
+        """Law: penalties and biases over OpenAI's bounds, and tokens that the model doesn't have, are refused."""
+        with pytest.raises(Refused) as caught:
+            sampling_of(ask(extra={field: value}), Sampling(), 100)
+        assert (caught.value.failed.fault, caught.value.failed.param) == (Fault.BAD_REQUEST, field)
+
+    def test_penalties_and_biases_are_taken(self) -> None:
+        """Law: what is within bounds arrives."""
+        extra = {
+            "presence_penalty": -2,
+            "frequency_penalty": 0.5,
+            "repetition_penalty": 1.3,
+            "logit_bias": {"99": -100},
+        }
+        asked = sampling_of(ask(extra=extra), Sampling(), 100)
+        assert (asked.presence_penalty, asked.frequency_penalty, asked.repetition_penalty) == (-2.0, 0.5, 1.3)
+        assert asked.logit_bias == ((99, -100.0),)
+
+
+class TestCheckpoints:
+    def test_they_stand_where_the_system_prompt_and_the_turn_end(self) -> None:
+        """Law: with and without tools, the first place is behind the system prompt (not in the user's words), and with
+        `turns` the second one is before the answer begins."""
+        tokenizer = Letters()
+        for tools in ((), (WEATHER_TOOL,)):
+            request = ask("Hello there.", tools=tools)
+            text = render(tokenizer, request)
+            prompt = tokenizer.encode(text, add_special_tokens=False)
+            (system,) = checkpoints(tokenizer, request, prompt, turns=False)
+            assert text[:system].endswith("<|im_start|>user\n")
+            assert "Hello" not in text[:system]
+            assert checkpoints(tokenizer, request, prompt, turns=True) == (
+                system,
+                text.index("<|im_start|>assistant\n", system),
+            )
+
+    def test_a_template_that_refuses_parts_gives_none(self) -> None:
+        """Law: where a part of the conversation can't be rendered there is no checkpoint, and no error."""
+        picky = Tokenizer("{% if messages|length < 2 %}{{ nothing.here }}{% endif %}{{ messages[0].content }}")
+        assert checkpoints(picky, ask("Hi"), [1, 2], turns=True) == ()
 
 
 class TestTemplate:

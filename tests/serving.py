@@ -7,11 +7,14 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import httpx
-import openai
 import pytest
+
+if TYPE_CHECKING:
+    import openai
 
 WAIT_S = 60.0
 
@@ -43,6 +46,8 @@ class Server:
 
     def client(self, **options: Any) -> openai.OpenAI:
         """The real openai client; it doesn't retry, so that a test sees each answer."""
+        import openai
+
         options = {"api_key": "sk-test", "max_retries": 0, "timeout": 60.0} | options
         return openai.OpenAI(base_url=f"{self.url}/v1", **options)
 
@@ -73,11 +78,17 @@ def serve_port() -> Iterator[int]:
         ray.shutdown()
 
 
+@pytest.fixture(scope="session")
+def state_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the apps of this session keep their journals."""
+    return tmp_path_factory.mktemp("state")
+
+
 Deploy = Callable[..., Server]
 
 
 @pytest.fixture(scope="module")
-def deploy(serve_port: int) -> Iterator[Deploy]:
+def deploy(serve_port: int, state_folder: Path) -> Iterator[Deploy]:
     """Run an app from `args`; it ends with the module."""
     from ray import serve
 
@@ -87,6 +98,7 @@ def deploy(serve_port: int) -> Iterator[Deploy]:
 
     def run(args: dict[str, Any], name: str) -> Server:
         names.append(name)
+        args = {"state": {"path": str(state_folder / name)}} | args
         serve.run(build(args), name=name, route_prefix=f"/{name}")
         server = Server(name, f"http://127.0.0.1:{serve_port}/{name}")
         until(lambda: httpx.get(f"{server.url}/health").status_code == 200, "the server is up")

@@ -1,0 +1,198 @@
+"""API keys: where they are configured, and what the server keeps of them.
+
+    server.api_keys_file   a YAML list of {name, sha256, admin: false, allow_cloud: true, tokens_per_hour: null}
+    server.api_keys_env    an environment variable, NAME:KEY[:admin][:local-only] separated by commas; white space
+                           around an entry doesn't count, and blank means unset
+
+The server keeps digests only. SHA-256 without salt is enough because a key is not a password: it is drawn from 256
+random bits, so there is nothing to guess (a key in the variable must have at least `KEY_CHARS_MIN` characters; a file
+holds digests, whose keys are `python -m deployments key`'s). Both sources together name each caller and each key once.
+
+What must never happen: that a key, or a piece of a line that may be one, stands in an error. So an error names the
+source and the entry's number and repeats nothing of it. A file that is named and holds no keys is refused: whoever
+names one means the door to be locked.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import Field, ValidationError
+
+from deployments.config import ConfigError, Section, ServerConfig
+
+__all__ = ["KEYS_MAX", "NAME", "ApiKey", "digest", "entry_line", "load_keys", "new_key", "parse_file"]
+
+NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
+# What every key of `new_key` begins with: clients expect `sk-`, and what looks for leaked keys knows it.
+PREFIX = "sk-mss-"
+KEY_BYTES = 32
+KEY_CHARS_MIN = 24
+# The characters of a bearer token (RFC 6750), so that neither `,` nor `:` can stand in a key.
+KEY = re.compile(rf"[A-Za-z0-9._~+/=-]{{{KEY_CHARS_MIN},256}}")
+KEYS_MAX = 1000
+FILE_BYTES_MAX = 1_048_576
+MAKE_ONE = "make one: python -m deployments key NAME"
+FLAGS = ("admin", "local-only")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApiKey:
+    """One key, as its digest. `at` says where it was configured; `tokens_per_hour` None means no budget of its own."""
+
+    name: str
+    sha256: bytes = field(repr=False)
+    admin: bool = False
+    allow_cloud: bool = True
+    tokens_per_hour: int | None = None
+    at: str = field(default="", compare=False)
+
+
+class Entry(Section):
+    """One entry of the file."""
+
+    name: str = Field(pattern=rf"^{NAME.pattern}$")
+    sha256: str = Field(pattern=r"^[0-9a-fA-F]{64}$")
+    admin: bool = Field(default=False, strict=True)
+    allow_cloud: bool = Field(default=True, strict=True)
+    tokens_per_hour: int | None = Field(default=None, ge=1, strict=True)
+
+
+def new_key() -> str:
+    """A new random key."""
+    return PREFIX + secrets.token_urlsafe(KEY_BYTES)
+
+
+def digest(key: str) -> bytes:
+    """What is kept of a key, and compared. Any text has one."""
+    return hashlib.sha256(key.encode("utf-8", "surrogatepass")).digest()
+
+
+def entry_line(key: ApiKey) -> str:
+    """The file's entry for a key, on one line. The quotes keep YAML from reading a name as a number or a yes."""
+    flags = (", admin: true" if key.admin else "") + ("" if key.allow_cloud else ", allow_cloud: false")
+    return f'- {{name: "{key.name}", sha256: "{key.sha256.hex()}"{flags}}}'
+
+
+def load_keys(server: ServerConfig, environ: Mapping[str, str]) -> tuple[ApiKey, ...]:
+    """All keys that the configuration names; none where none are configured.
+
+    Raises:
+        ConfigError: one line that names the source and the entry, and repeats nothing that may be a key.
+    """
+    keys: list[ApiKey] = []
+    if server.api_keys_file is not None:
+        keys += _of_file(Path(server.api_keys_file).expanduser())
+    keys += _of_variable(server.api_keys_env, environ.get(server.api_keys_env, ""))
+    return _checked(keys)
+
+
+def parse_file(text: str, at: str) -> tuple[ApiKey, ...]:
+    """The keys in the text of a file; `at` names it in errors.
+
+    Raises:
+        ConfigError: as `load_keys`.
+    """
+    try:
+        document = yaml.safe_load(text)
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        # Its own words quote the line, which may hold a key. A ValueError is a date that doesn't exist.
+        mark = getattr(error, "problem_mark", None)
+        raise ConfigError(f"{at}: is not YAML" + (f" (line {mark.line + 1})" if mark else "")) from None
+    if document is None or document == []:
+        return ()
+    if not isinstance(document, list):
+        raise ConfigError(f"{at}: a list of entries is needed: - {{name: NAME, sha256: DIGEST}}")
+    return _checked([_of_entry(entry, f"{at}: entry {i}") for i, entry in enumerate(document, 1)])
+
+
+def _of_file(path: Path) -> tuple[ApiKey, ...]:
+    at = "server.api_keys_file"
+    try:
+        with path.open("rb") as file:
+            text = file.read(FILE_BYTES_MAX + 1)
+    except OSError as error:
+        raise ConfigError(f"{at}: can't be read: {error.strerror}") from None
+    if len(text) > FILE_BYTES_MAX:
+        raise ConfigError(f"{at}: the file is over {FILE_BYTES_MAX} bytes")
+    try:
+        keys = parse_file(text.decode("utf-8"), at)
+    except UnicodeDecodeError:
+        raise ConfigError(f"{at}: is not UTF-8 text") from None
+    if not keys:
+        raise ConfigError(f"{at}: holds no keys; {MAKE_ONE}")
+    return keys
+
+
+def _of_entry(entry: Any, at: str) -> ApiKey:
+    if not isinstance(entry, Mapping):
+        raise ConfigError(f"{at}: a mapping with name and sha256 is needed")
+    try:
+        known = Entry.model_validate(dict(entry))
+    except ValidationError as error:
+        raise ConfigError(f"{at}: {_mistake(error)}") from None
+    _no_key_as_name(known.name, at)
+    return ApiKey(
+        name=known.name,
+        sha256=bytes.fromhex(known.sha256),
+        admin=known.admin,
+        allow_cloud=known.allow_cloud,
+        tokens_per_hour=known.tokens_per_hour,
+        at=at,
+    )
+
+
+def _mistake(error: ValidationError) -> str:
+    """The first mistake; an unknown field isn't repeated, since it may be a key."""
+    first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+    if first["type"] == "extra_forbidden" or first["loc"][0] not in Entry.model_fields:
+        return f"unknown field; allowed here: {', '.join(sorted(Entry.model_fields))}"
+    return f"{first['loc'][0]}: {first['msg']}"
+
+
+def _of_variable(variable: str, value: str) -> list[ApiKey]:
+    if not value.strip():
+        return []
+    return [_of_words(entry.strip(), f"{variable}: entry {i}") for i, entry in enumerate(value.split(","), 1)]
+
+
+def _of_words(entry: str, at: str) -> ApiKey:
+    name, *rest = entry.split(":")
+    if not rest:
+        raise ConfigError(f"{at}: NAME:KEY, NAME:KEY:admin or NAME:KEY:local-only is needed")
+    key, *flags = rest
+    if not NAME.fullmatch(name):
+        raise ConfigError(f"{at}: the name must have 1 to 64 letters, digits, dots, underscores or dashes")
+    _no_key_as_name(name, at)
+    if not KEY.fullmatch(key):
+        raise ConfigError(f"{at}: the key must have {KEY_CHARS_MIN} to 256 letters, digits or -._~+/=; {MAKE_ONE}")
+    if len(set(flags)) != len(flags) or not set(flags) <= set(FLAGS):
+        raise ConfigError(f"{at}: unknown or repeated flag after the key; allowed here: {', '.join(FLAGS)}")
+    return ApiKey(name=name, sha256=digest(key), admin="admin" in flags, allow_cloud="local-only" not in flags, at=at)
+
+
+def _no_key_as_name(name: str, at: str) -> None:
+    """Names are shown and logged, so a key in a name's place must be found here."""
+    if name.startswith("sk-"):
+        raise ConfigError(f"{at}: the name looks like a key; the name stands first")
+
+
+def _checked(keys: Sequence[ApiKey]) -> tuple[ApiKey, ...]:
+    if len(keys) > KEYS_MAX:
+        raise ConfigError(f"{keys[KEYS_MAX].at}: over {KEYS_MAX} keys")
+    names: dict[str, str] = {}
+    digests: dict[bytes, str] = {}
+    for key in keys:
+        if key.name in names:
+            raise ConfigError(f"{key.at}: has the same name as {names[key.name]}")
+        if key.sha256 in digests:
+            raise ConfigError(f"{key.at}: has the same key as {digests[key.sha256]}")
+        names[key.name] = digests[key.sha256] = key.at
+    return tuple(keys)

@@ -1,0 +1,109 @@
+"""What a call costs, and whether it leaves this machine.
+
+Both are facts of the configuration, known before any call is made: `price_of` and `is_cloud` are asked once per tier,
+`cost_usd` once per attempt. A price is an estimate in US dollars per million tokens, as its provider publishes it; what
+isn't known is None and never 0, so that a sum of costs can be told from a sum that misses some. Cached prompt tokens
+are counted at the full price: the estimate may say too much, never too little.
+
+*Cloud* means that the prompt leaves the machine. A hosted tier on a loopback address is local and every other one is
+cloud, unless its `cloud` key says otherwise: only a person knows that the LiteLLM on this machine passes requests on
+(`cloud: true`), or that the machine in the next room is theirs (`cloud: false`).
+
+The Router decides by the tiers' configuration as it was at the start. So a `user_config`, which reaches the tier only,
+must never turn a local tier into a cloud one behind the Router's back: `patched_tier` refuses that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+import httpx
+
+from deployments.config import ConfigError, HostedTierConfig, ScriptedTierConfig, TierBase, patch
+from deployments.loopback import is_loopback
+from reliability.config import CloudFallback
+from reliability.types import Usage
+
+__all__ = ["Price", "cloud_tiers", "cost_usd", "is_cloud", "patched_tier", "price_of"]
+
+TOKENS_PER_MTOK = 1_000_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Price:
+    """US dollars per million tokens."""
+
+    usd_per_mtok_prompt: float
+    usd_per_mtok_completion: float
+
+
+# Estimates of 2026-11, from the providers' own price lists, for the models that a preset brings along.
+KNOWN_PRICES: Mapping[str, Price] = MappingProxyType(
+    {"anthropic/claude-sonnet-4-6": Price(usd_per_mtok_prompt=3.0, usd_per_mtok_completion=15.0)}
+)
+
+
+def price_of(tier: TierBase, cloud_fallback: CloudFallback) -> Price | None:
+    """The configured price, else the known one of a preset's model at the preset's own URL, else None. Tiers that
+    aren't hosted have none."""
+    if not isinstance(tier, HostedTierConfig):
+        return None
+    prompt, completion = tier.usd_per_mtok_prompt, tier.usd_per_mtok_completion
+    if prompt is not None and completion is not None:
+        return Price(usd_per_mtok_prompt=prompt, usd_per_mtok_completion=completion)
+    if tier.preset is None or tier.base_url is not None:
+        return None
+    return KNOWN_PRICES.get(tier.model or cloud_fallback.model)
+
+
+def cost_usd(usage: Usage | None, price: Price | None) -> float | None:
+    """The estimated cost of one attempt in US dollars; None where the tokens or the price aren't known."""
+    if usage is None or price is None:
+        return None
+    prompt = usage.prompt_tokens * price.usd_per_mtok_prompt
+    completion = usage.completion_tokens * price.usd_per_mtok_completion
+    return (prompt + completion) / TOKENS_PER_MTOK
+
+
+def is_cloud(tier: TierBase, cloud_fallback: CloudFallback) -> bool:
+    """Whether a request to this tier leaves the machine. Total: a URL that can't be read counts as cloud."""
+    if isinstance(tier, ScriptedTierConfig):
+        return tier.cloud
+    if not isinstance(tier, HostedTierConfig):
+        return False
+    if tier.cloud is not None:
+        return tier.cloud
+    # A preset without a URL of its own is its provider's (`cloud_fallback.provider`): never this machine.
+    return tier.base_url is None or not is_loopback(_host(tier.base_url))
+
+
+def cloud_tiers(tiers: Mapping[str, TierBase], cloud_fallback: CloudFallback) -> frozenset[str]:
+    """The names of the tiers that a local-only request never reaches, and that aren't called without a budget."""
+    return frozenset(name for name, tier in tiers.items() if is_cloud(tier, cloud_fallback))
+
+
+def patched_tier(base: TierBase, change: Mapping[str, Any], cloud_fallback: CloudFallback) -> TierBase:
+    """`base` with a `user_config` merged in.
+
+    Raises:
+        ConfigError: as `deployments.config.patch`, and where the change moves the tier on or off this machine.
+    """
+    config = patch(base, change)
+    before, after = is_cloud(base, cloud_fallback), is_cloud(config, cloud_fallback)
+    if before != after:
+        words = {True: "a cloud tier", False: "a tier on this machine"}
+        raise ConfigError(
+            f"would turn {words[before]} into {words[after]} while the server runs: change args and start it again"
+        )
+    return config
+
+
+def _host(url: str) -> str:
+    """As the tier's own client reads it."""
+    try:
+        return httpx.URL(url).host
+    except httpx.InvalidURL:
+        return ""

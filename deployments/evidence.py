@@ -1,0 +1,146 @@
+"""What an incident may show: every size has a bound, and what was said in the conversation is left out.
+
+The texts that explain a failure are full of the conversation. A violation quotes the value that was refused, a loop
+its last result, an upstream's error the message that it choked on, and even a path or a tool's name may be the model's
+own words: a key that it made up, a sentence where a name belongs. So nothing is cut out of texts here; texts are left
+out, and what stays is made of closed sets: enum values, numbers, digests, and names that the client declared in its
+tools. The rest of a path becomes `*`, and of a name that nobody declared only its length is told: it shows whether a
+model missed a name by a letter or wrote a paragraph there, and a length gives nothing away.
+
+Sizes are bytes of JSON. A record is read by people and kept on disk, so it is cut, with a mark, and never refused.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import orjson
+
+from deployments.tiers.surrogates import whole
+from reliability.tools import ToolBox
+
+__all__ = ["EVIDENCE_BYTES_MAX", "TEXT_BYTES_MAX", "Shown", "cut", "plain", "within"]
+
+EVIDENCE_BYTES_MAX = 4096
+TEXT_BYTES_MAX = 1024
+ITEMS_MAX = 16
+DEPTH_MAX = 4
+INTEGER_MAX = 2**63 - 1
+PATH_BYTES_MAX = 200
+PATH_PARTS_MAX = 12
+NAME_BYTES_MAX = 128
+# The longest digits that can be a place in a list; longer ones may be a number that the model wrote as a key.
+INDEX_CHARS_MAX = 4
+SCHEMA_NODES_MAX = 20_000
+MARK = "…"
+# The parts of a path that this server writes itself.
+OWN_PARTS = frozenset({"arguments", "name", "tool_choice", "parallel_tool_calls"})
+
+
+def cut(text: str, bytes_max: int) -> str:
+    """The beginning of `text` that fits into so many bytes of JSON, with a mark where something is missing."""
+    start = whole(text[:bytes_max])
+    if len(text) <= bytes_max and _bytes(start) <= bytes_max:
+        return start
+    room = bytes_max - len(MARK.encode())
+    return start[: bisect_right(range(1, len(start) + 1), room, key=lambda n: _bytes(start[:n]))] + MARK
+
+
+def _bytes(text: str) -> int:
+    return len(orjson.dumps(text)) - 2
+
+
+def plain(value: Any, depth: int = DEPTH_MAX) -> Any:
+    """`value` as bounded JSON: whatever can't be said in JSON becomes None, and what is too long or too deep is cut."""
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, str):
+        return cut(str(value), TEXT_BYTES_MAX)
+    if isinstance(value, int):
+        return int(value) if abs(value) <= INTEGER_MAX else None
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if depth == 0:
+        return None
+    if isinstance(value, Mapping):
+        items = list(value.items())[:ITEMS_MAX]
+        return {cut(str(key), NAME_BYTES_MAX): plain(item, depth - 1) for key, item in items}
+    if isinstance(value, Sequence | frozenset | set) and not isinstance(value, bytes):
+        return [plain(item, depth - 1) for item in list(value)[:ITEMS_MAX]]
+    return None
+
+
+def within(evidence: Mapping[str, Any], bytes_max: int = EVIDENCE_BYTES_MAX) -> dict[str, Any]:
+    """`evidence` as bounded JSON. What doesn't fit any more is left out, the first entries first in, and `cut` is set;
+    entries that say nothing (None) are left out without a word."""
+    out: dict[str, Any] = {}
+    room = bytes_max - len(b'{"cut":true}')
+    for name, value in evidence.items():
+        entry = {cut(name, NAME_BYTES_MAX): plain(value)}
+        size = len(orjson.dumps(entry))
+        if value is None:
+            continue
+        if size > room:
+            out["cut"] = True
+        else:
+            room -= size
+            out |= entry
+    return out
+
+
+@dataclass(frozen=True)
+class Shown:
+    """What may be shown of one request. With `keep_text` the texts too, cut."""
+
+    toolbox: ToolBox
+    keep_text: bool
+
+    def text(self, text: str, bytes_max: int = TEXT_BYTES_MAX) -> str | None:
+        """A text of the conversation, or anything that may quote it; None where it may not be shown or is empty."""
+        return cut(text, bytes_max) if self.keep_text and text else None
+
+    def tool(self, name: str | None) -> str | None:
+        """A tool's name where the client declared it, else its length."""
+        if not name:
+            return None
+        if self.keep_text or name in self.toolbox.by_name:
+            return cut(name, NAME_BYTES_MAX)
+        return f"undeclared ({len(name)} characters)"
+
+    def path(self, path: str) -> str:
+        """A JSON pointer; parts that neither this server nor the client's schemas wrote are `*`."""
+        if self.keep_text:
+            return cut(path, PATH_BYTES_MAX)
+        parts = path.split("/", PATH_PARTS_MAX)
+        return cut("/".join(part if self._may_show(part) else "*" for part in parts), PATH_BYTES_MAX)
+
+    def _may_show(self, part: str) -> bool:
+        is_index = part.isascii() and part.isdigit() and len(part) <= INDEX_CHARS_MAX
+        return not part or is_index or part in OWN_PARTS or part in self._declared
+
+    @cached_property
+    def _declared(self) -> frozenset[str]:
+        """The names of parameters in the schemas of the tools, escaped as in a path."""
+        room = iter(range(SCHEMA_NODES_MAX))
+        names = {name for tool in self.toolbox.tools for name in _parameters(tool.parameters, room)}
+        return frozenset(name.replace("~", "~0").replace("/", "~1") for name in names)
+
+
+def _parameters(schema: Any, room: Iterator[int]) -> Iterator[str]:
+    """The names that a schema declares, at any depth, as long as there is room for another node."""
+    nodes = [schema]
+    while nodes and next(room, None) is not None:
+        node = nodes.pop()
+        if isinstance(node, Mapping):
+            for key in ("properties", "required"):
+                found = node.get(key)
+                if isinstance(found, Mapping | list | tuple):
+                    yield from (name for name in found if isinstance(name, str))
+            nodes += node.values()
+        elif isinstance(node, list | tuple):
+            nodes += node

@@ -1,0 +1,34 @@
+#!/bin/sh
+# HAProxy as Ray Serve starts it, with its own two pages (statistics, metrics) on loopback.
+#
+# Ray 2.60 writes HAProxy's configuration itself and binds those two to all interfaces, whatever `http_options.host` is.
+# Ray starts this file in HAProxy's place (RAY_SERVE_HAPROXY_BINARY_PATH); $MLX_STACK_HAPROXY is the real one. The
+# front doors, which Ray binds to `http_options.host`, stay as they are: whether they may be open is the server's
+# business (deployments/access.py). `abortonclose` passes on that a client has left while it waits for its whole answer:
+# else the tier would go on for nobody. Where a later Ray names its sections otherwise, they are all closed, not open.
+set -eu
+: "${MLX_STACK_HAPROXY:?the path of the real haproxy}"
+given=""
+before=""
+for word in "$@"; do
+  [ "$before" = "-f" ] && given="$word"
+  before="$word"
+done
+[ -n "$given" ] || exec "$MLX_STACK_HAPROXY" "$@"
+umask 077
+awk '
+  /^[a-z]/ { door = ($1 == "frontend" && ($2 == "http_frontend" || $2 == "grpc_frontend")) }
+  !door && $1 == "bind" { sub(/bind +(\*|0\.0\.0\.0|\[::\]|::)?:/, "bind 127.0.0.1:") }
+  { print }
+  $1 == "defaults" { print "    option abortonclose" }
+' "$given" > "$given.loopback.$$"
+mv "$given.loopback.$$" "$given.loopback"
+i=$#
+while [ "$i" -gt 0 ]; do
+  word="$1"
+  shift
+  [ "$word" = "$given" ] && word="$given.loopback"
+  set -- "$@" "$word"
+  i=$((i - 1))
+done
+exec "$MLX_STACK_HAPROXY" "$@"

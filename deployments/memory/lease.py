@@ -1,0 +1,125 @@
+"""The replica's side of a lease: ask before loading, say so while it is held, give it back at the end.
+
+    ReplicaLease.hold ─▶ granted: ""                          ─▶ renewed every third of its time to live
+                      ─▶ never: why                           (the tier says `unavailable` with it)
+                      ─▶ not now: asked again, for as long as it takes
+
+A replica waits here in its constructor: it holds no weights and takes no traffic, and Serve only remarks that it takes
+long. It must not raise there (three times, and Serve gives the deployment up). A monitor that doesn't answer is no
+reason to stay away for ever: after `BLIND_S` without a word from any, the replica goes on without a grant, says so in
+the log, and its renewals tell the monitor of it as soon as there is one again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import time
+from collections.abc import Callable
+from typing import Any
+
+from deployments.memory import nodes
+from deployments.memory.settings import MemoryPlan
+from deployments.telemetry import log_error, log_info
+from reliability.leases import Answer
+from reliability.pressure import Level
+
+__all__ = ["ReplicaLease"]
+
+ASK_TIMEOUT_S = 5.0
+ASK_EVERY_S = 0.5
+BLIND_S = 30.0
+
+
+class ReplicaLease:
+    """One replica's lease. `holder` is unique for this life of the replica. All methods belong to one event loop.
+
+    `on_level` is called with the node's level after each renewal.
+    """
+
+    def __init__(
+        self,
+        plan: MemoryPlan,
+        app: str,
+        tier: str,
+        holder: str,
+        on_level: Callable[[Level], None] | None = None,
+    ) -> None:
+        self._plan = plan
+        self._app = app
+        self._tier = tier
+        self._holder = holder
+        self._on_level = on_level
+        self._bytes = 0
+        self._handle: Any = None
+        self._task: asyncio.Task[None] | None = None
+
+    async def hold(self, wanted_bytes: int | None) -> str:
+        """Wait until these bytes are this replica's (None: not known; then it only says that it is there). Replaces
+        what it held. Never raises; a text that isn't empty says why it will never be granted."""
+        await self._stop_renewing()
+        if wanted_bytes is None:
+            log_info("memory_need_unknown", tier=self._tier)
+        refused = await self._wait(wanted_bytes or 0)
+        self._bytes = 0 if refused else wanted_bytes or 0
+        self._task = asyncio.get_running_loop().create_task(self._renew())
+        return refused
+
+    async def close(self) -> None:
+        """Give the bytes back. Never raises: what isn't given back expires."""
+        await self._stop_renewing()
+        with contextlib.suppress(Exception):
+            await self._send("release", self._holder)
+
+    async def _wait(self, wanted_bytes: int) -> str:
+        heard_s = time.monotonic()
+        said = ""
+        while True:
+            try:
+                answer: Answer = await self._call("acquire", wanted_bytes)
+            except Exception as error:
+                if time.monotonic() - heard_s > BLIND_S:
+                    log_error("memory_lease_blind", error, tier=self._tier, bytes=wanted_bytes)
+                    return ""
+            else:
+                heard_s = time.monotonic()
+                if answer.granted:
+                    return ""
+                if answer.never:
+                    log_info("memory_lease_refused", tier=self._tier, why=answer.why)
+                    return answer.why
+                if answer.why != said:
+                    said = answer.why
+                    log_info("memory_lease_waits", tier=self._tier, why=said)
+            await asyncio.sleep(ASK_EVERY_S)
+
+    async def _renew(self) -> None:
+        while True:
+            await asyncio.sleep(self._plan.settings.lease_s / 3)
+            try:
+                level: Level = await self._call("renew", self._bytes)
+                if self._on_level is not None:
+                    self._on_level(level)
+            except Exception as error:  # the next renewal tells the monitor, or its successor, all the same
+                log_error("memory_lease_not_renewed", error, tier=self._tier)
+
+    async def _call(self, method: str, asked_bytes: int) -> Any:
+        return await self._send(method, self._holder, self._tier, asked_bytes, os.getpid(), self._plan.needs)
+
+    async def _send(self, method: str, *args: Any) -> Any:
+        """One call of this node's monitor, which is looked up anew after each failure."""
+        handle, self._handle = self._handle, None
+        async with asyncio.timeout(ASK_TIMEOUT_S):
+            if handle is None:
+                handle = await asyncio.to_thread(nodes.here, self._app, self._plan.settings)
+            answer = await getattr(handle, method).remote(*args)
+        self._handle = handle
+        return answer
+
+    async def _stop_renewing(self) -> None:
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task

@@ -1,0 +1,270 @@
+"""MemoryPressure: one actor per node, the only writer of that node's level and of its leases.
+
+    sensor ─ every poll_s, or woken ─▶ observe (reliability.pressure) ─▶ level, transitions
+    replicas ─ acquire / renew / release ─▶ reliability.leases
+    views, the policy ─ report ─▶ what is known, with the transitions that they haven't seen
+
+It is an asyncio actor: everything runs on one event loop, and no transition of its state has an `await` in it. Only
+footprints, which take the kernel milliseconds, are read on a thread. The poll loop starts with the first call and not
+in the constructor, since Ray makes an actor outside of its loop; whoever uses the monitor calls it every few seconds,
+also after Ray has restarted it.
+
+It is a detached actor, pinned to its node, so no replica's end takes it away. When neither a replica nor a view has
+called for `linger_s` it ends itself: nothing is left over when the application goes. The policy's calls don't count.
+Every other call may bring the needs of the tiers along; the last ones are kept for the policy.
+
+A restart empties it. The level is back with the next reading. The leases come back by their holders' renewals; until
+every holder must have renewed (`lease_s`), a restarted monitor grants nothing.
+
+Must never happen: a call that waits for the machine; a level from a reading that is older than `stale_s`; a second
+grant of bytes that a living replica holds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import platform
+import time
+import uuid
+import warnings
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import ray
+
+from deployments.memory.footprint import footprint_bytes
+from deployments.memory.report import Holder, NodeReport, Transition
+from deployments.memory.sensors import NS_PER_S, Sample, make_sensor
+from deployments.memory.settings import MonitorSettings, TierNeed
+from deployments.telemetry import log_error
+from reliability import leases as ledger
+from reliability.leases import Answer, Lease, Leases
+from reliability.pressure import Level, LevelChange, Pressure, PressureConfig, level_at, observe, sustained
+
+__all__ = ["MemoryPressure"]
+
+TRANSITIONS_MAX = 64
+# Every latch times out: a level that is only held, and not called for, is left after this.
+LATCH_S = 300.0
+FOOTPRINT_EVERY_S = 15.0
+
+
+class MemoryPressure:
+    """The actor. All times in its answers are durations: a moment means nothing in another process."""
+
+    def __init__(self, settings: MonitorSettings) -> None:
+        self._settings = settings
+        self._sensor = make_sensor(settings.sensor)
+        self._config = PressureConfig(
+            sources=self._sensor.sources,
+            calm_ns=_ns(settings.calm_s),
+            latch_ns=_ns(max(LATCH_S, settings.calm_s)),
+            stale_ns=_ns(settings.stale_s),
+        )
+        self._node, restarted = _identity()
+        self._epoch = uuid.uuid4().hex[:12]
+        self._started_unix_s = time.time()
+        self._pressure = Pressure()
+        self._sample = Sample()
+        self._leases = Leases()
+        self._pids: dict[str, int] = {}
+        self._footprints: dict[str, int] = {}
+        self._needs: tuple[TierNeed, ...] = ()
+        self._caps: Mapping[str, str] = {}
+        self._transitions: deque[tuple[int, Transition]] = deque(maxlen=TRANSITIONS_MAX)
+        self._seen = 0
+        self._asked_ns = time.monotonic_ns()
+        self._grants_from_ns = self._asked_ns + (_ns(settings.lease_s) if restarted else 0)
+        self._tasks: list[asyncio.Task[None]] = []
+        self._woken = asyncio.Event()
+
+    # -- replicas ----------------------------------------------------------------------------------------------
+
+    async def acquire(
+        self, holder: str, tier: str, wanted_bytes: int, pid: int, needs: Sequence[TierNeed] = ()
+    ) -> Answer:
+        """Ask for bytes; asking again is how one waits. A waiting one that asks no more is forgotten in `lease_s`."""
+        now_ns = self._called(needs)
+        if now_ns < self._grants_from_ns and wanted_bytes > 0:
+            return Answer(False, why="the monitor was restarted and waits for the holders to renew")
+        self._leases, answer = ledger.acquire(
+            self._leases,
+            holder,
+            tier,
+            wanted_bytes,
+            budget_bytes=self._budget_bytes(),
+            level=level_at(self._pressure, now_ns),
+            ttl_ns=_ns(self._settings.lease_s),
+            now_ns=now_ns,
+        )
+        if answer.granted:
+            self._pids[holder] = pid
+        return answer
+
+    async def renew(self, holder: str, tier: str, held_bytes: int, pid: int, needs: Sequence[TierNeed] = ()) -> Level:
+        """Still there, with these bytes. The answer is the level of this node: a replica learns it without asking."""
+        now_ns = self._called(needs)
+        self._leases = ledger.renew(
+            self._leases, holder, tier, held_bytes, ttl_ns=_ns(self._settings.lease_s), now_ns=now_ns
+        )
+        self._pids[holder] = pid
+        return level_at(self._pressure, now_ns)
+
+    async def release(self, holder: str) -> None:
+        """The bytes are free, or aren't wanted any more."""
+        self._called()
+        self._leases = ledger.release(self._leases, holder)
+        self._forget_the_gone()
+
+    # -- views and the policy ----------------------------------------------------------------------------------
+
+    async def report(self, epoch: str = "", seen: int = 0, needs: Sequence[TierNeed] = ()) -> tuple[int, NodeReport]:
+        """What is known, with the transitions after number `seen` of the life `epoch`; first, the number to ask with
+        next time."""
+        now_ns = self._called(needs)
+        return self._seen, self._report(now_ns, after=seen if epoch == self._epoch else 0)
+
+    async def peek(self, caps: Mapping[str, str] | None = None) -> NodeReport:
+        """The same for the policy: without transitions, and without being counted as somebody who needs the monitor.
+        `caps`: why tiers don't get what they want, kept for the views."""
+        if caps is not None:
+            self._caps = dict(caps)
+        self._start_polling()
+        return self._report(time.monotonic_ns(), after=self._seen)
+
+    # -- inside ------------------------------------------------------------------------------------------------
+
+    def _called(self, needs: Sequence[TierNeed] = ()) -> int:
+        self._start_polling()
+        if needs:
+            self._needs = tuple(needs)
+        self._asked_ns = time.monotonic_ns()
+        self._leases = ledger.expire(self._leases, self._asked_ns)
+        return self._asked_ns
+
+    def _start_polling(self) -> None:
+        if self._tasks:
+            return
+        self._look()
+        loop = asyncio.get_running_loop()
+
+        def wake() -> None:
+            loop.call_soon_threadsafe(self._woken.set)
+
+        self._sensor.wake_by(wake)
+        self._tasks = [asyncio.create_task(self._poll()), asyncio.create_task(self._weigh())]
+
+    async def _poll(self) -> None:
+        linger_ns = _ns(self._settings.linger_s)
+        while time.monotonic_ns() - self._asked_ns < linger_ns:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._woken.wait(), self._settings.poll_s)
+            self._woken.clear()
+            self._look()
+        ray.kill(ray.get_runtime_context().current_actor)
+
+    def _look(self) -> None:
+        now_ns = time.monotonic_ns()
+        try:
+            self._sample = self._sensor.read(now_ns)
+        except Exception as error:  # a bug of the sensor's must not end the loop: its word is unknown
+            log_error("memory_sensor_raised", error, node=self._node)
+            self._sample = Sample(problem=f"the sensor raised {type(error).__name__}")
+        self._pressure, change = observe(self._pressure, self._config, self._sample.readings, now_ns)
+        self._leases = ledger.expire(self._leases, now_ns)
+        self._forget_the_gone()
+        # That a monitor has begun to know that all is well is no event.
+        begun = change is not None and change.before is Level.UNKNOWN and not self._transitions
+        if change is not None and not (begun and change.after is Level.NORMAL):
+            self._record(change, now_ns)
+
+    def _record(self, change: LevelChange, now_ns: int) -> None:
+        self._seen += 1
+        transition = Transition(
+            id=f"{self._epoch}:{self._seen}",
+            node=self._node,
+            host=platform.node(),
+            before=change.before,
+            after=change.after,
+            source=change.source,
+            values=self._values(),
+            total_bytes=self._sample.total_bytes,
+            available_bytes=self._sample.available_bytes,
+            budget_bytes=self._budget_bytes(),
+            held=self._holders(self._leases.held, now_ns),
+        )
+        self._transitions.append((now_ns, transition))
+
+    async def _weigh(self) -> None:
+        """Measure what the holders really cost."""
+        while True:
+            for holder, pid in list(self._pids.items()):
+                measured = await asyncio.to_thread(footprint_bytes, pid)
+                if measured is not None and holder in self._pids:
+                    self._footprints[holder] = measured
+            await asyncio.sleep(FOOTPRINT_EVERY_S)
+
+    def _forget_the_gone(self) -> None:
+        held = self._leases.held
+        self._pids = {holder: pid for holder, pid in self._pids.items() if holder in held}
+        self._footprints = {holder: size for holder, size in self._footprints.items() if holder in held}
+
+    def _budget_bytes(self) -> int | None:
+        return self._settings.budget_of(self._sample.total_bytes)
+
+    def _values(self) -> dict[str, float]:
+        return {name: value for name, (value, _) in self._pressure.values.items()}
+
+    def _report(self, now_ns: int, *, after: int) -> NodeReport:
+        new = [(at_ns, t) for at_ns, t in self._transitions if int(t.id.rpartition(":")[2]) > after]
+        return NodeReport(
+            node=self._node,
+            host=platform.node(),
+            pid=os.getpid(),
+            epoch=self._epoch,
+            started_unix_s=self._started_unix_s,
+            level=level_at(self._pressure, now_ns),
+            source=self._pressure.source,
+            sustained_s=sustained(self._pressure, now_ns) / NS_PER_S,
+            fresh_s=max(0, self._pressure.fresh_until_ns - now_ns) / NS_PER_S,
+            values=self._values(),
+            total_bytes=self._sample.total_bytes,
+            available_bytes=self._sample.available_bytes,
+            budget_bytes=self._budget_bytes(),
+            held=self._holders(self._leases.held, now_ns),
+            waiting=self._holders(self._leases.waiting, now_ns),
+            needs=self._needs,
+            caps=self._caps,
+            transitions=tuple(replace(t, age_s=(now_ns - at_ns) / NS_PER_S) for at_ns, t in new),
+            problem=self._sample.problem,
+        )
+
+    def _holders(self, leases: Mapping[str, Lease], now_ns: int) -> tuple[Holder, ...]:
+        return tuple(
+            Holder(
+                holder=name,
+                tier=lease.tier,
+                bytes=lease.bytes,
+                since_s=(now_ns - lease.since_ns) / NS_PER_S,
+                footprint_bytes=self._footprints.get(name),
+                why=lease.why,
+            )
+            for name, lease in leases.items()
+        )
+
+
+def _ns(seconds: float) -> int:
+    return int(seconds * NS_PER_S)
+
+
+def _identity() -> tuple[str, bool]:
+    """The node that this actor stands on, and whether it is a restart. Without Ray, which tests do, neither."""
+    if not ray.is_initialized():
+        return "", False
+    context = ray.get_runtime_context()
+    with warnings.catch_warnings():  # Ray asks itself by a name that it has deprecated
+        warnings.simplefilter("ignore")
+        return context.get_node_id(), context.was_current_actor_reconstructed

@@ -1,0 +1,113 @@
+"""What the monitors, the views and the leases of one application agree on, and the name by which a monitor is found.
+
+`build` makes one `MemoryPlan` of the configuration and binds it to every deployment, so that all replicas name the same
+actor. The digest of the settings stands in the name: after a redeploy with other settings a new monitor is started, and
+the old one goes when nobody asks it any more. The needs of the tiers don't: whoever calls a monitor brings them along.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import asdict, dataclass
+
+from reliability.config import MemoryPressureConfig
+
+__all__ = [
+    "NAMESPACE",
+    "MemoryPlan",
+    "MonitorSettings",
+    "TierNeed",
+    "check_live",
+    "monitor_name",
+    "name_prefix",
+    "settings_of",
+]
+
+NAMESPACE = "mlx-stack-serve"
+# Counts up whenever the actor's methods or its reports change, so that old and new code never meet in one actor.
+SCHEMA = 1
+LINGER_S = 60.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MonitorSettings:
+    """As `reliability.config.MemoryPressureConfig`; `linger_s`: a monitor that nobody has asked for this long goes."""
+
+    sensor: str = "auto"
+    budget_bytes: int | None = None
+    budget_share: float = 0.75
+    poll_s: float = 1.0
+    calm_s: float = 10.0
+    stale_s: float = 15.0
+    lease_s: float = 10.0
+    linger_s: float = LINGER_S
+
+    def budget_of(self, total_bytes: int | None) -> int | None:
+        """What all replicas of a node may hold together. None: nothing is known of the node."""
+        if self.budget_bytes is not None:
+            return self.budget_bytes
+        return None if total_bytes is None else int(total_bytes * self.budget_share)
+
+    @property
+    def digest(self) -> str:
+        """Eight hexadecimal digits that change with any setting."""
+        return hashlib.sha256(json.dumps(asdict(self), sort_keys=True).encode()).hexdigest()[:8]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TierNeed:
+    """What one replica of a tier takes. `replica_bytes` None: not known yet. `priority`: the higher, the earlier it
+    grows. `local` False: it runs elsewhere, and this machine's memory doesn't bound it."""
+
+    name: str
+    replica_bytes: int | None
+    replicas_min: int
+    replicas_max: int
+    priority: int = 0
+    local: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryPlan:
+    """All that a replica must know to take part."""
+
+    settings: MonitorSettings
+    needs: tuple[TierNeed, ...] = ()
+
+
+def settings_of(config: MemoryPressureConfig) -> MonitorSettings | None:
+    """The settings, or None where memory pressure is switched off."""
+    if not config.enabled:
+        return None
+    return MonitorSettings(
+        sensor=config.sensor,
+        budget_bytes=config.budget_bytes,
+        budget_share=config.budget_share,
+        poll_s=config.poll_s,
+        calm_s=config.calm_s,
+        stale_s=config.stale_s,
+        lease_s=config.lease_s,
+    )
+
+
+def check_live(base: MemoryPressureConfig, changed: MemoryPressureConfig) -> None:
+    """Raise ValueError where a `user_config` changes what only a restart can: everything but the rules."""
+    before, after = settings_of(base), settings_of(changed)
+    if before == after:
+        return
+    key = "enabled"
+    if before is not None and after is not None:
+        old, new = asdict(before), asdict(after)
+        key = next(name for name in old if old[name] != new[name])
+    raise ValueError(f"reliability.memory_pressure.{key}: changes with a restart only; put it under args")
+
+
+def name_prefix(app: str) -> str:
+    """How the names of an application's monitors begin."""
+    return f"MemoryPressure-v{SCHEMA}-{app}-"
+
+
+def monitor_name(app: str, settings: MonitorSettings, node_id: str) -> str:
+    """The name of the monitor of one node."""
+    return f"{name_prefix(app)}{settings.digest}-{node_id}"

@@ -1,0 +1,364 @@
+"""The journal: what must survive a killed actor, a killed Router and a restarted server. SQLite in WAL mode.
+
+    events     every event that changed the admission state since the snapshot, in order
+    snapshot   the state and its configuration at one event; older events are gone
+    steps      the number of the last step of each Router replica, and the grants that it gave
+    sessions   what each session has asked for and spent, for display
+    reports    finished requests          incidents   what went wrong, and what was done about it
+
+One process writes. Everything that one step does is one transaction, committed before the step is answered: a grant
+that a Router holds is always in the journal. Who opens the journal becomes its owner by writing its own name into it;
+a former owner that is still alive finds another name at its next write, gets `Superseded` and changes nothing.
+
+`synchronous=NORMAL`: a commit survives the death of the process (measured 2026-11-22, 2 vCPU AMD EPYC: see
+`README.md` of this folder), a power cut may cost the last moments.
+
+Bounds: events until the next snapshot; sessions by their age; reports and incidents by number and age; the file as a
+whole by `bytes_max`, for which the oldest incidents and reports go first. What must never happen: half of a step.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import orjson
+from pydantic import TypeAdapter
+
+from deployments.state.records import Query
+from reliability import replay
+from reliability.admission import Admission, AdmissionConfig
+
+__all__ = ["UNWRITABLE", "Bounds", "Journal", "Restored", "Superseded", "restored"]
+
+SCHEMA_VERSION = 1
+BUSY_S = 5.0
+DAY_S = 86_400.0
+STEPS_DAYS = 1.0
+WAL_BYTES_MAX = 16 * 1024 * 1024
+PAGES_FREED = 2_000
+TRIM_SHARE = 4  # of the reports and incidents, where the file is over its bound
+
+# What a record can be that the journal can't take. Anything else is the disk's.
+UNWRITABLE = (
+    TypeError,
+    KeyError,
+    ValueError,
+    OverflowError,
+    sqlite3.IntegrityError,
+    sqlite3.InterfaceError,
+    sqlite3.ProgrammingError,
+)
+
+_CONFIG: TypeAdapter[AdmissionConfig] = TypeAdapter(AdmissionConfig)
+
+SCHEMA = """
+CREATE TABLE IF NOT EXISTS meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS events (seq INTEGER PRIMARY KEY, at_ns INTEGER NOT NULL, event BLOB NOT NULL);
+CREATE TABLE IF NOT EXISTS snapshot (
+    id INTEGER PRIMARY KEY CHECK (id = 1), seq INTEGER NOT NULL, at_ns INTEGER NOT NULL,
+    digest TEXT NOT NULL, config BLOB NOT NULL, state BLOB NOT NULL);
+CREATE TABLE IF NOT EXISTS steps (
+    client TEXT PRIMARY KEY, number INTEGER NOT NULL, attempt INTEGER NOT NULL, grants BLOB NOT NULL,
+    at_s REAL NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS sessions (
+    key TEXT NOT NULL, session TEXT NOT NULL, requests INTEGER NOT NULL, prompt_tokens INTEGER NOT NULL,
+    completion_tokens INTEGER NOT NULL, cost_usd REAL NOT NULL, last_request_id TEXT NOT NULL, used_s REAL NOT NULL,
+    PRIMARY KEY (key, session)) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS sessions_by_use ON sessions (used_s);
+CREATE TABLE IF NOT EXISTS reports (
+    id INTEGER PRIMARY KEY, key TEXT NOT NULL, request_id TEXT NOT NULL, at_s REAL NOT NULL, report BLOB NOT NULL,
+    UNIQUE (key, request_id));
+CREATE TABLE IF NOT EXISTS incidents (
+    id INTEGER PRIMARY KEY, at_s REAL NOT NULL, kind TEXT NOT NULL, tier TEXT, session TEXT, key TEXT,
+    request_id TEXT, record BLOB NOT NULL);
+CREATE INDEX IF NOT EXISTS incidents_by_time ON incidents (at_s);
+CREATE INDEX IF NOT EXISTS incidents_by_request ON incidents (request_id);
+CREATE INDEX IF NOT EXISTS incidents_by_session ON incidents (session);
+"""
+
+
+class Superseded(RuntimeError):
+    """Another process owns this journal now."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bounds:
+    """How much the journal may hold."""
+
+    reports_max: int = 1_000
+    incidents_max: int = 100_000
+    incidents_days: float = 30.0
+    sessions_max: int = 10_000
+    session_ttl_s: float = 86_400.0
+    bytes_max: int = 256 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Restored:
+    """What a journal holds: the state that was lost, and what it was decided by.
+
+    `events`: how many were replayed on the snapshot. `at_ns`: the latest moment that is written.
+    """
+
+    digest: str = ""
+    config: AdmissionConfig = field(default_factory=AdmissionConfig)
+    state: Admission = field(default_factory=Admission)
+    events: int = 0
+    at_ns: int = 0
+
+
+def restored(db: sqlite3.Connection) -> Restored:
+    """What an open journal holds. Raises ValueError where it isn't what this version writes."""
+    row = db.execute("SELECT seq, at_ns, digest, config, state FROM snapshot WHERE id = 1").fetchone()
+    rows = db.execute("SELECT at_ns, event FROM events WHERE seq > ? ORDER BY seq", (row[0] if row else 0,))
+    events = [(at_ns, replay.event_from_plain(orjson.loads(event))) for at_ns, event in rows]
+    _, snapshot_ns, digest, config, state = row or (0, 0, "", b"{}", None)
+    limits = _CONFIG.validate_python(orjson.loads(config))
+    snapshot = Admission() if state is None else replay.from_plain(orjson.loads(state))
+    return Restored(
+        digest=digest,
+        config=limits,
+        state=replay.replay(snapshot, limits, events),
+        events=len(events),
+        at_ns=max([snapshot_ns, *(at_ns for at_ns, _ in events)]),
+    )
+
+
+class Journal:
+    """One file, and from `begin` on the right to write to it."""
+
+    def __init__(self, path: Path, owner: str, bounds: Bounds) -> None:
+        """Open or make the file. Raises OSError or sqlite3.OperationalError where that can't be."""
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self.path = path
+        self.owner = owner
+        self._bounds = bounds
+        self._db = sqlite3.connect(path, timeout=BUSY_S, isolation_level=None, check_same_thread=False)
+
+    def begin(self) -> Restored:
+        """Become the owner; what the file holds.
+
+        Raises:
+            sqlite3.OperationalError: the file can't be used now; it may be whole.
+            sqlite3.DatabaseError, ValueError: the file isn't what this version writes.
+        """
+        self.path.chmod(0o600)
+        self._db.execute("PRAGMA auto_vacuum=INCREMENTAL")
+        self._db.execute("PRAGMA journal_mode=WAL")
+        self._db.execute("PRAGMA synchronous=NORMAL")
+        self._db.execute(f"PRAGMA journal_size_limit={WAL_BYTES_MAX}")
+        self._db.executescript(SCHEMA)
+        self._check_version()
+        with self._transaction():
+            self._set("owner", self.owner)
+        return restored(self._db)
+
+    def close(self) -> None:
+        """Close the file. Safe to call twice."""
+        self._db.close()
+
+    # -- reading -----------------------------------------------------------------------------------------------
+
+    def meta(self, name: str) -> str | None:
+        """One remembered word."""
+        row = self._row("SELECT value FROM meta WHERE name = ?", (name,))
+        return None if row is None else str(row[0])
+
+    def last_step(self, client: str) -> tuple[int, int, list[str]]:
+        """A client's last step: its number, 0 for none, its attempt, and the names of the grants that it gave."""
+        row = self._row("SELECT number, attempt, grants FROM steps WHERE client = ?", (client,))
+        return (0, 0, []) if row is None else (row[0], row[1], orjson.loads(row[2]))
+
+    def report(self, key: str | None, request_id: str) -> dict[str, Any] | None:
+        """The newest report of this request; of any key where `key` is None."""
+        row = self._row(
+            "SELECT report FROM reports WHERE request_id = ?1 AND (?2 IS NULL OR key = ?2) ORDER BY id DESC LIMIT 1",
+            (request_id, key),
+        )
+        return None if row is None else dict(orjson.loads(row[0]))
+
+    def session(self, key: str | None, session: str) -> dict[str, Any] | None:
+        """The totals of one session; of the key that used it last where `key` is None."""
+        row = self._row(
+            "SELECT key, requests, prompt_tokens, completion_tokens, cost_usd, last_request_id, used_s FROM sessions"
+            " WHERE session = ?1 AND (?2 IS NULL OR key = ?2) ORDER BY used_s DESC LIMIT 1",
+            (session, key),
+        )
+        if row is None:
+            return None
+        names = ("key", "requests", "prompt_tokens", "completion_tokens", "cost_usd", "last_request_id", "used_s")
+        return {"session": session, **dict(zip(names, row, strict=True))}
+
+    def incidents(self, query: Query) -> list[dict[str, Any]]:
+        """The newest incidents that match, each with its `id`."""
+        terms, values = ["1"], []
+        for name in ("kind", "tier", "session", "key", "request_id"):
+            if (value := getattr(query, name)) is not None:
+                terms.append(f"{name} = ?")
+                values.append(value)
+        for term, bound in (("at_s >= ?", query.since_s), ("at_s < ?", query.until_s), ("id < ?", query.before)):
+            if bound is not None:
+                terms.append(term)
+                values.append(bound)
+        sql = f"SELECT id, record FROM incidents WHERE {' AND '.join(terms)} ORDER BY id DESC LIMIT ?"
+        rows = self._db.execute(sql, (*values, query.limit)).fetchall()
+        return [{"id": number} | orjson.loads(record) for number, record in rows]
+
+    # -- writing -----------------------------------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def step(self) -> Iterator[Journal]:
+        """One transaction of the owner: all of it or nothing.
+
+        Raises:
+            Superseded: somebody else has become the owner.
+            sqlite3.Error: the disk; nothing was written.
+        """
+        with self._transaction():
+            if self.meta("owner") != self.owner:
+                raise Superseded(f"{self.path} belongs to another process now")
+            yield self
+
+    def write_event(self, at_ns: int, event: replay.Event) -> None:
+        """Inside of a step: one event that changed the state."""
+        self._db.execute(
+            "INSERT INTO events (at_ns, event) VALUES (?, ?)", (at_ns, orjson.dumps(replay.event_to_plain(event)))
+        )
+
+    def write_snapshot(self, at_ns: int, digest: str, config: AdmissionConfig, state: Admission) -> None:
+        """Inside of a step: the whole state, which makes the events before it needless."""
+        seq = self._row("SELECT coalesce(max(seq), 0) FROM events") or (0,)
+        last = self._row("SELECT seq FROM snapshot WHERE id = 1") or (0,)
+        limits = orjson.dumps(_CONFIG.dump_python(config, mode="json"))
+        whole = (max(seq[0], last[0]), at_ns, digest, limits, orjson.dumps(replay.to_plain(state)))
+        self._db.execute("INSERT OR REPLACE INTO snapshot VALUES (1, ?, ?, ?, ?, ?)", whole)
+        # The last event stays, so that numbers never start again below the snapshot's.
+        self._db.execute("DELETE FROM events WHERE seq < ?", (whole[0],))
+
+    def write_step(self, client: str, number: int, attempt: int, grants: Sequence[str], at_s: float) -> None:
+        """Inside of a step: it was done."""
+        row = (client, number, attempt, orjson.dumps(list(grants)), at_s)
+        self._db.execute("INSERT OR REPLACE INTO steps VALUES (?, ?, ?, ?, ?)", row)
+
+    def write_report(self, key: str, report: Mapping[str, Any], at_s: float) -> None:
+        """Inside of a step: a finished request, in the reports and in the totals of its session.
+
+        Raises:
+            One of UNWRITABLE: it isn't a report, or no JSON. The step can go on.
+        """
+        judge = report.get("judge") or {}
+        usages = [a["usage"] for a in (*report["attempts"], *judge.get("attempts", ())) if a["usage"]]
+        prompt_tokens = sum(usage["prompt_tokens"] for usage in usages)
+        completion_tokens = sum(usage["completion_tokens"] for usage in usages)
+        session, request_id, cost_usd = report["session"], report["request_id"], report.get("cost_usd") or 0.0
+        self._db.execute(
+            "INSERT OR REPLACE INTO reports (key, request_id, at_s, report) VALUES (?, ?, ?, ?)",
+            (key, request_id, at_s, orjson.dumps(report)),
+        )
+        self._db.execute(
+            "INSERT INTO sessions VALUES (?1, ?2, 1, ?3, ?4, ?5, ?6, ?7) ON CONFLICT (key, session) DO UPDATE SET"
+            " requests = requests + 1, prompt_tokens = prompt_tokens + ?3,"
+            " completion_tokens = completion_tokens + ?4, cost_usd = cost_usd + ?5, last_request_id = ?6, used_s = ?7",
+            (key, session, prompt_tokens, completion_tokens, cost_usd, request_id, at_s),
+        )
+
+    def write_incident(self, record: Mapping[str, Any]) -> None:
+        """Inside of a step: one incident. Raises as `write_report`."""
+        names = ("at", "kind", "tier", "session", "key", "request_id")
+        self._db.execute(
+            "INSERT INTO incidents (at_s, kind, tier, session, key, request_id, record) VALUES (?, ?, ?, ?, ?, ?, ?)",
+            (*(record.get(name) for name in names), orjson.dumps(record)),
+        )
+
+    def knows_incident(self, record: Mapping[str, Any]) -> bool:
+        """Whether an incident of this kind stands under this request id."""
+        names = (record.get("request_id"), record.get("kind"))
+        return self._row("SELECT 1 FROM incidents WHERE request_id = ? AND kind = ? LIMIT 1", names) is not None
+
+    def forget_session(self, key: str, session: str) -> None:
+        """Inside of a step: its totals start again."""
+        self._db.execute("DELETE FROM sessions WHERE key = ? AND session = ?", (key, session))
+
+    def set_meta(self, name: str, value: str) -> None:
+        """Inside of a step: remember one word."""
+        self._set(name, value)
+
+    # -- bounds ------------------------------------------------------------------------------------------------
+
+    def trim(self, now_s: float) -> None:
+        """Let go what is too old or too much. Raises as `step`."""
+        bounds = self._bounds
+        with self.step():
+            self._db.execute("DELETE FROM sessions WHERE used_s < ?", (now_s - bounds.session_ttl_s,))
+            self._db.execute("DELETE FROM incidents WHERE at_s < ?", (now_s - bounds.incidents_days * DAY_S,))
+            self._db.execute("DELETE FROM reports WHERE at_s < ?", (now_s - bounds.incidents_days * DAY_S,))
+            self._db.execute("DELETE FROM steps WHERE at_s < ?", (now_s - STEPS_DAYS * DAY_S,))
+            self._keep_newest("reports", bounds.reports_max)
+            self._keep_newest("incidents", bounds.incidents_max)
+            self._db.execute(
+                "DELETE FROM sessions WHERE (key, session) IN (SELECT key, session FROM sessions"
+                " ORDER BY used_s DESC LIMIT -1 OFFSET ?)",
+                (bounds.sessions_max,),
+            )
+            while self.used_bytes > bounds.bytes_max and self._drop_oldest():
+                pass
+        # One page a row, but rows without columns: `execute` would stop at the first.
+        self._db.executescript(f"PRAGMA incremental_vacuum({PAGES_FREED})")
+
+    @property
+    def used_bytes(self) -> int:
+        """The bytes of the file that hold something."""
+        pages, free, size = (
+            (self._row(f"PRAGMA {name}") or (0,))[0] for name in ("page_count", "freelist_count", "page_size")
+        )
+        return int((pages - free) * size)
+
+    def _drop_oldest(self) -> bool:
+        """Let a share of the reports and incidents go; False where there are none."""
+        dropped = 0
+        for table in ("incidents", "reports"):
+            count = (self._row(f"SELECT count(*) FROM {table}") or (0,))[0]
+            dropped += self._keep_newest(table, count - -(-count // TRIM_SHARE))
+        return dropped > 0
+
+    def _keep_newest(self, table: str, count: int) -> int:
+        """Delete all but the newest `count` rows; how many went. Where ids alone say that there are fewer, it is
+        cheap."""
+        first, last = self._row(f"SELECT (SELECT min(id) FROM {table}), (SELECT max(id) FROM {table})")
+        if first is None or last - first < count:
+            return 0
+        return self._db.execute(
+            f"DELETE FROM {table} WHERE id <= (SELECT id FROM {table} ORDER BY id DESC LIMIT 1 OFFSET ?)", (count,)
+        ).rowcount
+
+    # -- the file ----------------------------------------------------------------------------------------------
+
+    def _check_version(self) -> None:
+        version = self.meta("schema")
+        if version is None:
+            with self._transaction():
+                self._set("schema", str(SCHEMA_VERSION))
+        elif version != str(SCHEMA_VERSION):
+            raise ValueError(f"{self.path} was written by another version (schema {version}, this is {SCHEMA_VERSION})")
+
+    @contextlib.contextmanager
+    def _transaction(self) -> Iterator[None]:
+        self._db.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+            self._db.execute("COMMIT")
+        except BaseException:
+            if self._db.in_transaction:  # a full disk may have rolled it back already
+                self._db.execute("ROLLBACK")
+            raise
+
+    def _set(self, name: str, value: str) -> None:
+        self._db.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (name, value))
+
+    def _row(self, sql: str, values: Sequence[Any] = ()) -> Any:
+        return self._db.execute(sql, values).fetchone()

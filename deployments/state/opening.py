@@ -1,0 +1,50 @@
+"""The beginning of a life: open the journal, or put it aside where it can't be read.
+
+A journal that is damaged, or that another version wrote, is renamed and never written over: it may still be read by
+hand. Budgets then start empty, which is said in the log. A disk that is full, or a file that is locked, is no damage:
+that error is raised, and whoever starts the actor tries again.
+"""
+
+from __future__ import annotations
+
+import logging
+import sqlite3
+from pathlib import Path
+
+from deployments.state.journal import Bounds, Journal, Restored
+
+__all__ = ["opened"]
+
+LOG = logging.getLogger("ray.serve")
+SUFFIXES = ("", "-wal", "-shm")
+
+
+def opened(path: Path, life: str, bounds: Bounds) -> tuple[Journal, Restored]:
+    """The journal at `path`, owned by `life`, and what it holds.
+
+    Raises:
+        OSError, sqlite3.OperationalError: the file can't be used now.
+    """
+    journal = Journal(path, life, bounds)
+    try:
+        return journal, journal.begin()
+    except (sqlite3.DatabaseError, ValueError) as error:
+        if isinstance(error, sqlite3.OperationalError):
+            journal.close()
+            raise
+        _put_aside(path, error)
+    # Closed after the renaming: SQLite tidies up after its last connection, but leaves files alone that have moved.
+    journal.close()
+    journal = Journal(path, life, bounds)
+    return journal, journal.begin()
+
+
+def _put_aside(path: Path, error: Exception) -> None:
+    number = 1
+    while (aside := path.with_name(f"{path.name}.unreadable-{number}")).exists():
+        number += 1
+    LOG.error("the journal %s can't be read (%s): put aside as %s; budgets start empty", path, error, aside.name)
+    for suffix in SUFFIXES:
+        part = path.with_name(path.name + suffix)
+        if part.exists():
+            part.rename(aside.with_name(aside.name + suffix))

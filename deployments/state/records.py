@@ -1,0 +1,173 @@
+"""What a Router replica and the state actor say to each other.
+
+Everything goes in one kind of call, a `Step`: first the *items*, which report what has happened, then the *asks*, which
+want an answer. A Router replica has at most one step on its way to an actor; what comes up meanwhile goes with the next
+one, so a busy server makes fewer calls a request, not more.
+
+A step has a number. A Router that got no answer sends the same items again under the same number, and the actor, which
+wrote the number down together with what the items did, doesn't do them twice. Each sending counts as an attempt; an
+older attempt that arrives after a newer one does nothing, since nobody waits for it any more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from reliability.admission import AdmissionConfig, Ask, Barred, Grant
+from reliability.breaker import Phase
+from reliability.loops import LoopConfig, Turn, Window
+from reliability.types import Usage, Verdict
+
+__all__ = [
+    "Answer",
+    "Asked",
+    "Charged",
+    "Done",
+    "Health",
+    "Item",
+    "Noted",
+    "Query",
+    "Reply",
+    "Said",
+    "Settled",
+    "StateLimits",
+    "Step",
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settled:
+    """A grant comes back. `request_id` and `session` are for the record of a breaker that changes by it."""
+
+    grant_id: str
+    verdict: Verdict
+    usage: Usage | None
+    retry_after_ns: int = 0
+    request_id: str = ""
+    session: str = ""
+    key: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Charged:
+    """A call ran without a grant and cost this much."""
+
+    key: str
+    session: str
+    tokens: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Said:
+    """What was answered to a client that sends no history. `request` names what it was answered to."""
+
+    key: str
+    session: str
+    turn: Turn
+    request: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Done:
+    """A request has ended: its report, and its incidents. JSON-ready, without the key's secret."""
+
+    key: str
+    session: str
+    report: Mapping[str, Any]
+    incidents: tuple[Mapping[str, Any], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Noted:
+    """An incident that belongs to no request. Several Router replicas may see the same one: the first word under a
+    `request_id` counts."""
+
+    incident: Mapping[str, Any]
+
+
+Item = Settled | Charged | Said | Done | Noted
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """One call that wants to run. `window`: the answer brings the session's window too."""
+
+    ask: Ask
+    request_id: str = ""
+    window: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What was decided, and the window where it was asked for."""
+
+    decision: Grant | Barred
+    window: Window | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """Items and asks of the Router replica `client`. `config` is the digest of the limits that they are meant under.
+
+    `attempt`: how often it was sent before under this number, without an answer. Each of those may have been done.
+    """
+
+    client: str
+    number: int
+    config: str
+    items: tuple[Item, ...] = ()
+    asks: tuple[Asked, ...] = ()
+    attempt: int = 0
+
+    @property
+    def works(self) -> bool:
+        """Whether there is anything to do: a beat only shows that the Router is there."""
+        return bool(self.items or self.asks or self.attempt)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Health:
+    """A tier's breaker as others see it. `until_s`: how long it stays open still."""
+
+    phase: Phase
+    isolated: bool
+    until_s: float = 0.0
+
+    @property
+    def degraded(self) -> bool:
+        """Whether calls to the tier are held off, or only tried."""
+        return self.isolated or self.phase is not Phase.CLOSED
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reply:
+    """One answer an ask, in their order; `health` of the tiers that were ever asked for."""
+
+    answers: tuple[Answer, ...] = ()
+    health: Mapping[str, Health] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StateLimits:
+    """What an actor decides by, with a digest that names it."""
+
+    digest: str
+    admission: AdmissionConfig
+    loops: LoopConfig
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Query:
+    """Which incidents: every field that is set must match. `before`: the id to go on from; the newest come first."""
+
+    kind: str | None = None
+    tier: str | None = None
+    session: str | None = None
+    key: str | None = None
+    request_id: str | None = None
+    since_s: float | None = None
+    until_s: float | None = None
+    before: int | None = None
+    limit: int = 50

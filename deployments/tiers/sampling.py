@@ -1,0 +1,136 @@
+"""How the next token is drawn: samplers and logits processors, in mlx-lm's own two forms.
+
+A sampler takes log-probabilities and gives tokens; a processor takes the sequence's tokens so far (prompt included) and
+its logits, and gives logits: `(tokens, logits) -> logits`. They run once a token on the engine thread, between the
+model's work and the choice.
+
+A processor of one sequence must not harm its neighbours in the batch, but mlx-lm calls all of them in the middle of a
+step that has already written to the caches that all share: an exception there would ruin the step for everybody. So
+each one is wrapped (`Guarded`): what it raises, or a result of the wrong shape, is remembered for its own sequence,
+which ends with it after the step, and the step itself goes on with the logits as they were.
+
+After a failed step a sequence starts again from its own tokens, so a processor may see the same tokens twice. One that
+keeps a state must derive it from the tokens that it is given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+__all__ = ["Guarded", "Processor", "Sampling", "make_sampler", "penalties"]
+
+Processor = Callable[[Any, Any], Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sampling:
+    """How the next token is drawn. Temperature 0 takes the most likely one.
+
+    The penalties for presence and frequency are OpenAI's: they count the answer's tokens only. The one for repetition
+    divides, and counts the prompt too. `logit_bias` is added, by token.
+    """
+
+    temperature: float = 0.0
+    top_p: float = 1.0
+    top_k: int = 0
+    min_p: float = 0.0
+    seed: int | None = None
+    presence_penalty: float = 0.0
+    frequency_penalty: float = 0.0
+    repetition_penalty: float = 1.0
+    logit_bias: tuple[tuple[int, float], ...] = ()
+
+
+class Guarded:
+    """A processor that never raises. `error` is what it raised."""
+
+    def __init__(self, inner: Processor) -> None:
+        self._inner = inner
+        self.error: Exception | None = None
+
+    def __call__(self, tokens: Any, logits: Any) -> Any:
+        if self.error is not None:
+            return logits
+        try:
+            out = self._inner(tokens, logits)
+            if out.shape != logits.shape:
+                raise ValueError(f"logits of shape {out.shape}, not {logits.shape}")
+        except Exception as error:  # whatever it is: only its own sequence ends
+            self.error = error
+            return logits
+        return out
+
+
+def penalties(sampling: Sampling, prompt_tokens: int) -> list[Processor]:
+    """The processors that the settings ask for."""
+    made: list[Processor] = []
+    if sampling.logit_bias:
+        made.append(_bias(sampling.logit_bias))
+    if sampling.repetition_penalty != 1:
+        made.append(_repetition(sampling.repetition_penalty))
+    if sampling.presence_penalty or sampling.frequency_penalty:
+        made.append(_counting(sampling.presence_penalty, sampling.frequency_penalty, prompt_tokens))
+    return made
+
+
+def _bias(bias: Sequence[tuple[int, float]]) -> Processor:
+    import mlx.core as mx
+
+    tokens, values = mx.array([token for token, _ in bias]), mx.array([value for _, value in bias])
+    return lambda _, logits: logits.at[:, tokens].add(values.astype(logits.dtype))
+
+
+def _repetition(penalty: float) -> Processor:
+    import mlx.core as mx
+
+    def process(tokens: Any, logits: Any) -> Any:
+        seen = logits[:, tokens]
+        logits[:, tokens] = mx.where(seen < 0, seen * penalty, seen / penalty)
+        return logits
+
+    return process
+
+
+def _counting(presence: float, frequency: float, prompt_tokens: int) -> Processor:
+    import mlx.core as mx
+
+    def process(tokens: Any, logits: Any) -> Any:
+        answer = tokens[prompt_tokens:]
+        if answer.size == 0:
+            return logits
+        counts = mx.zeros(logits.shape[-1], logits.dtype).at[answer].add(1)
+        return logits - frequency * counts - presence * (counts > 0).astype(logits.dtype)
+
+    return process
+
+
+def make_sampler(sampling: Sampling, drawn: int = 0) -> Callable[[Any], Any] | None:
+    """A function from log-probabilities to tokens; None for the most likely token.
+
+    With a seed it draws from a stream of its own, so that its tokens don't depend on who else is running. `drawn`: how
+    many tokens of that stream were drawn before.
+    """
+    if sampling.temperature == 0:
+        return None
+    import mlx.core as mx
+    from mlx_lm.sample_utils import apply_min_p, apply_top_k, apply_top_p
+
+    keys = None if sampling.seed is None else [mx.random.key(sampling.seed % 2**63)]
+    for _ in range(drawn if keys else 0):
+        keys = [mx.random.split(key)[0] for key in keys or ()]
+
+    def sample(logprobs: Any) -> Any:
+        if sampling.top_p < 1:
+            logprobs = apply_top_p(logprobs, sampling.top_p)
+        if sampling.min_p > 0:
+            logprobs = apply_min_p(logprobs, min(sampling.min_p, 1.0))
+        if 0 < sampling.top_k < logprobs.shape[-1]:
+            logprobs = apply_top_k(logprobs, sampling.top_k)
+        now = None
+        if keys is not None:
+            keys[0], now = mx.random.split(keys[0])
+        return mx.random.categorical(logprobs * (1 / sampling.temperature), key=now)
+
+    return sample

@@ -1,0 +1,79 @@
+"""What the tiers say of themselves, asked in the background so that no request waits for it.
+
+Every `POLL_S` each tier's status is fetched (a replica answers it without touching a model). The last word stands until
+the next one; a tier that doesn't answer is `unavailable`. What a request needs from it, the context length, changes so
+seldom that an old word is as good as a new one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from contextlib import suppress
+
+from deployments.ports import Tier
+from deployments.telemetry import log_error
+from reliability.types import TierState, TierStatus
+
+__all__ = ["TierWatch"]
+
+POLL_S = 5.0
+STATUS_TIMEOUT_S = 2.0
+
+
+class TierWatch:
+    """The statuses of all tiers. `kinds` are those of the configuration, for a tier that can't be asked."""
+
+    def __init__(self, tiers: Mapping[str, Tier], kinds: Mapping[str, str], contexts: Mapping[str, int | None]) -> None:
+        self._tiers = tiers
+        self._kinds = kinds
+        self._statuses: dict[str, TierStatus] = {}
+        self._contexts = {name: tokens for name, tokens in contexts.items() if tokens is not None}
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def known(self) -> Mapping[str, TierStatus]:
+        """The last word of each tier; nothing of a tier that was never asked."""
+        return self._statuses
+
+    @property
+    def context_tokens(self) -> Mapping[str, int]:
+        """The context length of each tier where it is known."""
+        return self._contexts
+
+    def start(self) -> None:
+        """Begin to poll. Must run on the Router's event loop."""
+        if self._task is None:
+            self._task = asyncio.create_task(self._poll())
+
+    async def close(self) -> None:
+        """Stop."""
+        if self._task is not None:
+            self._task.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._task
+
+    async def ask(self) -> list[TierStatus]:
+        """Ask all tiers now, each with its own timeout."""
+        statuses = list(await asyncio.gather(*(self._ask(name) for name in self._tiers)))
+        for status in statuses:
+            self._statuses[status.name] = status
+            if status.context_tokens is not None:
+                self._contexts[status.name] = status.context_tokens
+        return statuses
+
+    async def _ask(self, name: str) -> TierStatus:
+        try:
+            async with asyncio.timeout(STATUS_TIMEOUT_S):
+                return await self._tiers[name].status()
+        except Exception as error:
+            reason = f"no replica answers ({type(error).__name__})"
+            return TierStatus(name=name, kind=self._kinds[name], state=TierState.UNAVAILABLE, reason=reason)
+
+    async def _poll(self) -> None:
+        while True:
+            try:
+                await self.ask()
+            except Exception as error:
+                log_error("poll_failed", error)
+            await asyncio.sleep(POLL_S)

@@ -1,0 +1,1 @@
+"""This server beside its neighbours, on one scripted upstream over HTTP: `make bench`."""

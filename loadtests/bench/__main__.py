@@ -1,0 +1,135 @@
+"""`make bench`: all sides on one scripted upstream, in one interleaved run; `--quick` takes about three minutes.
+
+Each round asks every cell (a scenario at a number of clients) of every side in turn, in an order that rotates from
+round to round. What is added to `direct` is the difference of two medians of the same round, so that a machine that
+slows down slows both. The figures are medians over the rounds, with the least and the most beside them.
+
+The table goes into loadtests/README.md, everything measured into loadtests/results/bench.json.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from loadtests.bench.measure import Cell, Scenario, idle_cpu, measured
+from loadtests.bench.sides import Side, sides
+from loadtests.bench.tables import written
+from loadtests.running import ends_cleanly
+
+__all__ = ["main"]
+
+RESULTS = Path(__file__).parents[1] / "results"
+WHOLE, STREAM = Scenario(), Scenario(stream=True)
+ALL = (
+    WHOLE,
+    STREAM,
+    Scenario(tools=True),
+    Scenario(tools=True, stream=True),
+    Scenario("after-50"),
+    Scenario("after-50", stream=True),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What is asked, how long, and how often. `seconds`: of one cell of one side."""
+
+    cells: tuple[tuple[Scenario, int], ...]
+    rounds: int
+    seconds: float
+
+
+FULL = Plan(
+    (
+        *((scenario, clients) for scenario in ALL for clients in (1, 8, 32, 128)),
+        *((Scenario("paced", stream=True), clients) for clients in (1, 32)),
+        (Scenario("faulty"), 8),
+    ),
+    rounds=5,
+    seconds=4.0,
+)
+QUICK = Plan(
+    (
+        (WHOLE, 1),
+        (WHOLE, 8),
+        (WHOLE, 32),
+        (WHOLE, 128),
+        (STREAM, 1),
+        (STREAM, 32),
+        (Scenario("paced", stream=True), 8),
+        (Scenario(tools=True), 1),
+        (Scenario("after-50"), 32),
+        (Scenario("faulty"), 8),
+    ),
+    rounds=3,
+    seconds=1.0,
+)
+TINY = Plan(((WHOLE, 1), (WHOLE, 8), (STREAM, 1), (Scenario("paced", stream=True), 1), (Scenario("faulty"), 2)), 2, 0.3)
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Run it."""
+    parser = argparse.ArgumentParser(prog="python -m loadtests.bench", description=__doc__.partition("\n")[0])
+    parser.add_argument("--quick", action="store_true", help="fewer cells, a second each")
+    parser.add_argument("--tiny", action="store_true", help="try the benchmark itself; the table is printed only")
+    parser.add_argument("--rounds", type=int)
+    parser.add_argument("--seconds", type=float, help="of one cell of one side")
+    parser.add_argument("--without-litellm", action="store_true")
+    given = parser.parse_args(argv)
+    ends_cleanly()
+    plan = TINY if given.tiny else QUICK if given.quick else FULL
+    plan = Plan(plan.cells, given.rounds or plan.rounds, given.seconds or plan.seconds)
+    # Ray's sockets need a short path.
+    with (
+        tempfile.TemporaryDirectory(prefix="ms-", ignore_cleanup_errors=True) as folder,
+        sides(Path(folder), litellm=not given.without_litellm) as (found, upstream),
+    ):
+        rounds, memory = _run(found, upstream, plan)
+    command = " ".join(["python -m loadtests.bench", *(argv if argv is not None else sys.argv[1:])])
+    if not given.tiny:
+        RESULTS.mkdir(exist_ok=True)
+        cells = [[asdict(cell) for cell in cells] for cells in rounds]
+        text = json.dumps({"command": command, "memory_bytes": memory, "rounds": cells}, indent=1)
+        (RESULTS / "bench.json").write_text(text + "\n", encoding="utf-8")
+    print(written(rounds, memory, command, keep=not given.tiny))
+
+
+def _run(found: list[Side], upstream: str, plan: Plan) -> tuple[list[list[Cell]], dict[str, int]]:
+    for side in found:  # what is made at the first request is made here
+        asyncio.run(measured(side, upstream, WHOLE, 8, 1.0, 0.0))
+        asyncio.run(measured(side, upstream, STREAM, 8, 1.0, 0.0))
+    idle = {pid: idle_cpu(side, 1.0) for pid, side in {side.pid: side for side in found}.items()}
+    rounds = []
+    for number in range(plan.rounds):
+        cells = []
+        for scenario, clients in plan.cells:
+            for side in (*found[number % len(found) :], *found[: number % len(found)]):
+                if not _asked(side, scenario, clients):
+                    continue
+                cell = asyncio.run(measured(side, upstream, scenario, clients, plan.seconds, idle[side.pid]))
+                print(
+                    f"{number + 1}/{plan.rounds} {scenario.name} x{clients} {side.name}: p50 {cell.p50:.2f} ms, "
+                    f"{cell.per_second:.0f}/s, CPU {cell.cpu_ms:.2f} ms, failed {cell.failed} {dict(cell.faults)}",
+                    flush=True,
+                )
+                cells.append(cell)
+        rounds.append(cells)
+    return rounds, {side.name: side.memory_bytes() for side in found}
+
+
+def _asked(side: Side, scenario: Scenario, clients: int) -> bool:
+    """Two workers matter under load only; the off side has no answer to faults worth timing."""
+    if scenario.model == "faulty":
+        return side.name not in ("off", "litellm-2")
+    return not (side.name == "litellm-2" and clients < 32)
+
+
+if __name__ == "__main__":
+    main()

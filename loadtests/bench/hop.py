@@ -1,0 +1,65 @@
+"""The bare one-hop app: a Ray Serve ingress that calls one deployment by handle, which calls the upstream by httpx.
+
+It parses nothing and decides nothing: what it costs is what Ray Serve costs. Same flags and same transport as ours.
+"""
+
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import httpx
+from ray import serve
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+from starlette.routing import Route
+
+__all__ = ["build"]
+
+MANY = 1024
+
+
+class Caller:
+    """Calls the upstream, and gives on its bytes as they come."""
+
+    def __init__(self, upstream: str) -> None:
+        self._url = f"{upstream}/chat/completions"
+        self._client = httpx.AsyncClient(timeout=60, limits=httpx.Limits(max_connections=MANY), trust_env=False)
+
+    async def stream(self, body: bytes) -> AsyncIterator[bytes]:
+        """The answer's bytes."""
+        headers = {"content-type": "application/json"}
+        async with self._client.stream("POST", self._url, content=body, headers=headers) as response:
+            async for data in response.aiter_raw():
+                yield data
+
+
+class Front:
+    """The ingress."""
+
+    def __init__(self, caller: Any) -> None:
+        self._stream = caller.options(stream=True, _by_reference=False).stream
+
+    def __serve_build_asgi_app__(self) -> Starlette:
+        """The ASGI app."""
+        routes = [Route("/v1/chat/completions", self.chat, methods=["POST"]), Route("/ready", self.ready)]
+        return Starlette(routes=routes)
+
+    async def ready(self, _: Request) -> Response:
+        """Alive."""
+        return Response("{}")
+
+    async def chat(self, request: Request) -> Response:
+        """Pass on."""
+        body = await request.body()
+        answer = self._stream.remote(body)
+        if json.loads(body).get("stream"):
+            return StreamingResponse(answer, media_type="text/event-stream")
+        return Response(b"".join([data async for data in answer]), media_type="application/json")
+
+
+def build(args: dict[str, str]) -> serve.Application:
+    """`args`: the upstream's base URL."""
+    small: dict[str, Any] = {"ray_actor_options": {"num_cpus": 0}, "max_ongoing_requests": MANY}
+    caller = serve.deployment(Caller).options(name="Caller", **small).bind(args["upstream"])
+    return serve.deployment(serve.ingress()(Front)).options(name="Front", **small).bind(caller)

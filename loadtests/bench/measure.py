@@ -1,0 +1,135 @@
+"""One cell of the benchmark: a side under a load for a moment, with the CPU time that its processes used for it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import statistics
+import time
+import urllib.request
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import psutil
+
+from loadtests.bench.client import Load, Outcome, drive
+from loadtests.bench.sides import Side
+
+__all__ = ["Cell", "Scenario", "idle_cpu", "measured", "quantile"]
+
+TOOLS = [
+    {
+        "type": "function",
+        "function": {
+            "name": name,
+            "description": f"{name} of a file of the project",
+            "parameters": {
+                "type": "object",
+                "properties": {"path": {"type": "string"}, "line": {"type": "integer"}},
+                "required": ["path"],
+            },
+        },
+    }
+    for name in ("read_file", "list_folder")
+]
+SYSTEM = "You are a careful engineer. " * 20
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """What is asked: of which model of the upstream, streamed or not, with tools or not."""
+
+    model: str = "at-once"
+    stream: bool = False
+    tools: bool = False
+
+    @property
+    def name(self) -> str:
+        """How it is called in the tables."""
+        return " ".join([self.model, "stream" if self.stream else "whole", *(["tools"] if self.tools else [])])
+
+    def body(self) -> dict[str, Any]:
+        """The request."""
+        messages = [{"role": "system", "content": SYSTEM}, {"role": "user", "content": "What is in main.py?"}]
+        more: dict[str, Any] = {"tools": TOOLS} if self.tools else {}
+        return {"model": self.model, "messages": messages, "stream": self.stream, "max_tokens": 256, **more}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cell:
+    """What was measured in one round. Milliseconds; `calls`: upstream calls per request."""
+
+    side: str
+    scenario: str
+    clients: int
+    requests: int
+    failed: int
+    faults: Mapping[str, int]
+    p50: float
+    p95: float
+    p99: float
+    first_p50: float
+    per_second: float
+    cpu_ms: float
+    calls: float
+
+
+async def measured(side: Side, upstream: str, scenario: Scenario, clients: int, seconds: float, idle: float) -> Cell:
+    """Ask `side` for a while. `idle`: the CPU seconds a second that its processes use when nobody asks."""
+    processes, calls = side.processes(), _calls(upstream)
+    before = _cpu(processes)
+    load = Load(url=side.url, body=scenario.body(), clients=clients, seconds=seconds)
+    outcome = await drive(load)
+    used_s = _cpu(processes) - before - idle * outcome.elapsed_s
+    asked = len(outcome.total_ms) + outcome.failed
+    return _cell(side, scenario, clients, outcome, used_s, (_calls(upstream) - calls) / max(1, asked))
+
+
+def _cell(side: Side, scenario: Scenario, clients: int, outcome: Outcome, used_s: float, calls: float) -> Cell:
+    asked = len(outcome.total_ms) + outcome.failed
+    return Cell(
+        side=side.name,
+        scenario=scenario.name,
+        clients=clients,
+        requests=asked,
+        failed=outcome.failed,
+        faults=outcome.faults,
+        p50=quantile(outcome.total_ms, 0.5),
+        p95=quantile(outcome.total_ms, 0.95),
+        p99=quantile(outcome.total_ms, 0.99),
+        first_p50=quantile(outcome.first_ms, 0.5),
+        per_second=outcome.per_second,
+        cpu_ms=max(0.0, used_s) * 1000 / max(1, asked),
+        calls=calls,
+    )
+
+
+def idle_cpu(side: Side, seconds: float) -> float:
+    """CPU seconds a second while nobody asks."""
+    processes = side.processes()
+    before = _cpu(processes)
+    time.sleep(seconds)
+    return (_cpu(processes) - before) / seconds
+
+
+def quantile(values: Sequence[float], share: float) -> float:
+    """Of at least one value; NaN of none."""
+    if not values:
+        return float("nan")
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, int(share * len(ordered)))] if share != 0.5 else statistics.median(ordered)
+
+
+def _cpu(processes: Sequence[psutil.Process]) -> float:
+    used = 0.0
+    for process in processes:
+        with contextlib.suppress(psutil.Error):
+            times = process.cpu_times()
+            used += times.user + times.system
+    return used
+
+
+def _calls(upstream: str) -> int:
+    with urllib.request.urlopen(f"{upstream}/calls", timeout=10) as response:
+        return int(json.load(response)["calls"])

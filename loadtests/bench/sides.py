@@ -1,0 +1,155 @@
+"""What is compared, started as processes of their own: the upstream, one `serve run` with three apps, LiteLLM.
+
+    direct       the upstream itself
+    hop          the bare one-hop Ray Serve app (`hop.py`)
+    off          this server, reliability off
+    on           this server, as shipped
+    litellm      the LiteLLM proxy, one worker
+    litellm-2    the same with two
+
+The three apps share one Ray instance, so its idle cost falls on none of them: CPU time is counted over all processes of
+a side while it alone is asked, less what the same processes use when nobody asks. LiteLLM lives in a virtual
+environment of its own under the user's cache folder, made at the first run.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+import yaml
+
+from loadtests.running import flags_for, free_port, process, until_up
+
+__all__ = ["MODELS", "Side", "sides"]
+
+CACHE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "mlx-stack-serve-bench"
+MODELS = ("at-once", "after-50", "paced", "faulty")
+OFF: dict[str, Any] = {
+    "loop_detection": {"enabled": False},
+    "tool_validation": {"enabled": False},
+    "token_budget": {"enabled": False},
+    "memory_pressure": {"enabled": False},
+    "tier_health": {"failures_max": None, "rate_percent": None, "retry_after_max_s": 0},
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One of the compared. `pid` is the root of its processes; `marks` stand in the names of those that are its own
+    (empty: all)."""
+
+    name: str
+    url: str
+    pid: int
+    marks: tuple[str, ...] = ()
+    prefix: str = ""
+
+    def processes(self) -> list[psutil.Process]:
+        """All of its processes now, Ray's own included."""
+        root = psutil.Process(self.pid)
+        return [root, *root.children(recursive=True)]
+
+    def memory_bytes(self) -> int:
+        """What its own processes hold alone."""
+        held = 0
+        for one in self.processes():
+            with contextlib.suppress(psutil.Error):
+                if not self.marks or any(mark in " ".join(one.cmdline()) for mark in self.marks):
+                    held += one.memory_full_info().uss
+        return held
+
+
+@contextlib.contextmanager
+def sides(folder: Path, *, litellm: bool) -> Iterator[tuple[list[Side], str]]:
+    """Start all of them; give the sides and the upstream's base URL. `folder` is short: Ray's sockets are there."""
+    with contextlib.ExitStack() as running:
+        upstream = free_port()
+        pid = running.enter_context(process([sys.executable, "-m", "loadtests.bench.upstream", str(upstream)], folder))
+        base = f"http://127.0.0.1:{upstream}"
+        until_up(f"{base}/calls")
+        port = free_port()
+        config = folder / "serve.yaml"
+        config.write_text(yaml.safe_dump(_serve_config(port, f"{base}/v1", folder)))
+        program = str(Path(sys.executable).with_name("serve"))
+        serve_pid = running.enter_context(
+            process([program, "run", str(config)], folder, flags_for(folder), stop=signal.SIGINT)
+        )
+        url = f"http://127.0.0.1:{port}"
+        for app in ("hop", "off", "on"):
+            until_up(f"{url}/{app}/ready", serve_pid)
+        found = [
+            Side("direct", base, pid),
+            Side("hop", f"{url}/hop", serve_pid, ("Replica:hop:",)),
+            Side("off", f"{url}/off", serve_pid, ("Replica:off:", "SessionState:off")),
+            Side("on", f"{url}/on", serve_pid, ("Replica:on:", "SessionState:on")),
+        ]
+        rivals = (1, 2) if litellm else ()
+        found.extend(running.enter_context(_litellm(workers, f"{base}/v1", folder)) for workers in rivals)
+        yield found, base
+
+
+def _serve_config(port: int, upstream: str, folder: Path) -> dict[str, Any]:
+    ours = [_ours(name, upstream, folder, OFF if name == "off" else {}) for name in ("off", "on")]
+    hop = {
+        "name": "hop",
+        "route_prefix": "/hop",
+        "import_path": "loadtests.bench.hop:build",
+        "args": {"upstream": upstream},
+    }
+    return {
+        "proxy_location": "HeadOnly",
+        "http_options": {"host": "127.0.0.1", "port": port},
+        "logging_config": {"encoding": "JSON"},
+        "applications": [hop, *ours],
+    }
+
+
+def _ours(name: str, upstream: str, folder: Path, reliability: Mapping[str, Any]) -> dict[str, Any]:
+    models = MODELS if name == "on" else MODELS[:3]
+    tiers = {model: {"kind": "hosted", "base_url": upstream, "model": model, "cloud": False} for model in models}
+    # The faulty tier's requests may go on to another one, as a user would have it.
+    chain = {"escalation": {"chain": [*models[3:], models[0]]}}
+    budget = {"token_budget": {"per_session": None, "per_hour": None}}
+    args = {
+        "tiers": tiers,
+        "reliability": budget | dict(reliability) | chain,
+        "state": {"path": str(folder / f"state-{name}")},
+        "server": {"max_ongoing_requests": 1024},
+    }
+    return {"name": name, "route_prefix": f"/{name}", "import_path": "deployments.app:build", "args": args}
+
+
+@contextlib.contextmanager
+def _litellm(workers: int, upstream: str, folder: Path) -> Iterator[Side]:
+    program, port = _litellm_program(), free_port()
+    config = folder / "litellm.yaml"
+    told = {"api_base": upstream, "api_key": "sk-none", "num_retries": 0}
+    models = [{"model_name": m, "litellm_params": {"model": f"openai/{m}"} | told} for m in MODELS]
+    config.write_text(yaml.safe_dump({"model_list": models, "litellm_settings": {"telemetry": False}}))
+    command = [str(program), "--config", str(config), "--host", "127.0.0.1", "--port", str(port)]
+    flags = {**os.environ, "LITELLM_LOG": "ERROR", "LITELLM_LOCAL_MODEL_COST_MAP": "True", "LITELLM_TELEMETRY": "False"}
+    # No keys, as at the other sides.
+    flags["LITELLM_DANGEROUSLY_PERMIT_WEAK_OR_UNSET_MASTER_KEY"] = "true"
+    flags.pop("PYTHONPATH", None)
+    with process([*command, "--num_workers", str(workers)], folder, flags) as pid:
+        until_up(f"http://127.0.0.1:{port}/health/liveliness", pid)
+        yield Side("litellm" if workers == 1 else f"litellm-{workers}", f"http://127.0.0.1:{port}", pid)
+
+
+def _litellm_program() -> Path:
+    program = CACHE / "litellm" / "bin" / "litellm"
+    if not program.exists():
+        print("installing LiteLLM into a virtual environment of its own", flush=True)
+        subprocess.run([sys.executable, "-m", "venv", CACHE / "litellm"], check=True)
+        pip = [CACHE / "litellm" / "bin" / "python", "-m", "pip", "install", "--quiet"]
+        subprocess.run([*pip, "litellm[proxy]"], check=True)
+    return program

@@ -1,0 +1,136 @@
+"""Recorded tool-call cases (BFCL), and whether an answer to one is valid and right.
+
+*Valid*: at least one call, and all pass the checks of `reliability.tools` as they came (name, JSON, schema,
+plausibility). *Right*: name and every argument are among the acceptable ones of the case, compared as BFCL does.
+
+Cases: the categories `simple_python` and `multiple`, half of each, drawn with a fixed seed.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from reliability.tools import RawCall, ToolBox, build_toolbox, check_calls, id_source
+from reliability.types import CallDelta, ChatRequest, Event
+from tests.evals.tools_eval import records
+
+__all__ = ["SEED", "TOKENS_MAX", "Case", "Score", "checked_calls", "events_of", "request_of", "sampled", "toolbox_of"]
+
+SEED = 20261122
+TOKENS_MAX = 256
+CASE_S = 3600.0
+
+Case = Mapping[str, Any]
+
+
+def sampled(count: int, data: Path | None) -> list[Case]:
+    """The cases: half with one tool, half with several; the stand-in set where there is no recorded data."""
+    cases = [case for case in records("bfcl_cases", data) if case["gt_valid"] and case["ground_truth"]]
+    dice = random.Random(SEED)
+    out: list[Case] = []
+    for category in ("simple_python", "multiple"):
+        some = [case for case in cases if case["category"] == category]
+        out += dice.sample(some, min(count // 2, len(some)))
+    return out or cases[:count]
+
+
+def request_of(case: Case, **fields: Any) -> ChatRequest:
+    """The case as a greedy request."""
+    usual: dict[str, Any] = {"max_tokens": TOKENS_MAX, "timeout_s": CASE_S, "temperature": 0.0, "session_id": "bench"}
+    messages, tools = tuple(case["messages"]), tuple(case["tools"])
+    return ChatRequest(request_id=case["id"], messages=messages, tools=tools, **(usual | fields))
+
+
+def toolbox_of(case: Case) -> ToolBox:
+    """The compiled tools of a case."""
+    box = build_toolbox(case["tools"])
+    assert isinstance(box, ToolBox)
+    return box
+
+
+async def events_of(tier: Any, request: ChatRequest) -> list[Event]:
+    """One whole answer."""
+    async with aclosing(tier.stream(request)) as stream:
+        return [event async for chunk in stream for event in chunk]
+
+
+def checked_calls(case: Case, events: Sequence[Event]) -> tuple[list[tuple[str, str]], str]:
+    """The calls of an answer if they all are valid as they came, else what is wrong."""
+    calls = raw_calls(events)
+    checked = check_calls(calls, toolbox_of(case), new_id=id_source(case["id"]))
+    if calls and checked.ok and not checked.repairs:
+        return [(call.name, call.arguments) for call in checked.calls], ""
+    words = "; ".join(f"{v.path} {v.message}" for v in checked.violations) or f"no call, {events[-1]}"
+    return [], f"{words} in {[call.arguments for call in calls]}"
+
+
+def raw_calls(events: Sequence[Event]) -> list[RawCall]:
+    """The calls that came as calls."""
+    deltas = [event for event in events if isinstance(event, CallDelta)]
+    return [RawCall(name=d.name or "", arguments=d.arguments, id=d.id) for d in deltas]
+
+
+def is_right(calls: Sequence[tuple[str, str]], case: Case) -> bool:
+    """Whether the calls are the acceptable ones, in any order."""
+    wanted = list(case.get("acceptable") or _exactly(case["ground_truth"]))
+    for name, arguments in calls:
+        hit = next((one for one in wanted if one["name"] == name and _fits(json.loads(arguments), one)), None)
+        if hit is None:
+            return False
+        wanted.remove(hit)
+    return not wanted
+
+
+def _exactly(truth: Sequence[Case]) -> list[dict[str, Any]]:
+    return [{"name": c["name"], "arguments": {k: [v] for k, v in c["arguments"].items()}} for c in truth]
+
+
+def _fits(given: Mapping[str, Any], wanted: Case) -> bool:
+    allowed = wanted["arguments"]
+    if any(key not in allowed for key in given):
+        return False
+    return all(_one_of(given[key], values) if key in given else "" in values for key, values in allowed.items())
+
+
+def _one_of(value: Any, values: Sequence[Any]) -> bool:
+    return any(_plain(value) == _plain(one) for one in values)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, str):
+        return "".join(c for c in value.lower() if c not in " ,./-_*^'\"")
+    if isinstance(value, Mapping):
+        return {key: _plain(one[0] if isinstance(one, list) and len(one) == 1 else one) for key, one in value.items()}
+    if isinstance(value, list):
+        return [_plain(one) for one in value]
+    return value
+
+
+@dataclass
+class Score:
+    """Valid and right answers of one layer."""
+
+    name: str
+    done: int = 0
+    valid: int = 0
+    right: int = 0
+    attempts: int = 0
+    misses: list[str] = field(default_factory=list)
+
+    def add(self, case: Case, calls: Sequence[tuple[str, str]], attempts: int, why: str = "") -> None:
+        self.done += 1
+        self.valid += bool(calls)
+        self.right += bool(calls) and is_right(calls, case)
+        self.attempts += attempts
+        if not calls:
+            self.misses.append(f"{case['id']}: {why}")
+
+    def row(self) -> str:
+        valid, right = 100 * self.valid / self.done, 100 * self.right / self.done
+        return f"| {self.name} | {valid:.0f} % | {right:.0f} % | {self.attempts / self.done:.2f} |"

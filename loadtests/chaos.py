@@ -1,0 +1,219 @@
+"""`make chaos`: steady load while replicas, actors and the upstream are killed, and then three accounts are compared.
+
+    python -m loadtests.chaos --seed 3 --seconds 120
+
+The graph: two Router replicas, tier `fast` (hosted, on the scripted upstream) and tier `standard` (scripted, always
+well). 16 clients ask one after another, each in a session of its own, and like every OpenAI client they try again,
+twice, where the connection breaks or the answer is an error. Every few seconds the seed picks a victim: a Router, a
+replica of a tier, the state actor, the upstream (which comes back after two seconds).
+
+What is compared at the end, when all is quiet:
+
+    clients    no request was lost: tier `standard` could have answered every one of them
+    ledger     each session's books hold at least the tokens that its clients saw, and no call is open
+    incidents  are there for the faults that were forced; how many of which kind is told
+
+It exits with 1 where one of these doesn't hold. A node can't be killed here: it is one machine.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import json
+import random
+import sys
+import tempfile
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import httpx
+import psutil
+
+from loadtests.running import Running, ends_cleanly, free_port, process, serving, until_up
+
+CLIENTS = 16
+TRIES = 3
+PAUSE_S = 0.05
+EVERY_S = (4.0, 10.0)
+AWAY_S = 2.0
+QUIET_S = 30.0
+VICTIMS = ("Router", "fast", "standard", "SessionState", "upstream")
+
+
+@dataclass
+class Accounts:
+    """What the clients saw. `lost`: the last answer of requests that never got a good one."""
+
+    answered: int = 0
+    retried: int = 0
+    lost: list[str] = field(default_factory=list)
+    tokens: Counter[str] = field(default_factory=Counter)
+    killed: Counter[str] = field(default_factory=Counter)
+    tiers: Counter[str] = field(default_factory=Counter)
+
+
+async def client(number: int, url: str, seed: int, until: float, seen: Accounts) -> None:
+    """Ask until the time is over."""
+    session, dice = f"chaos-{seed}-{number}", random.Random(f"{seed}-{number}")
+    async with httpx.AsyncClient(timeout=60, trust_env=False) as http:
+        count = 0
+        while time.monotonic() < until:
+            count += 1
+            await ask(http, url, session, f"{session}-{count}", seen)
+            await asyncio.sleep(dice.random() * PAUSE_S)
+
+
+async def ask(http: httpx.AsyncClient, url: str, session: str, name: str, seen: Accounts) -> None:
+    """One request, tried again as clients do."""
+    body = {"model": "auto", "messages": [{"role": "user", "content": name}], "max_tokens": 128}
+    last = ""
+    for attempt in range(TRIES):
+        if attempt:
+            seen.retried += 1
+            await asyncio.sleep(0.5 * 2**attempt)
+        try:
+            headers = {"x-request-id": f"{name}-{attempt}", "x-mlx-stack-session": session}
+            response = await http.post(f"{url}/v1/chat/completions", json=body, headers=headers)
+        except httpx.TransportError as error:
+            last = type(error).__name__
+            continue
+        if response.status_code == 200:
+            seen.answered += 1
+            seen.tiers[response.headers["x-mlx-stack-tier"]] += 1
+            seen.tokens[session] += response.json()["usage"]["total_tokens"]
+            return
+        last = f"{response.status_code} {response.text[:200]}"
+    seen.lost.append(f"{name}: {last}")
+
+
+async def kill(server: Running, upstream: Upstream, dice: random.Random, until: float, seen: Accounts) -> None:
+    """Kill one after another."""
+    while True:
+        wait_s = dice.uniform(*EVERY_S)
+        if time.monotonic() + wait_s > until:
+            return
+        await asyncio.sleep(wait_s)
+        victim = dice.choice(VICTIMS)
+        if victim == "upstream":
+            await upstream.fall()
+        else:
+            mark = "SessionState" if victim == "SessionState" else f":load:{victim}"
+            found = await asyncio.to_thread(server.processes, mark)
+            if not found:
+                continue  # it is on its way back from its last death
+            with contextlib.suppress(psutil.NoSuchProcess):
+                dice.choice(sorted(found, key=lambda p: p.pid)).kill()
+        seen.killed[victim] += 1
+        print(f"killed {victim}", flush=True)
+
+
+class Upstream:
+    """The scripted upstream on a port of its own, which may fall and comes back."""
+
+    def __init__(self, folder: Path) -> None:
+        self.port = free_port()
+        self._folder = folder
+        self._running = contextlib.ExitStack()
+
+    def start(self) -> None:
+        """Start it."""
+        command = [sys.executable, "-m", "loadtests.bench.upstream", str(self.port)]
+        self._running.enter_context(process(command, self._folder))
+        until_up(f"http://127.0.0.1:{self.port}/calls")
+
+    async def fall(self) -> None:
+        """Kill it, and start it again after a while."""
+        self.stop()
+        await asyncio.sleep(AWAY_S)
+        await asyncio.to_thread(self.start)
+
+    def stop(self) -> None:
+        """End it."""
+        self._running.close()
+
+
+async def run(server: Running, upstream: Upstream, seed: int, seconds: float) -> tuple[Accounts, list[str]]:
+    """The load, the kills, and what doesn't agree afterwards."""
+    seen, until = Accounts(), time.monotonic() + seconds
+    clients = [client(n, server.url, seed, until, seen) for n in range(CLIENTS)]
+    await asyncio.gather(*clients, kill(server, upstream, random.Random(seed), until, seen))
+    wrong = [f"lost: {words}" for words in seen.lost]
+    async with httpx.AsyncClient(timeout=30, trust_env=False, base_url=server.url) as http:
+        for session, tokens in sorted(seen.tokens.items()):
+            books = await settled(http, session)
+            if books is None or books["open_calls"]:
+                wrong.append(f"books of {session} aren't closed: {books}")
+            elif books["spent_tokens"] < tokens:
+                wrong.append(f"{session} saw {tokens} tokens, its books hold {books['spent_tokens']}")
+        incidents = (await http.get("/v1/reliability/incidents", params={"limit": 500})).json()
+    kinds = Counter(incident["kind"] for incident in incidents.get("data", incidents.get("incidents", [])))
+    if seen.killed and not kinds:
+        wrong.append("no incident tells of any of it")
+    print(f"incidents: {dict(kinds)}")
+    return seen, wrong
+
+
+async def settled(http: httpx.AsyncClient, session: str) -> dict[str, int] | None:
+    """The session's books once no call is open, or as they are when patience ends."""
+    books, until = None, time.monotonic() + QUIET_S
+    while time.monotonic() < until:
+        with contextlib.suppress(httpx.TransportError):
+            response = await http.get(f"/v1/reliability/sessions/{session}")
+            books = response.json() if response.status_code == 200 else None
+            if books is not None and not books["open_calls"]:
+                return books
+        await asyncio.sleep(0.2)
+    return books
+
+
+def graph(port: int) -> dict[str, object]:
+    """The server's `args`."""
+    base = f"http://127.0.0.1:{port}/v1"
+    return {
+        "tiers": {
+            "fast": {"kind": "hosted", "base_url": base, "model": "at-once", "cloud": False},
+            "standard": {"kind": "scripted", "script": [{"answer": "All is well, and the tests pass."}]},
+        },
+        "reliability": {
+            "escalation": {"chain": ["fast", "standard"]},
+            "token_budget": {"per_session": None, "per_hour": None},
+            "retry_budget": {"share_percent": 1000},
+        },
+        "server": {"router_replicas": 2, "max_ongoing_requests": 1024},
+    }
+
+
+def main() -> int:
+    """Run one seed."""
+    parser = argparse.ArgumentParser(prog="python -m loadtests.chaos", description=__doc__.partition("\n")[0])
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--seconds", type=float, default=120.0)
+    given = parser.parse_args()
+    ends_cleanly()
+    with tempfile.TemporaryDirectory(prefix="ms-", ignore_cleanup_errors=True) as name:
+        upstream = Upstream(Path(name))
+        upstream.start()
+        try:
+            with serving(graph(upstream.port), Path(name)) as server:
+                seen, wrong = asyncio.run(run(server, upstream, given.seed, given.seconds))
+        finally:
+            upstream.stop()
+    told = {
+        "seed": given.seed,
+        "answered": seen.answered,
+        "tried again": seen.retried,
+        "lost": len(seen.lost),
+        "tiers": seen.tiers,
+        "killed": seen.killed,
+        "wrong": wrong,
+    }
+    print(json.dumps(told, indent=1))
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,233 @@
+"""What decoding under a grammar costs, and whether it holds: on recorded tool-call cases.
+
+    python -m loadtests.grammar_bench --compile --data FOLDER    every tool and case through llguidance, no model
+    python -m loadtests.grammar_bench --alone --data FOLDER      mask, apply and consume without a model beside them
+    python -m loadtests.grammar_bench --costs --data FOLDER      a demanded call for every case: validity; mask, apply
+                                                                 and consume against the decode step, batch 1 and 8
+
+The default is all of it, with the default model (SmolLM2-135M, float32 on Linux). What the layers of the server add to
+each other is measured by `loadtests.layers_bench`. Figures: `deployments/tiers/constraint.py`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import collections
+import math
+import statistics
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from deployments.tiers.artifacts import DEFAULT_SOURCE
+from deployments.tiers.batch import Batch
+from deployments.tiers.constraint import Constraints, Masker
+from deployments.tiers.mlx import MlxTier
+from loadtests.bfcl import Case, Score, checked_calls, events_of, request_of, sampled
+from loadtests.table import Figure
+from loadtests.turns import Turns
+from reliability.types import TierState
+from tests.evals.tools_eval import records
+
+TIER = "fast"
+LOAD_S = 600.0
+RUNNING_MAX = 8
+CASES = 100
+US = 1_000_000
+
+
+def compile_all(tokenizer: Any, data: Path | None) -> None:
+    """Compile the grammar of every case that has tools, and say how many hold only part of a schema."""
+    constraints = Constraints(tokenizer)
+    cases = [case for case in records("bfcl_cases", data) if case["tools"]]
+    spent_ms: list[float] = []
+    parts: collections.Counter[str] = collections.Counter()
+    tools = 0
+    for case in cases:
+        began_s = time.perf_counter()
+        constraint = constraints.of(request_of(case, tool_choice="required"))
+        spent_ms.append(1e3 * (time.perf_counter() - began_s))
+        assert constraint is not None
+        tools += len(case["tools"])
+        parts.update(note.partition("(")[2].partition(")")[0] for note in constraint.notes)
+    print(f"grammars: {len(cases)} cases, {tools} tools; held in part: {dict(parts) or 0}; refused: 0")
+    print(f"  compile + first mask, ms: {_quantiles(spent_ms[1:])} (the first, with the vocabulary: {spent_ms[0]:.0f})")
+
+
+def _quantiles(values: Sequence[float]) -> str:
+    ordered = sorted(values)
+    at = {
+        name: ordered[min(len(ordered) - 1, int(part * len(ordered)))] for name, part in (("p95", 0.95), ("p99", 0.99))
+    }
+    return f"p50 {statistics.median(ordered):.3g}, p95 {at['p95']:.3g}, p99 {at['p99']:.3g}, max {ordered[-1]:.3g}"
+
+
+def alone(tokenizer: Any, cases: Sequence[Case]) -> None:
+    """The parts of a step without a model beside them, over the right calls of the cases."""
+    import mlx.core as mx
+
+    constraints, spent = Constraints(tokenizer), collections.defaultdict(list)
+    logits = mx.zeros((1, len(tokenizer.get_vocab())))
+    mx.eval(logits)
+    for case in cases:
+        constraint = constraints.of(request_of(case, tool_choice="required"))
+        assert constraint is not None
+        masker = constraint.masker()
+        opening = f'<tool_call>\n{{"name": "{case["ground_truth"][0]["name"]}", "arguments": {{'
+        for token in tokenizer.encode(opening, add_special_tokens=False):
+            moments = [time.perf_counter()]
+            masker._move(token)
+            moments.append(time.perf_counter())
+            allowed = masker._allowed(logits.shape[-1])
+            moments.append(time.perf_counter())
+            mx.eval(masker.apply(allowed, logits))
+            moments.append(time.perf_counter())
+            for name, began_s, ended_s in zip(("consume", "mask", "apply"), moments, moments[1:], strict=False):
+                spent[name].append(ended_s - began_s)
+    for name, values in spent.items():
+        print(f"alone: {name}, us: {_quantiles([US * s for s in values])} ({len(values)} tokens)")
+
+
+@dataclass
+class Meter:
+    """What the parts of a step took, in seconds. Only the engine thread writes."""
+
+    spent: dict[str, list[float]] = field(default_factory=lambda: collections.defaultdict(list))
+
+    def timed(self, owner: Any, method: str, name: str) -> None:
+        """Time every call of a method from now on."""
+        original: Callable[..., Any] = getattr(owner, method)
+
+        def measured(*inputs: Any, **options: Any) -> Any:
+            began_s = time.perf_counter()
+            try:
+                return original(*inputs, **options)
+            finally:
+                self.spent[name].append(time.perf_counter() - began_s)
+
+        setattr(owner, method, measured)
+
+
+def grammar(turns: Turns) -> Iterator[Figure]:
+    """For `loadtests.mlx_bench`: as many of the hundred cases as there is time for."""
+    return iter(asyncio.run(_figures(turns)))
+
+
+async def _figures(turns: Turns) -> list[Figure]:
+    tier = MlxTier(name=TIER, model=DEFAULT_SOURCE, max_running=RUNNING_MAX, max_waiting=4 * RUNNING_MAX)
+    status = await tier.settled(LOAD_S)
+    assert status.state is TierState.READY, status
+    try:
+        found = await costs(tier, sampled(CASES, None), metered(), time.monotonic() + turns.seconds)
+    finally:
+        await tier.close()
+    turns.made = turns.most  # its rounds are the cases, and their number stands in the table
+    figures = [
+        Figure(f"batch {together}, mask + apply + consume, of a decode step", words, share, 0.05, "of it")
+        for together, share, words, _ in found
+    ]
+    score = found[-1][-1]
+    words = f"{score.valid} of {score.done} demanded calls, {score.right} right"
+    return [Figure("schema-valid", words, score.valid / max(1, score.done), 1.0), *figures]
+
+
+Cost = tuple[int, float, str, Score]
+
+
+async def costs(tier: MlxTier, cases: Sequence[Case], meter: Meter, end_s: float = math.inf) -> list[Cost]:
+    """Every case with a demanded call, as many as begin before `end_s`: four alone, then all, eight at once. What the
+    grammar's parts take of a step, and whether each call is valid."""
+    found: list[Cost] = []
+    for together, some in ((1, cases[:4]), (RUNNING_MAX, cases)):
+        meter.spent.clear()
+        slots, score = asyncio.Semaphore(together), Score("demanded")
+
+        async def one(case: Case, slots: asyncio.Semaphore = slots, score: Score = score) -> None:
+            async with slots:
+                if time.monotonic() > end_s:
+                    return
+                events = await events_of(tier, request_of(case, tool_choice="required"))
+            calls, words = checked_calls(case, events)
+            score.add(case, calls, 1, words)
+            if score.done % 20 == 0:
+                print(f"  {score.done} cases: valid {score.valid}, right {score.right}", flush=True)
+
+        await asyncio.gather(*map(one, some))
+        found.append((together, *_print_costs(meter, together), score))
+        print(
+            f"  valid {score.valid} of {score.done}, right {score.right}; {score.misses or 'none refused'}", flush=True
+        )
+    return found
+
+
+def _print_costs(meter: Meter, together: int) -> tuple[float, str]:
+    """The share of a typical decode step, and its parts in words."""
+    # Most steps decode only; one that also prefills is far above the median.
+    steps = sorted(meter.spent["step"])
+    decode_s = statistics.median(steps)
+    parts = {name: meter.spent[name] for name in ("consume", "mask", "apply")}
+    per_token_s = {name: statistics.median(values) for name, values in parts.items()}
+    for name, values in parts.items():
+        print(f"  {name}, us: {_quantiles([US * s for s in values])}")
+    whole = sum(map(sum, parts.values())) / sum(steps)
+    typical = sum(per_token_s.values()) * together / decode_s
+    print(
+        f"batch {together}: step p50 {1e3 * decode_s:.1f} ms of {len(steps)}; the grammar takes {100 * typical:.2f} % "
+        f"of a typical decode step (medians, full batch) and {100 * whole:.2f} % of all steps together"
+    )
+    words = ", ".join(f"{name} {US * seconds:.0f} us" for name, seconds in per_token_s.items())
+    return typical, f"a token: {words}; a step {1e3 * decode_s:.1f} ms"
+
+
+def metered() -> Meter:
+    """Start timing the engine's parts. `apply` includes the time that MLX takes for the masked logits."""
+    import mlx.core as mx
+
+    meter = Meter()
+    meter.timed(Masker, "_move", "consume")
+    meter.timed(Masker, "_allowed", "mask")
+    meter.timed(Batch, "step", "step")
+    allowed = Masker.apply
+
+    def evaluated(masker: Masker, mask: Any, logits: Any) -> Any:
+        mx.eval(logits)
+        began_s = time.perf_counter()
+        out = allowed(masker, mask, logits)
+        mx.eval(out)
+        meter.spent["apply"].append(time.perf_counter() - began_s)
+        return out
+
+    Masker.apply = evaluated  # type: ignore[method-assign]
+    return meter
+
+
+async def main() -> None:
+    """Run what was asked for."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    for part in ("compile", "alone", "costs"):
+        parser.add_argument(f"--{part}", action="store_true")
+    parser.add_argument("--cases", type=int, default=CASES)
+    parser.add_argument("--data", type=Path, help="a folder with bfcl_cases.jsonl.gz; else the stand-in set")
+    parser.add_argument("--model", default=DEFAULT_SOURCE)
+    asked = parser.parse_args()
+    everything = not (asked.compile or asked.alone or asked.costs)
+    tier = MlxTier(name=TIER, model=asked.model, max_running=RUNNING_MAX, max_waiting=4 * RUNNING_MAX)
+    status = await tier.settled(LOAD_S)
+    assert status.state is TierState.READY, status
+    cases = sampled(asked.cases, asked.data)
+    try:
+        if asked.compile or everything:
+            compile_all(tier._loaded().tokenizer, asked.data)
+        if asked.alone or everything:
+            alone(tier._loaded().tokenizer, cases)
+        if asked.costs or everything:  # last: it slows the engine down a little
+            await costs(tier, cases, metered())
+    finally:
+        await tier.close()
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

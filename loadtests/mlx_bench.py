@@ -1,0 +1,392 @@
+"""The engine against what it is built on: `make bench-mlx`, or `python -m loadtests.mlx_bench --only decode`.
+
+    decode   tokens a second while 1 or 8 sequences decode: a bare `BatchGenerator` loop, then the tier
+    reuse    time to the first token of a session of 900 tokens: cold, the next turn, another session with its system
+             prompt
+    leave    from the moment that a client leaves to the free slot, less one decode step
+    budget   eight clients that name no length, in a budget for one answer at its longest: memory set aside for all that
+             an answer may come to, and as it grows
+    server   the whole graph against `mlx_lm.server`: tokens a second and the time to the first text (server_bench.py)
+    grammar  what decoding under a grammar costs, and whether its answers are valid (grammar_bench.py)
+    blas     prefill and batch-8 decode on the library that comes with MLX, and on the one that this server loads
+
+Both sides of a comparison take turns, `--rounds` times, and the ratio is the median of the rounds' ratios. The model is
+SmolLM2-135M in float32. No comparison begins a round after its share of the time (`SHARES_S`), so that all of them
+together take less than 12 minutes on a quiet machine; the table says how many rounds there were.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import itertools
+import json
+import os
+import random
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Any
+
+from deployments.tiers import blas
+from deployments.tiers.artifacts import DEFAULT_SOURCE, parse_source, resolve
+from deployments.tiers.batch import AHEAD_TOKENS
+from deployments.tiers.mlx import MlxTier
+from loadtests.grammar_bench import grammar
+from loadtests.server_bench import server
+from loadtests.table import Figure, write
+from loadtests.turns import Turns
+from reliability.types import ChatRequest, Counted, Finish, Text, TierState
+from tests.tiers.asking import eventually
+
+__all__ = ["main"]
+
+PATIENCE_S = 900.0
+DECODE_TOKENS = 64
+QUESTION = "Write a long story about a fox who lives at the edge of a forest."
+
+
+def request(*turns: str, system: str | None = None, max_tokens: int = DECODE_TOKENS) -> ChatRequest:
+    """A conversation of alternating turns, greedy."""
+    said = [{"role": ("user", "assistant")[i % 2], "content": text} for i, text in enumerate(turns)]
+    head = [{"role": "system", "content": system}] if system else []
+    return ChatRequest(
+        request_id="bench",
+        session_id="bench",
+        messages=(*head, *said),
+        max_tokens=max_tokens,
+        timeout_s=PATIENCE_S,
+        temperature=0.0,
+    )
+
+
+def ready_tier(**options: Any) -> MlxTier:
+    """A tier that has loaded its model."""
+    tier = MlxTier(name="bench", model=DEFAULT_SOURCE, **options)
+    status = asyncio.run(tier.settled(PATIENCE_S))
+    assert status.state is TierState.READY, status
+    return tier
+
+
+# Decoding.
+
+
+Moment = tuple[float, float, int]
+
+
+def moment(tokens: int) -> Moment:
+    """Wall clock, the CPU time of this process, and how many tokens there are by now."""
+    return time.perf_counter(), time.process_time(), tokens
+
+
+@dataclass(frozen=True, slots=True)
+class Speed:
+    """Tokens a second, and tokens a second of CPU time, which doesn't count the time that others had the machine."""
+
+    wall: float
+    cpu: float
+
+    @classmethod
+    def between(cls, seen: list[Moment]) -> Speed:
+        """From the first moment to the last."""
+        (wall_0, cpu_0, first), (wall_1, cpu_1, last) = seen[0], seen[-1]
+        return cls((last - first) / (wall_1 - wall_0), (last - first) / (cpu_1 - cpu_0))
+
+
+class Bare:
+    """mlx-lm alone, with its own copy of the model."""
+
+    def __init__(self) -> None:
+        blas.preload()
+        from mlx_lm import load
+
+        self.model, self.tokenizer = load(str(resolve(parse_source(DEFAULT_SOURCE)).path))
+        text = self.tokenizer.apply_chat_template(
+            [{"role": "user", "content": QUESTION}], add_generation_prompt=True, tokenize=False
+        )
+        self.prompt = self.tokenizer.encode(text, add_special_tokens=False)
+
+    def decode(self, count: int, tokens: int = DECODE_TOKENS) -> Speed:
+        """While `count` sequences decode."""
+        generator = self._generator()
+        generator.insert([list(self.prompt)] * count, max_tokens=[tokens] * count)
+        while len(generator.next()[1]) < count:
+            pass
+        made, seen = 0, [moment(0)]
+        while True:
+            responses = generator.next()[1]
+            if len(responses) < count or any(r.finish_reason for r in responses):
+                return Speed.between(seen)
+            made += len(responses)
+            seen.append(moment(made))
+
+    def prefill(self, tokens: int) -> float:
+        """Prompt tokens a second."""
+        generator = self._generator()
+        generator.insert([[random.randrange(1000, 40000) for _ in range(tokens)]], max_tokens=[1])
+        began_s = time.perf_counter()
+        while not generator.next()[1]:
+            pass
+        return tokens / (time.perf_counter() - began_s)
+
+    def _generator(self) -> Any:
+        from mlx_lm.generate import BatchGenerator
+
+        stops = [[token] for token in self.tokenizer.eos_token_ids]
+        return BatchGenerator(self.model, stop_tokens=stops, prefill_step_size=512)
+
+
+async def tier_decode(tier: MlxTier, count: int) -> Speed:
+    """The same of the tier, as its clients see it: each piece is counted when it arrives on the event loop."""
+    began: set[int] = set()
+    seen: list[Moment] = []
+
+    async def read(number: int) -> None:
+        async with aclosing(tier.stream(request(QUESTION))) as stream:
+            async for events in stream:
+                if any(isinstance(event, Text) for event in events):
+                    began.add(number)
+                rows = list(tier._engine._batch._rows.values())  # type: ignore[union-attr]
+                if len(began) == len(rows) == count:
+                    seen.append(moment(sum(len(row.tokens) for row in rows)))
+
+    await asyncio.gather(*(read(number) for number in range(count)))
+    return Speed.between(seen)
+
+
+def decode(turns: Turns) -> Iterator[Figure]:
+    """Batch 1 and 8, bare and tier by turns."""
+    bare, tier = Bare(), ready_tier()
+    try:
+        runs: dict[int, list[tuple[Speed, Speed]]] = {1: [], 8: []}
+        for _ in turns.rounds("decode"):
+            for count, both in runs.items():
+                theirs = bare.decode(count)
+                both.append((asyncio.run(tier_decode(tier, count)), theirs))
+        for count, both in runs.items():
+            for clock, of in (("second", "wall"), ("CPU second", "cpu")):
+                pairs = [(getattr(a, of), getattr(b, of)) for a, b in both]
+                mine, bare_s = (statistics.median(side) for side in zip(*pairs, strict=True))
+                ratio = statistics.median(a / b for a, b in pairs)
+                detail = f"{mine:.1f} against {bare_s:.1f} tokens a {clock}"
+                yield Figure(f"batch {count}, against a bare loop, by the {clock}", detail, ratio, 0.97)
+    finally:
+        asyncio.run(tier.close())
+
+
+# Reuse.
+
+
+async def first_text(tier: MlxTier, asked: ChatRequest) -> tuple[float, str, int]:
+    """Seconds to the first text, the whole text, and how many tokens of the prompt were reused."""
+    began_s, first_s, text, cached = time.perf_counter(), 0.0, "", 0
+    async with aclosing(tier.stream(asked)) as stream:
+        async for events in stream:
+            for event in events:
+                if isinstance(event, Text):
+                    first_s = first_s or time.perf_counter() - began_s
+                    text += event.text
+                elif isinstance(event, Finish) and event.usage:
+                    cached = event.usage.cached_tokens
+    return first_s, text, cached
+
+
+def reuse(turns: Turns) -> Iterator[Figure]:
+    """Cold, next turn, other session: in each round under a system prompt of its own."""
+    tier = ready_tier()
+
+    async def one_round(number: int) -> tuple[float, float, float]:
+        rules = " ".join(f"Rule {i}: never speak of number {i * 7 + number}." for i in range(58))
+        system = f"Session {number}. You answer in one short sentence. {rules}"
+        cold_s, said, _ = await first_text(
+            tier, request("What is the capital of France?", system=system, max_tokens=24)
+        )
+        turns = ("What is the capital of France?", said, "And of Italy?")
+        turn_s, _, reused = await first_text(tier, request(*turns, system=system, max_tokens=24))
+        other_s, _, shared = await first_text(tier, request("Name three colours.", system=system, max_tokens=24))
+        assert reused > 800, reused
+        assert shared > 800, shared
+        return cold_s, turn_s, other_s
+
+    try:
+        runs = [asyncio.run(one_round(number)) for number in turns.rounds("reuse")]
+    finally:
+        asyncio.run(tier.close())
+    cold, turn, other = (statistics.median(times) for times in zip(*runs, strict=True))
+    for what, index, seconds, least in (("next turn", 1, turn, 15.0), ("same system prompt", 2, other, 10.0)):
+        ratio = statistics.median(run[0] / run[index] for run in runs)
+        yield Figure(f"first token, 900 tokens, {what}", f"{cold:.2f} s cold, {seconds:.3f} s", ratio, least)
+
+
+# Leaving.
+
+
+def leave(turns: Turns) -> Iterator[Figure]:
+    """A client that leaves, alone and beside three others."""
+    tier = ready_tier()
+    try:
+        found: dict[int, list[tuple[float, float]]] = {0: [], 3: []}
+        for _ in turns.rounds("leave"):
+            for beside, seen in found.items():
+                seen.append(asyncio.run(leave_once(tier, beside)))
+        for beside, runs in found.items():
+            free, step = (statistics.median(times) for times in zip(*runs, strict=True))
+            over = statistics.median(free - step for free, step in runs)
+            detail = f"free after {free * 1000:.0f} ms, a step takes up to {step * 1000:.0f} ms"
+            yield Figure(f"a client leaves, {beside} beside it: over one step", detail, max(0.0, over), 0.1, "s")
+    finally:
+        asyncio.run(tier.close())
+
+
+async def leave_once(tier: MlxTier, beside: int) -> tuple[float, float]:
+    """Seconds from leaving to the free slot, and of the longest step seen before it."""
+    engine = tier._engine
+    others = [asyncio.create_task(drain(tier)) for _ in range(beside)]
+    pieces: list[float] = []
+    async with aclosing(tier.stream(request(QUESTION, max_tokens=400))) as stream:
+        async for events in stream:
+            if len(engine._batch or ()) == beside + 1 and any(isinstance(event, Text) for event in events):
+                pieces.append(time.perf_counter())
+            if len(pieces) > 12:
+                break
+        left_s = time.perf_counter()
+    await eventually(lambda: len(engine._batch or ()) <= beside, PATIENCE_S)
+    free_s = time.perf_counter() - left_s
+    for task in others:
+        task.cancel()
+    await asyncio.gather(*others, return_exceptions=True)
+    await eventually(lambda: not engine._batch, PATIENCE_S)
+    return free_s, max(after - before for before, after in itertools.pairwise(pieces))
+
+
+async def drain(tier: MlxTier) -> None:
+    """Another client, who stays."""
+    async with aclosing(tier.stream(request(QUESTION, max_tokens=400))) as stream:
+        async for _ in stream:
+            pass
+
+
+# A small budget.
+
+
+BUDGET_BYTES = 1300 << 20  # the model, and one answer of its whole context
+BUDGET_S = 12.0
+
+
+def budget(turns: Turns) -> Iterator[Figure]:
+    """Tokens a second of eight clients at once, the two ways by turns."""
+    tier = ready_tier(memory_bytes=BUDGET_BYTES)
+    try:
+        runs = [(_crowd_speed(tier, AHEAD_TOKENS), _crowd_speed(tier, 10**6)) for _ in turns.rounds("budget")]
+    finally:
+        asyncio.run(tier.close())
+    mine, whole = (statistics.median(side) for side in zip(*runs, strict=True))
+    ratio = statistics.median(a / b for a, b in runs)
+    yield Figure("eight answers in a budget for one", f"{mine:.1f} against {whole:.1f} tokens/s", ratio, 1.5)
+
+
+def _crowd_speed(tier: MlxTier, ahead_tokens: int) -> float:
+    batch = tier._engine._batch
+    assert batch is not None
+    batch._ahead = ahead_tokens
+    return asyncio.run(_crowd(tier))
+
+
+async def _crowd(tier: MlxTier) -> float:
+    """Tokens a second from the first to the end of `BUDGET_S`, of eight clients."""
+    seen: list[tuple[float, int]] = []
+    latest = [0] * 8
+
+    async def read(number: int) -> None:
+        asked = request(f"{QUESTION} Number {number}.", max_tokens=16384)
+        async with aclosing(tier.stream(asked)) as stream:
+            async for events in stream:
+                for event in events:
+                    if isinstance(event, Counted):
+                        latest[number] = event.usage.completion_tokens
+                        seen.append((time.perf_counter(), sum(latest)))
+
+    clients = [asyncio.create_task(read(number)) for number in range(len(latest))]
+    await eventually(lambda: bool(seen) and time.perf_counter() - seen[0][0] > BUDGET_S, PATIENCE_S)
+    for client in clients:
+        client.cancel()
+    await asyncio.gather(*clients, return_exceptions=True)
+    await eventually(lambda: not tier._engine._batch, PATIENCE_S)
+    return (seen[-1][1] - seen[0][1]) / (seen[-1][0] - seen[0][0])
+
+
+# The matrix library.
+
+
+def library(turns: Turns) -> Iterator[Figure]:
+    """Each side in processes of its own, by turns: a process loads one library."""
+    runs = [(_in_process("stock"), _in_process("")) for _ in turns.rounds("blas")]
+    for index, what, least in ((0, "prefill", 15.0), (1, "decode, batch 8", 5.0)):
+        ratio = statistics.median(fast[index] / stock[index] for stock, fast in runs)
+        stock, fast = (statistics.median(run[side][index] for run in runs) for side in (0, 1))
+        yield Figure(f"{what}, against stock MLX", f"{fast:.1f} against {stock:.1f} tokens/s", ratio, least)
+
+
+def _in_process(which: str) -> tuple[float, float]:
+    command = [sys.executable, "-m", "loadtests.mlx_bench", "--measure-library"]
+    environment = {**os.environ, "MLX_STACK_BLAS": which}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True, timeout=PATIENCE_S)
+    prefill, batch = json.loads(done.stdout.splitlines()[-1])
+    return prefill, batch
+
+
+def measure_library() -> None:
+    """What one such process does: prefill and batch-8 decode, printed."""
+    bare = Bare()
+    slow = os.environ.get("MLX_STACK_BLAS") == "stock"
+    bare.prefill(8)
+    print(json.dumps([bare.prefill(48 if slow else 384), bare.decode(8, 8 if slow else 32).wall]))
+
+
+BENCHES: dict[str, Callable[[Turns], Iterator[Figure]]] = {
+    "decode": decode,
+    "reuse": reuse,
+    "leave": leave,
+    "budget": budget,
+    "server": server,
+    "grammar": grammar,
+    "blas": library,
+}
+# Seconds, on top of what loading takes.
+SHARES_S = {
+    "decode": 90.0,
+    "reuse": 60.0,
+    "leave": 60.0,
+    "budget": 60.0,
+    "server": 110.0,
+    "grammar": 130.0,
+    "blas": 110.0,
+}
+
+
+def main() -> None:
+    """Run the benchmarks and write their tables; the exit status says nothing of the bars, the tables do."""
+    parser = argparse.ArgumentParser(prog="python -m loadtests.mlx_bench")
+    parser.add_argument("--only", choices=BENCHES)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--measure-library", action="store_true", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.measure_library:
+        measure_library()
+        return
+    for name in [options.only] if options.only else list(BENCHES):
+        figures, turns = [], Turns(options.rounds, SHARES_S[name])
+        print(f"{name}: at most {options.rounds} rounds or about {turns.seconds:.0f} s", flush=True)
+        for figure in BENCHES[name](turns):
+            figures.append(figure)
+            print(figure.row(), flush=True)
+        command = f"python -m loadtests.mlx_bench --only {name} --rounds {options.rounds}"
+        write(name, command, figures, f"Rounds: {turns.made}." if turns.made < options.rounds else "")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,128 @@
+"""Programs that a load test starts, and ends: this server as `make serve` starts it, and whatever else it needs."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+import yaml
+
+from deployments.front import environment
+
+__all__ = ["ROOT", "Running", "ends_cleanly", "flags_for", "free_port", "process", "serving", "until_up"]
+
+ROOT = Path(__file__).parents[1]
+START_S = 300.0
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """A server of this project. `pid`: of `serve run`; its children are the server's processes."""
+
+    url: str
+    pid: int
+
+    def processes(self, *marks: str) -> list[psutil.Process]:
+        """Its processes whose command lines hold one of the marks."""
+        found = []
+        for child in psutil.Process(self.pid).children(recursive=True):
+            with contextlib.suppress(psutil.Error):
+                if any(mark in " ".join(child.cmdline()) for mark in marks):
+                    found.append(child)
+        return found
+
+
+@contextlib.contextmanager
+def serving(args: Mapping[str, Any], folder: Path) -> Iterator[Running]:
+    """The server with these `args` on a free port, journal and logs in `folder` (short: Ray's sockets are there)."""
+    port, path = free_port(), folder / "serve.yaml"
+    app = {
+        "name": "load",
+        "route_prefix": "/",
+        "import_path": "deployments.app:build",
+        "args": {"state": {"path": str(folder / "state"), "reports_max": 100_000}} | dict(args),
+    }
+    config = {
+        "proxy_location": "HeadOnly",
+        "http_options": {"host": "127.0.0.1", "port": port},
+        "logging_config": {"encoding": "JSON"},
+        "applications": [app],
+    }
+    path.write_text(yaml.safe_dump(config), encoding="utf-8")
+    program = str(Path(sys.executable).with_name("serve"))
+    with process([program, "run", str(path)], folder, flags_for(folder), stop=signal.SIGINT) as pid:
+        url = f"http://127.0.0.1:{port}"
+        until_up(f"{url}/ready", pid)
+        yield Running(url, pid)
+
+
+def ends_cleanly() -> None:
+    """A SIGTERM ends this program as Ctrl-C does: with everything that it has started."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+
+
+def flags_for(folder: Path) -> dict[str, str]:
+    """The environment of `make serve`, with Ray's files in `folder`."""
+    return environment(ROOT / "serve.env", {**os.environ, "RAY_TMPDIR": str(folder), "RAY_USAGE_STATS_ENABLED": "0"})
+
+
+def free_port() -> int:
+    """A port of loopback that nobody listens on now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@contextlib.contextmanager
+def process(
+    command: list[str], folder: Path, env: Mapping[str, str] | None = None, stop: int = signal.SIGTERM
+) -> Iterator[int]:
+    """Run one program, its output in a file of `folder`; at the end it and all of its children are gone."""
+    log = folder / f"{Path(command[0]).name}-{free_port()}.log"
+    with log.open("wb") as out:
+        process = subprocess.Popen(command, cwd=ROOT, env=env, stdout=out, stderr=out, start_new_session=True)
+    try:
+        yield process.pid
+    finally:
+        left = []
+        with contextlib.suppress(psutil.Error):
+            left = psutil.Process(process.pid).children(recursive=True)
+        process.send_signal(stop)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(30)
+        process.kill()
+        for child in left:
+            with contextlib.suppress(psutil.Error):
+                child.kill()
+
+
+def until_up(url: str, pid: int | None = None) -> None:
+    """Wait for status 200 from process `pid`.
+
+    Raises:
+        TimeoutError: it didn't come within `START_S`, or the process has ended.
+    """
+    deadline = time.monotonic() + START_S
+    while time.monotonic() < deadline:
+        try:
+            with urllib.request.urlopen(url, timeout=5) as response:
+                if response.status == 200:
+                    return
+        except (OSError, urllib.error.HTTPError):
+            pass
+        if pid is not None and psutil.Process(pid).status() == psutil.STATUS_ZOMBIE:
+            raise TimeoutError(f"the process that should serve {url} has ended; its output is in its log")
+        time.sleep(0.2)
+    raise TimeoutError(f"{url} isn't up after {START_S:g} s")

@@ -1,0 +1,184 @@
+"""This server against `mlx_lm.server`, as clients see both: over HTTP, streamed, on the same model and prompts.
+
+    python -m loadtests.mlx_bench --only server
+
+Both run beside each other, each with one model in float32, the same matrix library and the same number of threads, and
+take turns: 1, 4 and 8 clients at once, each with a prompt of its own that neither has seen. Ours is the whole graph
+(Ray Serve's proxy, Router, checks, tier), theirs one process. While theirs is measured, Ray's idle processes take some
+per cent of a core: that much the figures favour ours.
+
+All clients of a turn are threads of one process, which read lines and count nothing but time; tokens are the server's
+own word (`usage` of the last chunk).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from deployments.tiers import blas
+from deployments.tiers.artifacts import DEFAULT_SOURCE, parse_source, resolve
+from loadtests.table import Figure
+from loadtests.turns import Turns
+
+__all__ = ["server"]
+
+CLIENTS = (1, 4, 8)
+TOKENS = 48
+START_S, ANSWER_S = 300.0, 300.0
+STORY = "Write a long story about {0} and {1} who live at the edge of a forest, and what they did in the year {2}."
+HEROES = ("a fox", "two owls", "a miller", "the twins", "a giant", "an old king", "seven mice", "a sailor")
+
+Seen = tuple[float, list[float]]  # tokens a second, and each client's seconds to its first text
+
+
+def server(turns: Turns) -> Iterator[Figure]:
+    """Tokens a second of all clients together, and the 95th percentile of the times to the first text."""
+    runs: dict[int, list[tuple[Seen, Seen]]] = {count: [] for count in CLIENTS}
+    with (
+        tempfile.TemporaryDirectory(prefix="ms-", ignore_cleanup_errors=True) as folder,
+        theirs(folder) as other,
+        ours(folder) as mine,
+    ):
+        for url in (mine, other):
+            turn(url, 1, "warm")
+        for number in turns.rounds("server"):
+            for count in CLIENTS:
+                runs[count].append((turn(mine, count, str(number)), turn(other, count, str(number))))
+    for count, pairs in runs.items():
+        yield from compared(count, pairs)
+
+
+def compared(count: int, pairs: list[tuple[Seen, Seen]]) -> Iterator[Figure]:
+    """The two figures of so many clients."""
+    mine, other = (statistics.median(pair[side][0] for pair in pairs) for side in (0, 1))
+    ratio = statistics.median(a[0] / b[0] for a, b in pairs)
+    yield Figure(f"{count} clients, tokens a second", f"{mine:.1f} against {other:.1f}", ratio, 1.0)
+    first, theirs_first = (p95([s for pair in pairs for s in pair[side][1]]) for side in (0, 1))
+    detail = f"{first:.2f} s against {theirs_first:.2f} s"
+    yield Figure(f"{count} clients, first text, 95th percentile, theirs / ours", detail, theirs_first / first, 1.0)
+
+
+def p95(values: list[float]) -> float:
+    """Of few values, the largest."""
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, int(0.95 * len(ordered)))]
+
+
+def turn(url: str, count: int, word: str) -> Seen:
+    """All clients at once."""
+    with ThreadPoolExecutor(count) as pool, httpx.Client(timeout=ANSWER_S) as client:
+        began_s = time.perf_counter()
+        ends = list(pool.map(lambda n: ask(client, url, n, word), range(count)))
+        spent_s = time.perf_counter() - began_s
+    return sum(tokens for tokens, _ in ends) / spent_s, [first_s for _, first_s in ends]
+
+
+def ask(client: httpx.Client, url: str, number: int, word: str) -> tuple[int, float]:
+    """The tokens of one streamed answer, and the seconds to its first text."""
+    prompt = STORY.format(HEROES[number], HEROES[(number + 3) % len(HEROES)], f"{word} {number}")
+    body = {
+        "model": "default_model",
+        "messages": [{"role": "user", "content": prompt}],
+        "max_tokens": TOKENS,
+        "temperature": 0,
+        "stream": True,
+        "stream_options": {"include_usage": True},
+        "user": f"client {number} {word}",
+    }
+    began_s, first_s, tokens = time.perf_counter(), 0.0, 0
+    with client.stream("POST", f"{url}/v1/chat/completions", json=body) as response:
+        response.raise_for_status()
+        for line in response.iter_lines():
+            if not line.startswith("data: {"):
+                continue
+            frame = json.loads(line[6:])
+            said = any(choice.get("delta", {}).get("content") for choice in frame.get("choices") or [])
+            first_s = first_s or (time.perf_counter() - began_s if said else 0.0)
+            tokens = (frame.get("usage") or {}).get("completion_tokens", tokens)
+    assert tokens, "an answer without usage"
+    return tokens, first_s
+
+
+def threads() -> int:
+    """Of the matrix products, on both sides."""
+    return max(1, os.cpu_count() or 1)
+
+
+@contextlib.contextmanager
+def theirs(folder: str) -> Iterator[str]:
+    """`mlx_lm.server` on a port of its own, with the same matrix library under it."""
+    port = free_port()
+    environment = os.environ | {"OPENBLAS_NUM_THREADS": str(threads())}
+    with contextlib.suppress(blas.NoFastLibrary):
+        environment["LD_PRELOAD"] = str(blas.prepare(progress=False))
+    model = str(resolve(parse_source(DEFAULT_SOURCE)).path)
+    command = [sys.executable, "-m", "mlx_lm", "server", "--model", model, "--port", str(port), "--log-level", "ERROR"]
+    with (Path(folder) / "mlx_lm.log").open("wb") as log:
+        process = subprocess.Popen(command, env=environment, stdout=log, stderr=log)
+        try:
+            url = f"http://127.0.0.1:{port}"
+            reached(f"{url}/v1/models", process)
+            yield url
+        finally:
+            process.terminate()
+            process.wait(30)
+
+
+@contextlib.contextmanager
+def ours(folder: str) -> Iterator[str]:
+    """The graph with one tier, on a Ray of its own."""
+    import ray
+    from ray import serve
+
+    from deployments.app import build
+
+    port = free_port()
+    tier = {"kind": "mlx", "model": DEFAULT_SOURCE, "blas_threads": threads()}
+    args: dict[str, Any] = {
+        "tiers": {"fast": tier},
+        "reliability": {"escalation": {"chain": ["fast"]}},
+        "server": {"aliases": {"default_model": "fast"}},
+        "state": {"path": f"{folder}/state"},
+    }
+    ray.init(num_cpus=2, include_dashboard=False, _temp_dir=f"{folder}/r", log_to_driver=False)
+    try:
+        serve.start(http_options={"host": "127.0.0.1", "port": port})
+        serve.run(build(args), name="bench", route_prefix="/")
+        reached(f"http://127.0.0.1:{port}/ready")
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        serve.shutdown()
+        ray.shutdown()
+
+
+def reached(url: str, process: subprocess.Popen[bytes] | None = None) -> None:
+    """Wait until it answers well."""
+    until_s = time.monotonic() + START_S
+    while time.monotonic() < until_s:
+        assert process is None or process.poll() is None, "the server has ended"
+        with contextlib.suppress(httpx.TransportError):
+            if httpx.get(url, timeout=10.0).is_success:
+                return
+        time.sleep(0.2)
+    raise AssertionError(f"{url} did not answer within {START_S:.0f} s")
+
+
+def free_port() -> int:
+    """A port of loopback that nobody listens on now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])

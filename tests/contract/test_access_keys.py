@@ -1,0 +1,287 @@
+"""With API keys on: who is let in, who sees what, who may change what, and the routes under `/v1/reliability`.
+
+Four keys: `boss` (admin), `agent` and `other` (neither sees the other's), `poor` (a budget of its own).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+import yaml
+
+from tests.contract import scripts
+from tests.contract.asking import Outcome, ask, report_of, user
+from tests.serving import Deploy, Server, until
+
+pytestmark = [pytest.mark.ray, pytest.mark.xdist_group("ray")]
+
+KEYS = {name: f"sk-{name}-0123456789abcdef0123" for name in ("boss", "agent", "other", "poor")}
+POOR_TOKENS, SESSION_TOKENS = 1_000, 1_250
+# What each answer to "spend" says that it has cost.
+SPENT = {"prompt_tokens": 300, "completion_tokens": 100}
+
+
+def rules(tier: str) -> list[dict[str, Any]]:
+    spend = {"when": {"last_user": "spend"}, "answer": "spent", "usage": SPENT}
+    return [spend, *scripts.rules(tier)]
+
+
+@pytest.fixture(scope="module")
+def server(deploy: Deploy, tmp_path_factory: pytest.TempPathFactory) -> Server:
+    keys = tmp_path_factory.mktemp("keys") / "keys.yaml"
+    entries = [
+        {"name": name, "sha256": hashlib.sha256(key.encode()).hexdigest(), "admin": name == "boss"}
+        | ({"tokens_per_hour": POOR_TOKENS} if name == "poor" else {})
+        for name, key in KEYS.items()
+    ]
+    keys.write_text(yaml.safe_dump(entries))
+    tiers = {name: {"kind": "scripted", "script": rules(name)} for name in ("fast", "standard")}
+    budget = {"per_session": SESSION_TOKENS, "max_output_tokens": 100, "policy": "hard_stop"}
+    escalation = {"chain": list(tiers), "max_retries_before_escalate": 1}
+    reliability = {"escalation": escalation, "token_budget": budget, **scripts.UNBOUNDED}
+    args = {
+        "tiers": tiers,
+        "reliability": reliability,
+        "server": {"timeouts": scripts.QUICK, "api_keys_file": str(keys)},
+    }
+    return deploy(args, "keys")
+
+
+def as_(name: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {KEYS[name]}"}
+
+
+def call(server: Server, method: str, path: str, *, key: str = "boss", **options: Any) -> httpx.Response:
+    return httpx.request(method, f"{server.url}{path}", headers=as_(key), timeout=30.0, **options)
+
+
+def asked(server: Server, text: str = "hi", *, key: str = "agent", stream: bool = False, session: str = "") -> Outcome:
+    headers = {"X-MLX-Stack-Session": session} if session else {}
+    return ask(server, user(text), stream=stream, api_key=KEYS[key], headers=headers)
+
+
+def code(response: httpx.Response) -> tuple[int, str]:
+    return response.status_code, response.json()["error"]["code"]
+
+
+ROUTES = [
+    ("POST", "/v1/chat/completions"),
+    ("GET", "/v1/models"),
+    ("GET", "/v1/models/fast"),
+    ("GET", "/v1/reliability/requests/some"),
+    ("GET", "/v1/reliability/sessions/some"),
+    ("GET", "/v1/reliability/incidents"),
+    ("GET", "/v1/reliability/tiers"),
+    ("POST", "/v1/reliability/tiers/fast/isolate"),
+    ("POST", "/v1/reliability/tiers/fast/restore"),
+    ("POST", "/v1/reliability/sessions/some/reset"),
+]
+ADMIN_ROUTES = ROUTES[5:]
+
+
+@pytest.mark.parametrize("headers", [{}, {"Authorization": "Bearer sk-wrong"}, {"x-api-key": "sk-wrong"}])
+@pytest.mark.parametrize(("method", "path"), ROUTES)
+def test_without_a_right_key_every_route_is_closed(server, method, path, headers):
+    """401 with the scheme, before anything else is said: not even whether the route's object exists."""
+    refused = httpx.request(method, f"{server.url}{path}", headers=headers, timeout=30.0)
+
+    assert code(refused) == (401, "invalid_api_key")
+    assert refused.headers["www-authenticate"] == "Bearer"
+    assert "sk-wrong" not in refused.text
+
+
+@pytest.mark.parametrize("path", ["/health", "/ready"])
+def test_the_state_of_the_server_needs_no_key(server, path):
+    """Whoever watches the process isn't given a key."""
+    assert server.get(path).status_code == 200
+
+
+@pytest.mark.parametrize(("method", "path"), ADMIN_ROUTES)
+def test_what_changes_or_shows_everything_needs_an_admin(server, method, path):
+    """403 for a key that isn't one; and nothing has changed."""
+    assert code(call(server, method, path, key="agent")) == (403, "forbidden")
+    assert asked(server).header("Tier") == "fast"
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_key_sees_its_own_reports_and_sessions_only(server, stream):
+    """What is another's is answered as if it weren't there; the admin sees it."""
+    outcome = asked(server, stream=stream, session=f"mine-{stream}")
+    report_of(server, outcome, headers=as_("agent"))
+    paths = [f"requests/{outcome.request_id}", f"sessions/mine-{stream}"]
+
+    for path in paths:
+        assert call(server, "GET", f"/v1/reliability/{path}", key="agent").status_code == 200
+        assert call(server, "GET", f"/v1/reliability/{path}").json()["key"] == "agent"
+        assert code(call(server, "GET", f"/v1/reliability/{path}", key="other")) == (404, "not_found")
+    # Nor by naming the other's key.
+    sneaky = call(server, "GET", f"/v1/reliability/sessions/mine-{stream}", key="other", params={"key": "agent"})
+    assert sneaky.status_code == 404
+
+
+def test_equal_names_of_two_keys_are_two_things(server):
+    """The same session and the same request id, under two keys: each has its own."""
+    headers = {"X-MLX-Stack-Session": "shared", "x-request-id": "request-1"}
+    for key, text in (("agent", "spend"), ("other", "hi")):
+        ask(server, user(text), stream=False, api_key=KEYS[key], headers=headers)
+
+    def spent(key: str) -> Any:
+        got = call(server, "GET", "/v1/reliability/sessions/shared", key=key)
+        return got.json()["spent_tokens"] if got.status_code == 200 else None
+
+    until(lambda: spent("agent") == sum(SPENT.values()), "the agent's session is counted")
+    until(lambda: spent("other"), "the other's session is counted")
+    assert spent("other") < spent("agent")
+    assert call(server, "GET", "/v1/reliability/requests/request-1", key="other").json()["key"] == "other"
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_keys_own_budget_is_its_own(server, stream):
+    """Who has spent its hour gets a 429 that says when; the others go on."""
+    spent = [asked(server, "spend", key="poor", stream=stream, session=f"poor-{stream}-{n}") for n in range(4)]
+
+    assert spent[-1].status == 429
+    assert spent[-1].code == "budget_exceeded"
+    assert spent[-1].headers["x-should-retry"] == "false"
+    assert int(spent[-1].headers["retry-after"]) > 0
+    assert asked(server, "spend", stream=stream, session=f"rich-{stream}").status == 200
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_an_admin_can_free_a_sessions_budget(server, stream):
+    """Three answers, then 429; reset, and it goes on; totals start again, and the act is an incident."""
+    session = f"reset-{stream}"
+    outcomes = [asked(server, "spend", stream=stream, session=session) for _ in range(5)]
+    assert [o.status for o in outcomes] == [200, 200, 200, 429, 429]
+    assert outcomes[3].code == "budget_exceeded"
+
+    path = f"/v1/reliability/sessions/{session}"
+    assert call(server, "POST", f"{path}/reset").json() == {"session": session, "key": "agent", "reset": True}
+    again = asked(server, "spend", stream=stream, session=session)
+    assert again.status == 200
+    report_of(server, again, headers=as_("agent"))
+    known = call(server, "GET", path).json()
+    assert (known["requests"], known["spent_tokens"]) == (1, sum(SPENT.values()))
+    acts = call(server, "GET", "/v1/reliability/incidents", params={"kind": "operator", "session": session}).json()
+    assert [act["reason"] for act in acts["data"]] == ["reset"]
+    assert code(call(server, "POST", "/v1/reliability/sessions/nobody/reset")) == (404, "not_found")
+
+
+@pytest.fixture
+def isolated(server: Server) -> Iterator[None]:
+    assert call(server, "POST", "/v1/reliability/tiers/fast/isolate").json() == {"tier": "fast", "isolated": True}
+    yield
+    assert call(server, "POST", "/v1/reliability/tiers/fast/restore").json() == {"tier": "fast", "restored": True}
+    until(lambda: asked(server).header("Tier") == "fast", "the tier is back")
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_an_isolated_tier_gets_no_call(server, isolated, stream):
+    """All requests go to the next tier without an extra call; it is shown as degraded, and why."""
+    trail = {"Tier": "standard", "Escalated-From": "fast", "Escalation-Reason": "server_error"}
+    for _ in range(3):
+        assert asked(server, stream=stream).trail == trail | {"Retries": "0", "Attempts": "1"}
+
+    def shown() -> tuple[Any, ...]:
+        ready = server.get("/ready").json()["tiers"]["fast"]
+        models = {m["id"]: m["state"] for m in call(server, "GET", "/v1/models", key="agent").json()["data"]}
+        listed = {t["name"]: t for t in call(server, "GET", "/v1/reliability/tiers").json()["data"]}
+        return ready["state"], ready["breaker"], models["fast"], listed["fast"]["isolated"], models["standard"]
+
+    until(lambda: shown() == ("degraded", "isolated", "degraded", True, "ready"), "it is shown everywhere")
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_the_last_tier_can_be_isolated_too(server, isolated, stream):
+    """Then there is a clear refusal."""
+    refused = ask(server, user("standard:500"), stream=stream, api_key=KEYS["agent"])
+
+    assert (refused.status, refused.code) == (502, "upstream_error")
+    assert "tier fast was not called" in refused.error["message"]
+
+
+def test_a_tier_that_does_not_exist_can_not_be_isolated(server):
+    """404, with the names that there are."""
+    refused = call(server, "POST", "/v1/reliability/tiers/fsat/isolate")
+
+    assert code(refused) == (404, "not_found")
+    assert "fast, standard" in refused.json()["error"]["message"]
+
+
+# -- incidents -------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def faulty(server: Server) -> list[Outcome]:
+    """Six requests that fell back from `fast`, in one session."""
+    outcomes = [asked(server, "fast:401", session="faulty") for _ in range(6)]
+    for outcome in outcomes:
+        report_of(server, outcome, headers=as_("agent"))
+    return outcomes
+
+
+def listed(server: Server, **params: Any) -> dict[str, Any]:
+    got = call(server, "GET", "/v1/reliability/incidents", params=params)
+    assert got.status_code == 200, got.text
+    return dict(got.json())
+
+
+def test_incidents_come_newest_first_and_in_pages(server, faulty):
+    """Pages of four join to the whole, without a gap or a double."""
+    whole = listed(server, session="faulty", limit=500)["data"]
+    pages, before = [], {}
+    while True:
+        page = listed(server, session="faulty", limit=4, **before)
+        pages += page["data"]
+        if page["next"] is None:
+            break
+        before = {"before": page["next"]}
+
+    assert pages == whole
+    assert len(whole) == 12
+    assert [i["id"] for i in whole] == sorted((i["id"] for i in whole), reverse=True)
+
+
+@pytest.mark.parametrize(
+    ("params", "count"),
+    [
+        ({"kind": "fault"}, 6),
+        ({"kind": "escalation"}, 6),
+        ({"kind": "loop"}, 0),
+        ({"tier": "fast"}, 12),
+        ({"tier": "standard"}, 0),
+        ({"key": "agent"}, 12),
+        ({"key": "other"}, 0),
+        ({"since": 1.0}, 12),
+        ({"since": 10**11}, 0),
+        ({"until": 1.0}, 0),
+    ],
+    ids=str,
+)
+def test_incidents_can_be_filtered(server, faulty, params, count):
+    """Each filter leaves what fits."""
+    assert len(listed(server, session="faulty", limit=500, **params)["data"]) == count
+
+
+def test_an_incident_names_its_request(server, faulty):
+    """By the request's id there is exactly what happened in it."""
+    records = listed(server, request_id=faulty[2].request_id)["data"]
+
+    assert [(r["kind"], r["reason"], r["tier"]) for r in records] == [
+        ("escalation", "server_error", "fast"),
+        ("fault", "auth", "fast"),
+    ]
+    assert {r["session"] for r in records} == {"faulty"}
+
+
+@pytest.mark.parametrize("params", [{"limit": "many"}, {"since": "-1"}, {"before": "nan"}, {"kidn": "fault"}])
+def test_a_wrong_filter_is_refused_by_name(server, params):
+    """A filter that would be ignored shows more than was asked for."""
+    refused = call(server, "GET", "/v1/reliability/incidents", params=params)
+
+    assert code(refused) == (400, "invalid_request")
+    assert refused.json()["error"]["param"] == next(iter(params))

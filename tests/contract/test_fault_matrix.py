@@ -1,0 +1,271 @@
+"""Every way in which a hosted tier goes wrong, once with breakers and retry budget as shipped and once without.
+
+Each case plays one fault on a real HTTP server in OpenRouter's place and looks at three things: what the client gets
+(status, code, headers, how the stream ends), how long it takes, and how many calls the upstream's own log holds. With
+the limits on, times are scaled down (a retry budget of one second in place of a minute); each case begins with a tier
+that is well, so the limits must change nothing about one fault. What they make of many is `test_tier_health`'s.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from tests import upstream as plays
+from tests.conftest import CLOUD_KEY_ENV
+from tests.contract import scripts
+from tests.contract.asking import Outcome, ask, report_of, user
+from tests.serving import Deploy, Server, free_port, until
+from tests.upstream import Player, Upstream
+
+pytestmark = [pytest.mark.ray, pytest.mark.xdist_group("ray")]
+
+MODEL, ALONE = "some/model", "alone/model"
+TIMEOUTS = {"connect_s": 3.0, "first_token_s": 1.0, "idle_s": 1.0, "total_s": 20.0}
+FOREVER_S = 30.0
+BOUND_S = 10.0  # far from what hangs for ever, with room for a busy machine
+FLOOR, WINDOW_S = 10, 1.0
+# As shipped, but in shorter windows.
+SCALED: dict[str, Any] = {"tier_health": {"rate_window_s": WINDOW_S}, "retry_budget": {"window_s": WINDOW_S}}
+TOO_LONG = plays.status(400, "maximum context length is 4096 tokens", error_code="context_length_exceeded")
+MODERATED = plays.whole(
+    json.dumps({"error": {"code": 403, "message": "flagged", "metadata": {"reasons": ["violence"]}}}).encode(),
+    status_code=403,
+)
+FILTERED = (plays.Head(headers=plays.SSE), *plays.words("As far as I may"), *plays.tail("content_filter"))
+
+
+@pytest.fixture(scope="module")
+def upstream() -> Iterator[Upstream]:
+    with Upstream(key=os.environ[CLOUD_KEY_ENV]) as running:
+        yield running
+
+
+@dataclass
+class Room:
+    """One app on the upstream. `extras`: when it has made calls beyond the first, for the sake of its retry budget."""
+
+    server: Server
+    upstream: Upstream
+    limited: bool
+    extras: deque[float] = field(default_factory=deque)
+
+    def play(self, player: Player, *, model: str = "premium", stream: bool) -> tuple[Outcome, int]:
+        """The outcome of one request and the calls that the upstream saw, from a tier that is well."""
+        if self.limited:
+            self._calm(model)
+        self.upstream.plays(ALONE if model == "alone" else MODEL, player)
+        before = len(self.upstream.log)
+        outcome = ask(self.server, user("hi"), model=model, stream=stream)
+        calls = len(self.upstream.log) - before
+        self.extras += [time.monotonic()] * int(outcome.header("Retries") or 0)
+        assert outcome.ends_as_it_should, outcome.wire
+        assert outcome.elapsed_s < BOUND_S
+        return outcome, calls
+
+    def _calm(self, model: str) -> None:
+        """The breaker is closed and forgets its failures; the retry budget has room."""
+        self.upstream.plays(MODEL, plays.good())
+        self.upstream.plays(ALONE, plays.good())
+        well = {"refused": "premium"}.get(model, model)
+        until(lambda: self.answers(well), "the tier is well")
+        until(self._has_room, "the retry budget has room")
+
+    def answers(self, tier: str) -> bool:
+        """Whether this very tier gives an answer."""
+        outcome = ask(self.server, user("hi"), model=tier, stream=False)
+        return outcome.status == 200 and outcome.header("Tier") == tier
+
+    def _has_room(self) -> bool:
+        while self.extras and self.extras[0] < time.monotonic() - 1.5 * WINDOW_S:
+            self.extras.popleft()
+        return len(self.extras) <= FLOOR - 4
+
+
+@pytest.fixture(scope="module", params=["unlimited", "limited"])
+def room(request: pytest.FixtureRequest, deploy: Deploy, upstream: Upstream) -> Room:
+    """`premium` and then `backup`; `refused` before them, where nobody listens; `alone` outside of the chain."""
+    limited = request.param == "limited"
+    hosted = {"kind": "hosted", "base_url": upstream.base_url, "api_key_env": CLOUD_KEY_ENV, "timeouts": TIMEOUTS}
+    tiers = {
+        "refused": hosted | {"model": MODEL, "base_url": f"http://127.0.0.1:{free_port()}/v1"},
+        "premium": hosted | {"model": MODEL},
+        "backup": scripts.tier("backup"),
+        "alone": hosted | {"model": ALONE},
+    }
+    escalation = {"chain": ["refused", "premium", "backup"], "max_retries_before_escalate": 1}
+    reliability = {"escalation": escalation, **(SCALED if limited else scripts.UNBOUNDED)}
+    args = {"tiers": tiers, "reliability": reliability, "server": {"timeouts": scripts.QUICK}}
+    room = Room(deploy(args, f"matrix-{request.param}"), upstream, limited)
+    for tier, model in (("premium", MODEL), ("alone", ALONE)):
+        upstream.plays(model, plays.good())
+        until(lambda name=tier: room.answers(name), f"{tier} answers")
+    return room
+
+
+def from_backup(reason: str, *, calls: int) -> dict[str, str]:
+    """The headers of an answer that `backup` gave after so many calls of `premium`."""
+    return {
+        "Tier": "backup",
+        "Escalated-From": "premium",
+        "Escalation-Reason": reason,
+        "Retries": str(calls),
+        "Attempts": str(calls + 1),
+    }
+
+
+# Before any text: (play, calls of the upstream, reason).
+BEFORE: dict[str, tuple[Player, int, str]] = {
+    "reset": (plays.cut(), 2, "server_error"),
+    "ends-early": (plays.ends_early(0), 2, "server_error"),
+    "malformed": (plays.malformed(0), 2, "server_error"),
+    "error-frame": (plays.error_frame(0), 2, "server_error"),
+    "not-json": (plays.whole(b"<html>bad gateway</html>", status_code=502), 2, "server_error"),
+    "500": (plays.status(500), 2, "server_error"),
+    "503": (plays.status(503), 2, "server_error"),
+    "503-told-when": (plays.status(503, headers={"Retry-After": "1"}), 1, "server_error"),
+    "429": (plays.status(429), 1, "server_error"),
+    "429-told-when": (plays.status(429, headers={"Retry-After": "1"}), 1, "server_error"),
+    "401": (plays.status(401), 1, "server_error"),
+    "402": (plays.status(402), 1, "server_error"),
+    "slow-first-token": (plays.slow(FOREVER_S), 1, "timeout"),
+    "slow-headers": (plays.slow(FOREVER_S, headers_too=True), 1, "timeout"),
+    "silence": (plays.hang(), 1, "timeout"),
+    "too-long": (TOO_LONG, 1, "context_length"),
+}
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("fault", BEFORE)
+def test_a_fault_before_any_text_ends_in_the_next_tiers_answer(room, fault, stream):
+    """One good answer, headers that tell the way, and no more upstream calls than the fault deserves."""
+    play, calls, reason = BEFORE[fault]
+    outcome, seen = room.play(play, stream=stream)
+
+    assert (outcome.status, seen) == (200, calls)
+    assert outcome.text.startswith("Hello from backup")
+    assert outcome.choice.finish_reason == "stop"
+    assert outcome.trail == from_backup(reason, calls=calls)
+
+
+# After two words: (play, calls where the client doesn't stream, reason).
+AFTER: dict[str, tuple[Player, int, str]] = {
+    "cut": (plays.cut(2), 2, "server_error"),
+    "ends-early": (plays.ends_early(2), 2, "server_error"),
+    "malformed": (plays.malformed(2), 2, "server_error"),
+    "error-frame": (plays.error_frame(2), 2, "server_error"),
+    "stall": (plays.hang(2), 1, "timeout"),
+}
+
+
+@pytest.mark.parametrize("fault", AFTER)
+def test_a_fault_after_two_deltas_is_one_error_frame_in_a_stream(room, fault):
+    """The text stands, nobody else's follows, nothing is retried, and the stream says that it broke."""
+    play, _, _ = AFTER[fault]
+    outcome, seen = room.play(play, stream=True)
+
+    assert (outcome.status, outcome.code, seen) == (200, "stream_broken", 1)
+    assert outcome.text == "w0 w1"
+    assert outcome.trail == {"Tier": "premium", "Retries": "0", "Attempts": "1"}
+    assert outcome.frames[-1]["mlx_stack"]["outcome"] == "broken_stream"
+
+
+@pytest.mark.parametrize("fault", AFTER)
+def test_a_fault_after_two_deltas_is_unseen_without_a_stream(room, fault):
+    """Nothing has left yet, so the next tier's answer is whole and holds nothing of the broken one."""
+    play, calls, reason = AFTER[fault]
+    outcome, seen = room.play(play, stream=False)
+
+    assert (outcome.status, seen) == (200, calls)
+    assert outcome.text.startswith("Hello from backup")
+    assert "w0" not in outcome.wire
+    assert outcome.trail == from_backup(reason, calls=calls)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_refused_connection(room, stream):
+    """Nobody listens: tried again once, then the next tier answers with one call."""
+    outcome, seen = room.play(plays.good(), model="refused", stream=stream)
+
+    assert (outcome.text, seen) == ("Hello from above.", 1)
+    trail = {"Tier": "premium", "Escalated-From": "refused", "Escalation-Reason": "server_error"}
+    assert outcome.trail == trail | {"Retries": "2", "Attempts": "3"}
+
+
+GOOD: dict[str, tuple[Player, str, str]] = {
+    "no-done": (plays.no_done(), "Hello from above.", "stop"),
+    "slow-within-its-time": (plays.slow(0.3), "Hello at last.", "stop"),
+    "at-once": (plays.plain_json(), "Hello at once.", "stop"),
+    "content-filter": (FILTERED, "As far as I may", "content_filter"),
+}
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("answer", GOOD)
+def test_an_odd_answer_is_an_answer(room, answer, stream):
+    """One call, delivered as it came: also what a content filter has ended, which no other tier is asked about."""
+    play, text, finish = GOOD[answer]
+    outcome, seen = room.play(play, stream=stream)
+
+    assert (outcome.text, outcome.choice.finish_reason, seen) == (text, finish, 1)
+    assert outcome.trail == {"Tier": "premium", "Retries": "0", "Attempts": "1"}
+
+
+REFUSED: dict[str, Player] = {
+    "moderation": MODERATED,
+    "content-filter": plays.status(400, "the prompt was filtered", error_code="content_filter"),
+    "bad-request": plays.status(400, "temperature must be at most 2", param="temperature"),
+}
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("refusal", REFUSED)
+def test_a_refusal_is_not_failed_over(room, refusal, stream):
+    """What a provider's filter refuses is refused once: no second call, no other tier, and clients must not retry."""
+    outcome, seen = room.play(REFUSED[refusal], stream=stream)
+
+    assert (outcome.status, outcome.code, seen) == (400, "bad_request", 1)
+    assert outcome.headers["x-should-retry"] == "false"
+    assert outcome.trail == {"Tier": "premium", "Retries": "0", "Attempts": "1"}
+
+
+# With no tier left: (play, calls, status, code, whether a client may send it again).
+ERRORS: dict[str, tuple[Player, int, int, str, bool]] = {
+    "reset": (plays.cut(), 2, 502, "upstream_error", False),
+    "malformed": (plays.malformed(0), 2, 502, "upstream_error", False),
+    "500": (plays.status(500), 2, 502, "upstream_error", False),
+    "429": (plays.status(429), 1, 429, "overloaded", True),
+    "429-told-when": (plays.status(429, headers={"Retry-After": "1"}), 1, 429, "overloaded", True),
+    "401": (plays.status(401), 1, 503, "no_tier_available", False),
+    "silence": (plays.hang(), 1, 504, "timeout", False),
+    "too-long": (TOO_LONG, 1, 400, "context_length_exceeded", False),
+}
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("fault", ERRORS)
+def test_with_no_tier_left_there_is_one_clear_error(room, fault, stream):
+    """A real HTTP status, also for a stream, with the code of the error table."""
+    play, calls, status, code, may_retry = ERRORS[fault]
+    outcome, seen = room.play(play, model="alone", stream=stream)
+
+    assert (outcome.status, outcome.code, seen) == (status, code, calls)
+    assert ("x-should-retry" not in outcome.headers) == may_retry
+    assert outcome.trail == {"Tier": "alone", "Retries": str(calls - 1), "Attempts": str(calls)}
+    assert "tier alone" in outcome.error["message"]
+
+
+def test_the_report_agrees_with_the_upstream(room):
+    """What is told later is what the upstream saw: each attempt with its fault, and the key nowhere."""
+    outcome, seen = room.play(plays.status(500), stream=False)
+    report = report_of(room.server, outcome)
+
+    assert [a["fault"] for a in report["attempts"] if a["tier"] == "premium"] == ["server_error"] * seen
+    assert os.environ[CLOUD_KEY_ENV] not in json.dumps(report) + outcome.wire

@@ -1,0 +1,201 @@
+"""Each event leaves its incident: with the request's id, in one shape, and without a word of the conversation.
+
+The sentinel stands in prompts, results, bad arguments, invented names and an upstream's error; none of it may be found
+in any record, as long as `incidents.keep_text` is off, which is how it is shipped.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.contract import scripts
+from tests.contract.agent import Agent
+from tests.contract.asking import WEATHER_TOOLS, Outcome, ask, incidents_of, report_of, user
+from tests.serving import Deploy, Server, until
+
+pytestmark = [pytest.mark.ray, pytest.mark.xdist_group("ray")]
+
+SENTINEL = "zebra-4711"
+CITY = {"city": SENTINEL}
+GOOD = {"tool_call": {"name": "get_weather", "arguments": CITY}}
+SHAKES, SHAKY = [{"status": 500, "message": SENTINEL}], ("shaky", "shakier")
+RECORD = {"id", "at", "kind", "request_id", "session", "key", "tier", "reason", "evidence", "model", "generation"}
+RECORD |= {"prompt_tokens", "completion_tokens", "ttft_ms", "elapsed_ms", "attempt"}
+
+
+def bad(name: str, arguments: Any) -> list[dict[str, Any]]:
+    return [{"tool_call": {"name": name, "arguments": arguments}}]
+
+
+def rules() -> list[dict[str, Any]]:
+    """`fast`: goes wrong as the task says."""
+    return [
+        {"when": {"transcript": "task:field"}, "answer": bad("get_weather", {SENTINEL: SENTINEL})},
+        {"when": {"transcript": "task:name"}, "answer": bad(f"get_{SENTINEL}", CITY)},
+        {"when": {"transcript": "task:malformed"}, "answer": bad("get_weather", f'{{"city": "{SENTINEL}')},
+        {"when": {"transcript": "task:empty"}, "answer": [{"raw": ""}], "finish": "stop"},
+        {"when": {"transcript": "task:500"}, "answer": [{"status": 500, "message": f"no {SENTINEL}"}]},
+        {"when": {"transcript": "task:400"}, "answer": [{"status": 400, "message": f"no {SENTINEL}", "param": "x"}]},
+        {"when": {"transcript": "task:repair"}, "answer": [{"raw": f"```\n{_call()}\n```"}]},
+        {"when": {"transcript": "task:cycle"}, "answer": [{"raw": f"{SENTINEL} again. " * 400}]},
+        {"when": {"transcript": "task:nearly"}, "answer": "spent", "usage": {"prompt_tokens": 420_000}},
+        {"when": {"transcript": "task:spend"}, "answer": "spent", "usage": {"prompt_tokens": 900_000}},
+        {"when": {"has_tools": True}, "answer": [GOOD]},
+    ]
+
+
+def _call() -> str:
+    return str({"name": "get_weather", "arguments": CITY})
+
+
+@pytest.fixture(scope="module")
+def server(deploy: Deploy) -> Server:
+    tiers = {
+        "fast": {"kind": "scripted", "script": rules()},
+        "standard": {"kind": "scripted", "script": [{"when": {"has_tools": True}, "answer": [GOOD]}]},
+        **{tier: {"kind": "scripted", "script": [{"answer": SHAKES}]} for tier in SHAKY},
+    }
+    reliability = {
+        "escalation": {"chain": ["fast", "standard"], "max_retries_before_escalate": 1},
+        "token_budget": {"per_session": 500_000, "per_hour": None, "policy": "hard_stop", "max_output_tokens": 1_000},
+        "tier_health": {"failures_max": 3, "rate_percent": None, "open_s": 1.0},
+        "retry_budget": {"floor": 100_000},
+    }
+    return deploy({"tiers": tiers, "reliability": reliability, "server": {"timeouts": scripts.QUICK}}, "incidents")
+
+
+def asked(server: Server, task: str, *, stream: bool, session: str = "", model: str = "auto") -> Outcome:
+    headers = {"X-MLX-Stack-Session": session} if session else {}
+    text = f"task:{task} {SENTINEL}"
+    return ask(server, user(text), stream=stream, model=model, tools=WEATHER_TOOLS, headers=headers)
+
+
+def told(server: Server, outcome: Outcome) -> list[Any]:
+    """The records of one request, each of the one shape, each naming it, none with a word of what was said."""
+    records = incidents_of(server, outcome)
+    for record in records:
+        assert set(record) == RECORD, record
+        assert record["request_id"] == outcome.request_id
+        assert record["session"] == outcome.header("Session")
+        assert SENTINEL not in json.dumps(record), record
+    return records
+
+
+EVENTS: dict[str, list[tuple[str, str]]] = {
+    "field": [("flaw", "tool_call_invalid")] * 2 + [("escalation", "tool_validation_failure")],
+    "name": [("flaw", "tool_call_invalid")] * 2 + [("escalation", "tool_validation_failure")],
+    "malformed": [("flaw", "tool_call_invalid")] * 2 + [("escalation", "tool_validation_failure")],
+    "empty": [("flaw", "empty")] * 2 + [("escalation", "tool_validation_failure")],
+    "500": [("fault", "server_error")] * 2 + [("escalation", "server_error")],
+    "400": [("fault", "bad_request")],
+    "repair": [("repair", "literal")],
+    "cycle": [("loop", "cycle")] * 2 + [("escalation", "loop_detected")],
+}
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("task", EVENTS)
+def test_what_goes_wrong_in_a_request_is_told(server, task, stream):
+    """Flaws, faults, repairs, loops and escalations, in their order."""
+    ask(server, user("hi"), stream=False, tools=WEATHER_TOOLS)  # a good answer: the breaker stays out of this
+    outcome = asked(server, task, stream=stream)
+    found = [(record["kind"], record["reason"]) for record in told(server, outcome)]
+
+    if task == "cycle" and stream:
+        # Its text stands before the client: it is stopped, delivered and marked, and nobody else is asked.
+        assert found == [("loop", "cycle")]
+    else:
+        assert [pair for pair in found if pair[0] != "repair"] == [p for p in EVENTS[task] if p[0] != "repair"]
+    assert all(pair in found for pair in EVENTS[task] if pair[0] == "repair")
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_loop_is_told(server, stream):
+    """The third lap: one record for each attempt that would have been one more."""
+    lap = Agent(server, f"go {SENTINEL}", stream, tool=lambda _: f"{SENTINEL} again").run(3)[-1]
+    found = told(server, lap)
+
+    assert [(r["kind"], r["tier"]) for r in found if r["kind"] == "loop"] == [
+        ("loop", "fast"),
+        ("loop", "fast"),
+        ("loop", "standard"),
+    ]
+    assert {r["evidence"]["laps"] for r in found if r["kind"] == "loop"} == {3}
+    assert found[0]["evidence"]["tools"] == ["get_weather"]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_spent_budget_is_told(server, stream):
+    """The request that was refused for it, and what it was refused for."""
+    session = f"spent-{stream}"
+    assert asked(server, "spend", stream=stream, session=session).status == 200
+    refused = asked(server, "spend", stream=stream, session=session)
+
+    assert refused.status == 429
+    assert ("budget", "budget") in [(r["kind"], r["reason"]) for r in told(server, refused)]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_budget_that_is_nearly_spent_is_told(server, stream):
+    """Over 80 % the next answer says so in its header, and the record says how full the window is."""
+    session = f"nearly-{stream}"
+    first = asked(server, "nearly", stream=stream, session=session)
+    second = asked(server, "any", stream=stream, session=session)
+
+    assert (first.header("Budget-Warning"), second.header("Budget-Warning")) == (None, "80%")
+    assert [r["kind"] for r in told(server, second)] == ["budget"]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_breaker_that_opens_is_told(server, stream):
+    """With the request that opened it, in the same shape as all the others."""
+    outcomes: list[Outcome] = []
+    while not outcomes or outcomes[-1].trail["Attempts"] != "0":
+        outcomes.append(asked(server, "any", stream=stream, model=SHAKY[stream]))
+        assert len(outcomes) < 50
+    report_of(server, outcomes[-1])
+
+    def opened() -> Any:
+        return [r for o in outcomes for r in told(server, o) if r["kind"] == "breaker"]
+
+    found = until(opened, "the breaker's change is written down")
+    assert "open" in found[0]["reason"]
+    assert found[0]["tier"] == SHAKY[stream]
+
+
+def test_nothing_that_was_said_is_in_any_record(server):
+    """All records of this app at once, an operator's acts among them."""
+    server.get("/health")
+    whole, before = [], ""
+    while True:
+        page = server.get(f"/v1/reliability/incidents?limit=500{before}").json()
+        whole += page["data"]
+        if page["next"] is None:
+            break
+        before = f"&before={page['next']}"
+
+    assert len(whole) > 30
+    assert {"flaw", "fault", "loop", "escalation", "repair"} <= {r["kind"] for r in whole}
+    assert SENTINEL not in json.dumps(whole)
+
+
+@pytest.mark.parametrize("path", ["incidents", "tiers", "requests/some", "sessions/some"])
+def test_without_keys_nobody_elsewhere_reads_them(server, path):
+    """Whom a proxy on this machine passes on from another one is refused here as at the models' door."""
+    far = {"x-forwarded-for": "203.0.113.7"}
+    refused = httpx.get(f"{server.url}/v1/reliability/{path}", headers=far, timeout=30.0)
+
+    assert (refused.status_code, refused.json()["error"]["code"]) == (403, "forbidden")
+
+
+def test_without_keys_nobody_elsewhere_isolates_a_tier(server):
+    """Least of all what changes something."""
+    far = {"x-forwarded-for": "203.0.113.7"}
+    refused = httpx.post(f"{server.url}/v1/reliability/tiers/fast/isolate", headers=far, timeout=30.0)
+
+    assert refused.status_code == 403
+    assert asked(server, "any", stream=False).header("Tier") == "fast"

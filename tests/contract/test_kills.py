@@ -1,0 +1,216 @@
+"""Kill -9, one after another, under the load of 32 clients: a tier's replica, a Router replica, the state actor, all
+replicas of a tier. Each tier's server is an HTTP double with a log, so what was really given out is known.
+
+    fast (2 replicas) ──▶ standard      behind two Router replicas
+
+What must hold: no request is lost that some tier could answer; an answer that had begun never ends as if it were whole;
+and at the end the ledger says what the log says, plus what was reserved by whoever died before it could settle.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any
+
+import httpx
+import psutil
+import pytest
+
+from tests.contract.load import (
+    ANSWER,
+    COST,
+    PATIENT,
+    PROMPT_TOKENS,
+    How,
+    Ledger,
+    Outcome,
+    ask,
+    kill_state,
+    of_session,
+    openai_client,
+    paced,
+    state_pid,
+)
+from tests.contract.test_faults import processes
+from tests.plays import Seen
+from tests.serving import Deploy, Server, until
+from tests.upstream import Upstream
+
+pytestmark = [pytest.mark.ray, pytest.mark.xdist_group("ray")]
+
+APP = "kills"
+CLIENTS = 32
+ANSWERS_BETWEEN = 2 * CLIENTS  # good answers between two kills: the load goes on while things mend
+REQUESTS_MAX = 2_000
+LOAD_S = 150.0
+DEADLINE_S = 10.0
+TIERS = ("fast", "standard")
+OPENAI_RETRIES = 2  # the openai client's own default
+
+
+@pytest.fixture(scope="module")
+def upstream() -> Iterator[Upstream]:
+    with Upstream() as server:
+        for tier in TIERS:
+            server.plays(tier, paced())
+        yield server
+
+
+@pytest.fixture(scope="module")
+def server(deploy: Deploy, upstream: Upstream) -> Server:
+    tier: dict[str, Any] = {"kind": "hosted", "base_url": upstream.base_url}
+    timeouts = PATIENT | {"connect_s": 2.0}
+    args = {
+        "tiers": {
+            "fast": tier | {"model": "fast", "min_replicas": 2, "max_replicas": 2},
+            "standard": tier | {"model": "standard"},
+        },
+        "reliability": {
+            "escalation": {"chain": list(TIERS), "max_retries_before_escalate": 1},
+            "token_budget": {"per_session": None, "per_hour": None},
+        },
+        # A grant whose Router died is closed when its request's deadline has passed, and a little later.
+        "server": {"timeouts": timeouts, "router_replicas": 2, "deadline_s": DEADLINE_S},
+    }
+    return deploy(args, APP)
+
+
+@dataclass
+class Load:
+    """32 clients that ask until they are told to stop, each in a session of its own kind of request."""
+
+    server: Server
+    session: str
+    stream: bool
+    outcomes: list[Outcome] = field(default_factory=list)
+    over: threading.Event = field(default_factory=threading.Event)
+    began_s: float = field(default_factory=time.monotonic)
+
+    @property
+    def good(self) -> int:
+        return sum(1 for each in self.outcomes if each.how is How.ANSWERED)
+
+    def run(self) -> None:
+        asyncio.run(self._run())
+
+    async def _run(self) -> None:
+        async with openai_client(self.server, retries=OPENAI_RETRIES) as client:
+            await asyncio.gather(*(self._client(client) for _ in range(CLIENTS)))
+
+    async def _client(self, client: Any) -> None:
+        while not self.over.is_set() and len(self.outcomes) < REQUESTS_MAX:
+            if time.monotonic() - self.began_s > LOAD_S:
+                return
+            self.outcomes.append(await ask(client, self.session, stream=self.stream))
+
+
+def replicas(deployment: str) -> list[psutil.Process]:
+    """The living replicas of one deployment of this app."""
+    return [p for p in processes(f"ServeReplica:{APP}:{deployment}") if p.status() != psutil.STATUS_ZOMBIE]
+
+
+def kill_replicas(deployment: str, count: int) -> None:
+    until(lambda: len(replicas(deployment)) >= count, f"{count} replicas of {deployment}")
+    for victim in replicas(deployment)[:count]:
+        os.kill(victim.pid, signal.SIGKILL)
+
+
+KILLS: list[tuple[str, Callable[[], Any]]] = [
+    ("a replica of fast", lambda: kill_replicas("fast", 1)),
+    ("a Router replica", lambda: kill_replicas("Router", 1)),
+    ("the state actor", lambda: kill_state(APP)),
+    ("all replicas of fast", lambda: kill_replicas("fast", 2)),
+]
+
+
+def kill_all_under(load: Load) -> None:
+    """One after another; each comes when the load has got many good answers since the last one."""
+    for what, kill in KILLS:
+        before = load.good
+        until(lambda: load.good >= before + ANSWERS_BETWEEN, f"answers before killing {what}", wait_s=LOAD_S)  # noqa: B023
+        kill()
+    before = load.good
+    until(lambda: load.good >= before + ANSWERS_BETWEEN, "answers after the last kill", wait_s=LOAD_S)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_kills_under_load_lose_no_request_and_no_token(server, upstream, stream):
+    """See the module."""
+    until(lambda: len(replicas("fast")) == 2 and len(replicas("Router")) == 2, "all replicas are up")
+    load, expired_before = Load(server, f"load-{stream}", stream), len(expired(server))
+    with ThreadPoolExecutor(1) as thread:
+        running = thread.submit(load.run)
+        try:
+            kill_all_under(load)
+        finally:
+            load.over.set()
+        running.result(timeout=120)
+
+    assert_nobody_was_lost(load)
+    assert_the_ledger_agrees(server, of_session(upstream.log, load.session), load, expired_before)
+
+
+def assert_nobody_was_lost(load: Load) -> None:
+    hows = Counter(each.how for each in load.outcomes)
+    shown = f"{dict(hows)}, {Counter((each.how, each.code) for each in load.outcomes if each.how is not How.ANSWERED)}"
+    retried = sum(each.retries for each in load.outcomes)
+
+    assert hows[How.TRUNCATED] == 0, shown
+    assert {each.text for each in load.outcomes if each.how is How.ANSWERED} == {ANSWER}
+    # A refusal is a request that is lost: there was always a tier that could answer.
+    assert hows[How.REFUSED] == 0, shown
+    if load.stream:
+        # Only what ran on a process when it died: its answer had begun, and one process holds at most all clients.
+        assert {each.code for each in load.outcomes if each.how is How.FRAME} <= {"stream_broken"}, shown
+        assert hows[How.FRAME] + hows[How.BROKEN] <= len(KILLS) * CLIENTS, shown
+    else:
+        assert hows[How.FRAME] == hows[How.BROKEN] == 0, shown
+    # Only the death of a Router is seen by clients at all; each had at most one request on it.
+    assert retried <= OPENAI_RETRIES * CLIENTS, f"{retried} retries; {shown}"
+
+
+def assert_the_ledger_agrees(server: Server, log: list[Seen], load: Load, expired_before: int) -> None:
+    """Spent is at least what the log says; what it says more is what was reserved for requests whose Router died, and
+    what answers that were cut had been estimated at."""
+    books = until(Ledger(server, load.session).settled, "every grant is settled or expired", wait_s=90.0)
+    late = len(expired(server)) - expired_before
+    whole = sum(1 for seen in log if seen.ended)
+    cut = len(log) - whole
+    least = whole * COST + cut * PROMPT_TOKENS
+    most = (len(log) + late) * COST
+    reported = books["prompt_tokens"] + books["completion_tokens"]
+    figures = (
+        f"spent {books['spent_tokens']}; log: {whole} whole and {cut} cut, so {least} to {most}; reports: {reported}; "
+        f"{late} grants expired; {len(load.outcomes)} requests in {time.monotonic() - load.began_s:.0f} s"
+    )
+    print(figures)
+
+    assert least <= books["spent_tokens"] <= most, figures
+    assert reported <= books["spent_tokens"] <= reported + late * COST, figures
+
+
+def expired(server: Server) -> list[dict[str, Any]]:
+    url = f"{server.url}/v1/reliability/incidents?kind=grant_expired&limit=500"
+    return list(httpx.get(url, timeout=30.0).json()["data"])
+
+
+def test_every_process_that_died_is_back(server):
+    """After all of it: two replicas of `fast`, two Routers and a state actor, and no tier is held off."""
+    until(lambda: len(replicas("fast")) == len(replicas("Router")) == 2, "all replicas are back")
+
+    assert state_pid(APP)
+    until(lambda: {t["breaker"] for t in tiers(server)} == {"closed"}, "no breaker is open")
+
+
+def tiers(server: Server) -> list[dict[str, Any]]:
+    # A breaker closes by a call that goes well, so there must be one.
+    server.post({"messages": [{"role": "user", "content": "hi"}]})
+    return list(server.get("/v1/reliability/tiers").json()["data"])

@@ -1,0 +1,138 @@
+"""Tiers that sleep, on real Ray: who is asleep is known without waking anybody, a request wakes a tier and waits for it
+or goes on, and an idle tier is let go.
+
+    hasty (asleep: next) ──▶ patient (asleep: wait) ──▶ unset (nothing said) ──▶ awake
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import httpx
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from deployments.config import ScriptedTierConfig
+from deployments.sleeping import asleep_in, sleepers_of
+from tests.contract.test_faults import processes
+from tests.serving import Deploy, Server, until
+
+pytestmark = [pytest.mark.ray, pytest.mark.xdist_group("ray")]
+
+APP = "sleeping"
+IDLE_S = 15
+SLEEP_S = 180.0
+ASLEEP = ["hasty", "patient", "unset"]
+CHAIN = [*ASLEEP, "awake"]
+HELLO: dict[str, Any] = {"messages": [{"role": "user", "content": "hello"}]}
+
+
+@pytest.fixture(scope="module")
+def server(deploy: Deploy) -> Server:
+    def tier(name: str, **keys: Any) -> dict[str, Any]:
+        return {"kind": "scripted", "script": [{"answer": f"this is {name}"}], **keys}
+
+    sleeps = {"min_replicas": 0, "idle_s": IDLE_S}
+    args = {
+        "tiers": {
+            "hasty": tier("hasty", asleep="next", **sleeps),
+            "patient": tier("patient", asleep="wait", **sleeps),
+            "unset": tier("unset", **sleeps),
+            "awake": tier("awake"),
+        },
+        "reliability": {"escalation": {"chain": CHAIN}},
+        # A tier takes longer to wake than this: only a request that waits for it gets an answer from it.
+        "server": {"timeouts": {"connect_s": 0.2}, "keepalive_s": 0.1},
+    }
+    return deploy(args, APP)
+
+
+def states(server: Server) -> dict[str, str]:
+    body = server.get("/ready").json()
+    return {name: tier["state"] for name, tier in body["tiers"].items()}
+
+
+def replicas(tier: str) -> int:
+    return len(processes(f"ServeReplica:{APP}:{tier}"))
+
+
+def answering(server: Server, model: str) -> str:
+    response = server.post(HELLO | {"model": model})
+    assert response.status_code == 200, response.text
+    return str(response.headers["x-mlx-stack-tier"])
+
+
+def sleeps(server: Server, tier: str) -> None:
+    until(lambda: states(server)[tier] == "asleep" and not replicas(tier), f"{tier} sleeps", SLEEP_S)
+
+
+def test_asking_wakes_nobody(server: Server) -> None:
+    """Law: `/ready` says `asleep`, is ready all the same, and neither it nor `/v1/models` nor the watch's own rounds
+    start a replica."""
+    until(lambda: states(server)["awake"] == "ready", "the awake tier is up")
+    for _ in range(20):
+        assert states(server) == {**dict.fromkeys(ASLEEP, "asleep"), "awake": "ready"}
+        assert server.get("/ready").status_code == 200
+        assert {m["state"] for m in server.get("/v1/models").json()["data"]} == {"asleep", "ready"}
+    assert [replicas(tier) for tier in ASLEEP] == [0, 0, 0]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_wait_wakes_the_tier_and_waits_for_it(server: Server, stream: bool) -> None:
+    """Law: the answer comes from the tier that was asleep, although an awake one follows; a stream is kept alive
+    meanwhile; then the tier is idle and sleeps again, although its status is asked all the time."""
+    sleeps(server, "patient")
+    with httpx.stream(
+        "POST", f"{server.url}/v1/chat/completions", json=HELLO | {"model": "patient", "stream": stream}, timeout=120
+    ) as response:
+        text = response.read().decode()
+
+    assert response.status_code == 200, text
+    assert '"patient"' in text
+    assert '"awake"' not in text
+    assert (": keep-alive" in text) == stream
+    until(lambda: states(server)["patient"] == "ready", "patient is awake")
+    sleeps(server, "patient")
+
+
+def test_next_wakes_the_tier_and_goes_on(server: Server) -> None:
+    """Law: the request is answered by the next tier that answers, at once; the tier that it has woken answers soon."""
+    sleeps(server, "hasty")
+    sleeps(server, "patient")
+    sleeps(server, "unset")
+    assert answering(server, "unset") == "awake"
+    until(lambda: answering(server, "unset") == "unset", "unset is awake")
+    assert answering(server, "hasty") != "hasty"
+    until(lambda: answering(server, "hasty") == "hasty", "hasty is awake")
+
+
+class Napping:
+    """A tier of which only its sleep is known."""
+
+    def __init__(self, awake: bool) -> None:
+        self.awake = awake
+
+
+@given(
+    ways=st.lists(st.sampled_from(["wait", "next", None]), min_size=1, max_size=5),
+    awake=st.lists(st.booleans(), min_size=5, max_size=5),
+    well=st.lists(st.booleans(), min_size=5, max_size=5),
+)
+def test_only_who_is_asleep_is_decided_about(ways: Sequence[Any], awake: Sequence[bool], well: Sequence[bool]) -> None:
+    """Law: each sleeping tier of the chain gets its configured way; unset it is passed by exactly where a tier that can
+    stand in comes later; so a request whose chain has nobody else waits."""
+    chain = [f"t{n}" for n in range(len(ways))]
+    configs = {
+        name: ScriptedTierConfig(kind="scripted", script=[], min_replicas=0, asleep=way)
+        for name, way in zip(chain, ways, strict=True)
+    }
+    tiers: Mapping[str, Any] = {name: Napping(up) for name, up in zip(chain, awake, strict=False)}
+    stands = {name for name, up, good in zip(chain, awake, well, strict=False) if up and good}
+    found = asleep_in(chain, sleepers_of(configs), tiers, stands.__contains__)
+
+    assert set(found) == {name for name in chain if not tiers[name].awake}
+    for name, way in found.items():
+        later = set(chain[chain.index(name) + 1 :])
+        assert way == (configs[name].asleep or ("next" if later & stands else "wait"))

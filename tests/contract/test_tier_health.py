@@ -1,0 +1,198 @@
+"""Many faults in a row: what the breaker, its probes and the retry budget make of them, and what the upstream feels.
+
+The limits are those that are shipped, with their times scaled down to a tenth. Where the retry budget itself is tested,
+its minute is a whole one.
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+import os
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests import upstream as plays
+from tests.conftest import CLOUD_KEY_ENV
+from tests.contract import scripts
+from tests.contract.asking import Outcome, ask, report_of, user
+from tests.serving import Deploy, Server, until
+from tests.upstream import Upstream
+
+pytestmark = [pytest.mark.ray, pytest.mark.xdist_group("ray")]
+
+MODEL = "some/model"
+FAILURES_MAX, FLOOR, SHARE_PERCENT = 5, 10, 20
+OPEN_S = 1.0
+SCALED: dict[str, Any] = {
+    "tier_health": {"open_s": OPEN_S, "open_max_s": 3.0, "rate_window_s": 6.0},
+    "retry_budget": {"window_s": 6.0},
+}
+
+
+@pytest.fixture(scope="module")
+def upstream() -> Iterator[Upstream]:
+    with Upstream(key=os.environ[CLOUD_KEY_ENV]) as running:
+        yield running
+
+
+def run(deploy: Deploy, upstream: Upstream, name: str, *, retries_max: int, **limits: Any) -> Server:
+    """`premium` on the upstream, and `backup`, which always answers."""
+    hosted = {"kind": "hosted", "base_url": upstream.base_url, "api_key_env": CLOUD_KEY_ENV, "model": MODEL}
+    tiers = {"premium": hosted, "backup": scripts.tier("backup")}
+    escalation = {"chain": list(tiers), "max_retries_before_escalate": retries_max}
+    timeouts = scripts.QUICK | {"connect_s": 5.0, "first_token_s": 5.0}
+    return deploy(
+        {"tiers": tiers, "reliability": {"escalation": escalation, **limits}, "server": {"timeouts": timeouts}}, name
+    )
+
+
+@pytest.fixture(scope="module")
+def server(deploy: Deploy, upstream: Upstream) -> Server:
+    return run(deploy, upstream, "health", retries_max=0, **SCALED)
+
+
+def hi(server: Server, *, stream: bool = False) -> Outcome:
+    return ask(server, user("hi"), stream=stream)
+
+
+def states(server: Server) -> tuple[str, str, str]:
+    """The tier as `/ready` and `/v1/models` show it, and its breaker."""
+    ready = server.get("/ready").json()["tiers"]["premium"]
+    listed = {model["id"]: model["state"] for model in server.get("/v1/models").json()["data"]}
+    return ready["state"], listed["premium"], ready["breaker"]
+
+
+def heal(server: Server, upstream: Upstream) -> None:
+    """The upstream is well again, and so is the tier as soon as a probe has shown it."""
+    upstream.plays(MODEL, plays.good())
+    until(lambda: hi(server).header("Tier") == "premium", "a probe closes the breaker")
+
+
+def fail_until_open(server: Server, upstream: Upstream, *, stream: bool = False) -> list[Outcome]:
+    """Requests to a tier that always fails, until one isn't even tried on it."""
+    heal(server, upstream)
+    upstream.plays(MODEL, plays.status(500))
+    outcomes = []
+    while not outcomes or outcomes[-1].header("Retries") != "0":
+        outcomes.append(hi(server, stream=stream))
+        assert len(outcomes) < 20
+    return outcomes
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_five_failures_in_a_row_open_the_breaker_and_a_probe_closes_it(server, upstream, stream):
+    """The sixth request goes straight to the next tier; both status pages say `degraded`; a good probe ends it."""
+    heal(server, upstream)
+    before = len(upstream.log) + 1  # one call to see that it is well
+    *failed, spared = fail_until_open(server, upstream, stream=stream)
+
+    assert len(failed) == len(upstream.log) - before == FAILURES_MAX
+    assert [o.trail["Retries"] for o in failed] == ["1"] * FAILURES_MAX
+    assert spared.status == 200
+    assert spared.text.startswith("Hello from backup")
+    trail = {"Tier": "backup", "Escalated-From": "premium", "Escalation-Reason": "server_error"}
+    assert spared.trail == trail | {"Retries": "0", "Attempts": "1"}
+
+    until(lambda: states(server)[:2] == ("degraded", "degraded"), "the tier is shown as degraded")
+    heal(server, upstream)
+    until(lambda: states(server) == ("ready", "ready", "closed"), "the tier is shown as ready")
+
+
+def test_each_change_of_the_breaker_is_an_incident(server, upstream):
+    """Opened, tried, closed: with the tier, the cause and the request that did it."""
+    opener = fail_until_open(server, upstream)[-2]
+    heal(server, upstream)
+    report_of(server, opener)
+
+    def changes() -> list[Any]:
+        found = server.get("/v1/reliability/incidents?kind=breaker&tier=premium&limit=500").json()["data"]
+        since = next((i for i, record in enumerate(found) if record["request_id"] == opener.request_id), -1)
+        return found[: since + 1]
+
+    found = until(lambda: len(changes()) >= 2 and changes(), "opened and closed")
+    assert "consecutive_failures" in found[-1]["reason"]
+    assert "probe_succeeded" in found[0]["reason"]
+
+
+def test_while_half_open_one_request_is_the_probe(server, upstream):
+    """Eight requests while one finds out whether the tier is well: none of them calls it, and none waits."""
+    fail_until_open(server, upstream)
+    upstream.plays(MODEL, plays.slow(4.0))
+    before = len(upstream.log)
+    with concurrent.futures.ThreadPoolExecutor(9) as pool:
+        probe = pool.submit(hi, server)
+
+        def is_probing() -> bool:
+            nonlocal probe
+            probe = pool.submit(hi, server) if probe.done() else probe
+            return len(upstream.log) > before
+
+        until(is_probing, "the probe is on its way")
+        others = list(pool.map(lambda _: hi(server), range(8)))
+
+    assert {outcome.header("Tier") for outcome in others} == {"backup"}
+    assert probe.result().header("Tier") == "premium"
+    assert len(upstream.log) == before + 1
+
+
+def test_a_flapping_tier_costs_no_answer_and_is_not_stormed(server, upstream):
+    """Down and up three times: each request is answered, and a tier that is down gets its failures and its probes."""
+    for _ in range(3):
+        heal(server, upstream)
+        upstream.plays(MODEL, plays.status(503))
+        before, started = len(upstream.log), time.monotonic()
+        outcomes = [hi(server, stream=bool(i % 2)) for i in range(30)]
+        probes_max = (time.monotonic() - started) / OPEN_S + 1
+        assert [o.status for o in outcomes] == [200] * 30
+        assert {o.header("Tier") for o in outcomes} == {"backup"}
+        assert FAILURES_MAX <= len(upstream.log) - before <= FAILURES_MAX + probes_max
+
+
+def test_a_tier_that_says_when_to_come_back_is_left_alone_until_then(server, upstream):
+    """`Retry-After` opens the breaker at once and for that time: one call, none within it, and then it is asked."""
+    heal(server, upstream)
+    upstream.plays(MODEL, plays.status(429, headers={"Retry-After": "1"}), plays.good())
+    before, started = len(upstream.log), time.monotonic()
+    tiers = [hi(server).header("Tier")]
+    while tiers[-1] != "premium":
+        tiers.append(hi(server).header("Tier"))
+        assert time.monotonic() - started < 30.0
+
+    assert time.monotonic() - started >= 1.0
+    assert len(upstream.log) == before + 2
+    assert set(tiers[:-1]) == {"backup"}
+
+
+def test_extra_calls_stay_within_the_retry_budget(deploy, upstream):
+    """A tier that always fails, and no breaker to help: 60 requests make at most the floor and a fifth of extra calls,
+    each call is told, and everybody is answered by the tier behind it."""
+    never = {"failures_max": None, "rate_percent": None}
+    server = run(deploy, upstream, "storm", retries_max=3, tier_health=never)
+    upstream.plays(MODEL, plays.status(500))
+    before = len(upstream.log)
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        outcomes = list(pool.map(lambda i: hi(server, stream=bool(i % 2)), range(60)))
+
+    ran = [[a for a in report_of(server, outcome)["attempts"] if a["ran"]] for outcome in outcomes]
+    # Second calls to one tier; that a request goes on to the next one is bounded by the chain.
+    extra = sum(len(attempts) - len({attempt["tier"] for attempt in attempts}) for attempts in ran)
+    # On a busy machine the state may answer too late; then a tier that costs nothing is called without a grant.
+    ungranted = sum(not attempt["granted"] for attempts in ran for attempt in attempts)
+    assert FLOOR <= extra <= FLOOR + 60 * SHARE_PERCENT // 100 + ungranted
+    assert [int(outcome.trail["Retries"]) for outcome in outcomes] == [len(attempts) - 1 for attempts in ran]
+    assert len(upstream.log) - before == sum(a["tier"] == "premium" for attempts in ran for a in attempts)
+    assert all(outcome.text.startswith("Hello from backup") for outcome in outcomes)
+
+
+def test_with_the_breaker_a_dead_tier_costs_no_answer(server, upstream):
+    """The same 60 requests with both limits as shipped: all are answered, by a handful of calls of the dead tier."""
+    heal(server, upstream)
+    upstream.plays(MODEL, plays.status(500))
+    before, started = len(upstream.log), time.monotonic()
+    outcomes = [hi(server, stream=bool(i % 2)) for i in range(60)]
+
+    assert [outcome.status for outcome in outcomes] == [200] * 60
+    assert len(upstream.log) - before <= FAILURES_MAX + (time.monotonic() - started) / OPEN_S + 1

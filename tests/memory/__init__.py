@@ -1,0 +1,1 @@
+"""The sensors on this machine, and the monitor, its leases and its views on a real Ray."""

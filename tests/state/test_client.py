@@ -1,0 +1,354 @@
+"""The state as a Router replica sees it, on a hub and two shards: exact over all of them, and nothing left open."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from deployments.config import AppConfig
+from deployments.plan import state_limits
+from deployments.state.carry import part_of
+from deployments.state.client import RequestState, State
+from deployments.state.link import StateSilent
+from deployments.state.records import Query, Said
+from reliability.admission import Ask, Bar, Barred, Grant
+from reliability.loops import Turn
+from reliability.types import Usage, Verdict
+from tests.sim.clock import VirtualClock, run
+from tests.state.lives import done, life
+
+SHARDS = 2
+S0, S1 = (next(f"s{n}" for n in range(99) if part_of("k", f"s{n}", SHARDS) == part) for part in range(SHARDS))
+
+
+class Actors:
+    """All actors of a layout in this process. Calls to those in `away` fail, to those in `hanging` never end."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.actors: dict[str, Any] = {}
+        self.away: set[str] = set()
+        self.hanging: set[str] = set()
+        self.calls = 0
+
+    async def find(self, layout: str) -> Near:
+        self.actors.setdefault(layout, None)
+        if self.actors[layout] is None:
+            self.actors[layout] = life(self.folder, layout, VirtualClock())
+        return Near(self, layout)
+
+    def close(self) -> None:
+        for actor in self.actors.values():
+            actor._journal.close()
+
+
+class Near:
+    """One of them, as the link calls it."""
+
+    def __init__(self, actors: Actors, layout: str) -> None:
+        self.actors, self.layout = actors, layout
+
+    async def call(self, method: str, *args: Any) -> Any:
+        self.actors.calls += method == "step" and args[0].works
+        await asyncio.sleep(0.001)
+        if self.layout in self.actors.away:
+            raise ConnectionError("away")
+        if self.layout in self.actors.hanging:
+            await asyncio.sleep(1e6)
+        return getattr(self.actors.actors[self.layout], method)(*args)
+
+
+def config(session: int = 10**6, hour: int = 10**9, shards: int = SHARDS) -> Any:
+    """Limits of hub and shard, as the configuration gives them: asks reserve 100 tokens."""
+    app = AppConfig.model_validate(
+        {
+            "tiers": {name: {"kind": "scripted", "script": "x.yaml"} for name in ("fast", "cloud")},
+            "reliability": {
+                "escalation": {"chain": ["fast"]},
+                "tool_validation": {},
+                "token_budget": {
+                    "per_session": session,
+                    "per_hour": hour,
+                    "max_output_tokens": 50,
+                    "policy": "hard_stop",
+                },
+                "retry_budget": {"floor": 1000},
+            },
+            "state": {"shards": shards},
+        }
+    )
+    return state_limits(app, app.state, {})
+
+
+def playing(folder: Path, play: Any, *, shards: int = SHARDS, **limits: int) -> None:
+    """Run `play(state, actors)` in virtual time; then everything has been handed over and nothing is open."""
+
+    async def main() -> None:
+        actors = Actors(folder)
+        state = State(shards, actors.find, *config(shards=shards, **limits))
+        await state.start()
+        await play(state, actors)
+        await asyncio.sleep(30)
+        assert [stats["grants"] for stats in await state.stats()] == [0] * len(state.links)
+        assert [stats["reserved_tokens"] for stats in await state.stats()] == [0] * len(state.links)
+        await state.close()
+        actors.close()
+
+    run(main())
+
+
+def ask(session: str = S0, tier: str = "fast", **more: Any) -> Ask:
+    return Ask(tier=tier, key="k", session=session, prompt_tokens=50, **more)
+
+
+def request(state: State, session: str = S0, name: str = "r", **more: Any) -> RequestState:
+    return state.request(key="k", session=session, request_id=name, **more)
+
+
+async def called(state: State, session: str, name: str, tokens: int = 100) -> bool:
+    """One whole request of 100 tokens; whether it was admitted."""
+    port = request(state, session, name)
+    grant = await port.admit(ask(session))
+    if isinstance(grant, Barred):
+        return False
+    verdict, usage = Verdict.IGNORED, Usage()
+    try:
+        await asyncio.sleep(0.5)
+        verdict, usage = Verdict.SUCCESS, Usage(prompt_tokens=tokens)
+    finally:
+        port.settle(grant, verdict, usage, None)
+    port.done(done(name, session, tokens=tokens).report, (), None)
+    return True
+
+
+@pytest.mark.parametrize("shards", [1, 2, 3])
+def test_the_hour_is_exact_over_all_shards(tmp_path, shards):
+    """Of 200 requests at once, of many sessions, exactly those for which the hour has tokens are admitted."""
+
+    async def play(state, actors):
+        admitted = await asyncio.gather(*(called(state, f"s{n % 20}", f"r{n}") for n in range(200)))
+        assert sum(admitted) == 50
+        spent = sum([(await state.session("k", f"s{n}") or {"spent_tokens": 0})["spent_tokens"] for n in range(20)])
+        assert spent == 5000
+
+    playing(tmp_path, play, shards=shards, hour=5000)
+
+
+@pytest.mark.parametrize("shards", [1, 2, 3])
+def test_a_session_is_exact(tmp_path, shards):
+    """Each session gets what its own budget allows, under concurrency, whichever part it belongs to."""
+
+    async def play(state, actors):
+        admitted = await asyncio.gather(*(called(state, f"s{n % 4}", f"r{n}") for n in range(80)))
+        assert sum(admitted) == 4 * 7
+        for n in range(4):
+            assert (await state.session("k", f"s{n}"))["spent_tokens"] == 700
+
+    playing(tmp_path, play, shards=shards, session=799)
+
+
+@pytest.mark.parametrize("third", [0, 1, 2])
+def test_leaving_clients_leave_nothing_open(tmp_path, third):
+    """A third of the clients leave while their ask is on the way: whatever was granted for them is given back."""
+
+    async def play(state, actors):
+        tasks = [asyncio.create_task(called(state, f"s{n % 4}", f"r{n}")) for n in range(60)]
+        await asyncio.sleep(0.0005 + 0.001 * third)
+        for task in tasks[third::3]:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    playing(tmp_path, play)
+
+
+def test_the_session_bars_and_the_hub_gets_its_grant_back(tmp_path):
+    """A call that the session's budget bars costs the hour nothing."""
+
+    async def play(state, actors):
+        barred = await request(state).admit(ask())
+        assert isinstance(barred, Barred)
+        assert [load.window for load in barred.windows] == ["session"]
+        await asyncio.sleep(1)
+        assert actors.actors["hub"].budget("k", S0)["spent_tokens"] == 0
+
+    playing(tmp_path, play, session=99)
+
+
+def test_the_hub_bars_and_the_session_gets_its_grant_back(tmp_path):
+    """A call that the hour, or an isolated tier, bars costs the session nothing."""
+
+    async def play(state, actors):
+        barred = await request(state).admit(ask())
+        assert [load.window for load in barred.windows] == ["hour"]
+        await state.isolate("cloud")
+        barred = await request(state).admit(ask(tier="cloud"))
+        assert barred.bar is Bar.ISOLATED
+        await asyncio.sleep(1)
+        assert await state.session("k", S0) is None
+
+    playing(tmp_path, play, hour=99)
+
+
+@pytest.mark.parametrize("who", ["hub", "shard"])
+@pytest.mark.parametrize("how", ["away", "hanging"])
+def test_one_of_the_two_is_silent(tmp_path, who, how):
+    """Where one of the two doesn't answer, a local call is told, and the other's grant goes back."""
+
+    async def play(state, actors):
+        await called(state, S0, "warm")
+        name = "hub" if who == "hub" else f"{part_of('k', S0, SHARDS)}-of-{SHARDS}"
+        getattr(actors, how).add(name)
+        with pytest.raises(StateSilent):
+            await request(state).admit(ask())
+        getattr(actors, how).clear()
+        await asyncio.sleep(20)
+        assert (await state.session("k", S0))["spent_tokens"] == 100
+
+    playing(tmp_path, play)
+
+
+def test_a_silent_shard_is_no_other_shards_trouble(tmp_path):
+    """While one shard is away, sessions of the other go on."""
+
+    async def play(state, actors):
+        actors.away.add(f"0-of-{SHARDS}")
+        await asyncio.sleep(5)
+        with pytest.raises(StateSilent):
+            await request(state, S0).admit(ask(S0))
+        assert await called(state, S1, "r1")
+        actors.away.clear()
+        await asyncio.sleep(5)
+        assert await called(state, S0, "r0")
+
+    playing(tmp_path, play)
+
+
+def test_charges_reach_hour_and_session(tmp_path):
+    """What ran without a grant is spent in both, once."""
+
+    async def play(state, actors):
+        actors.away.update(actors.actors)
+        await asyncio.sleep(5)
+        port = request(state)
+        with pytest.raises(StateSilent):
+            await port.admit(ask())
+        port.charge(Usage(prompt_tokens=40, completion_tokens=2))
+        port.done(done().report, (), None)
+        actors.away.clear()
+        await asyncio.sleep(5)
+        assert (await state.session("k", S0))["spent_tokens"] == 42
+        assert actors.actors["hub"].budget("k", S0)["spent_tokens"] == 42
+        barred = await request(state, S1).admit(ask(S1))
+        assert isinstance(barred, Barred)
+
+    playing(tmp_path, play, hour=141)
+
+
+def test_a_breaker_is_the_hubs(tmp_path):
+    """Failures of a tier in sessions of all shards open one breaker; what a shard says of it counts for nothing."""
+
+    async def play(state, actors):
+        for n in range(5):
+            port = request(state, (S0, S1)[n % 2], f"r{n}")
+            grant = await port.admit(ask((S0, S1)[n % 2]))
+            assert isinstance(grant, Grant)
+            port.settle(grant, Verdict.FAILURE, Usage(), None)
+        barred = await request(state).admit(ask())
+        assert barred.bar is Bar.OPEN
+        assert state.health["fast"].degraded
+        await asyncio.sleep(1)
+        (incident,) = await state.incidents(Query(kind="breaker"))
+        assert (incident["request_id"], incident["session"], incident["key"]) == ("r4", S0, "k")
+
+    playing(tmp_path, play)
+
+
+def test_the_window_is_the_shards(tmp_path):
+    """What a session has said comes with its next request's first grant, and only where it is asked for."""
+
+    async def play(state, actors):
+        port = request(state)
+        grant = await port.admit(ask())
+        port.settle(grant, Verdict.SUCCESS, Usage(), None)
+        port.done(done().report, (), Said(key="k", session=S0, turn=Turn(text="hello"), request="q"))
+        port = request(state, name="r2", window=True)
+        grants = [await port.admit(ask()), await port.admit(ask(extra=True))]
+        assert [said.text for said in port.window.said] == ["hello"]
+        for grant in grants:
+            port.settle(grant, Verdict.SUCCESS, Usage(), None)
+        other = request(state, S1, window=True)
+        other.settle(await other.admit(ask(S1)), Verdict.SUCCESS, Usage(), None)
+        assert other.window.said == ()
+
+    playing(tmp_path, play)
+
+
+def test_what_is_known_of_a_session(tmp_path):
+    """A session's totals and books are found from any side, under its key; a reset clears them in both parts."""
+
+    async def play(state, actors):
+        await called(state, S0, "r1", tokens=60)
+        await asyncio.sleep(1)
+        known = await state.session(None, S0)
+        assert (known["key"], known["requests"], known["spent_tokens"]) == ("k", 1, 60)
+        assert known["windows"]["session"] == {"tokens": 60, "tokens_max": 10**6}
+        assert await state.session("other", S0) is None
+        assert await state.session(None, "stranger") is None
+        assert (await state.report("k", "r1"))["request_id"] == "r1"
+        await state.reset("k", S0)
+        assert await state.session("k", S0) is None
+        assert actors.actors["hub"].budget("k", S0)["spent_tokens"] == 0
+
+    playing(tmp_path, play)
+
+
+def test_new_limits_reach_every_part(tmp_path):
+    """`limit` changes hub and shards, from the next step on."""
+
+    async def play(state, actors):
+        assert await called(state, S0, "r1")
+        state.limit(*config(session=150))
+        assert not await called(state, S0, "r2")
+        assert await called(state, S1, "r3")
+        state.limit(*config(hour=250))
+        assert not await called(state, S1, "r4")
+        assert (await state.session("k", S1))["spent_tokens"] == 100
+
+    playing(tmp_path, play)
+
+
+@pytest.mark.parametrize(("shards", "calls"), [(1, 2), (2, 4)])
+def test_calls_of_a_lone_request(tmp_path, shards, calls):
+    """A request alone costs two calls to each actor that it concerns: its ask, and everything that it says at its
+    end."""
+
+    async def play(state, actors):
+        await called(state, S0, "warm")
+        await asyncio.sleep(5)
+        before = actors.calls
+        await called(state, S0, "r")
+        await asyncio.sleep(5)
+        assert actors.calls - before == calls
+
+    playing(tmp_path, play, shards=shards)
+
+
+def test_a_grant_of_both_is_the_smaller(tmp_path):
+    """What may be generated is the least of what both allow, and the warnings of both are given."""
+
+    async def play(state, actors):
+        await called(state, S0, "r1")
+        hub, shard = config(session=200, hour=230)
+        small = replace(shard.admission, budget=replace(shard.admission.budget, output_tokens_max=20))
+        state.limit(hub, replace(shard, admission=small, digest="small"))
+        port = request(state)
+        grant = await port.admit(ask(output_tokens=50))
+        assert (grant.output_cap, grant.capped) == (20, True)
+        assert {load.window for load in grant.warnings} == {"hour", "session"}
+        port.settle(grant, Verdict.SUCCESS, Usage(prompt_tokens=1), None)
+
+    playing(tmp_path, play)

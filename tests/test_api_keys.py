@@ -1,0 +1,298 @@
+"""API keys: the file, the environment variable and the command that makes them; no error repeats what may be a key."""
+
+from __future__ import annotations
+
+import stat
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from deployments import __main__, api_keys
+from deployments.access import Access, Caller, access_for
+from deployments.api_keys import ApiKey, digest, entry_line, load_keys, new_key, parse_file
+from deployments.config import ConfigError, ServerConfig
+from deployments.key_command import key_command
+from tests.test_access import AGENT, BOSS, ENV, access
+
+
+def entry(name: str, key: str, **flags: object) -> dict[str, object]:
+    return {"name": name, "sha256": digest(key).hex(), **flags}
+
+
+def refused(value: str) -> str:
+    with pytest.raises(ConfigError) as caught:
+        access(value)
+    return str(caught.value)
+
+
+def refused_file(text: str) -> str:
+    with pytest.raises(ConfigError) as caught:
+        parse_file(text, "keys")
+    return str(caught.value)
+
+
+def outcome(load: Callable[[], tuple[ApiKey, ...]]) -> tuple[tuple[ApiKey, ...], str]:
+    """The keys, or the line of the one error that may be raised."""
+    try:
+        return load(), ""
+    except ConfigError as error:
+        return (), str(error)
+
+
+# -- the variable ----------------------------------------------------------------------------------------------------
+
+# The value has one mistake, which the line names; all that is not a flag may be a key.
+BAD_VALUES = [
+    (AGENT, "entry 1: NAME:KEY"),
+    (f"agent:{AGENT},", "entry 2: NAME:KEY"),
+    (f"a b:{AGENT}", "entry 1: the name must have"),
+    (f":{AGENT}", "entry 1: the name must have"),
+    (f"{'n' * 65}:{AGENT}", "entry 1: the name must have"),
+    (f"sk-or-v1-0123456789:{AGENT}", "entry 1: the name looks like a key"),
+    (f"ok:{AGENT},agent:short-secret", "entry 2: the key must have 24 to 256"),
+    (f"agent:{AGENT}!", "entry 1: the key must have 24 to 256"),
+    (f"agent:{AGENT * 20}", "entry 1: the key must have 24 to 256"),
+    (f"agent:{AGENT}:root", "entry 1: unknown or repeated flag after the key; allowed here: admin, local-only"),
+    (f"agent:{AGENT}:{BOSS}", "entry 1: unknown or repeated flag"),
+    (f"agent:{AGENT}:admin:admin", "entry 1: unknown or repeated flag"),
+    (f"agent:{AGENT},agent:{BOSS}", f"entry 2: has the same name as {ENV}: entry 1"),
+    (f"agent:{AGENT},boss:{AGENT}", f"entry 2: has the same key as {ENV}: entry 1"),
+    (",".join(f"n{i}:{AGENT}{i}" for i in range(1001)), "entry 1001: over 1000 keys"),
+]
+
+
+@pytest.mark.parametrize(("value", "line"), BAD_VALUES)
+def test_a_bad_variable_is_one_line_without_a_key(value, line):
+    """The line names the variable, the entry and the mistake, and repeats no piece of the value."""
+    said = refused(value)
+
+    assert f"{ENV}: {line}" in said
+    assert "\n" not in said
+    assert not any(key in said for key in (AGENT, BOSS, "short-secret", "sk-or", "root"))
+
+
+@given(st.text(st.sampled_from("abc:, ADMIN-._\n1")))
+def test_any_variable_is_keys_or_one_line(value):
+    """No value of the variable raises anything else than the one line."""
+    keys, line = outcome(lambda: load_keys(ServerConfig(), {ENV: value}))
+
+    assert bool(keys) is (line == "" and bool(value.strip()))
+    assert line == "" or line.startswith(f"{ENV}: entry ")
+    assert "\n" not in line
+
+
+# -- the file ------------------------------------------------------------------------------------------------------
+
+
+def test_the_file_and_the_variable_together(tmp_path):
+    """Both sources count, and one name or key in both is refused."""
+    path = tmp_path / "keys.yaml"
+    path.write_text(yaml.safe_dump([entry("team", AGENT, tokens_per_hour=500, allow_cloud=False)]))
+    both = access_for(ServerConfig(api_keys_file=str(path)), {ENV: f"boss:{BOSS}:admin"})
+
+    assert both.caller({"x-api-key": AGENT}) == Caller(name="team", admin=False, allow_cloud=False, tokens_per_hour=500)
+    assert both.caller({"x-api-key": BOSS}).admin
+    for value, what in ((f"team:{BOSS}", "name"), (f"other:{AGENT}", "key")):
+        with pytest.raises(ConfigError, match=rf"{ENV}: entry 1: has the same {what} as server.api_keys_file: entry 1"):
+            access_for(ServerConfig(api_keys_file=str(path)), {ENV: value})
+
+
+def test_a_digest_may_be_written_in_capitals():
+    """Some tools print digests so."""
+    assert parse_file(
+        yaml.safe_dump([entry("a", AGENT)]).upper().replace("NAME", "name").replace("SHA256", "sha256"), ""
+    )
+
+
+GOOD = digest(AGENT).hex()
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("name: x", "keys: a list of entries is needed"),
+        ("- x", "keys: entry 1: a mapping with name and sha256 is needed"),
+        (f"- [secret: {AGENT}", "keys: is not YAML (line 1)"),
+        ("- 2026-13-45", "keys: is not YAML"),
+        (f"- {{name: a}}\n- {{sha256: {GOOD}}}", "keys: entry 1: sha256: Field required"),
+        (f"- {{sha256: '{GOOD}'}}", "keys: entry 1: name: Field required"),
+        (f"- {{name: a, sha256: {AGENT}}}", "keys: entry 1: sha256: String should match pattern"),
+        (
+            f"- {{name: a, key: {AGENT}, sha256: '{GOOD}'}}",
+            "keys: entry 1: unknown field; allowed here: admin, allow_cloud",
+        ),
+        (f"- {{name: a, {AGENT}: 1, sha256: '{GOOD}'}}", "keys: entry 1: unknown field"),
+        (f"- {{1: 1, name: a, sha256: '{GOOD}'}}", "keys: entry 1: unknown field"),
+        (f"- {{name: yes, sha256: '{GOOD}'}}", "keys: entry 1: name: Input should be a valid string"),
+        (f"- {{name: sk-or-v1-abc, sha256: '{GOOD}'}}", "keys: entry 1: the name looks like a key"),
+        (f"- {{name: a, sha256: '{GOOD}', admin: 'no'}}", "keys: entry 1: admin: Input should be a valid boolean"),
+        (f"- {{name: a, sha256: '{GOOD}', tokens_per_hour: 0}}", "keys: entry 1: tokens_per_hour: "),
+        (f"- {{name: a, sha256: '{GOOD}'}}\n- {{name: b, sha256: '{GOOD}'}}", "keys: entry 2: has the same key as"),
+    ],
+)
+def test_a_bad_file_is_one_line_without_a_key(text, line):
+    """The line names the entry and the mistake, and repeats nothing of the file."""
+    said = refused_file(text)
+
+    assert line in said
+    assert "\n" not in said
+    assert not any(secret in said for secret in (AGENT, GOOD, "sk-or"))
+
+
+entries = st.recursive(
+    st.one_of(st.none(), st.booleans(), st.integers(), st.text(max_size=9), st.dates(), st.just(GOOD)),
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=3),
+        st.dictionaries(st.sampled_from(["name", "sha256", "admin", "allow_cloud", "tokens_per_hour", "x"]), inner),
+    ),
+)
+
+
+@given(st.one_of(st.text(), entries.map(yaml.safe_dump), st.lists(entries).map(yaml.safe_dump)))
+def test_any_file_is_keys_or_one_line(text):
+    """No text raises anything else than the one line."""
+    _, line = outcome(lambda: parse_file(text, "keys"))
+
+    assert line == "" or line.startswith("keys: ")
+    assert "\n" not in line
+
+
+@pytest.mark.parametrize(
+    ("content", "line"),
+    [
+        (None, "can't be read: No such file"),
+        (b"", "holds no keys"),
+        (b"[]", "holds no keys"),
+        (b"\xff", "is not UTF-8"),
+    ],
+)
+def test_a_named_file_must_hold_keys(tmp_path, content, line):
+    """Whoever names a file means to lock the door: one that is missing or empty doesn't leave it open."""
+    path = tmp_path / "keys.yaml"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(ConfigError, match=rf"server\.api_keys_file: {line}"):
+        access_for(ServerConfig(api_keys_file=str(path)), {})
+
+
+def test_a_huge_file_is_not_read(tmp_path):
+    """The bound holds before the text is parsed."""
+    path = tmp_path / "keys.yaml"
+    path.write_bytes(b"#" * (api_keys.FILE_BYTES_MAX + 1))
+    with pytest.raises(ConfigError, match="over 1048576 bytes"):
+        access_for(ServerConfig(api_keys_file=str(path)), {})
+
+
+# -- the command ---------------------------------------------------------------------------------------------------
+
+
+def made(capsys: pytest.CaptureFixture[str], *arguments: str) -> list[str]:
+    """The lines that `key` prints."""
+    assert __main__.main(["key", *arguments]) == 0
+    return capsys.readouterr().out.splitlines()
+
+
+@pytest.mark.parametrize(
+    ("flags", "caller"),
+    [
+        ([], Caller(name="on", admin=False, allow_cloud=True)),
+        (["--admin"], Caller(name="on", admin=True, allow_cloud=True)),
+        (["--local-only"], Caller(name="on", admin=False, allow_cloud=False)),
+    ],
+)
+def test_a_made_key_opens(capsys, flags, caller):
+    """The printed entry admits the printed key, with its flags; every key is a new one."""
+    secret, line = made(capsys, "on", *flags)
+
+    assert Access(parse_file(line, "")).caller({"authorization": f"Bearer {secret}"}) == caller
+    assert secret not in line
+    assert made(capsys, "on", *flags)[0] != secret
+
+
+def test_a_made_key_may_stand_in_the_variable():
+    """What the command makes fits the variable's syntax, however the dice fall."""
+    for _ in range(200):
+        key = new_key()
+        assert access(f"a:{key}:admin").caller({"x-api-key": key}).admin
+
+
+@given(st.from_regex(api_keys.NAME, fullmatch=True), st.booleans(), st.booleans())
+def test_an_entry_is_read_as_it_was_written(name, admin, allow_cloud):
+    """`entry_line` and `parse_file` are inverse for every name, also for those that YAML takes for something else."""
+    key = ApiKey(name=name, sha256=digest("k"), admin=admin, allow_cloud=allow_cloud)
+    if not name.startswith("sk-"):
+        assert parse_file(entry_line(key), "") == (key,)
+
+
+def test_the_command_appends(tmp_path, capsys):
+    """`--file` prints the key alone and adds its entry: what was there stays, and only its owner may read the file."""
+    path = tmp_path / "keys.yaml"
+    path.write_text(f"# ours\n- {{name: old, sha256: {GOOD!r}}}")
+    path.chmod(0o644)
+    (secret,) = made(capsys, "new", "--admin", "--file", str(path))
+    keys = parse_file(path.read_text(), "")
+
+    assert path.read_text().startswith("# ours\n")
+    assert [key.name for key in keys] == ["old", "new"]
+    assert Access(keys).caller({"x-api-key": secret}).admin
+    assert Access(keys).caller({"x-api-key": AGENT}).name == "old"
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert secret not in path.read_text()
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_the_command_makes_the_file_and_follows_a_link(tmp_path, capsys):
+    """A new file is made; a link stays a link."""
+    real, link = tmp_path / "real.yaml", tmp_path / "link.yaml"
+    link.symlink_to(real)
+    made(capsys, "a", "--file", str(link))
+    made(capsys, "b", "--file", str(link))
+
+    assert link.is_symlink()
+    assert [key.name for key in parse_file(real.read_text(), "")] == ["a", "b"]
+
+
+def test_commands_at_once_lose_nothing(tmp_path):
+    """Twenty keys appended at the same moment are all there."""
+    path = tmp_path / "keys.yaml"
+    with ThreadPoolExecutor(20) as pool:
+        codes = list(pool.map(lambda i: key_command(f"n{i}", admin=False, local_only=False, file=path), range(20)))
+
+    assert codes == [0] * 20
+    assert {key.name for key in parse_file(path.read_text(), "")} == {f"n{i}" for i in range(20)}
+    assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "line"),
+    [
+        ("a b", None, "NAME must have"),
+        ("sk-x", None, "NAME must have"),
+        ("old", f"- {{name: old, sha256: {GOOD!r}}}\n", "entry 2: has the same name as"),
+        ("new", f"[{{name: old, sha256: {GOOD!r}}}]\n", "nothing can be appended"),
+        ("new", "name: x\n", "a list of entries is needed"),
+    ],
+)
+def test_the_command_refuses_and_changes_nothing(tmp_path, capsys, name, old, line):
+    """A name that is taken, or a file that isn't a list: one line, exit code 2, no key, the file as it was."""
+    path = tmp_path / "keys.yaml"
+    if old is not None:
+        path.write_text(old)
+
+    assert __main__.main(["key", name, "--file", str(path)]) == 2
+    out, err = capsys.readouterr()
+    assert line in err
+    assert err.count("\n") == 1
+    assert out == ""
+    assert (path.read_text() if old is not None else None) == old
+    assert list(tmp_path.iterdir()) == ([path] if old is not None else [])
+
+
+def test_a_folder_that_is_missing_is_said_so(tmp_path, capsys):
+    """No stack, no key."""
+    assert __main__.main(["key", "a", "--file", str(tmp_path / "none" / "keys.yaml")]) == 2
+    assert "can't be written: No such file" in capsys.readouterr().err

@@ -1,0 +1,282 @@
+"""Lines and counters: what Ray writes of them, and what must never stand in them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from ray._common.formatters import JSONFormatter
+from ray._common.logging_constants import LOGGER_FLATTEN_KEYS, LOGRECORD_STANDARD_ATTRS, LogKey
+from ray.exceptions import RayTaskError
+from ray.serve._private import constants
+from ray.serve._private.logging_utils import ServeFormatter
+
+from deployments import telemetry
+from deployments.telemetry import TAKEN, log_error, log_info, log_request, session_tag
+from deployments.wire.report import report_of
+from reliability.escalation import RefuseCode
+from reliability.tools.verdicts import RepairKind
+from reliability.types import Fault, Flaw, Reason
+from tests.effects.driving import REQUEST, config_of, run
+
+SECRET = "QXZJKVWYQXZJ"
+
+
+class Lines(logging.Handler):
+    """What Ray Serve would write, in both of its encodings."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.json: list[dict[str, Any]] = []
+        self.text: list[str] = []
+        self._as_text = ServeFormatter("replica", "1")
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.json.append(json.loads(JSONFormatter().format(record)))
+        self.text.append(self._as_text.format(record))
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802
+        raise
+
+
+@pytest.fixture
+def lines() -> Iterator[Lines]:
+    handler, logger = Lines(), logging.getLogger("ray.serve")
+    level, logger.level = logger.level, logging.INFO
+    logger.addHandler(handler)
+    yield handler
+    logger.removeHandler(handler)
+    logger.level = level
+
+
+def names_of_ray() -> set[str]:
+    """Every name that the installed Ray puts into a line, or reads from a record, by itself."""
+    serve = {value for key, value in vars(constants).items() if key.startswith("SERVE_LOG_") and isinstance(value, str)}
+    core = LOGRECORD_STANDARD_ATTRS | LOGGER_FLATTEN_KEYS | {key.value for key in LogKey}
+    return serve | core | constants.SERVE_LOG_UNWANTED_ATTRS
+
+
+def test_no_field_of_ray_is_overwritten():
+    """Our list of taken names holds all of the installed Ray's, but for the request id, which means the same."""
+    assert names_of_ray() - TAKEN == {"request_id"}
+
+
+values = st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.lists(st.integers()) | st.binary()
+fields = st.dictionaries(st.sampled_from(sorted(names_of_ray() | {"tier", "x"})) | st.text("abc_", min_size=1), values)
+
+
+@settings(deadline=None)
+@given(fields=fields)
+def test_any_field_gives_a_whole_line(fields):
+    """Whatever a field is called and holds: one line of JSON with all of them, and one line of text."""
+    handler, logger = Lines(), logging.getLogger("ray.serve")
+    logger.addHandler(handler)
+    level, logger.level = logger.level, logging.INFO
+    try:
+        fields.pop("event", None)
+        log_info("happened", **fields)
+    finally:
+        logger.removeHandler(handler)
+        logger.level = level
+    (shown,), (text,) = handler.json, handler.text
+
+    given_names = {f"{key}_" if key in TAKEN else key for key, value in fields.items() if value is not None}
+    assert given_names <= shown.keys()
+    assert shown["event"] == "happened"
+    assert "\n" not in text
+
+
+def test_text_shows_fields_as_words(lines):
+    """A person reads `key=value`; a value that isn't one word is quoted, so that nobody can forge a field."""
+    log_info("request", request_id="r-1", tier="fast", reason=None, odd='a b=c "d"\nevil=1')
+
+    assert "r-1" in lines.text[0]
+    assert lines.text[0].endswith(r'-- request request_id=r-1 tier=fast odd="a b=c \"d\"\nevil=1"')
+    assert (lines.json[0]["request_id"], lines.json[0]["tier"]) == ("r-1", "fast")
+
+
+def test_the_line_of_a_request_names_no_text_and_no_session(lines):
+    """Details of attempts, texts and the session's name stay out; the session can be followed by its digest."""
+    request = replace(REQUEST, session_id=SECRET, messages=({"role": "user", "content": SECRET},))
+    config = config_of("tiers.fast.script", [{"answer": [{"status": 400, "message": SECRET}]}])
+    report = report_of(run(config, request=request))
+    assert SECRET in json.dumps(report)
+    log_request(report)
+
+    assert SECRET not in json.dumps(lines.json) + "".join(lines.text)
+    assert lines.json[0]["session"] == session_tag(SECRET)
+    assert lines.json[0]["outcome"] == "bad_request"
+
+
+def failing(error: BaseException) -> BaseException:
+    """The error as it is once it has been raised because of another one."""
+    try:
+        try:
+            raise KeyError(SECRET)
+        except KeyError as inner:
+            raise error from inner
+    except BaseException as raised:
+        return raised
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ValueError(SECRET),
+        asyncio.CancelledError(SECRET),
+        RayTaskError("f", f"Traceback: OSError: {SECRET}", OSError(SECRET)).as_instanceof_cause(),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_the_stack_of_an_error_is_told_and_not_its_words(lines, error):
+    """An exception quotes the value that it choked on. Its type, its cause and its place say enough."""
+    log_error("broke", failing(error), request_id="r-1")
+
+    assert SECRET not in json.dumps(lines.json) + "".join(lines.text)
+    assert "in failing" in lines.text[0]
+    assert "caused by builtins.KeyError" in lines.text[0]
+    assert lines.json[0]["error"] == type(error).__name__
+
+
+def test_the_words_of_the_machine_are_told(lines):
+    """A full disk is to be named."""
+    log_error("journal", failing(OSError(28, "No space left on device")))
+
+    assert lines.json[0]["words"] == "[Errno 28] No space left on device"
+
+
+# -- metrics -----------------------------------------------------------------------------------------------------
+
+
+class Recorded:
+    """A Ray metric that keeps what it is given. Ray's own is tried in `tests/contract/test_metrics.py`."""
+
+    def __init__(self, name: str, description: str, tag_keys: tuple[str, ...], boundaries: Any = None) -> None:
+        self.name, self.labels, self.seen = name, tag_keys, []
+
+    def inc(self, value: float = 1.0, tags: Any = None) -> None:
+        assert value > 0
+        self.observe(value, tags)
+
+    def observe(self, value: float, tags: Any = None) -> None:
+        assert set(tags) == set(self.labels)
+        self.seen.append((tags, value))
+
+
+Count = Callable[..., dict[str, list[Any]]]
+
+
+def counting(patch: pytest.MonkeyPatch) -> Count:
+    """Count reports, and return what each metric was given."""
+    made: list[Recorded] = []
+
+    def make(name: str, **keys: Any) -> Recorded:
+        made.append(Recorded(name, **keys))
+        return made[-1]
+
+    patch.setattr(telemetry.metrics, "Counter", make)
+    patch.setattr(telemetry.metrics, "Histogram", make)
+    one = telemetry.RequestMetrics(("fast", "standard"))
+
+    def count(*reports: Any) -> dict[str, list[Any]]:
+        for metric in made:
+            metric.seen.clear()
+        for report in reports:
+            one.count(report)
+        return {metric.name.removeprefix("mlx_stack_"): list(metric.seen) for metric in made}
+
+    return count
+
+
+@pytest.fixture
+def counted(monkeypatch: pytest.MonkeyPatch) -> Count:
+    return counting(monkeypatch)
+
+
+KNOWN = {
+    "outcome": {"answered", "client_left", "other", *RefuseCode},
+    "tier": {"fast", "standard", "none", "other"},
+    "fault": {"none", "other", *Fault},
+    "flaw": {"none", "other", *Flaw},
+    "reason": {"other", *Reason},
+    "mark": {"nudged", "broken", "detected", "other"},
+    "kind": {"prompt", "completion", "other", *RepairKind},
+}
+odd = st.text(max_size=6)
+ms = st.integers(0, 10**6)
+attempts = st.fixed_dictionaries(
+    {
+        "tier": odd | st.sampled_from(["fast", "standard"]),
+        "ran": st.booleans(),
+        "fault": st.none() | odd | st.sampled_from(Fault).map(str),
+        "flaw": st.none() | odd | st.sampled_from(Flaw).map(str),
+        "elapsed_ms": ms,
+        "ttft_ms": st.none() | ms,
+        "usage": st.none() | st.fixed_dictionaries({"prompt_tokens": ms, "completion_tokens": ms}),
+    },
+    optional={"cost_usd": st.none() | st.floats(0, 100)},
+)
+reports = st.fixed_dictionaries(
+    {
+        "outcome": odd | st.sampled_from(RefuseCode).map(str) | st.just("answered"),
+        "tier": st.none() | odd | st.just("fast"),
+        "loop": st.none() | odd | st.sampled_from(["nudged", "broken", "detected"]),
+        "repairs": st.lists(odd | st.sampled_from(RepairKind).map(str), max_size=3),
+        "attempts": st.lists(attempts, max_size=4),
+    },
+    optional={"total_ms": st.none() | st.floats(-1, 1e6), "overhead_ms": st.none() | st.floats(-1, 1e6)},
+)
+
+
+@settings(deadline=None)
+@given(reports=st.lists(reports, max_size=4))
+def test_labels_are_bounded_whatever_a_report_says(reports):
+    """Every label value is one of a closed set, and every report is counted once."""
+    with pytest.MonkeyPatch.context() as patch:
+        seen = counting(patch)(*reports)
+
+    for recorded in seen.values():
+        for tags, value in recorded:
+            assert value >= 0
+            assert all(tag in KNOWN[label] for label, tag in tags.items())
+    assert len(seen["requests"]) == len(reports)
+    assert len(seen["attempts"]) == sum(len(report["attempts"]) for report in reports)
+
+
+def test_a_report_of_the_server_is_counted(counted):
+    """The real report of a request that was retried and moved on: attempts, the escalation, and nothing else."""
+    one = run(config_of("tiers.fast.script", [{"answer": [{"status": 500}]}]))
+    seen = counted(report_of(one) | {"total_ms": 12.5, "overhead_ms": 1.5})
+
+    assert seen["requests"] == [({"outcome": "answered", "tier": "standard"}, 1.0)]
+    assert [tags["tier"] for tags, _ in seen["attempts"]] == [a.tier for a in one.attempts]
+    assert seen["escalations"] == [({"tier": "fast", "reason": "server_error"}, 1.0)]
+    assert seen["request_ms"] == [({"outcome": "answered"}, 12.5)]
+    assert seen["overhead_ms"] == [({}, 1.5)]
+    assert seen["loops"] == seen["repairs"] == seen["cost_usd"] == []
+
+
+def test_times_tokens_and_money_of_an_attempt(counted):
+    """Eleven tokens in 600 ms of which 100 passed before the first: 50 ms between two."""
+    usage = {"prompt_tokens": 7, "completion_tokens": 11}
+    times = {"elapsed_ms": 600, "ttft_ms": 100, "usage": usage, "cost_usd": 0.25}
+    attempt = {"tier": "fast", "ran": True, "fault": None, "flaw": None} | times
+    report = {"outcome": "answered", "tier": "fast", "loop": "nudged", "repairs": ["name"], "attempts": [attempt]}
+    seen = counted(report)
+    tier = {"tier": "fast"}
+
+    assert seen["inter_token_ms"] == [(tier, 50.0)]
+    assert seen["ttft_ms"] == [(tier, 100)]
+    assert seen["tokens"] == [(tier | {"kind": "prompt"}, 7), (tier | {"kind": "completion"}, 11)]
+    assert seen["cost_usd"] == [(tier, 0.25)]
+    assert seen["loops"] == [({"mark": "nudged"}, 1.0)]
+    assert seen["repairs"] == [({"kind": "name"}, 1.0)]
+    one_token = attempt | {"usage": {"prompt_tokens": 7, "completion_tokens": 1}}
+    assert counted(report | {"attempts": [one_token]})["inter_token_ms"] == []

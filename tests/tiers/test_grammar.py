@@ -1,0 +1,547 @@
+"""Decoding under a grammar, with a real tokenizer of a few hundred tokens: whatever the model wants to say, what it
+may say is valid."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import mlx.core as mx
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from mlx_lm.tokenizer_utils import load
+from tokenizers import AddedToken
+
+from deployments.tiers.answer import AnswerReader
+from deployments.tiers.constraint import Broken, Constraint, Constraints, Masker
+from deployments.tiers.grammar import CALLS_MAX, HERMES, demand_of
+from deployments.tiers.narrowing import EXACT, WHITE_MAX, rungs
+from deployments.tiers.prompt import Refused
+from deployments.tiers.vocabulary import NoVocabulary, Vocabulary
+from reliability.tools import RawCall, ToolBox, build_toolbox, check_calls, id_source
+from reliability.types import CallDelta, ChatRequest, Event, Fault, Finish
+from tests.tiers import tiny_model as tiny
+from tests.tiers.asking import WEATHER_TOOL, ask
+from tests.tiers.test_engine import PROMPT, Rig, fault_of, text_of, whole
+
+WIDTH = len(tiny.TOKENS) + 10  # models have more outputs than tokens
+END = tiny.SPECIAL.index("<|im_end|>")
+TOKENS_MAX = 1500
+CITY = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
+TWICE = {"type": "object", "properties": {"ids": {"type": "array", "items": {"type": "integer"}, "uniqueItems": True}}}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tiny.write_folder(tmp_path_factory.mktemp("grammar") / "tiny")
+
+
+@pytest.fixture(scope="module")
+def tokenizer(folder: Path) -> Any:
+    return load(folder)
+
+
+@pytest.fixture(scope="module")
+def constraints(tokenizer: Any) -> Constraints:
+    return Constraints(tokenizer)
+
+
+def tool(name: str, parameters: Any) -> dict[str, Any]:
+    return {"type": "function", "function": {"name": name, "parameters": parameters}}
+
+
+def json_answer(schema: Any, **fields: Any) -> ChatRequest:
+    return ask(response_format={"type": "json_schema", "json_schema": {"name": "x", "schema": schema}}, **fields)
+
+
+def must(constraints: Constraints, request: ChatRequest, **options: Any) -> Constraint:
+    found = constraints.of(request, **options)
+    assert found is not None
+    return found
+
+
+class Mind:
+    """A model that wants something else at every step; `fond_of` are bytes that it wants most of all."""
+
+    def __init__(self, seed: int, fond_of: str = "") -> None:
+        self._dice = np.random.default_rng(seed)
+        self._fond = wish(50, *map(byte_as_token, fond_of))
+
+    def logits(self, closing: bool) -> Any:
+        """`closing`: it wants to come to an end."""
+        return mx.array((self._dice.normal(size=WIDTH) + self._fond + closing * CLOSING)[None])
+
+
+def wish(much: float, *tokens: str) -> Any:
+    """A wish for these tokens, as logits."""
+    return np.array([much * (token in tokens) for token in tiny.TOKENS] + [0.0] * (WIDTH - len(tiny.TOKENS)))
+
+
+CLOSING = wish(100, '"', "}", "]", "0", "e") + wish(200, "<|im_end|>")
+
+
+def byte_as_token(char: str) -> str:
+    return tiny.byte_alphabet()[ord(char)]
+
+
+def says(masker: Masker, mind: Mind, patience: int = 60) -> list[int]:
+    """The tokens that a mind writes under a mask, up to the end of the answer."""
+    tokens = list(PROMPT)
+    while len(tokens) < TOKENS_MAX:
+        logits = masker(mx.array(tokens), mind.logits(len(tokens) - len(PROMPT) > patience))
+        tokens.append(int(mx.argmax(logits[0]).item()))
+        assert tokens[-1] < len(tiny.TOKENS), "the model's spare outputs are no tokens"
+        if tokens[-1] == END:
+            return tokens[len(PROMPT) : -1]
+    raise AssertionError("it never ends")
+
+
+def spoken(tokenizer: Any, tokens: list[int]) -> str:
+    return str(tokenizer.decode(tokens))
+
+
+def read(text: str) -> list[Event]:
+    reader = AnswerReader(calls=HERMES)
+    return [*reader.feed(text), *reader.finish(truncated=False)]
+
+
+def prose_of(events: list[Event]) -> str:
+    """The text beside the calls; the line breaks between two of them are none."""
+    return text_of(events).strip()
+
+
+def flaws(text: str, tools: Any) -> list[str]:
+    """What is wrong with the calls of an answer; an answer without a call is wrong as well."""
+    box = build_toolbox(tools)
+    assert isinstance(box, ToolBox)
+    events = read(text)
+    if not any(isinstance(event, CallDelta) for event in events) or prose_of(events):
+        return [f"no calls: {text}"]
+    calls = [RawCall(name=e.name or "", arguments=e.arguments, id=e.id) for e in events if isinstance(e, CallDelta)]
+    checked = check_calls(calls, box, new_id=id_source("x"))
+    # A random mind may well say "" or "string"; that is no question of the grammar.
+    return [str(v) for v in checked.violations if v.kind.value not in ("empty", "placeholder")] + list(
+        map(str, checked.repairs)
+    )
+
+
+LEAVES = st.sampled_from(
+    [
+        {"type": "string"},
+        {"type": "string", "enum": ["é", "日本", 'say "x"']},
+        {"type": "string", "minLength": 2, "maxLength": 5},
+        {"type": "string", "pattern": "^[a-c]{1,3}$"},
+        {"type": "string", "format": "date"},
+        {"type": "integer", "minimum": 3, "maximum": 40},
+        {"type": "number", "exclusiveMinimum": 0},
+        {"type": ["boolean", "null"]},
+        {"type": "string", "nullable": True},
+        {"anyOf": [{"type": "integer"}, {"type": "null"}]},
+        {"const": "ü"},
+        {},
+    ]
+)
+KEYS = st.sampled_from(["a", "b-c", "ключ", 'q"q', "x y"])
+
+
+def objects(inner: Any) -> Any:
+    return st.dictionaries(KEYS, inner, max_size=3).flatmap(
+        lambda properties: st.lists(st.sampled_from([*properties, None]), unique=True).map(
+            lambda required: {
+                "type": "object",
+                "properties": properties,
+                "required": [key for key in required if key is not None],
+            }
+        )
+    )
+
+
+SCHEMAS = st.recursive(
+    LEAVES, lambda inner: objects(inner) | inner.map(lambda one: {"type": "array", "items": one, "maxItems": 2})
+)
+PARAMETERS = objects(SCHEMAS)
+
+
+class TestWhatComesOutIsValid:
+    @settings(deadline=None, max_examples=25)
+    @given(parameters=st.lists(PARAMETERS, min_size=1, max_size=3), seed=st.integers(0, 2**32))
+    def test_demanded_calls(self, constraints: Constraints, tokenizer: Any, parameters: Any, seed: int) -> None:
+        """Law: whatever the tools and whatever the model wants, a demanded call is there, whole and valid."""
+        tools = tuple(tool(f"t.{i}/x-{i}", one) for i, one in enumerate(parameters))
+        constraint = must(constraints, ask(tools=tools, tool_choice="required"))
+        assert not constraint.notes
+        assert flaws(spoken(tokenizer, says(constraint.masker(), Mind(seed))), tools) == []
+
+    @settings(deadline=None, max_examples=25)
+    @given(schema=SCHEMAS, seed=st.integers(0, 2**32))
+    def test_json_answers(self, constraints: Constraints, tokenizer: Any, schema: Any, seed: int) -> None:
+        """Law: an answer under a schema is JSON that the schema allows."""
+        constraint = must(constraints, json_answer(schema))
+        value = json.loads(spoken(tokenizer, says(constraint.masker(), Mind(seed))))
+        nullable = json.dumps(schema).count("nullable")
+        assume(not nullable)  # OpenAPI's word: the plain validator doesn't know it
+        jsonschema.validate(value, schema)
+
+    @settings(deadline=None, max_examples=20)
+    @given(seed=st.integers(0, 2**32))
+    def test_any_object(self, constraints: Constraints, tokenizer: Any, seed: int) -> None:
+        """Law: `json_object` is an object, whatever else."""
+        constraint = must(constraints, ask(response_format={"type": "json_object"}))
+        assert isinstance(json.loads(spoken(tokenizer, says(constraint.masker(), Mind(seed)))), dict)
+
+    @settings(deadline=None, max_examples=20)
+    @given(seed=st.integers(0, 2**32), white=st.sampled_from([" ", "\n", "\t \n"]))
+    def test_white_space_is_bounded(self, constraints: Constraints, tokenizer: Any, seed: int, white: str) -> None:
+        """Law: a model that wants nothing but white space still gets its answer done."""
+        request = json_answer({"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]})
+        text = spoken(tokenizer, says(must(constraints, request).masker(), Mind(seed, fond_of=white)))
+        assert max(map(len, re.findall(r"\s+", text)), default=0) <= WHITE_MAX
+        json.loads(text)
+
+    @settings(deadline=None, max_examples=20)
+    @given(seed=st.integers(0, 2**32), calls_max=st.sampled_from([1, CALLS_MAX]))
+    def test_calls_are_bounded(self, constraints: Constraints, tokenizer: Any, seed: int, calls_max: int) -> None:
+        """Law: a model that wants to call for ever is stopped, at once where the client allows one call only."""
+        request = ask(
+            tools=(tool("f", {}),), tool_choice="required", parallel_tool_calls=None if calls_max > 1 else False
+        )
+        text = spoken(tokenizer, says(must(constraints, request).masker(), Mind(seed, fond_of="\n<"), patience=400))
+        assert 1 <= sum(isinstance(event, CallDelta) for event in read(text)) <= calls_max
+
+
+class TestDemands:
+    @pytest.mark.parametrize(
+        ("fields", "names", "calls_max"),
+        [
+            ({"tool_choice": "required"}, ["f", "g"], CALLS_MAX),
+            ({"tool_choice": "any", "parallel_tool_calls": False}, ["f", "g"], 1),
+            ({"tool_choice": {"type": "function", "function": {"name": "g"}}}, ["g"], 1),
+            ({"constrained": True}, ["f", "g"], CALLS_MAX),
+            ({"constrained": True, "tool_choice": "auto"}, ["f", "g"], CALLS_MAX),
+            (
+                {"tool_choice": {"type": "allowed_tools", "mode": "required", "tools": [{"name": "f"}]}},
+                ["f"],
+                CALLS_MAX,
+            ),
+        ],
+    )
+    def test_calls(self, fields: dict[str, Any], names: list[str], calls_max: int) -> None:
+        """Law: a demand names the tools that may be called and how often."""
+        demand = demand_of(ask(tools=(tool("f", CITY), tool("g", CITY)), **fields))
+        assert demand is not None
+        assert ([one.name for one in demand.tools], demand.calls_max) == (names, calls_max)
+        assert demand.schema is None
+
+    @pytest.mark.parametrize(
+        "fields",
+        [
+            {},
+            {"tool_choice": "auto"},
+            {"tool_choice": "none", "constrained": True},
+            {"tool_choice": {"type": "allowed_tools", "mode": "auto", "tools": [{"name": "f"}]}},
+            {"response_format": {"type": "text"}},
+        ],
+    )
+    def test_no_demand(self, fields: dict[str, Any]) -> None:
+        """Law: nobody is put under a grammar who wasn't asked to be."""
+        assert demand_of(ask(tools=(tool("f", CITY),), **fields)) is None
+
+    def test_json_or_calls(self, constraints: Constraints, tokenizer: Any) -> None:
+        """Law: with tools and a response format the model may do either, and nothing else."""
+        request = json_answer(CITY, tools=(WEATHER_TOOL,))
+        words = {spoken(tokenizer, says(must(constraints, request).masker(), Mind(seed)))[0] for seed in range(8)}
+        assert words == {"<", "{"}
+
+    @pytest.mark.parametrize(
+        ("param", "fields"),
+        [
+            ("tool_choice", {"tool_choice": {"type": "function", "function": {"name": "zzz"}}}),
+            ("response_format", {"response_format": {"type": "json_schema", "json_schema": {}}}),
+            ("response_format", {"response_format": {"type": "xml"}}),
+            *(
+                ("response_format", {"response_format": {"type": "json_schema", "json_schema": {"schema": schema}}})
+                for schema in (
+                    {"$ref": "http://x/y"},
+                    {"$ref": "#/nowhere"},
+                    {"type": "object", "properties": {"a": {}}, "required": 5},
+                    {"properties": {"a": 5}},
+                    {"type": "strong"},
+                )
+            ),
+        ],
+    )
+    def test_what_cant_be_meant_is_the_requests_fault(self, param: str, fields: dict[str, Any]) -> None:
+        """Law: nonsense is a bad request that names the field."""
+        with pytest.raises(Refused) as caught:
+            demand_of(ask(tools=(tool("f", CITY),), **fields))
+        assert (caught.value.failed.fault, caught.value.failed.param) == (Fault.BAD_REQUEST, param)
+
+
+class TestRefusals:
+    @pytest.mark.parametrize(
+        ("schema", "words"),
+        [(TWICE, "uniqueItems"), ({"type": "integer", "maximum": 10**40}, "1000"), ({"not": {}}, "not")],
+    )
+    def test_a_schema_that_cant_be_enforced_is_refused_by_its_field(
+        self, constraints: Constraints, schema: Any, words: str
+    ) -> None:
+        """Law: an answer's schema is enforced or refused with the reason, since nothing checks it afterwards."""
+        with pytest.raises(Refused) as caught:
+            constraints.of(json_answer(schema))
+        failed = caught.value.failed
+        assert (failed.fault, failed.param) == (Fault.UNSUPPORTED, "response_format")
+        assert words in failed.message
+
+    @pytest.mark.parametrize(
+        ("parameters", "rung"),
+        [
+            (TWICE, "lenient"),
+            ({"type": "object", "properties": {"n": {"type": "integer", "maximum": 10**40}}}, "outline"),
+            ({"type": "object", "properties": {"a": {"type": "string", "pattern": "(?=x)y"}}}, "outline"),
+            ({"properties": {"a": {"type": "array", "enum": ["x"]}}, "required": ["a"]}, "any"),
+        ],
+    )
+    def test_a_tools_schema_is_held_as_far_as_it_can_be(
+        self, constraints: Constraints, tokenizer: Any, parameters: Any, rung: str
+    ) -> None:
+        """Law: the grammar then still makes a call of that tool, and the notes say what is only checked."""
+        tools = (tool("f", parameters), tool("g", CITY))
+        constraint = must(constraints, ask(tools=tools, tool_choice="required"))
+        (note,) = constraint.notes
+        assert f"tool f ({rung})" in note
+        for seed in range(5):
+            assert not prose_of(read(spoken(tokenizer, says(constraint.masker(), Mind(seed)))))
+
+    def test_without_a_vocabulary_a_demand_is_refused_and_a_re_ask_is_free(self) -> None:
+        """Law: a tokenizer that can't be told by its bytes refuses what the client demands; the server's own idea of
+        a grammar is dropped, since the answer is checked anyway."""
+        blind = Constraints(object())
+        for param, fields in (
+            ("tool_choice", {"tools": (WEATHER_TOOL,), "tool_choice": "required"}),
+            ("response_format", {"response_format": {"type": "json_object"}}),
+        ):
+            with pytest.raises(Refused) as caught:
+                blind.of(ask(**fields))
+            assert (caught.value.failed.fault, caught.value.failed.param) == (Fault.UNSUPPORTED, param)
+        assert blind.of(ask(tools=(WEATHER_TOOL,), constrained=True)) is None
+
+
+class Thinker:
+    """The tokenizer of a model that thinks between these tags."""
+
+    has_thinking = True
+
+    def __init__(self, tokenizer: Any, start: str, end: str) -> None:
+        self._tokenizer, self.think_start, self.think_end = tokenizer, start, end
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._tokenizer, name)
+
+
+@pytest.mark.parametrize("tags", [("<think>", "</think>"), ("<|endoftext|>", "<|im_start|>")])
+class TestThinking:
+    def accepts(self, thinker: Thinker, text: str, *, opened: bool) -> bool:
+        constraint = must(Constraints(thinker), json_answer(CITY), opened=opened)
+        tokens = thinker.encode(text, add_special_tokens=False)
+        return bool(constraint.matcher.deep_copy().consume_tokens([*tokens, END]))
+
+    def test_the_grammar_begins_behind_it(self, tokenizer: Any, tags: tuple[str, str]) -> None:
+        """Law: thinking is free in its words, optional unless it is open, and its end begins the answer."""
+        start, end = tags
+        thinker, thought, answer = Thinker(tokenizer, *tags), 'hm {"é"} \n<', '{"city": "Köln"}'
+        assert self.accepts(thinker, f"{start}{thought}{end}\n\n{answer}", opened=False)
+        assert self.accepts(thinker, answer, opened=False)
+        assert self.accepts(thinker, f"{thought}{end}{answer}", opened=True)
+        assert not self.accepts(thinker, f"{start}{thought}{end}\n\nSure! {answer}", opened=False)
+        assert not self.accepts(thinker, f"{thought}{answer}", opened=True)
+        assert not self.accepts(thinker, f"{thought}{end}{end}{answer}", opened=True)
+
+
+@pytest.mark.parametrize("special", [False, True])
+class TestAddedTokens:
+    """Most models have their marks as tokens of their own, special or not."""
+
+    @pytest.fixture
+    def marked(self, folder: Path, special: bool) -> Any:
+        made = load(folder)
+        marks = ["<tool_call>", "</tool_call>", "<think>", "</think>"]
+        made._tokenizer.add_tokens([AddedToken(mark, special=special, normalized=False) for mark in marks])
+        return Thinker(made, "<think>", "</think>")
+
+    def test_the_marks_are_these_tokens(self, marked: Any) -> None:
+        """Law: a call in the model's own tokens is what the grammar wants, behind its thinking or without."""
+        call = '<tool_call>\n{"name": "get_weather", "arguments": {"city": "Ålesund"}}\n</tool_call>'
+        matcher = must(Constraints(marked), ask(tools=(WEATHER_TOOL,), tool_choice="required")).matcher
+        for text in (call, f"<think>\nhm</think>\n\n{call}\n{call}"):
+            tokens = marked.encode(text, add_special_tokens=False)
+            assert len(tokens) < len(text.encode()) - 20
+            assert matcher.deep_copy().consume_tokens([*tokens, END])
+
+    def test_the_letters_of_a_mark_dont_end_the_thinking(self, marked: Any) -> None:
+        """Law: the tag spelled out would be read as the thinking's end, so the model can't spell it."""
+        matcher = must(Constraints(marked), ask(tools=(WEATHER_TOOL,), tool_choice="required"), opened=True).matcher
+        spelled = [*marked.encode("a </think", add_special_tokens=False)]
+        assert matcher.deep_copy().consume_tokens([*spelled, *marked.encode("a", add_special_tokens=False)])
+        assert not matcher.deep_copy().consume_tokens([*spelled, *marked.encode(">", add_special_tokens=False)])
+
+
+class TestMasker:
+    @settings(deadline=None, max_examples=25)
+    @given(seed=st.integers(0, 2**32), share=st.floats(0, 1))
+    def test_it_can_be_taken_up_again(self, constraints: Constraints, seed: int, share: float) -> None:
+        """Law: a masker made for a sequence that has tokens already allows what the first one did there."""
+        constraint = must(constraints, ask(tools=(WEATHER_TOOL,), tool_choice="required"))
+        tokens = says(constraint.masker(), Mind(seed))
+        cut = int(share * len(tokens))
+        again = constraint.masker(tokens[:cut])
+        logits = again(mx.array([*PROMPT, *tokens[:cut]]), Mind(seed).logits(False))
+        allowed = logits[0] > -float("inf")
+        assert allowed[tokens[cut] if cut < len(tokens) else END].item()
+
+    def test_the_end_is_allowed_only_where_the_answer_is_whole(self, constraints: Constraints, tokenizer: Any) -> None:
+        """Law: no cut answer can end by itself."""
+        constraint = must(constraints, json_answer(CITY))
+        tokens = tokenizer.encode('{"city": "Köln"}', add_special_tokens=False)
+        ends = []
+        for cut in range(len(tokens) + 1):
+            logits = constraint.masker(tokens[:cut])(mx.array(PROMPT), mx.zeros((1, WIDTH)))
+            ends.append(logits[0, END].item() == 0)
+        assert ends == [False] * len(tokens) + [True]
+
+    def test_fewer_outputs_than_tokens(self, constraints: Constraints) -> None:
+        """Law: the mask fits the model, whichever of the two is larger."""
+        masker = must(constraints, json_answer(CITY)).masker()
+        assert masker(mx.array(PROMPT), mx.zeros((1, len(tiny.TOKENS) - 3))).shape == (1, len(tiny.TOKENS) - 3)
+
+    def test_a_token_that_the_grammar_forbids_breaks_it(self, constraints: Constraints) -> None:
+        """Law: an error stays and is told; nothing is masked by a grammar that has lost its place."""
+        masker = must(constraints, json_answer(CITY)).masker([END])
+        for _ in range(2):
+            with pytest.raises(Broken):
+                masker(mx.array(PROMPT), mx.zeros((1, WIDTH)))
+
+
+class TestInTheBatch:
+    @pytest.fixture
+    def rig(self, folder: Path) -> Iterator[Rig]:
+        made = Rig(folder)
+        yield made
+        made.engine.close()
+
+    def test_neighbours_dont_notice(self, rig: Rig, constraints: Constraints) -> None:
+        """Law: a free sequence beside a constrained one says what it says alone, and the constrained one is valid."""
+        alone = text_of(rig.answer(max_tokens=60))
+        schema = {
+            "type": "object",
+            "properties": {"n": {"type": "integer", "maximum": 99, "minimum": 0}},
+            "required": ["n"],
+        }
+        constraint = must(constraints, json_answer(schema))
+        (_, bound), (_, free) = rig.ask(constraint=constraint, max_tokens=150), rig.ask(max_tokens=60)
+        assert text_of(whole(free)) == alone
+        jsonschema.validate(json.loads(text_of(whole(bound))), schema)
+
+    def test_a_broken_grammar_ends_its_own_sequence_only(self, rig: Rig, constraints: Constraints) -> None:
+        """Law: an answer never goes on without its grammar: it fails, alone."""
+        alone = text_of(rig.answer())
+        good = must(constraints, json_answer(CITY))
+        lost = good.matcher.deep_copy()
+        lost.consume_token(END)
+        broken = dataclasses.replace(good, matcher=lost)
+        (_, bad), (_, neighbour) = rig.ask(constraint=broken), rig.ask()
+        assert fault_of(whole(bad)) is Fault.SERVER_ERROR
+        assert text_of(whole(neighbour)) == alone
+
+    def test_notes_come_with_the_end(self, rig: Rig, constraints: Constraints) -> None:
+        """Law: what the grammar doesn't hold is told with the answer."""
+        constraint = must(constraints, ask(tools=(tool("f", TWICE),), tool_choice="required"))
+        last = rig.answer(constraint=constraint, max_tokens=3)[-1]
+        assert isinstance(last, Finish)
+        assert last.notes == constraint.notes != ()
+
+
+class TestNarrowing:
+    @settings(deadline=None, max_examples=60)
+    @given(
+        schema=SCHEMAS,
+        value=st.recursive(
+            st.sampled_from(["", "é", "ab", 5, 1.5, None, True, "2020-01-01"]),
+            lambda inner: st.lists(inner, max_size=2) | st.dictionaries(KEYS | st.just("other"), inner, max_size=3),
+        ),
+    )
+    def test_the_exact_rung_is_never_looser(self, schema: Any, value: Any) -> None:
+        """Law: what the closed schema allows, the client's allows."""
+        _, closed = next(rungs(schema, arguments=False))
+        allowed = jsonschema.Draft202012Validator(schema).is_valid(value)
+        narrow = jsonschema.Draft202012Validator(closed).is_valid(value)
+        assert allowed or not narrow
+
+    @pytest.mark.parametrize(
+        "schema",
+        [
+            {"properties": {"a": {}}, "required": ["b"]},
+            {"properties": {"a": {}}, "anyOf": [{"required": ["b"]}, {"required": ["c"]}]},
+            {"properties": {"a": {}}, "additionalProperties": {"type": "integer"}},
+            {"properties": {"a": {}}, "minProperties": 2},
+            {"properties": {"a": {}}, "patternProperties": {"^x": {}}},
+            {"type": "object"},
+        ],
+    )
+    def test_an_object_that_may_need_more_keys_stays_open(self, schema: dict[str, Any]) -> None:
+        """Law: closing never makes a schema unsatisfiable or contradicts it."""
+        rung, closed = next(rungs(schema, arguments=False))
+        assert rung == EXACT
+        assert closed.get("additionalProperties", "open") == schema.get("additionalProperties", "open")
+
+    def test_a_tool_without_parameters_takes_none(self) -> None:
+        """Law: arguments are an object; one that declares nothing takes nothing."""
+        _, closed = next(rungs({}, arguments=True))
+        assert (closed["type"], closed["properties"], closed["additionalProperties"]) == ("object", {}, False)
+
+
+class TestVocabulary:
+    def test_every_token_gives_its_bytes(self, tokenizer: Any) -> None:
+        """Law: each of the 256 bytes and each merge is the token that the model means by it."""
+        words = Vocabulary(tokenizer)
+        alphabet = {char: byte for byte, char in enumerate(tiny.byte_alphabet())}
+        for i, token in enumerate(tiny.TOKENS[len(tiny.SPECIAL) :], start=len(tiny.SPECIAL)):
+            if alphabet[token[0]] == 0xFF:
+                continue  # llguidance marks special tokens by it; no text has this byte
+            assert words.bytes_of(i) == bytes(alphabet[char] for char in token)
+
+    @settings(deadline=None)
+    @given(st.text(max_size=40))
+    def test_any_text_comes_back(self, tokenizer: Any, text: str) -> None:
+        """Law: what the tier's tokenizer encodes, the trie reads to the byte."""
+        tokens = tokenizer.encode(text, add_special_tokens=False)
+        assume(not any(token < len(tiny.SPECIAL) for token in tokens))
+        assert Vocabulary(tokenizer).trie.decode_bytes(tokens) == text.encode()
+
+    def test_a_literal_names_special_tokens_by_number(self, tokenizer: Any) -> None:
+        """Law: text stays text, a special token is its number."""
+        words = Vocabulary(tokenizer)
+        assert words.literal('<tool_call>"é') == '"<tool_call>\\"é"'
+        assert words.literal("a<|im_end|>b") == '"a" <[2]> "b"'
+
+    def test_a_tokenizer_that_rewrites_its_text_is_refused(self, tokenizer: Any) -> None:
+        """Law: a vocabulary that isn't true to the byte is none."""
+
+        class Shouting(Thinker):
+            def encode(self, text: str, **options: Any) -> Any:
+                return tokenizer.encode(text.upper(), **options)
+
+        with pytest.raises(NoVocabulary, match="byte"):
+            Vocabulary(Shouting(tokenizer, "", ""))
+
+
+@pytest.mark.parametrize("text", ["Hi", '<tool_call>{"name": "f", "arguments": {}}</tool_call> Hi', "<tool_call>{}"])
+def test_the_judge_of_these_tests_sees_what_is_wrong(text: str) -> None:
+    """Law: prose, prose beside a call, and half a call are flaws."""
+    assert flaws(text, (tool("f", {}),)) != []
