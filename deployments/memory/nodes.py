@@ -46,7 +46,14 @@ def on(node_id: str, app: str, settings: MonitorSettings) -> Any:
 
 def find(app: str, settings: MonitorSettings | None = None) -> dict[str, Any]:
     """The handles of the application's monitors by their names: those with these settings, or all. A monitor that is
-    just going may be missing or be in it; its calls then fail."""
+    just going may be missing or be in it; its calls then fail.
+
+    Raises:
+        ConnectionError: this process is in no Ray. Ray's own calls would start one here, and end the process where
+            it doesn't come up.
+    """
+    if not ray.is_initialized():
+        raise ConnectionError("this process is connected to no Ray")
     prefix = name_prefix(app) + (f"{settings.digest}-" if settings else "")
     found: dict[str, Any] = {}
     for actor in list_named_actors(all_namespaces=True):

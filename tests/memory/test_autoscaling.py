@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import math
+import subprocess
+import sys
 import time
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -304,6 +307,19 @@ def test_serve_can_pickle_it():
     made = policy.get_policy()(**policy.policy_kwargs)
 
     assert made({}) == ({}, {})
+
+
+def test_it_starts_no_ray():
+    """Ray's calls start a Ray where none is connected, and end the process where that fails; the policy asks nobody
+    then, and stays blind."""
+    code = (
+        "import ray\n"
+        "from deployments.memory import nodes\n"
+        "try: nodes.find('nobody')\n"
+        "except ConnectionError: assert not ray.is_initialized()\n"
+        "else: raise SystemExit('it asked')"
+    )
+    subprocess.run([sys.executable, "-c", code], cwd=Path(__file__).parents[2], timeout=100, check=True)
 
 
 def test_a_dropped_policy_ends_its_thread(monkeypatch: pytest.MonkeyPatch):
