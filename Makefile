@@ -26,7 +26,8 @@ doctor: .venv/.serve ## check platform, packages, models, key, memory and every 
 	@$(BIN)/python -m deployments doctor $(CONFIG)
 
 test: .venv/.dev ## the whole test suite
-	$(BIN)/python -m pytest -n 2 -m "not ray"
+	$(BIN)/python -m pytest -n 2 -m "not ray and not model"
+	$(BIN)/python -m pytest -n 0 -m "model and not ray" # by themselves: each has a matrix thread per core
 	$(BIN)/python -m pytest -n 0 -m ray
 
 evals: .venv/.dev ## the core on recorded data, as a table; fails below the floor

@@ -17,7 +17,7 @@ from tests.contract import scripts
 from tests.contract.asking import Outcome, ask, report_of, user
 from tests.serving import Deploy, Server, until
 
-pytestmark = [pytest.mark.ray, pytest.mark.xdist_group("ray")]
+pytestmark = pytest.mark.ray
 
 KEYS = {name: f"sk-{name}-0123456789abcdef0123" for name in ("boss", "agent", "other", "poor")}
 POOR_TOKENS, SESSION_TOKENS = 1_000, 1_250

@@ -15,7 +15,7 @@ from tests.contract.agent import Agent
 from tests.contract.asking import Outcome, ask, incidents_of, report_of, user
 from tests.serving import Deploy, Server
 
-pytestmark = [pytest.mark.ray, pytest.mark.xdist_group("ray")]
+pytestmark = pytest.mark.ray
 
 GOOD = {"tool_call": {"name": "get_weather", "arguments": {"city": "Paris"}}}
 NUDGED = "with the same arguments for the"

@@ -19,7 +19,7 @@ from tests.contract.asking import WEATHER_TOOLS, Outcome, ask, report_of, user
 from tests.serving import Deploy, Server
 from tests.upstream import Play, Upstream
 
-pytestmark = [pytest.mark.ray, pytest.mark.xdist_group("ray")]
+pytestmark = pytest.mark.ray
 
 GOOD_CALL = [("get_weather", {"city": "Paris"})]
 GOOD = {"tool_call": {"name": "get_weather", "arguments": {"city": "Paris"}}}

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tests.contract import scripts
 from tests.serving import Deploy, Server
 
-pytestmark = [pytest.mark.ray, pytest.mark.xdist_group("ray")]
+pytestmark = pytest.mark.ray
 
 HI = [{"role": "user", "content": "hi"}]
 

@@ -25,7 +25,7 @@ from tests.contract.load import (
 )
 from tests.serving import Deploy, Server, until
 
-pytestmark = [pytest.mark.ray, pytest.mark.xdist_group("ray")]
+pytestmark = pytest.mark.ray
 
 LIMIT = 1_000
 # One answer that takes the session to 80 % of its budget, and a second one beyond it.

@@ -39,7 +39,7 @@ from tests.contract.load import (
 from tests.serving import Deploy, Server, until
 from tests.upstream import Upstream
 
-pytestmark = [pytest.mark.ray, pytest.mark.xdist_group("ray")]
+pytestmark = pytest.mark.ray
 
 APP = "budgets"
 CLIENTS = 200

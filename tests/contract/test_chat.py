@@ -12,7 +12,7 @@ import pytest
 from tests.contract import scripts
 from tests.serving import Deploy, Server, until
 
-pytestmark = [pytest.mark.ray, pytest.mark.xdist_group("ray")]
+pytestmark = pytest.mark.ray
 
 TOOLS: list[Any] = [
     {

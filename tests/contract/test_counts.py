@@ -17,7 +17,7 @@ from tests.contract.load import PATIENT, How, Ledger, ask, openai_client, paced,
 from tests.serving import Deploy, Server, until
 from tests.upstream import Upstream
 
-pytestmark = [pytest.mark.ray, pytest.mark.xdist_group("ray")]
+pytestmark = pytest.mark.ray
 
 APP = "counts"
 ALONE = 20

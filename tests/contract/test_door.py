@@ -15,7 +15,7 @@ from deployments.access import Access
 from deployments.listening import serving_host
 from deployments.wire.errors import ApiError
 
-pytestmark = [pytest.mark.ray, pytest.mark.xdist_group("ray")]
+pytestmark = pytest.mark.ray
 
 
 class Door:

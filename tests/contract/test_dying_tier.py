@@ -12,7 +12,7 @@ from tests.plays import cut
 from tests.serving import Deploy, Server
 from tests.upstream import Upstream
 
-pytestmark = [pytest.mark.ray, pytest.mark.xdist_group("ray")]
+pytestmark = pytest.mark.ray
 
 CLIENTS = 48
 FLOOR, SHARE_PERCENT = 10, 20  # the retry budget's defaults

@@ -25,7 +25,7 @@ from tests.contract.asking import Outcome, ask, report_of, user
 from tests.serving import Deploy, Server, free_port, until
 from tests.upstream import Player, Upstream
 
-pytestmark = [pytest.mark.ray, pytest.mark.xdist_group("ray")]
+pytestmark = pytest.mark.ray
 
 MODEL, ALONE = "some/model", "alone/model"
 TIMEOUTS = {"connect_s": 3.0, "first_token_s": 1.0, "idle_s": 1.0, "total_s": 20.0}

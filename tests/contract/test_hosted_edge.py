@@ -16,7 +16,7 @@ from tests.contract import scripts
 from tests.serving import Deploy, Server, until
 from tests.upstream import Upstream
 
-pytestmark = [pytest.mark.ray, pytest.mark.xdist_group("ray")]
+pytestmark = pytest.mark.ray
 
 KEY = os.environ[CLOUD_KEY_ENV]
 HI = [{"role": "user", "content": "hi"}]

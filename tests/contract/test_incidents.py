@@ -17,7 +17,7 @@ from tests.contract.agent import Agent
 from tests.contract.asking import WEATHER_TOOLS, Outcome, ask, incidents_of, report_of, user
 from tests.serving import Deploy, Server, until
 
-pytestmark = [pytest.mark.ray, pytest.mark.xdist_group("ray")]
+pytestmark = pytest.mark.ray
 
 SENTINEL = "zebra-4711"
 CITY = {"city": SENTINEL}

@@ -18,7 +18,7 @@ from tests.contract.asking import ask, incidents_of, report_of, user
 from tests.serving import Deploy, Server, until
 from tests.upstream import Player, Upstream
 
-pytestmark = [pytest.mark.ray, pytest.mark.xdist_group("ray")]
+pytestmark = pytest.mark.ray
 
 AGENT, JUDGE = "agent/model", "judge/model"
 ADVICE = "Look at the forecast of the whole week in one call."

@@ -44,7 +44,7 @@ from tests.plays import Seen
 from tests.serving import Deploy, Server, until
 from tests.upstream import Upstream
 
-pytestmark = [pytest.mark.ray, pytest.mark.xdist_group("ray")]
+pytestmark = pytest.mark.ray
 
 APP = "kills"
 CLIENTS = 32

@@ -9,7 +9,7 @@ import pytest
 from tests.contract import scripts
 from tests.serving import Server, until
 
-pytestmark = [pytest.mark.ray, pytest.mark.xdist_group("ray")]
+pytestmark = pytest.mark.ray
 
 
 @pytest.fixture

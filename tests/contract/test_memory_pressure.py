@@ -14,7 +14,7 @@ from tests.contract import scripts
 from tests.serving import Deploy, Server, until
 from tests.upstream import Upstream, good
 
-pytestmark = [pytest.mark.ray, pytest.mark.xdist_group("ray")]
+pytestmark = pytest.mark.ray
 
 LONG = "word " * 400
 SHORT = "hi"

@@ -13,7 +13,7 @@ import pytest
 from tests.contract import scripts
 from tests.serving import Deploy, Server, until
 
-pytestmark = [pytest.mark.ray, pytest.mark.xdist_group("ray")]
+pytestmark = pytest.mark.ray
 
 SAMPLE = re.compile(r"^(ray_mlx_stack_\w+?)(?:_total|_bucket|_sum|_count)?\{(.*)\} (\S+)$", re.MULTILINE)
 LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')

@@ -23,7 +23,7 @@ from tests.contract import scripts
 from tests.contract.test_faults import processes
 from tests.serving import Deploy, Server, until
 
-pytestmark = [pytest.mark.ray, pytest.mark.model, pytest.mark.xdist_group("ray")]
+pytestmark = [pytest.mark.ray, pytest.mark.model]
 
 APP = "mlxkill"
 REPLICA = f"ServeReplica:{APP}:fast"

@@ -19,7 +19,7 @@ from tests.contract.asking import Outcome, ask, report_of, user
 from tests.serving import Deploy, Server, until
 from tests.upstream import Player, Upstream
 
-pytestmark = [pytest.mark.ray, pytest.mark.xdist_group("ray")]
+pytestmark = pytest.mark.ray
 
 KEYS = {name: f"sk-{name}-0123456789abcdef0123" for name in ("open", "private")}
 LOCAL_ONLY = {"X-MLX-Stack-Local-Only": "true"}

@@ -14,7 +14,7 @@ from ray import serve
 from tests.contract.load import COST, PATIENT, Ledger, scripted, state_actor
 from tests.serving import Deploy, Server, until
 
-pytestmark = [pytest.mark.ray, pytest.mark.xdist_group("ray")]
+pytestmark = pytest.mark.ray
 
 APP = "restart"
 FIT = 3

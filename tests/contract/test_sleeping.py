@@ -19,7 +19,7 @@ from deployments.sleeping import asleep_in, sleepers_of
 from tests.contract.test_faults import processes
 from tests.serving import Deploy, Server, until
 
-pytestmark = [pytest.mark.ray, pytest.mark.xdist_group("ray")]
+pytestmark = pytest.mark.ray
 
 APP = "sleeping"
 IDLE_S = 15

@@ -21,7 +21,7 @@ from tests.contract.asking import Outcome, ask, report_of, user
 from tests.serving import Deploy, Server, until
 from tests.upstream import Upstream
 
-pytestmark = [pytest.mark.ray, pytest.mark.xdist_group("ray")]
+pytestmark = pytest.mark.ray
 
 MODEL = "some/model"
 FAILURES_MAX, FLOOR, SHARE_PERCENT = 5, 10, 20

@@ -23,7 +23,7 @@ import yaml
 from tests.readme import README, ROOT
 from tests.serving import free_port, until
 
-pytestmark = [pytest.mark.ray, pytest.mark.model, pytest.mark.xdist_group("ray")]
+pytestmark = [pytest.mark.ray, pytest.mark.model]
 
 BIN = Path(sys.executable).parent
 START_S = 180.0

@@ -20,7 +20,7 @@ import yaml
 from tests.readme import ROOT
 from tests.serving import free_port, until
 
-pytestmark = [pytest.mark.ray, pytest.mark.xdist_group("ray")]
+pytestmark = pytest.mark.ray
 
 ENV = "MLX_STACK_API_KEYS"
 SECRET = "door-key-0123456789abcdef"

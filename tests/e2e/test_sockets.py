@@ -24,7 +24,7 @@ from deployments.front import environment
 from tests.readme import ROOT
 from tests.serving import free_port, until
 
-pytestmark = [pytest.mark.ray, pytest.mark.xdist_group("ray")]
+pytestmark = pytest.mark.ray
 
 TIERS = {
     "fast": {"kind": "scripted", "script": [{"answer": "one two three"}]},

@@ -17,7 +17,7 @@ from deployments.memory import nodes
 from deployments.memory.report import NodeReport
 from tests.serving import until
 
-pytestmark = [pytest.mark.ray, pytest.mark.xdist_group("ray")]
+pytestmark = pytest.mark.ray
 
 CLIENTS = 12
 CAP = 3

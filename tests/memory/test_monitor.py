@@ -13,7 +13,7 @@ from deployments.memory.settings import MemoryPlan
 from tests.memory.conftest import BUDGET, Knob
 from tests.serving import until
 
-pytestmark = [pytest.mark.ray, pytest.mark.xdist_group("ray")]
+pytestmark = pytest.mark.ray
 
 
 def test_normal_warn_critical_normal(knob: Knob):

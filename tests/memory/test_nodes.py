@@ -10,7 +10,7 @@ import pytest
 
 from tests.readme import ROOT
 
-pytestmark = [pytest.mark.ray, pytest.mark.xdist_group("ray")]
+pytestmark = pytest.mark.ray
 
 
 def run(program: str) -> str:

@@ -18,7 +18,7 @@ from deployments.memory.view import MemoryView
 from reliability.pressure import Level
 from tests.memory.conftest import BUDGET, Knob
 
-pytestmark = [pytest.mark.ray, pytest.mark.xdist_group("ray")]
+pytestmark = pytest.mark.ray
 
 NEEDS = (TierNeed(name="fast", replica_bytes=400, replicas_min=1, replicas_max=10),)
 

@@ -117,17 +117,18 @@ def test_leaving_before_the_headers_closes_the_connection(upstream: Upstream) ->
     asyncio.run(run())
 
 
-@pytest.mark.parametrize("lists", [2, 3])
-def test_leaving_early_closes_the_connection(upstream: Upstream, lists: int) -> None:
+@pytest.mark.parametrize("words", [1, 2])
+def test_leaving_early_closes_the_connection(upstream: Upstream, words: int) -> None:
     """Law: closing the iterator after the first words, or the next, is seen by the upstream at once."""
-    model = f"left-{lists}"
+    model = f"left-{words}"
     upstream.plays(model, plays.hang(2))
 
     async def run() -> None:
         tier = hosted_tier(upstream, model)
         stream: Any = tier.stream(ask())
-        for _ in range(lists):
-            await anext(stream)
+        came = 0
+        while came < words:  # both may come in one list
+            came += sum(isinstance(event, Text) for event in await anext(stream))
         await stream.aclose()
         await eventually(lambda: [seen.left for seen in upstream.log if seen.model == model] == [True])
         await tier.close()
