@@ -161,8 +161,10 @@ class MemoryView:
         try:
             async with asyncio.timeout(ASK_TIMEOUT_S):
                 seen, report = await handle.report.remote(epoch, seen, self._needs)
-        except Exception:  # dead, restarting or hung: its node's reading ages to unknown, which `level` shows
-            self._handles.pop(name, None)
+        except Exception as error:  # dead, restarting or hung: its node's reading ages to unknown, which `level` shows
+            starting = isinstance(error, TimeoutError) and name not in self._asked
+            if not starting:  # a process takes longer to start than a monitor to answer
+                self._handles.pop(name, None)
             return
         self._take(name, seen, report)
 
