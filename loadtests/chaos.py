@@ -33,7 +33,8 @@ from pathlib import Path
 import httpx
 import psutil
 
-from loadtests.running import Running, ends_cleanly, free_port, process, serving, until_up
+from deployments.front import free_port
+from loadtests.running import Running, ends_cleanly, process, serving, until_up
 
 CLIENTS = 16
 TRIES = 3

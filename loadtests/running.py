@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -19,9 +18,9 @@ from typing import Any
 import psutil
 import yaml
 
-from deployments.front import environment
+from deployments.front import environment, free_port
 
-__all__ = ["ROOT", "Running", "ends_cleanly", "flags_for", "free_port", "process", "serving", "until_up"]
+__all__ = ["ROOT", "Running", "ends_cleanly", "flags_for", "process", "serving", "until_up"]
 
 ROOT = Path(__file__).parents[1]
 START_S = 300.0
@@ -76,13 +75,6 @@ def ends_cleanly() -> None:
 def flags_for(folder: Path) -> dict[str, str]:
     """The environment of `make serve`, with Ray's files in `folder`."""
     return environment(ROOT / "serve.env", {**os.environ, "RAY_TMPDIR": str(folder), "RAY_USAGE_STATS_ENABLED": "0"})
-
-
-def free_port() -> int:
-    """A port of loopback that nobody listens on now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @contextlib.contextmanager

@@ -16,7 +16,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import socket
 import statistics
 import subprocess
 import sys
@@ -29,6 +28,7 @@ from typing import Any
 
 import httpx
 
+from deployments.front import free_port
 from deployments.tiers import blas
 from deployments.tiers.artifacts import DEFAULT_SOURCE, parse_source, resolve
 from loadtests.table import Figure
@@ -175,10 +175,3 @@ def reached(url: str, process: subprocess.Popen[bytes] | None = None) -> None:
                 return
         time.sleep(0.2)
     raise AssertionError(f"{url} did not answer within {START_S:.0f} s")
-
-
-def free_port() -> int:
-    """A port of loopback that nobody listens on now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

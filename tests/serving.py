@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -13,17 +12,12 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pytest
 
+from deployments.front import free_port
+
 if TYPE_CHECKING:
     import openai
 
 WAIT_S = 60.0
-
-
-def free_port() -> int:
-    """A port of loopback that nobody listens on now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def until(condition: Callable[[], Any], what: str, wait_s: float = WAIT_S) -> Any:

@@ -27,7 +27,8 @@ from typing import Any
 import psutil
 import yaml
 
-from loadtests.running import flags_for, free_port, process, until_up
+from deployments.front import free_port
+from loadtests.running import flags_for, process, until_up
 
 __all__ = ["MODELS", "Side", "sides"]
 

@@ -18,11 +18,12 @@ from typing import Any
 
 import pytest
 
+from deployments.front import free_port
 from tests import upstream as plays
 from tests.conftest import CLOUD_KEY_ENV
 from tests.contract import scripts
 from tests.contract.asking import Outcome, ask, report_of, user
-from tests.serving import Deploy, Server, free_port, until
+from tests.serving import Deploy, Server, until
 from tests.upstream import Player, Upstream
 
 pytestmark = pytest.mark.ray

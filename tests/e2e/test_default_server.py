@@ -20,8 +20,9 @@ import psutil
 import pytest
 import yaml
 
+from deployments.front import free_port
 from tests.readme import README, ROOT
-from tests.serving import free_port, until
+from tests.serving import until
 
 pytestmark = [pytest.mark.ray, pytest.mark.model]
 

@@ -20,9 +20,9 @@ import psutil
 import pytest
 import yaml
 
-from deployments.front import environment
+from deployments.front import environment, free_port
 from tests.readme import ROOT
-from tests.serving import free_port, until
+from tests.serving import until
 
 pytestmark = pytest.mark.ray
 
@@ -39,7 +39,7 @@ class Started:
 
     process: subprocess.Popen[bytes]
     url: str
-    flags: dict[str, str]
+    log: Path
 
     def listening(self) -> list[tuple[str, str]]:
         """The address and the program's name of every listening TCP socket."""
@@ -57,7 +57,7 @@ class Started:
 
     def ready(self) -> bool:
         """Whether it answers."""
-        assert self.process.poll() is None, "the server has ended"
+        assert self.process.poll() is None, f"the server has ended:\n{self.log.read_text()[-3000:]}"
         with contextlib.suppress(httpx.TransportError):
             return self.get("/ready").status_code == 200
         return False
@@ -75,12 +75,13 @@ def started() -> Iterator[Started]:
         flags = environment(
             ROOT / "serve.env", given | {"RAY_TMPDIR": folder, "HOME": folder, "RAY_AUTH_MODE": "token"}
         )
-        with (Path(folder) / "log").open("wb") as out:
+        log = Path(folder) / "log"
+        with log.open("wb") as out:
             command = [Path(sys.executable).with_name("serve"), "run", path]
             process = subprocess.Popen(command, cwd=ROOT, env=flags, stdout=out, stderr=out, start_new_session=True)
         family = psutil.Process(process.pid)
         try:
-            server = Started(process, f"http://127.0.0.1:{port}", flags)
+            server = Started(process, f"http://127.0.0.1:{port}", log)
             until(server.ready, "the server is up", wait_s=300)
             yield server
         finally:
