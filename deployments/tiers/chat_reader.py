@@ -18,6 +18,8 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
+import orjson
+
 from deployments.tiers.call_deltas import TooManyCalls
 from deployments.tiers.chat_chunks import ChunkReader
 from deployments.tiers.faults import Complaint, failed, read_complaint
@@ -167,7 +169,7 @@ class ChatReader:
 
 def _parsed(data: str | bytes) -> Mapping[str, Any]:
     try:
-        value = json.loads(data)
+        value = _loaded(data)
     except (ValueError, RecursionError):
         raise _Unreadable("sent a chunk that is not JSON") from None
     if isinstance(value, list) and value and isinstance(value[0], Mapping):
@@ -175,6 +177,13 @@ def _parsed(data: str | bytes) -> Mapping[str, Any]:
     if not isinstance(value, Mapping):
         raise _Unreadable("sent a chunk that is not an object")
     return value
+
+
+def _loaded(data: str | bytes) -> Any:
+    try:
+        return orjson.loads(data)
+    except orjson.JSONDecodeError:
+        return json.loads(data)  # knows NaN and half characters, and takes four times as long
 
 
 def _parsed_error(data: str) -> Complaint:

@@ -43,6 +43,7 @@ __all__ = ["HostedTier", "Preset", "preset"]
 CONNECTIONS_MAX = 256
 CONNECTIONS_KEPT_MAX = 32
 CONNECTION_KEPT_S = 15.0
+WINDOW_S = 0.03  # what comes within it after a list leaves as one list: a list costs more than the words in it
 TAIL_S = 5.0  # how long usage and [DONE] may take once the finish reason is here
 END_GRACE_S = 0.05  # after [DONE]: a body that is read to its end leaves a connection that can be used again
 ERROR_BODY_BYTES_MAX = 64 * 1024
@@ -190,19 +191,21 @@ class HostedTier:
         if response.headers.get("content-type", "").startswith("text/html"):
             yield reader.fail(Fault.PROTOCOL, "answered with a web page: is its base_url right?")
             return
-        inbox = Inbox(response.aiter_bytes())
+        inbox, now_s = Inbox(response.aiter_bytes()), asyncio.get_running_loop().time
+        not_before = 0.0  # the first words leave at once
         try:
             while not reader.over:
-                if events := await self._next(inbox, reader, deadline):
+                if events := await self._next(inbox, reader, deadline, not_before):
                     yield events
+                    not_before = now_s() + WINDOW_S
         finally:
             await inbox.close(END_GRACE_S if reader.over else 0.0)
 
-    async def _next(self, inbox: Inbox, reader: ChatReader, deadline: float) -> list[Event]:
-        """The events of the next read; silence and a lost connection are events too."""
+    async def _next(self, inbox: Inbox, reader: ChatReader, deadline: float, not_before: float) -> list[Event]:
+        """The events of the next reads; silence and a lost connection are events too."""
         try:
             async with asyncio.timeout(self._wait(TAIL_S if reader.finishing else self._idle_s, deadline)):
-                data = await inbox.take()
+                data = await inbox.take(not_before)
         except TimeoutError:
             if _passed(deadline):
                 return reader.fail(Fault.TOTAL_TIMEOUT, "ran out of the request's time")

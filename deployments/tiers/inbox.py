@@ -30,9 +30,13 @@ class Inbox:
         self._room = asyncio.Event()
         self._task = asyncio.create_task(self._pump(source))
 
-    async def take(self) -> bytes:
-        """Wait for something and take all of it. Empty at the end; raises what the source raised."""
+    async def take(self, not_before: float = 0.0) -> bytes:
+        """Wait for something, and then for more until `not_before` (of the loop's clock) or the end; take all of it.
+        Empty at the end; raises what the source raised."""
         await self._news.wait()
+        more_s = not_before - asyncio.get_running_loop().time()
+        if more_s > 0 and not self._ended:
+            await asyncio.wait({self._task}, timeout=more_s)  # its end is the source's
         if self._parts:
             data = b"".join(self._parts)
             self._parts, self._size = [], 0

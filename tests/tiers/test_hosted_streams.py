@@ -126,9 +126,9 @@ def test_leaving_early_closes_the_connection(upstream: Upstream, words: int) -> 
     async def run() -> None:
         tier = hosted_tier(upstream, model)
         stream: Any = tier.stream(ask())
-        came = 0
-        while came < words:  # both may come in one list
-            came += sum(isinstance(event, Text) for event in await anext(stream))
+        came = ""
+        while len(came.split()) < words:  # both may come in one list, or as one text
+            came += "".join(event.text for event in await anext(stream) if isinstance(event, Text))
         await stream.aclose()
         await eventually(lambda: [seen.left for seen in upstream.log if seen.model == model] == [True])
         await tier.close()
