@@ -216,12 +216,12 @@ async def read(
     """Move `reading` on until the tier's last event, a timeout or a loop; yield what may leave at once."""
     async with aclosing(tier.stream(request)) as stream:
         while reading.end is None and reading.loop is None:
-            limit = _limit(reading, timeouts, clock.now_ns(), deadline_ns)
+            timeout_s, limit = _limit(reading, timeouts, clock.now_ns(), deadline_ns)
             try:
-                async with asyncio.timeout(limit.timeout_s):
+                async with asyncio.timeout(timeout_s):
                     batch = await anext(stream)
             except TimeoutError:
-                reading.end = Failed(fault=limit.fault, message=limit.words)
+                reading.end = _struck(limit, reading.tier, timeouts)
             except StopAsyncIteration:
                 reading.end = Failed(fault=Fault.CRASHED, message=f"tier {reading.tier} broke off its answer")
             else:
@@ -243,28 +243,28 @@ def _size(event: Event) -> int:
     return 0
 
 
-@dataclass(frozen=True, slots=True)
-class _Limit:
-    """The timeout that strikes first, and what it means."""
-
-    timeout_s: float
-    fault: Fault
-    words: str
-
-
-def _limit(reading: Reading, timeouts: Timeouts, now_ns: int, deadline_ns: int) -> _Limit:
-    tier = f"tier {reading.tier}"
-    left_s = (deadline_ns - now_ns) / NS_PER_S
-    total_s = timeouts.total_s - (now_ns - reading.started_ns) / NS_PER_S
+def _limit(reading: Reading, timeouts: Timeouts, now_ns: int, deadline_ns: int) -> tuple[float, str]:
+    """The timeout that strikes first, in seconds from now, and its name."""
+    phase = "connect_s"
     if reading.ttft_ns is not None:
-        words = f"{tier} was silent for {timeouts.idle_s:g} s (idle_s)"
-        phase = _Limit(timeouts.idle_s, Fault.IDLE_TIMEOUT, words)
+        phase = "idle_s"
     elif reading.accepted:
-        words = f"{tier} gave no token within {timeouts.first_token_s:g} s (first_token_s)"
-        phase = _Limit(timeouts.first_token_s, Fault.FIRST_TOKEN_TIMEOUT, words)
-    else:
-        words = f"{tier} has no replica that took the request within {timeouts.connect_s:g} s (connect_s)"
-        phase = _Limit(timeouts.connect_s, Fault.CONNECT_TIMEOUT, words)
-    total = _Limit(total_s, Fault.TOTAL_TIMEOUT, f"{tier} was not done within {timeouts.total_s:g} s (total_s)")
-    deadline = _Limit(left_s, Fault.TOTAL_TIMEOUT, "the request's deadline passed")
-    return min(phase, total, deadline, key=lambda limit: limit.timeout_s)
+        phase = "first_token_s"
+    total_s = timeouts.total_s - (now_ns - reading.started_ns) / NS_PER_S
+    left_s = (deadline_ns - now_ns) / NS_PER_S
+    return min(
+        (getattr(timeouts, phase), phase), (total_s, "total_s"), (left_s, "deadline"), key=lambda limit: limit[0]
+    )
+
+
+def _struck(limit: str, tier: str, timeouts: Timeouts) -> Failed:
+    """What it means that this timeout struck."""
+    if limit == "deadline":
+        return Failed(fault=Fault.TOTAL_TIMEOUT, message="the request's deadline passed")
+    fault, words = {
+        "idle_s": (Fault.IDLE_TIMEOUT, "was silent for"),
+        "first_token_s": (Fault.FIRST_TOKEN_TIMEOUT, "gave no token within"),
+        "connect_s": (Fault.CONNECT_TIMEOUT, "has no replica that took the request within"),
+        "total_s": (Fault.TOTAL_TIMEOUT, "was not done within"),
+    }[limit]
+    return Failed(fault=fault, message=f"tier {tier} {words} {getattr(timeouts, limit):g} s ({limit})")
