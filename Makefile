@@ -7,14 +7,9 @@ CONFIG ?= serve_config.yaml
 # Ray's own telemetry stays off. Ray's token (README, "Dashboard") is asked for by every second terminal.
 export RAY_USAGE_STATS_ENABLED ?= 0
 
-.PHONY: serve serve-fast prepare doctor test evals mutants bench load chaos soak bench-mlx sim coverage check format readme lock clean
+.PHONY: serve prepare doctor test evals mutants bench load chaos soak bench-mlx sim coverage check format readme lock clean
 
-serve: .venv/.serve ## run the server in the foreground on 127.0.0.1:8000
-	@$(BIN)/python -m deployments preflight $(CONFIG)
-	@$(BIN)/python -m deployments prepare $(CONFIG)
-	@exec $(BIN)/serve run $(CONFIG)
-
-serve-fast: .venv/.serve ## the same with the flags of serve.env: faster, but a client that leaves unstreamed isn't noticed
+serve: .venv/.serve ## run the server in the foreground on 127.0.0.1:8000, with the flags of serve.env
 	@$(BIN)/python -m deployments preflight $(CONFIG)
 	@$(BIN)/python -m deployments prepare $(CONFIG)
 	@exec $(BIN)/python -m deployments serve $(CONFIG)

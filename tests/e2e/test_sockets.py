@@ -122,18 +122,7 @@ def test_the_request_id_comes_back_and_names_the_report(started):
     until(lambda: started.get(path).status_code == 200, "its report")
 
 
-@pytest.mark.parametrize(
-    "stream",
-    [
-        True,
-        pytest.param(
-            False,
-            marks=pytest.mark.xfail(
-                strict=True, reason="with the flags of serve.env nobody hears of a client that leaves without a stream"
-            ),
-        ),
-    ],
-)
+@pytest.mark.parametrize("stream", [True, False])
 def test_a_client_that_leaves_is_noticed(started, stream):
     """Whoever closes the connection, streaming or not, ends the work on the tier within seconds."""
     name, body = f"left-{stream}", QUESTION | {"model": "slow", "stream": stream}
