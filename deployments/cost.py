@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
-import httpx
+from yarl import URL
 
 from deployments.config import ConfigError, HostedTierConfig, ScriptedTierConfig, TierBase, patch
 from deployments.loopback import is_loopback
@@ -104,6 +104,6 @@ def patched_tier(base: TierBase, change: Mapping[str, Any], cloud_fallback: Clou
 def _host(url: str) -> str:
     """As the tier's own client reads it."""
     try:
-        return httpx.URL(url).host
-    except httpx.InvalidURL:
+        return URL(url).host or ""
+    except ValueError:
         return ""

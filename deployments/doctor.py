@@ -38,7 +38,7 @@ from reliability.types import ChatRequest, TierState
 
 __all__ = ["Finding", "check_edges", "doctor"]
 
-PACKAGES = ("ray", "starlette", "httpx", "pydantic", "mlx-lm", "mlx")
+PACKAGES = ("ray", "starlette", "aiohttp", "pydantic", "mlx-lm", "mlx")
 GIB = 1024**3
 # What a tier needs beside its weights, and Ray with its dashboard for the whole server: see README, "Limits".
 RAY_BYTES = 1 * GIB

