@@ -56,7 +56,7 @@ def serving(args: Mapping[str, Any], folder: Path) -> Iterator[Running]:
     config = {
         "proxy_location": "HeadOnly",
         "http_options": {"host": "127.0.0.1", "port": port},
-        "logging_config": {"encoding": "JSON"},
+        "logging_config": {"encoding": "JSON", "enable_access_log": False},
         "applications": [app],
     }
     path.write_text(yaml.safe_dump(config), encoding="utf-8")

@@ -63,6 +63,7 @@ class HandleTier:
             response = call.options(session_id=request.session_id).remote(request)
             async for events in response:
                 yield events
+            response = None  # it has come to its end: there is nothing to cancel
         except Exception as error:
             yield [self._failed(error, request)]
         finally:

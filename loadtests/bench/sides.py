@@ -109,7 +109,7 @@ def _serve_config(port: int, upstream: str, folder: Path) -> dict[str, Any]:
     return {
         "proxy_location": "HeadOnly",
         "http_options": {"host": "127.0.0.1", "port": port},
-        "logging_config": {"encoding": "JSON"},
+        "logging_config": {"encoding": "JSON", "enable_access_log": False},
         "applications": [hop, *ours],
     }
 
