@@ -19,6 +19,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from loadtests.bench.measure import Cell, Scenario, idle_cpu, measured
+from loadtests.bench.shares import shares
 from loadtests.bench.sides import Side, sides
 from loadtests.bench.tables import written
 from loadtests.running import ends_cleanly
@@ -63,7 +64,7 @@ QUICK = Plan(
         (WHOLE, 128),
         (STREAM, 1),
         (STREAM, 32),
-        (Scenario("paced", stream=True), 8),
+        (Scenario("paced", stream=True), 32),
         (Scenario(tools=True), 1),
         (Scenario("after-50"), 32),
         (Scenario("faulty"), 8),
@@ -92,13 +93,14 @@ def main(argv: Sequence[str] | None = None) -> None:
         sides(Path(folder), litellm=not given.without_litellm) as (found, upstream),
     ):
         rounds, memory = _run(found, upstream, plan)
+        used = shares(next(side for side in found if side.name == "on"), WHOLE, 32, plan.seconds)
     command = " ".join(["python -m loadtests.bench", *(argv if argv is not None else sys.argv[1:])])
     if not given.tiny:
         RESULTS.mkdir(exist_ok=True)
         cells = [[asdict(cell) for cell in cells] for cells in rounds]
         text = json.dumps({"command": command, "memory_bytes": memory, "rounds": cells}, indent=1)
         (RESULTS / "bench.json").write_text(text + "\n", encoding="utf-8")
-    print(written(rounds, memory, command, keep=not given.tiny))
+    print(written(rounds, memory, used, command, keep=not given.tiny))
 
 
 def _run(found: list[Side], upstream: str, plan: Plan) -> tuple[list[list[Cell]], dict[str, int]]:
