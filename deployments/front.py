@@ -23,6 +23,7 @@ from __future__ import annotations
 import contextlib
 import os
 import random
+import resource
 import socket
 import stat
 import sys
@@ -35,6 +36,7 @@ __all__ = ["environment", "free_port", "serve"]
 ENV_FILE = "serve.env"
 WRAPPER = Path(__file__).with_name("haproxy_on_loopback.sh")
 SWITCH = "RAY_SERVE_ENABLE_HA_PROXY"
+CONNECTIONS_MAX = 4096
 # Below those that systems give out by themselves, and those of Ray Serve's replicas (30000 and up).
 PORTS = range(20_000, 30_000)
 
@@ -77,6 +79,7 @@ def _haproxy(folder: Path) -> dict[str, str]:
         "RAY_SERVE_HAPROXY_METRICS_SOCKET_PATH": str(folder / "metrics.sock"),
         "RAY_SERVE_HAPROXY_SERVER_STATE_BASE": str(folder),
         "RAY_SERVE_HAPROXY_SERVER_STATE_FILE": str(folder / "server-state"),
+        "RAY_SERVE_HAPROXY_MAXCONN": str(_connections_max()),
         "RAY_SERVE_HAPROXY_STATS_PORT": str(free_port()),
         "RAY_SERVE_HAPROXY_METRICS_PORT": str(free_port()),
         "RAY_SERVE_FALLBACK_PROXY_HTTP_PORT": str(free_port()),
@@ -84,6 +87,13 @@ def _haproxy(folder: Path) -> dict[str, str]:
         # One event loop of HAProxy is far from busy where the Router is.
         "RAY_SERVE_HAPROXY_NBTHREAD": "1",
     }
+
+
+def _connections_max() -> int:
+    """How many connections HAProxy may hold: it ends at once where the limit of open files is lower than what they may
+    take, two files a connection and a quarter of a pipe."""
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    return CONNECTIONS_MAX if hard == resource.RLIM_INFINITY else min(CONNECTIONS_MAX, max(1, (hard - 256) * 2 // 5))
 
 
 def _own(folder: Path) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import ipaddress
 import os
+import resource
 import signal
 import socket
 import subprocess
@@ -150,6 +151,15 @@ def test_what_is_set_already_stays():
     assert flags["RAY_SERVE_THROUGHPUT_OPTIMIZED"] == "0"
     assert "RAY_SERVE_HAPROXY_BINARY_PATH" not in flags
     assert environment(ROOT / "no-such.env", given) == given
+
+
+@pytest.mark.parametrize(("files", "connections"), [(resource.RLIM_INFINITY, 4096), (20_000, 4096), (4096, 1536)])
+def test_haproxy_asks_for_no_more_files_than_it_may_have(monkeypatch, files, connections):
+    """HAProxy ends at its start where it can't have the files that its connections may take: 2.5 for each."""
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (files, files))
+    flags = environment(ROOT / "serve.env", {})
+
+    assert flags.get("RAY_SERVE_HAPROXY_MAXCONN", str(connections)) == str(connections)
 
 
 def test_ctrl_c_ends_it(started):

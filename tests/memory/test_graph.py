@@ -151,8 +151,9 @@ def test_growth_is_capped_cut_and_resumed(graph: Graph):
 
     def grown(to: int) -> bool:
         nonlocal most
-        most = max(most, graph.replicas())
-        return most <= CAP and graph.replicas() == to
+        now = graph.replicas()
+        most = max(most, now)
+        return most <= CAP and now == to
 
     with load(graph) as statuses:
         until(lambda: grown(CAP), "as many replicas as fit", wait_s=WAIT_S)

@@ -45,7 +45,8 @@ def until(condition: Callable[[], Any], what: str, wait_s: float = 90.0) -> None
 
 def deployed(port: int, folder: Path) -> None:
     """The graph, each part on its own node."""
-    serve.start(http_options={"host": "127.0.0.1", "port": port})
+    # On one machine all nodes' proxies would share the port, and one of them dies with its node.
+    serve.start(proxy_location="HeadOnly", http_options={"host": "127.0.0.1", "port": port})
     pressure = {
         "sensor": "scripted:$MS_KNOB",
         "critical_prompt_tokens": 300,
