@@ -27,7 +27,7 @@ from loadtests.running import ends_cleanly
 __all__ = ["main"]
 
 RESULTS = Path(__file__).parents[1] / "results"
-WHOLE, STREAM = Scenario(), Scenario(stream=True)
+WHOLE, STREAM, PACED = Scenario(), Scenario(stream=True), Scenario("paced", stream=True)
 ALL = (
     WHOLE,
     STREAM,
@@ -50,7 +50,7 @@ class Plan:
 FULL = Plan(
     (
         *((scenario, clients) for scenario in ALL for clients in (1, 8, 32, 128)),
-        *((Scenario("paced", stream=True), clients) for clients in (1, 32)),
+        *((PACED, clients) for clients in (1, 32)),
         (Scenario("faulty"), 8),
     ),
     rounds=5,
@@ -64,7 +64,7 @@ QUICK = Plan(
         (WHOLE, 128),
         (STREAM, 1),
         (STREAM, 32),
-        (Scenario("paced", stream=True), 32),
+        (PACED, 32),
         (Scenario(tools=True), 1),
         (Scenario("after-50"), 32),
         (Scenario("faulty"), 8),
@@ -72,7 +72,7 @@ QUICK = Plan(
     rounds=3,
     seconds=1.0,
 )
-TINY = Plan(((WHOLE, 1), (WHOLE, 8), (STREAM, 1), (Scenario("paced", stream=True), 1), (Scenario("faulty"), 2)), 2, 0.3)
+TINY = Plan(((WHOLE, 1), (WHOLE, 8), (STREAM, 1), (PACED, 1), (Scenario("faulty"), 2)), 2, 0.3)
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -93,7 +93,8 @@ def main(argv: Sequence[str] | None = None) -> None:
         sides(Path(folder), litellm=not given.without_litellm) as (found, upstream),
     ):
         rounds, memory = _run(found, upstream, plan)
-        used = shares(next(side for side in found if side.name == "on"), WHOLE, 32, plan.seconds)
+        on = next(side for side in found if side.name == "on")
+        used = {scenario.name: shares(on, scenario, 32, 3 * plan.seconds) for scenario in (WHOLE, PACED)}
     command = " ".join(["python -m loadtests.bench", *(argv if argv is not None else sys.argv[1:])])
     if not given.tiny:
         RESULTS.mkdir(exist_ok=True)

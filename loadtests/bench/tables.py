@@ -12,13 +12,15 @@ from loadtests.table import Figure, put, stamp
 __all__ = ["written"]
 
 Rounds = Sequence[Sequence[Cell]]
+Used = Mapping[str, Mapping[str, float]]  # of a scenario, of a process: CPU milliseconds a request
+ROUTER = "ray::ServeReplica:on:Router"
 MIB = 1024 * 1024
 CHUNKS = 64
 
 
-def written(rounds: Rounds, memory: Mapping[str, int], used: Mapping[str, float], command: str, *, keep: bool) -> str:
+def written(rounds: Rounds, memory: Mapping[str, int], used: Used, command: str, *, keep: bool) -> str:
     """Both tables and where the time goes; with `keep` they are put into the README."""
-    bars = "\n".join(["| what | medians | measured | must | met |", "|---|---|---|---|---|", *_bars(rounds)])
+    bars = "\n".join(["| what | medians | measured | must | met |", "|---|---|---|---|---|", *_bars(rounds, used)])
     text = f"{stamp(command)}\n\n{bars}\n\n{_cells(rounds)}\n\n{_memory(memory)}\n\n{_used(used)}"
     if keep:
         put("sides", text)
@@ -64,9 +66,13 @@ def _memory(memory: Mapping[str, int]) -> str:
     )
 
 
-def _used(used: Mapping[str, float]) -> str:
-    shown = ", ".join(f"`{name}` {used_ms:.2f}" for name, used_ms in used.items())
-    return f"CPU milliseconds a request by process, side `on`, whole answers, 32 clients: {shown}."
+def _used(used: Used) -> str:
+    shown = (
+        f"CPU milliseconds a request by process, side `on`, {scenario}, 32 clients: "
+        + ", ".join(f"`{name}` {used_ms:.2f}" for name, used_ms in shares.items())
+        for scenario, shares in used.items()
+    )
+    return ".\n\n".join(shown) + "."
 
 
 def _all(rounds: Rounds, scenario: str, clients: int, side: str) -> list[Cell]:
@@ -83,7 +89,7 @@ def _median(values: Sequence[float]) -> float:
     return statistics.median(values) if values else math.nan
 
 
-def _bars(rounds: Rounds) -> list[str]:
+def _bars(rounds: Rounds, used: Used) -> list[str]:
     """The rows of what the issue asks for, as far as it was measured in this run."""
     whole, streamed = "at-once whole", "at-once stream"
     out = []
@@ -109,20 +115,14 @@ def _bars(rounds: Rounds) -> list[str]:
         mine, theirs = (_median(_added(rounds, whole, clients, s, quantile)) for s in ("litellm", "on"))
         detail = f"{theirs:.2f} against {mine:.2f} ms"
         bar(f"added {quantile} at {clients} clients: LiteLLM's over ours", detail, mine / theirs, 3, "x")
-    chunk = _per_chunk(rounds)
-    bar("CPU per streamed chunk, Router and tier together, paced stream", "", chunk, 100, "us")
+    chunk = _per_chunk(used)
+    bar("CPU in the Router per streamed chunk of the upstream, 32 clients", "paced stream", chunk, 100, "us")
     calls = _median([c.calls for c in _all(rounds, "faulty whole", 8, "on")])
     bar("upstream calls a request, a tenth of them faults", "", calls, 1.2, "calls")
     return out
 
 
-def _per_chunk(rounds: Rounds) -> float:
-    """What the paced stream costs beyond the same answer at once, by its chunks, where most clients asked: there the
-    processes' own idling weighs least. Microseconds of CPU."""
-    paced = [c for cells in rounds for c in cells if (c.scenario, c.side) == ("paced stream", "on")]
-    most = max((c.clients for c in paced), default=0)
-    whole = [c for cells in rounds for c in cells if (c.scenario, c.side, c.clients) == ("at-once whole", "on", most)]
-    if not whole:
-        return math.nan
-    cost = _median([c.cpu_ms for c in paced if c.clients == most]) - _median([c.cpu_ms for c in whole])
-    return cost * 1000 / CHUNKS
+def _per_chunk(used: Used) -> float:
+    """What a streamed answer costs the Router beyond a whole one, by the upstream's chunks. Microseconds."""
+    whole, streamed = (shares.get(ROUTER, math.nan) for shares in used.values())
+    return (streamed - whole) * 1000 / CHUNKS
