@@ -21,7 +21,7 @@ from deployments.ports import Clock, Tier
 from reliability import gate as gates
 from reliability import loops
 from reliability.answer import Expected, Judged, judge, settle_text
-from reliability.estimate import text_bytes, tokens_max
+from reliability.estimate import text_bytes, tokens_max, tokens_min
 from reliability.gate import Gate, Hold
 from reliability.loops import Kind, Loop, Scan
 from reliability.types import (
@@ -53,7 +53,7 @@ NOTHING_RAN = frozenset({Fault.UNAVAILABLE, Fault.LOADING, Fault.UNSUPPORTED, Fa
 @dataclass(slots=True, kw_only=True)
 class Reading:
     """The state of one attempt. `text_committed`: an earlier attempt's text stands before the client already, so this
-    one's text is held and dropped."""
+    one's text is held and dropped. `output_cap`: how many tokens the tier may write."""
 
     tier: str
     number: int
@@ -61,6 +61,7 @@ class Reading:
     hold: Hold
     text_committed: bool
     started_ns: int
+    output_cap: int
     prompt_bytes: int = 0
     gate: Gate = field(init=False)
     scan: Scan = field(default_factory=Scan)
@@ -205,9 +206,15 @@ class Reading:
             return NOTHING_SPENT
         return Usage(
             prompt_tokens=tokens_max(self.prompt_bytes),
-            completion_tokens=tokens_max(self.written_bytes),
+            completion_tokens=self._written_tokens,
             exact=False,
         )
+
+    @property
+    def _written_tokens(self) -> int:
+        """An estimate from above, but not above what the tier was allowed and so reserved, unless it has surely
+        written more."""
+        return min(tokens_max(self.written_bytes), max(self.output_cap, tokens_min(self.written_bytes)))
 
 
 async def read(

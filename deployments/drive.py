@@ -164,6 +164,7 @@ async def _call(run: Run, call: Call, ports: Ports) -> AsyncGenerator[list[Event
         run.attempts.append(granted)
         run.judgements.append(None)
         return
+    request = _request(run, call, granted, ports)
     reading = Reading(
         tier=call.tier,
         number=len(run.attempts),
@@ -172,11 +173,12 @@ async def _call(run: Run, call: Call, ports: Ports) -> AsyncGenerator[list[Event
         text_committed=any(a.text_out for a in run.attempts),
         started_ns=ports.clock.now_ns(),
         prompt_bytes=run.prompt_bytes,
+        output_cap=request.max_tokens,
     )
     stream = read(
         reading,
         ports.tiers[call.tier],
-        _request(run, call, granted, ports),
+        request,
         ports.timeouts[call.tier],
         ports.clock,
         run.deadline_ns,
