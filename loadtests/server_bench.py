@@ -31,6 +31,7 @@ import httpx
 from deployments.front import free_port
 from deployments.tiers import blas
 from deployments.tiers.artifacts import DEFAULT_SOURCE, parse_source, resolve
+from loadtests.running import serving
 from loadtests.table import Figure
 from loadtests.turns import Turns
 
@@ -53,8 +54,9 @@ def server(turns: Turns) -> Iterator[Figure]:
         theirs(folder) as other,
         ours(folder) as mine,
     ):
-        for url in (mine, other):
-            turn(url, 1, "warm")
+        for count in (1, CLIENTS[-1]):
+            for url in (mine, other):
+                turn(url, count, f"warm {count}")
         for number in turns.rounds("server"):
             for count in CLIENTS:
                 runs[count].append((turn(mine, count, str(number)), turn(other, count, str(number))))
@@ -140,29 +142,15 @@ def theirs(folder: str) -> Iterator[str]:
 
 @contextlib.contextmanager
 def ours(folder: str) -> Iterator[str]:
-    """The graph with one tier, on a Ray of its own."""
-    import ray
-    from ray import serve
-
-    from deployments.app import build
-
-    port = free_port()
+    """The graph with one tier, started as `make serve` starts it."""
     tier = {"kind": "mlx", "model": DEFAULT_SOURCE, "blas_threads": threads()}
     args: dict[str, Any] = {
         "tiers": {"fast": tier},
         "reliability": {"escalation": {"chain": ["fast"]}},
         "server": {"aliases": {"default_model": "fast"}},
-        "state": {"path": f"{folder}/state"},
     }
-    ray.init(num_cpus=2, include_dashboard=False, _temp_dir=f"{folder}/r", log_to_driver=False)
-    try:
-        serve.start(http_options={"host": "127.0.0.1", "port": port})
-        serve.run(build(args), name="bench", route_prefix="/")
-        reached(f"http://127.0.0.1:{port}/ready")
-        yield f"http://127.0.0.1:{port}"
-    finally:
-        serve.shutdown()
-        ray.shutdown()
+    with serving(args, Path(folder)) as running:
+        yield running.url
 
 
 def reached(url: str, process: subprocess.Popen[bytes] | None = None) -> None:

@@ -1,15 +1,16 @@
 """The sequences that run at once, on mlx-lm's `BatchGenerator`. Lives on the engine thread, which makes every MLX call.
 
-    add ──▶ queue ──▶ filling (one at a time) ──▶ decoding ──▶ gone, its cache kept for reuse
+    add ──▶ queue ──▶ filling (a few at a time) ──▶ decoding ──▶ gone, its cache kept for reuse
               ▲            │                         │
               ├────────────┴──── after a failed step ┤
               └──── memory again ◀── parked ◀────────┘ no memory for all
 
-Theory of operation. `step` makes one decode step for all running sequences and prefills one chunk of one waiting
-prompt; that is how long anything else on the thread has to wait, so the chunk is sized from the measured prefill speed
-to take about half a second (`Pace`). Prompts are prefilled one at a time: the first of several waiting clients gets its
-first token soonest, no prompt is padded to another's length, and the second of several that begin alike finds what the
-first has left behind (`prompt_cache.py`), since a prompt is looked up when its turn comes and not before.
+Theory of operation. `step` makes one decode step for all running sequences and prefills one chunk of what waits; that
+is how long anything else on the thread has to wait, so the chunk is sized from the measured prefill speed to take about
+half a second (`Pace`). A long prompt is prefilled by itself, chunk by chunk. Short ones that fit into a chunk together
+share it, since each step costs those that decode as much again (eight clients that begin at once: the last one's first
+token after 1.1 s, after 3 s one by one; 2 cores, 2026-11-22). A prompt is looked up when its turn comes and not before,
+so the second of several that begin alike finds what the first has left behind (`prompt_cache.py`).
 
 A step that raises has already written to the caches that all sequences share, so none of them can be trusted any more:
 the generator is thrown away, and each sequence starts again from its own record of tokens (`recover`). Those that may
@@ -40,50 +41,40 @@ from dataclasses import dataclass
 from typing import Any
 
 from deployments.tiers.kv import MlxCaches, detached, layout_of
+from deployments.tiers.pace import STEP_TOKENS_MAX, Pace
 from deployments.tiers.prompt_cache import PromptCache
 from deployments.tiers.room import Layout, Room
 from deployments.tiers.row import WINDOW_S, Job, Row
 from deployments.tiers.sampling import Sampling, make_sampler, penalties
 from reliability.types import Failed, Fault, Finish, FinishReason
 
-__all__ = ["AHEAD_TOKENS", "STEP_TOKENS_MAX", "WINDOW_S", "Batch", "Job", "Pace"]
+__all__ = ["AHEAD_TOKENS", "WINDOW_S", "Batch", "Job"]
 
 _LOG = logging.getLogger(__name__)
 
-STEP_TOKENS_MAX = 512
 # Of the answer, set aside from the start and kept ahead of it. A parked sequence goes on once there is twice as much:
 # nobody is to be parked again at once.
 AHEAD_TOKENS = 256
 
 
-@dataclass(slots=True)
-class Pace:
-    """How many prompt tokens fit into one step, learned from the last one.
+@dataclass(frozen=True, slots=True)
+class _Begun:
+    """What there is of a sequence when its turn comes: its tokens, and a cache that holds the first `held` of them."""
 
-    Never less than `tokens_min`: a step has a cost of its own (the weights are read once), which on a busy machine is
-    all that a smaller one would measure, and it would never grow again.
-    """
+    tokens: list[int]
+    cache: Any
+    held: int
 
-    target_s: float = 0.5
-    tokens_min: int = 32
-    tokens_max: int = STEP_TOKENS_MAX
-    tokens: int = 32
-
-    def saw(self, tokens: int, seconds: float) -> None:
-        """Learn from a chunk. A short one says little about speed, unless even it took too long."""
-        if seconds <= 0 or (tokens < self.tokens // 2 and seconds < self.target_s):
-            return
-        fits = int(tokens / seconds * self.target_s)
-        # One reading counts for so much only: a lucky one must not stall everybody, a busy moment not slow us down.
-        bounded = max(self.tokens // 2, min(fits, 4 * self.tokens))
-        self.tokens = max(self.tokens_min, min(bounded, self.tokens_max))
+    @property
+    def left(self) -> int:
+        return len(self.tokens) - self.held
 
 
 class Batch:
     """The running sequences by the ticket of their request.
 
-    `layout` is measured on the first answer. With `furnish` it gets a bound on its memory and keeps prompts for reuse;
-    before, it has neither.
+    `prefills_together`: short prompts may share a chunk. `layout` is measured on the first answer. With `furnish` it
+    gets a bound on its memory and keeps prompts for reuse; before, it has neither.
     """
 
     def __init__(
@@ -96,8 +87,9 @@ class Batch:
         self._rows: dict[int, Row] = {}  # by ticket, in order of arrival
         self._queue: deque[Row] = deque()
         self._parked: deque[Row] = deque()  # the oldest first
-        self._filling: Row | None = None
+        self._filling: list[Row] = []
         self._by_uid: dict[int, Row] = {}
+        self.prefills_together = True
         self._decoded = True  # whether the last step got through its decoding
         self._room: Room | None = None
         self._prompts: PromptCache | None = None
@@ -175,15 +167,15 @@ class Batch:
     def recover(self, failed: Failed) -> None:
         """After a step that raised: start everybody again who may, on a new generator; end the others with `failed`."""
         ran, filling = [row for row in self._running() if row not in self._queue], self._filling
-        suspects = [filling] if filling is not None and self._decoded else [r for r in ran if r is not filling]
+        suspects = filling if filling and self._decoded else [row for row in ran if row not in filling]
         self._generator = self._new_generator()
-        self._by_uid, self._filling = {}, None
+        self._by_uid, self._filling = {}, []
         ended = {row.ticket for row in suspects if row.struck}
         for row in suspects:
             row.struck = True
-        # The one that was being prefilled comes last: if it did it, the others are safe by then.
-        again = [row for row in ran if row.ticket not in ended and row is not filling]
-        again += [row for row in (filling,) if row is not None and row.ticket not in ended]
+        # Those that were being prefilled come last: if one of them did it, the others are safe by then.
+        again = [row for row in ran if row.ticket not in ended and row not in filling]
+        again += [row for row in filling if row.ticket not in ended]
         self._queue.extendleft(reversed(again))
         for ticket in ended:
             row = self._rows.pop(ticket)
@@ -194,15 +186,16 @@ class Batch:
         rows, self._rows, self._by_uid = list(self._rows.values()), {}, {}
         self._queue.clear()
         self._parked.clear()
-        self._filling = None
+        self._filling = []
         self._generator = self._new_generator()
         for row in rows:
             row.flush(0.0, last=_spent(failed, row))
 
     def _advance(self) -> tuple[list[Any], list[Any]]:
         """mlx-lm's step. Decoding comes first in it and is counted when it has ended: that tells which part raised."""
-        decoding = len(self._by_uid) > (self._filling is not None)
-        self._generator.prefill_step_size = self._pace.tokens
+        decoding = len(self._by_uid) > len(self._filling)
+        # Several share a chunk only where all of them fit into it.
+        self._generator.prefill_step_size = self._pace.tokens if len(self._filling) < 2 else STEP_TOKENS_MAX
         spent: Any = None
         try:
             with self._generator.stats() as spent:
@@ -237,36 +230,57 @@ class Batch:
             self._prompts.shrink(max(0, self._room.spare_bytes(self._lengths())))
 
     def _feed(self) -> None:
-        """Give the generator its next prompt, once it has finished the last one."""
-        while self._filling is None and self._queue:
-            row = self._queue.popleft()
+        """Give the generator its next prompts, once it has finished the last ones: the first that waits, and as many
+        behind it as fit into one chunk with it, each padded to the longest."""
+        if self._filling or not self._queue:
+            return
+        tokens_max, longest = self._chunk_tokens(), 0
+        while self._queue:
+            row = self._queue[0]
+            begun = self._begin(row)
+            longest = max(longest, begun.left)
+            if self._filling and (row.struck or longest * (len(self._filling) + 1) > tokens_max):
+                break
+            self._queue.popleft()
             try:
-                self._insert(row)
+                self._insert(row, begun)
             except Exception as error:  # the generator won't take it: that harms nobody else
                 del self._rows[row.ticket]
                 row.flush(0.0, last=_spent(_broken("take the request", error), row))
+            if row.struck or not self.prefills_together:
+                break
 
-    def _insert(self, row: Row) -> None:
+    def _chunk_tokens(self) -> int:
+        """How many tokens may be prefilled together in a step: twice as long a one where more wait than decode."""
+        crowd = len(self._queue) > len(self._by_uid)
+        return min((1 + crowd) * self._pace.tokens, STEP_TOKENS_MAX)
+
+    def _begin(self, row: Row) -> _Begun:
         tokens = [*row.job.prompt, *row.tokens]
         cache, held = (None, 0) if self._prompts is None else self._prompts.take(tokens)
+        return _Begun(tokens, cache, held)
+
+    def _insert(self, row: Row, begun: _Begun) -> None:
+        tokens, held = begun.tokens, begun.held
         cuts = [held, *(c for c in row.job.checkpoints if held < c < len(tokens)), len(tokens)]
         (uid,) = self._generator.insert_segments(
             [[tokens[a:b] for a, b in itertools.pairwise(cuts)]],
             max_tokens=[row.job.max_tokens - len(row.tokens)],
-            caches=None if cache is None else [cache],
+            caches=None if begun.cache is None else [begun.cache],
             all_tokens=[tokens[:held]],
             samplers=[self._sampler_of(row.job.sampling, len(row.tokens))],
             logits_processors=[row.guarded(penalties(row.job.sampling, len(row.job.prompt)))],
         )
         row.cached_tokens = held if row.cached_tokens is None else row.cached_tokens
-        self._by_uid[uid], self._filling = row, row
+        self._by_uid[uid] = row
+        self._filling.append(row)
 
     def _progressed(self, response: Any) -> None:
         row = self._by_uid.get(response.uid)
         if row is None:
             return
         if response.end_of_prompt:
-            self._filling = None
+            self._filling.remove(row)
         elif response.end_of_segment and self._prompts is not None:
             done, of = response.progress
             here = len(row.job.prompt) + len(row.tokens) - of + done
@@ -328,7 +342,7 @@ class Batch:
         if uid is None:
             return
         del self._by_uid[uid]
-        self._filling = None if self._filling is row else self._filling
+        self._filling = [one for one in self._filling if one is not row]
         kept = {}
         if keep and self._prompts is not None and row.error is None:
             kept = self._generator.extract_cache([uid])
@@ -354,8 +368,8 @@ class Batch:
             self._model,
             stop_tokens=[[token] for token in self._tokenizer.eos_token_ids],
             completion_batch_size=self._running_max,
-            prefill_batch_size=1,
-            prefill_step_size=self._pace.tokens,
+            prefill_batch_size=self._running_max,
+            prefill_step_size=STEP_TOKENS_MAX,
         )
 
 

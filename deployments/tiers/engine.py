@@ -19,6 +19,7 @@ is one whose steps fail one after the other with no token in between, and whoeve
 from __future__ import annotations
 
 import atexit
+import contextlib
 import gc
 import itertools
 import logging
@@ -26,7 +27,7 @@ import queue
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from deployments.tiers.artifacts import ModelUnavailable
@@ -43,6 +44,10 @@ _LOG = logging.getLogger(__name__)
 _AGAIN_FIRST_S, _AGAIN_MAX_S = 30.0, 600.0
 _FAILURES_MAX = 3
 _CLOSE_S, _CLOSE_LOADING_S = 10.0, 0.5
+# How long an idle engine waits for more after each request that comes, as a share of what its first step takes, and in
+# all. Those that begin together share their steps: eight clients at once get their first token in 0.7 s, in 1.2 s where
+# the first of them begins alone (2 cores, 2026-11-22).
+_GATHER_SHARE, _GATHER_MAX_S = 0.1, 0.06
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +93,8 @@ class Engine:
         self._inbox: queue.SimpleQueue[_Command] = queue.SimpleQueue()
         self._tickets = itertools.count()
         self._waiting: dict[int, Job] = {}  # in order of arrival
+        self._expected = 0  # requests that are being made ready to be submitted
+        self._first_step_s = 0.0  # how long the last step took that was made from rest
         self._batch: Batch | None = None
         self._failures = 0
         self._busy_since_s: float | None = None  # when the step under way began; None while there is nothing to do
@@ -96,6 +103,16 @@ class Engine:
         self.settled = threading.Event()  # set once the first attempt to load has ended, well or not
         atexit.register(self._at_exit)
         threading.Thread(target=self._run, name=f"mlx-{name}", daemon=True).start()
+
+    @contextlib.contextmanager
+    def expecting(self) -> Iterator[None]:
+        """While a request is made ready: an engine that has nothing to do waits a moment for it, so that those which
+        come together begin together. Always from the same thread."""
+        self._expected += 1
+        try:
+            yield
+        finally:
+            self._expected -= 1
 
     def submit(self, job: Job) -> int:
         """Hand over a request; its events come to `job.sink`. The ticket is for `abort`."""
@@ -182,16 +199,23 @@ class Engine:
         """Take commands, then make one step if anything runs."""
         batch = self._batch
         assert batch is not None
+        first = False
         if not batch and not self._waiting:
             self._busy_since_s = None
             self._idle(None)
-        self._busy_since_s = time.monotonic()
+            self._gather()
+            first = True
+        self._busy_since_s = began_s = time.monotonic()
         try:
             self._take_commands()
             self._end_overdue(batch)
             self._admit(batch)
-            if batch and batch.step():  # health is tokens: prefill that goes on doesn't count as a cure
+            if not batch:
+                return
+            if batch.step():  # health is tokens: prefill that goes on doesn't count as a cure
                 self._failures = 0
+            if first:
+                self._first_step_s = time.monotonic() - began_s
         except Exception as error:  # taking a sequence out computes too
             self._failures += 1
             _LOG.exception("a step of the engine failed, with %d requests", len(batch))
@@ -218,6 +242,16 @@ class Engine:
             self._obey(self._inbox.get(timeout=timeout_s))
         except queue.Empty:
             return
+
+    def _gather(self) -> None:
+        """Wait for those that come at the same time as the first."""
+        last_s = time.monotonic() + _GATHER_MAX_S
+        while (now_s := time.monotonic()) < last_s:
+            gap_s = last_s - now_s if self._expected else min(last_s - now_s, _GATHER_SHARE * self._first_step_s)
+            before = len(self._waiting)
+            self._idle(gap_s)
+            if len(self._waiting) == before and not self._expected:
+                return
 
     def _take_commands(self) -> None:
         while True:

@@ -148,13 +148,9 @@ class MlxTier:
     async def _answer(self, request: ChatRequest) -> AsyncGenerator[list[Event], None]:
         loaded = self._loaded()
         loop = asyncio.get_running_loop()
-        arrived: asyncio.Queue[list[Event]] = asyncio.Queue()
-
-        def sink(events: list[Event]) -> None:
-            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody listens any more
-                loop.call_soon_threadsafe(arrived.put_nowait, events)
-
-        job = await loop.run_in_executor(self._renderer, self._job, loaded, request, sink)
+        arrived = _Arrived(loop)
+        with self._engine.expecting():
+            job = await loop.run_in_executor(self._renderer, self._job, loaded, request, arrived.put)
         ticket = self._engine.submit(job)
         try:
             yield [Started()]
@@ -166,20 +162,12 @@ class MlxTier:
         finally:
             self._engine.abort(ticket)
 
-    async def _next(self, arrived: asyncio.Queue[list[Event]]) -> list[Event]:
+    async def _next(self, arrived: _Arrived) -> list[Event]:
         """All events that have arrived, as one chunk. An engine that has died ends the wait."""
-        getter = asyncio.ensure_future(arrived.get())
-        try:
-            while not (await asyncio.wait({getter}, timeout=_CHECK_S))[0]:
-                if not self._engine.healthy():
-                    return [Failed(fault=Fault.CRASHED, message="the engine has stopped working")]
-        finally:
-            if not getter.done():
-                getter.cancel()
-        events = getter.result()
-        while not arrived.empty():
-            events = events + arrived.get_nowait()
-        return merged(events)
+        while not await arrived.within(_CHECK_S):
+            if not self._engine.healthy():
+                return [Failed(fault=Fault.CRASHED, message="the engine has stopped working")]
+        return merged(arrived.take())
 
     def _job(self, loaded: Loaded, request: ChatRequest, sink: Callable[[list[Event]], None]) -> Job:
         """Render and count the prompt. Runs on the helper thread; raises `Refused`."""
@@ -266,6 +254,37 @@ class MlxTier:
         retry_after_s = min(_RETRY_MAX_S, max(1.0, ahead * self._request_s))
         message = f"tier {self._name} is full: {self._open} requests run or wait"
         return Failed(fault=Fault.OVERLOADED, message=message, retry_after_s=round(retry_after_s, 1))
+
+
+class _Arrived:
+    """The events of one answer on their way from the engine's thread to the event loop."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._events: list[Event] = []
+        self._news = asyncio.Event()
+
+    def put(self, events: list[Event]) -> None:
+        """From any thread."""
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody listens any more
+            self._loop.call_soon_threadsafe(self._arrive, events)
+
+    def _arrive(self, events: list[Event]) -> None:
+        self._events += events
+        self._news.set()
+
+    async def within(self, seconds: float) -> bool:
+        """Wait so long for something to take."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._news.wait()
+        return bool(self._events)
+
+    def take(self) -> list[Event]:
+        """All that has arrived."""
+        events, self._events = self._events, []
+        self._news.clear()
+        return events
 
 
 def _close(tokenizer: Any) -> list[int]:

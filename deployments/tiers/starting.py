@@ -3,8 +3,9 @@
 Ready means "has generated": two tokens, which also measures the speed of prefill and what a token keeps in memory. Then
 a check that no specification gives: sequences that decode together must get what each gets alone. A model whose batch
 mixes them up (mlx-lm has had such bugs, in models with windows and recurrent states) would answer one client with
-another's words. The check is greedy, short, and its outcome stands in the tier's status. A difference doesn't stop the
-tier: where half precision rounds, two equally likely tokens may change places.
+another's words. The check is greedy, short, and its outcome stands in the tier's status. Where there is a difference,
+prompts are prefilled one by one from then on, each without padding, and it is checked again. A difference that stays
+doesn't stop the tier: where half precision rounds, two equally likely tokens may change places.
 
 At last the memory: what a row of the full context needs against the budget. Where it doesn't fit, the context that the
 tier offers is what does.
@@ -20,9 +21,10 @@ import psutil
 
 from deployments.tiers.answer import AnswerReader
 from deployments.tiers.artifacts import ModelUnavailable
-from deployments.tiers.batch import STEP_TOKENS_MAX, Batch, Job
+from deployments.tiers.batch import Batch, Job
 from deployments.tiers.kv import scratch_bytes
 from deployments.tiers.loading import Loaded
+from deployments.tiers.pace import STEP_TOKENS_MAX
 from deployments.tiers.room import TOKENS_MIN, Room, default_budget_bytes
 from deployments.tiers.sampling import Sampling
 from reliability.types import Event, Failed, Text
@@ -44,6 +46,9 @@ def started(
     probes = [loaded.tokenizer.encode(text, add_special_tokens=False)[:_PROBE_TOKENS] for text in _PROBES]
     _generate(batch, probes[:1], 2)
     same = _batched_as_alone(batch, probes) if running_max > 1 else None
+    if same is False:
+        batch.prefills_together = False
+        same = _batched_as_alone(batch, probes)
     if same is False:
         _LOG.warning("%s: a batch gives other tokens than each sequence alone", loaded.artifact.source)
     room = _room(batch, loaded, memory_bytes)

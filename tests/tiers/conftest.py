@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from deployments.tiers import blas
+from tests.tiers import tiny_model
+from tests.tiers.engine_rig import Rig
 from tests.upstream import Upstream
 
 # As a replica does, and before any test module imports MLX: with the library that comes with it the model's tests take
@@ -19,3 +22,18 @@ def upstream() -> Iterator[Upstream]:
     """A server that plays OpenRouter."""
     with Upstream() as server:
         yield server
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The tiny model's files."""
+    return tiny_model.write_folder(tmp_path_factory.mktemp("engine") / "tiny")
+
+
+@pytest.fixture
+def rig(folder: Path) -> Iterator[Rig]:
+    """An engine with two places on that model."""
+    made = Rig(folder)
+    yield made
+    made.model.moving.set()
+    made.engine.close()

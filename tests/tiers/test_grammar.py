@@ -29,7 +29,7 @@ from reliability.tools import RawCall, ToolBox, build_toolbox, check_calls, id_s
 from reliability.types import CallDelta, ChatRequest, Event, Fault, Finish
 from tests.tiers import tiny_model as tiny
 from tests.tiers.asking import WEATHER_TOOL, ask
-from tests.tiers.test_engine import PROMPT, Rig, fault_of, text_of, whole
+from tests.tiers.engine_rig import PROMPT, Rig, fault_of, text_of, whole
 
 WIDTH = len(tiny.TOKENS) + 10  # models have more outputs than tokens
 END = tiny.SPECIAL.index("<|im_end|>")

@@ -17,7 +17,7 @@ from deployments.tiers.loading import Loaded, load
 from deployments.tiers.store import Say
 from reliability.types import Event, Finish, Usage
 from tests.tiers import tiny_model as tiny
-from tests.tiers.test_engine import Moody, Rig, text_of, whole
+from tests.tiers.engine_rig import Moody, Rig, text_of, whole
 
 SYSTEM = list(range(40, 80))
 ONE, OTHER = [*SYSTEM, *range(90, 110)], [*SYSTEM, *range(120, 150)]
