@@ -312,7 +312,7 @@ class Batch:
     def _deliver(self, row: Row, reason: FinishReason, now_s: float) -> None:
         """The last event leaves before anything else that may take time, or go wrong."""
         del self._rows[row.ticket]
-        row.flush(now_s, last=Finish(reason=reason, usage=row.usage(), model=self._label, notes=row.job.notes))
+        row.flush(now_s, last=Finish(reason=reason, usage=row.usage(), model=self._label, notes=row.notes))
         self._take_out(row)
 
     def _close_thinking(self, row: Row, now_s: float) -> None:

@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from deployments.tiers.answer import AnswerReader
-from deployments.tiers.constraint import Constraint
+from deployments.tiers.closing import CLOSED_NOTE
+from deployments.tiers.constraint import Constraint, Masker
 from deployments.tiers.merging import merged
 from deployments.tiers.sampling import Guarded, Processor, Sampling
 from reliability.types import Counted, Event, FinishReason, Usage
@@ -46,11 +47,6 @@ class Job:
     think_close: Sequence[int] = ()
 
     @property
-    def notes(self) -> tuple[str, ...]:
-        """What the answer's reader should know of the grammar."""
-        return self.constraint.notes if self.constraint is not None else ()
-
-    @property
     def tokens_max(self) -> int:
         """Prompt and answer at their longest."""
         return len(self.prompt) + self.max_tokens
@@ -68,6 +64,7 @@ class Row:
     job: Job
     detokenizer: Any
     guards: list[Guarded] = field(default_factory=list)
+    masker: Masker | None = None
     tokens: list[int] = field(default_factory=list)
     pending: list[Event] = field(default_factory=list)
     left_s: float = 0.0  # when something last left; 0 before the first
@@ -93,9 +90,17 @@ class Row:
         """What changes the logits from here on, made anew for each generator; the grammar has the last word."""
         processors: list[Processor] = [*self.job.processors, *penalties]
         if self.job.constraint is not None:
-            processors.append(self.job.constraint.masker(self.tokens))
+            closing = self.masker is not None and self.masker.closing
+            self.masker = self.job.constraint.masker(self.tokens, tokens_max=self.job.max_tokens, closing=closing)
+            processors.append(self.masker)
         self.guards = [Guarded(one) for one in processors]
         return self.guards
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What the answer's reader should know of the grammar."""
+        known = self.job.constraint.notes if self.job.constraint is not None else ()
+        return (*known, CLOSED_NOTE) if self.masker is not None and self.masker.closing else known
 
     @property
     def error(self) -> Exception | None:

@@ -14,6 +14,8 @@ import copy
 import json
 from typing import Any
 
+from deployments.tiers.closing import MARKS
+
 __all__ = ["NoVocabulary", "Vocabulary"]
 
 # Two-, three- and four-byte characters, white space, and what JSON is made of.
@@ -41,6 +43,7 @@ class Vocabulary:
             self.trie = LLTokenizer(backend.to_str(), eos_token=sorted(tokenizer.eos_token_ids))
         except ValueError as error:
             raise NoVocabulary(f"its tokenizer is of a kind that llguidance doesn't read ({error})") from error
+        self._ends = tuple(sorted(tokenizer.eos_token_ids))
         tokens = tokenizer.encode(_PROBE, add_special_tokens=False)
         # Tokenizers in the manner of SentencePiece may put one space before a text.
         if self.trie.decode_bytes(list(tokens)).removeprefix(b" ") != _PROBE.encode():
@@ -54,6 +57,11 @@ class Vocabulary:
     def bytes_of(self, token: int) -> bytes:
         """What a token adds to the text."""
         return bytes(self.trie.decode_bytes([token]))
+
+    def closers(self) -> tuple[tuple[int, ...], ...]:
+        """The tokens that end an answer, and those that are one closing mark of JSON, by what they close."""
+        marks = (self.trie.tokenize_str(mark) for mark in MARKS)
+        return (self._ends, *(tuple(tokens) for tokens in marks if len(tokens) == 1))
 
     def literal(self, text: str) -> str:
         """A text as a grammar in Lark form writes it, special tokens by their number."""

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from deployments.tiers import blas
+from deployments.tiers.constraint import Constraints
 from tests.tiers import tiny_model
 from tests.tiers.engine_rig import Rig
 from tests.upstream import Upstream
@@ -37,3 +39,17 @@ def rig(folder: Path) -> Iterator[Rig]:
     yield made
     made.model.moving.set()
     made.engine.close()
+
+
+@pytest.fixture(scope="module")
+def tokenizer(folder: Path) -> Any:
+    """The tiny model's."""
+    from mlx_lm.tokenizer_utils import load
+
+    return load(folder)
+
+
+@pytest.fixture(scope="module")
+def constraints(tokenizer: Any) -> Constraints:
+    """The grammars of that tokenizer."""
+    return Constraints(tokenizer)

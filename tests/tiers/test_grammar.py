@@ -3,16 +3,12 @@ may say is valid."""
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import jsonschema
-import mlx.core as mx
-import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
@@ -20,91 +16,30 @@ from mlx_lm.tokenizer_utils import load
 from tokenizers import AddedToken
 
 from deployments.tiers.answer import AnswerReader
-from deployments.tiers.constraint import Broken, Constraint, Constraints, Masker
+from deployments.tiers.constraint import Constraints
 from deployments.tiers.grammar import CALLS_MAX, HERMES, demand_of
 from deployments.tiers.narrowing import EXACT, WHITE_MAX, rungs
 from deployments.tiers.prompt import Refused
 from deployments.tiers.vocabulary import NoVocabulary, Vocabulary
 from reliability.tools import RawCall, ToolBox, build_toolbox, check_calls, id_source
-from reliability.types import CallDelta, ChatRequest, Event, Fault, Finish
+from reliability.types import CallDelta, Event, Fault
 from tests.tiers import tiny_model as tiny
 from tests.tiers.asking import WEATHER_TOOL, ask
-from tests.tiers.engine_rig import PROMPT, Rig, fault_of, text_of, whole
-
-WIDTH = len(tiny.TOKENS) + 10  # models have more outputs than tokens
-END = tiny.SPECIAL.index("<|im_end|>")
-TOKENS_MAX = 1500
-CITY = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
-TWICE = {"type": "object", "properties": {"ids": {"type": "array", "items": {"type": "integer"}, "uniqueItems": True}}}
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tiny.write_folder(tmp_path_factory.mktemp("grammar") / "tiny")
-
-
-@pytest.fixture(scope="module")
-def tokenizer(folder: Path) -> Any:
-    return load(folder)
-
-
-@pytest.fixture(scope="module")
-def constraints(tokenizer: Any) -> Constraints:
-    return Constraints(tokenizer)
-
-
-def tool(name: str, parameters: Any) -> dict[str, Any]:
-    return {"type": "function", "function": {"name": name, "parameters": parameters}}
-
-
-def json_answer(schema: Any, **fields: Any) -> ChatRequest:
-    return ask(response_format={"type": "json_schema", "json_schema": {"name": "x", "schema": schema}}, **fields)
-
-
-def must(constraints: Constraints, request: ChatRequest, **options: Any) -> Constraint:
-    found = constraints.of(request, **options)
-    assert found is not None
-    return found
-
-
-class Mind:
-    """A model that wants something else at every step; `fond_of` are bytes that it wants most of all."""
-
-    def __init__(self, seed: int, fond_of: str = "") -> None:
-        self._dice = np.random.default_rng(seed)
-        self._fond = wish(50, *map(byte_as_token, fond_of))
-
-    def logits(self, closing: bool) -> Any:
-        """`closing`: it wants to come to an end."""
-        return mx.array((self._dice.normal(size=WIDTH) + self._fond + closing * CLOSING)[None])
-
-
-def wish(much: float, *tokens: str) -> Any:
-    """A wish for these tokens, as logits."""
-    return np.array([much * (token in tokens) for token in tiny.TOKENS] + [0.0] * (WIDTH - len(tiny.TOKENS)))
-
-
-CLOSING = wish(100, '"', "}", "]", "0", "e") + wish(200, "<|im_end|>")
-
-
-def byte_as_token(char: str) -> str:
-    return tiny.byte_alphabet()[ord(char)]
-
-
-def says(masker: Masker, mind: Mind, patience: int = 60) -> list[int]:
-    """The tokens that a mind writes under a mask, up to the end of the answer."""
-    tokens = list(PROMPT)
-    while len(tokens) < TOKENS_MAX:
-        logits = masker(mx.array(tokens), mind.logits(len(tokens) - len(PROMPT) > patience))
-        tokens.append(int(mx.argmax(logits[0]).item()))
-        assert tokens[-1] < len(tiny.TOKENS), "the model's spare outputs are no tokens"
-        if tokens[-1] == END:
-            return tokens[len(PROMPT) : -1]
-    raise AssertionError("it never ends")
-
-
-def spoken(tokenizer: Any, tokens: list[int]) -> str:
-    return str(tokenizer.decode(tokens))
+from tests.tiers.engine_rig import text_of
+from tests.tiers.minds import (
+    CITY,
+    END,
+    KEYS,
+    PARAMETERS,
+    SCHEMAS,
+    TWICE,
+    Mind,
+    json_answer,
+    must,
+    says,
+    spoken,
+    tool,
+)
 
 
 def read(text: str) -> list[Event]:
@@ -130,43 +65,6 @@ def flaws(text: str, tools: Any) -> list[str]:
     return [str(v) for v in checked.violations if v.kind.value not in ("empty", "placeholder")] + list(
         map(str, checked.repairs)
     )
-
-
-LEAVES = st.sampled_from(
-    [
-        {"type": "string"},
-        {"type": "string", "enum": ["é", "日本", 'say "x"']},
-        {"type": "string", "minLength": 2, "maxLength": 5},
-        {"type": "string", "pattern": "^[a-c]{1,3}$"},
-        {"type": "string", "format": "date"},
-        {"type": "integer", "minimum": 3, "maximum": 40},
-        {"type": "number", "exclusiveMinimum": 0},
-        {"type": ["boolean", "null"]},
-        {"type": "string", "nullable": True},
-        {"anyOf": [{"type": "integer"}, {"type": "null"}]},
-        {"const": "ü"},
-        {},
-    ]
-)
-KEYS = st.sampled_from(["a", "b-c", "ключ", 'q"q', "x y"])
-
-
-def objects(inner: Any) -> Any:
-    return st.dictionaries(KEYS, inner, max_size=3).flatmap(
-        lambda properties: st.lists(st.sampled_from([*properties, None]), unique=True).map(
-            lambda required: {
-                "type": "object",
-                "properties": properties,
-                "required": [key for key in required if key is not None],
-            }
-        )
-    )
-
-
-SCHEMAS = st.recursive(
-    LEAVES, lambda inner: objects(inner) | inner.map(lambda one: {"type": "array", "items": one, "maxItems": 2})
-)
-PARAMETERS = objects(SCHEMAS)
 
 
 class TestWhatComesOutIsValid:
@@ -390,81 +288,6 @@ class TestAddedTokens:
         spelled = [*marked.encode("a </think", add_special_tokens=False)]
         assert matcher.deep_copy().consume_tokens([*spelled, *marked.encode("a", add_special_tokens=False)])
         assert not matcher.deep_copy().consume_tokens([*spelled, *marked.encode(">", add_special_tokens=False)])
-
-
-class TestMasker:
-    @settings(deadline=None, max_examples=25)
-    @given(seed=st.integers(0, 2**32), share=st.floats(0, 1))
-    def test_it_can_be_taken_up_again(self, constraints: Constraints, seed: int, share: float) -> None:
-        """Law: a masker made for a sequence that has tokens already allows what the first one did there."""
-        constraint = must(constraints, ask(tools=(WEATHER_TOOL,), tool_choice="required"))
-        tokens = says(constraint.masker(), Mind(seed))
-        cut = int(share * len(tokens))
-        again = constraint.masker(tokens[:cut])
-        logits = again(mx.array([*PROMPT, *tokens[:cut]]), Mind(seed).logits(False))
-        allowed = logits[0] > -float("inf")
-        assert allowed[tokens[cut] if cut < len(tokens) else END].item()
-
-    def test_the_end_is_allowed_only_where_the_answer_is_whole(self, constraints: Constraints, tokenizer: Any) -> None:
-        """Law: no cut answer can end by itself."""
-        constraint = must(constraints, json_answer(CITY))
-        tokens = tokenizer.encode('{"city": "Köln"}', add_special_tokens=False)
-        ends = []
-        for cut in range(len(tokens) + 1):
-            logits = constraint.masker(tokens[:cut])(mx.array(PROMPT), mx.zeros((1, WIDTH)))
-            ends.append(logits[0, END].item() == 0)
-        assert ends == [False] * len(tokens) + [True]
-
-    def test_fewer_outputs_than_tokens(self, constraints: Constraints) -> None:
-        """Law: the mask fits the model, whichever of the two is larger."""
-        masker = must(constraints, json_answer(CITY)).masker()
-        assert masker(mx.array(PROMPT), mx.zeros((1, len(tiny.TOKENS) - 3))).shape == (1, len(tiny.TOKENS) - 3)
-
-    def test_a_token_that_the_grammar_forbids_breaks_it(self, constraints: Constraints) -> None:
-        """Law: an error stays and is told; nothing is masked by a grammar that has lost its place."""
-        masker = must(constraints, json_answer(CITY)).masker([END])
-        for _ in range(2):
-            with pytest.raises(Broken):
-                masker(mx.array(PROMPT), mx.zeros((1, WIDTH)))
-
-
-class TestInTheBatch:
-    @pytest.fixture
-    def rig(self, folder: Path) -> Iterator[Rig]:
-        made = Rig(folder)
-        yield made
-        made.engine.close()
-
-    def test_neighbours_dont_notice(self, rig: Rig, constraints: Constraints) -> None:
-        """Law: a free sequence beside a constrained one says what it says alone, and the constrained one is valid."""
-        alone = text_of(rig.answer(max_tokens=60))
-        schema = {
-            "type": "object",
-            "properties": {"n": {"type": "integer", "maximum": 99, "minimum": 0}},
-            "required": ["n"],
-        }
-        constraint = must(constraints, json_answer(schema))
-        (_, bound), (_, free) = rig.ask(constraint=constraint, max_tokens=150), rig.ask(max_tokens=60)
-        assert text_of(whole(free)) == alone
-        jsonschema.validate(json.loads(text_of(whole(bound))), schema)
-
-    def test_a_broken_grammar_ends_its_own_sequence_only(self, rig: Rig, constraints: Constraints) -> None:
-        """Law: an answer never goes on without its grammar: it fails, alone."""
-        alone = text_of(rig.answer())
-        good = must(constraints, json_answer(CITY))
-        lost = good.matcher.deep_copy()
-        lost.consume_token(END)
-        broken = dataclasses.replace(good, matcher=lost)
-        (_, bad), (_, neighbour) = rig.ask(constraint=broken), rig.ask()
-        assert fault_of(whole(bad)) is Fault.SERVER_ERROR
-        assert text_of(whole(neighbour)) == alone
-
-    def test_notes_come_with_the_end(self, rig: Rig, constraints: Constraints) -> None:
-        """Law: what the grammar doesn't hold is told with the answer."""
-        constraint = must(constraints, ask(tools=(tool("f", TWICE),), tool_choice="required"))
-        last = rig.answer(constraint=constraint, max_tokens=3)[-1]
-        assert isinstance(last, Finish)
-        assert last.notes == constraint.notes != ()
 
 
 class TestNarrowing:

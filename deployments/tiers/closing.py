@@ -1,0 +1,58 @@
+"""An answer under a grammar that turns in circles until its last token: it is led out instead of cut.
+
+A weak model that may write any string sometimes writes the same words for ever, and a grammar holds it in there: what
+comes out is cut at the limit, and no valid call. So once no more tokens are left than it takes to close what is open,
+and the last ones are the same few over and over, only the token is allowed that closes most: the end of the answer, a
+quote, a brace, a bracket, and a comma where more is required. Keys that are still owed are forced by the grammar, their
+values are as empty as it lets them be.
+
+Nothing is closed that goes on to something new: its end would be missing without a word. An answer that is cut says
+`length`, and is checked as ever. One that was led out says so in its notes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+__all__ = ["CLOSED_NOTE", "MARKS", "Closers", "owed_tokens", "turns_in_circles"]
+
+CLOSED_NOTE = "the answer repeated itself up to its limit, and was closed there by the grammar"
+# By what they close.
+MARKS = ('"', "}", "]", ",")
+BASE_TOKENS = 24  # the marks themselves, and the end of a call
+KEY_TOKENS = 8  # a key's marks, and an empty value
+PERIOD_MAX, LAPS, SPAN = 40, 3, 36
+
+
+@dataclass(frozen=True, slots=True)
+class Closers:
+    """`ranks`: tokens, those first that close most. `owed_tokens`: what it takes to close this grammar's answers."""
+
+    ranks: tuple[tuple[int, ...], ...]
+    owed_tokens: int
+
+
+def owed_tokens(schema: Any) -> int:
+    """How many tokens the required keys of a schema may take, from above."""
+    return BASE_TOKENS + _owed(schema)
+
+
+def _owed(node: Any) -> int:
+    if isinstance(node, Mapping):
+        required = node.get("required")
+        keys = required if isinstance(required, list | tuple) else ()
+        return sum(KEY_TOKENS + len(str(key)) for key in keys) + sum(map(_owed, node.values()))
+    return sum(map(_owed, node)) if isinstance(node, list | tuple) else 0
+
+
+def turns_in_circles(tokens: Sequence[int]) -> bool:
+    """Whether the last tokens are at least three times the same few, and at least `SPAN`."""
+    for period in range(1, PERIOD_MAX + 1):
+        span = max(SPAN, LAPS * period)
+        if len(tokens) < span:
+            return False
+        if tokens[period - span :] == tokens[-span:-period]:
+            return True
+    return False
