@@ -31,13 +31,14 @@ from pathlib import Path
 from typing import Any
 
 import gevent
-from locust import FastHttpUser, constant_pacing, events, task
+from locust import HttpUser, constant_pacing, events, task
 
 __all__ = ["Agent", "Burst", "Leaver", "Looper"]
 
 TURNS_MAX = 12
 STREAMED = 0.5
 BURST = 6
+TIMEOUT_S = 120.0
 OUTCOMES_MEANT = {422, 429}
 SEED = int(os.environ.get("MLX_STACK_LOAD_SEED", "1"))
 PACE_S = float(os.environ.get("MLX_STACK_LOAD_PACE_S", "1.0"))
@@ -87,12 +88,11 @@ class Talk:
             self.messages.append({"role": "user", "content": f"Go on with step {self.dice.randrange(10**6)}."})
 
 
-class Person(FastHttpUser):
+class Person(HttpUser):
     """What all of them share: one request, measured."""
 
     abstract = True
     wait_time = constant_pacing(PACE_S)
-    network_timeout = connection_timeout = 120.0
 
     def on_start(self) -> None:
         """Each has dice of its own, from one seed."""
@@ -114,19 +114,21 @@ class Person(FastHttpUser):
         if key := os.environ.get("MLX_STACK_LOAD_KEY"):
             headers["authorization"] = f"Bearer {key}"
         began = time.perf_counter()
-        with self.client.post(
-            "/v1/chat/completions", json=body, headers=headers, name=name, stream=stream, catch_response=True
-        ) as response:
-            if response.status_code != 200:
-                return self._refused(response, began)
-            return self._streamed(response, began, leave=leave) if stream else self._whole(response, began)
+        options: dict[str, Any] = {"name": name, "stream": stream, "catch_response": True, "timeout": TIMEOUT_S}
+        with self.client.post("/v1/chat/completions", json=body, headers=headers, **options) as response:
+            try:
+                if response.status_code != 200:
+                    return self._refused(response, began)
+                return self._streamed(response, began, leave=leave) if stream else self._whole(response, began)
+            finally:
+                response.close()  # of a stream that wasn't read to its end: the client leaves
 
     def _refused(self, response: Any, began: float) -> None:
         _note("TIER", f"none, {response.status_code}", began)
         if response.status_code in OUTCOMES_MEANT:
             response.success()
         else:
-            response.failure(f"status {response.status_code}")
+            response.failure(f"status {response.status_code}: {response.text[:300]}")
 
     def _whole(self, response: Any, began: float) -> dict[str, Any]:
         tier = response.headers.get("x-mlx-stack-tier", "none")
@@ -232,8 +234,7 @@ class Burst(Person):
 
 def _chunks(response: Any) -> Iterator[dict[str, Any] | None]:
     """The chunks of a stream; None for its proper end."""
-    for line in response.iter_lines():
-        raw = line if isinstance(line, bytes) else line.encode()
+    for raw in response.iter_lines(chunk_size=None):
         if raw == b"data: [DONE]":
             yield None
         elif raw.startswith(b"data: "):

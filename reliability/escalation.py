@@ -15,7 +15,8 @@ order of `POLICIES` is the specification:
     that one says the same, it is delivered, marked. A broken circuit asks no tier twice and delivers nothing;
 7.  a flaw is re-asked on the same tier, by the rungs of its retry strategy, a bounded number of times; an answer that
     repeats itself within itself only once, since each such answer is a long one;
-8.  a fault that a second call may cure is retried on the same tier, a bounded number of times;
+8.  a fault that a second call may cure is retried on the same tier, a bounded number of times; none of 6 to 8 takes
+    the last attempts, of which each tier further up has one;
 9.  otherwise the next tier of the chain;
 10. nothing left: an answer that repeats itself is delivered as far as it is worth it, marked; everything else is
     refused, with the most telling of what was met.
@@ -245,7 +246,7 @@ def leave_loop(situation: Situation) -> Decision | None:
     if last.flaw is Flaw.CIRCUIT_BREAK:
         return up or refuse_exhausted(situation)
     looped = [a.tier for a in situation.attempts if a.flaw is Flaw.LOOP]
-    if len(looped) == 1 and situation.limits.reasks_max > 0:
+    if len(looped) == 1 and situation.limits.reasks_max > 0 and _may_repeat(situation, last):
         return Call(tier=last.tier, nudge=True)
     if len(set(looped)) == 1 and up is not None:
         return up
@@ -260,6 +261,8 @@ def reask_flaw(situation: Situation) -> Decision | None:
     reasks = sum(1 for a in situation.attempts if a.tier == last.tier and a.flaw in MENDABLE) - 1
     reasks_max = situation.limits.reasks_max
     if reasks >= (min(reasks_max, CYCLE_REASKS_MAX) if last.flaw is Flaw.CYCLE else reasks_max):
+        return None
+    if not _may_repeat(situation, last):
         return None
     strategy = situation.limits.strategies.get(last.tier, RETRY_STRATEGY)
     if last.flaw is not Flaw.TOOL_CALL_INVALID:
@@ -280,7 +283,7 @@ def retry_transient(situation: Situation) -> Decision | None:
     # The wait grows, so that a tier that is coming back isn't stormed, and `Retry-After` is obeyed.
     wait_ns = max(_backoff_ns(retries, situation.jitter), _retry_after_ns(last))
     patient = wait_ns <= RETRY_AFTER_MAX_NS and wait_ns < situation.remaining_ns
-    if retries >= situation.limits.retries_max or not patient:
+    if retries >= situation.limits.retries_max or not patient or not _may_repeat(situation, last):
         return None
     return Call(tier=last.tier, wait_ns=wait_ns, nudge=_looped(situation))
 
@@ -365,6 +368,14 @@ def _climb_from(situation: Situation, last: Attempt, *, nudge: bool) -> Call | N
         return None  # the cheap tier: the ones of the chain are what the budget has barred
     position = situation.chain.index(last.tier) + 1
     return Call(tier=situation.chain[position], nudge=nudge) if position < len(situation.chain) else None
+
+
+def _may_repeat(situation: Situation, last: Attempt) -> bool:
+    """Whether one more call on the same tier leaves an attempt for each tier that the walk may still climb to."""
+    if _climb_from(situation, last, nudge=False) is None:
+        return True
+    behind = len(situation.chain) - 1 - situation.chain.index(last.tier)
+    return situation.limits.attempts_max - len(situation.attempts) > behind
 
 
 def _backoff_ns(retries: int, jitter: float) -> int:

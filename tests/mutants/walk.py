@@ -39,6 +39,12 @@ MUTANTS: list[tuple[str, str, str, str]] = [
     ),
     (
         "reliability/escalation.py",
+        "situation.limits.attempts_max - len(situation.attempts) > behind",
+        "situation.limits.attempts_max - len(situation.attempts) > 0",
+        "second tries never take the attempt of a tier behind",
+    ),
+    (
+        "reliability/escalation.py",
         "if last is None or last.fault is not Fault.BUDGET or not last.hard_stop:",
         "if last is None or last.fault is not Fault.BUDGET:",
         "a bar that is not hard leaves the next tier",

@@ -6,7 +6,7 @@ from dataclasses import replace
 from itertools import pairwise
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from reliability.escalation import (
@@ -14,6 +14,7 @@ from reliability.escalation import (
     MENDABLE,
     NO_CANDIDATE,
     RETRY_AFTER_MAX_NS,
+    TRANSIENT,
     Accept,
     Call,
     Limits,
@@ -97,6 +98,21 @@ def test_a_tier_is_called_at_most_so_often(chains, limits, outcomes):
         assert flaws <= limits.reasks_max + 1
         assert loops <= 2
         assert sum(a.flaw is Flaw.CIRCUIT_BREAK for a in mine) <= 1
+
+
+@given(chains, limits, st.lists(st.sampled_from([*TRANSIENT, *MENDABLE, Flaw.LOOP]), min_size=60, max_size=60))
+@example(
+    CHAIN[:3],
+    Limits(retries_max=3, reasks_max=3, attempts_max=8, escalate_on=frozenset(Reason)),
+    [Fault.SERVER_ERROR] * 60,
+)
+def test_no_tier_is_left_unasked_for_second_tries(chain, limits, outcomes):
+    """Where a request is refused, or only a loop is delivered, every tier has had its turn: what one tier may be asked
+    again for never takes the attempt of a tier behind it."""
+    limits = replace(limits, escalate_on=frozenset(Reason), attempts_max=max(limits.attempts_max, len(chain)))
+    attempts, _, decision = walk(chain, limits, outcomes)
+
+    assert isinstance(decision, Accept) or {attempt.tier for attempt in attempts} == set(chain)
 
 
 @given(chains, limits, outcomes)
