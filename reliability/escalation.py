@@ -32,8 +32,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from enum import StrEnum
 
+from reliability.refusals import (
+    MENDABLE,
+    NO_CANDIDATE,
+    TIMEOUTS,
+    TRANSIENT,
+    RefuseCode,
+    code_of,
+    retry_after_s,
+    telling_rank,
+    walk_in_words,
+)
 from reliability.tools.ladder import RETRY_STRATEGY, Reask, Rung, next_reask
 from reliability.types import Attempt, Fault, Flaw, Reason
 
@@ -56,47 +66,6 @@ BACKOFF_MAX_NS = 2_000_000_000
 RETRY_AFTER_MAX_NS = 2_000_000_000
 LOOP_RETRY_AFTER_S = 5.0
 CYCLE_REASKS_MAX = 1
-
-TRANSIENT = frozenset({Fault.SERVER_ERROR, Fault.PROTOCOL, Fault.CRASHED})
-TIMEOUTS = frozenset(
-    {Fault.CONNECT_TIMEOUT, Fault.FIRST_TOKEN_TIMEOUT, Fault.IDLE_TIMEOUT, Fault.TOTAL_TIMEOUT},
-)
-# The tier said at once that it is no candidate, or was barred. Moving on is no escalation that could be switched off.
-NO_CANDIDATE = frozenset(
-    {
-        Fault.UNAVAILABLE,
-        Fault.LOADING,
-        Fault.UNSUPPORTED,
-        Fault.CONTEXT_LENGTH,
-        Fault.BREAKER_OPEN,
-        Fault.RETRY_BUDGET,
-        Fault.MEMORY_PRESSURE,
-        Fault.BUDGET,
-        Fault.STATE_SILENT,
-        Fault.CLOUD_BARRED,
-    }
-)
-MENDABLE = frozenset({Flaw.TOOL_CALL_INVALID, Flaw.EMPTY, Flaw.TRUNCATED, Flaw.CYCLE})
-
-
-class RefuseCode(StrEnum):
-    """Why a request gets no answer. `deployments/wire/errors.py` maps each to one row of the error table."""
-
-    BAD_REQUEST = "bad_request"
-    UNSUPPORTED = "unsupported"
-    CONTEXT_LENGTH = "context_length"
-    NO_TIER = "no_tier"
-    LOADING = "loading"
-    OVERLOADED = "overloaded"
-    TIMEOUT = "timeout"
-    UPSTREAM = "upstream"
-    DEADLINE = "deadline"
-    BROKEN_STREAM = "broken_stream"
-    INVALID_ANSWER = "invalid_answer"
-    LOOP = "loop"
-    BUDGET = "budget"
-    MEMORY_PRESSURE = "memory_pressure"
-    CLOUD_BARRED = "cloud_barred"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -307,17 +276,17 @@ def exhausted(situation: Situation) -> Decision:
 
 def refuse_exhausted(situation: Situation) -> Refuse:
     """Say so with the reason that helps the client most, and name every tier's."""
-    telling = min(situation.attempts, key=_telling_rank)
+    telling = min(situation.attempts, key=telling_rank)
     loop = next((a for a in situation.attempts if a.flaw is Flaw.CIRCUIT_BREAK), None)
     if loop is not None:
         return Refuse(code=RefuseCode.LOOP, message=loop.detail, retry_after_s=LOOP_RETRY_AFTER_S)
     if any(a.text_out for a in situation.attempts):
-        return Refuse(code=RefuseCode.BROKEN_STREAM, message=_walk_in_words(situation.attempts))
+        return Refuse(code=RefuseCode.BROKEN_STREAM, message=walk_in_words(situation.attempts))
     return Refuse(
-        code=_code_of(telling),
-        message=_walk_in_words(situation.attempts),
+        code=code_of(telling),
+        message=walk_in_words(situation.attempts),
         param=telling.param,
-        retry_after_s=_retry_after_s(situation.attempts),
+        retry_after_s=retry_after_s(situation.attempts),
     )
 
 
@@ -333,23 +302,6 @@ POLICIES: tuple[Policy, ...] = (
     retry_transient,
     climb,
     exhausted,
-)
-
-NOT_TO_BE_HAD = frozenset({Fault.UNAVAILABLE, Fault.AUTH, Fault.BREAKER_OPEN, Fault.RETRY_BUDGET, Fault.STATE_SILENT})
-# What a client can act on comes first: a fault that passes, then what it must change in its request, then what only
-# the server's owner can mend.
-TELLING: tuple[tuple[frozenset[Fault | Flaw], RefuseCode], ...] = (
-    (frozenset({Fault.OVERLOADED}), RefuseCode.OVERLOADED),
-    (frozenset({Fault.BUDGET}), RefuseCode.BUDGET),
-    (MENDABLE, RefuseCode.INVALID_ANSWER),
-    (TIMEOUTS, RefuseCode.TIMEOUT),
-    (TRANSIENT, RefuseCode.UPSTREAM),
-    (frozenset({Fault.MEMORY_PRESSURE}), RefuseCode.MEMORY_PRESSURE),
-    (frozenset({Fault.LOADING}), RefuseCode.LOADING),
-    (frozenset({Fault.CONTEXT_LENGTH}), RefuseCode.CONTEXT_LENGTH),
-    (frozenset({Fault.UNSUPPORTED}), RefuseCode.UNSUPPORTED),
-    (NOT_TO_BE_HAD, RefuseCode.NO_TIER),
-    (frozenset({Fault.CLOUD_BARRED}), RefuseCode.CLOUD_BARRED),
 )
 
 
@@ -386,23 +338,3 @@ def _backoff_ns(retries: int, jitter: float) -> int:
 
 def _retry_after_ns(attempt: Attempt) -> int:
     return int((attempt.retry_after_s or 0.0) * 1e9)
-
-
-def _telling_rank(attempt: Attempt) -> int:
-    met = attempt.fault or attempt.flaw
-    return next((rank for rank, (kinds, _) in enumerate(TELLING) if met in kinds), len(TELLING))
-
-
-def _code_of(attempt: Attempt) -> RefuseCode:
-    met = attempt.fault or attempt.flaw
-    return next((code for kinds, code in TELLING if met in kinds), RefuseCode.INVALID_ANSWER)
-
-
-def _walk_in_words(attempts: tuple[Attempt, ...]) -> str:
-    """One clause a tier, in order; of several attempts on one tier the last speaks. Each clause names its tier."""
-    return "; ".join({a.tier: a.detail for a in attempts}.values())
-
-
-def _retry_after_s(attempts: tuple[Attempt, ...]) -> float | None:
-    waits = [a.retry_after_s for a in attempts if a.retry_after_s is not None]
-    return min(waits) if waits else None

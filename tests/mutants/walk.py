@@ -104,7 +104,7 @@ MUTANTS: list[tuple[str, str, str, str]] = [
         "waits are bounded",
     ),
     (
-        "reliability/escalation.py",
+        "reliability/refusals.py",
         "return min(waits) if waits else None",
         "return max(waits) if waits else None",
         "the shortest Retry-After is passed on",
