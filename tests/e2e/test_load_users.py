@@ -1,0 +1,65 @@
+"""The users of the load test, on a small server: what they say they measure was measured."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.readme import ROOT
+from tests.serving import Deploy, Server
+
+pytestmark = pytest.mark.ray
+
+USERS, SECONDS = 17, 8  # as many users as their weights sum up to: at least one of each kind
+
+
+@pytest.fixture(scope="module")
+def server(deploy: Deploy) -> Server:
+    """The scripted tiers of `make load`."""
+    return deploy(yaml.safe_load((ROOT / "loadtests" / "scripted.yaml").read_text(encoding="utf-8")), "load")
+
+
+@pytest.fixture(scope="module")
+def figures(server: Server, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """What locust has written of a run."""
+    path: Path = tmp_path_factory.mktemp("load") / "load.json"
+    command = [sys.executable, "-m", "locust", "-f", str(ROOT / "loadtests" / "locustfile.py"), "--headless"]
+    command += ["--host", server.url, "--users", str(USERS), "--spawn-rate", str(USERS), "--only-summary"]
+    command += ["--run-time", f"{SECONDS}s", "--figures", str(path)]
+    environment = os.environ | {"MLX_STACK_LOAD_PACE_S": "0.3"}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=120)
+    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
+    return dict(json.loads(path.read_text(encoding="utf-8")))
+
+
+def test_every_kind_of_user_was_answered(figures):
+    """Agents and loopers, streamed and not, leavers and bursts; and none of them failed."""
+    asked = {row["name"]: row for row in figures["rows"] if row["kind"] == "POST"}
+    kinds = {f"{kind} {how}" for kind in ("Agent", "Looper") for how in ("stream", "whole")}
+
+    assert asked.keys() == kinds | {"Leaver stream", "Burst whole"}
+    assert all(row["requests"] and not row["failures"] for row in asked.values())
+
+
+def test_streams_were_read_and_left(figures):
+    """There are times to the first text and between two pieces, and somebody left in the middle."""
+    rows = {row["kind"]: row for row in figures["rows"]}
+
+    assert rows["TTFT"]["p50"] > 0
+    assert rows["GAP"]["p50"] > 0
+    assert figures["left"] > 0
+
+
+def test_calls_are_counted_by_the_servers_own_word(figures):
+    """The scripts answer badly now and then: there are more calls than requests, and more than one tier answered."""
+    tiers = {row["name"].partition(",")[0] for row in figures["rows"] if row["kind"] == "TIER"}
+
+    assert 1 < figures["calls_per_request"] < 8
+    assert {"fast", "standard"} <= tiers
