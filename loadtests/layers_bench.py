@@ -6,13 +6,14 @@ Each case is driven through the server's own loop (`deployments.drive`) with one
 grammars, then with them; an attempt that both would make alike (greedy, the same prompt) is made once. In the first
 row a call counts only as it came from the model, unmended.
 
-Measured 2026-11-22 on 2 vCPU AMD EPYC, Linux, no GPU, shared with other work, SmolLM2-135M f32, `--cases 16`:
+Measured 2026-11-22 on 2 vCPU AMD EPYC, Linux, no GPU, SmolLM2-135M f32, the first 40 of the hundred (stopped there; the
+table is printed every 20 cases):
 
     layer                   valid    right    attempts a case
-    raw model                 6 %      0 %    1.00
-    + repair                  6 %      0 %    1.00
-    + retries                 6 %      0 %    3.81
-    + constraint            100 %     31 %    2.88
+    raw model                 5 %      0 %    1.00
+    + repair                  5 %      0 %    1.00
+    + retries                 5 %      0 %    3.81
+    + constraint             98 %     32 %    2.90
     tool_choice required    100 %     38 %    1.00
 
 Valid is not right: the grammar makes a weak model call, not think.
