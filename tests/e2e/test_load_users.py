@@ -33,7 +33,7 @@ def figures(server: Server, tmp_path_factory: pytest.TempPathFactory) -> dict[st
     command = [sys.executable, "-m", "locust", "-f", str(ROOT / "loadtests" / "locustfile.py"), "--headless"]
     command += ["--host", server.url, "--users", str(USERS), "--spawn-rate", str(USERS), "--only-summary"]
     command += ["--run-time", f"{SECONDS}s", "--figures", str(path)]
-    environment = os.environ | {"MLX_STACK_LOAD_PACE_S": "0.3"}
+    environment = os.environ | {"MLX_STACK_LOAD_PACE_S": "0.6"}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=120)
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
     return dict(json.loads(path.read_text(encoding="utf-8")))
