@@ -3,8 +3,8 @@
 A weak model that may write any string sometimes writes the same words for ever, and a grammar holds it in there: what
 comes out is cut at the limit, and no valid call. So once no more tokens are left than it takes to close what is open,
 and the last ones are the same few over and over, only the token is allowed that closes most: the end of the answer, a
-quote, a brace, a bracket, and a comma where more is required. Keys that are still owed are forced by the grammar, their
-values are as empty as it lets them be.
+quote, a brace, a bracket, and a comma or what else leads on where more is required. Keys that are still owed are forced
+by the grammar, their values are as empty as it lets them be.
 
 Nothing is closed that goes on to something new: its end would be missing without a word. An answer that is cut says
 `length`, and is checked as ever. One that was led out says so in its notes.
@@ -19,8 +19,8 @@ from typing import Any
 __all__ = ["CLOSED_NOTE", "MARKS", "Closers", "owed_tokens", "turns_in_circles"]
 
 CLOSED_NOTE = "the answer repeated itself up to its limit, and was closed there by the grammar"
-# By what they close.
-MARKS = ('"', "}", "]", ",")
+# By what they close; the last ones lead to what is owed, before a model fills the way there with white space.
+MARKS = ('"', "}", "]", ",", ":", "[", "{", "0")
 BASE_TOKENS = 24  # the marks themselves, and the end of a call
 KEY_TOKENS = 8  # a key's marks, and an empty value
 PERIOD_MAX, LAPS, SPAN = 40, 3, 36

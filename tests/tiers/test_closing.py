@@ -53,6 +53,7 @@ def test_what_goes_on_is_none(tokens: list[int], same: int) -> None:
 @settings(deadline=None, max_examples=25)
 @given(seed=st.integers(0, 2**32), unit=st.text("ab 01", min_size=1, max_size=6), schema=st.sampled_from([OWING, CITY]))
 @example(seed=0, unit="a", schema=OWING)
+@example(seed=0, unit=" ", schema=OWING)
 @example(seed=0, unit='a", "', schema=OWING)
 def test_a_model_that_chants_for_ever_gives_a_valid_answer(
     constraints: Constraints, tokenizer: Any, seed: int, unit: str, schema: Any
