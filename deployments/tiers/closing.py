@@ -20,7 +20,7 @@ __all__ = ["CLOSED_NOTE", "MARKS", "Closers", "owed_tokens", "turns_in_circles"]
 
 CLOSED_NOTE = "the answer repeated itself up to its limit, and was closed there by the grammar"
 # By what they close; the last ones lead to what is owed, before a model fills the way there with white space.
-MARKS = ('"', "}", "]", ",", ":", "[", "{", "0")
+MARKS = ('"', "}", "]", ",", ":", "[", "{", "1")
 BASE_TOKENS = 24  # the marks themselves, and the end of a call
 KEY_TOKENS = 8  # a key's marks, and an empty value
 PERIOD_MAX, LAPS, SPAN = 40, 3, 36

@@ -52,7 +52,7 @@ def wish(much: float, *tokens: str) -> Any:
     return np.array([much * (token in tokens) for token in tiny.TOKENS] + [0.0] * (WIDTH - len(tiny.TOKENS)))
 
 
-CLOSING = wish(100, '"', "}", "]", "0", "e") + wish(200, "<|im_end|>")
+CLOSING = wish(100, '"', "}", "]", "1", "e") + wish(200, "<|im_end|>")
 
 
 def byte_as_token(char: str) -> str:
