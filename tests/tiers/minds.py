@@ -52,7 +52,8 @@ def wish(much: float, *tokens: str) -> Any:
     return np.array([much * (token in tokens) for token in tiny.TOKENS] + [0.0] * (WIDTH - len(tiny.TOKENS)))
 
 
-CLOSING = wish(100, '"', "}", "]", "1", "e") + wish(200, "<|im_end|>")
+# What closes most first, then what ends a number, then what makes one that may end: so it does come to an end.
+CLOSING = wish(200, "<|im_end|>") + wish(100, '"', "}", "]") + wish(90, ",") + wish(80, "1", "e")
 
 
 def byte_as_token(char: str) -> str:
