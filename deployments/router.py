@@ -265,8 +265,7 @@ class Router:
                 async for batch in events:
                     answer.take(batch)
         finally:
-            # Behind the answer, which is written without a pause from here on.
-            asyncio.get_running_loop().call_soon(self._close, account)
+            self._close(account)
         if run.finish is None or run.tier is None:
             return _refused(run)
         body = answer.body(run.tier, run.finish)
