@@ -73,7 +73,7 @@ class Masker:
         done: Sequence[int] = (),
         *,
         closers: Closers | None = None,
-        tokens_max: int = 0,
+        tokens_max: int = sys.maxsize,
         closing: bool = False,
     ) -> None:
         import numpy as np
