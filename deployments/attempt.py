@@ -23,6 +23,7 @@ from reliability import loops
 from reliability.answer import Expected, Judged, judge, settle_text
 from reliability.estimate import text_bytes, tokens_max, tokens_min
 from reliability.gate import Gate, Hold
+from reliability.logprobs import WaitingLogprobs
 from reliability.loops import Kind, Loop, Scan
 from reliability.types import (
     Attempt,
@@ -35,6 +36,7 @@ from reliability.types import (
     Finish,
     FinishReason,
     Flaw,
+    Logprobs,
     Reasoning,
     Started,
     Text,
@@ -68,6 +70,7 @@ class Reading:
     thought: Scan = field(default_factory=Scan)
     loop: Loop | None = None
     sent: list[str] = field(default_factory=list)
+    logprobs: WaitingLogprobs = field(default_factory=WaitingLogprobs)
     accepted: bool = False
     ttft_ns: int | None = None
     counted: Usage | None = None
@@ -95,6 +98,8 @@ class Reading:
                     self.accepted = True
                 case Counted(usage=usage):
                     self.counted = usage
+                case Logprobs(tokens=tokens):
+                    self.logprobs.add(tokens)
                 case Finish() | Failed():
                     self.end = event
                     break
@@ -102,7 +107,7 @@ class Reading:
                     out += self._content(event, now_ns)
             if self.loop is not None:
                 break
-        return out
+        return out + self.logprobs.leave_with(out)
 
     def _content(self, event: Event, now_ns: int) -> tuple[Event, ...]:
         if self.ttft_ns is None:
@@ -143,7 +148,16 @@ class Reading:
             text_committed=self.text_committed,
             attempt=self.number,
         )
-        return list(out)
+        said = self.logprobs.leave_with(out)
+        self._say_the_rest(self.judged)
+        return [*out, *said]
+
+    def _say_the_rest(self, judged: Judged) -> None:
+        """What the tokens of the text that is delivered at the end were worth; those of calls aren't told."""
+        if self.text_committed:
+            return
+        told = self.logprobs.leave_with(judged.events) if judged.calls else self.logprobs.rest()
+        self.judged = replace(judged, events=(*judged.events, *told))
 
     @property
     def _calls_loop(self) -> bool:

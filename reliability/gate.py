@@ -9,7 +9,8 @@ States
 
 Tool-call parts are always held, and so is all text after one. Text is looked at only where the request
 declares tools. With hold mode `all`, text, reasoning and calls are held from the start. `Started`, `Finish`,
-`Failed` and (with hold mode `tool_calls`) `Reasoning` pass in any state; they are no part of the text.
+`Failed` and (with hold mode `tool_calls`) `Reasoning` pass in any state; they are no part of the text. (`Logprobs` pass
+too, but whoever drives the attempt keeps them until their text has left: `logprobs.py`.)
 
 The gate doesn't parse calls. It finds the moments at which a candidate may be decided and asks `settle_text`,
 which must be pure and total, with the candidate's text from where the call would begin:
@@ -37,7 +38,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from reliability.openings import Kind, Opening, Words, find_opening, folded, words
-from reliability.types import CallDelta, Counted, Event, Failed, Finish, Reasoning, Started, Text
+from reliability.types import CallDelta, Counted, Event, Failed, Finish, Logprobs, Reasoning, Started, Text
 
 __all__ = ["HOLD_CHARS", "Gate", "Hold", "TextKind", "finish", "open_gate", "step"]
 
@@ -147,7 +148,7 @@ def open_gate(tools: Iterable[str], settle_text: SettleText, hold: Hold = Hold.T
 def step(gate: Gate, event: Event) -> tuple[Gate, tuple[Event, ...]]:
     """Take one event; give what may leave now."""
     match event:
-        case Started() | Counted() | Finish() | Failed():
+        case Started() | Counted() | Logprobs() | Finish() | Failed():
             return gate, (event,)
         case Reasoning():
             if gate.rules.hold is Hold.ALL:

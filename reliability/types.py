@@ -5,7 +5,7 @@ Everything here is a frozen value: it can be compared, pickled and replayed. Tim
 
 An *attempt* is one call to one tier. What a tier sends back is a stream of *events*, in this order:
 
-    Started? (Text | Reasoning | CallDelta | Counted)* (Finish | Failed)
+    Started? (Text | Logprobs | Reasoning | CallDelta | Counted)* (Finish | Failed)
 
 `Started` says that a replica took the request; before it the request waits for a replica, after it the model
 works. Exactly one `Finish` or `Failed` ends the stream. A tier never raises what it can say as `Failed`, so the one
@@ -33,12 +33,14 @@ __all__ = [
     "Finish",
     "FinishReason",
     "Flaw",
+    "Logprobs",
     "Reason",
     "Reasoning",
     "Started",
     "Text",
     "TierState",
     "TierStatus",
+    "TokenLogprob",
     "ToolCall",
     "Usage",
     "Verdict",
@@ -144,7 +146,8 @@ class ChatRequest:
     `max_tokens` is always set: the output cap of the request; `max_tokens_named` is False where the client named none
     and it is the server's. `extra` holds every field that this server doesn't know;
     hosted tiers pass it on. `timeout_s` is what is left of the request's deadline; `body_bytes` the size of the body
-    that it came in. `constrained` asks a tier that can to decode under the tools' grammar.
+    that it came in. `constrained` asks a tier that can to decode under the tools' grammar. `top_logprobs`: how many of
+    the likeliest tokens to name at each place, beside the one that was taken; None where no probabilities are wanted.
     """
 
     request_id: str
@@ -161,6 +164,7 @@ class ChatRequest:
     seed: int | None = None
     temperature: float | None = None
     top_p: float | None = None
+    top_logprobs: int | None = None
     body_bytes: int = 0
     constrained: bool = False
     extra: Mapping[str, Any] = field(default_factory=dict)
@@ -176,6 +180,23 @@ class Text:
     """A piece of the answer's text. Never empty."""
 
     text: str
+
+
+@dataclass(frozen=True, slots=True)
+class TokenLogprob:
+    """A token by its bytes, which need not be whole characters, and the natural logarithm of its probability; `top` has
+    the likeliest tokens at its place, the likeliest first."""
+
+    raw: bytes
+    logprob: float
+    top: tuple[tuple[bytes, float], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Logprobs:
+    """The next tokens of the answer's text. They come with their text or behind it, never before. Never empty."""
+
+    tokens: tuple[TokenLogprob, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,7 +248,7 @@ class Failed:
     usage: Usage | None = None
 
 
-Event = Started | Text | Reasoning | CallDelta | Counted | Finish | Failed
+Event = Started | Text | Logprobs | Reasoning | CallDelta | Counted | Finish | Failed
 
 
 class TierState(StrEnum):

@@ -1,7 +1,8 @@
-"""What one attempt has cost, where its tier never says."""
+"""What one attempt has cost, where its tier never says; and what of it is told beside its text."""
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -10,9 +11,10 @@ from reliability.answer import expect
 from reliability.estimate import text_bytes, tokens_max, tokens_min
 from reliability.gate import Hold
 from reliability.tools import CheckConfig, build_toolbox
-from reliability.types import Reasoning, Started, Text
+from reliability.types import Finish, FinishReason, Logprobs, Reasoning, Started, Text, TokenLogprob
 
 MESSAGES = ({"role": "user", "content": "hi"},)
+TOOLS = [{"type": "function", "function": {"name": "look", "parameters": {"type": "object"}}}]
 
 
 def reading(output_cap: int, prompt_bytes: int = 18) -> Reading:
@@ -46,3 +48,55 @@ def test_an_estimate_stays_within_what_the_tier_was_allowed(events, cap):
     assert usage.prompt_tokens == tokens_max(18)
     assert tokens_min(written) <= usage.completion_tokens <= max(cap, tokens_min(written))
     assert usage.completion_tokens >= min(cap, tokens_max(written))
+
+
+def told_by(events):
+    return [token for event in events if isinstance(event, Logprobs) for token in event.tokens]
+
+
+def spelled(text):
+    """A token of four characters each, with a number of its own."""
+    return [TokenLogprob(text[i : i + 4].encode(), -i / 8) for i in range(0, len(text), 4)]
+
+
+def answered(text, *, hold=Hold.TOOL_CALLS, text_committed=False):
+    """What leaves while `text` is read token by token, and what the judgement would deliver."""
+    made = reading(100)
+    made.expected = expect(MESSAGES, build_toolbox(TOOLS), id_seed="r", checks=CheckConfig())
+    made.hold, made.text_committed = hold, text_committed
+    made.__post_init__()
+    out = []
+    for token in spelled(text):
+        out += made.take([Text(token.raw.decode()), Logprobs((token,))], 1)
+    made.take([Finish(reason=FinishReason.STOP)], 1)
+    out += made.finish()
+    return out, made.judged
+
+
+@pytest.mark.parametrize("hold", list(Hold))
+def test_probabilities_leave_with_their_text(hold):
+    """Prose is told to the last token, whether it left piece by piece or at the end, and even where it looked like a
+    call for a while."""
+    text = 'Here is one: {"a": 1} and no more of it.'
+    out, judged = answered(text, hold=hold)
+
+    assert told_by([*out, *judged.events]) == spelled(text)
+    assert hold is Hold.TOOL_CALLS or not out
+
+
+def test_the_tokens_of_a_call_are_not_told():
+    """What the client is sent as a call has no tokens beside it; the text before it has."""
+    call = '<tool_call>{"name": "look", "arguments": {"what": "up"}}</tool_call>'
+    out, judged = answered("Good. " + call)
+    told = told_by([*out, *judged.events])
+
+    assert [c.name for c in judged.calls] == ["look"]
+    assert told == spelled("Good. " + call)[: len(told)]
+    assert len(told) <= 2
+
+
+def test_probabilities_of_text_that_is_dropped_are_dropped():
+    """A second attempt's text doesn't leave behind a first one's, and neither do its numbers."""
+    out, judged = answered("Something else entirely.", text_committed=True)
+
+    assert told_by([*out, *judged.events]) == []

@@ -293,7 +293,7 @@ class Batch:
         if row is None:
             return
         try:
-            reason = row.take(response.token, response.finish_reason)
+            reason = row.take(response.token, response.finish_reason, response.logprobs)
         except Exception as error:  # reading one answer's text harms nobody else's
             self.end(row.ticket, _broken("read the answer", error))
             return

@@ -44,6 +44,8 @@ def chat_body(request: ChatRequest, model: str) -> bytes:
         "stream_options": {"include_usage": True},
     }
     body |= {key: value for key in _OPTIONAL if (value := getattr(request, key)) is not None}
+    if request.top_logprobs is not None:
+        body |= {"logprobs": True, "top_logprobs": request.top_logprobs}
     if request.tools:
         body["tools"] = list(request.tools)
     if request.stop:

@@ -20,8 +20,9 @@ from typing import Any
 
 from deployments.tiers.call_deltas import CallDeltas
 from deployments.tiers.faults import Complaint, read_complaint
+from deployments.tiers.logprobs import read_logprobs
 from deployments.tiers.surrogates import Halves, whole
-from reliability.types import Event, FinishReason, Reasoning, Text, Usage
+from reliability.types import Event, FinishReason, Logprobs, Reasoning, Text, Usage
 
 __all__ = ["ChunkReader"]
 
@@ -43,7 +44,8 @@ _BROKEN_OFF = frozenset({"error", "abort", "aborted", "cancelled"})
 class ChunkReader:
     """One answer, chunk by chunk."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, logprobs: bool = False) -> None:
+        self._logprobs = logprobs
         self.finish: FinishReason | None = None
         self.usage: Usage | None = None
         self.model: str | None = None
@@ -74,6 +76,8 @@ class ChunkReader:
         if not isinstance(delta, Mapping):
             delta = choice.get("message")
         events = self._delta(delta) if isinstance(delta, Mapping) else []
+        if self._logprobs and (tokens := read_logprobs(choice.get("logprobs"))):
+            events.append(Logprobs(tokens))
         reason = choice.get("finish_reason")
         if isinstance(reason, str) and reason:
             if choice.get("error"):

@@ -38,13 +38,13 @@ class _Unreadable(ValueError):
 
 
 class ChatReader:
-    """Reads the body of one answer of one tier."""
+    """Reads the body of one answer of one tier; with `logprobs`, the probabilities of its tokens too."""
 
-    def __init__(self, tier: str, clean: Callable[[str], str]) -> None:
+    def __init__(self, tier: str, clean: Callable[[str], str], *, logprobs: bool = False) -> None:
         self.over = False
         self._tier = tier
         self._clean = clean
-        self._chunks = ChunkReader()
+        self._chunks = ChunkReader(logprobs=logprobs)
         self._frames = SseReader()
         self._head = bytearray()
         self._json: bytearray | None = None

@@ -35,7 +35,7 @@ import json
 import logging
 import sys
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -176,6 +176,13 @@ class Constraints:
                 _LOG.warning("a constrained re-ask is decoded freely: %s", why)
                 return None
             raise _cannot("tool_choice" if demand.schema is None else "response_format", str(why)) from why
+
+    def speller(self) -> Callable[[int], bytes]:
+        """What gives the bytes that a token adds to the text; where they aren't known, those of what it looks like."""
+        try:
+            return self._ready().bytes_of
+        except NoVocabulary:
+            return lambda token: str(self._tokenizer.decode([token])).encode()
 
     def _ready(self) -> Vocabulary:
         if self._vocabulary is None:

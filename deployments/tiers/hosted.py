@@ -165,7 +165,8 @@ class HostedTier:
             return
         try:
             if 200 <= response.status < 300:
-                async with aclosing(self._answer(response, self._redactor(key), deadline)) as answer:
+                reader = ChatReader(self._name, self._redactor(key), logprobs=request.top_logprobs is not None)
+                async with aclosing(self._answer(response, reader, deadline)) as answer:
                     async for events in answer:
                         yield events
             else:
@@ -194,9 +195,8 @@ class HostedTier:
             return self._failed(*_told(cause))
 
     async def _answer(
-        self, response: aiohttp.ClientResponse, clean: Redactor, deadline: float
+        self, response: aiohttp.ClientResponse, reader: ChatReader, deadline: float
     ) -> AsyncGenerator[list[Event], None]:
-        reader = ChatReader(self._name, clean)
         if response.headers.get("content-type", "").startswith("text/html"):
             yield reader.fail(Fault.PROTOCOL, "answered with a web page: is its base_url right?")
             return

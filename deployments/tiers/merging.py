@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from reliability.types import CallDelta, Event, Reasoning, Text
+from reliability.types import CallDelta, Event, Logprobs, Reasoning, Text
 
 __all__ = ["merged"]
 
@@ -13,11 +13,14 @@ def merged(events: Iterable[Event]) -> list[Event]:
     """The same events with neighbours joined: what one read brought leaves as one piece of each kind."""
     out: list[Event] = []
     for event in events:
-        joined = _joined(out[-1], event) if out else None
+        # The numbers of a text's tokens may follow at its end.
+        beyond = isinstance(event, Text) and len(out) > 1 and isinstance(out[-1], Logprobs)
+        at = len(out) - (2 if beyond else 1)
+        joined = _joined(out[at], event) if out else None
         if joined is None:
             out.append(event)
         else:
-            out[-1] = joined
+            out[at] = joined
     return out
 
 
@@ -27,6 +30,8 @@ def _joined(first: Event, second: Event) -> Event | None:
             return Text(first.text + second.text)
         case Reasoning(), Reasoning():
             return Reasoning(first.text + second.text)
+        case Logprobs(), Logprobs():
+            return Logprobs(first.tokens + second.tokens)
         case CallDelta(), CallDelta(id=None, name=None) if first.index == second.index:
             arguments = first.arguments + second.arguments
             return CallDelta(index=first.index, id=first.id, name=first.name, arguments=arguments)

@@ -36,6 +36,7 @@ from deployments.tiers.constraint import Constraint, Constraints
 from deployments.tiers.engine import Engine, Phase
 from deployments.tiers.grammar import HERMES
 from deployments.tiers.loading import Loaded, call_format, load
+from deployments.tiers.logprobs import LogprobTeller
 from deployments.tiers.merging import merged
 from deployments.tiers.prompt import Refused, checkpoints, render, unsupported
 from deployments.tiers.sampling import Sampling
@@ -180,7 +181,8 @@ class MlxTier:
         think = (tokenizer.think_start, tokenizer.think_end) if tokenizer.has_thinking else None
         # Some templates open the thinking themselves, at the end of the prompt.
         opened = think is not None and text.rstrip().endswith(think[0])
-        constraint = self._constraints_of(tokenizer).of(request, opened=opened)
+        constraints, top = self._constraints_of(tokenizer), request.top_logprobs
+        constraint = constraints.of(request, opened=opened)
         calls, calls_max = _calls_of(request, constraint, tokenizer)
         reader = AnswerReader(stops=request.stop, think=think, thinking=opened, calls=calls, calls_max=calls_max)
         return Job(
@@ -194,6 +196,7 @@ class MlxTier:
             think_close=_close(tokenizer) if think else (),
             checkpoints=checkpoints(tokenizer, request, prompt, turns=not loaded.cuttable),
             constraint=constraint,
+            teller=None if top is None else LogprobTeller(constraints.speller(), top),
         )
 
     def _constraints_of(self, tokenizer: Any) -> Constraints:

@@ -21,8 +21,6 @@ __all__ = ["Refused", "checkpoints", "render", "tidied", "unsupported"]
 _NEUTRAL: Mapping[str, tuple[Any, ...]] = {
     "n": (None, 1),
     "best_of": (None, 1),
-    "logprobs": (None, False),
-    "top_logprobs": (None, 0),
     "audio": (None,),
     "modalities": (None, ["text"], []),
 }

@@ -16,9 +16,11 @@ from typing import Any
 from deployments.tiers.answer import AnswerReader
 from deployments.tiers.closing import CLOSED_NOTE
 from deployments.tiers.constraint import Constraint, Masker
+from deployments.tiers.logprobs import LogprobTeller
 from deployments.tiers.merging import merged
 from deployments.tiers.sampling import Guarded, Processor, Sampling
-from reliability.types import Counted, Event, FinishReason, Usage
+from reliability.logprobs import WaitingLogprobs
+from reliability.types import Counted, Event, FinishReason, Text, Usage
 
 __all__ = ["WINDOW_S", "Job", "Row"]
 
@@ -31,7 +33,7 @@ class Job:
 
     `processors` change its logits (see `sampling.py`), and `constraint` is the grammar that the answer must keep to.
     `checkpoints` are places in the prompt behind which its cache is worth keeping. After `reasoning_tokens_max` tokens
-    of thinking, `think_close` is written for the model.
+    of thinking, `think_close` is written for the model. `teller`: the probabilities of its tokens are wanted.
     """
 
     prompt: Sequence[int]
@@ -42,6 +44,7 @@ class Job:
     deadline_s: float = float("inf")
     processors: Sequence[Processor] = ()
     constraint: Constraint | None = None
+    teller: LogprobTeller | None = None
     checkpoints: Sequence[int] = ()
     reasoning_tokens_max: int | None = None
     think_close: Sequence[int] = ()
@@ -67,6 +70,7 @@ class Row:
     masker: Masker | None = None
     tokens: list[int] = field(default_factory=list)
     pending: list[Event] = field(default_factory=list)
+    logprobs: WaitingLogprobs = field(default_factory=WaitingLogprobs)
     left_s: float = 0.0  # when something last left; 0 before the first
     cached_tokens: int | None = None
     reasoning_tokens: int = 0
@@ -119,18 +123,33 @@ class Row:
             and not self.closed_thinking
         )
 
-    def take(self, token: int, finish: str | None) -> FinishReason | None:
-        """Turn one token into events; the reason if the answer ends with it."""
+    def take(self, token: int, finish: str | None, logprobs: Any = None) -> FinishReason | None:
+        """Turn one token into events; the reason if the answer ends with it. `logprobs`: those of all tokens there, as
+        the model gave them; None for a token that was written for it."""
         self.tokens.append(token)
-        self.reasoning_tokens += self.job.reader.thinking
-        text = self._text(token, finish)
         reader = self.job.reader
-        self.pending += reader.feed(text)
-        if finish is not None or reader.done:
-            truncated = finish == "length" and not reader.done
-            self.pending += reader.finish(truncated=truncated)
-            return _reason(reader, truncated)
-        return None
+        thought = reader.thinking
+        self.reasoning_tokens += thought
+        events = reader.feed(self._text(token, finish))
+        ended, truncated = finish is not None or reader.done, finish == "length" and not reader.done
+        if ended:
+            events += reader.finish(truncated=truncated)
+        if self.job.teller is not None and logprobs is not None and finish != "stop":
+            self.logprobs.add([] if thought or reader.thinking else [self.job.teller.tell(token, logprobs)])
+        self.pending += self._with_logprobs(events) if self.job.teller is not None else events
+        return _reason(reader, truncated) if ended else None
+
+    def _with_logprobs(self, events: list[Event]) -> list[Event]:
+        """The same, and what the tokens of the text in them were worth. Thoughts, calls and stop strings have no part
+        in it: what waits when one of those comes out of the reader is of no text."""
+        out: list[Event] = []
+        for event in events:
+            out.append(event)
+            if isinstance(event, Text):
+                out += self.logprobs.leave_with([event])
+            else:
+                self.logprobs.forget()
+        return out
 
     def flush(self, now_s: float, *, last: Event | None = None) -> None:
         """Send what is due: the first piece at once, the following in windows, everything with the last event.

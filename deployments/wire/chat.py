@@ -23,6 +23,7 @@ __all__ = ["ChatCall", "parse_chat"]
 MESSAGES_MAX = 10_000
 TOOLS_MAX = 512
 STOPS_MAX = 16
+TOP_LOGPROBS_MAX = 20
 MODEL_CHARS_MAX = 256
 
 Text = Annotated[str, Field(min_length=1)]
@@ -65,6 +66,8 @@ class ChatBody(Strict):
     top_p: float | None = Field(default=None, gt=0, le=1)
     seed: int | None = Field(default=None, ge=-(2**63), le=2**63 - 1)
     n: int | None = None
+    logprobs: bool | None = None
+    top_logprobs: int | None = Field(default=None, ge=0, le=TOP_LOGPROBS_MAX)
     stop: Text | Annotated[list[Text], Field(max_length=STOPS_MAX)] | None = None
     tools: list[dict[str, Any]] | None = Field(default=None, max_length=TOOLS_MAX)
     tool_choice: str | dict[str, Any] | None = None
@@ -123,6 +126,7 @@ def parse_chat(
         seed=body.seed,
         temperature=body.temperature,
         top_p=body.top_p,
+        top_logprobs=(body.top_logprobs or 0) if body.logprobs else None,
         body_bytes=len(raw),
         extra={key: value for key, value in fields.items() if key not in READ_HERE},
     )
@@ -153,6 +157,8 @@ def _checked(fields: dict[str, Any]) -> ChatBody:
         raise _field_error(error) from None
     if body.n not in (None, 1):
         raise ApiError("invalid_request", f"n must be 1: this server gives one answer (got {body.n})", param="n")
+    if body.top_logprobs and not body.logprobs:
+        raise ApiError("invalid_request", "top_logprobs needs logprobs to be true", param="top_logprobs")
     _check_message_parts(fields["messages"])
     return body
 

@@ -5,14 +5,14 @@ The answer's `model` is the tier that gave it: the tier's own model stands in `/
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import orjson
 
 from deployments.wire.report import usage_json
-from reliability.types import CallDelta, Event, Finish, FinishReason, Reasoning, Text, Usage
+from reliability.types import CallDelta, Event, Finish, FinishReason, Logprobs, Reasoning, Text, TokenLogprob, Usage
 
 __all__ = ["DONE", "KEEP_ALIVE", "Answer", "ChunkWriter", "sse"]
 
@@ -35,6 +35,7 @@ class Answer:
     texts: list[str] = field(default_factory=list)
     thoughts: list[str] = field(default_factory=list)
     calls: dict[int, dict[str, Any]] = field(default_factory=dict)
+    tokens: list[TokenLogprob] = field(default_factory=list)
 
     def take(self, events: Iterable[Event]) -> None:
         """Add a batch of events."""
@@ -46,13 +47,15 @@ class Answer:
                     self.thoughts.append(text)
                 case CallDelta():
                     _add_call(self.calls, event)
+                case Logprobs(tokens=tokens):
+                    self.tokens += tokens
 
     def body(self, model: str, finish: Finish) -> bytes:
         """The whole chat completion."""
         choice = {
             "index": 0,
             "message": self._message(),
-            "logprobs": None,
+            "logprobs": _logprobs_json(self.tokens),
             "finish_reason": _finish_reason(finish, legacy=self.legacy_functions),
         }
         return orjson.dumps(
@@ -88,6 +91,21 @@ def _add_call(calls: dict[int, dict[str, Any]], delta: CallDelta) -> None:
     call["function"]["arguments"] += delta.arguments
 
 
+def _logprobs_json(tokens: Sequence[TokenLogprob]) -> dict[str, Any] | None:
+    """OpenAI's `logprobs` of a choice; None where there are none."""
+    if not tokens:
+        return None
+    content = [
+        _token_json(token.raw, token.logprob) | {"top_logprobs": [_token_json(*other) for other in token.top]}
+        for token in tokens
+    ]
+    return {"content": content, "refusal": None}
+
+
+def _token_json(raw: bytes, logprob: float) -> dict[str, Any]:
+    return {"token": raw.decode(errors="replace"), "logprob": logprob, "bytes": list(raw)}
+
+
 def _finish_reason(finish: Finish, *, legacy: bool) -> str:
     if legacy and finish.reason is FinishReason.TOOL_CALLS:
         return "function_call"
@@ -104,8 +122,17 @@ class ChunkWriter:
     role_sent: bool = False
 
     def chunks(self, model: str, events: Iterable[Event]) -> bytes:
-        """One SSE event for each run of like events: a batch of ten text pieces is one delta."""
-        return b"".join(self._chunk(model, delta) for delta in _deltas(events, legacy=self.legacy_functions))
+        """One SSE event for each run of like events: a batch of ten text pieces is one delta. The probabilities of its
+        tokens stand in the first one that has text."""
+        batch = list(events)
+        logprobs = _logprobs_json([token for event in batch if isinstance(event, Logprobs) for token in event.tokens])
+        out: list[bytes] = []
+        for delta in _deltas(batch, legacy=self.legacy_functions):
+            out.append(self._chunk(model, delta, logprobs if "content" in delta else None))
+            logprobs = None if "content" in delta else logprobs
+        if logprobs is not None:
+            out.append(self._chunk(model, {"content": ""}, logprobs))
+        return b"".join(out)
 
     def last(self, model: str, finish: Finish, report: dict[str, Any], *, include_usage: bool) -> bytes:
         """The finish reason, the usage where it was asked for, the report on the last of them, and `[DONE]`."""
@@ -117,8 +144,8 @@ class ChunkWriter:
         usage["usage"] = usage_json(finish.usage or Usage(exact=False))
         return sse(end) + sse(usage | {"mlx_stack": report}) + DONE
 
-    def _chunk(self, model: str, delta: dict[str, Any]) -> bytes:
-        choice = {"index": 0, "delta": self._with_role(delta), "logprobs": None, "finish_reason": None}
+    def _chunk(self, model: str, delta: dict[str, Any], logprobs: dict[str, Any] | None) -> bytes:
+        choice = {"index": 0, "delta": self._with_role(delta), "logprobs": logprobs, "finish_reason": None}
         return sse(self._body(model, [choice]))
 
     def _body(self, model: str, choices: list[dict[str, Any]]) -> dict[str, Any]:
@@ -141,6 +168,8 @@ def _deltas(events: Iterable[Event], *, legacy: bool) -> Iterable[dict[str, Any]
     """OpenAI deltas; neighbouring texts become one."""
     key, held = "", ""
     for event in events:
+        if isinstance(event, Logprobs):
+            continue  # they stand beside a delta, not in one
         kind = {Text: "content", Reasoning: "reasoning_content"}.get(type(event), "")
         if kind != key and held:
             yield {key: held}

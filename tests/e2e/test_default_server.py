@@ -94,6 +94,7 @@ def client(running: Running) -> openai.OpenAI:
     return openai.OpenAI(base_url=f"{running.url}/v1", api_key="unused", max_retries=0, timeout=120.0)
 
 
+END_OF_TURN = "2"  # of SmolLM2
 QUESTION = [{"role": "user", "content": "What is the capital of France?"}]
 
 
@@ -128,12 +129,30 @@ def test_a_real_stream(running):
     assert chunks[-1].usage.completion_tokens > 0
 
 
+def test_probabilities_of_tokens(running):
+    """The openai client reads them off a whole answer and off a stream, and they spell the answer."""
+    asked = {"messages": QUESTION, "max_tokens": 8, "temperature": 0, "logprobs": True, "top_logprobs": 2}
+    answer = client(running).chat.completions.create(model="fast", **asked)
+    with client(running).chat.completions.stream(model="fast", **asked) as stream:
+        streamed = stream.get_final_completion()
+
+    for choice in (answer.choices[0], streamed.choices[0]):
+        tokens = choice.logprobs.content
+        assert "".join(token.token for token in tokens) == choice.message.content
+        assert all(token.logprob <= 0 and len(token.top_logprobs) == 2 for token in tokens)
+    assert [t.token for t in answer.choices[0].logprobs.content] == [
+        t.token for t in streamed.choices[0].logprobs.content
+    ]
+
+
 def test_what_the_local_tiers_cannot_do_is_a_clear_400(running):
     """Nothing is ignored: what no available tier can honour is refused, with its field."""
     with pytest.raises(openai.BadRequestError) as caught:
-        client(running).chat.completions.create(model="auto", messages=QUESTION, max_tokens=8, logprobs=True)
+        client(running).chat.completions.create(
+            model="auto", messages=QUESTION, max_tokens=8, extra_body={"audio": {"voice": "alloy", "format": "wav"}}
+        )
 
-    assert caught.value.param == "logprobs"
+    assert caught.value.param == "audio"
     assert caught.value.code == "unsupported"
 
 
@@ -189,6 +208,7 @@ def test_a_client_that_leaves_frees_the_model(running):
     for stream in (True, False):
         name = f"left-{stream}"
         body = {"model": "fast", "messages": QUESTION, "max_tokens": 4000, "stream": stream, "temperature": 1.2}
+        body["logit_bias"] = {END_OF_TURN: -100}  # it can't end by itself
         with httpx.Client(timeout=httpx.Timeout(60.0, read=60.0 if stream else 3.0)) as http:
             request = http.build_request(
                 "POST", f"{running.url}/v1/chat/completions", json=body, headers={"x-request-id": name}

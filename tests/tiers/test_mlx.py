@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import re
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
 from contextlib import aclosing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +20,7 @@ from deployments.tiers import blas
 from deployments.tiers.artifacts import DEFAULT_SOURCE, parse_source
 from deployments.tiers.batch import Batch
 from deployments.tiers.mlx import MlxTier
-from reliability.types import Event, Failed, Fault, Finish, FinishReason, Started, Text, TierState
+from reliability.types import Event, Failed, Fault, Finish, FinishReason, Logprobs, Started, Text, TierState
 from tests.tiers import tiny_model as tiny
 from tests.tiers.asking import WEATHER_TOOL, answer, ask, batches, calls_of, eventually, text_of, usage_of
 
@@ -241,6 +243,21 @@ class TestAnswers:
         first, second = asyncio.run(twice())
         assert first == second
 
+    def test_probabilities_are_told_on_request(self, tier: MlxTier) -> None:
+        """Law: the tokens that are told spell the answer, stop string excluded; greedy takes the likeliest; and the
+        text is the one that comes without them."""
+        request = greedy("Name three colours.", stop=("blue",))
+        plain, events = (asyncio.run(answer(tier, r)) for r in (request, replace(request, top_logprobs=3)))
+        told = [token for event in events if isinstance(event, Logprobs) for token in event.tokens]
+
+        assert text_of(events) == text_of(plain)
+        assert b"".join(token.raw for token in told).decode().startswith(text_of(events))
+        assert b"blue" not in b"".join(token.raw for token in told)
+        for token in told:
+            assert len(token.top) == 3
+            assert token.top[0] == (token.raw, token.logprob)
+            assert sum(math.exp(p) for _, p in token.top) <= 1.0001
+
     def test_the_first_piece_comes_alone(self, tier: MlxTier) -> None:
         """Law: the first token isn't kept waiting for others, and no chunk is empty."""
         chunks = asyncio.run(batches(tier, greedy("Name three colours.")))
@@ -253,7 +270,7 @@ class TestAnswers:
         ("param", "fields"),
         [
             ("response_format", {"response_format": {"type": "json_schema", "json_schema": {"schema": NEVER_TWICE}}}),
-            ("logprobs", {"extra": {"logprobs": True}}),
+            ("audio", {"extra": {"audio": {"voice": "alloy"}}}),
         ],
     )
     def test_what_it_cant_do_it_refuses(self, tier: MlxTier, param: str, fields: dict[str, Any]) -> None:

@@ -49,7 +49,7 @@ class TestUnsupported:
     @pytest.mark.parametrize(
         ("param", "fields"),
         [
-            ("logprobs", {"extra": {"logprobs": True}}),
+            ("audio", {"extra": {"audio": {"voice": "alloy"}}}),
             ("n", {"extra": {"n": 2}}),
         ],
     )
@@ -61,7 +61,7 @@ class TestUnsupported:
 
     def test_neutral_values_pass(self) -> None:
         """Law: a field that asks for nothing is no reason to refuse."""
-        extra = {"n": 1, "logprobs": False, "logit_bias": {}, "presence_penalty": 0.0, "user": "me"}
+        extra = {"n": 1, "logit_bias": {}, "presence_penalty": 0.0, "user": "me"}
         request = ask(extra=extra, response_format={"type": "text"}, tool_choice="auto")
         assert unsupported(request) is None
 

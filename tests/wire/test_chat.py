@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from deployments.wire.chat import parse_chat
+from deployments.wire.errors import ApiError
 from deployments.wire.session import SESSION_CHARS_MAX, session_of
 
 HI = [{"role": "user", "content": "hi"}]
@@ -25,6 +27,18 @@ def test_fields_arrive_where_the_tiers_read_them():
 
     assert (request.temperature, request.top_p, request.seed, request.stop) == (0.5, 0.9, 3, ("x",))
     assert request.extra == {"made_up": {"a": 1}, "user": "u"}
+
+
+def test_probabilities_are_asked_for_by_two_fields():
+    """`logprobs` switches them on, `top_logprobs` says how many others to name; one without the other is a mistake."""
+    assert parse().request.top_logprobs is None
+    assert parse(logprobs=False, top_logprobs=0).request.top_logprobs is None
+    assert parse(logprobs=True).request.top_logprobs == 0
+    assert parse(logprobs=True, top_logprobs=20).request.top_logprobs == 20
+    for fields in ({"top_logprobs": 2}, {"logprobs": True, "top_logprobs": 21}, {"logprobs": True, "top_logprobs": -1}):
+        with pytest.raises(ApiError) as refused:
+            parse(**fields)
+        assert (refused.value.code, refused.value.param) == ("invalid_request", "top_logprobs")
 
 
 def test_the_output_cap():

@@ -1,0 +1,170 @@
+"""The probabilities of tokens: out of a model's output, and out of an upstream's chunks."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from typing import Any
+
+import mlx.core as mx
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from deployments.tiers.answer import AnswerReader
+from deployments.tiers.batch import Job
+from deployments.tiers.logprobs import NEVER, TOKENS_MAX, LogprobTeller, read_logprobs
+from deployments.tiers.merging import merged
+from deployments.tiers.row import Row
+from deployments.tiers.sampling import Sampling
+from reliability.types import Event, Logprobs, Text, TokenLogprob
+from tests import plays
+from tests.plays import Head, Send, frame
+from tests.tiers.asking import answer, ask, hosted_tier, play
+from tests.upstream import Upstream
+
+LETTERS = "abcdefghijklmnopqrstuvwxyz<>"
+
+
+def letter(token: int) -> bytes:
+    return LETTERS[token].encode()
+
+
+class TestTeller:
+    @given(st.lists(st.floats(-50, 0, width=32), min_size=1, max_size=28), st.integers(0, 20), st.data())
+    def test_it_names_the_likeliest(self, numbers: list[float], top: int, data: Any) -> None:
+        """Law: the taken token has its own number; the others are the most likely, the likeliest first, as many as
+        were asked for and as there are."""
+        token = data.draw(st.integers(0, len(numbers) - 1))
+        told = LogprobTeller(letter, top).tell(token, mx.array(numbers))
+        by_likelihood = sorted(numbers, reverse=True)
+
+        assert told.raw == letter(token)
+        assert told.logprob == pytest.approx(numbers[token])
+        assert [p for _, p in told.top] == pytest.approx(by_likelihood[: min(top, len(numbers))])
+        assert len({raw for raw, _ in told.top}) == len(told.top)
+
+    @pytest.mark.parametrize("dtype", [mx.float32, mx.float16, mx.bfloat16])
+    def test_what_a_grammar_forbids_can_be_written_as_json(self, dtype: Any) -> None:
+        """Law: no infinity leaves, whatever the model calculates in."""
+        told = LogprobTeller(letter, 3).tell(1, mx.array([-math.inf, -0.5, -math.inf], dtype=dtype))
+
+        assert told.top == ((b"b", -0.5), (b"a", NEVER), (b"c", NEVER))
+
+
+class Spelling:
+    """A detokenizer whose tokens are letters."""
+
+    last_segment = ""
+
+    def add_token(self, token: int) -> None:
+        self.last_segment = LETTERS[token]
+
+    def finalize(self) -> None:
+        self.last_segment = ""
+
+
+def row_of(text: str, **reader: Any) -> list[Event]:
+    """The events of a sequence whose tokens spell `text`, all that leave by its end."""
+    out: list[Event] = []
+    job = Job(
+        prompt=[0],
+        max_tokens=len(text),
+        sampling=Sampling(),
+        reader=AnswerReader(**reader),
+        sink=out.extend,
+        teller=LogprobTeller(letter, 0),
+    )
+    row = Row(1, job, Spelling())
+    for number, char in enumerate(text):
+        last = number == len(text) - 1
+        if row.take(LETTERS.index(char), "length" if last else None, mx.zeros(len(LETTERS))) is not None:
+            break
+    return merged([*row.pending, *out])
+
+
+def told_in(events: list[Event]) -> str:
+    return "".join(token.raw.decode() for event in events if isinstance(event, Logprobs) for token in event.tokens)
+
+
+class TestRow:
+    @pytest.mark.parametrize(
+        ("text", "reader", "told"),
+        [
+            ("plain", {}, "plain"),
+            ("onestoptwo", {"stops": ("stop",)}, "one"),
+            ("onestostop", {"stops": ("stop",)}, "onesto"),
+            ("<t>deep<z>said", {"think": ("<t>", "<z>")}, "said"),
+        ],
+    )
+    def test_only_the_text_is_told(self, text: str, reader: dict[str, Any], told: str) -> None:
+        """Law: the tokens that are told spell the text that leaves: no thinking, no stop string."""
+        events = row_of(text, **reader)
+
+        assert told_in(events) == told
+        assert "".join(event.text for event in events if isinstance(event, Text)) == told
+        assert len([event for event in events if isinstance(event, Logprobs)]) == 1
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=4),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3),
+    max_leaves=8,
+)
+ENTRY = st.dictionaries(st.sampled_from(["token", "logprob", "bytes", "top_logprobs"]), JSON)
+
+
+@given(JSON | st.fixed_dictionaries({"content": JSON | st.lists(ENTRY | JSON, max_size=4)}))
+def test_nothing_that_an_upstream_sends_is_too_strange(value):
+    """Whatever stands there is read, or left out; every number that comes out is finite."""
+    for token in read_logprobs(value):
+        assert math.isfinite(token.logprob)
+        assert all(math.isfinite(p) for _, p in token.top)
+
+
+def test_a_chunk_of_numbers_has_a_bound():
+    """No upstream fills the memory with them."""
+    assert len(read_logprobs({"content": [{"token": "a", "logprob": -1}] * (TOKENS_MAX + 9)})) == TOKENS_MAX
+
+
+def scored(*tokens: str) -> Send:
+    """A chunk with these tokens, as OpenAI sends it."""
+    content = [
+        {
+            "token": t,
+            "logprob": -0.25,
+            "bytes": list(t.encode()),
+            "top_logprobs": [{"token": "other", "logprob": -2, "bytes": None}],
+        }
+        for t in tokens
+    ]
+    choice = {"index": 0, "delta": {"content": "".join(tokens)}, "logprobs": {"content": content, "refusal": None}}
+    return Send(frame({"id": "gen-1", "model": "m", "choices": [choice | {"finish_reason": None}]}))
+
+
+class TestHosted:
+    PLAY = (Head(headers=plays.SSE), scored("Hel", "lo"), scored(" you"), *plays.tail())
+
+    def test_an_upstream_s_numbers_pass(self, upstream: Upstream) -> None:
+        """Law: what was asked of the upstream, and what it says, is what the client asked for and is told."""
+        upstream.plays("m", self.PLAY)
+
+        async def run() -> list[Event]:
+            tier = hosted_tier(upstream)
+            try:
+                return await answer(tier, ask(top_logprobs=1))
+            finally:
+                await tier.close()
+
+        events = asyncio.run(run())
+        told = [token for event in events if isinstance(event, Logprobs) for token in event.tokens]
+
+        assert told == [TokenLogprob(raw, -0.25, ((b"other", -2.0),)) for raw in (b"Hel", b"lo", b" you")]
+        assert (upstream.log[-1].body["logprobs"], upstream.log[-1].body["top_logprobs"]) == (True, 1)
+
+    def test_unasked_they_stay_there(self, upstream: Upstream) -> None:
+        """Law: an upstream that sends numbers that nobody wanted costs nothing further in."""
+        events = play(upstream, self.PLAY)
+
+        assert not [event for event in events if isinstance(event, Logprobs)]
+        assert "logprobs" not in upstream.log[-1].body

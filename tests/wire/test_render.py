@@ -1,0 +1,67 @@
+"""The probabilities of tokens in an answer, whole and streamed."""
+
+from __future__ import annotations
+
+import json
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from deployments.wire.render import Answer, ChunkWriter
+from reliability.types import CallDelta, Finish, FinishReason, Logprobs, Reasoning, Text, TokenLogprob
+
+LOGPROBS = st.builds(
+    TokenLogprob,
+    raw=st.binary(max_size=4),
+    logprob=st.floats(-100, 0),
+    top=st.lists(st.tuples(st.binary(max_size=3), st.floats(-100, 0)), max_size=2).map(tuple),
+)
+EVENTS = st.one_of(
+    st.text(min_size=1, max_size=5).map(Text),
+    st.text(min_size=1, max_size=5).map(Reasoning),
+    st.lists(LOGPROBS, min_size=1, max_size=3).map(lambda tokens: Logprobs(tuple(tokens))),
+    st.just(CallDelta(index=0, id="call_1", name="f", arguments="{}")),
+)
+STOP = Finish(reason=FinishReason.STOP)
+
+
+def chunks_of(sent: bytes):
+    return [json.loads(line[6:]) for line in sent.decode().split("\n\n") if line.startswith("data: {")]
+
+
+@given(st.lists(st.lists(EVENTS, max_size=5), max_size=5))
+def test_a_stream_tells_what_the_whole_answer_tells(batches):
+    """Text and probabilities are the same, in the same order; every chunk that has probabilities has a delta of text;
+    without any the field is null."""
+    answer = Answer(answer_id="a", created_s=1, legacy_functions=False)
+    writer = ChunkWriter(answer_id="a", created_s=1, legacy_functions=False)
+    chunks = []
+    for batch in batches:
+        answer.take(batch)
+        chunks += chunks_of(writer.chunks("m", batch))
+    whole = json.loads(answer.body("m", STOP))["choices"][0]
+    choices = [chunk["choices"][0] for chunk in chunks]
+    told = [token for choice in choices if choice["logprobs"] for token in choice["logprobs"]["content"]]
+
+    assert told == (whole["logprobs"]["content"] if whole["logprobs"] else [])
+    assert all("content" in choice["delta"] for choice in choices if choice["logprobs"])
+    assert "".join(choice["delta"].get("content") or "" for choice in choices) == (whole["message"]["content"] or "")
+    assert bool(told) == any(isinstance(event, Logprobs) for batch in batches for event in batch)
+
+
+def test_a_token_is_told_as_openai_does():
+    """Half a character is shown as such in `token`, and exactly in `bytes`."""
+    answer = Answer(answer_id="a", created_s=1, legacy_functions=False)
+    answer.take([Text("é"), Logprobs((TokenLogprob(b"\xc3", -0.5, ((b"e", -1.0),)),))])
+
+    assert json.loads(answer.body("m", STOP))["choices"][0]["logprobs"] == {
+        "content": [
+            {
+                "token": "\ufffd",
+                "logprob": -0.5,
+                "bytes": [195],
+                "top_logprobs": [{"token": "e", "logprob": -1.0, "bytes": [101]}],
+            }
+        ],
+        "refusal": None,
+    }
