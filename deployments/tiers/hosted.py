@@ -49,7 +49,7 @@ __all__ = ["HostedTier", "Preset", "preset"]
 
 STREAMS_MAX = 256  # each has a connection
 CONNECTION_KEPT_S = 15.0
-WINDOW_S = 0.03  # what comes within it after a list leaves as one list: a list costs more than the words in it
+WINDOW_S = 0.04  # what comes within it after a list leaves as one list: a list costs more than the words in it
 TAIL_S = 5.0  # how long usage and [DONE] may take once the finish reason is here
 END_GRACE_S = 0.05  # after [DONE]: a body that is read to its end leaves a connection that can be used again
 ERROR_BODY_BYTES_MAX = 64 * 1024

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncGenerator
-from typing import TypeVar
+from typing import Generic, TypeVar
 
 from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
@@ -20,28 +20,74 @@ async def paced(batches: AsyncGenerator[T, None], silence_s: float) -> AsyncGene
 
     The batch that is awaited is not disturbed by a silence. Closing this generator closes `batches`.
     """
-    # The end is a value: StopAsyncIteration can't be the result of a task.
-    pending: asyncio.Task[T | None] = asyncio.ensure_future(_next(batches))
+    slot = _Slot[T](silence_s)
+    filling = asyncio.ensure_future(slot.fill(batches))
     try:
-        while True:
-            done, _ = await asyncio.wait({pending}, timeout=silence_s)
-            if not done:
-                yield None
-                continue
-            batch = pending.result()
-            if batch is None:
-                return
+        while (batch := await slot.take()) is not None or not slot.ended:
             yield batch
-            pending = asyncio.ensure_future(_next(batches))
+        await filling  # what the source raised
     finally:
-        pending.cancel()
+        slot.close()
+        filling.cancel()
         with contextlib.suppress(asyncio.CancelledError, Exception):
-            await pending
+            await filling
         await batches.aclose()
 
 
-async def _next(batches: AsyncGenerator[T, None]) -> T | None:
-    return await anext(batches, None)
+class _Slot(Generic[T]):
+    """One batch on its way from a task that reads to the reader. One task for a whole stream, and a clock that is wound
+    up again once it has rung, cost a tenth of a task and a timeout for each batch."""
+
+    def __init__(self, silence_s: float) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._silence_s = silence_s
+        self._batch: T | None = None
+        self.ended = False
+        self._news: asyncio.Future[None] | None = None  # the reader waits
+        self._room: asyncio.Future[None] | None = None  # the task waits
+        self._quiet_since_s = self._loop.time()
+        self._clock = self._loop.call_later(silence_s, self._ring)
+
+    async def fill(self, batches: AsyncGenerator[T, None]) -> None:
+        """Put in every batch, each when the one before has been taken."""
+        try:
+            async for batch in batches:
+                self._batch = batch
+                _wake(self._news)
+                while self._batch is not None:
+                    self._room = self._loop.create_future()
+                    await self._room
+        finally:
+            self.ended = True
+            _wake(self._news)
+
+    async def take(self) -> T | None:
+        """The next batch; None for a silence, and at the end."""
+        self._quiet_since_s = self._loop.time()
+        if self._batch is None and not self.ended:
+            self._news = self._loop.create_future()
+            await self._news
+            self._news = None
+        batch, self._batch = self._batch, None
+        _wake(self._room)
+        return batch
+
+    def _ring(self) -> None:
+        now_s = self._loop.time()
+        left_s = self._quiet_since_s + self._silence_s - now_s
+        if left_s <= 0:
+            _wake(self._news)
+            left_s = self._silence_s
+        self._clock = self._loop.call_later(left_s, self._ring)
+
+    def close(self) -> None:
+        """Stop the clock."""
+        self._clock.cancel()
+
+
+def _wake(waiting: asyncio.Future[None] | None) -> None:
+    if waiting is not None and not waiting.done():
+        waiting.set_result(None)
 
 
 class EventStream(StreamingResponse):

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from deployments.wire.stream import paced
 
@@ -59,3 +62,57 @@ def test_an_error_of_the_source_is_the_reader_s():
 
     with pytest.raises(RuntimeError, match="broken"):
         asyncio.run(go())
+
+
+@given(st.lists(st.integers(0, 2), max_size=12), st.lists(st.integers(0, 3), max_size=12), st.booleans())
+def test_every_batch_once_whatever_the_two_sides_do(turns_between, turns_read, breaks):
+    """However many turns of the loop the source takes for a batch and the reader for a look at it: each arrives once,
+    in order, the source is never more than one ahead, and what it raises at its end comes after its batches."""
+    made = 0
+
+    async def source():
+        nonlocal made
+        for turns in turns_between:
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            made += 1
+            yield [made]
+        if breaks:
+            raise RuntimeError("broken")
+
+    async def go():
+        seen = []
+        with contextlib.suppress(RuntimeError) if breaks else contextlib.nullcontext():
+            async for batch in paced(source(), 60):
+                seen.append(batch)
+                assert made <= len(seen) + 1
+                for _ in range(turns_read[len(seen) - 1] if len(seen) <= len(turns_read) else 0):
+                    await asyncio.sleep(0)
+        return seen
+
+    assert asyncio.run(go()) == [[i + 1] for i in range(len(turns_between))]
+
+
+def test_a_reader_that_is_cancelled_ends_the_source():
+    """While it waits in silence, too."""
+    closed: list[bool] = []
+
+    async def go():
+        begun = asyncio.Event()
+
+        async def silent():
+            try:
+                begun.set()
+                await asyncio.Event().wait()
+                yield [1]
+            finally:
+                closed.append(True)
+
+        reading = asyncio.ensure_future(anext(paced(silent(), 30)))
+        await begun.wait()
+        reading.cancel()
+        await asyncio.wait([reading])
+
+    asyncio.run(asyncio.wait_for(go(), 5))
+
+    assert closed == [True]
