@@ -108,11 +108,11 @@ def _pulled(models: list[tuple[str, str]]) -> int:
 
 def _models_of(file: ConfigFile, name: str | None = None) -> list[tuple[str, str]]:
     """Roles and models of the `mlx` tiers, or of the one that is named."""
-    models = {role: tier.model for role, tier in file.args.tiers.items() if isinstance(tier, MlxTierConfig)}
-    if name is not None and name not in models:
-        known = ", ".join(models) or "none"
+    tiers = {role: tier for role, tier in file.args.tiers.items() if isinstance(tier, MlxTierConfig)}
+    if name is not None and name not in tiers:
+        known = ", ".join(tiers) or "none"
         raise ConfigError(f"there is no mlx tier {name!r} ({known}), and a model source has a colon (hf:ORG/NAME@main)")
-    return [(role, model) for role, model in models.items() if name in (None, role)]
+    return [pair for role, tier in tiers.items() if name in (None, role) for pair in tier.sources(role)]
 
 
 def _doctor(file: ConfigFile) -> int:

@@ -105,7 +105,8 @@ class TierBase(Section):
 
 class MlxTierConfig(TierBase):
     """A local model in the replica's own process. `model` is a source (see `tiers/artifacts.py`) or `auto`; `adapter` a
-    folder with a LoRA adapter for it, as mlx-lm's training writes it.
+    folder with a LoRA adapter for it, as mlx-lm's training writes it; `draft_model` the source of a smaller model with
+    the same tokens, which guesses `draft_tokens` ahead.
 
     `memory_bytes` is what one replica may use: weights, one step, the running requests at their longest, and prompts
     kept for reuse, of which `prompt_cache_bytes` bounds the last. After `max_reasoning_tokens` of thinking the model is
@@ -115,6 +116,8 @@ class MlxTierConfig(TierBase):
     kind: Literal["mlx"]
     model: str = Field(default="auto", min_length=1)
     adapter: str | None = Field(default=None, min_length=1)
+    draft_model: str | None = Field(default=None, min_length=1)
+    draft_tokens: int = Field(default=4, ge=1, le=32)
     temperature: float | None = Field(default=None, ge=0, le=2)
     max_running: int = Field(default=8, ge=1, le=256)
     max_waiting: int = Field(default=16, ge=0, le=4096)
@@ -122,6 +125,11 @@ class MlxTierConfig(TierBase):
     prompt_cache_bytes: int | None = Field(default=None, ge=0, le=1 << 44)
     max_reasoning_tokens: int | None = Field(default=8192, ge=1, le=10_000_000)
     blas_threads: int | None = Field(default=None, ge=1, le=256)
+
+    def sources(self, name: str) -> tuple[tuple[str, str], ...]:
+        """What it loads, each with the role that it has in the tier `name`."""
+        draft = () if self.draft_model is None else ((f"{name} (draft)", self.draft_model),)
+        return (name, self.model), *draft
 
 
 class HostedTierConfig(TierBase):

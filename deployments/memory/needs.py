@@ -55,13 +55,19 @@ def replica_bytes(name: str, tier: TierBase) -> int | None:
     """The bytes of one replica on this machine; None: not known. Reads small files only, fetches nothing."""
     if tier.replica_bytes is not None or not isinstance(tier, MlxTierConfig):
         return tier.replica_bytes or 0
-    source = chosen(name, tier.model).source
+    needs = [_model_bytes(role, model, tier.context_tokens) for role, model in tier.sources(name)]
+    known = [need for need in needs if need is not None]
+    return sum(known) if len(known) == len(needs) else None
+
+
+def _model_bytes(role: str, model: str, context_tokens: int | None) -> int | None:
+    source = chosen(role, model).source
     try:
         artifact = on_disk(parse_source(source))
     except (ValueError, OSError):
         return None
     if artifact is not None:
-        return needed_bytes(artifact) + kv_bytes(artifact, tier.context_tokens)
+        return needed_bytes(artifact) + kv_bytes(artifact, context_tokens)
     weight_bytes = weight_bytes_of(source)
     return None if weight_bytes is None else weight_bytes + BESIDE_BYTES
 

@@ -40,6 +40,7 @@ from collections import deque
 from dataclasses import dataclass
 from typing import Any
 
+from deployments.tiers.drafting import Draft, DraftGenerator
 from deployments.tiers.kv import MlxCaches, detached, layout_of
 from deployments.tiers.pace import STEP_TOKENS_MAX, Pace
 from deployments.tiers.prompt_cache import PromptCache
@@ -78,9 +79,16 @@ class Batch:
     """
 
     def __init__(
-        self, model: Any, tokenizer: Any, *, running_max: int, label: str, ahead_tokens: int = AHEAD_TOKENS
+        self,
+        model: Any,
+        tokenizer: Any,
+        *,
+        running_max: int,
+        label: str,
+        ahead_tokens: int = AHEAD_TOKENS,
+        draft: Draft | None = None,
     ) -> None:
-        self._model, self._tokenizer, self._label = model, tokenizer, label
+        self._model, self._tokenizer, self._label, self._draft = model, tokenizer, label, draft
         self._running_max, self._ahead = running_max, ahead_tokens
         self._pace = Pace()
         self._samplers = functools.lru_cache(maxsize=64)(make_sampler)
@@ -89,7 +97,7 @@ class Batch:
         self._parked: deque[Row] = deque()  # the oldest first
         self._filling: list[Row] = []
         self._by_uid: dict[int, Row] = {}
-        self.prefills_together = True
+        self.prefills_together = draft is None
         self._decoded = True  # whether the last step got through its decoding
         self._room: Room | None = None
         self._prompts: PromptCache | None = None
@@ -360,13 +368,16 @@ class Batch:
         return self._samplers(sampling) if sampling.seed is None else make_sampler(sampling, drawn)
 
     def _new_generator(self) -> Any:
+        ends = self._tokenizer.eos_token_ids
+        if self._draft is not None:
+            return DraftGenerator(self._model, self._draft, stop_tokens=ends, prefill_step_size=STEP_TOKENS_MAX)
         # By name: the package's attribute `generate` is a function that hides the module.
         module: Any = importlib.import_module("mlx_lm.generate")
         # Otherwise each generator wires 75 % of the machine's memory for itself, and there is one in every tier.
         module.maybe_set_recommended_wired_limit = lambda: None
         return module.BatchGenerator(
             self._model,
-            stop_tokens=[[token] for token in self._tokenizer.eos_token_ids],
+            stop_tokens=[[token] for token in ends],
             completion_batch_size=self._running_max,
             prefill_batch_size=self._running_max,
             prefill_step_size=STEP_TOKENS_MAX,

@@ -180,6 +180,7 @@ class Engine:
                 running_max=self._running_max,
                 label=loaded.artifact.source,
                 ahead_tokens=self._ahead_tokens,
+                draft=loaded.draft,
             )
             self._say("warming up")
             loaded = started(self._batch, loaded, self._running_max, self._memory_bytes, self._prompt_cache_bytes)

@@ -22,6 +22,7 @@ from deployments.tiers import blas
 from deployments.tiers.adapter import Adapter, adapter_at
 from deployments.tiers.artifacts import Artifact, ModelSource, ModelUnavailable, resolve
 from deployments.tiers.call_split import CallFormat, strict_json_call
+from deployments.tiers.drafting import Draft, cuttable
 from deployments.tiers.provenance import versions, weights_sha256
 from deployments.tiers.sampling import Sampling
 from deployments.tiers.store import Say
@@ -49,6 +50,7 @@ class Loaded:
     matrix_library: str
     vocabulary: int
     adapter: str | None = None
+    draft: Draft | None = None
     versions: Mapping[str, str] = dataclasses.field(default_factory=dict)
     # Whether sequences that decode together give what each gives alone; None where it wasn't tried.
     batched_as_alone: bool | None = None
@@ -64,10 +66,15 @@ def load(
     say: Say,
     blas_threads: int | None = None,
     adapter_dir: str | None = None,
+    draft: ModelSource | None = None,
+    draft_tokens: int = 0,
 ) -> Loaded:
     """Fetch, check and load. Raises `ModelUnavailable` or ImportError for what a person can mend."""
     adapter = adapter_at(adapter_dir) if adapter_dir else None
     artifact = _whole(resolve(source, cache_dir=cache_dir, say=say), adapter)
+    small = None if draft is None else resolve(draft, cache_dir=cache_dir, say=say)
+    if small is not None:
+        artifact = dataclasses.replace(artifact, weight_bytes=artifact.weight_bytes + small.weight_bytes)
     available_bytes = psutil.virtual_memory().available
     if needed_bytes(artifact) > available_bytes:
         raise ModelUnavailable(_too_little(artifact, available_bytes), again=True)
@@ -87,6 +94,7 @@ def load(
         matrix_library=library.words,
         vocabulary=max(tokenizer.get_vocab().values()) + 1,
         adapter=f"{adapter.label} (sha256 {adapter.sha256})" if adapter else None,
+        draft=None if small is None else _drafter(small, draft_tokens, model, tokenizer),
         versions=versions(),
     )
 
@@ -128,6 +136,21 @@ def _load_mlx(folder: Path, adapter: Adapter | None) -> tuple[Any, Any]:
     except ValueError as error:
         raise ModelUnavailable(f"adapter {adapter.label} doesn't fit this model: {_short(error)}") from error
     return model, tokenizer
+
+
+def _drafter(small: Artifact, tokens: int, model: Any, tokenizer: Any) -> Draft:
+    """The draft model. Raises `ModelUnavailable` where it can't draft for this one."""
+    from mlx_lm.models.cache import make_prompt_cache
+
+    draft, its_tokenizer = _load_mlx(small.path, None)
+    if its_tokenizer.get_vocab() != tokenizer.get_vocab():
+        raise ModelUnavailable(f"draft_model {small.source}: it has other tokens than the model that it drafts for")
+    for one, words in ((model, "this model"), (draft, f"draft_model {small.source}")):
+        if not cuttable(make_prompt_cache(one)):
+            raise ModelUnavailable(
+                f"{words} keeps a window or a state that can't be cut back: no draft_model is possible"
+            )
+    return Draft(draft, tokens, f"{small.source} (sha256 {small.sha256 or weights_sha256(small.path)})")
 
 
 def _short(error: Exception) -> str:

@@ -68,10 +68,13 @@ class MlxTier:
         max_reasoning_tokens: int | None = None,
         blas_threads: int | None = None,
         adapter: str | None = None,
+        draft_model: str | None = None,
+        draft_tokens: int = 4,
         cache_dir: Path | None = None,
     ) -> None:
         self._name = name
         self._model, self._adapter = model, adapter
+        self._draft_model, self._draft_tokens = draft_model, draft_tokens
         self._context_tokens = context_tokens
         self._temperature = temperature
         self._cache_dir, self._blas_threads = cache_dir, blas_threads
@@ -123,6 +126,7 @@ class MlxTier:
             quantization=artifact.quantization if artifact else None,
             sha256=artifact.sha256 if artifact else None,
             adapter=phase.loaded.adapter if phase.loaded else None,
+            draft=phase.loaded.draft.label if phase.loaded and phase.loaded.draft else None,
             versions=phase.loaded.versions if phase.loaded else {},
             context_tokens=phase.loaded.context_tokens if phase.loaded else self._context_tokens,
             batched_as_alone=phase.loaded.batched_as_alone if phase.loaded else None,
@@ -213,12 +217,15 @@ class MlxTier:
     def _load(self, say: Say) -> Loaded:
         """Runs on the engine thread."""
         source = self._source(say)
+        draft = None if self._draft_model is None else _parsed(self._draft_model)
         return load(
             source,
             cache_dir=self._cache_dir,
             context_tokens=self._context_tokens,
             blas_threads=self._blas_threads,
             adapter_dir=self._adapter,
+            draft=draft,
+            draft_tokens=self._draft_tokens,
             say=say,
         )
 
@@ -229,10 +236,7 @@ class MlxTier:
             choice = choose(self._name, sys.platform, platform.machine(), memory_bytes)
             say(f"auto: {choice.source} ({choice.why})")
             text = choice.source
-        try:
-            return parse_source(text)
-        except ValueError as error:
-            raise ModelUnavailable(str(error)) from error
+        return _parsed(text)
 
     def _loaded(self) -> Loaded:
         loaded = self._engine.phase.loaded
@@ -288,6 +292,13 @@ class _Arrived:
         events, self._events = self._events, []
         self._news.clear()
         return events
+
+
+def _parsed(text: str) -> ModelSource:
+    try:
+        return parse_source(text)
+    except ValueError as error:
+        raise ModelUnavailable(str(error)) from error
 
 
 def _close(tokenizer: Any) -> list[int]:

@@ -70,6 +70,8 @@ def _mlx(name: str, config: MlxTierConfig) -> Tier:
         max_reasoning_tokens=config.max_reasoning_tokens,
         blas_threads=config.blas_threads,
         adapter=config.adapter,
+        draft_model=config.draft_model,
+        draft_tokens=config.draft_tokens,
     )
 
 

@@ -94,6 +94,7 @@ def _entry(model_id: str, status: TierStatus, created_s: int, health: Health | N
         "sha256": status.sha256,
         "quantization": status.quantization,
         "adapter": status.adapter,
+        "draft": status.draft,
         "versions": dict(status.versions) or None,
         "batched_as_alone": status.batched_as_alone,
     }

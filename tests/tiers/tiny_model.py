@@ -63,7 +63,9 @@ def permuted(weight: Any, heads: int) -> Any:
     return weight.reshape(heads, 2, rows // heads // 2, columns).swapaxes(1, 2).reshape(rows, columns)
 
 
-def write_gguf(path: Path, *, arch: str = "llama", pre: str = "smollm", extra: dict[str, Any] | None = None) -> None:
+def write_gguf(
+    path: Path, *, arch: str = "llama", pre: str = "smollm", extra: dict[str, Any] | None = None, seed: int = 0
+) -> None:
     """Write the model; its value projections are quantized to Q8_0."""
     writer = gguf.GGUFWriter(str(path), arch)
     writer.add_context_length(CONTEXT)
@@ -82,7 +84,7 @@ def write_gguf(path: Path, *, arch: str = "llama", pre: str = "smollm", extra: d
     writer.add_eos_token_id(2)
     writer.add_bos_token_id(1)
     writer.add_chat_template(TEMPLATE)
-    for name, value in (weights() | (extra or {})).items():
+    for name, value in (weights(seed) | (extra or {})).items():
         _add(writer, name, value)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
@@ -100,10 +102,10 @@ def _add(writer: Any, name: str, value: Any) -> None:
         writer.add_tensor(name, value)
 
 
-def write_folder(folder: Path) -> Path:
-    """The converted model, ready for mlx-lm."""
+def write_folder(folder: Path, *, seed: int = 0) -> Path:
+    """The converted model, ready for mlx-lm. Another seed is another model with the same tokens."""
     folder.mkdir(parents=True)
-    write_gguf(folder / "tiny.gguf")
+    write_gguf(folder / "tiny.gguf", seed=seed)
     convert(folder / "tiny.gguf", folder, progress=False)
     (folder / "tiny.gguf").unlink()
     return folder
