@@ -2,10 +2,11 @@
 
     python -m loadtests.chaos --seed 3 --seconds 120
 
-The graph: two Router replicas, tier `fast` (hosted, on the scripted upstream) and tier `standard` (scripted, always
+The graph, on two Ray nodes: two Router replicas, tier `fast` (hosted, on the scripted upstream) and tier `standard` (scripted, always
 well). 16 clients ask one after another, each in a session of its own, and like every OpenAI client they try again,
 twice, where the connection breaks or the answer is an error. Every few seconds the seed picks a victim: a Router, a
-replica of a tier, the state actor, the upstream (which comes back after two seconds).
+replica of a tier, the state actor, the second node with all that runs on it, the upstream. The last two come back after
+two seconds.
 
 What is compared at the end, when all is quiet:
 
@@ -13,7 +14,7 @@ What is compared at the end, when all is quiet:
     ledger     each session's books hold at least the tokens that its clients saw, and no call is open
     incidents  are there for the faults that were forced; how many of which kind is told
 
-It exits with 1 where one of these doesn't hold. A node can't be killed here: it is one machine.
+It exits with 1 where one of these doesn't hold.
 """
 
 from __future__ import annotations
@@ -22,7 +23,9 @@ import argparse
 import asyncio
 import contextlib
 import json
+import os
 import random
+import signal
 import sys
 import tempfile
 import time
@@ -43,7 +46,7 @@ EVERY_S = (4.0, 10.0)
 AWAY_S = 2.0
 DEADLINE_S = 20.0
 QUIET_S = 60.0  # grants live some seconds longer than their request's deadline
-VICTIMS = ("Router", "fast", "standard", "SessionState", "upstream")
+VICTIMS = ("Router", "fast", "standard", "SessionState", "node", "upstream")
 
 
 @dataclass
@@ -102,6 +105,8 @@ async def kill(server: Running, upstream: Upstream, dice: random.Random, until: 
         victim = dice.choice(VICTIMS)
         if victim == "upstream":
             await upstream.fall()
+        elif victim == "node":
+            os.kill(server.pid, signal.SIGUSR1)
         else:
             mark = "SessionState" if victim == "SessionState" else f":load:{victim}"
             found = await asyncio.to_thread(server.processes, mark)
@@ -203,7 +208,7 @@ def main() -> int:
         upstream = Upstream(Path(name))
         upstream.start()
         try:
-            with serving(graph(upstream.port), Path(name)) as server:
+            with serving(graph(upstream.port), Path(name), nodes=2) as server:
                 seen, wrong = asyncio.run(run(server, upstream, given.seed, given.seconds))
         finally:
             upstream.stop()

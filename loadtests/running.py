@@ -28,7 +28,7 @@ START_S = 300.0
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """A server of this project. `pid`: of `serve run`; its children are the server's processes."""
+    """A server of this project. `pid`: of the program that runs it; its children are the server's processes."""
 
     url: str
     pid: int
@@ -44,8 +44,9 @@ class Running:
 
 
 @contextlib.contextmanager
-def serving(args: Mapping[str, Any], folder: Path) -> Iterator[Running]:
-    """The server with these `args` on a free port, journal and logs in `folder` (short: Ray's sockets are there)."""
+def serving(args: Mapping[str, Any], folder: Path, *, nodes: int = 1) -> Iterator[Running]:
+    """The server with these `args` on a free port, journal and logs in `folder` (short: Ray's sockets are there); with
+    two `nodes`, one of them may be killed (`loadtests/two_nodes.py`)."""
     port, path = free_port(), folder / "serve.yaml"
     app = {
         "name": "load",
@@ -60,8 +61,9 @@ def serving(args: Mapping[str, Any], folder: Path) -> Iterator[Running]:
         "applications": [app],
     }
     path.write_text(yaml.safe_dump(config), encoding="utf-8")
-    program = str(Path(sys.executable).with_name("serve"))
-    with process([program, "run", str(path)], folder, flags_for(folder), stop=signal.SIGINT) as pid:
+    program = [str(Path(sys.executable).with_name("serve")), "run"]
+    command = [*(program if nodes == 1 else (sys.executable, "-m", "loadtests.two_nodes")), str(path)]
+    with process(command, folder, flags_for(folder), stop=signal.SIGINT) as pid:
         url = f"http://127.0.0.1:{port}"
         until_up(f"{url}/ready", pid)
         yield Running(url, pid)

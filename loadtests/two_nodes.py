@@ -1,0 +1,68 @@
+"""`serve run CONFIG` on two Ray nodes of this machine, of which the second may be killed: for `loadtests/chaos.py`.
+
+    python -m loadtests.two_nodes CONFIG     # the flags of serve.env in the environment, RAY_TMPDIR short
+
+SIGUSR1 kills all processes of the second node at once, as a power cut does; two seconds later there is a new one. What
+ran there is started again by Serve where there is room.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+AWAY_S = 2.0
+# Loopback by another name: Ray puts the machine's address in the place of 127.0.0.1, and then finds nobody there.
+NODE: dict[str, Any] = {"num_cpus": 2, "object_store_memory": 80 << 20, "node_ip_address": "127.0.0.2"}
+
+
+@contextlib.contextmanager
+def two_nodes() -> Iterator[Any]:
+    """The cluster; at the end all of its processes are gone."""
+    from ray.cluster_utils import Cluster
+
+    cluster = Cluster(initialize_head=True, head_node_args=NODE)
+    try:
+        cluster.add_node(**NODE)
+        yield cluster
+    finally:
+        cluster.shutdown()
+
+
+def main(config: str) -> int:
+    """Serve until SIGINT or SIGTERM."""
+    # Ray keeps to one machine with this flag, and takes a second node for a second machine.
+    os.environ.pop("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", None)
+    cut = threading.Event()
+    signal.signal(signal.SIGUSR1, lambda *_: cut.set())
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    with two_nodes() as cluster:
+        program = str(Path(sys.executable).with_name("serve"))
+        server = subprocess.Popen([program, "run", config], env={**os.environ, "RAY_ADDRESS": cluster.address})
+        try:
+            while server.poll() is None:
+                if cut.wait(0.1):
+                    cluster.remove_node(cluster.list_all_nodes()[-1], allow_graceful=False)
+                    time.sleep(AWAY_S)
+                    cluster.add_node(**NODE)
+                    cut.clear()
+        except KeyboardInterrupt:
+            pass
+        finally:
+            server.send_signal(signal.SIGINT)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                server.wait(20)
+            server.kill()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))
