@@ -5,8 +5,8 @@
 The graph, on two Ray nodes: two Router replicas, tier `fast` (hosted, on the scripted upstream) and tier `standard`
 (scripted, always well). 16 clients ask one after another, each in a session of its own, and like every OpenAI client
 they try again, twice, where the connection breaks or the answer is an error. Every few seconds the seed picks a victim:
-a Router, a replica of a tier, the state actor, the second node with all that runs on it, the upstream. The last two come
-back after two seconds.
+a Router, a replica of a tier, the state actor, the second node with all that runs on it, the upstream. The last two
+come back after two seconds.
 
 What is compared at the end, when all is quiet:
 
