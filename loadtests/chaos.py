@@ -3,15 +3,16 @@
     python -m loadtests.chaos --seed 3 --seconds 120
 
 The graph, on two Ray nodes: two Router replicas, tier `fast` (hosted, on the scripted upstream) and tier `standard`
-(scripted, always well). 16 clients ask one after another, each in a session of its own, and like every OpenAI client
-they try again, twice, where the connection breaks or the answer is an error. Every few seconds the seed picks a victim:
+(scripted, always well, two replicas, so that there is one on each node). 16 clients ask one after another, each in a
+session of its own, and like every OpenAI client they try again, twice, where the connection breaks or the answer is an
+error, and wait as long as `Retry-After` says. Every few seconds the seed picks a victim:
 a Router, a replica of a tier, the state actor, the second node with all that runs on it, the upstream. The last two
 come back after two seconds.
 
 What is compared at the end, when all is quiet:
 
     clients    no request was lost: tier `standard` could have answered every one of them
-    ledger     each session's books hold at least the tokens that its clients saw, and no call is open
+    ledger     each session's books come to hold at least the tokens that its clients saw, and no call is open
     incidents  are there for the faults that were forced; how many of which kind is told
 
 It exits with 1 where one of these doesn't hold.
@@ -75,23 +76,23 @@ async def client(number: int, url: str, seed: int, until: float, seen: Accounts)
 async def ask(http: httpx.AsyncClient, url: str, session: str, name: str, seen: Accounts) -> None:
     """One request, tried again as clients do."""
     body = {"model": "auto", "messages": [{"role": "user", "content": name}], "max_tokens": 128}
-    last = ""
+    last, wait_s = "", 0.0
     for attempt in range(TRIES):
         if attempt:
             seen.retried += 1
-            await asyncio.sleep(0.5 * 2**attempt)
+            await asyncio.sleep(wait_s or 0.5 * 2**attempt)
         try:
             headers = {"x-request-id": f"{name}-{attempt}", "x-mlx-stack-session": session}
             response = await http.post(f"{url}/v1/chat/completions", json=body, headers=headers)
         except httpx.TransportError as error:
-            last = type(error).__name__
+            last, wait_s = type(error).__name__, 0.0
             continue
         if response.status_code == 200:
             seen.answered += 1
             seen.tiers[response.headers["x-mlx-stack-tier"]] += 1
             seen.tokens[session] += response.json()["usage"]["total_tokens"]
             return
-        last = f"{response.status_code} {response.text[:200]}"
+        last, wait_s = f"{response.status_code} {response.text[:200]}", float(response.headers.get("retry-after", 0))
     seen.lost.append(f"{name}: {last}")
 
 
@@ -152,7 +153,7 @@ async def run(server: Running, upstream: Upstream, seed: int, seconds: float) ->
     async with httpx.AsyncClient(timeout=30, trust_env=False, base_url=server.url) as http:
         quiet_at = time.monotonic() + QUIET_S
         for session, tokens in sorted(seen.tokens.items()):
-            books = await settled(http, session, quiet_at)
+            books = await settled(http, session, tokens, quiet_at)
             if books is None or books["open_calls"]:
                 wrong.append(f"books of {session} aren't closed: {books}")
             elif books["spent_tokens"] < tokens:
@@ -165,14 +166,15 @@ async def run(server: Running, upstream: Upstream, seed: int, seconds: float) ->
     return seen, wrong
 
 
-async def settled(http: httpx.AsyncClient, session: str, quiet_at: float) -> dict[str, int] | None:
-    """The session's books once no call is open, or as they are when patience ends."""
+async def settled(http: httpx.AsyncClient, session: str, tokens: int, quiet_at: float) -> dict[str, int] | None:
+    """The session's books once no call is open and so many tokens are booked, or as they are when patience ends: what
+    was answered while the state actor was away is booked when it is back."""
     books = None
     while time.monotonic() < quiet_at:
         with contextlib.suppress(httpx.TransportError):
             response = await http.get(f"/v1/reliability/sessions/{session}")
             books = response.json() if response.status_code == 200 else None
-            if books is not None and not books["open_calls"]:
+            if books is not None and not books["open_calls"] and books["spent_tokens"] >= tokens:
                 return books
         await asyncio.sleep(0.2)
     return books
@@ -184,7 +186,12 @@ def graph(port: int) -> dict[str, object]:
     return {
         "tiers": {
             "fast": {"kind": "hosted", "base_url": base, "model": "at-once", "cloud": False},
-            "standard": {"kind": "scripted", "script": [{"answer": "All is well, and the tests pass."}]},
+            "standard": {
+                "kind": "scripted",
+                "script": [{"answer": "All is well, and the tests pass."}],
+                "min_replicas": 2,
+                "max_replicas": 2,
+            },
         },
         "reliability": {
             "escalation": {"chain": ["fast", "standard"]},
