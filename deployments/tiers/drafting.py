@@ -156,6 +156,8 @@ class DraftGenerator:
     def next(self) -> tuple[list[_Progress], list[_Drawn]]:
         """A turn of decoding for each that decodes, and one chunk of the first prompt that waits."""
         drawn = [one for s in list(self._sequences.values()) if s.last is not None for one in self._turn(s)]
+        # Counted when all have had their turn: it says that what may raise from here on is a prompt's.
+        self._spent.generation_tokens += len(drawn)
         return self._prefill(), drawn
 
     def extract_cache(self, uids: Sequence[int]) -> dict[int, tuple[Any, list[int]]]:
@@ -222,7 +224,6 @@ class DraftGenerator:
                 out[-1] = replace(out[-1], prompt_cache=self._both(sequence), all_tokens=sequence.tokens)
                 del self._sequences[sequence.uid]
         sequence.last = out[-1].token
-        self._spent.generation_tokens += len(out)
         return out
 
     def _guess(self, sequence: _Sequence, count: int) -> list[int]:

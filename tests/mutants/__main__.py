@@ -14,10 +14,10 @@ import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from tests.mutants import guards, loops, tools, walk
+from tests.mutants import doors, guards, loops, tools, walk
 
 ROOT = Path(__file__).resolve().parents[2]
-MUTANTS = [*walk.MUTANTS, *guards.MUTANTS, *loops.MUTANTS, *tools.MUTANTS]
+MUTANTS = [*walk.MUTANTS, *guards.MUTANTS, *doors.MUTANTS, *loops.MUTANTS, *tools.MUTANTS]
 # The longest matching beginning of a mutant's file decides.
 TESTS: dict[str, tuple[str, ...]] = {
     "reliability/escalation.py": ("tests/reliability/test_escalation.py",),
@@ -38,9 +38,10 @@ TESTS: dict[str, tuple[str, ...]] = {
             "pressure",
             "memory_rules",
             "ledger",
-            "budget",
-            "admission",
+            "budget*",
+            "admission*",
             "replay",
+            "logprobs",
         )
     ),
     "deployments/": ("tests/test_drive.py", "tests/sim/test_sim.py"),

@@ -20,6 +20,7 @@ from deployments.tiers.constraint import Constraints
 from deployments.tiers.drafting import Draft, cuttable
 from deployments.tiers.loading import Loaded, load
 from deployments.tiers.mlx import MlxTier
+from deployments.tiers.pace import Pace
 from deployments.tiers.prompt_cache import PromptCache
 from deployments.tiers.sampling import Sampling
 from deployments.tiers.starting import started
@@ -205,6 +206,27 @@ def test_a_step_that_raises_ends_one(loaded):
     assert without_cache(run(batch, [good])) == plain
     assert isinstance(batch._prompts, PromptCache)
     assert not batch._prompts.holds([50, 60, 200])
+
+
+def test_who_is_being_read_is_not_blamed_for_who_decodes(loaded):
+    """A sequence that breaks the steps of decoding, again and again, takes no prompt with it that is prefilled then."""
+    model = Counting(loaded.model, 1)
+    batch = batch_with(loaded, Wavering(loaded.model, 2), 2, model)
+    good, bad, late = ({"prompt": p, "max_tokens": 12} for p in ([40, 41, 42], [60, 61, 62], list(range(100, 190))))
+    outs = add(batch, [good, bad])
+    while len(batch._rows[2].tokens) < 3:
+        batch.step()
+    model.poison = batch._rows[2].tokens[-1]  # what it reads next
+    batch._pace = Pace(tokens_max=16)
+    outs += add(batch, [late])
+    while batch:
+        try:
+            batch.step()
+        except RuntimeError:
+            batch.recover(Failed(fault=Fault.SERVER_ERROR, message="a step failed"))
+
+    assert isinstance(outs[1][-1], Failed)
+    assert isinstance(outs[2][-1], Finish)
 
 
 def test_only_caches_that_can_be_cut(loaded):

@@ -7,7 +7,6 @@ import math
 import re
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import aclosing
 from dataclasses import replace
@@ -18,37 +17,11 @@ import pytest
 
 from deployments.tiers import blas
 from deployments.tiers.artifacts import DEFAULT_SOURCE, parse_source
-from deployments.tiers.batch import Batch
 from deployments.tiers.mlx import MlxTier
 from reliability.types import Event, Failed, Fault, Finish, FinishReason, Logprobs, Started, Text, TierState
 from tests.tiers import tiny_model as tiny
-from tests.tiers.asking import WEATHER_TOOL, answer, ask, batches, calls_of, eventually, text_of, usage_of
-
-ROOT = Path(__file__).parents[2]
-PATIENCE_S = 300.0
-NEVER_TWICE = {"type": "array", "items": {"type": "integer"}, "uniqueItems": True}
-QUESTIONS = ["What is the capital of France?", "Name three colours.", "Count from one to five.", "Say hello."]
-
-
-def ready(**options: Any) -> MlxTier:
-    """A tier that has loaded its model."""
-    tier = MlxTier(name="fast", **options)
-    status = asyncio.run(tier.settled(PATIENCE_S))
-    assert status.state is TierState.READY, status
-    return tier
-
-
-def greedy(text: str, **fields: Any) -> Any:
-    return ask(text, **{"temperature": 0.0, "max_tokens": 24, "timeout_s": PATIENCE_S, **fields})
-
-
-async def texts(tier: MlxTier, questions: list[str]) -> list[str]:
-    """The answers, asked for at the same moment."""
-    return [text_of(events) for events in await asyncio.gather(*(answer(tier, greedy(q)) for q in questions))]
-
-
-def running(tier: MlxTier) -> int:
-    return len(tier._engine._batch or ())
+from tests.tiers.asking import WEATHER_TOOL, answer, batches, calls_of, text_of, usage_of
+from tests.tiers.mlx_rig import NEVER_TWICE, PATIENCE_S, QUESTIONS, ROOT, greedy, ready, texts
 
 
 @pytest.fixture(scope="module")
@@ -299,88 +272,6 @@ class TestAnswers:
         assert isinstance(last, Finish)
         assert (last.reason, calls_of(events)) == (FinishReason.LENGTH, [])
         assert text_of(events).startswith("<tool_call>")
-
-
-@pytest.mark.model
-class TestLeaving:
-    @pytest.mark.parametrize("how", ["close", "cancel"])
-    def test_the_slot_is_free_and_the_neighbour_unharmed(self, tier: MlxTier, how: str) -> None:
-        """Law: closing or cancelling a stream frees its slot within a second; the neighbour's text doesn't
-        change."""
-
-        async def scene() -> tuple[str, str, float]:
-            alone = (await texts(tier, [QUESTIONS[1]]))[0]
-            neighbour = asyncio.create_task(answer(tier, greedy(QUESTIONS[1])))
-            leaver = asyncio.create_task(leave(how))
-            await eventually(lambda: running(tier) == 2, PATIENCE_S)
-            left_s = await leaver
-            await eventually(lambda: running(tier) <= 1, 2.0)
-            free_s = time.monotonic() - left_s
-            return alone, text_of(await neighbour), free_s
-
-        async def leave(how: str) -> float:
-            async with aclosing(tier.stream(greedy("Tell a long story.", max_tokens=2000))) as stream:
-                reader = asyncio.create_task(drain(stream))
-                await eventually(lambda: running(tier) == 2, PATIENCE_S)
-                if how == "cancel":
-                    reader.cancel()
-                    await asyncio.wait({reader})
-                    return time.monotonic()
-                await reader
-            return time.monotonic()
-
-        async def drain(stream: Any) -> None:
-            async for chunk in stream:
-                if how == "close" and any(isinstance(event, Text) for event in chunk):
-                    return
-
-        alone, beside, free_s = asyncio.run(scene())
-        assert beside == alone
-        assert free_s < 1.0
-
-    def test_the_slot_is_free_within_one_step(self, tier: MlxTier) -> None:
-        """Law: from the moment that a stream is closed to the free slot passes at most the step under way and the next,
-        and 100 ms."""
-
-        async def scene() -> tuple[float, float]:
-            steps: list[float] = []
-            async with aclosing(tier.stream(greedy("Tell a long story.", max_tokens=2000))) as stream:
-                began_s = time.monotonic()
-                async for chunk in stream:
-                    if any(isinstance(event, Text) for event in chunk):
-                        steps.append(time.monotonic() - began_s)
-                    if len(steps) > 8:
-                        break
-                    began_s = time.monotonic()
-                left_s = time.monotonic()
-            await eventually(lambda: running(tier) == 0, 5.0)
-            return time.monotonic() - left_s, max(steps)
-
-        free_s, step_s = asyncio.run(scene())
-        assert free_s <= 2 * step_s + 0.1
-
-    def test_leaving_during_prefill_is_noticed(self, tier: MlxTier, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Law: a long prompt doesn't keep its slot: leaving in the middle of it frees the slot after the step under
-        way, at most one more that had begun meanwhile."""
-        steps = 0
-        step = Batch.step
-
-        def counted(self: Batch) -> int:
-            nonlocal steps
-            steps += 1
-            return step(self)
-
-        monkeypatch.setattr(Batch, "step", counted)
-
-        async def scene() -> int:
-            async with aclosing(tier.stream(greedy("word " * 3000))) as stream:
-                assert await anext(stream) == [Started()]
-                await eventually(lambda: running(tier) == 1 and steps > 0, PATIENCE_S)
-            left = steps
-            await eventually(lambda: running(tier) == 0, PATIENCE_S)
-            return steps - left
-
-        assert asyncio.run(scene()) <= 1
 
 
 @pytest.mark.model

@@ -1,0 +1,104 @@
+"""Extraction of the enormous and the hostile: it ends, in time that grows with the text, and says what it left out."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import pytest
+
+from reliability.tools import extract
+from reliability.tools.extract import MALFORMED_MAX
+from tests.reliability.extracting import BOX, CALL, calls
+
+
+def test_calls_and_reports_have_bounds():
+    """More calls, or more unreadable pieces, than the bound are one report with all the rest in it."""
+    many = extract(CALL * 200, BOX)
+    bad = extract("<tool_call>x</tool_call>\n" * 100, BOX)
+
+    assert len(many.calls) == 128
+    assert "more than 128" in many.malformed[0].reason
+    assert "more than 128" in extract("[" + ",".join([CALL] * 200) + "]", BOX).malformed[0].reason
+    assert len(bad.malformed) == MALFORMED_MAX
+    assert bad.malformed[-1].raw.count("<tool_call>") == 100 - MALFORMED_MAX + 1
+
+
+HOSTILE = [
+    "[",
+    "{",
+    "[{",
+    '{"a":',
+    '{"name":',
+    "<tool_call>",
+    "</tool_call>",
+    "<think>",
+    '{"a":/*',
+    '{"a":(',
+    "<function=a>",
+    "[[1],",
+    '{"\\',
+    '{"a":[[1],[1]],"a":2} ',
+    "x <tool_call> y ",
+    "functools[",
+    '{"name":"search","arguments":{"a":"',
+    '<tool name="search"',
+    "search[ARGS]{",
+    "[search]{} ",
+    "<function=search>{}",
+    "`",
+    "\n",
+    "call:search{",
+    "[search(a=",
+]
+
+
+@pytest.mark.parametrize("piece", HOSTILE)
+def test_hostile_repetition_gives_an_answer(piece):
+    """A long run of any opening ends in an answer, without running out of stack."""
+    text = piece * (100_000 // len(piece))
+
+    found = extract(text, BOX)
+
+    assert len(found.calls) <= 128
+    assert len(found.malformed) <= MALFORMED_MAX
+
+
+def test_readings_that_fail_are_paid_for():
+    """However many openings there are, only so many are read to the end of the text: the work is linear."""
+    text = '{"a":/*' * 4_000
+    reads = 0
+
+    def count(frame, event, _):
+        nonlocal reads
+        reads += event == "call" and frame.f_code.co_name == "read"
+
+    sys.setprofile(count)
+    try:
+        found = extract(text, BOX)
+    finally:
+        sys.setprofile(None)
+
+    assert 0 < reads < 100
+    assert found.text == text
+
+
+def test_a_spent_reader_reports_what_may_be_a_call():
+    """When too much couldn't be read, bare JSON with a declared name is malformed instead of overlooked."""
+    noise = '{"a":[' + "1," * 3_000
+    text = noise * 60 + CALL
+
+    found = extract(text, BOX)
+
+    assert found.calls or found.malformed
+    assert extract(noise * 60, BOX).text == noise * 60
+
+
+def test_big_strings_pass():
+    """A megabyte inside one argument is a call like any other."""
+    big = "x\n" * 500_000
+
+    assert calls(f"<tool_call>{json.dumps({'name': 'search', 'arguments': {'query': big}})}</tool_call>") == [
+        ("search", {"query": big})
+    ]
+    assert calls(f"{{'name': 'search', 'arguments': {{'query': {big!r}}}}}") == [("search", {"query": big})]
