@@ -16,7 +16,7 @@ from deployments.tiers.artifacts import DEFAULT_SOURCE
 from deployments.tiers.mlx import MlxTier
 from reliability.types import ChatRequest, Text, Usage
 from tests.tiers.asking import WEATHER_TOOL, answer, ask, eventually, text_of, usage_of
-from tests.tiers.test_mlx import PATIENCE_S, ROOT, ready, running
+from tests.tiers.mlx_rig import PATIENCE_S, ROOT, ready, running
 
 pytestmark = pytest.mark.model
 
