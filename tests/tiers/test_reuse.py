@@ -124,7 +124,7 @@ def test_peak_memory_stays_under_the_budget() -> None:
     """Law: whatever is asked at once, and whatever is kept for reuse, MLX never holds more than `memory_bytes`."""
     code = f"""
 import asyncio, sys
-from tests.tiers.test_mlx import ready
+from tests.tiers.mlx_rig import ready
 from tests.tiers.asking import answer, ask
 from deployments.tiers.artifacts import DEFAULT_SOURCE
 
