@@ -10,6 +10,7 @@ The calls here wait for Ray's control service, some milliseconds each: on a thre
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import ray
@@ -30,7 +31,7 @@ def here(app: str, settings: MonitorSettings) -> Any:
 def on(node_id: str, app: str, settings: MonitorSettings) -> Any:
     """The handle of a node's monitor, which is started if need be. Raises what Ray raises."""
     return (
-        ray.remote(MemoryPressure)
+        _made()
         .options(
             name=monitor_name(app, settings, node_id),
             namespace=NAMESPACE,
@@ -42,6 +43,12 @@ def on(node_id: str, app: str, settings: MonitorSettings) -> Any:
         )
         .remote(settings)
     )
+
+
+@functools.cache
+def _made() -> Any:
+    """Ray's class for the actor. Each call of `ray.remote` makes a new one, some 40 KB that are never freed."""
+    return ray.remote(MemoryPressure)
 
 
 def find(app: str, settings: MonitorSettings | None = None) -> dict[str, Any]:

@@ -8,6 +8,7 @@ shard (session budget, loop window). Where one of them bars, the other's grant g
 from __future__ import annotations
 
 import asyncio
+import functools
 import os
 import sys
 from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -251,6 +252,12 @@ class RayActor:
         return getattr(self._handle, method).remote(*args)
 
 
+@functools.cache
+def _made() -> Any:
+    """Ray's class for the actor: each call of `ray.remote` makes a new one, which is never freed."""
+    return ray.remote(SessionState)
+
+
 def actor_name(app: str, layout: str) -> str:
     """The actor's name in Ray. It carries the version: an actor of older code is not found, and gives way."""
     return f"SessionState:{app}:{layout}:{version('mlx-stack-serve')}-{SCHEMA_VERSION}"
@@ -261,7 +268,7 @@ def ray_finder(app: str, config: StateConfig) -> Callable[[str], Awaitable[Actor
     folder, bounds = folder_of(app, config), bounds_of(config)
 
     def found(layout: str) -> Actor:
-        maker = ray.remote(SessionState).options(
+        maker = _made().options(
             name=actor_name(app, layout),
             namespace=NAMESPACE,
             lifetime="detached",

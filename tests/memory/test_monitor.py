@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import time
+import types
 
 import pytest
 
@@ -169,3 +171,19 @@ def test_a_report_costs_little(knob: Knob):
         ray.get(handle.peek.remote())
         took_s.append(time.perf_counter() - began)
     assert sorted(took_s)[25] < 0.25
+
+
+def test_asking_for_the_monitor_leaves_nothing_behind(knob: Knob):
+    """A Router asks every few seconds, for weeks: what Ray makes of the class is made once."""
+    knob.handle()
+    before = functions()
+    for _ in range(5):
+        knob.handle()
+
+    assert functions() - before < 5
+
+
+def functions() -> int:
+    """How many this process holds. A class of Ray's for an actor is some dozens."""
+    gc.collect()
+    return sum(isinstance(one, types.FunctionType) for one in gc.get_objects())
