@@ -10,6 +10,7 @@ The calls here wait for Ray's control service, some milliseconds each: on a thre
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from typing import Any
 
@@ -30,19 +31,20 @@ def here(app: str, settings: MonitorSettings) -> Any:
 
 def on(node_id: str, app: str, settings: MonitorSettings) -> Any:
     """The handle of a node's monitor, which is started if need be. Raises what Ray raises."""
-    return (
-        _made()
-        .options(
-            name=monitor_name(app, settings, node_id),
-            namespace=NAMESPACE,
-            lifetime="detached",
-            get_if_exists=True,
-            num_cpus=0,
-            max_restarts=-1,
-            scheduling_strategy=NodeAffinitySchedulingStrategy(node_id, soft=False),
-        )
-        .remote(settings)
-    )
+    name = monitor_name(app, settings, node_id)
+    # Found before made: `get_if_exists` alone leaves some functions behind in this process at each call.
+    with contextlib.suppress(ValueError):
+        return ray.get_actor(name, namespace=NAMESPACE)
+    options = {
+        "name": name,
+        "namespace": NAMESPACE,
+        "lifetime": "detached",
+        "get_if_exists": True,
+        "num_cpus": 0,
+        "max_restarts": -1,
+        "scheduling_strategy": NodeAffinitySchedulingStrategy(node_id, soft=False),
+    }
+    return _made().options(**options).remote(settings)
 
 
 @functools.cache
