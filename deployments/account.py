@@ -35,6 +35,7 @@ class Account:
     started_ns: int
     advice: Advice | None = None
     _report: dict[str, Any] | None = None
+    _closed: bool = False
 
     def report(self, now_ns: int, prices: Mapping[str, Price]) -> dict[str, Any]:
         """The whole report, JSON-ready, made once, when the outcome is known. No prompt, no answer, no secret."""
@@ -51,7 +52,10 @@ class Account:
         keep_text: bool,
         metrics: RequestMetrics,
     ) -> None:
-        """Hand everything over."""
+        """Hand everything over, the first time."""
+        if self._closed:
+            return
+        self._closed = True
         try:
             report = self.report(now_ns, prices)
             incidents = incidents_of(

@@ -247,9 +247,16 @@ class Router:
         judge = self._config.reliability.circuit_breaker
         if judge.enabled:
             account.advice = await advise(account.run, ports, judge)
-        async with contextlib.aclosing(drive(account.run, ports)) as batches:
-            async for batch in batches:
-                yield batch
+        try:
+            async with contextlib.aclosing(drive(account.run, ports)) as batches:
+                async for batch in batches:
+                    if account.run.finish is not None:
+                        # In the same turn as the settle, before anything is sent: a Router that is killed between the
+                        # two would leave a call that is paid and that no report tells of.
+                        self._close(account)
+                    yield batch
+        finally:
+            self._close(account)
 
     def _stands_in(self, name: str) -> bool:
         """Whether a tier is local, awake and well, as far as is known."""

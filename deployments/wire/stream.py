@@ -49,7 +49,7 @@ class _Slot(Generic[T]):
         self._clock = self._loop.call_later(silence_s, self._ring)
 
     async def fill(self, batches: AsyncGenerator[T, None]) -> None:
-        """Put in every batch, each when the one before has been taken."""
+        """Put in every batch, each when the reader has come back for it."""
         try:
             async for batch in batches:
                 self._batch = batch
@@ -64,12 +64,12 @@ class _Slot(Generic[T]):
     async def take(self) -> T | None:
         """The next batch; None for a silence, and at the end."""
         self._quiet_since_s = self._loop.time()
+        _wake(self._room)
         if self._batch is None and not self.ended:
             self._news = self._loop.create_future()
             await self._news
             self._news = None
         batch, self._batch = self._batch, None
-        _wake(self._room)
         return batch
 
     def _ring(self) -> None:
