@@ -13,7 +13,11 @@ What is compared at the end, when all is quiet:
 
     clients    no request was lost: tier `standard` could have answered every one of them
     ledger     each session's books come to hold at least the tokens that its clients saw, and no call is open
-    incidents  are there for the faults that were forced; how many of which kind is told
+    reports    each answer has one, which names the tier and at least the tokens that the client saw
+    incidents  each answer that didn't come from the head of the chain has one that says why
+
+A Router that is killed takes along what it had answered and not yet handed over: then a client may have an answer that
+no report tells of, as many for each such kill as there are clients. What it cost is in the books all the same.
 
 It exits with 1 where one of these doesn't hold.
 """
@@ -47,6 +51,8 @@ EVERY_S = (4.0, 10.0)
 AWAY_S = 2.0
 DEADLINE_S = 20.0
 QUIET_S = 60.0  # grants live some seconds longer than their request's deadline
+HEAD = "fast"
+UNREPORTED = "no report"
 VICTIMS = ("Router", "fast", "standard", "SessionState", "node", "upstream")
 
 
@@ -58,7 +64,9 @@ class Accounts:
     retried: int = 0
     lost: list[str] = field(default_factory=list)
     tokens: Counter[str] = field(default_factory=Counter)
+    answers: dict[str, tuple[str, int]] = field(default_factory=dict)  # tier and tokens, by request id
     killed: Counter[str] = field(default_factory=Counter)
+    unreported: int = 0
     tiers: Counter[str] = field(default_factory=Counter)
 
 
@@ -82,15 +90,18 @@ async def ask(http: httpx.AsyncClient, url: str, session: str, name: str, seen: 
             seen.retried += 1
             await asyncio.sleep(wait_s or 0.5 * 2**attempt)
         try:
-            headers = {"x-request-id": f"{name}-{attempt}", "x-mlx-stack-session": session}
+            request_id = f"{name}-{attempt}"
+            headers = {"x-request-id": request_id, "x-mlx-stack-session": session}
             response = await http.post(f"{url}/v1/chat/completions", json=body, headers=headers)
         except httpx.TransportError as error:
             last, wait_s = type(error).__name__, 0.0
             continue
         if response.status_code == 200:
+            tier, tokens = response.headers["x-mlx-stack-tier"], response.json()["usage"]["total_tokens"]
             seen.answered += 1
-            seen.tiers[response.headers["x-mlx-stack-tier"]] += 1
-            seen.tokens[session] += response.json()["usage"]["total_tokens"]
+            seen.tiers[tier] += 1
+            seen.tokens[session] += tokens
+            seen.answers[request_id] = (tier, tokens)
             return
         last, wait_s = f"{response.status_code} {response.text[:200]}", float(response.headers.get("retry-after", 0))
     seen.lost.append(f"{name}: {last}")
@@ -158,12 +169,7 @@ async def run(server: Running, upstream: Upstream, seed: int, seconds: float) ->
                 wrong.append(f"books of {session} aren't closed: {books}")
             elif books["spent_tokens"] < tokens:
                 wrong.append(f"{session} saw {tokens} tokens, its books hold {books['spent_tokens']}")
-        incidents = (await http.get("/v1/reliability/incidents", params={"limit": 500})).json()
-    kinds = Counter(incident["kind"] for incident in incidents.get("data", incidents.get("incidents", [])))
-    # A node on which nobody worked leaves nothing to tell.
-    if seen.killed.keys() - {"node"} and not kinds:
-        wrong.append("no incident tells of any of it")
-    print(f"incidents: {dict(kinds)}")
+        wrong += await reported(http, seen)
     return seen, wrong
 
 
@@ -181,12 +187,45 @@ async def settled(http: httpx.AsyncClient, session: str, tokens: int, quiet_at: 
     return books
 
 
+async def reported(http: httpx.AsyncClient, seen: Accounts) -> list[str]:
+    """Where the reports and the incidents say otherwise than the clients."""
+    at_once = asyncio.Semaphore(CLIENTS)
+
+    async def one(request_id: str) -> str | None:
+        async with at_once:
+            return await told_otherwise(http, request_id, *seen.answers[request_id])
+
+    wrong = [words for words in await asyncio.gather(*map(one, seen.answers)) if words]
+    seen.unreported = wrong.count(UNREPORTED)
+    may_be = CLIENTS * (seen.killed["Router"] + seen.killed["node"])
+    wrong = [words for words in wrong if words != UNREPORTED]
+    if seen.unreported > may_be:
+        wrong.append(f"{seen.unreported} answers have no report, at most {may_be} may have none")
+    return wrong
+
+
+async def told_otherwise(http: httpx.AsyncClient, request_id: str, tier: str, tokens: int) -> str | None:
+    """What is wrong with the report and the incidents of one answered request."""
+    response = await http.get(f"/v1/reliability/requests/{request_id}")
+    if response.status_code == 404:
+        return UNREPORTED
+    report = response.raise_for_status().json()
+    spent = sum(attempt["usage"]["total_tokens"] for attempt in report["attempts"] if attempt["usage"])
+    if report["outcome"] != "answered" or report["tier"] != tier or spent < tokens:
+        return f"{request_id}: the client saw {tokens} tokens of {tier}, its report says {report}"
+    if tier == HEAD:
+        return None
+    query = {"request_id": request_id, "kind": "escalation"}
+    incidents = (await http.get("/v1/reliability/incidents", params=query)).raise_for_status().json()["data"]
+    return None if incidents else f"{request_id}: {tier} answered, and no incident says why"
+
+
 def graph(port: int) -> dict[str, object]:
     """The server's `args`."""
     base = f"http://127.0.0.1:{port}/v1"
     return {
         "tiers": {
-            "fast": {"kind": "hosted", "base_url": base, "model": "at-once", "cloud": False},
+            HEAD: {"kind": "hosted", "base_url": base, "model": "at-once", "cloud": False},
             "standard": {
                 "kind": "scripted",
                 "script": [{"answer": "All is well, and the tests pass."}],
@@ -195,7 +234,7 @@ def graph(port: int) -> dict[str, object]:
             },
         },
         "reliability": {
-            "escalation": {"chain": ["fast", "standard"]},
+            "escalation": {"chain": [HEAD, "standard"]},
             "token_budget": {"per_session": None, "per_hour": None},
             "retry_budget": {"share_percent": 1000},
             "loop_detection": {"enabled": False},  # by script, all answers are the same
@@ -225,6 +264,7 @@ def main() -> int:
         "answered": seen.answered,
         "tried again": seen.retried,
         "lost": len(seen.lost),
+        "without a report": seen.unreported,
         "tiers": seen.tiers,
         "killed": seen.killed,
         "wrong": wrong,

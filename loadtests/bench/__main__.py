@@ -129,7 +129,7 @@ def _run(found: list[Side], upstream: str, plan: Plan) -> tuple[list[list[Cell]]
 
 def _asked(side: Side, scenario: Scenario, clients: int) -> bool:
     """Two workers matter under load only; the off side has no answer to faults worth timing."""
-    if scenario.model == "faulty":
+    if scenario.manner == "faulty":
         return side.name not in ("off", "litellm-2")
     return not (side.name == "litellm-2" and clients < 32)
 

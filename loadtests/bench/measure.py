@@ -14,7 +14,7 @@ from typing import Any
 import psutil
 
 from loadtests.bench.client import Load, Outcome, drive
-from loadtests.bench.sides import Side
+from loadtests.bench.sides import MODEL, Side
 
 __all__ = ["Cell", "Scenario", "idle_cpu", "measured", "quantile"]
 
@@ -38,22 +38,23 @@ SYSTEM = "You are a careful engineer. " * 20
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """What is asked: of which model of the upstream, streamed or not, with tools or not."""
+    """What is asked: how the upstream should answer, streamed or not, with tools or not."""
 
-    model: str = "at-once"
+    manner: str = "at-once"
     stream: bool = False
     tools: bool = False
 
     @property
     def name(self) -> str:
         """How it is called in the tables."""
-        return " ".join([self.model, "stream" if self.stream else "whole", *(["tools"] if self.tools else [])])
+        return " ".join([self.manner, "stream" if self.stream else "whole", *(["tools"] if self.tools else [])])
 
     def body(self) -> dict[str, Any]:
         """The request."""
-        messages = [{"role": "system", "content": SYSTEM}, {"role": "user", "content": "What is in main.py?"}]
+        asked = f"{self.manner}: what is in main.py?"
+        messages = [{"role": "system", "content": SYSTEM}, {"role": "user", "content": asked}]
         more: dict[str, Any] = {"tools": TOOLS} if self.tools else {}
-        return {"model": self.model, "messages": messages, "stream": self.stream, "max_tokens": 256, **more}
+        return {"model": MODEL, "messages": messages, "stream": self.stream, "max_tokens": 256, **more}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

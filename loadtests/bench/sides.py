@@ -7,9 +7,9 @@
     litellm      the LiteLLM proxy, one worker
     litellm-2    the same with two
 
-The three apps share one Ray instance, so its idle cost falls on none of them: CPU time is counted over all processes of
-a side while it alone is asked, less what the same processes use when nobody asks. LiteLLM lives in a virtual
-environment of its own under the user's cache folder, made at the first run.
+Each app has one replica of each deployment. The three share one Ray instance, so its idle cost falls on none of them:
+CPU time is counted over all processes of a side while it alone is asked, less what the same processes use when nobody
+asks. LiteLLM lives in a virtual environment of its own under the user's cache folder, made at the first run.
 """
 
 from __future__ import annotations
@@ -28,12 +28,13 @@ import psutil
 import yaml
 
 from deployments.front import free_port
+from loadtests.bench.upstream import SPARE
 from loadtests.running import flags_for, process, until_up
 
-__all__ = ["MODELS", "Side", "sides"]
+__all__ = ["MODEL", "Side", "sides"]
 
 CACHE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "mlx-stack-serve-bench"
-MODELS = ("at-once", "after-50", "paced", "faulty")
+MODEL = "scripted"
 OFF: dict[str, Any] = {
     "loop_detection": {"enabled": False},
     "tool_validation": {"enabled": False},
@@ -115,10 +116,10 @@ def _serve_config(port: int, upstream: str, folder: Path) -> dict[str, Any]:
 
 
 def _ours(name: str, upstream: str, folder: Path, reliability: Mapping[str, Any]) -> dict[str, Any]:
-    models = MODELS if name == "on" else MODELS[:3]
+    # What fails may go on to another tier, as a user would have it.
+    models = (MODEL, SPARE) if name == "on" else (MODEL,)
     tiers = {model: {"kind": "hosted", "base_url": upstream, "model": model, "cloud": False} for model in models}
-    # The faulty tier's requests may go on to another one, as a user would have it.
-    chain = {"escalation": {"chain": [*models[3:], models[0]]}}
+    chain = {"escalation": {"chain": [*models]}}
     budget = {"token_budget": {"per_session": None, "per_hour": None}}
     args = {
         "tiers": tiers,
@@ -134,8 +135,8 @@ def _litellm(workers: int, upstream: str, folder: Path) -> Iterator[Side]:
     program, port = _litellm_program(), free_port()
     config = folder / "litellm.yaml"
     told = {"api_base": upstream, "api_key": "sk-none", "num_retries": 0}
-    models = [{"model_name": m, "litellm_params": {"model": f"openai/{m}"} | told} for m in MODELS]
-    config.write_text(yaml.safe_dump({"model_list": models, "litellm_settings": {"telemetry": False}}))
+    model = {"model_name": MODEL, "litellm_params": {"model": f"openai/{MODEL}"} | told}
+    config.write_text(yaml.safe_dump({"model_list": [model], "litellm_settings": {"telemetry": False}}))
     command = [str(program), "--config", str(config), "--host", "127.0.0.1", "--port", str(port)]
     flags = {**os.environ, "LITELLM_LOG": "ERROR", "LITELLM_LOCAL_MODEL_COST_MAP": "True", "LITELLM_TELEMETRY": "False"}
     # No keys, as at the other sides.

@@ -80,13 +80,23 @@ def _all(rounds: Rounds, scenario: str, clients: int, side: str) -> list[Cell]:
 
 
 def _added(rounds: Rounds, scenario: str, clients: int, side: str, quantile: str, base: str = "direct") -> list[float]:
-    """Of each round: the side's quantile less the base's."""
-    pairs = zip(_all(rounds, scenario, clients, side), _all(rounds, scenario, clients, base), strict=True)
+    """Of each round: the side's quantile less the base's; nothing of a side that was not asked."""
+    asked = _all(rounds, scenario, clients, side)
+    pairs = zip(asked, _all(rounds, scenario, clients, base) if asked else (), strict=True)
     return [getattr(mine, quantile) - getattr(theirs, quantile) for mine, theirs in pairs]
 
 
 def _median(values: Sequence[float]) -> float:
     return statistics.median(values) if values else math.nan
+
+
+def _ratio(mine: Sequence[float], theirs: Sequence[float]) -> float:
+    """The median of the rounds' ratios; NaN where one side was not asked."""
+    return _median([a / b for a, b in zip(mine, theirs, strict=True)]) if mine and theirs else math.nan
+
+
+def _both(mine: Sequence[float], theirs: Sequence[float], shape: str, unit: str) -> str:
+    return f"{_median(mine):{shape}} against {_median(theirs):{shape}}{unit}"
 
 
 def _bars(rounds: Rounds, used: Used) -> list[str]:
@@ -101,20 +111,13 @@ def _bars(rounds: Rounds, used: Used) -> list[str]:
     for quantile, bound in (("p50", 2.0), ("p99", 10.0)):
         layer = _median(_added(rounds, whole, 1, "on", quantile, "off"))
         bar(f"the reliability layer (on less off), 1 client, {quantile}", whole, layer, bound, "ms")
-    mine, theirs = (_median([c.per_second for c in _all(rounds, whole, 32, s)]) for s in ("on", "litellm"))
-    bar(
-        "requests/s at 32 clients, against LiteLLM with one worker",
-        f"{mine:.0f} against {theirs:.0f}",
-        mine / theirs,
-        4,
-        "x",
-    )
-    mine, theirs = (_median([c.per_second for c in _all(rounds, streamed, 32, s)]) for s in ("on", "litellm"))
-    bar("the same, streamed", f"{mine:.0f} against {theirs:.0f}", mine / theirs, 4, "x")
+    for what, scenario in (("against LiteLLM with one worker", whole), ("the same, streamed", streamed)):
+        mine, theirs = ([c.per_second for c in _all(rounds, scenario, 32, s)] for s in ("on", "litellm"))
+        bar(f"requests/s at 32 clients, {what}", _both(mine, theirs, ".0f", ""), _ratio(mine, theirs), 4, "x")
     for clients, quantile in ((1, "p50"), (32, "p99")):
-        mine, theirs = (_median(_added(rounds, whole, clients, s, quantile)) for s in ("litellm", "on"))
-        detail = f"{theirs:.2f} against {mine:.2f} ms"
-        bar(f"added {quantile} at {clients} clients: LiteLLM's over ours", detail, mine / theirs, 3, "x")
+        mine, theirs = (_added(rounds, whole, clients, s, quantile) for s in ("on", "litellm"))
+        what = f"added {quantile} at {clients} clients: LiteLLM's over ours"
+        bar(what, _both(theirs, mine, ".2f", " ms"), _ratio(theirs, mine), 3, "x")
     chunk = _per_chunk(used)
     bar("CPU in the Router per streamed chunk of the upstream, 32 clients", "paced stream", chunk, 100, "us")
     calls = _median([c.calls for c in _all(rounds, "faulty whole", 8, "on")])

@@ -1,12 +1,13 @@
 """The scripted upstream: `python -m loadtests.bench.upstream PORT`, an OpenAI-compatible server of little cost.
 
-It runs in a process of its own. What it answers is in the request's `model`:
+It runs in a process of its own. How it answers is the first word of the last message, up to a colon:
 
     at-once     64 tokens, each in a write of its own, as fast as they can be written
     after-50    the same, the first token after 50 ms
     paced       the same, 5 ms between two tokens
-    faulty      every tenth request is answered 503
+    faulty      every tenth request is answered 503, unless it is for the model `spare`
 
+Any other word is as good as `at-once`, and any model answers, so that one tier, or one entry of a proxy, serves all.
 A request with `tools` gets a tool call, its arguments in 8 pieces; any other gets text. `GET /calls` says how many
 completions have been asked for since the start. Connections are kept, bodies must have a Content-Length.
 """
@@ -18,12 +19,13 @@ import json
 import sys
 from contextlib import suppress
 
-__all__ = ["TOKENS"]
+__all__ = ["SPARE", "TOKENS"]
 
 TOKENS = 64
 FIRST_TOKEN_S = {"after-50": 0.05}
 GAP_S = {"paced": 0.005}
 FAULT_EVERY = 10
+SPARE = "spare"
 USAGE = {"prompt_tokens": 12, "completion_tokens": TOKENS, "total_tokens": 12 + TOKENS}
 WORDS = [f"word{i} " for i in range(TOKENS)]
 ARGUMENTS = json.dumps({"path": "src/" + "x" * 48 + ".py", "line": 12})
@@ -85,11 +87,11 @@ async def _answer(raw: bytes, writer: asyncio.StreamWriter) -> None:
     global calls  # noqa: PLW0603
     calls += 1
     body = json.loads(raw)
-    model, tools = body["model"], bool(body.get("tools"))
-    if model == "faulty" and calls % FAULT_EVERY == 0:
+    manner, tools = body["messages"][-1]["content"].partition(":")[0], bool(body.get("tools"))
+    if manner == "faulty" and body["model"] != SPARE and calls % FAULT_EVERY == 0:
         writer.write(_plain(b'{"error": {"message": "scripted fault"}}', "503 Service Unavailable"))
         return
-    if wait_s := FIRST_TOKEN_S.get(model):
+    if wait_s := FIRST_TOKEN_S.get(manner):
         await asyncio.sleep(wait_s)
     if not body.get("stream"):
         writer.write(_plain(WHOLE[tools]))
@@ -98,7 +100,7 @@ async def _answer(raw: bytes, writer: asyncio.StreamWriter) -> None:
     writer.write(head)
     for frame in CALL_FRAMES if tools else TEXT_FRAMES:
         writer.write(_framed(frame))
-        await asyncio.sleep(GAP_S.get(model, 0))
+        await asyncio.sleep(GAP_S.get(manner, 0))
     writer.write(_framed(TAIL[tools]) + b"0\r\n\r\n")
 
 
