@@ -89,7 +89,7 @@ def load_keys(server: ServerConfig, environ: Mapping[str, str]) -> tuple[ApiKey,
     """
     keys: list[ApiKey] = []
     if server.api_keys_file is not None:
-        keys += _of_file(Path(server.api_keys_file).expanduser())
+        keys += _of_file(Path(server.api_keys_file))
     keys += _of_variable(server.api_keys_env, environ.get(server.api_keys_env, ""))
     return _checked(keys)
 
@@ -116,10 +116,14 @@ def parse_file(text: str, at: str) -> tuple[ApiKey, ...]:
 def _of_file(path: Path) -> tuple[ApiKey, ...]:
     at = "server.api_keys_file"
     try:
-        with path.open("rb") as file:
+        with path.expanduser().open("rb") as file:
             text = file.read(FILE_BYTES_MAX + 1)
     except OSError as error:
         raise ConfigError(f"{at}: can't be read: {error.strerror}") from None
+    except RuntimeError:  # `~` of nobody on this machine
+        raise ConfigError(f"{at}: can't be read: its home directory isn't known") from None
+    except ValueError:
+        raise ConfigError(f"{at}: can't be read: no file can have that name") from None
     if len(text) > FILE_BYTES_MAX:
         raise ConfigError(f"{at}: the file is over {FILE_BYTES_MAX} bytes")
     try:

@@ -163,11 +163,11 @@ class HostedTierConfig(TierBase):
 
 
 class ScriptedTierConfig(TierBase):
-    """Deterministic answers and faults: a file, or the rules themselves (see `tiers/scripted.py`). `cloud`: the tier
+    """Deterministic answers and faults: a file, or what could stand in it (see `tiers/scripted.py`). `cloud`: the tier
     plays one that is not on this machine."""
 
     kind: Literal["scripted"]
-    script: str | list[dict[str, Any]]
+    script: str | list[dict[str, Any]] | dict[str, Any]
     seed: int = 0
     cloud: bool = False
 

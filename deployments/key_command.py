@@ -51,7 +51,7 @@ def _print(secret: str, line: str, file: Path | None) -> None:
 
 def _append(file: Path, line: str) -> None:
     # Through a link: the file that it leads to is the one to change.
-    path = file.expanduser().resolve()
+    path = Path(os.path.expanduser(file)).resolve()  # `~` of nobody stays as it is
     try:
         with _alone(path.parent):
             old = path.read_text(encoding="utf-8") if path.exists() else ""

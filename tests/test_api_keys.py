@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -16,6 +16,7 @@ from deployments.access import Access, Caller, access_for
 from deployments.api_keys import ApiKey, digest, entry_line, load_keys, new_key, parse_file
 from deployments.config import ConfigError, ServerConfig
 from deployments.key_command import key_command
+from deployments.live import applied
 from tests.test_access import AGENT, BOSS, ENV, access
 
 
@@ -177,6 +178,29 @@ def test_a_named_file_must_hold_keys(tmp_path, content, line):
         path.write_bytes(content)
     with pytest.raises(ConfigError, match=rf"server\.api_keys_file: {line}"):
         access_for(ServerConfig(api_keys_file=str(path)), {})
+
+
+@pytest.mark.parametrize(
+    ("path", "line"),
+    [
+        ("~nosuchuser/keys.yaml", "can't be read: its home directory isn't known"),
+        ("keys\0.yaml", "can't be read: no file can have that name"),
+    ],
+)
+def test_a_path_that_no_file_can_have_is_one_line(path, line):
+    """A path that means nothing on this machine is refused like a file that is missing. As a patch to a server that
+    works it changes nothing."""
+    server = ServerConfig(api_keys_file=path)
+    with pytest.raises(ConfigError, match=rf"^server\.api_keys_file: {line}"):
+        load_keys(server, {})
+
+    def patched(_: Mapping[str, object]) -> str:
+        load_keys(server, {})
+        return "new"
+
+    current, why = applied(patched, {}, "old", first=False, at="Router")
+    assert current == "old"
+    assert f"server.api_keys_file: {line}" in str(why)
 
 
 def test_a_huge_file_is_not_read(tmp_path):

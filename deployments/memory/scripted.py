@@ -67,7 +67,7 @@ class ScriptedSensor:
     sources = SOURCES
 
     def __init__(self, path: str) -> None:
-        self._path = Path(os.path.expandvars(path)).expanduser()
+        self._path = Path(os.path.expanduser(os.path.expandvars(path)))  # `~` of nobody stays as it is
         self._began_ns: int | None = None
 
     def read(self, now_ns: int) -> Sample:

@@ -15,7 +15,10 @@ With `state.shards` over 1 this class runs in two roles. The *hub* has everythin
 are exact because they stand in one place; sharding the sessions spreads memory and journal, not the hub's work.
 
 Limits come from the Router, since a `user_config` may change them while the server runs: a step names the digest of
-the limits that it means, and an actor that has others answers None, which asks for the same step with its limits.
+the limits that it means, and an actor that has others answers None, which asks for the same step with its limits. A
+step that does no work, a Router's beat, is answered under whatever limits there are: during a roll-out Routers differ,
+and every change is written down. A new life has none by name, since the journal holds what a replay needs and not the
+limits of loops, so its first step brings them, beat or not.
 """
 
 from __future__ import annotations
@@ -87,11 +90,11 @@ class SessionState:
         self._windows: OrderedDict[str, Window] = OrderedDict()
         path = Path(folder) / self._layout.file
         self._journal, held = opened(path, self._life, bounds)
-        self._digest, self._config = held.digest, held.config
+        # What was replayed by holds until the first step brings the limits of this life; until then they have no name.
+        self._digest, self._config, self._loops = "", held.config, LoopConfig()
         # Wall time where this life began, monotonic time from there on; never before the journal's last moment.
         self._start_ns = max(time.time_ns(), held.at_ns) - self._clock.now_ns()
         self._state = carried_over(self._journal, held, held.state, self._layout, self._now_ns())
-        self._loops = LoopConfig()
         self._events = held.events
         self._steps = 0
         self._tidied_ns = self._now_ns()
@@ -114,7 +117,7 @@ class SessionState:
             Superseded: this actor is no longer the journal's owner, and will leave when it has been idle for a while.
             sqlite3.Error: the disk; nothing was done.
         """
-        if step.config != self._digest:
+        if step.config != self._digest and (step.works or not self._digest):
             if limits is None or limits.digest != step.config:
                 return None
             self.configure(limits)

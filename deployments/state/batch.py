@@ -5,8 +5,9 @@
 The batch holds the state on its way; the actor takes it over only after the commit, so a disk that fails changes
 nothing, neither on it nor in memory.
 
-Two things from outside are bounded here, since a step that can't be written would be sent again for ever: a count of
-tokens that no call can have, and a report or incident that is no JSON; that one is left out, and the log says so.
+Three things from outside are bounded here, since a step that can't be written would be sent again for ever: a count of
+tokens that no call can have, a wait that no tier can mean, and a report or incident that is no JSON; that one is left
+out, and the log says so.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from typing import Any
 
 from deployments.incidents import IncidentKind, record
 from deployments.state.journal import UNWRITABLE, Journal
-from deployments.state.records import Answer, Asked, Charged, Done, Item, Noted, Said, Settled
+from deployments.state.records import RETRY_AFTER_S_MAX, Answer, Asked, Charged, Done, Item, Noted, Said, Settled
 from reliability import admission, replay
 from reliability.admission import Admission, AdmissionConfig, Grant
 from reliability.admission import Settled as Closed
@@ -108,7 +109,8 @@ class Batch:
 
     def _settle(self, item: Settled) -> None:
         usage = None if item.usage is None else _possible(item.usage)
-        closed = self.apply(Settle(item.grant_id, item.verdict, usage, item.retry_after_ns))
+        wait_ns = min(max(item.retry_after_ns, 0), RETRY_AFTER_S_MAX * NS_PER_S)
+        closed = self.apply(Settle(item.grant_id, item.verdict, usage, wait_ns))
         if isinstance(closed, Closed) and closed.change is not None:
             self._note_breaker(closed.tier, closed.change, item)
 

@@ -19,12 +19,13 @@ from typing import Any
 
 import ray
 
-from deployments.config import StateConfig
+from deployments.config import ConfigError, StateConfig
 from deployments.state.actor import SessionState
 from deployments.state.carry import part_of
 from deployments.state.journal import SCHEMA_VERSION, Bounds
 from deployments.state.link import Actor, Link
 from deployments.state.records import (
+    RETRY_AFTER_S_MAX,
     Answer,
     Asked,
     Charged,
@@ -161,7 +162,9 @@ class RequestState:
     def settle(self, grant: Grant, verdict: Verdict, usage: Usage | None, retry_after_s: float | None) -> None:
         """As the protocol. A failure is sent at once, since other requests should know; the rest goes with what the
         request says next."""
-        item = self._settled(grant, verdict, usage, int((retry_after_s or 0.0) * NS_PER_S))
+        # In this order `max` also makes nothing of what is no number.
+        wait_s = min(max(0.0, retry_after_s or 0.0), RETRY_AFTER_S_MAX)
+        item = self._settled(grant, verdict, usage, int(wait_s * NS_PER_S))
         self._hub.put(item, flush=verdict is Verdict.FAILURE)
         twin = self._at_shard.pop(grant.id, None)
         if twin is not None and self._shard is not None:
@@ -227,11 +230,15 @@ async def _both(first: Any, second: Any, give_back: Callable[[Answer], None]) ->
     except BaseException:
         for task in tasks:
             task.cancel()
-        for done in await asyncio.gather(*tasks, return_exceptions=True):
-            if isinstance(done, Answer):
-                give_back(done)
+            # Not awaited here: a caller that is cancelled once more would lose the answers on the way.
+            task.add_done_callback(functools.partial(_unused, give_back))
         raise
     return tasks[0].result(), tasks[1].result()
+
+
+def _unused(give_back: Callable[[Answer], None], task: asyncio.Future[Answer]) -> None:
+    if not task.cancelled() and task.exception() is None:
+        give_back(task.result())
 
 
 def _finder(find: Callable[[str], Awaitable[Actor]], layout: str) -> Callable[[], Awaitable[Actor]]:
@@ -299,8 +306,15 @@ def bounds_of(config: StateConfig) -> Bounds:
 
 
 def folder_of(app: str, config: StateConfig) -> Path:
-    """Where an app's journals are."""
-    return Path(config.path).expanduser() if config.path else state_folder(app)
+    """Where an app's journals are.
+
+    Raises:
+        ConfigError: they would be in a home directory that isn't known.
+    """
+    try:
+        return Path(config.path).expanduser() if config.path else state_folder(app)
+    except RuntimeError:  # `~` of nobody on this machine, or a user without a home
+        raise ConfigError("state.path: its home directory isn't known; name another folder") from None
 
 
 def state_folder(app: str) -> Path:

@@ -21,6 +21,7 @@ from reliability.loops import LoopConfig, Turn, Window
 from reliability.types import Usage, Verdict
 
 __all__ = [
+    "RETRY_AFTER_S_MAX",
     "Answer",
     "Asked",
     "Charged",
@@ -35,6 +36,8 @@ __all__ = [
     "StateLimits",
     "Step",
 ]
+
+RETRY_AFTER_S_MAX = 86_400  # how long a tier's word on when to come back counts at most
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

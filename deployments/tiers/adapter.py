@@ -8,6 +8,7 @@ it, and refuses one whose weights don't fit the model; this file says what is mi
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,7 +35,7 @@ class Adapter:
 
 def adapter_at(folder: str) -> Adapter:
     """The adapter in `folder`. Raises `ModelUnavailable` with what is wrong."""
-    path = Path(folder).expanduser()
+    path = Path(os.path.expanduser(folder))  # `~` of nobody stays as it is
     weights = path / "adapters.safetensors"
     kind = _kind_of(_said(path), path.name)
     if not weights.is_file():

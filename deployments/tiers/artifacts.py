@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
 import sys
 from collections.abc import Callable, Mapping
@@ -135,7 +136,7 @@ def on_disk(source: ModelSource, *, cache_dir: Path | None = None) -> Artifact |
 
 
 def _from_path(source: ModelSource) -> Artifact:
-    folder = Path(source.name).expanduser()
+    folder = Path(os.path.expanduser(source.name))  # `~` of nobody stays as it is
     if not folder.is_dir():
         raise ModelUnavailable(f"{source.label}: there is no such folder")
     return _described(folder, source, revision=None, sha256=None)

@@ -7,7 +7,9 @@ facts of Ray Serve 2.60 that this file rests on:
   of the cost per chunk of the default, which goes through actor calls.
 - gRPC carries at most 4 MiB in one message. A larger request takes the default way, by reference.
 - A stream that one stops reading is not cancelled by Serve. `cancel()` is ours to call, in `finally`; it may re-raise
-  the error of a call that has already failed.
+  the error of a call that has already failed. Where Serve's router runs on this event loop (`serve.env`), it forgets a
+  call that was given to a replica and that nobody has read from yet: a reader that is cancelled in that very turn would
+  leave the tier generating for nobody. So `_stop` looks after it.
 - `options()` on a handle that has been used costs microseconds. The session goes with each call, so that a tier of
   several replicas can send it where its prompts are (`affinity.py`); the client's header reaches the Router only.
 - While the only replica of a deployment restarts, a call waits without a word. That is what `connect_s` is for.
@@ -63,13 +65,14 @@ class HandleTier:
             response = call.options(session_id=request.session_id).remote(request)
             async for events in response:
                 yield events
-            response = None  # it has come to its end: there is nothing to cancel
+            # Only who reads on to the very end comes here. The Router stops at the finish, so that each good answer is
+            # cancelled too: that stops nothing but what a tier may still do after it.
+            response = None
         except Exception as error:
             yield [self._failed(error, request)]
         finally:
             if response is not None:
-                with contextlib.suppress(Exception):
-                    response.cancel()
+                _stop(response)
 
     async def status(self) -> TierStatus:
         """As the protocol, but it waits for a replica: give it a timeout. Raises what the handle raises. It wakes
@@ -101,8 +104,7 @@ class HandleTier:
         except Exception as error:
             log_error("tier_does_not_wake", error, tier=self.name)
         finally:
-            with contextlib.suppress(Exception):
-                response.cancel()
+            _stop(response)
 
     async def _asked(self) -> TierStatus:
         status: TierStatus = await self._status.remote()
@@ -117,7 +119,18 @@ class HandleTier:
         if isinstance(error, DeploymentUnavailableError):
             return Failed(fault=Fault.UNAVAILABLE, message=f"tier {self.name}: its deployment failed")
         if isinstance(error, RayActorError):
-            return Failed(fault=Fault.CRASHED, message=f"tier {self.name}: its replica died")
+            return Failed(fault=Fault.CRASHED, message=f"tier {self.name}: its replica died", lost=True)
         log_error("tier_call_failed", error, tier=self.name, request_id=request.request_id)
-        words = "an error inside the tier" if isinstance(error, RayTaskError) else "the call to the tier failed"
-        return Failed(fault=Fault.SERVER_ERROR, message=f"tier {self.name}: {words}")
+        inside = isinstance(error, RayTaskError)
+        words = "an error inside the tier" if inside else "the call to the tier failed"
+        return Failed(fault=Fault.SERVER_ERROR, message=f"tier {self.name}: {words}", lost=not inside)
+
+
+def _stop(response: Any) -> None:
+    """Cancel a call, wherever it is. Looks at what Ray keeps to itself, and does without where that is not there."""
+    with contextlib.suppress(Exception):
+        response.cancel()
+    with contextlib.suppress(Exception):
+        assigned = response._replica_result_future
+        if response._replica_result is None and assigned.done() and not assigned.cancelled():
+            assigned.result().cancel()

@@ -25,11 +25,13 @@ from pydantic import (
     model_validator,
 )
 
+from deployments.tiers.faults import RETRY_AFTER_S_MAX
 from reliability.types import Fault, FinishReason
 
 __all__ = ["CallSpec", "Rule", "Script", "ScriptError", "Step", "load_script"]
 
 SCRIPT_BYTES_MAX = 16 * 1024 * 1024
+WEIGHT_MAX = 1e9  # so that no sum of weights overflows
 VARIABLES = ("last_user", "tool_result", "turn", "tier")
 
 # What a step does: each step does exactly one of these.
@@ -134,7 +136,7 @@ class Step(Pace):
     fault: Fault | None = None
 
     delay_s: float = Field(default=0.0, ge=0)
-    retry_after_s: float | None = Field(default=None, ge=0)
+    retry_after_s: float | None = Field(default=None, ge=0, le=RETRY_AFTER_S_MAX)
     message: str | None = None
     code: str = ""
     param: str | None = None
@@ -187,7 +189,7 @@ class Rule(Pace):
     answer: Annotated[list[Step], BeforeValidator(_as_steps)]
     when: When = When()
     times: int | None = Field(default=None, ge=1)
-    weight: float | None = Field(default=None, gt=0)
+    weight: float | None = Field(default=None, gt=0, le=WEIGHT_MAX)
     start_delay_s: float = Field(default=0.0, ge=0)
     cut_after_tokens: int | None = Field(default=None, ge=0)
     finish: FinishReason | None = None
@@ -215,9 +217,9 @@ _MODELS: dict[str, type[BaseModel]] = {
 }
 
 
-def load_script(source: str | Path | list[dict[str, Any]]) -> Script:
-    """Read and check a script: a YAML, JSON or JSONL file, or the rules themselves. Raises ScriptError."""
-    raw = source if isinstance(source, list) else _parsed(Path(source))
+def load_script(source: str | Path | list[dict[str, Any]] | Mapping[str, Any]) -> Script:
+    """Read and check a script: a YAML, JSON or JSONL file, or what could stand in one. Raises ScriptError."""
+    raw = _parsed(Path(source)) if isinstance(source, str | Path) else source
     top = {"rules": raw} if isinstance(raw, list) else raw
     if not isinstance(top, Mapping):
         raise ScriptError("a script is a list of rules, or an object with rules")

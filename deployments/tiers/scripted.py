@@ -43,7 +43,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -63,14 +63,14 @@ class ScriptedTier:
         self,
         *,
         name: str,
-        script: str | Path | list[dict[str, Any]],
+        script: str | Path | list[dict[str, Any]] | Mapping[str, Any],
         seed: int = 0,
         context_tokens: int | None = None,
     ) -> None:
         self._name = name
         self._seed = seed
         self._context_tokens = context_tokens
-        self._source = "rules" if isinstance(script, list) else Path(script).name
+        self._source = Path(script).name if isinstance(script, str | Path) else "rules"
         self._script, self._problem = _loaded(script)
         self._used = [0] * len(self._script.rules)
         self._requests = 0
@@ -152,7 +152,7 @@ class ScriptedTier:
         return rules[chosen]
 
 
-def _loaded(script: str | Path | list[dict[str, Any]]) -> tuple[Script, str | None]:
+def _loaded(script: str | Path | list[dict[str, Any]] | Mapping[str, Any]) -> tuple[Script, str | None]:
     try:
         return load_script(script), None
     except ScriptError as error:

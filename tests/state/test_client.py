@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
+from math import inf, nan
 from pathlib import Path
 from typing import Any
 
@@ -161,6 +162,20 @@ def test_leaving_clients_leave_nothing_open(tmp_path, third):
         for task in tasks[third::3]:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+    playing(tmp_path, play)
+
+
+@pytest.mark.parametrize("wait_s", [None, -1.0, 0.5, 1e11, inf, -inf, nan])
+def test_whatever_a_tier_asks_for_can_be_settled(tmp_path, wait_s):
+    """No word on when to come back, however long or senseless, keeps a grant open or takes the link down."""
+
+    async def play(state, actors):
+        port = request(state)
+        port.settle(await port.admit(ask()), Verdict.FAILURE, Usage(), wait_s)
+        await asyncio.sleep(0.1)
+        assert [link.waiting_items for link in state.links] == [0] * len(state.links)
+        assert state.hub.up
 
     playing(tmp_path, play)
 

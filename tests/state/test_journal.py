@@ -307,6 +307,20 @@ def test_records_that_can_not_be_written_are_left_out(tmp_path, caplog):
     assert driver.actor.budget("k", "s")["spent_tokens"] == driver.actor.budget("k", "big")["spent_tokens"] == 10**12
 
 
+@pytest.mark.parametrize("wait_ns", [10**20, -(10**20)])
+def test_a_wait_beyond_all_bounds_stops_no_step(tmp_path, wait_ns):
+    """However long a tier wants to be left alone: the settle that says so is done and written, and so is what comes
+    with it."""
+    driver = Driver(life(tmp_path))
+    (grant,) = driver.granted(ask())
+    driver.put(settled(grant, 7, Verdict.FAILURE, retry_after_ns=wait_ns), Charged(key="k", session="s", tokens=5))
+
+    for _ in range(2):
+        assert driver.actor.stats()["grants"] == 0
+        assert driver.actor.budget("k", "s")["spent_tokens"] == 12
+        driver.actor = life(tmp_path)
+
+
 def test_windows_are_not_journalled(tmp_path):
     """What clients said is only in memory: after a death the windows are empty, and nothing else is missing."""
     driver = Driver(life(tmp_path))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +50,20 @@ def test_a_script_can_set_the_state_of_the_tier(tmp_path: Path, key: str, state:
         assert event.fault is fault
 
     asyncio.run(run())
+
+
+def test_what_stands_in_a_file_may_stand_in_its_place(tmp_path: Path) -> None:
+    """Law: a script given as an object answers as the file that holds the same."""
+    script = {"draw_by": "order", "rules": [{"weight": 1, "answer": "one"}, {"weight": 1, "answer": "two"}]}
+    path = tmp_path / "s.json"
+    path.write_text(json.dumps(script), encoding="utf-8")
+
+    async def said(source: Any) -> list[str]:
+        tier = ScriptedTier(name="fast", script=source, seed=1)
+        return [text_of(await answer(tier, ask())) for _ in range(20)]
+
+    assert asyncio.run(said(script)) == asyncio.run(said(path))
+    assert set(asyncio.run(said(script))) == {"one", "two"}
 
 
 def test_jsonl_holds_a_rule_per_line(tmp_path: Path) -> None:

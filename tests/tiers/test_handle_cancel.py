@@ -1,0 +1,166 @@
+"""Who leaves a tier's stream stops the tier, at whatever moment of Ray Serve's call.
+
+The response is Ray's own. What stands for Ray here is the replica's side of the call, and the router that picks the
+replica: on this event loop, as under `RAY_SERVE_THROUGHPUT_OPTIMIZED`, or on one of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from concurrent.futures import Future
+from contextlib import aclosing
+from typing import Any
+
+import pytest
+from ray.serve._private.common import RequestMetadata
+from ray.serve.handle import DeploymentResponseGenerator
+
+from deployments.tiers.handle import HandleTier
+from reliability.types import Event, Failed, Fault, Finish, FinishReason, Started, Text
+from tests.tiers.asking import ask
+
+BATCHES: list[list[Event]] = [[Started()], [Text("a")], [Finish(reason=FinishReason.STOP)]]
+
+
+class Call:
+    """A call that runs on a replica: it generates until it is cancelled, or has said everything."""
+
+    def __init__(self) -> None:
+        self.cancels = 0
+        self._batches = iter(BATCHES)
+
+    async def __anext__(self) -> list[Event]:
+        await asyncio.sleep(0)
+        batch = next(self._batches, None)
+        if batch is None:
+            raise StopAsyncIteration
+        return batch
+
+    def cancel(self) -> None:
+        self.cancels += 1
+
+
+class Handle:
+    """The way to a deployment of one replica, which Ray gives out when the test says so."""
+
+    app_name, deployment_name = "app", "t"
+
+    def __init__(self, *, own_loop: bool = False) -> None:
+        self.stream = self.status = self
+        self.assigned: Any = Future() if own_loop else asyncio.get_running_loop().create_future()
+        self._own_loop = own_loop
+
+    def options(self, **_: Any) -> Handle:
+        return self
+
+    def remote(self, *_: Any) -> DeploymentResponseGenerator[Any]:
+        about = RequestMetadata(request_id="r", internal_request_id="i")
+        return DeploymentResponseGenerator(self.assigned, about, self._own_loop)
+
+
+async def read(stream: AsyncIterator[list[Event]], seen: list[Event]) -> None:
+    """Read like `deployments.attempt.read`: up to the finish."""
+    async with aclosing(stream) as batches:
+        async for batch in batches:
+            seen += batch
+            if isinstance(batch[-1], Finish | Failed):
+                return
+
+
+async def turns(count: int) -> None:
+    for _ in range(count):
+        await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize("own_loop", [False, True])
+@pytest.mark.parametrize("after", range(8))
+def test_who_leaves_after_the_call_has_a_replica_stops_it(after: int, own_loop: bool) -> None:
+    """Law: however few turns of the loop after Ray has given the call to a replica the reader is cancelled, also in
+    the very same one, the call to the replica is cancelled."""
+
+    async def main() -> None:
+        handle, call, seen = Handle(own_loop=own_loop), Call(), list[Event]()
+        reading = asyncio.create_task(read(HandleTier("t", handle).stream(ask()), seen))
+        await turns(3)
+        handle.assigned.set_result(call)
+        await turns(after)
+        reading.cancel()
+        await asyncio.wait({reading})
+        assert call.cancels == 1
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("own_loop", [False, True])
+def test_who_leaves_before_the_call_has_a_replica_takes_it_back(own_loop: bool) -> None:
+    """Law: a call that still waits for a replica gets none."""
+
+    async def main() -> None:
+        handle = Handle(own_loop=own_loop)
+        reading = asyncio.create_task(read(HandleTier("t", handle).stream(ask()), []))
+        await turns(3)
+        reading.cancel()
+        await asyncio.wait({reading})
+        assert handle.assigned.cancelled()
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("own_loop", [False, True])
+def test_who_stops_at_the_finish_leaves_no_call_open(own_loop: bool) -> None:
+    """Law: a reader that goes no further than the finish closes the call, which a tier that hangs in its clean-up
+    would keep open; one that reads on to the end has nothing to cancel."""
+
+    async def main() -> None:
+        for whole in (False, True):
+            handle, call, seen = Handle(own_loop=own_loop), Call(), list[Event]()
+            handle.assigned.set_result(call)
+            stream = HandleTier("t", handle).stream(ask())
+            if whole:
+                seen = [event async for batch in stream for event in batch]
+            else:
+                await read(stream, seen)
+            assert seen == [event for batch in BATCHES for event in batch]
+            assert call.cancels == (not whole)
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("own_loop", [False, True])
+def test_a_call_that_gets_no_replica_is_a_failure(own_loop: bool) -> None:
+    """Law: where the router fails there is nothing to cancel, and the reader is told."""
+
+    async def main() -> None:
+        handle, seen = Handle(own_loop=own_loop), list[Event]()
+        handle.assigned.set_exception(RuntimeError("no replica"))
+        await read(HandleTier("t", handle).stream(ask()), seen)
+        assert [event.fault for event in seen if isinstance(event, Failed)] == [Fault.SERVER_ERROR]
+
+    asyncio.run(main())
+
+
+def test_another_ray_is_only_asked_to_cancel() -> None:
+    """Law: where Ray keeps nothing of what is looked at here, its own `cancel` is all that is called."""
+
+    class Response:
+        cancels = 0
+
+        def __aiter__(self) -> Response:
+            return self
+
+        async def __anext__(self) -> list[Event]:
+            return [Started()]
+
+        def cancel(self) -> None:
+            self.cancels += 1
+
+    async def main() -> None:
+        handle, response = Handle(), Response()
+        handle.remote = lambda *_: response
+        stream = HandleTier("t", handle).stream(ask())
+        assert await anext(stream) == [Started()]
+        await stream.aclose()
+        assert response.cancels == 1
+
+    asyncio.run(main())
