@@ -21,7 +21,7 @@ from typing import Any
 
 import orjson
 
-from deployments.tiers.surrogates import whole
+from reliability.surrogates import whole
 from reliability.tools import ToolBox
 
 __all__ = ["EVIDENCE_BYTES_MAX", "TEXT_BYTES_MAX", "Shown", "cut", "plain", "within"]

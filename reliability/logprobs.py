@@ -3,16 +3,35 @@ not be seen by its numbers either.
 
 Text is cut where it may be a call, tokens where the tokenizer cuts them. So a token leaves with the text in which it
 begins, and what of its bytes is still held follows later.
+
+Tokens spell the text but for its beginning: a tokenizer takes one space off the first token, and white space behind a
+thinking is no part of the answer. How much is gone is known once something else than white space has come of the text:
+what its tokens begin with is more by so much, and from there on it isn't counted.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 from reliability.types import Event, Logprobs, Text, TokenLogprob
 
 __all__ = ["WaitingLogprobs"]
+
+
+@dataclass(slots=True)
+class _Head:
+    """The white space that something begins with which comes piece by piece."""
+
+    size: int = 0
+    whole: bool = False  # something else has come
+
+    def take(self, piece: bytes) -> None:
+        if not self.whole:
+            rest = piece.lstrip()
+            self.size += len(piece) - len(rest)
+            self.whole = bool(rest)
 
 
 class WaitingLogprobs:
@@ -20,19 +39,27 @@ class WaitingLogprobs:
 
     def __init__(self) -> None:
         self._waiting: deque[TokenLogprob] = deque()
-        self._left_bytes = 0  # of the tokens that have left
+        self._begin()
+
+    def _begin(self) -> None:
+        self._left_bytes = 0  # of the tokens that have left, but for what was taken off the text
         self._text_bytes = 0  # of the text that has
+        self._trimmed_bytes = 0
+        self._tokens_head, self._text_head = _Head(), _Head()
 
     def add(self, tokens: Iterable[TokenLogprob]) -> None:
         """The next tokens, in the order of the text."""
-        self._waiting.extend(tokens)
+        for token in tokens:
+            self._waiting.append(token)
+            self._tokens_head.take(token.raw)
 
     def leave_with(self, events: Iterable[Event]) -> list[Event]:
         """What leaves with these events, as one event or none."""
-        text = "".join(event.text for event in events if isinstance(event, Text))
-        if text and not self._text_bytes and not text[0].isspace():
+        text = "".join(event.text for event in events if isinstance(event, Text)).encode(errors="replace")
+        self._text_head.take(text)
+        if self._text_head.whole:
             self._trim()
-        self._text_bytes += len(text.encode(errors="replace"))
+        self._text_bytes += len(text)
         out: list[TokenLogprob] = []
         while self._waiting and self._left_bytes < self._text_bytes:
             out.append(self._waiting.popleft())
@@ -42,7 +69,7 @@ class WaitingLogprobs:
     def forget(self) -> None:
         """What waits is of no text, and what comes next begins a new one."""
         self._waiting.clear()
-        self._left_bytes = self._text_bytes = 0
+        self._begin()
 
     def rest(self) -> list[Event]:
         """All that is left: the answer is delivered whole."""
@@ -50,6 +77,9 @@ class WaitingLogprobs:
         return [Logprobs(out)] if out else []
 
     def _trim(self) -> None:
-        """White space that the text doesn't begin with has been taken off it."""
-        while self._waiting and self._waiting[0].raw.isspace():
-            self._waiting.popleft()
+        """White space that the tokens begin with and the text doesn't has been taken off it."""
+        surplus = max(0, self._tokens_head.size - self._text_head.size - self._trimmed_bytes)
+        self._trimmed_bytes += surplus
+        self._left_bytes -= surplus  # below zero: before the text
+        while self._waiting and self._left_bytes < 0 and self._left_bytes + len(self._waiting[0].raw) <= 0:
+            self._left_bytes += len(self._waiting.popleft().raw)

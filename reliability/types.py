@@ -238,7 +238,8 @@ class Finish:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failed:
     """The attempt broke. `message` is fit for a client: no key, no path, no stack. `param` names the request field
-    where the request itself is the cause. `usage`: what was spent all the same."""
+    where the request itself is the cause. `usage`: what was spent all the same. `lost`: who worked on it is gone, with
+    what was written and not handed over yet."""
 
     fault: Fault
     message: str
@@ -246,6 +247,7 @@ class Failed:
     status: int | None = None
     param: str | None = None
     usage: Usage | None = None
+    lost: bool = False
 
 
 Event = Started | Text | Logprobs | Reasoning | CallDelta | Counted | Finish | Failed

@@ -166,6 +166,7 @@ class Batch:
         for response in progress:
             self._progressed(response)
         now_s = time.monotonic()
+        # Both generators give out only what was drawn before an error; an answer that is whole by then is one.
         for response in responses:
             self._take(response, now_s)
         for row in [row for row in self._by_uid.values() if row.error is not None]:

@@ -21,7 +21,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from deployments.tiers.surrogates import Halves, whole
+from reliability.surrogates import Halves, whole
 from reliability.types import CallDelta
 
 __all__ = ["CALLS_MAX", "CallDeltas", "TooManyCalls"]

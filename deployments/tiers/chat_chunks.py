@@ -9,7 +9,8 @@ some upstreams send the same thought under two names); the legacy `function_call
 APIs.
 
 What must never happen: an answer that was broken off counts as finished (`abort` is an error, not a `stop`),
-or half a character leaves (an upstream may split a surrogate pair over two chunks; `Halves` joins it).
+or half a character leaves (an upstream may split a surrogate pair over two chunks; `Halves` joins it), or the numbers
+of a thought's or a call's tokens count as those of the text.
 """
 
 from __future__ import annotations
@@ -21,10 +22,10 @@ from typing import Any
 from deployments.tiers.call_deltas import CallDeltas
 from deployments.tiers.faults import Complaint, read_complaint
 from deployments.tiers.logprobs import read_logprobs
-from deployments.tiers.surrogates import Halves, whole
+from reliability.surrogates import Halves, whole
 from reliability.types import Event, FinishReason, Logprobs, Reasoning, Text, Usage
 
-__all__ = ["ChunkReader"]
+__all__ = ["COUNT_MAX", "ChunkReader"]
 
 _FINISH = {
     "length": FinishReason.LENGTH,
@@ -38,7 +39,16 @@ _FINISH = {
     "safety": FinishReason.CONTENT_FILTER,
     "refusal": FinishReason.CONTENT_FILTER,
 }
-_BROKEN_OFF = frozenset({"error", "abort", "aborted", "cancelled"})
+_BROKEN_OFF = frozenset(
+    {
+        *("error", "abort", "aborted", "cancel", "canceled", "cancelled", "timeout", "network_error"),
+        *("insufficient_system_resource", "malformed_function_call"),
+    }
+)
+# What a delta may hold that is no text of the answer.
+_NO_TEXT = ("reasoning_content", "reasoning", "reasoning_details", "tool_calls", "function_call")
+# No answer has as many tokens: beyond it a count is nonsense, and JSON libraries and databases end at 64 bits.
+COUNT_MAX = 10**12
 
 
 class ChunkReader:
@@ -76,7 +86,8 @@ class ChunkReader:
         if not isinstance(delta, Mapping):
             delta = choice.get("message")
         events = self._delta(delta) if isinstance(delta, Mapping) else []
-        if self._logprobs and (tokens := read_logprobs(choice.get("logprobs"))):
+        told = self._logprobs and isinstance(delta, Mapping) and _of_text(delta)
+        if told and (tokens := read_logprobs(choice.get("logprobs"))):
             events.append(Logprobs(tokens))
         reason = choice.get("finish_reason")
         if isinstance(reason, str) and reason:
@@ -111,6 +122,12 @@ def _reasoning(delta: Mapping[str, Any]) -> str:
     return "".join(text for text in texts if isinstance(text, str))
 
 
+def _of_text(delta: Mapping[str, Any]) -> bool:
+    """Whether the tokens of a chunk are the text's: it has text, or nothing else (it may be half a character)."""
+    content = delta.get("content")
+    return bool(_content(content)) or not (isinstance(content, list) or any(delta.get(name) for name in _NO_TEXT))
+
+
 def _content(value: Any) -> str:
     if isinstance(value, str):
         return value
@@ -121,16 +138,25 @@ def _content(value: Any) -> str:
 
 
 def _usage(value: Any) -> Usage | None:
+    """None as well where it holds no number: that is no count of zero."""
     if not isinstance(value, Mapping):
         return None
+    prompt, completion = _count(value, "prompt_tokens"), _count(value, "completion_tokens")
+    cached = _count(value.get("prompt_tokens_details"), "cached_tokens")
+    reasoning = _count(value.get("completion_tokens_details"), "reasoning_tokens")
+    if all(count is None for count in (prompt, completion, cached, reasoning)):
+        return None
     return Usage(
-        prompt_tokens=_count(value, "prompt_tokens"),
-        completion_tokens=_count(value, "completion_tokens"),
-        cached_tokens=_count(value.get("prompt_tokens_details"), "cached_tokens"),
-        reasoning_tokens=_count(value.get("completion_tokens_details"), "reasoning_tokens"),
+        prompt_tokens=prompt or 0,
+        completion_tokens=completion or 0,
+        cached_tokens=cached or 0,
+        reasoning_tokens=reasoning or 0,
     )
 
 
-def _count(value: Any, name: str) -> int:
+def _count(value: Any, name: str) -> int | None:
     number = value.get(name) if isinstance(value, Mapping) else None
-    return max(0, int(number)) if isinstance(number, int | float) and math.isfinite(number) else 0
+    if isinstance(number, bool) or not isinstance(number, int | float):
+        return None
+    # Compared, not converted: an integer of hundreds of digits is no float.
+    return int(min(max(0, number), COUNT_MAX)) if abs(number) < math.inf else None

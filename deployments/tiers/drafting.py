@@ -15,9 +15,12 @@ else. The draft itself guesses greedily, without the grammar: where it is wrong,
 Not measured: what it gains. That takes two models of one family, and here there is one (as its own draft it takes a
 fifth of the steps at four guesses, and no less time).
 
-What must never happen: a cache that holds other tokens than it says. After each step the model's cache holds `tokens`,
-and the draft's the first `drafted` of them; what was read beyond is cut off, so both must be caches that can be cut
-(`cuttable`). A cache for two is the layers of both, one list: it is kept, measured and shortened as one.
+What must never happen: a token that is drawn behind a processor's error, without the grammar. A turn ends there, and
+the batch ends its sequence.
+
+Nor a cache that holds other tokens than it says. After each step the model's cache holds `tokens`, and the draft's the
+first `drafted` of them; what was read beyond is cut off, so both must be caches that can be cut (`cuttable`). A cache
+for two is the layers of both, one list: it is kept, measured and shortened as one.
 """
 
 from __future__ import annotations
@@ -30,7 +33,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from deployments.tiers.sampling import Processor
+from deployments.tiers.sampling import Guarded
 
 __all__ = ["Draft", "DraftGenerator", "cuttable"]
 
@@ -87,7 +90,7 @@ class _Sequence:
     draft_cache: list[Any]
     tokens: list[int]
     sampler: Any
-    processors: Sequence[Processor]
+    processors: Sequence[Guarded]
     drafted: int
     read: int = 0
     given: int = 0
@@ -127,7 +130,7 @@ class DraftGenerator:
         caches: Sequence[Any] | None,
         all_tokens: Sequence[Sequence[int]],
         samplers: Sequence[Any],
-        logits_processors: Sequence[Sequence[Processor]],
+        logits_processors: Sequence[Sequence[Guarded]],
     ) -> list[int]:
         """Take one sequence; its number. `caches`: of both models, for the tokens in `all_tokens`."""
         (parts,), (held,) = segments, all_tokens
@@ -216,14 +219,17 @@ class DraftGenerator:
             out: list[_Drawn] = []
             for place, token in enumerate(fed):
                 sequence.tokens.append(token)
-                out.append(self._draw(sequence, logits[place : place + 1]))
-                if out[-1].finish_reason or out[-1].token not in guesses[place : place + 1]:
+                drawn = self._draw(sequence, logits[place : place + 1])
+                if drawn is None:
+                    break
+                out.append(drawn)
+                if drawn.finish_reason or drawn.token not in guesses[place : place + 1]:
                     break
             self._cut(sequence, read=before + len(fed), guessed=before + len(guesses) if guesses else sequence.drafted)
-            if out[-1].finish_reason:
+            if out and out[-1].finish_reason:
                 out[-1] = replace(out[-1], prompt_cache=self._both(sequence), all_tokens=sequence.tokens)
                 del self._sequences[sequence.uid]
-        sequence.last = out[-1].token
+        sequence.last = None if drawn is None else drawn.token
         return out
 
     def _guess(self, sequence: _Sequence, count: int) -> list[int]:
@@ -240,14 +246,16 @@ class DraftGenerator:
         found: list[list[int]] = mx.concatenate(guesses, axis=1).tolist()  # type: ignore[assignment]
         return found[0]
 
-    def _draw(self, sequence: _Sequence, logits: Any) -> _Drawn:
-        """The token behind all that the sequence has so far."""
+    def _draw(self, sequence: _Sequence, logits: Any) -> _Drawn | None:
+        """The token behind all that the sequence has so far; None where a processor has failed on it."""
         import mlx.core as mx
 
         if sequence.processors:
             context = mx.array(sequence.tokens)
             for processor in sequence.processors:
                 logits = processor(context, logits)
+            if any(processor.error is not None for processor in sequence.processors):
+                return None
         logprobs = logits - mx.logsumexp(logits, axis=-1, keepdims=True)
         chosen = mx.argmax(logprobs, axis=-1) if sequence.sampler is None else sequence.sampler(logprobs)
         token = int(chosen.tolist()[0])  # type: ignore[index,arg-type]

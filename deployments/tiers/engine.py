@@ -9,7 +9,8 @@ belong to the thread that made them, so nothing of MLX ever leaves this thread; 
 Theory of operation. Other threads only put commands into an inbox (`submit`, `abort`, `close`) and read the
 published `Phase`. Between two steps the thread empties the inbox, so an abort takes effect within one step.
 Up to `running_max` requests run in the batch; the others wait in order. Every request gets exactly one last
-event: `Finish` or `Failed` (after `abort` nobody listens, and it gets none).
+event: `Finish` or `Failed` (after `abort` nobody listens, and it gets none). Where the thread has ended, whoever
+submits empties the inbox itself.
 
 What must never happen: a request that waits for ever. After a step that raises, those that run start again from their
 own tokens, once (`batch.py`); a thread that makes no step for `hang_s` while there is work is reported by `healthy`, as
@@ -118,6 +119,8 @@ class Engine:
         """Hand over a request; its events come to `job.sink`. The ticket is for `abort`."""
         ticket = next(self._tickets)
         self._inbox.put(_Command(ticket, job))
+        if self._ended.is_set():
+            self._turn_away()
         return ticket
 
     def abort(self, ticket: int) -> None:
@@ -150,6 +153,15 @@ class Engine:
         if "mlx.core" in sys.modules:
             self._ended.wait(_CLOSE_S)
 
+    def _turn_away(self) -> None:
+        """Answer what came behind the thread's last look into the inbox. On any thread: a command is taken out by one
+        of them only, so nobody is answered twice."""
+        with contextlib.suppress(queue.Empty):
+            while True:
+                job = self._inbox.get_nowait().job
+                if job is not None:
+                    job.sink([_shut_down()])
+
     # Everything below runs on the engine thread.
 
     def _run(self) -> None:
@@ -163,12 +175,13 @@ class Engine:
             while not self._closed.is_set():
                 self._turn()
         finally:
-            self._fail_everything(Failed(fault=Fault.UNAVAILABLE, message="the tier is shutting down"))
+            self._fail_everything(_shut_down())
             self._batch = None
             self.phase = Phase(TierState.UNAVAILABLE, "its engine has stopped")
             _free()
             self.settled.set()
             self._ended.set()
+            self._turn_away()  # what came before that, and saw it not set yet
             _park()
 
     def _bring_up(self) -> bool:
@@ -286,6 +299,10 @@ class Engine:
         for job in self._waiting.values():
             job.sink([failed])
         self._waiting = {}
+
+
+def _shut_down() -> Failed:
+    return Failed(fault=Fault.UNAVAILABLE, message="the tier is shutting down")
 
 
 def _too_large(job: Job) -> str:

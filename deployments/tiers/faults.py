@@ -19,7 +19,7 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any
 
-from deployments.tiers.surrogates import whole
+from reliability.surrogates import whole
 from reliability.types import Failed, Fault, Usage
 
 __all__ = ["MESSAGE_CHARS_MAX", "Complaint", "failed", "fault_of", "read_complaint", "retry_after_s"]

@@ -7,6 +7,7 @@ JSON has no minus infinity: what can't be drawn stands as -9999, as it does at O
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -65,7 +66,9 @@ def _raw(one: Mapping[str, Any]) -> bytes:
 
 def _logprob(one: Mapping[str, Any]) -> float:
     number = one.get("logprob")
-    return _finite(float(number)) if isinstance(number, int | float) else NEVER
+    if isinstance(number, int | float) and abs(number) <= sys.float_info.max:  # some integers are no floats
+        return float(number)
+    return NEVER
 
 
 def _finite(number: float) -> float:

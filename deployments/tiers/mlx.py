@@ -152,10 +152,9 @@ class MlxTier:
 
     async def _answer(self, request: ChatRequest) -> AsyncGenerator[list[Event], None]:
         loaded = self._loaded()
-        loop = asyncio.get_running_loop()
-        arrived = _Arrived(loop)
+        arrived = _Arrived(asyncio.get_running_loop())
         with self._engine.expecting():
-            job = await loop.run_in_executor(self._renderer, self._job, loaded, request, arrived.put)
+            job = await self._rendered(loaded, request, arrived.put)
         ticket = self._engine.submit(job)
         try:
             yield [Started()]
@@ -166,6 +165,22 @@ class MlxTier:
                 yield events
         finally:
             self._engine.abort(ticket)
+
+    async def _rendered(self, loaded: Loaded, request: ChatRequest, sink: Callable[[list[Event]], None]) -> Job:
+        """The job, made on the helper thread. Raises `Refused`, also where the tier is closed before its turn comes."""
+        loop = asyncio.get_running_loop()
+        try:
+            rendering = loop.run_in_executor(self._renderer, self._job, loaded, request, sink)
+        except RuntimeError:  # the helper thread takes no more
+            raise Refused(self._closed()) from None
+        try:
+            # Not awaited itself: `close` cancels it, and that must not look as if the reader had been cancelled.
+            await asyncio.wait({rendering})
+        finally:
+            rendering.cancel()  # of a reader that has left; does nothing to one that is done
+        if rendering.cancelled():
+            raise Refused(self._closed())
+        return rendering.result()
 
     async def _next(self, arrived: _Arrived) -> list[Event]:
         """All events that have arrived, as one chunk. An engine that has died ends the wait."""
@@ -253,6 +268,9 @@ class MlxTier:
             message = f"tier {self._name} is loading its model: {phase.reason}"
             return Failed(fault=Fault.LOADING, message=message, retry_after_s=_LOADING_RETRY_S)
         return Failed(fault=Fault.UNAVAILABLE, message=f"tier {self._name} is unavailable: {phase.reason}")
+
+    def _closed(self) -> Failed:
+        return Failed(fault=Fault.UNAVAILABLE, message=f"tier {self._name} is unavailable: it is closed")
 
     def _no_place(self) -> Failed | None:
         if self._open < self._places:

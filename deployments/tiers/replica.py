@@ -26,11 +26,11 @@ from deployments.config import (
     ScriptedTierConfig,
     TierBase,
 )
-from deployments.cost import patched_tier
 from deployments.live import applied
 from deployments.memory.lease import ReplicaLease
 from deployments.memory.needs import replica_bytes
 from deployments.memory.settings import MemoryPlan
+from deployments.patches import patched_tier
 from deployments.ports import Tier
 from deployments.telemetry import hush, log_error
 from deployments.tiers.refused import RefusedTier

@@ -29,7 +29,8 @@ WINDOW_S = 0.03
 
 @dataclass(slots=True, kw_only=True)
 class Job:
-    """One request as the engine takes it. `sink` is called on the engine thread with each chunk of events.
+    """One request as the engine takes it. `sink` is called on the engine thread with each chunk of events; where that
+    has ended, on another.
 
     `processors` change its logits (see `sampling.py`), and `constraint` is the grammar that the answer must keep to.
     `checkpoints` are places in the prompt behind which its cache is worth keeping. After `reasoning_tokens_max` tokens

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from reliability.surrogates import whole
 from reliability.types import ToolCall
 
 __all__ = [
@@ -75,12 +76,22 @@ class Repair:
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """One reason to refuse, with its place. `message` is bounded and fit for a model."""
+    """One reason to refuse, with its place. `message` is bounded and fit for a model.
+
+    What a model wrote as JSON may hold half a surrogate pair, and its words are quoted here: no half stays, so that a
+    violation can always be shown, in an answer, a re-ask or a report.
+    """
 
     kind: Flaws
     path: str
     message: str
     tool: str | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("path", "message", "tool"):
+            text = getattr(self, name)
+            if text:
+                object.__setattr__(self, name, whole(text))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from reliability.logprobs import WaitingLogprobs
@@ -52,3 +52,77 @@ def test_white_space_that_was_taken_off_the_text_is_not_told():
     waiting.add([TokenLogprob(b"\n\n", -1.0), TokenLogprob(b"Hi", -2.0)])
 
     assert waiting.leave_with([Text("H")]) == [Logprobs((TokenLogprob(b"Hi", -2.0),))]
+
+
+def told_of(raws: list[bytes], pieces: list[str], off: int) -> list[int]:
+    """Which of these tokens have left once the text has, whose first `off` bytes were taken off; each piece leaves when
+    its tokens are there."""
+    tokens = [TokenLogprob(raw, -float(i)) for i, raw in enumerate(raws)]
+    begins = list(itertools.accumulate(map(len, raws), initial=0))
+    waiting, told, left, given_in = WaitingLogprobs(), [], off, 0
+    for piece in pieces:
+        left += len(piece.encode())
+        ready = sum(begin < left for begin in begins[:-1])
+        waiting.add(tokens[given_in:ready])
+        given_in = ready
+        for event in waiting.leave_with([Text(piece)]):
+            assert isinstance(event, Logprobs)
+            told += [int(-token.logprob) for token in event.tokens]
+        assert all(begins[i] < left for i in told), "never before its first byte"
+    return told
+
+
+@example(head=" ", body="Hi!", off=1, token_cuts=[3], text_cuts=[])
+@example(head="  ", body="Hi!", off=1, token_cuts=[4], text_cuts=[])
+@example(head="  ", body="Hi!", off=1, token_cuts=[2, 4], text_cuts=[1])
+@example(head="  ", body="é a", off=1, token_cuts=[4, 5], text_cuts=[1])
+@given(
+    st.text(" \n", max_size=5),
+    st.text("aé ", max_size=10).map("é".__add__),
+    st.integers(0, 5),
+    st.lists(st.integers(0, 40)),
+    st.lists(st.integers(0, 40)),
+)
+def test_white_space_that_was_taken_off_keeps_no_token_back(head, body, off, token_cuts, text_cuts):
+    """A tokenizer takes one space off the first token, a thinking's end all white space behind it, and some white space
+    is the text's own. However much is gone, and however tokens and text are cut, every token of what is left of the
+    text has left with it."""
+    off = min(off, len(head))
+    raws = cut((head + body).encode(), token_cuts)
+    told = told_of(raws, [piece.decode() for piece in cut_chars((head + body)[off:], text_cuts)], off)
+    ends = list(itertools.accumulate(map(len, raws)))
+
+    assert told == sorted(set(told))
+    assert {i for i, end in enumerate(ends) if end > len(head)} <= set(told)
+    if off == 0:
+        assert told == list(range(len(raws)))
+
+
+def test_a_new_text_may_have_lost_white_space_of_its_own():
+    """Behind a call the count begins anew."""
+    waiting = WaitingLogprobs()
+    waiting.add([TokenLogprob(b" a", -1.0)])
+    waiting.leave_with([Text("a")])
+    waiting.forget()
+    waiting.add([TokenLogprob(b" b", -2.0), TokenLogprob(b"!", -3.0)])
+
+    assert waiting.leave_with([Text("b!")]) == [Logprobs((TokenLogprob(b" b", -2.0), TokenLogprob(b"!", -3.0)))]
+
+
+def test_white_space_alone_doesn_t_say_what_was_taken_off():
+    """The rest of it may still come: nothing is dropped before something else has come of the text."""
+    tokens = [TokenLogprob(raw, -1.0) for raw in (b"\n", b"\n", b"Hi")]
+    waiting = WaitingLogprobs()
+    waiting.add(tokens)
+
+    assert waiting.leave_with([Text("\n")]) == [Logprobs((tokens[0],))]
+    assert waiting.leave_with([Text("\nHi")]) == [Logprobs((tokens[1], tokens[2]))]
+
+
+def test_a_token_without_bytes_leaves_too():
+    """An upstream may tell none."""
+    tokens = TokenLogprob(b"", -1.0), TokenLogprob(b"Hi", -2.0)
+    waiting = WaitingLogprobs()
+    waiting.add(tokens)
+
+    assert waiting.leave_with([Text("Hi")]) == [Logprobs(tokens)]

@@ -380,3 +380,15 @@ def test_messages_say_what_is_wanted():
     assert "0" in said["days"]
     overlap = made([tool("f", {"properties": {"a": {"oneOf": [{}, {}]}}})])
     assert "more than one" in verdict({"a": 1}, "f", overlap).violations[0].message
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [("get_weather", '{"city": "B", "days": "\\ud83d"}'), ("get_weather", '{"city\\ud83d": 1}'), ("g\ud83d", "{}")],
+)
+def test_what_is_wrong_can_always_be_said(name, arguments):
+    """Half a character in a model's JSON is quoted as U+FFFD: an error, a re-ask and a report can hold it."""
+    found = verdict(arguments, name=name).violations
+
+    assert found
+    assert all(text is None or text.encode() for v in found for text in (v.path, v.message, v.tool))

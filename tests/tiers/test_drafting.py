@@ -168,6 +168,29 @@ def test_a_grammar_holds_with_a_draft_that_knows_nothing_of_it(loaded, constrain
     assert plain[0][0].lstrip().startswith("{")
 
 
+@pytest.mark.parametrize("wrong", [1, 3, 10_000])
+@pytest.mark.parametrize(("after", "max_tokens"), [(0, 12), (1, 12), (4, 12), (5, 5), (5, 6)])
+def test_nothing_is_drawn_behind_a_processor_s_error(loaded, after, max_tokens, wrong):
+    """Where the grammar falls into an error in the middle of a turn, what was drawn before it is the answer so far, as
+    without a draft, and nothing behind it; an answer that was whole by then is one."""
+    prompt = list(range(40, 90))
+
+    def raising(tokens: Any, logits: Any) -> Any:
+        if tokens.size >= len(prompt) + after:
+            raise RuntimeError("the grammar is broken")
+        return logits
+
+    job = {"prompt": prompt, "max_tokens": max_tokens, "processors": [raising]}
+    batch = batch_with(loaded, Wavering(loaded.model, wrong), 6)
+    ((plain, alone),), ((drafted, end),) = run(batch_with(loaded), [job]), run(batch, [job])
+
+    assert (drafted, type(end), end.usage.completion_tokens) == (plain, type(alone), after)
+    assert isinstance(end, Finish if after == max_tokens else Failed)
+    assert without_cache(run(batch, [{"prompt": prompt}])) == without_cache(
+        run(batch_with(loaded), [{"prompt": prompt}])
+    )
+
+
 @pytest.mark.parametrize("seed", range(4))
 def test_a_sequence_that_leaves_harms_nobody_and_is_kept(loaded, seed):
     """Whenever one is taken out, the others give what they would have given, and what it had computed is reused to the

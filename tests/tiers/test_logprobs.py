@@ -8,11 +8,13 @@ from typing import Any
 
 import mlx.core as mx
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from deployments.tiers.answer import AnswerReader
 from deployments.tiers.batch import Job
+from deployments.tiers.chat_chunks import ChunkReader
+from deployments.tiers.constraint import Constraints
 from deployments.tiers.logprobs import NEVER, TOKENS_MAX, LogprobTeller, read_logprobs
 from deployments.tiers.merging import merged
 from deployments.tiers.row import Row
@@ -83,6 +85,23 @@ def row_of(text: str, **reader: Any) -> list[Event]:
     return merged([*row.pending, *out])
 
 
+def row_with(tokenizer: Any, constraints: Constraints, *tokens: str) -> list[Event]:
+    """The events of a sequence of these tokens of a real tokenizer."""
+    numbers = [tokenizer.get_vocab()[token] for token in tokens]
+    job = Job(
+        prompt=[0],
+        max_tokens=len(tokens),
+        sampling=Sampling(),
+        reader=AnswerReader(),
+        sink=lambda _: None,
+        teller=LogprobTeller(constraints.speller(), 0),
+    )
+    row = Row(1, job, tokenizer.detokenizer)
+    for place, number in enumerate(numbers, 1):
+        row.take(number, "length" if place == len(tokens) else None, mx.zeros(len(tokenizer.get_vocab())))
+    return merged(row.pending)
+
+
 def told_in(events: list[Event]) -> str:
     return "".join(token.raw.decode() for event in events if isinstance(event, Logprobs) for token in event.tokens)
 
@@ -105,6 +124,27 @@ class TestRow:
         assert "".join(event.text for event in events if isinstance(event, Text)) == told
         assert len([event for event in events if isinstance(event, Logprobs)]) == 1
 
+    @pytest.mark.parametrize(
+        ("tokens", "text"),
+        [
+            (("Ġa", "!"), "a!"),  # the tokenizer takes one space off the beginning
+            (("Ġ", "a", "!"), "a!"),
+            (("Ġ", "Ġa", "!"), " a!"),
+            (("Ġ", "Ġ", "a", "!"), " a!"),
+            (("Ċ", "Ġa", "!"), "\n a!"),
+            (("a", "Ġa", "!"), "a a!"),
+        ],
+    )
+    def test_the_last_token_is_told(
+        self, tokenizer: Any, constraints: Constraints, tokens: tuple[str, ...], text: str
+    ) -> None:
+        """Law: whatever the tokenizer takes off the beginning of the text, the numbers spell all that is left of it, to
+        the last token."""
+        events = row_with(tokenizer, constraints, *tokens)
+
+        assert "".join(event.text for event in events if isinstance(event, Text)) == text
+        assert told_in(events).endswith(text)
+
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=4),
@@ -114,6 +154,7 @@ JSON = st.recursive(
 ENTRY = st.dictionaries(st.sampled_from(["token", "logprob", "bytes", "top_logprobs"]), JSON)
 
 
+@example({"content": [{"logprob": 10**400, "top_logprobs": [{"logprob": -(10**400)}]}]})
 @given(JSON | st.fixed_dictionaries({"content": JSON | st.lists(ENTRY | JSON, max_size=4)}))
 def test_nothing_that_an_upstream_sends_is_too_strange(value):
     """Whatever stands there is read, or left out; every number that comes out is finite."""
@@ -140,6 +181,36 @@ def scored(*tokens: str) -> Send:
     ]
     choice = {"index": 0, "delta": {"content": "".join(tokens)}, "logprobs": {"content": content, "refusal": None}}
     return Send(frame({"id": "gen-1", "model": "m", "choices": [choice | {"finish_reason": None}]}))
+
+
+CALL = {"index": 0, "id": "c", "function": {"name": "f", "arguments": "{}"}}
+
+
+@pytest.mark.parametrize(
+    ("delta", "told"),
+    [
+        ({"content": "Hi"}, True),
+        ({"content": [{"type": "text", "text": "Hi"}]}, True),
+        ({"content": ""}, True),  # half a character: its text comes with the other half
+        ({"content": "Hi", "reasoning_content": None, "tool_calls": []}, True),
+        ({"content": "Hi", "reasoning": "Hm."}, True),
+        ({"content": None, "reasoning_content": "Hm."}, False),
+        ({"content": "", "reasoning": "Hm."}, False),
+        ({"content": "", "reasoning": "\ud83c"}, False),  # half of one: no event leaves yet
+        ({"reasoning_details": [{"text": "Hm."}]}, False),
+        ({"content": "", "reasoning_details": [{"type": "reasoning.encrypted", "data": "x"}]}, False),
+        ({"content": [{"type": "thinking", "thinking": []}]}, False),
+        ({"tool_calls": [CALL]}, False),
+        ({"content": "", "function_call": {"arguments": "{"}}, False),
+    ],
+)
+def test_an_upstream_s_thoughts_and_calls_are_not_told(delta: dict[str, Any], told: bool) -> None:
+    """Law: the numbers of a chunk are those of its text; where it has none, but a thought or a call, they are no part
+    of the answer's text."""
+    numbers = {"content": [{"token": "x", "logprob": -1.0}]}
+    events = ChunkReader(logprobs=True).read({"choices": [{"delta": delta, "logprobs": numbers}]})
+
+    assert [event for event in events if isinstance(event, Logprobs)] == [Logprobs((TokenLogprob(b"x", -1.0),))] * told
 
 
 class TestHosted:

@@ -6,15 +6,17 @@ import json
 from dataclasses import asdict
 from itertools import pairwise
 
+import orjson
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from deployments.tiers import sse_reader
+from deployments.tiers.chat_chunks import COUNT_MAX
 from deployments.tiers.chat_reader import ChatReader
 from deployments.tiers.merging import merged
 from deployments.tiers.sse_reader import Frame, SseReader, TooLong
-from reliability.types import CallDelta, Event, Failed, Fault, Finish, FinishReason, Reasoning, Text
+from reliability.types import CallDelta, Event, Failed, Fault, Finish, FinishReason, Reasoning, Text, Usage
 
 LINES = st.lists(
     st.sampled_from(
@@ -150,7 +152,13 @@ def test_finish_reasons_are_those_of_openai(said: str, meant: str) -> None:
     assert last.reason is FinishReason(meant)
 
 
-@pytest.mark.parametrize("said", ["error", "abort", "cancelled"])
+@pytest.mark.parametrize(
+    "said",
+    [
+        *("error", "abort", "aborted", "cancel", "canceled", "cancelled", "timeout", "network_error"),
+        *("insufficient_system_resource", "malformed_function_call", "MALFORMED_FUNCTION_CALL"),
+    ],
+)
 def test_an_aborted_answer_is_no_finish(said: str) -> None:
     """Law: a finish reason that means broken off ends in a fault."""
     assert isinstance(one(delta(said, content="x"))[-1], Failed)
@@ -219,6 +227,39 @@ def test_the_legacy_call_is_a_call() -> None:
     assert last.reason is FinishReason.TOOL_CALLS
 
 
+HUGE = 10**400  # an integer, and no float
+
+
+@pytest.mark.parametrize("number", [HUGE, 1e30, 2**63], ids=["400 digits", "1e30", "2**63"])
+def test_a_count_is_one_that_can_be_written(number: float) -> None:
+    """Law: a count that no answer can have is cut to a bound that every JSON library can write."""
+    counted = used(
+        {
+            "prompt_tokens": number,
+            "completion_tokens": number,
+            "prompt_tokens_details": {"cached_tokens": number},
+            "completion_tokens_details": {"reasoning_tokens": -number},
+        }
+    )
+    assert counted == Usage(prompt_tokens=COUNT_MAX, completion_tokens=COUNT_MAX, cached_tokens=COUNT_MAX)
+    assert orjson.dumps(asdict(counted))
+
+
+@pytest.mark.parametrize("empty", [{}, {"prompt_tokens": None}, {"prompt_tokens": "7"}, {"completion_tokens": True}])
+def test_a_usage_without_a_number_is_none(empty: dict[str, object]) -> None:
+    """Law: a usage that counts nothing takes nothing away from one that did, and isn't taken for zero tokens."""
+    assert used({"prompt_tokens": 5, "completion_tokens": 2.0}, empty) == Usage(prompt_tokens=5, completion_tokens=2)
+    assert used(empty) is None
+    assert used(empty, {"completion_tokens": 0}) == Usage()
+
+
+def used(*usages: object) -> Usage | None:
+    """What an answer has cost whose upstream says these, one after the other."""
+    last = one(delta("stop", content="x"), *({"choices": [], "usage": usage} for usage in usages))[-1]
+    assert isinstance(last, Finish)
+    return last.usage
+
+
 KEYS = [
     *(
         "choices",
@@ -254,6 +295,7 @@ JSON = st.recursive(
 
 @settings(deadline=None)
 @example({}, {"usage": {"prompt_tokens": float("inf")}})
+@example({}, {"usage": {"prompt_tokens": HUGE, "completion_tokens": -HUGE}})
 @example({"tool_calls": [{"function": {"name": "\ud800", "arguments": "\udc00"}}], "content": "\ud800"}, {})
 @example({"tool_calls": [{"function": {"name": "f", "arguments": "\ud800"}}]}, {"model": "\ud800"})
 @given(JSON, JSON)
