@@ -69,6 +69,7 @@ class Reading:
     scan: Scan = field(default_factory=Scan)
     thought: Scan = field(default_factory=Scan)
     loop: Loop | None = None
+    lead: str = ""
     sent: list[str] = field(default_factory=list)
     logprobs: WaitingLogprobs = field(default_factory=WaitingLogprobs)
     accepted: bool = False
@@ -117,8 +118,24 @@ class Reading:
         if self.loop is not None:
             return ()
         self.gate, out = gates.step(self.gate, event)
-        self.sent += [e.text for e in out if isinstance(e, Text)]
-        return out
+        return self._sent(out)
+
+    def _sent(self, events: tuple[Event, ...]) -> tuple[Event, ...]:
+        """These leave: all but white space that no word stands before yet. It would commit the answer to an attempt
+        that has said nothing; many models write a line end before a call, or behind their thoughts."""
+        out: list[Event] = []
+        for event in events:
+            if isinstance(event, Text):
+                text = self.lead + event.text
+                if not self.sent and (not text or text.isspace()):
+                    self.lead = text
+                    continue
+                self.lead = ""
+                self.sent.append(text)
+                out.append(Text(text))
+            else:
+                out.append(event)
+        return tuple(out)
 
     def _guard(self, event: Event) -> None:
         """Look for repetition inside the answer while it decodes."""
@@ -131,7 +148,8 @@ class Reading:
 
     def finish(self) -> list[Event]:
         """The stream is over: settle the gate and judge the answer. Returns what may still leave: nothing of an
-        attempt that failed, since what hasn't left yet is another tier's to say."""
+        attempt that failed, since what hasn't left yet is another tier's to say, and nothing where no text has left
+        before, since then all of it is still to be judged."""
         if self.loop is not None and self.end is None:
             self.end = Finish(reason=FinishReason.STOP if self._calls_loop else FinishReason.LENGTH)
         if not isinstance(self.end, Finish):
@@ -139,7 +157,10 @@ class Reading:
         if self.end.usage is None:
             self.end = replace(self.end, usage=self.usage)
         _, out, held = gates.finish(self.gate)
-        self.sent += [e.text for e in out if isinstance(e, Text)]
+        if self.sent:
+            out = self._sent(out)
+        else:
+            held, out = ((Text(self.lead),) if self.lead else ()) + out + held, ()
         self.judged = judge(
             self.expected,
             held,
@@ -211,16 +232,18 @@ class Reading:
     @property
     def usage(self) -> Usage:
         """What the attempt has cost: as the tier says, else as it has counted on the way, else an estimate from above
-        of what it read and wrote. An API that refuses with a status has cost nothing."""
+        of what it read and wrote. An API that refuses with a status has cost nothing. Where a replica died on its work,
+        it may have written all that it was allowed."""
         told = self.end.usage if self.end else None
-        if told is not None or self.counted is not None:
+        lost = isinstance(self.end, Failed) and self.end.lost and self.accepted
+        if told is not None or (self.counted is not None and not lost):
             return told or self.counted or NOTHING_SPENT
         refused = isinstance(self.end, Failed) and (self.end.status is not None or self.end.fault in NOTHING_RAN)
         if not self.written_bytes and (refused or not self.accepted):
             return NOTHING_SPENT
         return Usage(
             prompt_tokens=tokens_max(self.prompt_bytes),
-            completion_tokens=self._written_tokens,
+            completion_tokens=max(self.output_cap, self._written_tokens) if lost else self._written_tokens,
             exact=False,
         )
 

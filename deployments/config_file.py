@@ -18,8 +18,8 @@ from ray.serve.schema import DeploymentSchema, HTTPOptionsSchema, ServeApplicati
 
 from deployments.access import Access
 from deployments.api_keys import load_keys
-from deployments.config import ROUTER, AppConfig, ConfigError, RouterConfig, ServerConfig, check_names, load, patch
-from deployments.cost import patched_tier
+from deployments.config import ROUTER, AppConfig, ConfigError, RouterConfig, ServerConfig, load
+from deployments.patches import patched_router, patched_tier
 
 __all__ = ["ConfigFile", "check_door", "read_file"]
 
@@ -111,15 +111,10 @@ def _check_deployments(config: AppConfig, deployments: list[Mapping[str, Any]]) 
         try:
             change = deployment.get("user_config") or {}
             if name == ROUTER:
-                server = _patched_router(config, change).server
+                base = RouterConfig(reliability=config.reliability, server=config.server)
+                server = patched_router(base, change, config.tiers).server
             else:
                 patched_tier(config.tiers[str(name)], change, config.reliability.escalation.cloud_fallback)
         except ValueError as error:
             raise ConfigError(f"{at}.user_config: {error}") from None
     return server
-
-
-def _patched_router(config: AppConfig, change: Mapping[str, Any]) -> RouterConfig:
-    patched = patch(RouterConfig(reliability=config.reliability, server=config.server), change)
-    check_names(patched, tuple(config.tiers))
-    return patched

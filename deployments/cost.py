@@ -8,9 +8,6 @@ are counted at the full price: the estimate may say too much, never too little.
 *Cloud* means that the prompt leaves the machine. A hosted tier on a loopback address is local and every other one is
 cloud, unless its `cloud` key says otherwise: only a person knows that the LiteLLM on this machine passes requests on
 (`cloud: true`), or that the machine in the next room is theirs (`cloud: false`).
-
-The Router decides by the tiers' configuration as it was at the start. So a `user_config`, which reaches the tier only,
-must never turn a local tier into a cloud one behind the Router's back: `patched_tier` refuses that.
 """
 
 from __future__ import annotations
@@ -18,16 +15,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any
 
 from yarl import URL
 
-from deployments.config import ConfigError, HostedTierConfig, ScriptedTierConfig, TierBase, patch
+from deployments.config import HostedTierConfig, ScriptedTierConfig, TierBase
 from deployments.loopback import is_loopback
 from reliability.config import CloudFallback
 from reliability.types import Usage
 
-__all__ = ["Price", "cloud_tiers", "cost_usd", "is_cloud", "patched_tier", "price_of"]
+__all__ = ["Price", "cloud_tiers", "cost_usd", "is_cloud", "price_of"]
 
 TOKENS_PER_MTOK = 1_000_000
 
@@ -83,22 +79,6 @@ def is_cloud(tier: TierBase, cloud_fallback: CloudFallback) -> bool:
 def cloud_tiers(tiers: Mapping[str, TierBase], cloud_fallback: CloudFallback) -> frozenset[str]:
     """The names of the tiers that a local-only request never reaches, and that aren't called without a budget."""
     return frozenset(name for name, tier in tiers.items() if is_cloud(tier, cloud_fallback))
-
-
-def patched_tier(base: TierBase, change: Mapping[str, Any], cloud_fallback: CloudFallback) -> TierBase:
-    """`base` with a `user_config` merged in.
-
-    Raises:
-        ConfigError: as `deployments.config.patch`, and where the change moves the tier on or off this machine.
-    """
-    config = patch(base, change)
-    before, after = is_cloud(base, cloud_fallback), is_cloud(config, cloud_fallback)
-    if before != after:
-        words = {True: "a cloud tier", False: "a tier on this machine"}
-        raise ConfigError(
-            f"would turn {words[before]} into {words[after]} while the server runs: change args and start it again"
-        )
-    return config
 
 
 def _host(url: str) -> str:

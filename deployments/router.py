@@ -30,7 +30,7 @@ from starlette.routing import Route
 
 from deployments.access import Caller, access_for
 from deployments.account import Account
-from deployments.config import ROUTER, AppConfig, RouterConfig, Timeouts, check_names, patch
+from deployments.config import ROUTER, AppConfig, RouterConfig, Timeouts
 from deployments.cost import cloud_tiers, price_of
 from deployments.drive import Run, drive
 from deployments.incidents import memory_incident
@@ -39,6 +39,7 @@ from deployments.judge import advise
 from deployments.live import applied
 from deployments.memory.needs import plan_of
 from deployments.memory.view import MemoryView
+from deployments.patches import patched_router
 from deployments.plan import chain_for, expected_of, hold_of, limits_of, state_limits, unknown_model
 from deployments.ports import Ports
 from deployments.sleeping import asleep_in, asleep_status, passed, patient, sleepers_of
@@ -107,8 +108,7 @@ class Router:
         self._configured = True
 
     def _patched(self, change: Mapping[str, Any]) -> RouterConfig:
-        config = patch(self._base, change)
-        check_names(config, tuple(self._tiers))
+        config = patched_router(self._base, change, self._tiers)
         self._access = access_for(config.server)
         self._insight.access = self._access
         return config
@@ -135,7 +135,7 @@ class Router:
             Route("/health", self.health),
             Route("/ready", self.ready),
             Route("/v1/models", self.models),
-            Route("/v1/models/{model}", self.model),
+            Route("/v1/models/{model:path}", self.model),
             Route("/v1/chat/completions", self.chat, methods=["POST"]),
             *self._insight.routes(),
         ]
@@ -308,6 +308,8 @@ class Router:
             elif run.refusal is not None and begun:
                 yield sse(from_refusal(run.refusal).body() | {"mlx_stack": report})
         except Exception as error:
+            if not begun:
+                raise  # no byte has left: it can still be an HTTP error
             log_error("stream_failed", error, request_id=run.request.request_id)
             yield sse(ApiError("internal_error", "an error inside the server").body())
         finally:

@@ -4,15 +4,16 @@
 
 The graph, on two Ray nodes: two Router replicas, tier `fast` (hosted, on the scripted upstream) and tier `standard`
 (scripted, always well, two replicas, so that there is one on each node). 16 clients ask one after another, each in a
-session of its own, and like every OpenAI client they try again, twice, where the connection breaks or the answer is an
-error, and wait as long as `Retry-After` says. Every few seconds the seed picks a victim:
-a Router, a replica of a tier, the state actor, the second node with all that runs on it, the upstream. The last two
-come back after two seconds.
+session of its own, every second one streamed, and like every OpenAI client they try again, twice, where the connection
+breaks or the answer is an error, and wait as long as `Retry-After` says. Every few seconds the seed picks a victim: a
+Router, a replica of a tier, the state actor, a memory monitor, the second node with all that runs on it, the upstream.
+The last two come back after two seconds.
 
 What is compared at the end, when all is quiet:
 
     clients    no request was lost: tier `standard` could have answered every one of them
-    ledger     each session's books come to hold at least the tokens that its clients saw, and no call is open
+    ledger     each session's books come to hold the tokens that its clients saw and that its reports tell of, no call
+               is open, and nothing is in them beyond the reports but what calls without a report had reserved
     reports    each answer has one, which names the tier and at least the tokens that the client saw
     incidents  each answer that didn't come from the head of the chain has one that says why
 
@@ -37,6 +38,7 @@ import time
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import httpx
 import psutil
@@ -52,8 +54,11 @@ AWAY_S = 2.0
 DEADLINE_S = 20.0
 QUIET_S = 60.0  # grants live some seconds longer than their request's deadline
 HEAD = "fast"
-UNREPORTED = "no report"
-VICTIMS = ("Router", "fast", "standard", "SessionState", "node", "upstream")
+ACTORS = ("SessionState", "MemoryPressure")
+VICTIMS = ("Router", "fast", "standard", *ACTORS, "node", "upstream")
+TOKENS_MAX = 128
+# What the calls of one request may have reserved: answer and prompt, from above, for each call that it may make.
+RESERVED_MAX = 8 * (TOKENS_MAX + 256)
 
 
 @dataclass
@@ -64,6 +69,7 @@ class Accounts:
     retried: int = 0
     lost: list[str] = field(default_factory=list)
     tokens: Counter[str] = field(default_factory=Counter)
+    tried: dict[str, list[str]] = field(default_factory=dict)  # all request ids of a session
     answers: dict[str, tuple[str, int]] = field(default_factory=dict)  # tier and tokens, by request id
     killed: Counter[str] = field(default_factory=Counter)
     unreported: int = 0
@@ -77,27 +83,27 @@ async def client(number: int, url: str, seed: int, until: float, seen: Accounts)
         count = 0
         while time.monotonic() < until:
             count += 1
-            await ask(http, url, session, f"{session}-{count}", seen)
+            await ask(http, url, session, f"{session}-{count}", seen, stream=number % 2 == 1)
             await asyncio.sleep(dice.random() * PAUSE_S)
 
 
-async def ask(http: httpx.AsyncClient, url: str, session: str, name: str, seen: Accounts) -> None:
+async def ask(http: httpx.AsyncClient, url: str, session: str, name: str, seen: Accounts, *, stream: bool) -> None:
     """One request, tried again as clients do."""
-    body = {"model": "auto", "messages": [{"role": "user", "content": name}], "max_tokens": 128}
     last, wait_s = "", 0.0
     for attempt in range(TRIES):
         if attempt:
             seen.retried += 1
             await asyncio.sleep(wait_s or 0.5 * 2**attempt)
+        request_id = f"{name}-{attempt}"
+        seen.tried.setdefault(session, []).append(request_id)
+        headers = {"x-request-id": request_id, "x-mlx-stack-session": session}
         try:
-            request_id = f"{name}-{attempt}"
-            headers = {"x-request-id": request_id, "x-mlx-stack-session": session}
-            response = await http.post(f"{url}/v1/chat/completions", json=body, headers=headers)
-        except httpx.TransportError as error:
-            last, wait_s = type(error).__name__, 0.0
+            response = await http.post(f"{url}/v1/chat/completions", json=asked(name, stream=stream), headers=headers)
+            tier, tokens = streamed(response.text) if stream else whole(response)
+        except (httpx.TransportError, LookupError, ValueError) as error:
+            last, wait_s = f"{type(error).__name__} {error}", 0.0
             continue
         if response.status_code == 200:
-            tier, tokens = response.headers["x-mlx-stack-tier"], response.json()["usage"]["total_tokens"]
             seen.answered += 1
             seen.tiers[tier] += 1
             seen.tokens[session] += tokens
@@ -105,6 +111,36 @@ async def ask(http: httpx.AsyncClient, url: str, session: str, name: str, seen: 
             return
         last, wait_s = f"{response.status_code} {response.text[:200]}", float(response.headers.get("retry-after", 0))
     seen.lost.append(f"{name}: {last}")
+
+
+def asked(name: str, *, stream: bool) -> dict[str, object]:
+    """The body of a request."""
+    body = {"model": "auto", "messages": [{"role": "user", "content": name}], "max_tokens": TOKENS_MAX}
+    return body | ({"stream": True, "stream_options": {"include_usage": True}} if stream else {})
+
+
+def whole(response: httpx.Response) -> tuple[str, int]:
+    """Tier and tokens of an answer; of an error nothing."""
+    if response.status_code != 200:
+        return "", 0
+    return response.headers["x-mlx-stack-tier"], response.json()["usage"]["total_tokens"]
+
+
+def streamed(text: str) -> tuple[str, int]:
+    """Tier and tokens of a stream, by its last chunks; of an error with a status nothing.
+
+    Raises:
+        LookupError: it has no proper end, or doesn't say who has answered and how much.
+    """
+    if not text.startswith(("data: ", ": ")):
+        return "", 0
+    lines = [line[6:] for line in text.splitlines() if line.startswith("data: ")]
+    if lines[-1] != "[DONE]":
+        raise LookupError(f"a stream without an end: {lines[-1][:200]}")
+    chunks = [json.loads(line) for line in lines[:-1]]
+    report: dict[str, Any] = next((chunk["mlx_stack"] for chunk in reversed(chunks) if "mlx_stack" in chunk), {})
+    usage: dict[str, Any] = next((chunk["usage"] for chunk in reversed(chunks) if chunk.get("usage")), {})
+    return report["tier"], usage["total_tokens"]
 
 
 async def kill(server: Running, upstream: Upstream, dice: random.Random, until: float, seen: Accounts) -> None:
@@ -120,12 +156,12 @@ async def kill(server: Running, upstream: Upstream, dice: random.Random, until: 
         elif victim == "node":
             os.kill(server.pid, signal.SIGUSR1)
         else:
-            mark = "SessionState" if victim == "SessionState" else f":load:{victim}"
+            mark = victim if victim in ACTORS else f":load:{victim}"
             found = await asyncio.to_thread(server.processes, mark)
-            if not found:
-                continue  # it is on its way back from its last death
-            with contextlib.suppress(psutil.NoSuchProcess):
+            try:
                 dice.choice(sorted(found, key=lambda p: p.pid)).kill()
+            except (IndexError, psutil.NoSuchProcess):
+                continue  # it is on its way back from its last death
         seen.killed[victim] += 1
         print(f"killed {victim}", flush=True)
 
@@ -161,63 +197,81 @@ async def run(server: Running, upstream: Upstream, seed: int, seconds: float) ->
     clients = [client(n, server.url, seed, until, seen) for n in range(CLIENTS)]
     await asyncio.gather(*clients, kill(server, upstream, random.Random(seed), until, seen))
     wrong = [f"lost: {words}" for words in seen.lost]
+    wrong += [] if seen.killed else ["nothing was killed"]
+    if seen.killed.keys() & {"fast", "upstream"} and len(seen.tiers) < 2:
+        wrong.append("the head of the chain was away, and nobody else has answered")
     async with httpx.AsyncClient(timeout=30, trust_env=False, base_url=server.url) as http:
         quiet_at = time.monotonic() + QUIET_S
+        found = Found(http, quiet_at)
         for session, tokens in sorted(seen.tokens.items()):
-            books = await settled(http, session, tokens, quiet_at)
-            if books is None or books["open_calls"]:
-                wrong.append(f"books of {session} aren't closed: {books}")
-            elif books["spent_tokens"] < tokens:
-                wrong.append(f"{session} saw {tokens} tokens, its books hold {books['spent_tokens']}")
-        wrong += await reported(http, seen)
+            wrong += await compared(found, session, tokens, seen)
+    may_be = CLIENTS * (seen.killed["Router"] + seen.killed["node"])
+    if seen.unreported > may_be:
+        wrong.append(f"{seen.unreported} answers have no report, at most {may_be} may have none")
     return seen, wrong
 
 
-async def settled(http: httpx.AsyncClient, session: str, tokens: int, quiet_at: float) -> dict[str, int] | None:
-    """The session's books once no call is open and so many tokens are booked, or as they are when patience ends: what
-    was answered while the state actor was away is booked when it is back."""
-    books = None
-    while time.monotonic() < quiet_at:
-        with contextlib.suppress(httpx.TransportError):
-            response = await http.get(f"/v1/reliability/sessions/{session}")
-            books = response.json() if response.status_code == 200 else None
-            if books is not None and not books["open_calls"] and books["spent_tokens"] >= tokens:
+@dataclass(frozen=True)
+class Found:
+    """What the server tells afterwards. It may still be coming back: each question is asked until patience ends."""
+
+    http: httpx.AsyncClient
+    quiet_at: float
+
+    async def get(self, path: str, **query: str) -> dict[str, Any] | None:
+        """The answer; None where there is no such thing."""
+        while True:
+            with contextlib.suppress(httpx.TransportError):
+                response = await self.http.get(f"/v1/reliability/{path}", params=query)
+                if response.status_code in (200, 404):
+                    return dict(response.json()) if response.status_code == 200 else None
+            if time.monotonic() > self.quiet_at:
+                raise TimeoutError(f"no answer to {path}")
+            await asyncio.sleep(0.2)
+
+    async def books(self, session: str, tokens: int) -> dict[str, Any] | None:
+        """The session's books once no call is open and so many tokens are booked, or as they are when patience ends:
+        what was answered while the state actor was away is booked when it is back."""
+        while True:
+            books = await self.get(f"sessions/{session}")
+            settled = books is not None and not books["open_calls"] and books["spent_tokens"] >= tokens
+            if settled or time.monotonic() > self.quiet_at:
                 return books
-        await asyncio.sleep(0.2)
-    return books
+            await asyncio.sleep(0.2)
 
 
-async def reported(http: httpx.AsyncClient, seen: Accounts) -> list[str]:
-    """Where the reports and the incidents say otherwise than the clients."""
-    at_once = asyncio.Semaphore(CLIENTS)
-
-    async def one(request_id: str) -> str | None:
-        async with at_once:
-            return await told_otherwise(http, request_id, *seen.answers[request_id])
-
-    wrong = [words for words in await asyncio.gather(*map(one, seen.answers)) if words]
-    seen.unreported = wrong.count(UNREPORTED)
-    may_be = CLIENTS * (seen.killed["Router"] + seen.killed["node"])
-    wrong = [words for words in wrong if words != UNREPORTED]
-    if seen.unreported > may_be:
-        wrong.append(f"{seen.unreported} answers have no report, at most {may_be} may have none")
+async def compared(found: Found, session: str, tokens: int, seen: Accounts) -> list[str]:
+    """What doesn't agree about one session."""
+    books = await found.books(session, tokens)
+    if books is None or books["open_calls"]:
+        return [f"books of {session} aren't closed: {books}"]
+    reports = {request_id: await found.get(f"requests/{request_id}") for request_id in seen.tried[session]}
+    wrong = []
+    for request_id, report in reports.items():
+        if request_id in seen.answers and report is None:
+            seen.unreported += 1
+        elif request_id in seen.answers and report is not None:
+            wrong += await told_otherwise(found, request_id, report, *seen.answers[request_id])
+    told = sum(map(spent, filter(None, reports.values())))
+    most = told + RESERVED_MAX * sum(report is None for report in reports.values())
+    if not max(tokens, told) <= books["spent_tokens"] <= most:
+        wrong.append(f"{session} saw {tokens} tokens, its reports tell of {told}, its books of {books['spent_tokens']}")
     return wrong
 
 
-async def told_otherwise(http: httpx.AsyncClient, request_id: str, tier: str, tokens: int) -> str | None:
+def spent(report: dict[str, Any]) -> int:
+    """All that a request has cost."""
+    return sum(attempt["usage"]["total_tokens"] for attempt in report["attempts"] if attempt["usage"])
+
+
+async def told_otherwise(found: Found, request_id: str, report: dict[str, Any], tier: str, tokens: int) -> list[str]:
     """What is wrong with the report and the incidents of one answered request."""
-    response = await http.get(f"/v1/reliability/requests/{request_id}")
-    if response.status_code == 404:
-        return UNREPORTED
-    report = response.raise_for_status().json()
-    spent = sum(attempt["usage"]["total_tokens"] for attempt in report["attempts"] if attempt["usage"])
-    if report["outcome"] != "answered" or report["tier"] != tier or spent < tokens:
-        return f"{request_id}: the client saw {tokens} tokens of {tier}, its report says {report}"
+    if report["outcome"] != "answered" or report["tier"] != tier or spent(report) < tokens:
+        return [f"{request_id}: the client saw {tokens} tokens of {tier}, its report says {report}"]
     if tier == HEAD:
-        return None
-    query = {"request_id": request_id, "kind": "escalation"}
-    incidents = (await http.get("/v1/reliability/incidents", params=query)).raise_for_status().json()["data"]
-    return None if incidents else f"{request_id}: {tier} answered, and no incident says why"
+        return []
+    incidents = await found.get("incidents", request_id=request_id, kind="escalation")
+    return [] if incidents and incidents["data"] else [f"{request_id}: {tier} answered, and no incident says why"]
 
 
 def graph(port: int) -> dict[str, object]:

@@ -1,19 +1,22 @@
 """Agents under load: `locust -f loadtests/locustfile.py --host http://127.0.0.1:8000`, or `make load`.
 
 The users behave as agents do: sessions of several turns whose history grows, with tools and tool results, streamed and
-not; some repeat the same call for ever, some leave in the middle, and now and then many come at once. An open workload:
-each user starts a turn when its time has come (`constant_pacing`), whether or not the server is quick.
+not; some repeat the same call for ever, some leave in the middle, and now and then many come at once.
 
     Agent    reads files by tool calls, turn upon turn, and starts a new session after `TURNS_MAX`
     Looper   sends the same call and the same result again and again: the server should nudge or break the loop
     Leaver   closes the connection after the first bytes of a stream
     Burst    sends several requests at the same moment
 
-Besides locust's own numbers there are rows of kind `TTFT`, `GAP` (the mean between two pieces of a stream) and `TIER`
-(the whole time, by the tier that answered and the outcome), and `calls per request`: upstream calls by the server's own
-word (`X-MLX-Stack-Attempts`, or the report in a stream's last chunk). `--figures FILE` writes all of it as JSON, and
-`--html FILE` the page with the plots. A refusal that is meant (429, 422) is an outcome and no failure; a stream that
-just stops is one.
+An open workload: each user's turns are due by the clock, however long the server takes. A session takes one turn after
+another, so what is due while all of a user's sessions wait for an answer goes to a new session. At most `OPEN_MAX`
+requests of a user are open; what is due beyond that is counted as `shed` and fails.
+
+Locust's own rows and plots are of whole requests, from when they were due to their last byte. What else was measured
+is in `loadtests/tally.py`: times by tier and outcome, and upstream calls per request by the server's own word
+(`X-MLX-Stack-Attempts`, or the report in a stream's last chunk). `--figures FILE.json` writes it, and beside it
+`FILE.figures.html` with plots; locust's page is written by `--html FILE`. A refusal that is meant (429, 422) is an
+outcome and no failure; an error frame that isn't, and a stream that just stops, is one.
 
 `make load` starts a server of its own with `loadtests/scripted.yaml`, whose tiers also give malformed calls and faults.
 """
@@ -23,15 +26,22 @@ from __future__ import annotations
 import json
 import os
 import random
+import sys
 import time
 import uuid
-from collections import Counter
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import gevent
+import requests
 from locust import HttpUser, constant_pacing, events, task
+
+# Locust loads this file by its path; what is beside it is found from the project's folder.
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from loadtests.tally import Name, Tally
 
 __all__ = ["Agent", "Burst", "Leaver", "Looper"]
 
@@ -39,7 +49,9 @@ TURNS_MAX = 12
 STREAMED = 0.5
 BURST = 6
 TIMEOUT_S = 120.0
-OUTCOMES_MEANT = {422, 429}
+OPEN_MAX = 64
+STATUSES_MEANT = {422, 429}
+CODES_MEANT = {"budget_exceeded", "loop_detected", "overloaded"}
 SEED = int(os.environ.get("MLX_STACK_LOAD_SEED", "1"))
 PACE_S = float(os.environ.get("MLX_STACK_LOAD_PACE_S", "1.0"))
 TOOLS = [
@@ -57,7 +69,7 @@ TOOLS = [
     }
     for name, words in (("read_file", "Read a file"), ("list_folder", "List a folder"), ("run_tests", "Run tests"))
 ]
-asked: Counter[str] = Counter()
+tally = Tally()
 
 
 class Talk:
@@ -89,85 +101,140 @@ class Talk:
 
 
 class Person(HttpUser):
-    """What all of them share: one request, measured."""
+    """What all of them share: turns that are due by the clock, and one request, measured."""
 
     abstract = True
     wait_time = constant_pacing(PACE_S)
 
     def on_start(self) -> None:
         """Each has dice of its own, from one seed."""
-        asked["users"] += 1
-        self.dice = random.Random(f"{SEED}-{type(self).__name__}-{asked['users']}")
-        self.talk = Talk(self.dice)
+        tally.counts["users"] += 1
+        self.dice = random.Random(f"{SEED}-{type(self).__name__}-{tally.counts['users']}")
+        self.idle: list[Talk] = []
+        self.open: set[gevent.Greenlet] = set()
 
-    def ask(self, *, stream: bool, leave: bool = False) -> dict[str, Any] | None:
+    def on_stop(self) -> None:
+        """Who still waits goes."""
+        gevent.killall(list(self.open))
+
+    @task
+    def due(self) -> None:
+        """A turn is due, whether or not the last one was answered."""
+        due_s = time.perf_counter()
+        for _ in range(self.at_once):
+            if len(self.open) >= OPEN_MAX:
+                tally.counts["shed"] += 1
+                error = RuntimeError(f"{OPEN_MAX} requests of this user are open")
+                _fire(f"{type(self).__name__} shed", due_s, error)
+                continue
+            talk = self.idle.pop() if self.idle else Talk(self.dice)
+            turn = gevent.spawn(self._turn, talk, due_s)
+            self.open.add(turn)
+            turn.link(self.open.discard)
+
+    at_once = 1
+
+    def _turn(self, talk: Talk, due_s: float) -> None:
+        self.turn(talk, due_s)
+        if talk.turns < TURNS_MAX:
+            self.idle.append(talk)
+
+    def turn(self, talk: Talk, due_s: float) -> None:
+        """One turn of one session."""
+        raise NotImplementedError
+
+    def ask(self, talk: Talk, due_s: float, *, stream: bool, leave: bool = False) -> dict[str, Any] | None:
         """One request of the session; the answer's message, or None."""
         body = {
             "model": os.environ.get("MLX_STACK_LOAD_MODEL", "auto"),
-            "messages": self.talk.messages,
+            "messages": talk.messages,
             "tools": TOOLS,
             "stream": stream,
             "max_tokens": 256,
         }
         name = f"{type(self).__name__} {'stream' if stream else 'whole'}"
-        headers = {"x-mlx-stack-session": self.talk.name}
+        headers = {"x-mlx-stack-session": talk.name}
         if key := os.environ.get("MLX_STACK_LOAD_KEY"):
             headers["authorization"] = f"Bearer {key}"
-        began = time.perf_counter()
         options: dict[str, Any] = {"name": name, "stream": stream, "catch_response": True, "timeout": TIMEOUT_S}
         with self.client.post("/v1/chat/completions", json=body, headers=headers, **options) as response:
             try:
                 if response.status_code != 200:
-                    return self._refused(response, began)
-                return self._streamed(response, began, leave=leave) if stream else self._whole(response, began)
+                    return _refused(response, due_s, stream=stream)
+                return _streamed(response, due_s, leave=leave) if stream else _whole(response, due_s)
+            except requests.RequestException as error:
+                response.failure(f"broke off: {type(error).__name__}")
+                return None
             finally:
+                response.request_meta["response_time"] = _since_ms(due_s)
                 response.close()  # of a stream that wasn't read to its end: the client leaves
 
-    def _refused(self, response: Any, began: float) -> None:
-        _note("TIER", f"none, {response.status_code}", began)
-        if response.status_code in OUTCOMES_MEANT:
-            response.success()
-        else:
-            response.failure(f"status {response.status_code}: {response.text[:300]}")
 
-    def _whole(self, response: Any, began: float) -> dict[str, Any]:
-        tier = response.headers.get("x-mlx-stack-tier", "none")
-        _note("TIER", f"{tier}, answered", began)
-        _calls(int(response.headers.get("x-mlx-stack-attempts", "1")))
-        message: dict[str, Any] = response.json()["choices"][0]["message"]
-        return message
+def _refused(response: Any, due_s: float, *, stream: bool) -> None:
+    """Not answered. Without a status there was no connection, which locust counts by itself."""
+    if not response.status_code:
+        return
+    _total("none", _code(response) or f"status {response.status_code}", due_s, stream=stream)
+    if response.status_code in STATUSES_MEANT:
+        response.success()
+    else:
+        response.failure(f"status {response.status_code}: {response.text[:300]}")
 
-    def _streamed(self, response: Any, began: float, *, leave: bool) -> dict[str, Any] | None:
-        text, calls, pieces, first, report = "", [], 0, 0.0, None
-        for chunk in _chunks(response):
-            if chunk is None:
-                break
-            if "error" in chunk:
-                _note("TIER", "none, error frame", began)
+
+def _whole(response: Any, due_s: float) -> dict[str, Any]:
+    headers = response.headers
+    loop = headers.get("x-mlx-stack-loop")
+    tier = headers.get("x-mlx-stack-tier", "none")
+    _total(tier, f"answered, loop {loop}" if loop else "answered", due_s, stream=False)
+    _calls(int(headers.get("x-mlx-stack-attempts", "1")))
+    message: dict[str, Any] = response.json()["choices"][0]["message"]
+    tally.counts["parallel"] += len(message.get("tool_calls") or ()) > 1
+    return message
+
+
+def _streamed(response: Any, due_s: float, *, leave: bool) -> dict[str, Any] | None:
+    """Read a stream to its end, or leave it at the first text or call."""
+    text, calls, at_s, report = "", [], [], {}
+    for chunk in _chunks(response):
+        if chunk is None:
+            break
+        report = chunk.get("mlx_stack", report)
+        if "error" in chunk:
+            return _error_frame(response, due_s, chunk["error"].get("code"), report)
+        for choice in chunk.get("choices", ()):
+            delta = choice["delta"]
+            if not delta.get("content") and not delta.get("tool_calls"):
+                continue
+            at_s.append(time.perf_counter())
+            if leave:
+                tally.counts["left"] += 1
                 return None
-            report = chunk.get("mlx_stack", report)
-            for choice in chunk.get("choices", ()):
-                delta = choice["delta"]
-                if not delta.get("content") and not delta.get("tool_calls"):
-                    continue
-                pieces += 1
-                if not first:
-                    first = time.perf_counter()
-                    _note("TTFT", "stream", began)
-                if leave:
-                    asked["left"] += 1
-                    return None
-                text += delta.get("content") or ""
-                _collect(calls, delta.get("tool_calls") or ())
-        else:
-            response.failure("the stream just stopped")
-            return None
-        if pieces > 1:
-            _note("GAP", "stream", first, share=pieces - 1)
-        if report is not None:
-            _note("TIER", f"{report['tier']}, {report['outcome']}", began)
-            _calls(sum(bool(attempt["ran"]) for attempt in report["attempts"]))
-        return {"content": text, "tool_calls": calls}
+            text += delta.get("content") or ""
+            _collect(calls, delta.get("tool_calls") or ())
+    else:
+        response.failure("the stream just stopped")
+        return None
+    _pieces(due_s, at_s, report)
+    tally.counts["parallel"] += len(calls) > 1
+    return {"content": text, "tool_calls": calls}
+
+
+def _error_frame(response: Any, due_s: float, code: str | None, report: dict[str, Any]) -> None:
+    _total(report.get("tier") or "none", f"error frame {code}", due_s, stream=True)
+    if code not in CODES_MEANT:
+        response.failure(f"error frame: {code}")
+
+
+def _pieces(due_s: float, at_s: list[float], report: dict[str, Any]) -> None:
+    """The times of a stream that came to its end."""
+    tier, loop = report.get("tier") or "none", report.get("loop")
+    outcome = f"{report.get('outcome', 'answered')}{f', loop {loop}' if loop else ''}"
+    _total(tier, outcome, due_s, stream=True)
+    _calls(sum(bool(attempt["ran"]) for attempt in report.get("attempts", ())) or 1)
+    if at_s:
+        tally.note(Name("ttft", tier, outcome, "stream"), (at_s[0] - due_s) * 1000)
+    for before, after in pairwise(at_s):
+        tally.note(Name("gap", tier, outcome, "stream"), (after - before) * 1000)
 
 
 class Agent(Person):
@@ -175,14 +242,11 @@ class Agent(Person):
 
     weight = 12
 
-    @task
-    def turn(self) -> None:
+    def turn(self, talk: Talk, due_s: float) -> None:
         """One turn of the session."""
-        if self.talk.turns >= TURNS_MAX:
-            self.talk = Talk(self.dice)
-        message = self.ask(stream=self.dice.random() < STREAMED)
+        message = self.ask(talk, due_s, stream=self.dice.random() < STREAMED)
         if message is not None:
-            self.talk.take(message)
+            talk.take(message)
 
 
 class Looper(Person):
@@ -190,15 +254,12 @@ class Looper(Person):
 
     weight = 2
 
-    @task
-    def turn(self) -> None:
+    def turn(self, talk: Talk, due_s: float) -> None:
         """The same call with the same result, once more."""
-        if self.talk.turns >= TURNS_MAX:
-            self.talk = Talk(self.dice)
-        self.ask(stream=self.dice.random() < STREAMED)
+        self.ask(talk, due_s, stream=self.dice.random() < STREAMED)
         function = {"name": "read_file", "arguments": '{"path": "main.py"}'}
-        call = {"id": f"call_{self.talk.turns}", "type": "function", "function": function}
-        self.talk.messages += [
+        call = {"id": f"call_{talk.turns}", "type": "function", "function": function}
+        talk.messages += [
             {"role": "assistant", "content": None, "tool_calls": [call]},
             {"role": "tool", "tool_call_id": call["id"], "content": "the same as before"},
         ]
@@ -209,11 +270,9 @@ class Leaver(Person):
 
     weight = 2
 
-    @task
-    def turn(self) -> None:
+    def turn(self, talk: Talk, due_s: float) -> None:
         """Ask, and go at the first bytes."""
-        self.talk = Talk(self.dice)
-        self.ask(stream=True, leave=True)
+        self.ask(Talk(self.dice), due_s, stream=True, leave=True)
 
 
 class Burst(Person):
@@ -221,15 +280,11 @@ class Burst(Person):
 
     weight = 1
     wait_time = constant_pacing(10 * PACE_S)
+    at_once = BURST
 
-    @task
-    def many(self) -> None:
-        """Several at once, each a session of its own."""
-        gevent.joinall([gevent.spawn(self._once) for _ in range(BURST)])
-
-    def _once(self) -> None:
-        self.talk = Talk(self.dice)
-        self.ask(stream=False)
+    def turn(self, talk: Talk, due_s: float) -> None:
+        """One of several at once, each a session of its own."""
+        self.ask(Talk(self.dice), due_s, stream=False)
 
 
 def _chunks(response: Any) -> Iterator[dict[str, Any] | None]:
@@ -251,17 +306,32 @@ def _collect(calls: list[dict[str, Any]], deltas: Any) -> None:
         call["function"]["arguments"] += function.get("arguments", "")
 
 
-def _note(kind: str, name: str, began: float, share: int = 1) -> None:
-    """A row of our own: milliseconds since `began`, shared out."""
-    took_ms = (time.perf_counter() - began) * 1000 / share
-    events.request.fire(
-        request_type=kind, name=name, response_time=took_ms, response_length=0, exception=None, context={}
-    )
+def _code(response: Any) -> str:
+    """The error's code, where the body has one."""
+    try:
+        return str(response.json()["error"]["code"])
+    except (ValueError, KeyError, TypeError):
+        return ""
+
+
+def _total(tier: str, outcome: str, due_s: float, *, stream: bool) -> None:
+    tally.note(Name("total", tier, outcome, "stream" if stream else "whole"), _since_ms(due_s))
+
+
+def _since_ms(due_s: float) -> float:
+    return (time.perf_counter() - due_s) * 1000
 
 
 def _calls(count: int) -> None:
-    asked["requests"] += 1
-    asked["calls"] += count
+    tally.counts["requests"] += 1
+    tally.counts["calls"] += count
+
+
+def _fire(name: str, due_s: float, error: Exception) -> None:
+    """A row of locust's for what was never sent."""
+    events.request.fire(
+        request_type="POST", name=name, response_time=_since_ms(due_s), response_length=0, exception=error, context={}
+    )
 
 
 @events.init_command_line_parser.add_listener
@@ -271,9 +341,8 @@ def _options(parser: Any) -> None:
 
 @events.quitting.add_listener
 def _write(environment: Any, **_: Any) -> None:
-    rows = [
+    requests_made = [
         {
-            "kind": entry.method,
             "name": entry.name,
             "requests": entry.num_requests,
             "failures": entry.num_failures,
@@ -282,8 +351,12 @@ def _write(environment: Any, **_: Any) -> None:
         }
         for entry in environment.stats.entries.values()
     ]
-    per_request = asked["calls"] / asked["requests"] if asked["requests"] else None
-    figures = {"calls_per_request": per_request, "left": asked["left"], "rows": rows}
-    print(f"upstream calls per request: {per_request}, clients that left: {asked['left']}")
+    figures = tally.figures() | {"requests": requests_made}
+    print(f"upstream calls per request: {figures['calls_per_request']}, {figures['counts']}")
+    for row in figures["rows"]:
+        print(
+            "{kind:6} {how:7} {tier}, {outcome}: {count}, p50 {p50:.0f}, p95 {p95:.0f}, p99 {p99:.0f} ms".format(**row)
+        )
     if path := environment.parsed_options.figures:
         Path(path).write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
+        Path(path).with_suffix(".figures.html").write_text(tally.page(), encoding="utf-8")

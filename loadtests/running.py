@@ -18,12 +18,14 @@ from typing import Any
 import psutil
 import yaml
 
+from deployments.config import load
 from deployments.front import environment, free_port
 
 __all__ = ["ROOT", "Running", "ends_cleanly", "flags_for", "process", "serving", "until_up"]
 
 ROOT = Path(__file__).parents[1]
 START_S = 300.0
+LOG_CHARS = 4000
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +48,12 @@ class Running:
 @contextlib.contextmanager
 def serving(args: Mapping[str, Any], folder: Path, *, nodes: int = 1) -> Iterator[Running]:
     """The server with these `args` on a free port, journal and logs in `folder` (short: Ray's sockets are there); with
-    two `nodes`, one of them may be killed (`loadtests/two_nodes.py`)."""
+    two `nodes`, one of them may be killed (`loadtests/two_nodes.py`).
+
+    Raises:
+        ConfigError: the `args` are wrong.
+        TimeoutError: it isn't up.
+    """
     port, path = free_port(), folder / "serve.yaml"
     app = {
         "name": "load",
@@ -54,6 +61,7 @@ def serving(args: Mapping[str, Any], folder: Path, *, nodes: int = 1) -> Iterato
         "import_path": "deployments.app:build",
         "args": {"state": {"path": str(folder / "state"), "reports_max": 100_000}} | dict(args),
     }
+    load(app["args"])  # what is wrong is said here, and not in a log
     config = {
         "proxy_location": "HeadOnly",
         "http_options": {"host": "127.0.0.1", "port": port},
@@ -89,6 +97,10 @@ def process(
         process = subprocess.Popen(command, cwd=ROOT, env=env, stdout=out, stderr=out, start_new_session=True)
     try:
         yield process.pid
+    except Exception:
+        # The log goes with its folder.
+        print(f"the end of {log.name}:\n{log.read_text(errors='replace')[-LOG_CHARS:]}", file=sys.stderr)
+        raise
     finally:
         left = []
         with contextlib.suppress(psutil.Error):
@@ -117,6 +129,6 @@ def until_up(url: str, pid: int | None = None) -> None:
         except (OSError, urllib.error.HTTPError):
             pass
         if pid is not None and psutil.Process(pid).status() == psutil.STATUS_ZOMBIE:
-            raise TimeoutError(f"the process that should serve {url} has ended; its output is in its log")
+            raise TimeoutError(f"the process that should serve {url} has ended")
         time.sleep(0.2)
     raise TimeoutError(f"{url} isn't up after {START_S:g} s")

@@ -17,13 +17,15 @@ README = Path(__file__).with_name("README.md")
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One comparison. `measured` and `least` are factors, or seconds where `unit` says so; at most `least` then."""
+    """One comparison. `measured` and `least` are factors, or seconds where `unit` says so; at most `least` then.
+    `rounds` are the values that `measured` is the median of. What isn't a number meets no bar."""
 
     what: str
     detail: str
     measured: float
     least: float
     unit: str = "x"
+    rounds: tuple[float, ...] = ()
 
     @property
     def met(self) -> bool:
@@ -34,7 +36,8 @@ class Figure:
         """Its line of the table."""
         bar = f"{'≥' if self.unit == 'x' else '≤'} {self.least:.3g} {self.unit}"
         met = "yes" if self.met else "**no**"
-        return f"| {self.what} | {self.detail} | {self.measured:.3g} {self.unit} | {bar} | {met} |"
+        spread = f" ({min(self.rounds):.3g} to {max(self.rounds):.3g})" if len(self.rounds) > 1 else ""
+        return f"| {self.what} | {self.detail} | {self.measured:.3g} {self.unit}{spread} | {bar} | {met} |"
 
 
 def write(name: str, command: str, figures: list[Figure], notes: str = "") -> str:

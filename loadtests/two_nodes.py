@@ -49,11 +49,11 @@ def main(config: str) -> int:
         try:
             while server.poll() is None:
                 if cut.wait(0.1):
+                    cut.clear()  # before the kill: what is asked for during the outage is another one
                     cluster.remove_node(cluster.list_all_nodes()[-1], allow_graceful=False)
                     with contextlib.suppress(subprocess.TimeoutExpired):
                         server.wait(AWAY_S)  # the outage; a server that ends in it is not waited for
                     cluster.add_node(**NODE)
-                    cut.clear()
         except KeyboardInterrupt:
             pass
         finally:

@@ -11,7 +11,19 @@ from reliability.answer import expect
 from reliability.estimate import text_bytes, tokens_max, tokens_min
 from reliability.gate import Hold
 from reliability.tools import CheckConfig, build_toolbox
-from reliability.types import Finish, FinishReason, Logprobs, Reasoning, Started, Text, TokenLogprob
+from reliability.types import (
+    Counted,
+    Failed,
+    Fault,
+    Finish,
+    FinishReason,
+    Logprobs,
+    Reasoning,
+    Started,
+    Text,
+    TokenLogprob,
+    Usage,
+)
 
 MESSAGES = ({"role": "user", "content": "hi"},)
 TOOLS = [{"type": "function", "function": {"name": "look", "parameters": {"type": "object"}}}]
@@ -48,6 +60,27 @@ def test_an_estimate_stays_within_what_the_tier_was_allowed(events, cap):
     assert usage.prompt_tokens == tokens_max(18)
     assert tokens_min(written) <= usage.completion_tokens <= max(cap, tokens_min(written))
     assert usage.completion_tokens >= min(cap, tokens_max(written))
+
+
+@pytest.mark.parametrize("count", [None, Usage(prompt_tokens=5, completion_tokens=2)])
+@pytest.mark.parametrize("text", ["", "Two words"])
+def test_a_replica_that_died_is_charged_for_all_that_it_may_have_written(text, count):
+    """What it had written and not handed over is gone with it, and may have been the whole answer; where it wasn't even
+    taken, or the tier itself broke off, nothing was hidden."""
+    died, broke = Failed(fault=Fault.CRASHED, message="", lost=True), Failed(fault=Fault.CRASHED, message="")
+    spent = {}
+    for end in (died, broke):
+        made = reading(100)
+        made.take([Text(text), *([Counted(count)] if count else []), end], 1)
+        spent[end.lost] = made.record(2).usage
+
+    assert spent[True].completion_tokens == 100
+    assert not spent[True].exact
+    assert spent[False].completion_tokens < 100
+    never = reading(100)
+    never.accepted = False
+    never.take([died], 1)
+    assert never.record(2).usage.total_tokens == 0
 
 
 def told_by(events):

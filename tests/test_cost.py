@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import math
 from typing import Any
 
@@ -12,9 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deployments.config import ConfigError, load
-from deployments.cost import Price, cloud_tiers, cost_usd, is_cloud, patched_tier, price_of
+from deployments.cost import Price, cloud_tiers, cost_usd, is_cloud, price_of
 from deployments.loopback import is_loopback
-from deployments.tiers.replica import TierReplica
 from reliability.config import CloudFallback
 from reliability.types import Usage
 
@@ -150,50 +148,3 @@ def test_the_other_kinds_never_leave_the_machine():
     tiers = {"m": other("mlx"), "s": other("scripted"), "c": other("scripted", cloud=True), "p": preset()}
 
     assert cloud_tiers(tiers, CLOUD) == {"c", "p"}
-
-
-@pytest.mark.parametrize(
-    ("base", "change"),
-    [
-        (tier(), {"base_url": "https://example.com/v1"}),
-        (tier(), {"cloud": True}),
-        (other("scripted"), {"cloud": True}),
-        (preset(), {"base_url": "http://localhost:1/v1"}),
-    ],
-)
-def test_a_user_config_does_not_move_a_tier_off_the_machine(base, change):
-    """The Router goes by what it knew at the start, so a tier that moved would take local-only requests along."""
-    with pytest.raises(ConfigError, match="start it again"):
-        patched_tier(base, change, CLOUD)
-
-
-def test_other_changes_of_a_user_config_pass():
-    """A local tier may change its port and its model."""
-    changed = patched_tier(tier(), {"base_url": "http://localhost:9/v1", "model": "n"}, CLOUD)
-
-    assert (changed.base_url, changed.model) == ("http://localhost:9/v1", "n")
-
-
-class Replica(TierReplica):
-    """Serve awaits a replica's `__del__`; nobody does here."""
-
-    def __del__(self) -> None:  # type: ignore[override]
-        pass
-
-
-def test_a_replica_keeps_its_tier_where_it_is():
-    """The replica goes on with the configuration that it had, and says why in its status."""
-
-    async def go() -> tuple[Any, str]:
-        replica = Replica.__new__(Replica)
-        await replica.__init__("t", other("scripted"), CLOUD)  # type: ignore[misc]
-        await replica.reconfigure({})
-        await replica.reconfigure({"cloud": True})
-        reason = (await replica.status()).reason
-        await replica._tier.close()
-        return replica._config, reason
-
-    config, reason = asyncio.run(go())
-
-    assert not is_cloud(config, CLOUD)
-    assert "start it again" in reason

@@ -7,6 +7,7 @@ import random
 from dataclasses import replace
 from typing import Any
 
+import orjson
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
@@ -54,9 +55,16 @@ ANSWERS: dict[str, tuple[list[dict[str, Any]], bool]] = {
     "none": ([{"unavailable": "no model"}], False),
     "chant": ([{"text": "It begins. " + "And it goes on like this. " * 60}], True),
     "blank": ([{"raw": " " * 600}], False),
+    "lead-cut": ([{"raw": "\n\n"}, {"cut": True}], False),
+    "lead-blank": ([{"raw": " \n"}], False),
+    "lead-invented": ([{"raw": '\n<tool_call>{"name": "g", "arguments": {}}</tool_call>'}], False),
+    "lead-call": ([{"raw": "\n"}, CALL], True),
+    "half": ([{"raw": '<tool_call>{"name": "g\\ud83d", "arguments": {}}</tool_call>'}], False),
+    "json-chant": ([{"raw": "{" + '"and": "so it goes on", ' * 150}], True),
     "call-and-chant": ([CALL, {"text": "And it goes on like this. " * 60}], True),
 }
 
+CHANTS = {"chant", "json-chant"}
 
 TOOLS = ({"type": "function", "function": {"name": "f", "parameters": {"type": "object", "properties": {"a": {}}}}},)
 
@@ -144,9 +152,9 @@ def test_a_client_that_does_not_stream_gets_an_answer_if_any_tier_has_one(names)
     """Nothing has left, so every break is mended, unless a tier says that the request itself is wrong."""
     run, _ = run_once(names, hold_all=True)
     before_bad = names[: names.index("400")] if "400" in names else names
-    good = any(ANSWERS[name][1] for name in before_bad if name != "chant")
+    good = any(ANSWERS[name][1] for name in before_bad if name not in CHANTS)
     # A text in circles is only taken where nothing better comes, so the bad request may come first.
-    cut_short = "chant" in names and "400" not in names
+    cut_short = bool(CHANTS & {*names}) and "400" not in names
 
     assert (run.finish is not None) == (good or cut_short)
 
@@ -165,6 +173,7 @@ def test_the_report_tells_the_truth(names, hold_all):
     assert headers["X-MLX-Stack-Tier"] == answered_by == report["tier"]
     assert ("X-MLX-Stack-Escalated-From" in headers) == (run.tier != "fast")
     assert len(report["attempts"]) == len(run.attempts)
+    assert orjson.dumps(report)
 
 
 @pytest.mark.parametrize(
@@ -225,6 +234,28 @@ def test_thinking_commits_nothing():
 
     assert run.finish is not None
     assert text_of(events) == "good from standard"
+
+
+@pytest.mark.parametrize("name", ["lead-cut", "lead-blank", "lead-invented", "json-chant", "half"])
+def test_what_says_nothing_commits_nothing(name):
+    """White space before the first word, and what was held as a possible call until the end, is not the text commit
+    point: where the attempt isn't good enough, the next tier's answer is the answer, in a stream as well."""
+    run, events = run_once((name, "good"), hold_all=False, retries=0)
+
+    assert text_of(events) == "good from standard"
+    assert run.finish is not None
+    assert not run.attempts[0].text_out
+
+
+@pytest.mark.parametrize("word", ["Good.", "{"])
+def test_white_space_leaves_with_the_first_word(word):
+    """Nothing of a good answer is lost: what it begins with stands before its first word, whether that left at once or
+    was held to the end."""
+    ANSWERS["lead-good"] = ([{"raw": "\n"}, {"raw": " \n"}, {"raw": word}], True)
+    _, events = run_once(("lead-good",), hold_all=False)
+    del ANSWERS["lead-good"]
+
+    assert text_of(events) == f"\n \n{word}"
 
 
 def test_a_reader_that_leaves_is_written_down():

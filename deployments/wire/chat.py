@@ -18,13 +18,16 @@ from deployments.wire.session import session_of
 from reliability.tools import BadTools, ToolBox, build_toolbox, parse_choice
 from reliability.types import ChatRequest
 
-__all__ = ["ChatCall", "parse_chat"]
+__all__ = ["DEPTH_MAX", "ChatCall", "parse_chat"]
 
 MESSAGES_MAX = 10_000
 TOOLS_MAX = 512
 STOPS_MAX = 16
 TOP_LOGPROBS_MAX = 20
 MODEL_CHARS_MAX = 256
+# Of objects and lists in one another. Whoever walks, pickles or dumps the body further in has bounds of their own, the
+# nearest at about 250, and would break in the middle of the work.
+DEPTH_MAX = 100
 
 Text = Annotated[str, Field(min_length=1)]
 # A token cap of this size is no cap; larger numbers are refused before they meet C code.
@@ -120,7 +123,8 @@ def parse_chat(
         timeout_s=timeout_s,
         tools=tools,
         tool_choice=choice,
-        parallel_tool_calls=body.parallel_tool_calls,
+        # A legacy answer has room for one call.
+        parallel_tool_calls=body.parallel_tool_calls if body.functions is None else False,
         response_format=_response_format(body),
         stop=(body.stop,) if isinstance(body.stop, str) else tuple(body.stop or ()),
         seed=body.seed,
@@ -147,7 +151,19 @@ def _object(raw: bytes) -> dict[str, Any]:
         raise ApiError("invalid_json", f"the body is not valid JSON: {error}") from None
     if not isinstance(value, dict):
         raise ApiError("invalid_json", "the body must be a JSON object")
+    # No deeper than it has brackets: most bodies need not be walked.
+    if raw.count(b"{") + raw.count(b"[") > DEPTH_MAX and _deeper(value):
+        raise ApiError("invalid_request", f"the body is nested deeper than {DEPTH_MAX} levels")
     return value
+
+
+def _deeper(value: Any) -> bool:
+    """Whether there is a level beyond `DEPTH_MAX`."""
+    level = [value]
+    for _ in range(DEPTH_MAX):
+        inner = (node.values() if isinstance(node, dict) else node for node in level)
+        level = [child for children in inner for child in children if isinstance(child, dict | list)]
+    return bool(level)
 
 
 def _checked(fields: dict[str, Any]) -> ChatBody:

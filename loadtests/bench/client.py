@@ -1,7 +1,8 @@
 """The load generator: closed loop, one kept connection a client, and as little Python per request as can be.
 
 It shares the machine with what it measures, so it parses no JSON: an answer's end is its Content-Length or the last
-chunk, its first token the first `data:` of the body.
+chunk, its first token the first `data:` of the body. A stream is good that says `[DONE]` at its end and `"error"`
+nowhere; whatever else came is a fault, and no fault is among the durations.
 """
 
 from __future__ import annotations
@@ -16,6 +17,10 @@ from urllib.parse import urlsplit
 __all__ = ["Load", "Outcome", "drive"]
 
 PATIENCE_S = 60.0
+AFTER_A_FAULT_S = 0.05  # a refused connection costs next to nothing, and whoever asks again at once a whole core
+LENGTH = b"\r\ncontent-length:"
+ERROR_FRAME = (b'"error":{', b'"error": {')
+TAIL_BYTES = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,9 +87,11 @@ async def _client(load: Load, request: bytes, until: float, outcome: Outcome) ->
         except (OSError, TimeoutError, asyncio.IncompleteReadError) as error:
             _fault(outcome, type(error).__name__)
             kept = False
-        if not kept and streams is not None:
-            streams[1].close()
-            streams = None
+        if not kept:
+            await asyncio.sleep(AFTER_A_FAULT_S)
+            if streams is not None:
+                streams[1].close()
+                streams = None
     if streams is not None:
         streams[1].close()
 
@@ -94,27 +101,38 @@ async def _one(request: bytes, reader: asyncio.StreamReader, writer: asyncio.Str
     began = time.perf_counter()
     writer.write(request)
     head = (await reader.readuntil(b"\r\n\r\n")).lower()
-    first = 0.0
-    at = head.find(b"content-length:")
+    if not head.startswith(b"http/1.1 "):
+        raise OSError("what came is no answer")
+    first, fault = 0.0, ""
+    at = head.find(LENGTH)
     if at >= 0:
-        await reader.readexactly(int(head[at + 15 : head.index(b"\r\n", at)]))
+        at += len(LENGTH)
+        await reader.readexactly(int(head[at : head.index(b"\r\n", at)]))
     else:
-        tail = b""
-        while not tail.endswith(b"0\r\n\r\n"):
-            piece = await reader.read(65536)
-            if not piece:
-                raise asyncio.IncompleteReadError(tail, None)
-            if not first and b"data:" in piece:
-                first = time.perf_counter()
-            tail = (tail + piece)[-5:]
+        first, fault = await _stream(reader)
     now = time.perf_counter()
     status = head[9:12].decode()
-    if status != "200":
-        _fault(outcome, status)
+    if status != "200" or fault:
+        _fault(outcome, fault or status)
     else:
         outcome.total_ms.append((now - began) * 1000)
         outcome.first_ms.append(((first or now) - began) * 1000)
     return b"connection: close" not in head
+
+
+async def _stream(reader: asyncio.StreamReader) -> tuple[float, str]:
+    """When its first piece came, and what was wrong with it."""
+    first, tail, wrong = 0.0, b"", False
+    while not tail.endswith(b"0\r\n\r\n"):
+        piece = await reader.read(65536)
+        if not piece:
+            raise asyncio.IncompleteReadError(tail, None)
+        if not first and b"data:" in piece:
+            first = time.perf_counter()
+        tail += piece
+        wrong = wrong or any(mark in tail for mark in ERROR_FRAME)
+        tail = tail[-TAIL_BYTES:]
+    return first, "error frame" if wrong else "" if b"[DONE]" in tail else "no end"
 
 
 def _fault(outcome: Outcome, name: str) -> None:

@@ -1,4 +1,4 @@
-"""The bare one-hop app: a Ray Serve ingress that calls one deployment by handle, which calls the upstream by httpx.
+"""The bare one-hop app: a Ray Serve ingress that calls one deployment by handle, which calls the upstream by aiohttp.
 
 It parses nothing and decides nothing: what it costs is what Ray Serve costs. Same flags and same transport as ours.
 """
@@ -7,7 +7,7 @@ import json
 from collections.abc import AsyncIterator
 from typing import Any
 
-import httpx
+import aiohttp
 from ray import serve
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -24,13 +24,15 @@ class Caller:
 
     def __init__(self, upstream: str) -> None:
         self._url = f"{upstream}/chat/completions"
-        self._client = httpx.AsyncClient(timeout=60, limits=httpx.Limits(max_connections=MANY), trust_env=False)
+        self._client: aiohttp.ClientSession | None = None
 
     async def stream(self, body: bytes) -> AsyncIterator[bytes]:
         """The answer's bytes."""
         headers = {"content-type": "application/json"}
-        async with self._client.stream("POST", self._url, content=body, headers=headers) as response:
-            async for data in response.aiter_raw():
+        if self._client is None:  # it needs a running loop
+            self._client = aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=MANY))
+        async with self._client.post(self._url, data=body, headers=headers) as response:
+            async for data in response.content.iter_any():
                 yield data
 
 

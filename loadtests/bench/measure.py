@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import statistics
 import time
 import urllib.request
 from collections.abc import Mapping, Sequence
@@ -15,8 +14,9 @@ import psutil
 
 from loadtests.bench.client import Load, Outcome, drive
 from loadtests.bench.sides import MODEL, Side
+from loadtests.series import quantile
 
-__all__ = ["Cell", "Scenario", "idle_cpu", "measured", "quantile"]
+__all__ = ["Cell", "Scenario", "idle_cpu", "measured"]
 
 TOOLS = [
     {
@@ -59,7 +59,7 @@ class Scenario:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cell:
-    """What was measured in one round. Milliseconds; `calls`: upstream calls per request."""
+    """What was measured in one round. Milliseconds, of good answers; `calls`: upstream calls per request."""
 
     side: str
     scenario: str
@@ -101,7 +101,7 @@ def _cell(side: Side, scenario: Scenario, clients: int, outcome: Outcome, used_s
         p99=quantile(outcome.total_ms, 0.99),
         first_p50=quantile(outcome.first_ms, 0.5),
         per_second=outcome.per_second,
-        cpu_ms=max(0.0, used_s) * 1000 / max(1, asked),
+        cpu_ms=max(0.0, used_s) * 1000 / max(1, len(outcome.total_ms)),
         calls=calls,
     )
 
@@ -112,14 +112,6 @@ def idle_cpu(side: Side, seconds: float) -> float:
     before = _cpu(processes)
     time.sleep(seconds)
     return (_cpu(processes) - before) / seconds
-
-
-def quantile(values: Sequence[float], share: float) -> float:
-    """Of at least one value; NaN of none."""
-    if not values:
-        return float("nan")
-    ordered = sorted(values)
-    return ordered[min(len(ordered) - 1, int(share * len(ordered)))] if share != 0.5 else statistics.median(ordered)
 
 
 def _cpu(processes: Sequence[psutil.Process]) -> float:

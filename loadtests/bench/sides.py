@@ -31,7 +31,7 @@ from deployments.front import free_port
 from loadtests.bench.upstream import SPARE
 from loadtests.running import flags_for, process, until_up
 
-__all__ = ["MODEL", "Side", "sides"]
+__all__ = ["MODEL", "Side", "litellm_version", "sides"]
 
 CACHE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "mlx-stack-serve-bench"
 MODEL = "scripted"
@@ -46,14 +46,14 @@ OFF: dict[str, Any] = {
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """One of the compared. `pid` is the root of its processes; `marks` stand in the names of those that are its own
-    (empty: all)."""
+    """One of the compared. `pid` is the root of its processes; `mark` stands in the names of those that are its own, or
+    in the names of the files that they have open (empty: all are)."""
 
     name: str
     url: str
     pid: int
-    marks: tuple[str, ...] = ()
-    prefix: str = ""
+    mark: str = ""
+    state: str = ""
 
     def processes(self) -> list[psutil.Process]:
         """All of its processes now, Ray's own included."""
@@ -65,9 +65,16 @@ class Side:
         held = 0
         for one in self.processes():
             with contextlib.suppress(psutil.Error):
-                if not self.marks or any(mark in " ".join(one.cmdline()) for mark in self.marks):
+                if self._owns(one):
                     held += one.memory_full_info().uss
         return held
+
+    def _owns(self, one: psutil.Process) -> bool:
+        """All state actors have the same title; each has its own journal."""
+        command = " ".join(one.cmdline())
+        if not self.mark or self.mark in command:
+            return True
+        return "SessionState" in command and any(f"/{self.state}/" in file.path for file in one.open_files())
 
 
 @contextlib.contextmanager
@@ -90,9 +97,9 @@ def sides(folder: Path, *, litellm: bool) -> Iterator[tuple[list[Side], str]]:
             until_up(f"{url}/{app}/ready", serve_pid)
         found = [
             Side("direct", base, pid),
-            Side("hop", f"{url}/hop", serve_pid, ("Replica:hop:",)),
-            Side("off", f"{url}/off", serve_pid, ("Replica:off:", "SessionState:off")),
-            Side("on", f"{url}/on", serve_pid, ("Replica:on:", "SessionState:on")),
+            Side("hop", f"{url}/hop", serve_pid, "Replica:hop:", "-"),
+            Side("off", f"{url}/off", serve_pid, "Replica:off:", "state-off"),
+            Side("on", f"{url}/on", serve_pid, "Replica:on:", "state-on"),
         ]
         rivals = (1, 2) if litellm else ()
         found.extend(running.enter_context(_litellm(workers, f"{base}/v1", folder)) for workers in rivals)
@@ -145,6 +152,13 @@ def _litellm(workers: int, upstream: str, folder: Path) -> Iterator[Side]:
     with process([*command, "--num_workers", str(workers)], folder, flags) as pid:
         until_up(f"http://127.0.0.1:{port}/health/liveliness", pid)
         yield Side("litellm" if workers == 1 else f"litellm-{workers}", f"http://127.0.0.1:{port}", pid)
+
+
+def litellm_version() -> str:
+    """Of the one that is compared."""
+    python = CACHE / "litellm" / "bin" / "python"
+    words = "from importlib.metadata import version; print(version('litellm'))"
+    return subprocess.run([python, "-c", words], capture_output=True, text=True, check=True).stdout.strip()
 
 
 def _litellm_program() -> Path:

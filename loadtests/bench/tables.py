@@ -7,6 +7,7 @@ import statistics
 from collections.abc import Callable, Mapping, Sequence
 
 from loadtests.bench.measure import Cell
+from loadtests.bench.upstream import BRIEF, TOKENS
 from loadtests.table import Figure, put, stamp
 
 __all__ = ["written"]
@@ -15,13 +16,16 @@ Rounds = Sequence[Sequence[Cell]]
 Used = Mapping[str, Mapping[str, float]]  # of a scenario, of a process: CPU milliseconds a request
 ROUTER = "ray::ServeReplica:on:Router"
 MIB = 1024 * 1024
-CHUNKS = 64
 
 
-def written(rounds: Rounds, memory: Mapping[str, int], used: Used, command: str, *, keep: bool) -> str:
-    """Both tables and where the time goes; with `keep` they are put into the README."""
+def written(
+    rounds: Rounds, memory: Mapping[str, int], used: Sequence[Used], command: str, rival: str, *, keep: bool
+) -> str:
+    """Both tables and where the time goes; with `keep` they are put into the README. `used` is of each round, `rival`
+    the version of LiteLLM."""
     bars = "\n".join(["| what | medians | measured | must | met |", "|---|---|---|---|---|", *_bars(rounds, used)])
-    text = f"{stamp(command)}\n\n{bars}\n\n{_cells(rounds)}\n\n{_memory(memory)}\n\n{_used(used)}"
+    by = f", LiteLLM {rival}" if rival else ""
+    text = f"{stamp(command)}{by}\n\n{bars}\n\n{_cells(rounds)}\n\n{_memory(memory)}\n\n{_used(used)}"
     if keep:
         put("sides", text)
     return text
@@ -62,17 +66,18 @@ def _memory(memory: Mapping[str, int]) -> str:
     held = ", ".join(f"{side} {held / MIB:.0f} MiB" for side, held in memory.items())
     return (
         f"Memory that each side's own processes hold alone (USS), after the run: {held}. Ray's processes (scheduler, "
-        "state, controller, HAProxy) serve all three apps and are in none of these."
+        "controller, HAProxy) and the node's memory monitor serve all three apps and are in none of these."
     )
 
 
-def _used(used: Used) -> str:
-    shown = (
-        f"CPU milliseconds a request by process, side `on`, {scenario}, 32 clients: "
-        + ", ".join(f"`{name}` {used_ms:.2f}" for name, used_ms in shares.items())
-        for scenario, shares in used.items()
-    )
-    return ".\n\n".join(shown) + "."
+def _used(used: Sequence[Used]) -> str:
+    shown = []
+    for scenario in used[0]:
+        names = list(dict.fromkeys(name for one in used for name in one[scenario]))
+        told = {name: _median([one[scenario].get(name, 0.0) for one in used]) for name in names}
+        words = ", ".join(f"`{name}` {told[name]:.2f}" for name in sorted(told, key=lambda name: -told[name]))
+        shown.append(f"CPU milliseconds a request by process, side `on`, {scenario}, 32 clients: {words}.")
+    return "\n\n".join(shown)
 
 
 def _all(rounds: Rounds, scenario: str, clients: int, side: str) -> list[Cell]:
@@ -87,45 +92,55 @@ def _added(rounds: Rounds, scenario: str, clients: int, side: str, quantile: str
 
 
 def _median(values: Sequence[float]) -> float:
-    return statistics.median(values) if values else math.nan
+    return statistics.median(values) if values and not any(map(math.isnan, values)) else math.nan
 
 
-def _ratio(mine: Sequence[float], theirs: Sequence[float]) -> float:
-    """The median of the rounds' ratios; NaN where one side was not asked."""
-    return _median([a / b for a, b in zip(mine, theirs, strict=True)]) if mine and theirs else math.nan
+def _ratios(mine: Sequence[float], theirs: Sequence[float]) -> list[float]:
+    """Of each round; none where one side was not asked."""
+    if not (mine and theirs):
+        return []
+    return [a / b if b else math.nan for a, b in zip(mine, theirs, strict=True)]
 
 
 def _both(mine: Sequence[float], theirs: Sequence[float], shape: str, unit: str) -> str:
     return f"{_median(mine):{shape}} against {_median(theirs):{shape}}{unit}"
 
 
-def _bars(rounds: Rounds, used: Used) -> list[str]:
-    """The rows of what the issue asks for, as far as it was measured in this run."""
-    whole, streamed = "at-once whole", "at-once stream"
+def _bars(rounds: Rounds, used: Sequence[Used]) -> list[str]:
+    """The rows of the bars, as far as they were measured in this run. Where one of our answers failed there is no
+    figure, and the bar isn't met."""
+    whole, streamed, faulty = "at-once whole", "at-once stream", "faulty whole"
     out = []
 
-    def bar(what: str, detail: str, measured: float, bound: float, unit: str) -> None:
-        if not math.isnan(measured):
-            out.append(Figure(what, detail, measured, bound, unit).row())
+    def bar(what: str, detail: str, values: Sequence[float], bound: float, unit: str, failed: int = 0) -> None:
+        if values:
+            told = [math.nan] if failed else values
+            detail = f"{detail}, {failed} failed" if failed else detail
+            out.append(Figure(what, detail, _median(told), bound, unit, rounds=tuple(told)).row())
+
+    def failed(scenario: str, clients: int, *sides: str) -> int:
+        return sum(c.failed for side in sides for c in _all(rounds, scenario, clients, side))
 
     for quantile, bound in (("p50", 2.0), ("p99", 10.0)):
-        layer = _median(_added(rounds, whole, 1, "on", quantile, "off"))
-        bar(f"the reliability layer (on less off), 1 client, {quantile}", whole, layer, bound, "ms")
-    for what, scenario in (("against LiteLLM with one worker", whole), ("the same, streamed", streamed)):
+        layer = _added(rounds, whole, 1, "on", quantile, "off")
+        what = f"the reliability layer (on less off), 1 client, {quantile}"
+        bar(what, whole, layer, bound, "ms", failed(whole, 1, "on", "off"))
+    for against, scenario in (("against LiteLLM with one worker", whole), ("the same, streamed", streamed)):
         mine, theirs = ([c.per_second for c in _all(rounds, scenario, 32, s)] for s in ("on", "litellm"))
-        bar(f"requests/s at 32 clients, {what}", _both(mine, theirs, ".0f", ""), _ratio(mine, theirs), 4, "x")
+        what, detail = f"requests/s at 32 clients, {against}", _both(mine, theirs, ".0f", "")
+        bar(what, detail, _ratios(mine, theirs), 4, "x", failed(scenario, 32, "on"))
     for clients, quantile in ((1, "p50"), (32, "p99")):
         mine, theirs = (_added(rounds, whole, clients, s, quantile) for s in ("on", "litellm"))
-        what = f"added {quantile} at {clients} clients: LiteLLM's over ours"
-        bar(what, _both(theirs, mine, ".2f", " ms"), _ratio(theirs, mine), 3, "x")
-    chunk = _per_chunk(used)
-    bar("CPU in the Router per streamed chunk of the upstream, 32 clients", "paced stream", chunk, 100, "us")
-    calls = _median([c.calls for c in _all(rounds, "faulty whole", 8, "on")])
-    bar("upstream calls a request, a tenth of them faults", "", calls, 1.2, "calls")
+        what, detail = f"added {quantile} at {clients} clients: LiteLLM's over ours", _both(theirs, mine, ".2f", " ms")
+        bar(what, detail, _ratios(theirs, mine), 3, "x", failed(whole, clients, "on"))
+    chunks = [_per_chunk(one) for one in used]
+    bar("CPU in the Router per streamed chunk of the upstream, 32 clients", "64 less 8 chunks", chunks, 100, "us")
+    calls = [c.calls for c in _all(rounds, faulty, 8, "on")]
+    bar("upstream calls a request, a tenth of them faults", faulty, calls, 1.2, "calls", failed(faulty, 8, "on"))
     return out
 
 
 def _per_chunk(used: Used) -> float:
-    """What a streamed answer costs the Router beyond a whole one, by the upstream's chunks. Microseconds."""
-    whole, streamed = (shares.get(ROUTER, math.nan) for shares in used.values())
-    return (streamed - whole) * 1000 / CHUNKS
+    """What a longer answer costs the Router, by the chunks that it has more. Microseconds."""
+    longer, brief = (used.get(f"{manner} stream", {}).get(ROUTER, math.nan) for manner in ("paced", "brief"))
+    return (longer - brief) * 1000 / (TOKENS - BRIEF)

@@ -5,6 +5,7 @@ It runs in a process of its own. How it answers is the first word of the last me
     at-once     64 tokens, each in a write of its own, as fast as they can be written
     after-50    the same, the first token after 50 ms
     paced       the same, 5 ms between two tokens
+    brief       as paced, and only 8 tokens
     faulty      every tenth request is answered 503, unless it is for the model `spare`
 
 Any other word is as good as `at-once`, and any model answers, so that one tier, or one entry of a proxy, serves all.
@@ -19,11 +20,12 @@ import json
 import sys
 from contextlib import suppress
 
-__all__ = ["SPARE", "TOKENS"]
+__all__ = ["BRIEF", "SPARE", "TOKENS"]
 
 TOKENS = 64
 FIRST_TOKEN_S = {"after-50": 0.05}
-GAP_S = {"paced": 0.005}
+GAP_S = {"paced": 0.005, "brief": 0.005}
+BRIEF = 8
 FAULT_EVERY = 10
 SPARE = "spare"
 USAGE = {"prompt_tokens": 12, "completion_tokens": TOKENS, "total_tokens": 12 + TOKENS}
@@ -98,7 +100,7 @@ async def _answer(raw: bytes, writer: asyncio.StreamWriter) -> None:
         return
     head = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
     writer.write(head)
-    for frame in CALL_FRAMES if tools else TEXT_FRAMES:
+    for frame in CALL_FRAMES if tools else TEXT_FRAMES[:BRIEF] if manner == "brief" else TEXT_FRAMES:
         writer.write(_framed(frame))
         await asyncio.sleep(GAP_S.get(manner, 0))
     writer.write(_framed(TAIL[tools]) + b"0\r\n\r\n")

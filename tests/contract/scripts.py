@@ -65,6 +65,10 @@ def args(**changes: Any) -> dict[str, Any]:
             "escalation": {"chain": CHAIN, "max_retries_before_escalate": 1},
             **UNBOUNDED,
         },
-        "server": {"timeouts": QUICK, "keepalive_s": 10.0, "aliases": {"gpt-4o-mini": "fast", "gpt-4o": "standard"}},
+        "server": {
+            "timeouts": QUICK,
+            "keepalive_s": 10.0,
+            "aliases": {"gpt-4o-mini": "fast", "gpt-4o": "standard", "openai/gpt-4o": "standard"},
+        },
     }
     return whole | changes

@@ -255,7 +255,8 @@ def test_an_unknown_report_is_a_404(server, path):
 
 
 @pytest.mark.parametrize(
-    ("model", "tier"), [("auto", "fast"), ("standard", "standard"), ("gpt-4o", "standard"), ("gpt-4o-mini", "fast")]
+    ("model", "tier"),
+    [("auto", "fast"), ("standard", "standard"), ("openai/gpt-4o", "standard"), ("gpt-4o-mini", "fast")],
 )
 def test_model_names_the_starting_tier(server, model, tier):
     """`model` is a tier, an alias or `auto`."""
@@ -268,11 +269,11 @@ def test_models(server):
     """Each tier, `auto` and each alias is listed with its state, and the openai client can read the list."""
     with server.client() as client:
         models = {model.id: model for model in client.models.list()}
-        one = client.models.retrieve("gpt-4o")
+        ones = [client.models.retrieve(name) for name in ("gpt-4o", "openai/gpt-4o")]
 
-    assert set(models) == {"fast", "standard", "longctx", "auto", "gpt-4o", "gpt-4o-mini"}
+    assert set(models) == {"fast", "standard", "longctx", "auto", "gpt-4o", "gpt-4o-mini", "openai/gpt-4o"}
     assert models["fast"].state == "ready"
-    assert one.starts_at == "standard"
+    assert [one.starts_at for one in ones] == ["standard", "standard"]
     assert server.get("/v1/models/none").status_code == 404
 
 

@@ -17,7 +17,7 @@ from tests.serving import Deploy, Server
 
 pytestmark = pytest.mark.ray
 
-USERS, SECONDS = 17, 8  # as many users as their weights sum up to: at least one of each kind
+USERS, SECONDS = 17, 12  # as many users as their weights sum up to: at least one of each kind
 
 
 @pytest.fixture(scope="module")
@@ -40,26 +40,35 @@ def figures(server: Server, tmp_path_factory: pytest.TempPathFactory) -> dict[st
 
 
 def test_every_kind_of_user_was_answered(figures):
-    """Agents and loopers, streamed and not, leavers and bursts; and none of them failed."""
-    asked = {row["name"]: row for row in figures["rows"] if row["kind"] == "POST"}
+    """Agents and loopers, streamed and not, leavers and bursts; none of them failed, and nothing else was counted."""
+    asked = {row["name"]: row for row in figures["requests"]}
     kinds = {f"{kind} {how}" for kind in ("Agent", "Looper") for how in ("stream", "whole")}
 
     assert asked.keys() == kinds | {"Leaver stream", "Burst whole"}
     assert all(row["requests"] and not row["failures"] for row in asked.values())
 
 
-def test_streams_were_read_and_left(figures):
-    """There are times to the first text and between two pieces, and somebody left in the middle."""
-    rows = {row["kind"]: row for row in figures["rows"]}
+def test_each_time_is_told_by_tier_and_outcome(figures):
+    """Totals of streams and of whole answers, times to the first text and between two pieces: each of a tier that is
+    named, with an outcome, and in order."""
+    answered = [row for row in figures["rows"] if row["tier"] != "none"]
 
-    assert rows["TTFT"]["p50"] > 0
-    assert rows["GAP"]["p50"] > 0
-    assert figures["left"] > 0
+    assert {(row["kind"], row["how"]) for row in answered} == {
+        *(("total", how) for how in ("stream", "whole")),
+        *((kind, "stream") for kind in ("ttft", "gap")),
+    }
+    assert all(row["outcome"] and 0 < row["p50"] <= row["p95"] <= row["p99"] <= row["max"] for row in answered)
+
+
+def test_streams_were_left_and_calls_came_together(figures):
+    """Somebody left in the middle, and some answers had two calls at once."""
+    assert figures["counts"]["left"] > 0
+    assert figures["counts"]["parallel"] > 0
 
 
 def test_calls_are_counted_by_the_servers_own_word(figures):
     """The scripts answer badly now and then: there are more calls than requests, and more than one tier answered."""
-    tiers = {row["name"].partition(",")[0] for row in figures["rows"] if row["kind"] == "TIER"}
+    tiers = {row["tier"] for row in figures["rows"]}
 
     assert 1 < figures["calls_per_request"] < 8
     assert {"fast", "standard"} <= tiers

@@ -44,7 +44,7 @@ TESTS: dict[str, tuple[str, ...]] = {
             "logprobs",
         )
     ),
-    "deployments/": ("tests/test_drive.py", "tests/sim/test_sim.py"),
+    "deployments/": ("tests/test_attempt.py", "tests/test_drive.py", "tests/sim/test_sim.py"),
 }
 WORKERS = os.cpu_count() or 1
 TIMEOUT_S = 180.0

@@ -147,8 +147,8 @@ MUTANTS: list[tuple[str, str, str, str]] = [
     ),
     (
         "reliability/logprobs.py",
-        "        if text and not self._text_bytes and not text[0].isspace():",
-        "        if text and not self._text_bytes and text[0].isspace():",
+        "        if self._text_head.whole:\n            self._trim()\n",
+        "        self._trim()\n",
         "white space that was taken off the text is not told",
     ),
     (

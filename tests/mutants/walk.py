@@ -75,14 +75,14 @@ MUTANTS: list[tuple[str, str, str, str]] = [
     ),
     (
         "reliability/escalation.py",
-        "if retries >= situation.limits.retries_max or not patient:",
-        "if retries > situation.limits.retries_max or not patient:",
+        "if retries >= situation.limits.retries_max or not patient or not",
+        "if retries > situation.limits.retries_max or not patient or not",
         "retries are bounded",
     ),
     (
         "reliability/escalation.py",
-        "if retries >= situation.limits.retries_max or not patient:",
-        "if retries >= situation.limits.retries_max:",
+        "if retries >= situation.limits.retries_max or not patient or not",
+        "if retries >= situation.limits.retries_max or not",
         "waits are bounded",
     ),
     (
@@ -222,14 +222,44 @@ MUTANTS: list[tuple[str, str, str, str]] = [
     ),
     (
         "deployments/attempt.py",
-        "total = _Limit(total_s,",
-        "total = _Limit(1e9,",
+        'phase), (total_s, "total_s"),',
+        'phase), (1e9, "total_s"),',
         "an attempt ends within its total timeout",
     ),
     (
         "deployments/attempt.py",
-        "    return min(phase, total, deadline, key=lambda limit: limit.timeout_s)",
-        "    return min(phase, total, key=lambda limit: limit.timeout_s)",
+        '(total_s, "total_s"), (left_s, "deadline"), key',
+        '(total_s, "total_s"), key',
         "a request ends within its deadline",
+    ),
+    (
+        "deployments/attempt.py",
+        "                if not self.sent and (not text or text.isspace()):",
+        "                if not self.sent and not text:",
+        "white space alone is not the text commit point",
+    ),
+    (
+        "deployments/attempt.py",
+        "        if self.sent:\n            out = self._sent(out)",
+        "        if True:\n            out = self._sent(out)",
+        "what was held to the end is judged before it leaves",
+    ),
+    (
+        "deployments/attempt.py",
+        "held, out = ((Text(self.lead),) if self.lead else ()) + out + held, ()",
+        "held, out = out + held, ()",
+        "white space at the beginning of an answer is delivered",
+    ),
+    (
+        "deployments/attempt.py",
+        "max(self.output_cap, self._written_tokens) if lost else self._written_tokens",
+        "self._written_tokens",
+        "a replica that died is charged for what it may have written",
+    ),
+    (
+        "reliability/tools/verdicts.py",
+        "object.__setattr__(self, name, whole(text))",
+        "object.__setattr__(self, name, text)",
+        "a violation can always be written as JSON",
     ),
 ]

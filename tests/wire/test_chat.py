@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import pickle
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deployments.wire.chat import parse_chat
+from deployments.wire.chat import DEPTH_MAX, parse_chat
 from deployments.wire.errors import ApiError
 from deployments.wire.session import SESSION_CHARS_MAX, session_of
 
@@ -56,6 +57,40 @@ def test_legacy_functions_become_tools():
     assert call.legacy_functions
     assert call.request.tools == ({"type": "function", "function": {"name": "f"}},)
     assert call.request.tool_choice == {"type": "function", "function": {"name": "f"}}
+
+
+def test_a_legacy_answer_has_room_for_one_call():
+    """Whoever speaks `functions` gets one `function_call`, so no more than one call is a good answer."""
+    assert parse(functions=[{"name": "f"}]).request.parallel_tool_calls is False
+    assert parse(functions=[{"name": "f"}], parallel_tool_calls=True).request.parallel_tool_calls is False
+    assert parse(parallel_tool_calls=True).request.parallel_tool_calls is True
+
+
+@pytest.mark.parametrize("where", ["messages", "tools", "made_up"])
+@pytest.mark.parametrize("kind", [list, dict])
+def test_a_body_has_a_depth(where, kind):
+    """What is nested deeper than the bound is refused at the edge, wherever it stands; what isn't can be pickled and
+    dumped further in."""
+
+    def deep(levels: int) -> Any:
+        return [] if not levels else [deep(levels - 1)] if kind is list else {"a": deep(levels - 1)}
+
+    def fields(levels: int) -> dict[str, Any]:
+        x = deep(levels)
+        tool = {"type": "function", "function": {"name": "f", "parameters": {"type": "object", "x": x}}}
+        return {
+            "messages": {"messages": [{"role": "user", "content": [{"type": "text", "text": "hi", "x": x}]}]},
+            "tools": {"tools": [tool]},
+            "made_up": {"made_up": x},
+        }[where]
+
+    # A schema has a bound of its own, below this one.
+    request = parse(**fields(20 if where == "tools" else DEPTH_MAX - 10)).request
+    assert pickle.loads(pickle.dumps(request)) == request
+    for levels in (DEPTH_MAX, 260, 600):
+        with pytest.raises(ApiError) as refused:
+            parse(**fields(levels))
+        assert refused.value.status == 400
 
 
 def test_null_is_as_good_as_absent():

@@ -1,0 +1,67 @@
+"""What a `user_config` may change while the server runs, and what only a restart can.
+
+A deployment's `user_config` reaches that deployment alone. What another one reads, or what is read once when the graph
+is built, must stand under `args`: a key that is accepted has an effect, so here such a key is refused by name.
+
+The Router decides by the tiers' configuration as it was at the start. So a tier's `user_config` must never turn a local
+tier into a cloud one behind the Router's back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from deployments.config import ConfigError, RouterConfig, TierBase, check_names, patch
+from deployments.cost import is_cloud
+from deployments.memory.settings import check_live
+from reliability.config import CloudFallback
+
+__all__ = ["patched_router", "patched_tier"]
+
+# The Router reads these of a tier when it starts, or Serve did when it made the deployment.
+TIERS_AT_START = (
+    *("timeouts", "retry_strategy", "min_replicas", "max_replicas", "replica_bytes", "asleep", "idle_s", "wake_s"),
+    *("usd_per_mtok_prompt", "usd_per_mtok_completion"),
+)
+SERVERS_AT_START = ("router_replicas", "max_ongoing_requests")
+
+
+def patched_router(base: RouterConfig, change: Mapping[str, Any], tiers: Collection[str]) -> RouterConfig:
+    """`base` with the Router's `user_config` merged in.
+
+    Raises:
+        ValueError: as `deployments.config.patch`; a name that doesn't exist; a key that needs a restart.
+    """
+    config = patch(base, change)
+    check_names(config, tuple(tiers))
+    check_live(base.reliability.memory_pressure, config.reliability.memory_pressure)
+    for name in SERVERS_AT_START:
+        _same(f"server.{name}", getattr(base.server, name), getattr(config.server, name))
+    before, after = base.reliability.escalation, config.reliability.escalation
+    _same("reliability.escalation.cloud_fallback", before.cloud_fallback, after.cloud_fallback)
+    return config
+
+
+def patched_tier(base: TierBase, change: Mapping[str, Any], cloud_fallback: CloudFallback) -> TierBase:
+    """`base` with a tier's `user_config` merged in.
+
+    Raises:
+        ConfigError: as `deployments.config.patch`; a key that needs a restart; a change that moves the tier on or off
+            this machine.
+    """
+    config = patch(base, change)
+    for name in TIERS_AT_START:
+        _same(name, getattr(base, name, None), getattr(config, name, None))
+    before, after = is_cloud(base, cloud_fallback), is_cloud(config, cloud_fallback)
+    if before != after:
+        words = {True: "a cloud tier", False: "a tier on this machine"}
+        raise ConfigError(
+            f"would turn {words[before]} into {words[after]} while the server runs: change args and start it again"
+        )
+    return config
+
+
+def _same(key: str, before: object, after: object) -> None:
+    if before != after:
+        raise ConfigError(f"{key}: changes with a restart only; put it under args")

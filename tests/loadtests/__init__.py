@@ -1,0 +1,1 @@
+"""The load tests' own measuring and judging."""

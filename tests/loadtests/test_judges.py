@@ -1,0 +1,129 @@
+"""What the soak and the chaos run call wrong, and what the load test tells."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import pytest
+
+from loadtests.chaos import RESERVED_MAX, Accounts, Found, compared, streamed
+from loadtests.soak import JOURNAL_MIB_MAX, MARKS, judged
+from loadtests.tally import KINDS, Name, Tally
+
+SECONDS = 600.0
+NAMES = [*(f"{mark} {unit}" for mark in MARKS for unit in ("MiB", "files")), "journal MiB"]
+
+
+def flat(**slopes: float) -> dict[str, list[tuple[float, float]]]:
+    """Ten minutes of readings: a steep beginning, and then so much an hour (by the name's first word)."""
+    series = {}
+    for name in NAMES:
+        slope = slopes.get(name.replace(" ", "_"), 0.0) / 3600
+        warm = 0.0 if name == "journal MiB" else 25.0
+        series[name] = [(float(x), min(x / 4, warm) + slope * x) for x in range(0, 600, 5)]
+    return series
+
+
+def wrong(series: dict[str, list[tuple[float, float]]]) -> set[str]:
+    return {name for name, _, good in judged(series, SECONDS) if not good}
+
+
+def test_a_flat_soak_is_good():
+    """What grew in the beginning and then no more is a warm-up."""
+    assert wrong(flat()) == set()
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name != "journal MiB"])
+def test_whatever_grows_is_found(name):
+    """Each process, by its memory and by its files."""
+    assert wrong(flat(**{name.replace(" ", "_"): 61.0})) == {name}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_was_not_seen_is_not_flat(name):
+    """A process that wasn't there, or not for long, proves nothing."""
+    short = flat() | {name: flat()[name][:30]}
+    without = {other: points for other, points in flat().items() if other != name}
+
+    assert wrong(short) == {name}
+    assert wrong(without) == {name}
+
+
+def test_a_journal_that_was_once_too_large_is_found():
+    """Trimming it in the end is too late."""
+    series = flat()
+    series["journal MiB"][60] = (300.0, JOURNAL_MIB_MAX + 1)
+
+    assert wrong(series) == {"journal MiB"}
+
+
+class Told(Found):
+    """A server that says what it is made with."""
+
+    def __init__(self, **answers: dict | None) -> None:
+        super().__init__(http=None, quiet_at=0.0)  # type: ignore[arg-type]
+        object.__setattr__(self, "answers", answers)
+
+    async def get(self, path: str, **query: str):
+        return self.answers.get(path.partition("/")[0])  # type: ignore[attr-defined]
+
+
+def report(tier: str = "fast", tokens: int = 10, outcome: str = "answered") -> dict:
+    return {"outcome": outcome, "tier": tier, "attempts": [{"usage": {"total_tokens": tokens}}, {"usage": None}]}
+
+
+@pytest.mark.parametrize(
+    ("books", "reports", "tier", "incidents", "good"),
+    [
+        (10, report(), "fast", [], True),
+        (10, report("standard"), "standard", [{}], True),
+        (9, report(), "fast", [], False),  # the client saw more
+        (20, report(), "fast", [], False),  # booked twice
+        (10, report("standard"), "fast", [], False),
+        (10, report(tokens=9), "fast", [], False),
+        (10, report(outcome="client_left"), "fast", [], False),
+        (10, report("standard"), "standard", [], False),
+        (RESERVED_MAX, None, "fast", [], True),  # a Router died, and its grants have expired
+        (RESERVED_MAX + 1, None, "fast", [], False),
+        (9, None, "fast", [], False),
+    ],
+)
+def test_the_accounts_must_agree(books, reports, tier, incidents, good):
+    """Books, reports, incidents and what a client saw: where two differ, it is said."""
+    seen = Accounts(tried={"s": ["r"]}, answers={"r": (tier, 10)})
+    told = Told(sessions={"open_calls": 0, "spent_tokens": books}, requests=reports, incidents={"data": incidents})
+
+    assert (asyncio.run(compared(told, "s", 10, seen)) == []) is good
+    assert seen.unreported == (reports is None)
+
+
+def test_books_with_an_open_call_are_wrong():
+    """Whatever was admitted is settled, or expires."""
+    told = Told(sessions={"open_calls": 1, "spent_tokens": 10})
+
+    assert asyncio.run(compared(told, "s", 10, Accounts(tried={"s": []}))) != []
+
+
+def test_a_stream_is_an_answer_only_with_its_end():
+    """Who answered and how much it was stands in the last chunks."""
+    last = {"choices": [], "usage": {"total_tokens": 5}, "mlx_stack": {"tier": "fast"}}
+    whole = f": keep-alive\n\ndata: {json.dumps(last)}\n\ndata: [DONE]\n\n"
+
+    assert streamed(whole) == ("fast", 5)
+    for broken in (whole.partition("data: [DONE]")[0], 'data: {"error": {}}\n\n', "data: [DONE]\n\n"):
+        with pytest.raises(LookupError):
+            streamed(broken)
+
+
+def test_the_page_shows_every_kind():
+    """Names from outside are escaped, and each kind has its table; an empty one says so."""
+    tally = Tally()
+    tally.note(Name("total", "<b>", "answered", "whole"), 12.0)
+    tally.note(Name("total", "<b>", "answered", "whole"), 14.0)
+    page, row = tally.page(), tally.rows()[0]
+
+    assert all(f"<h2>{kind}, ms</h2>" in page for kind in KINDS)
+    assert "<b>" not in page
+    assert page.count("nothing was measured") == 2
+    assert (row["count"], row["p50"], row["p99"], row["max"]) == (2, 13.0, 14.0, 14.0)

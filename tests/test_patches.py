@@ -1,0 +1,105 @@
+"""What a `user_config` may change while the server runs."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from deployments.config import ConfigError, RouterConfig
+from deployments.cost import is_cloud
+from deployments.patches import SERVERS_AT_START, TIERS_AT_START, patched_router, patched_tier
+from deployments.tiers.replica import TierReplica
+from tests.test_cost import CLOUD, other, preset, tier
+
+
+@pytest.mark.parametrize(
+    ("base", "change"),
+    [
+        (tier(), {"base_url": "https://example.com/v1"}),
+        (tier(), {"cloud": True}),
+        (other("scripted"), {"cloud": True}),
+        (preset(), {"base_url": "http://localhost:1/v1"}),
+    ],
+)
+def test_a_user_config_does_not_move_a_tier_off_the_machine(base, change):
+    """The Router goes by what it knew at the start, so a tier that moved would take local-only requests along."""
+    with pytest.raises(ConfigError, match="start it again"):
+        patched_tier(base, change, CLOUD)
+
+
+def test_other_changes_of_a_user_config_pass():
+    """A local tier may change its port and its model."""
+    changed = patched_tier(tier(), {"base_url": "http://localhost:9/v1", "model": "n"}, CLOUD)
+
+    assert (changed.base_url, changed.model) == ("http://localhost:9/v1", "n")
+
+
+OTHER_VALUES: dict[str, Any] = {
+    "timeouts": {"idle_s": 1},
+    "retry_strategy": ["resample"],
+    "min_replicas": 0,
+    "max_replicas": 2,
+    "replica_bytes": 5,
+    "asleep": "wait",
+    "idle_s": 20,
+    "wake_s": 5,
+    "usd_per_mtok_prompt": 1,
+    "usd_per_mtok_completion": 1,
+    "router_replicas": 2,
+    "max_ongoing_requests": 7,
+}
+PRICES = {"usd_per_mtok_prompt": 1, "usd_per_mtok_completion": 1}
+
+
+@pytest.mark.parametrize("key", TIERS_AT_START)
+def test_what_others_read_of_a_tier_needs_a_restart(key):
+    """The Router's timeouts, prices and rungs, and the replicas that Serve started: a change that would have no effect
+    is refused by name, and the same value again is no change."""
+    change = PRICES if key in PRICES else {key: OTHER_VALUES[key]}
+    with pytest.raises(ConfigError, match="changes with a restart only"):
+        patched_tier(tier(), change, CLOUD)
+    with pytest.raises(ConfigError, match=f"^{'usd_per_mtok_prompt' if key in PRICES else key}:"):
+        patched_tier(tier(), change, CLOUD)
+
+    assert patched_tier(tier(**change), change, CLOUD) == tier(**change)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        *({"server": {key: OTHER_VALUES[key]}} for key in SERVERS_AT_START),
+        {"reliability": {"escalation": {"cloud_fallback": {"model": "m"}}}},
+        {"reliability": {"memory_pressure": {"poll_s": 2}}},
+    ],
+)
+def test_what_is_read_once_of_the_router_needs_a_restart(change):
+    """The graph is built once, and so are the prices of the cloud and the monitors."""
+    with pytest.raises(ValueError, match="changes with a restart only"):
+        patched_router(RouterConfig(), change, ("fast", "standard", "longctx", "premium"))
+
+
+class Replica(TierReplica):
+    """Serve awaits a replica's `__del__`; nobody does here."""
+
+    def __del__(self) -> None:  # type: ignore[override]
+        pass
+
+
+def test_a_replica_keeps_its_tier_where_it_is():
+    """The replica goes on with the configuration that it had, and says why in its status."""
+
+    async def go() -> tuple[Any, str]:
+        replica = Replica.__new__(Replica)
+        await replica.__init__("t", other("scripted"), CLOUD)  # type: ignore[misc]
+        await replica.reconfigure({})
+        await replica.reconfigure({"cloud": True})
+        reason = (await replica.status()).reason
+        await replica._tier.close()
+        return replica._config, reason
+
+    config, reason = asyncio.run(go())
+
+    assert not is_cloud(config, CLOUD)
+    assert "start it again" in reason
