@@ -1,6 +1,7 @@
 """`make load`: a server with scripted tiers (`scripted.yaml`), and the users of `locustfile.py` on it for a while.
 
-Writes loadtests/results/load.html and load.json. Against a server of your own run locust itself; see `locustfile.py`.
+Writes loadtests/results/load.json, load.figures.html and load.html. Against a server of your own run locust itself; see
+`locustfile.py`.
 """
 
 from __future__ import annotations
