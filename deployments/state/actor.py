@@ -23,6 +23,7 @@ limits of loops, so its first step brings them, beat or not.
 
 from __future__ import annotations
 
+import functools
 import logging
 import threading
 import time
@@ -30,12 +31,13 @@ import uuid
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar, cast
 
 from deployments.ports import Clock
 from deployments.state.batch import Batch
 from deployments.state.carry import carried_over
 from deployments.state.journal import Bounds
+from deployments.state.near import Door
 from deployments.state.opening import opened
 from deployments.state.records import Answer, Asked, Health, Query, Reply, Said, StateLimits, Step
 from deployments.telemetry import MonotonicClock
@@ -67,6 +69,20 @@ class Layout(str):
         return "ledger.sqlite" if self in ("whole", "hub") else f"sessions-{self}.sqlite"
 
 
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def _alone(method: F) -> F:
+    """One call at a time: Ray calls on one thread, and each Router on this node has a thread of its own (`near.py`)."""
+
+    @functools.wraps(method)
+    def locked(self: SessionState, *args: Any, **kwargs: Any) -> Any:
+        with self._lock:
+            return method(self, *args, **kwargs)
+
+    return cast(F, locked)
+
+
 class SessionState:
     """One actor. `folder` holds the journals; `bounds` are those of the journal, `windows_max` of the loop windows.
 
@@ -84,6 +100,8 @@ class SessionState:
         clock: Clock | None = None,
     ) -> None:
         self._layout = Layout(layout)
+        self._lock = threading.RLock()
+        self._door: Door | None = None
         self._life = uuid.uuid4().hex[:12]
         self._clock = MonotonicClock() if clock is None else clock
         self._windows_max = windows_max
@@ -105,11 +123,13 @@ class SessionState:
 
     # -- steps -------------------------------------------------------------------------------------------------
 
+    @_alone
     def configure(self, limits: StateLimits) -> None:
         """Take these limits. They are written down with the state that they begin at."""
         self._write_snapshot(limits.digest, limits.admission)
         self._digest, self._config, self._loops = limits.digest, limits.admission, limits.loops
 
+    @_alone
     def step(self, step: Step, limits: StateLimits | None = None) -> Reply | None:
         """Do one step; None where the limits aren't known that it means: it should come again with them.
 
@@ -169,18 +189,36 @@ class SessionState:
         while len(self._windows) > self._windows_max:
             self._windows.popitem(last=False)
 
+    def near(self) -> tuple[str, str]:
+        """The node that this actor is on, and the path of its socket there; empty where there can be none."""
+        import ray
+        from ray._private import worker
+
+        node = ray.get_runtime_context().get_node_id()
+        if self._door is None:
+            path = Path(worker._global_node.get_session_dir_path()) / "sockets" / f"mlx-stack-{self._life}"
+            try:
+                self._door = Door(path, self.step)
+            except OSError as error:  # a path that is too long for a socket: the steps go through Ray
+                LOG.warning("state actor %s has no socket at %s: %s", self._layout, path, error)
+                return node, ""
+        return node, str(self._door.path)
+
     # -- questions ---------------------------------------------------------------------------------------------
 
+    @_alone
     def report(self, key: str | None, request_id: str) -> dict[str, Any] | None:
         """The report of one request, or None. `key` None: whatever key it came with."""
         self._heard_s = time.monotonic()
         return self._journal.report(key, request_id)
 
+    @_alone
     def session(self, key: str | None, session: str) -> dict[str, Any] | None:
         """What one session has done, or None."""
         self._heard_s = time.monotonic()
         return self._journal.session(key, session)
 
+    @_alone
     def budget(self, key: str, session: str) -> dict[str, Any]:
         """What one session has spent and reserved, and how full its windows are."""
         now_ns, books = self._now_ns(), self._state.budget
@@ -193,11 +231,13 @@ class SessionState:
             "windows": {each.window.value: {"tokens": each.tokens, "tokens_max": each.tokens_max} for each in full},
         }
 
+    @_alone
     def incidents(self, query: Query) -> list[dict[str, Any]]:
         """The newest incidents that match."""
         self._heard_s = time.monotonic()
         return self._journal.incidents(query)
 
+    @_alone
     def stats(self) -> dict[str, Any]:
         """What this actor holds: for tests, soaks and whoever wonders."""
         return {
@@ -214,14 +254,17 @@ class SessionState:
 
     # -- by hand -----------------------------------------------------------------------------------------------
 
+    @_alone
     def isolate(self, tier: str) -> None:
         """Keep all calls off a tier."""
         self._by_hand(Isolate(tier), "isolate", tier=tier)
 
+    @_alone
     def restore(self, tier: str) -> None:
         """Lift the hold."""
         self._by_hand(Restore(tier), "restore", tier=tier)
 
+    @_alone
     def reset(self, key: str, session: str) -> None:
         """Forget what a session has spent, and what it has said."""
         self._by_hand(Reset(key, session), "reset", session=session, key=key)

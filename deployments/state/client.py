@@ -24,6 +24,7 @@ from deployments.state.actor import SessionState
 from deployments.state.carry import part_of
 from deployments.state.journal import SCHEMA_VERSION, Bounds
 from deployments.state.link import Actor, Link
+from deployments.state.near import NearActor
 from deployments.state.records import (
     RETRY_AFTER_S_MAX,
     Answer,
@@ -47,6 +48,7 @@ __all__ = ["NAMESPACE", "RequestState", "State", "actor_name", "bounds_of", "fol
 NAMESPACE = "mlx-stack-serve"
 NS_PER_S = 1_000_000_000
 START_S = 15.0
+MADE_S = 60.0  # a new actor replays its journal first
 # Ray's name for the head node: the journal is a file, so an actor that restarts elsewhere would find it gone.
 HEAD = {"node:__internal_head__": 0.001}
 
@@ -258,6 +260,9 @@ class RayActor:
         """Send the call; the reference is awaited by the caller."""
         return getattr(self._handle, method).remote(*args)
 
+    def close(self) -> None:
+        """Ray keeps nothing open for it."""
+
 
 @functools.cache
 def _made() -> Any:
@@ -285,7 +290,10 @@ def ray_finder(app: str, config: StateConfig) -> Callable[[str], Awaitable[Actor
             num_cpus=0,
             resources=HEAD,
         )
-        return RayActor(maker.remote(folder=str(folder), layout=layout, bounds=bounds, windows_max=config.sessions_max))
+        made = maker.remote(folder=str(folder), layout=layout, bounds=bounds, windows_max=config.sessions_max)
+        node, path = ray.get(made.near.remote(), timeout=MADE_S)
+        here = path and node == ray.get_runtime_context().get_node_id()
+        return NearActor(RayActor(made), path) if here else RayActor(made)
 
     async def find(layout: str) -> Actor:
         return await asyncio.to_thread(found, layout)

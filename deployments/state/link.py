@@ -54,6 +54,10 @@ class Actor(Protocol):
         """Call one method."""
         ...
 
+    def close(self) -> None:
+        """Nothing more will be asked of it."""
+        ...
+
 
 class Link:
     """See the module. `find` gives the actor, or makes it; it is called again after each failure."""
@@ -110,6 +114,7 @@ class Link:
                 await self._send()
             except Exception as error:
                 log_error("state_items_left", error, actor=self.name, items=self.waiting_items)
+        self._forget()
         if self._finding is not None:
             self._finding.cancel()
         for _, future in self._asks:
@@ -156,7 +161,7 @@ class Link:
             async with asyncio.timeout(CALL_S):
                 return await actor.call(method, *args)
         except Exception as error:
-            self._actor = None
+            self._forget()
             raise StateSilent(f"state actor {self.name} doesn't answer ({type(error).__name__})") from error
 
     # -- the pump ----------------------------------------------------------------------------------------------
@@ -251,8 +256,14 @@ class Link:
             self._up = True
             log_info("state_back", actor=self.name)
 
+    def _forget(self) -> None:
+        """Look for it anew before the next call."""
+        actor, self._actor = self._actor, None
+        if actor is not None:
+            actor.close()
+
     def _fell_silent(self, error: Exception) -> None:
-        self._actor = None
+        self._forget()
         if self._up:
             self._up = False
             log_error("state_silent", error, actor=self.name)

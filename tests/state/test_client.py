@@ -53,6 +53,9 @@ class Near:
     def __init__(self, actors: Actors, layout: str) -> None:
         self.actors, self.layout = actors, layout
 
+    def close(self) -> None:
+        pass
+
     async def call(self, method: str, *args: Any) -> Any:
         self.actors.calls += method == "step" and args[0].works
         await asyncio.sleep(0.001)

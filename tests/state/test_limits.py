@@ -51,6 +51,9 @@ def test_a_link_tells_a_new_life_its_limits(tmp_path):
         def __init__(self) -> None:
             self.actor = life(tmp_path, clock=VirtualClock())
 
+        def close(self) -> None:
+            pass
+
         async def call(self, method: str, *args: Any) -> Any:
             await asyncio.sleep(0.001)
             return getattr(self.actor, method)(*args)

@@ -55,6 +55,9 @@ class Near:
             raise ConnectionError("not there")
         return self
 
+    def close(self) -> None:
+        pass
+
     async def call(self, method: str, *args: Any) -> Any:
         if method == "step":
             self.steps.append(args[0])
@@ -346,6 +349,9 @@ def test_an_actor_that_answers_nonsense_is_no_actor(tmp_path):
 
     class Mad(Near):
         mad = True
+
+        def close(self) -> None:
+            pass
 
         async def call(self, method: str, *args: Any) -> Any:
             answer = await super().call(method, *args)

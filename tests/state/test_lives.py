@@ -101,6 +101,9 @@ class Near:
     def __init__(self, actor: SessionState) -> None:
         self._actor = actor
 
+    def close(self) -> None:
+        pass
+
     async def call(self, method: str, *args: Any) -> Any:
         await asyncio.sleep(0)
         return getattr(self._actor, method)(*args)

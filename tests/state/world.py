@@ -81,6 +81,9 @@ class Wire:
             raise ConnectionError("no actor there")
         return self
 
+    def close(self) -> None:
+        pass
+
     def call(self, method: str, *args: Any) -> Coroutine[Any, Any, Any]:
         return self._call(method, *args)
 
