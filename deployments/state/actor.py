@@ -1,8 +1,9 @@
 """SessionState: the one writer of what the Router replicas share. Budgets, breakers, retry budget, windows, incidents.
 
-The actor is plain and synchronous: each method is one transition from a whole state to a whole state, and Ray runs
-them one after the other, so nothing here waits and nothing interleaves. The journal is the truth and the actor its
-cache: a step is committed before it is answered, and a new life of the actor begins with a replay.
+The actor is plain and synchronous: each method is one transition from a whole state to a whole state. Ray calls them on
+one thread, and Routers on the actor's own node have a thread each (`near.py`); a lock lets in one at a time, so nothing
+here waits and nothing interleaves. The journal is the truth and the actor its cache: a step is committed before it is
+answered, and a new life of the actor begins with a replay.
 
 Why a detached actor and not one of Serve's `deployment_actors`: recovery. Killed with -9, a deployment actor came back
 after 9 seconds (Serve looks every 10), a detached one with `max_restarts=-1` after 1 to 2; as long as it is away no
@@ -196,11 +197,12 @@ class SessionState:
 
         node = ray.get_runtime_context().get_node_id()
         if self._door is None:
-            path = Path(worker._global_node.get_session_dir_path()) / "sockets" / f"mlx-stack-{self._life}"
             try:
-                self._door = Door(path, self.step)
-            except OSError as error:  # a path that is too long for a socket: the steps go through Ray
-                LOG.warning("state actor %s has no socket at %s: %s", self._layout, path, error)
+                # Beside Ray's own, whose names are as long: where those fit, this one does.
+                sockets = Path(worker._global_node.get_session_dir_path()) / "sockets"
+                self._door = Door(sockets / f"state-{self._life[:6]}", self.step)
+            except (OSError, AttributeError) as error:  # without it the steps go through Ray, too
+                LOG.warning("state actor %s has no socket: %s", self._layout, error)
                 return node, ""
         return node, str(self._door.path)
 

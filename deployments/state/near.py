@@ -3,9 +3,12 @@
     Link ── step ──▶ NearActor ═══ frames ═══▶ Door, a thread for each Router ──▶ SessionState.step
       └── questions ──▶ Ray ──────────────────────────────────────────────────▶ SessionState
 
-Each request waits for a step, and a call through Ray's core costs both processes milliseconds of CPU (README.md has the
-figures). So a Router on the actor's node sends its steps here, one at a time; one on another node, and whatever isn't a
-step, goes through Ray. Nothing else differs: the same step, the same answer, the same exceptions.
+Each request waits for a step, and a call through Ray's core costs both processes milliseconds of CPU. So a Router on
+the actor's node sends its steps here, one at a time; one on another node, and whatever isn't a step, goes through Ray.
+Nothing else differs: the same step, the same answer, the same exceptions.
+
+Measured 2026-11-22 (2 vCPU AMD EPYC, one hosted tier on the upstream of `loadtests.bench`), a request of one client: 17
+ms and 23 ms of CPU through Ray, 10 and 12 through the socket; at 32 clients, who share steps, 5 % more requests.
 
 A frame is its length in four bytes and a pickle. Who may connect may run code in the other process, so the socket is
 its owner's alone (mode 0600, before anybody can connect); it lies where Ray's own sockets are and goes with them. An
