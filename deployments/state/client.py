@@ -48,7 +48,7 @@ __all__ = ["NAMESPACE", "RequestState", "State", "actor_name", "bounds_of", "fol
 NAMESPACE = "mlx-stack-serve"
 NS_PER_S = 1_000_000_000
 START_S = 15.0
-MADE_S = 60.0  # a new actor replays its journal first
+MADE_S = 15.0  # a new actor replays its journal first; who waits longer asks again
 # Ray's name for the head node: the journal is a file, so an actor that restarts elsewhere would find it gone.
 HEAD = {"node:__internal_head__": 0.001}
 
