@@ -29,7 +29,7 @@ import random
 import sys
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -105,6 +105,7 @@ class Person(HttpUser):
 
     abstract = True
     wait_time = constant_pacing(PACE_S)
+    turn: Callable[[Talk, float], None]  # one turn of one session, due at that moment
 
     def on_start(self) -> None:
         """Each has dice of its own, from one seed."""
@@ -138,10 +139,6 @@ class Person(HttpUser):
         self.turn(talk, due_s)
         if talk.turns < TURNS_MAX:
             self.idle.append(talk)
-
-    def turn(self, talk: Talk, due_s: float) -> None:
-        """One turn of one session."""
-        raise NotImplementedError
 
     def ask(self, talk: Talk, due_s: float, *, stream: bool, leave: bool = False) -> dict[str, Any] | None:
         """One request of the session; the answer's message, or None."""
