@@ -55,7 +55,8 @@ NOTHING_RAN = frozenset({Fault.UNAVAILABLE, Fault.LOADING, Fault.UNSUPPORTED, Fa
 @dataclass(slots=True, kw_only=True)
 class Reading:
     """The state of one attempt. `text_committed`: an earlier attempt's text stands before the client already, so this
-    one's text is held and dropped. `output_cap`: how many tokens the tier may write."""
+    one's text is held and dropped. `output_cap`: how many tokens the tier may write. `logprobs`: None where the client
+    hasn't asked for them."""
 
     tier: str
     number: int
@@ -71,7 +72,7 @@ class Reading:
     loop: Loop | None = None
     lead: str = ""
     sent: list[str] = field(default_factory=list)
-    logprobs: WaitingLogprobs = field(default_factory=WaitingLogprobs)
+    logprobs: WaitingLogprobs | None = None
     accepted: bool = False
     ttft_ns: int | None = None
     counted: Usage | None = None
@@ -100,7 +101,8 @@ class Reading:
                 case Counted(usage=usage):
                     self.counted = usage
                 case Logprobs(tokens=tokens):
-                    self.logprobs.add(tokens)
+                    if self.logprobs is not None:
+                        self.logprobs.add(tokens)
                 case Finish() | Failed():
                     self.end = event
                     break
@@ -108,7 +110,11 @@ class Reading:
                     out += self._content(event, now_ns)
             if self.loop is not None:
                 break
-        return out + self.logprobs.leave_with(out)
+        return out + self._told_with(out)
+
+    def _told_with(self, events: Sequence[Event]) -> list[Event]:
+        """What the tokens of these events were worth, where the client has asked for it."""
+        return [] if self.logprobs is None else self.logprobs.leave_with(events)
 
     def _content(self, event: Event, now_ns: int) -> tuple[Event, ...]:
         if self.ttft_ns is None:
@@ -169,16 +175,17 @@ class Reading:
             text_committed=self.text_committed,
             attempt=self.number,
         )
-        said = self.logprobs.leave_with(out)
+        said = self._told_with(out)
         self._say_the_rest(self.judged)
         return [*out, *said]
 
     def _say_the_rest(self, judged: Judged) -> None:
         """What the tokens of the text that is delivered at the end were worth; those of calls aren't told."""
-        if self.text_committed:
+        if self.text_committed or self.logprobs is None:
             return
         told = self.logprobs.leave_with(judged.events) if judged.calls else self.logprobs.rest()
-        self.judged = replace(judged, events=(*judged.events, *told))
+        if told:
+            self.judged = replace(judged, events=(*judged.events, *told))
 
     @property
     def _calls_loop(self) -> bool:
@@ -189,8 +196,9 @@ class Reading:
         """Whole and valid calls count, whatever the model went on to babble behind them."""
         return self.judged is not None and self.judged.flaw is None and bool(self.judged.calls)
 
-    def record(self, now_ns: int) -> Attempt:
-        """The attempt's record. Without an end it is the client that left."""
+    def record(self, now_ns: int, *, granted: bool = True) -> Attempt:
+        """The attempt's record. Without an end it is the client that left. `granted`: nobody who should have been asked
+        was silent."""
         failed = self.end if isinstance(self.end, Failed) else None
         flaw, detail = self._flaw()
         return Attempt(
@@ -208,6 +216,7 @@ class Reading:
             text_out=self.text_out,
             calls_held=bool(self.judged and self.judged.calls),
             cancelled=self.end is None,
+            granted=granted,
         )
 
     def _flaw(self) -> tuple[Flaw | None, str]:

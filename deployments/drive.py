@@ -33,6 +33,7 @@ from reliability.escalation import Accept, Call, Limits, Refuse, Situation, deci
 from reliability.estimate import tokens_max, tokens_min
 from reliability.gate import Hold
 from reliability.health import barred_attempt, verdict_of
+from reliability.logprobs import WaitingLogprobs
 from reliability.loops import Loop, truncate
 from reliability.pressure import Level
 from reliability.reask import request_for
@@ -143,7 +144,8 @@ def _delivered(run: Run, number: int) -> list[Event]:
         return _cut_short(run, judged)
     run.finish = judged.finish
     events = list(judged.events)
-    run.attempts[number] = replace(accepted, calls_out=any(isinstance(event, CallDelta) for event in events))
+    if any(isinstance(event, CallDelta) for event in events):
+        run.attempts[number] = replace(accepted, calls_out=True)
     return events
 
 
@@ -174,6 +176,7 @@ async def _call(run: Run, call: Call, ports: Ports) -> AsyncGenerator[list[Event
         started_ns=ports.clock.now_ns(),
         prompt_bytes=run.prompt_bytes,
         output_cap=request.max_tokens,
+        logprobs=None if request.top_logprobs is None else WaitingLogprobs(),
     )
     stream = read(
         reading,
@@ -192,7 +195,7 @@ async def _call(run: Run, call: Call, ports: Ports) -> AsyncGenerator[list[Event
 
 
 def _write_down(run: Run, reading: Reading, grant: Grant | None, ports: Ports) -> None:
-    attempt = replace(reading.record(ports.clock.now_ns()), granted=grant is not None or ports.admission is None)
+    attempt = reading.record(ports.clock.now_ns(), granted=grant is not None or ports.admission is None)
     run.attempts.append(attempt)
     run.judgements.append(reading.judged)
     run.judged = reading.judged

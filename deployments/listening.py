@@ -17,6 +17,7 @@ the address of its `X-Forwarded-For` in its place (also in HAProxy mode); from o
 
 from __future__ import annotations
 
+import functools
 import ipaddress
 
 import ray
@@ -26,6 +27,7 @@ from deployments.config import ConfigError
 __all__ = ["is_loopback", "serving_host"]
 
 
+@functools.lru_cache(maxsize=1024)  # asked with each request, mostly of one address
 def is_loopback(host: str | None) -> bool:
     """Whether only this machine can reach, or be, `host`: 127.0.0.0/8, ::1 (also as a mapped address), `localhost`.
 

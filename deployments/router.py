@@ -30,6 +30,7 @@ from starlette.routing import Route
 
 from deployments.access import Caller, access_for
 from deployments.account import Account
+from deployments.collector import settle_collector
 from deployments.config import ROUTER, AppConfig, RouterConfig, Timeouts
 from deployments.cost import cloud_tiers, price_of
 from deployments.drive import Run, drive
@@ -72,7 +73,6 @@ class Router:
 
     def __init__(self, config: AppConfig, handles: Mapping[str, DeploymentHandle]) -> None:
         self._base = RouterConfig(reliability=config.reliability, server=config.server)
-        self._config = self._base
         self._state_config = config.state
         self._configured = False
         self._refused_patch: str | None = None
@@ -87,6 +87,7 @@ class Router:
             name: price for name, tier in config.tiers.items() if (price := price_of(tier, fallback)) is not None
         }
         self._kinds = {name: tier.kind for name, tier in config.tiers.items()}
+        self._adopt(self._base)
         contexts = {name: tier.context_tokens for name, tier in config.tiers.items()}
         self._watch = TierWatch(self._tiers, self._kinds, contexts)
         app = serve.get_replica_context().app_name
@@ -99,11 +100,17 @@ class Router:
         self._metrics = RequestMetrics(tuple(self._tiers))
         self._started_s = int(time.time())
 
+    def _adopt(self, config: RouterConfig) -> None:
+        """Take a configuration, and what follows from it for every request."""
+        self._config = config
+        self._limits = limits_of(config, self._strategies, self._kinds)
+        self._waits: dict[str, Timeouts] = {n: own or config.server.timeouts for n, own in self._timeouts.items()}
+
     def reconfigure(self, user_config: Mapping[str, Any]) -> None:
         """Apply a changed `user_config`, a patch to `reliability` and `server`; see `deployments.live.applied`."""
-        self._config, self._refused_patch = applied(
-            self._patched, user_config, self._config, first=not self._configured, at=ROUTER
-        )
+        first = not self._configured
+        config, self._refused_patch = applied(self._patched, user_config, self._config, first=first, at=ROUTER)
+        self._adopt(config)
         self._state.limit(*self._state_limits())
         self._configured = True
 
@@ -122,6 +129,7 @@ class Router:
         self._watch.start()
         await self._state.start()
         noting = asyncio.create_task(self._note_transitions())
+        settle_collector()
         yield
         noting.cancel()
         if self._memory is not None:
@@ -206,7 +214,7 @@ class Router:
             request=request,
             expected=expected_of(self._config, request, call.toolbox),
             chain=chain_for(self._config, self._tiers, call.model),
-            limits=limits_of(self._config, self._strategies, self._kinds),
+            limits=self._limits,
             deadline_ns=self._clock.now_ns() + int(request.timeout_s * NS_PER_S),
             key=caller.name,
             hold=hold_of(self._config, stream=call.stream),
@@ -231,12 +239,10 @@ class Router:
             await asyncio.sleep(NOTE_EVERY_S)
 
     async def _driven(self, account: Account) -> AsyncGenerator[list[Event], None]:
-        server = self._config.server
-        timeouts: dict[str, Timeouts] = {name: own or server.timeouts for name, own in self._timeouts.items()}
         asleep = asleep_in(account.run.chain, self._sleepers, self._tiers, self._stands_in)
         ports = Ports(
             tiers={**self._tiers, **passed(asleep, self._tiers)},
-            timeouts=timeouts | patient(asleep, self._sleepers, timeouts),
+            timeouts=self._waits | patient(asleep, self._sleepers, self._waits),
             clock=self._clock,
             jitter=self._jitter.random,
             admission=account.state,
@@ -325,14 +331,8 @@ class Router:
         )
 
     async def _models(self) -> list[dict[str, Any]]:
-        config = self._config
-        return model_list(
-            await self._watch.ask(),
-            config.server.aliases,
-            config.reliability.escalation.chain,
-            self._started_s,
-            self._state.health,
-        )
+        aliases, chain = self._config.server.aliases, self._config.reliability.escalation.chain
+        return model_list(await self._watch.ask(), aliases, chain, self._started_s, self._state.health)
 
 
 async def _with_first(first: bytes, frames: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
@@ -384,12 +384,11 @@ async def _api_error(request: Request, error: Exception) -> Response:
 async def _http_error(request: Request, error: Exception) -> Response:
     """Starlette's own 404 and 405, in OpenAI's shape."""
     status = getattr(error, "status_code", 500)
-    code = {404: "not_found", 405: "method_not_allowed"}.get(status, "internal_error")
-    words = {
-        "not_found": f"there is no route {request.url.path}",
-        "method_not_allowed": "this method isn't allowed here",
-    }
-    return await _api_error(request, ApiError(code, words.get(code, "an error inside the server")))
+    if status == 404:
+        return await _api_error(request, ApiError("not_found", f"there is no route {request.url.path}"))
+    if status == 405:
+        return await _api_error(request, ApiError("method_not_allowed", "this method isn't allowed here"))
+    return await _api_error(request, ApiError("internal_error", "an error inside the server"))
 
 
 async def _bug(request: Request, error: Exception) -> Response:

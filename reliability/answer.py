@@ -152,21 +152,24 @@ def judge(
     found = extract(text, expected.toolbox) if declared and text else Extraction(text=text)
     raw, dropped = _without_repeats((*found.calls, *_native(held)))
     checked = _checked(expected, raw, found, attempt)
-    judged = Judged(
-        events=(),
-        finish=finish,
+    flaw, detail = _flaw(checked, finish, raw, found, sent=sent, text_committed=text_committed)
+    turn, loop = _against_loops(expected, checked, sent + found.text) if flaw is None else (None, None)
+    if loop is not None:
+        flaw, detail = _flaw_of(loop)
+    return Judged(
+        events=tuple(_deliverable(checked, held, found, text_committed=text_committed)),
+        finish=_finish(finish, checked),
+        flaw=flaw,
+        detail=detail,
         calls=checked.calls,
         repairs=checked.repairs,
         violations=checked.violations,
+        loop=loop,
+        turn=turn,
         dropped_calls=dropped,
         raw_text=sent + text,
         written=sent + text + _as_written(held),
     )
-    flaw, detail = _flaw(judged, raw, found, sent=sent, text_committed=text_committed)
-    judged = replace(judged, flaw=flaw, detail=detail)
-    if flaw is None:
-        judged = _against_loops(expected, judged, sent + found.text)
-    return _with_events(judged, held, found, text_committed=text_committed)
 
 
 def _native(held: Sequence[Event]) -> list[RawCall]:
@@ -193,6 +196,8 @@ def _as_written(held: Sequence[Event]) -> str:
 
 def _without_repeats(calls: Sequence[RawCall]) -> tuple[tuple[RawCall, ...], int]:
     """The calls without the third and every further copy, and how many those were."""
+    if len(calls) <= IDENTICAL_CALLS_MAX:
+        return tuple(calls), 0
     if repeated_calls([_as_call(call) for call in calls]) is None:
         return tuple(calls), 0
     counts: dict[tuple[str, str], int] = {}
@@ -246,59 +251,64 @@ def _as_they_came(expected: Expected, raw: Sequence[RawCall], new_id: Callable[[
 
 
 def _flaw(
-    judged: Judged, raw: Sequence[RawCall], found: Extraction, *, sent: str, text_committed: bool
+    checked: Checked, finish: Finish, raw: Sequence[RawCall], found: Extraction, *, sent: str, text_committed: bool
 ) -> tuple[Flaw | None, str]:
-    cut = judged.finish.reason is FinishReason.LENGTH
-    if judged.violations:
-        words = "; ".join(f"{v.path} {v.message}".strip() for v in judged.violations[:3])
+    cut = finish.reason is FinishReason.LENGTH
+    if checked.violations:
+        words = "; ".join(f"{v.path} {v.message}".strip() for v in checked.violations[:3])
         if cut and (found.malformed or raw):
             return Flaw.TRUNCATED, f"its tool call was cut off by the token limit ({words})"
         return Flaw.TOOL_CALL_INVALID, f"its tool call is invalid: {words}"
-    if judged.calls:
+    if checked.calls:
         return None, ""
-    if judged.finish.reason is FinishReason.TOOL_CALLS:
+    if finish.reason is FinishReason.TOOL_CALLS:
         return Flaw.EMPTY, "it announced tool calls and sent none"
     if text_committed:
         return Flaw.EMPTY, "it brought no call where one was open"
     silent = not (sent + found.text).strip()
-    if silent and judged.finish.reason is FinishReason.STOP:
+    if silent and finish.reason is FinishReason.STOP:
         return Flaw.EMPTY, "its answer is empty"
     return None, ""
 
 
-def _against_loops(expected: Expected, judged: Judged, text: str) -> Judged:
-    """Whether the answer would be one more lap."""
+def _against_loops(expected: Expected, checked: Checked, text: str) -> tuple[Turn | None, Loop | None]:
+    """The answer as a turn of the conversation, and the loop in which it would be one more lap."""
     if expected.loops is None:
-        return judged
-    candidate = calls_turn([(c.name, c.arguments) for c in judged.calls], text)
-    judged = replace(judged, turn=candidate)
-    loop = find_loop(expected.turns, expected.loops, candidate)
+        return None, None
+    turn = calls_turn([(c.name, c.arguments) for c in checked.calls], text)
+    loop = find_loop(expected.turns, expected.loops, turn)
     if loop is None and expected.window is not None:
-        _, loop = observe(expected.window, candidate, expected.loops, expected.asked)
-    if loop is None:
-        return judged
-    flaw = Flaw.CIRCUIT_BREAK if loop.stage is Stage.BREAK else Flaw.LOOP
+        _, loop = observe(expected.window, turn, expected.loops, expected.asked)
+    return turn, loop
+
+
+def _flaw_of(loop: Loop) -> tuple[Flaw, str]:
     detail = (
         f"Repeated identical output detected ({loop.laps}x). "
         "Consider rephrasing the request or trying a different approach."
     )
-    return replace(judged, flaw=flaw, detail=detail, loop=loop)
+    return Flaw.CIRCUIT_BREAK if loop.stage is Stage.BREAK else Flaw.LOOP, detail
 
 
-def _with_events(judged: Judged, held: Sequence[Event], found: Extraction, *, text_committed: bool) -> Judged:
+def _deliverable(checked: Checked, held: Sequence[Event], found: Extraction, *, text_committed: bool) -> list[Event]:
     """What would be delivered: reasoning, the text that is left, whole calls."""
     events: list[Event] = [event for event in held if isinstance(event, Reasoning)]
     events += [Reasoning(found.reasoning)] if found.reasoning else []
-    text = found.text if not judged.calls or found.text.strip() else ""
+    text = found.text if not checked.calls or found.text.strip() else ""
     if text and not text_committed:
         events.append(Text(text))
     events += [
-        CallDelta(index=i, id=call.id, name=call.name, arguments=call.arguments) for i, call in enumerate(judged.calls)
+        CallDelta(index=i, id=call.id, name=call.name, arguments=call.arguments) for i, call in enumerate(checked.calls)
     ]
-    reason = FinishReason.TOOL_CALLS if judged.calls else judged.finish.reason
-    if not judged.calls and reason is FinishReason.TOOL_CALLS:
+    return events
+
+
+def _finish(finish: Finish, checked: Checked) -> Finish:
+    """The finish reason that says whether there are calls."""
+    reason = FinishReason.TOOL_CALLS if checked.calls else finish.reason
+    if not checked.calls and reason is FinishReason.TOOL_CALLS:
         reason = FinishReason.STOP
-    return replace(judged, events=tuple(events), finish=replace(judged.finish, reason=reason))
+    return finish if reason is finish.reason else replace(finish, reason=reason)
 
 
 def _words(messages: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:

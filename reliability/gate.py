@@ -152,17 +152,22 @@ def step(gate: Gate, event: Event) -> tuple[Gate, tuple[Event, ...]]:
             return gate, (event,)
         case Reasoning():
             if gate.rules.hold is Hold.ALL:
-                return replace(gate, held=gate.held.plus(event)), ()
+                return _holding(gate, event), ()
             return gate, (event,)
         case CallDelta():
             settled, out = _settled(gate)
             return replace(settled, mode=Mode.HELD, held=settled.held.plus(event)), out
         case Text(text):
             if gate.mode is Mode.HELD:
-                return replace(gate, held=gate.held.plus(event)), ()
+                return _holding(gate, event), ()
             if not gate.rules.names.names:
                 return gate, (event,)
             return _walk(gate, text)
+
+
+def _holding(gate: Gate, event: Event) -> Gate:
+    """`replace`, written out: once a list of events, for whole answers."""
+    return Gate(gate.rules, gate.mode, gate.line_start, gate.tail, gate.body, gate.held.plus(event))
 
 
 def finish(gate: Gate) -> tuple[Gate, tuple[Event, ...], tuple[Event, ...]]:

@@ -10,6 +10,7 @@ from deployments.attempt import Reading
 from reliability.answer import expect
 from reliability.estimate import text_bytes, tokens_max, tokens_min
 from reliability.gate import Hold
+from reliability.logprobs import WaitingLogprobs
 from reliability.tools import CheckConfig, build_toolbox
 from reliability.types import (
     Counted,
@@ -40,6 +41,7 @@ def reading(output_cap: int, prompt_bytes: int = 18) -> Reading:
         started_ns=0,
         prompt_bytes=prompt_bytes,
         output_cap=output_cap,
+        logprobs=WaitingLogprobs(),
     )
     made.take([Started()], 0)
     return made
@@ -133,3 +135,14 @@ def test_probabilities_of_text_that_is_dropped_are_dropped():
     out, judged = answered("Something else entirely.", text_committed=True)
 
     assert told_by([*out, *judged.events]) == []
+
+
+def test_probabilities_that_nobody_asked_for_stay_here():
+    """A tier may send them all the same; the client gets the answer that it asked for."""
+    made = reading(100)
+    made.logprobs = None
+    out = made.take([Text("Hi."), Logprobs(tuple(spelled("Hi."))), Finish(reason=FinishReason.STOP)], 1)
+    out += made.finish()
+
+    assert made.judged is not None
+    assert [type(event) for event in (*out, *made.judged.events)] == [Text]

@@ -34,6 +34,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
+from deployments.collector import settle_collector
 from deployments.ports import Clock
 from deployments.state.batch import Batch
 from deployments.state.carry import carried_over
@@ -120,6 +121,7 @@ class SessionState:
         self._heard_s = time.monotonic()
         self._transit(lambda batch: batch.apply(Begin(self._life)))
         if idle_exit_s is not None:
+            settle_collector()
             threading.Thread(target=self._leave_when_idle, args=(idle_exit_s,), daemon=True).start()
 
     # -- steps -------------------------------------------------------------------------------------------------

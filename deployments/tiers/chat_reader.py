@@ -172,9 +172,9 @@ def _parsed(data: str | bytes) -> Mapping[str, Any]:
         value = _loaded(data)
     except (ValueError, RecursionError):
         raise _Unreadable("sent a chunk that is not JSON") from None
-    if isinstance(value, list) and value and isinstance(value[0], Mapping):
+    if isinstance(value, list) and value:
         value = value[0]  # some gateways wrap an error in a list
-    if not isinstance(value, Mapping):
+    if not isinstance(value, dict):
         raise _Unreadable("sent a chunk that is not an object")
     return value
 

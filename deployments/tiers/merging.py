@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from itertools import groupby
 
 from reliability.types import CallDelta, Event, Logprobs, Reasoning, Text
 
@@ -12,7 +13,7 @@ __all__ = ["merged"]
 def merged(events: Iterable[Event]) -> list[Event]:
     """The same events with neighbours joined: what one read brought leaves as one piece of each kind."""
     out: list[Event] = []
-    for event in events:
+    for event in _runs(events):
         # The numbers of a text's tokens may follow at its end.
         beyond = isinstance(event, Text) and len(out) > 1 and isinstance(out[-1], Logprobs)
         at = len(out) - (2 if beyond else 1)
@@ -22,6 +23,15 @@ def merged(events: Iterable[Event]) -> list[Event]:
         else:
             out[at] = joined
     return out
+
+
+def _runs(events: Iterable[Event]) -> Iterator[Event]:
+    """Runs of text as one text, in one go: a read may bring hundreds of pieces."""
+    for kind, run in groupby(events, key=type):
+        if kind is Text:
+            yield Text("".join([event.text for event in run if isinstance(event, Text)]))
+        else:
+            yield from run
 
 
 def _joined(first: Event, second: Event) -> Event | None:

@@ -20,6 +20,7 @@ from typing import Any
 
 from ray import serve
 
+from deployments.collector import settle_collector
 from deployments.config import (
     HostedTierConfig,
     MlxTierConfig,
@@ -119,6 +120,7 @@ class TierReplica:
         settled = getattr(self._tier, "settled", None)
         if settled is not None and config.min_replicas == 0:
             await settled(config.wake_s)
+        settle_collector()
 
     def _felt(self, level: Level) -> None:
         """The node's level, with each renewal of the lease. At critical nothing is kept that could be computed anew."""

@@ -11,7 +11,7 @@ why lines are decoded whole.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 __all__ = ["FRAME_BYTES_MAX", "LINE_BYTES_MAX", "Frame", "SseReader", "TooLong"]
 
@@ -23,8 +23,7 @@ class TooLong(ValueError):
     """A line or a frame is over its bound."""
 
 
-@dataclass(frozen=True, slots=True)
-class Frame:
+class Frame(NamedTuple):
     """One event of the stream; `event` is empty where the upstream named none."""
 
     data: str
@@ -49,44 +48,45 @@ class SseReader:
         if not data:
             return []
         self._after_cr = data.endswith(b"\r")
-        self._tail += data
         if b"\n" not in data and b"\r" not in data:
-            self._check(len(self._tail), LINE_BYTES_MAX)
+            self._tail += data
+            _check(len(self._tail), LINE_BYTES_MAX)
             return []
-        lines = self._tail.splitlines()  # of bytes: CR, LF and CRLF, nothing else
-        whole = self._tail.endswith((b"\n", b"\r"))
-        self._tail = bytearray() if whole else lines.pop()
-        return [frame for line in lines if (frame := self._line(line)) is not None]
+        lines = (bytes(self._tail) + data).splitlines()  # of bytes: CR, LF and CRLF, nothing else
+        self._tail = bytearray() if data.endswith((b"\n", b"\r")) else bytearray(lines.pop())
+        frames = []
+        for line in lines:
+            if line:
+                self._field(line)
+            elif (frame := self._dispatch()) is not None:
+                frames.append(frame)
+        return frames
 
     def close(self) -> list[Frame]:
         """The stream has ended: what is left counts, whether or not an empty line closed it."""
-        frames = [self._line(self._tail)] if self._tail else []
-        frames.append(self._line(bytearray()))
+        self._field(bytes(self._tail))
         self._tail = bytearray()
-        return [frame for frame in frames if frame is not None]
+        frame = self._dispatch()
+        return [] if frame is None else [frame]
 
-    def _line(self, line: bytearray) -> Frame | None:
-        self._check(len(line), LINE_BYTES_MAX)
-        if not line:
-            return self._dispatch()
-        if line.startswith(b":"):
-            return None
+    def _field(self, line: bytes) -> None:
+        """One line that isn't empty; what stands before its colon says what it is, and a comment has nothing there."""
+        _check(len(line), LINE_BYTES_MAX)
         field, _, value = line.partition(b":")
-        text = value.removeprefix(b" ").decode("utf-8", "replace")
         if field == b"data":
             self._data_bytes += len(value) + 1
-            self._check(self._data_bytes, FRAME_BYTES_MAX)
-            self._data.append(text)
+            _check(self._data_bytes, FRAME_BYTES_MAX)
+            self._data.append(value.removeprefix(b" ").decode("utf-8", "replace"))
         elif field == b"event":
-            self._event = text
-        return None
+            self._event = value.removeprefix(b" ").decode("utf-8", "replace")
 
     def _dispatch(self) -> Frame | None:
+        """The frame that an empty line ends; None where it would have no data."""
         frame = Frame("\n".join(self._data), self._event) if self._data else None
         self._data, self._data_bytes, self._event = [], 0, ""
         return frame
 
-    @staticmethod
-    def _check(size: int, bound: int) -> None:
-        if size > bound:
-            raise TooLong(f"more than {bound} bytes")
+
+def _check(size: int, bound: int) -> None:
+    if size > bound:
+        raise TooLong(f"more than {bound} bytes")

@@ -21,7 +21,7 @@ keeping. Bounds: `TAIL_CHARS` of text, `LINE_CHARS` of an open line, `UNITS_KEPT
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from reliability.loops.canonical import digest, summary
 from reliability.loops.nouns import Kind, Loop, Stage
@@ -50,8 +50,7 @@ _FENCE = re.compile(r"[ \t>]*(?:```|~~~)")
 _SENTENCE = re.compile(r"(?<=[.!?…。！？])\s+")
 
 
-@dataclass(frozen=True, slots=True)
-class Seen:
+class Seen(NamedTuple):
     """What is known of the blocks so far. `line` is the line that is still open."""
 
     length: int = 0
@@ -60,31 +59,50 @@ class Seen:
     line: str = ""
     fenced: bool = False
     units: tuple[str, ...] = ()
-    written: Written = field(default_factory=Written)
+    written: Written = Written()
     loop: Loop | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Scan:
+class Scan(NamedTuple):
     """The state of one answer: what was seen, and the text that waits for its block to fill."""
 
     fill: str = ""
-    seen: Seen = field(default_factory=Seen)
+    seen: Seen = Seen()
 
 
 def step(scan: Scan, chunk: str) -> tuple[Scan, Loop | None]:
     """Reads the next chunk; the loop as soon as there is one, and from then on."""
     seen, text = scan.seen, scan.fill + chunk
-    at = 0
-    while len(text) - at >= BLOCK and seen.loop is None:
-        seen = _block(seen, text[at : at + BLOCK])
-        at += BLOCK
-    return Scan("" if seen.loop else text[at:], seen), seen.loop
+    if seen.loop is not None:
+        return Scan("", seen), seen.loop
+    end = len(text) - len(text) % BLOCK
+    blocks = [text[at : at + BLOCK] for at in range(0, end, BLOCK)]
+    clean = _clean(seen, blocks, text[:end])
+    if clean is not None:
+        return Scan(text[end:], clean), None
+    for block in blocks:
+        seen = _block(seen, block, feed(seen.written, block))
+        if seen.loop is not None:
+            return Scan("", seen), seen.loop
+    return Scan(text[end:], seen), None
+
+
+def _clean(seen: Seen, blocks: list[str], text: str) -> Seen | None:
+    """What is known after these blocks; None where one of them convicts. Nearly all text has no loop, and then the
+    calls in it can be looked for in all blocks at once."""
+    written = feed(seen.written, text) if text else seen.written
+    for block in blocks:
+        seen = _block(seen, block, written)
+        if seen.loop is not None:
+            return None
+    return seen
 
 
 def finish(scan: Scan) -> tuple[Scan, Loop | None]:
     """Reads what is left when the answer has ended."""
-    seen = scan.seen if scan.seen.loop else _block(scan.seen, scan.fill, final=True)
+    fill, seen = scan
+    if seen.loop is None:
+        seen = _block(seen, fill, feed(seen.written, fill, final=True), final=True)
     return Scan("", seen), seen.loop
 
 
@@ -103,11 +121,10 @@ def _cut(text: str) -> str:
     return text if loop is None or loop.keep is None else text[: loop.keep]
 
 
-def _block(seen: Seen, block: str, final: bool = False) -> Seen:
+def _block(seen: Seen, block: str, written: Written, final: bool = False) -> Seen:
     tail = (seen.tail + block)[-TAIL_CHARS:]
     length = seen.length + len(block)
     white, run = _white(seen.white, block)
-    written = feed(seen.written, block, final)
     line, fenced, units = _lines(seen, block, final)
     loop = written.loop
     if loop is None and run >= WHITE_CHARS:

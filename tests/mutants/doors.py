@@ -71,9 +71,7 @@ MUTANTS: list[tuple[str, str, str, str]] = [
     ),
     (
         "reliability/gate.py",
-        "            if gate.mode is Mode.HELD:\n"
-        "                return replace(gate, held=gate.held.plus(event)), ()\n"
-        "            if not",
+        "            if gate.mode is Mode.HELD:\n                return _holding(gate, event), ()\n            if not",
         "            if not",
         "text after a held call stays held",
     ),

@@ -170,9 +170,15 @@ MUTANTS: list[tuple[str, str, str, str]] = [
     ),
     (
         "reliability/loops/answer.py",
-        "    while len(text) - at >= BLOCK and seen.loop is None:\n",
-        "    while len(text) > at and seen.loop is None:\n",
+        "    end = len(text) - len(text) % BLOCK\n",
+        "    end = len(text)\n",
         "the outcome doesn't depend on how the stream was cut",
+    ),
+    (
+        "reliability/loops/answer.py",
+        "        seen = _block(seen, block, written)\n        if seen.loop is not None:\n            return None\n",
+        "        seen = _block(seen, block, written)\n",
+        "a loop stands, whatever follows it in the same piece",
     ),
     (
         "reliability/loops/answer.py",

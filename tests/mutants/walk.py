@@ -124,14 +124,14 @@ MUTANTS: list[tuple[str, str, str, str]] = [
     # answer
     (
         "reliability/answer.py",
-        "if judged.violations:",
-        "if judged.violations and not judged.calls and False:",
+        "if checked.violations:",
+        "if checked.violations and not checked.calls and False:",
         "an invalid call is a flaw",
     ),
     (
         "reliability/answer.py",
-        "if judged.finish.reason is FinishReason.TOOL_CALLS:\n        return Flaw.EMPTY",
-        "if judged.finish.reason is FinishReason.STOP and False:\n        return Flaw.EMPTY",
+        "if finish.reason is FinishReason.TOOL_CALLS:\n        return Flaw.EMPTY",
+        "if finish.reason is FinishReason.STOP and False:\n        return Flaw.EMPTY",
         "announced calls that never came are a flaw",
     ),
     (
@@ -154,14 +154,14 @@ MUTANTS: list[tuple[str, str, str, str]] = [
     ),
     (
         "reliability/answer.py",
-        "flaw = Flaw.CIRCUIT_BREAK if loop.stage is Stage.BREAK else Flaw.LOOP",
-        "flaw = Flaw.LOOP",
+        "return Flaw.CIRCUIT_BREAK if loop.stage is Stage.BREAK else Flaw.LOOP, detail",
+        "return Flaw.LOOP, detail",
         "five laps break the circuit",
     ),
     (
         "reliability/answer.py",
-        "reason = FinishReason.TOOL_CALLS if judged.calls else judged.finish.reason",
-        "reason = judged.finish.reason",
+        "reason = FinishReason.TOOL_CALLS if checked.calls else finish.reason",
+        "reason = finish.reason",
         "a call from text has the finish reason that agents look for",
     ),
     (
