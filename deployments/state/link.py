@@ -171,7 +171,6 @@ class Link:
             with suppress(TimeoutError):  # not `wait_for`, which in Python 3.11 may swallow `close`
                 async with asyncio.timeout(BEAT_S):
                     await self._wake.wait()
-            self._wake.clear()
             try:
                 await self._send()
             except Exception as error:
@@ -180,12 +179,15 @@ class Link:
                 self._wake.set()
 
     async def _send(self) -> None:
-        """One step, or several while more has come up."""
+        """One step, or several while more has come up that is not to wait."""
         while True:
+            self._wake.clear()
             if not self._attempt:
                 count = min(len(self._items), ITEMS_PER_STEP)
                 self._flying = tuple(self._items.popleft() for _ in range(count))
             asks = self._taken_asks()
+            if self._asks or self._items:
+                self._wake.set()  # more than this step may hold, or what came after the one that is sent again
             try:
                 reply = await self._answered(tuple(asked for asked, _ in asks))
             except BaseException:
@@ -197,7 +199,7 @@ class Link:
             self._heard.set()
             self.health = reply.health
             self._deliver(asks, reply)
-            if not self._items and not self._asks:
+            if not self._wake.is_set():
                 return
 
     def _taken_asks(self) -> list[tuple[Asked, asyncio.Future[Answer]]]:

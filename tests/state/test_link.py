@@ -115,6 +115,31 @@ def test_what_comes_up_meanwhile_goes_together(tmp_path):
     playing(tmp_path, play)
 
 
+def test_no_step_is_empty_but_a_beat(tmp_path):
+    """Whatever comes up while a step is on its way, nothing is sent when it has all been told; what waits for company
+    (a settle, which goes with its report) is no reason for a step of its own."""
+
+    async def play(near):
+        begun = len(near.steps)
+        near.open.clear()
+        first = asyncio.create_task(near.link.ask(ask(session="a")))
+        await asyncio.sleep(0.01)
+        second = asyncio.create_task(near.link.ask(ask(session="b")))
+        await asyncio.sleep(0.01)
+        near.open.set()
+        granted = (await first).decision
+        near.link.put(settled(granted), flush=False)
+        await second
+        await asyncio.sleep(0.01)
+        assert near.link.waiting_items == 1
+        near.link.put(done(), flush=True)
+        await asyncio.sleep(0.01)
+        assert near.link.waiting_items == 0
+        assert [(len(step.asks), len(step.items)) for step in near.steps[begun:]] == [(1, 0), (1, 0), (0, 2)]
+
+    playing(tmp_path, play)
+
+
 def test_a_wait_is_no_longer_than_a_call(tmp_path):
     """An actor that hangs fails a local ask after `CALL_S`, and every later one at once, until it answers again."""
 
