@@ -10,6 +10,9 @@ facts of Ray Serve 2.60 that this file rests on:
   the error of a call that has already failed. Where Serve's router runs on this event loop (`serve.env`), it forgets a
   call that was given to a replica and that nobody has read from yet: a reader that is cancelled in that very turn would
   leave the tier generating for nobody. So `_stop` looks after it.
+- A call that is cancelled counts as an error in Serve's metrics and is `CANCELLED` in its log, also where the answer
+  was whole and the replica was only tidying up: so it was with 7 % of good answers before `_see_off` (2026-11-22, a
+  hosted tier, 32 clients).
 - `options()` on a handle that has been used costs microseconds. The session goes with each call, so that a tier of
   several replicas can send it where its prompts are (`affinity.py`); the client's header reaches the Router only.
 - While the only replica of a deployment restarts, a call waits without a word. That is what `connect_s` is for.
@@ -32,7 +35,7 @@ from ray.serve.handle import DeploymentHandle
 
 from deployments.telemetry import log_error
 from deployments.tiers.awake import replicas_seen
-from reliability.types import ChatRequest, Event, Failed, Fault, TierState, TierStatus
+from reliability.types import ChatRequest, Event, Failed, Fault, Finish, TierState, TierStatus
 
 __all__ = ["HandleTier"]
 
@@ -42,6 +45,7 @@ WAKING_MAX_S = 900.0
 ASLEEP = "no replica runs; a request wakes it"
 # A quarter of gRPC's bound: pickling makes a body larger, a list of short fractions by a factor of 2.5.
 GRPC_BODY_BYTES_MAX = 1024 * 1024
+END_S = 1.0  # how long a replica may tidy up after its last event
 
 
 class HandleTier:
@@ -53,6 +57,7 @@ class HandleTier:
         self._at = (handle.app_name, handle.deployment_name)
         self._known = asleep
         self._waking: asyncio.Task[None] | None = None
+        self._ending: set[asyncio.Task[None]] = set()
         self._stream = handle.options(stream=True, _by_reference=False).stream
         self._stream_large = handle.options(stream=True, _by_reference=True).stream
         self._status = handle.options(_by_reference=False).status
@@ -60,19 +65,27 @@ class HandleTier:
     async def stream(self, request: ChatRequest) -> AsyncGenerator[list[Event], None]:
         """As the protocol. Closing it cancels the call, also one that still waits for a replica."""
         response: Any = None
+        whole = False
         try:
             call = self._stream if request.body_bytes <= GRPC_BODY_BYTES_MAX else self._stream_large
             response = call.options(session_id=request.session_id).remote(request)
             async for events in response:
+                whole = bool(events) and isinstance(events[-1], Finish | Failed)
                 yield events
-            # Only who reads on to the very end comes here. The Router stops at the finish, so that each good answer is
-            # cancelled too: that stops nothing but what a tier may still do after it.
-            response = None
+            response = None  # only who reads on to the very end comes here; the Router stops at the last event
         except Exception as error:
             yield [self._failed(error, request)]
         finally:
-            if response is not None:
+            if response is not None and whole:
+                self._see_off(response)
+            elif response is not None:
                 _stop(response)
+
+    def _see_off(self, response: Any) -> None:
+        """Let a call that has said everything come to its end by itself."""
+        ending = asyncio.get_running_loop().create_task(_ended(response))
+        self._ending.add(ending)  # the loop holds its tasks weakly
+        ending.add_done_callback(self._ending.discard)
 
     async def status(self) -> TierStatus:
         """As the protocol, but it waits for a replica: give it a timeout. Raises what the handle raises. It wakes
@@ -124,6 +137,15 @@ class HandleTier:
         inside = isinstance(error, RayTaskError)
         words = "an error inside the tier" if inside else "the call to the tier failed"
         return Failed(fault=Fault.SERVER_ERROR, message=f"tier {self.name}: {words}", lost=not inside)
+
+
+async def _ended(response: Any) -> None:
+    try:
+        async with asyncio.timeout(END_S):
+            async for _ in response:
+                pass
+    except Exception:  # the answer was whole: how the call ended is nobody's business any more
+        _stop(response)
 
 
 def _stop(response: Any) -> None:

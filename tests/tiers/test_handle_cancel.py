@@ -16,8 +16,9 @@ import pytest
 from ray.serve._private.common import RequestMetadata
 from ray.serve.handle import DeploymentResponseGenerator
 
-from deployments.tiers.handle import HandleTier
+from deployments.tiers.handle import END_S, HandleTier
 from reliability.types import Event, Failed, Fault, Finish, FinishReason, Started, Text
+from tests.sim.clock import run
 from tests.tiers.asking import ask
 
 BATCHES: list[list[Event]] = [[Started()], [Text("a")], [Finish(reason=FinishReason.STOP)]]
@@ -26,19 +27,26 @@ BATCHES: list[list[Event]] = [[Started()], [Text("a")], [Finish(reason=FinishRea
 class Call:
     """A call that runs on a replica: it generates until it is cancelled, or has said everything."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, tidy: bool = True) -> None:
         self.cancels = 0
+        self.ended = False
+        self.cancelled = asyncio.Event()
+        self._tidy = tidy
         self._batches = iter(BATCHES)
 
     async def __anext__(self) -> list[Event]:
         await asyncio.sleep(0)
         batch = next(self._batches, None)
         if batch is None:
+            if not self._tidy:
+                await asyncio.Event().wait()
+            self.ended = True
             raise StopAsyncIteration
         return batch
 
     def cancel(self) -> None:
         self.cancels += 1
+        self.cancelled.set()
 
 
 class Handle:
@@ -77,7 +85,7 @@ async def turns(count: int) -> None:
 @pytest.mark.parametrize("after", range(8))
 def test_who_leaves_after_the_call_has_a_replica_stops_it(after: int, own_loop: bool) -> None:
     """Law: however few turns of the loop after Ray has given the call to a replica the reader is cancelled, also in
-    the very same one, the call to the replica is cancelled."""
+    the very same one, the call to the replica is cancelled, unless it has said everything."""
 
     async def main() -> None:
         handle, call, seen = Handle(own_loop=own_loop), Call(), list[Event]()
@@ -87,7 +95,7 @@ def test_who_leaves_after_the_call_has_a_replica_stops_it(after: int, own_loop: 
         await turns(after)
         reading.cancel()
         await asyncio.wait({reading})
-        assert call.cancels == 1
+        assert call.cancels == (not any(isinstance(event, Finish) for event in seen))
 
     asyncio.run(main())
 
@@ -108,23 +116,42 @@ def test_who_leaves_before_the_call_has_a_replica_takes_it_back(own_loop: bool) 
 
 
 @pytest.mark.parametrize("own_loop", [False, True])
-def test_who_stops_at_the_finish_leaves_no_call_open(own_loop: bool) -> None:
-    """Law: a reader that goes no further than the finish closes the call, which a tier that hangs in its clean-up
-    would keep open; one that reads on to the end has nothing to cancel."""
+@pytest.mark.parametrize("whole", [False, True])
+def test_a_call_that_has_said_everything_ends_by_itself(own_loop: bool, whole: bool) -> None:
+    """Law: whether the reader goes on to the end or no further than the finish, the call comes to its end and is not
+    cancelled, which would count as an error of the tier."""
 
     async def main() -> None:
-        for whole in (False, True):
-            handle, call, seen = Handle(own_loop=own_loop), Call(), list[Event]()
-            handle.assigned.set_result(call)
-            stream = HandleTier("t", handle).stream(ask())
-            if whole:
-                seen = [event async for batch in stream for event in batch]
-            else:
-                await read(stream, seen)
-            assert seen == [event for batch in BATCHES for event in batch]
-            assert call.cancels == (not whole)
+        handle, call, seen = Handle(own_loop=own_loop), Call(), list[Event]()
+        handle.assigned.set_result(call)
+        stream = HandleTier("t", handle).stream(ask())
+        if whole:
+            seen = [event async for batch in stream for event in batch]
+        else:
+            await read(stream, seen)
+        assert seen == [event for batch in BATCHES for event in batch]
+        await turns(5)
+        assert call.ended
+        assert call.cancels == 0
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize("own_loop", [False, True])
+def test_a_tier_that_hangs_in_its_clean_up_is_cancelled(own_loop: bool) -> None:
+    """Law: a reader that goes no further than the finish leaves no call open for longer than `END_S`, and waits for
+    nothing itself."""
+
+    async def main() -> None:
+        handle, call, seen = Handle(own_loop=own_loop), Call(tidy=False), list[Event]()
+        handle.assigned.set_result(call)
+        await read(HandleTier("t", handle).stream(ask()), seen)
+        before_s = asyncio.get_running_loop().time()
+        assert isinstance(seen[-1], Finish)
+        await call.cancelled.wait()
+        assert END_S - 0.1 <= asyncio.get_running_loop().time() - before_s <= END_S + 0.1
+
+    run(main())
 
 
 @pytest.mark.parametrize("own_loop", [False, True])
