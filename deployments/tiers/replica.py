@@ -120,7 +120,8 @@ class TierReplica:
         settled = getattr(self._tier, "settled", None)
         if settled is not None and config.min_replicas == 0:
             await settled(config.wake_s)
-        settle_collector()
+        if isinstance(config, HostedTierConfig):
+            settle_collector()  # where a model runs, a forgotten cycle may hold a prompt's cache: it goes early there
 
     def _felt(self, level: Level) -> None:
         """The node's level, with each renewal of the lease. At critical nothing is kept that could be computed anew."""
