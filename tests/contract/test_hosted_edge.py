@@ -36,9 +36,9 @@ def server(deploy: Deploy, upstream: Upstream) -> Server:
     """Tier `premium` is OpenRouter's double; `backup` says so when it had to stand in."""
     hosted = {"kind": "hosted", "preset": "openrouter", "base_url": upstream.base_url, "model": "some/model"}
     hosted["api_key_env"] = CLOUD_KEY_ENV
-    late = hosted | {"model": "late/model"}
+    keyless, late = hosted | {"api_key_env": "NOT_SET"}, hosted | {"model": "late/model"}
     args = scripts.args(
-        tiers={"premium": hosted, "late": late, "backup": scripts.tier("backup"), "keyless": hosted | {"api_key_env": "NOT_SET"}},
+        tiers={"premium": hosted, "backup": scripts.tier("backup"), "keyless": keyless, "late": late},
         reliability={
             "escalation": {"chain": ["keyless", "premium", "backup"], "max_retries_before_escalate": 1},
             **scripts.UNBOUNDED,
