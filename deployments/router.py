@@ -384,11 +384,12 @@ async def _api_error(request: Request, error: Exception) -> Response:
 async def _http_error(request: Request, error: Exception) -> Response:
     """Starlette's own 404 and 405, in OpenAI's shape."""
     status = getattr(error, "status_code", 500)
+    told = ApiError("internal_error", "an error inside the server")
     if status == 404:
-        return await _api_error(request, ApiError("not_found", f"there is no route {request.url.path}"))
-    if status == 405:
-        return await _api_error(request, ApiError("method_not_allowed", "this method isn't allowed here"))
-    return await _api_error(request, ApiError("internal_error", "an error inside the server"))
+        told = ApiError("not_found", f"there is no route {request.url.path}")
+    elif status == 405:
+        told = ApiError("method_not_allowed", "this method isn't allowed here")
+    return await _api_error(request, told)
 
 
 async def _bug(request: Request, error: Exception) -> Response:
