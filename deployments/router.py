@@ -30,7 +30,7 @@ from starlette.routing import Route
 
 from deployments.access import Caller, access_for
 from deployments.account import Account
-from deployments.collector import settle_collector
+from deployments.collector import collect_less
 from deployments.config import ROUTER, AppConfig, RouterConfig, Timeouts
 from deployments.cost import cloud_tiers, price_of
 from deployments.drive import Run, drive
@@ -129,7 +129,7 @@ class Router:
         self._watch.start()
         await self._state.start()
         noting = asyncio.create_task(self._note_transitions())
-        settle_collector()
+        collect_less()
         yield
         noting.cancel()
         if self._memory is not None:

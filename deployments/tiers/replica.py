@@ -20,7 +20,7 @@ from typing import Any
 
 from ray import serve
 
-from deployments.collector import settle_collector
+from deployments.collector import collect_less
 from deployments.config import (
     HostedTierConfig,
     MlxTierConfig,
@@ -121,7 +121,7 @@ class TierReplica:
         if settled is not None and config.min_replicas == 0:
             await settled(config.wake_s)
         if isinstance(config, HostedTierConfig):
-            settle_collector()  # where a model runs, a forgotten cycle may hold a prompt's cache: it goes early there
+            collect_less()  # where a model runs, a forgotten cycle may hold a prompt's cache: it goes early there
 
     def _felt(self, level: Level) -> None:
         """The node's level, with each renewal of the lease. At critical nothing is kept that could be computed anew."""
