@@ -242,14 +242,16 @@ class Reading:
     def usage(self) -> Usage:
         """What the attempt has cost: as the tier says, else as it has counted on the way, else an estimate from above
         of what it read and wrote. An API that refuses with a status has cost nothing. Where a replica died on its work,
-        it may have written all that it was allowed."""
+        it may have written all that it was allowed; where the client left before the tier's first word, the call was on
+        its way, and its prompt may have been read."""
         told = self.end.usage if self.end else None
         lost = isinstance(self.end, Failed) and self.end.lost and self.accepted
         if told is not None or (self.counted is not None and not lost):
             return told or self.counted or NOTHING_SPENT
-        refused = isinstance(self.end, Failed) and (self.end.status is not None or self.end.fault in NOTHING_RAN)
-        if not self.written_bytes and (refused or not self.accepted):
-            return NOTHING_SPENT
+        if isinstance(self.end, Failed) and not self.written_bytes:
+            refused = self.end.status is not None or self.end.fault in NOTHING_RAN
+            if refused or not self.accepted:
+                return NOTHING_SPENT
         return Usage(
             prompt_tokens=tokens_max(self.prompt_bytes),
             completion_tokens=max(self.output_cap, self._written_tokens) if lost else self._written_tokens,

@@ -85,6 +85,17 @@ def test_a_replica_that_died_is_charged_for_all_that_it_may_have_written(text, c
     assert never.record(2).usage.total_tokens == 0
 
 
+@pytest.mark.parametrize("end", [None, Failed(fault=Fault.CONNECT_TIMEOUT, message="")])
+def test_who_leaves_before_the_tier_has_said_a_word_pays_for_the_prompt(end):
+    """The call was on its way, and a tier that has just taken it may have sent it on: that can't be known any more, and
+    the books never hold too little. Where the tier had its whole time to say so and didn't, nobody took it."""
+    made = reading(100)
+    made.accepted = False
+    made.take([end] if end else [], 1)
+
+    assert made.record(2).usage == Usage(prompt_tokens=tokens_max(18) if end is None else 0, exact=end is not None)
+
+
 def told_by(events):
     return [token for event in events if isinstance(event, Logprobs) for token in event.tokens]
 

@@ -93,11 +93,12 @@ def ledger_of(server: Server, session: str, key: str = "boss") -> Ledger:
 
 
 def rush(ledger: Ledger, *, stream: bool, model: str, count: int = CLIENTS, leavers: int = 0) -> list[Outcome]:
-    """`count` requests of one session at once. Of `leavers` of each three, one goes half-way."""
+    """`count` requests of one session at once. `leavers` of each three go, at all stages of their way."""
 
     async def one(client: Any, number: int) -> Outcome:
         leaves = leavers and number % 3 < leavers
-        return await ask(client, ledger.session, stream=stream, model=model, leave_s=0.5 if leaves else None)
+        leave_s = 0.1 + number * 0.01 if leaves else None
+        return await ask(client, ledger.session, stream=stream, model=model, leave_s=leave_s)
 
     return asyncio.run(crowd(ledger, one, count))
 
@@ -173,8 +174,8 @@ def clients_in(path: Path) -> int:
 
 @pytest.mark.parametrize("stream", [False, True])
 def test_clients_that_leave_give_back_what_they_did_not_use(server, upstream, stream):
-    """A third of the clients go half-way: the ledger never passes its limit, nothing stays reserved, and it holds at
-    least what the upstream gave out."""
+    """A third of the clients go, some before the upstream's first word: the ledger never passes its limit, nothing stays
+    reserved, and it holds at least what the upstream gave out."""
     ledger = ledger_of(server, f"left-{stream}")
     upstream.plays("some/model", paced(0.1))
     outcomes = rush(ledger, stream=stream, model="premium", leavers=1)
