@@ -174,8 +174,8 @@ def clients_in(path: Path) -> int:
 
 @pytest.mark.parametrize("stream", [False, True])
 def test_clients_that_leave_give_back_what_they_did_not_use(server, upstream, stream):
-    """A third of the clients go, some before the upstream's first word: the ledger never passes its limit, nothing stays
-    reserved, and it holds at least what the upstream gave out."""
+    """A third of the clients go, some before the upstream's first word: the ledger never passes its limit, nothing
+    stays reserved, and it holds at least what the upstream gave out."""
     ledger = ledger_of(server, f"left-{stream}")
     upstream.plays("some/model", paced(0.1))
     outcomes = rush(ledger, stream=stream, model="premium", leavers=1)
