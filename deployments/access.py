@@ -9,7 +9,9 @@ change of the configuration. There are three states:
 
 The door is checked twice before anything is served, in the builder (no model is loaded first) and by the Router, and
 by `python -m deployments check`; `guard` is a second line, per request, by the peer's address (see
-`deployments.listening` for the mode in which an address proves nothing).
+`deployments.listening` for the mode in which an address proves nothing). It also keeps web pages out: a browser on this
+machine is a peer on loopback, and any page that it shows may send requests. Those name the page's site in `Origin`, or,
+where the site's name was turned into 127.0.0.1 (DNS rebinding), in `Host`. Agents send no `Origin`.
 
 A key is compared by its digest, in constant time, with all entries: the time tells nothing of which one was near. What
 must never happen: a key in a repr, a log or an error, and a request without a caller.
@@ -27,7 +29,7 @@ from dataclasses import dataclass
 
 from deployments.api_keys import MAKE_ONE, ApiKey, digest, load_keys
 from deployments.config import ConfigError, ServerConfig
-from deployments.listening import is_loopback, serving_host
+from deployments.listening import is_loopback, is_own, serving_host
 from deployments.telemetry import log_warning
 from deployments.wire.errors import ApiError
 
@@ -97,15 +99,21 @@ class Access:
         if not caller.admin:
             raise ApiError("forbidden", "this route needs an admin's API key")
 
-    def guard(self, client_host: str | None) -> None:
-        """Pass a peer by its address (the ASGI scope's `client`): without keys only loopback may ask.
+    def guard(self, client_host: str | None, headers: Mapping[str, str]) -> None:
+        """Pass a peer by its address (the ASGI scope's `client`) and by whom its request was meant for and comes from:
+        without keys only this machine may ask, and no web page from elsewhere.
 
         Raises:
             ApiError: `forbidden`.
         """
-        if self._callers or self._allow_open or is_loopback(client_host):
+        if self._callers or self._allow_open:
             return
         words = "this server has no API keys and answers only to its own machine"
+        if is_loopback(client_host):
+            strange = next((name for name in ("host", "origin") if not is_own(headers.get(name, ""))), None)
+            if strange is None:
+                return
+            words += f", and the request's {strange.title()} header names another one"
         raise ApiError("forbidden", f"{words}: configure keys (server.api_keys_file), or set server.allow_open")
 
     def refuse_host(self, host: str | None) -> None:

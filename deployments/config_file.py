@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from pydantic import ValidationError
 from ray.serve.schema import DeploymentSchema, HTTPOptionsSchema, ServeApplicationSchema, ServeDeploySchema
 
 from deployments.access import Access
@@ -50,7 +51,7 @@ def read_file(path: Path) -> ConfigFile:
         raise ConfigError(f"applications: exactly one with import_path {IMPORT_PATH} is needed, found {len(ours)}")
     config = load(ours[0].get("args") or {})
     server = _check_deployments(config, ours[0].get("deployments") or [])
-    http = HTTPOptionsSchema.model_validate(document.get("http_options") or {})
+    http = _http_options(document.get("http_options") or {})
     return ConfigFile(args=config, server=server, host=http.host, port=http.port)
 
 
@@ -73,6 +74,8 @@ def _document(path: Path) -> dict[str, Any]:
         document = yaml.safe_load(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise ConfigError(f"can't be read: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise ConfigError("is not UTF-8") from None
     except yaml.YAMLError as error:
         raise ConfigError(f"is not YAML: {' '.join(str(error).split())}") from None
     if not isinstance(document, Mapping) or not isinstance(document.get("applications"), list):
@@ -89,6 +92,18 @@ def _known_keys(document: Mapping[str, Any]) -> None:
         _known(at, application, ServeApplicationSchema)
         for j, deployment in enumerate(application.get("deployments") or []):
             _known(f"{at}deployments.{j}.", deployment, DeploymentSchema)
+
+
+def _http_options(given: Any) -> HTTPOptionsSchema:
+    """Where and how Serve listens: a misspelt TLS key would let API keys travel in clear."""
+    if not isinstance(given, Mapping):
+        raise ConfigError("http_options: a mapping is needed")
+    _known("http_options.", given, HTTPOptionsSchema)
+    try:
+        return HTTPOptionsSchema.model_validate(given)
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise ConfigError(f"http_options.{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
 
 
 def _known(at: str, section: Mapping[str, Any], schema: Any) -> None:

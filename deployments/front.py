@@ -15,7 +15,8 @@ two servers may run on one machine. Where there is no HAProxy, the Router is rea
 What must never happen: without API keys, anything but loopback listens for HTTP. `http_options.host` binds the front
 door, and the Router's own port behind it (30000 and up); `serve.env` keeps Ray's own processes on loopback. What Ray
 2.60 binds to all interfaces and can't be told not to is each replica's gRPC port, for calls from other replicas: it
-speaks no HTTP/1, and refuses whoever lacks Ray's token. tests/e2e/test_sockets.py lists every socket and tries them.
+speaks no HTTP/1, and refuses whoever lacks Ray's token. `serve.env` asks for the token, and `serve` doesn't start
+without it. tests/e2e/test_sockets.py lists every socket and tries them.
 """
 
 from __future__ import annotations
@@ -44,6 +45,11 @@ PORTS = range(20_000, 30_000)
 def serve(config: Path) -> NoReturn:
     """Become `serve run config`, with the flags."""
     flags = environment(Path(ENV_FILE), os.environ)
+    if flags.get("RAY_AUTH_MODE", "").lower() == "disabled":
+        sys.exit(
+            "RAY_AUTH_MODE=disabled: the ports between replicas, which other machines reach too, would take calls from "
+            "anybody, with API keys or without. Unset it."
+        )
     program = str(Path(sys.executable).with_name("serve"))
     os.execve(program, [program, "run", str(config)], flags)
 

@@ -136,7 +136,7 @@ class Insight:
         return json_response({"tier": tier, word: True})
 
     def _caller(self, request: Request) -> Caller:
-        self.access.guard(request.client.host if request.client else None)
+        self.access.guard(request.client.host if request.client else None, request.headers)
         return self.access.caller(request.headers)
 
     def _admin(self, request: Request) -> Caller:

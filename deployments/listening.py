@@ -19,12 +19,13 @@ from __future__ import annotations
 
 import functools
 import ipaddress
+from urllib.parse import urlsplit
 
 import ray
 
 from deployments.config import ConfigError
 
-__all__ = ["is_loopback", "serving_host"]
+__all__ = ["is_loopback", "is_own", "serving_host"]
 
 
 @functools.lru_cache(maxsize=1024)  # asked with each request, mostly of one address
@@ -43,6 +44,21 @@ def is_loopback(host: str | None) -> bool:
     if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:
         address = address.ipv4_mapped
     return address.is_loopback
+
+
+@functools.lru_cache(maxsize=1024)
+def is_own(named: str) -> bool:
+    """Whether a `Host` or `Origin` header names this machine, or nobody ("").
+
+    So do loopback's addresses and names, and those under `.internal`, by which a container calls its host
+    (`host.docker.internal`): no public name ends so, hence no web site can have one."""
+    if not named:
+        return True
+    try:
+        host = urlsplit(named if "//" in named else f"//{named}").hostname or ""
+    except ValueError:
+        return False
+    return is_loopback(host) or host.endswith((".localhost", ".internal"))
 
 
 def serving_host() -> str | None:

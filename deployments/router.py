@@ -203,7 +203,7 @@ class Router:
         return await (self._streamed if call.stream else self._whole)(call, account)
 
     def _caller(self, request: Request) -> Caller:
-        self._access.guard(request.client.host if request.client else None)
+        self._access.guard(request.client.host if request.client else None, request.headers)
         return self._access.caller(request.headers)
 
     # -- one chat request --------------------------------------------------------------------------------------

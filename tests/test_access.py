@@ -186,7 +186,7 @@ def test_without_keys_only_loopback_is_listened_on(host):
 def test_loopback_needs_no_keys(host):
     """The shipped configuration starts without any."""
     access("").refuse_host(host)
-    access("").guard(host)
+    access("").guard(host, {})
 
     assert not access("").open_on(host)
 
@@ -195,11 +195,42 @@ def test_loopback_needs_no_keys(host):
 def test_without_keys_only_loopback_may_ask(host):
     """The second line: a peer from elsewhere is a 403, unless there are keys or the door is open on purpose."""
     with pytest.raises(ApiError) as caught:
-        access("").guard(host)
+        access("").guard(host, {})
 
     assert (caught.value.status, caught.value.code) == (403, "forbidden")
-    access().guard(host)
-    access("", allow_open=True).guard(host)
+    access().guard(host, {})
+    access("", allow_open=True).guard(host, {})
+
+
+@pytest.mark.parametrize("name", ["host", "origin"])
+@pytest.mark.parametrize(
+    ("named", "good"),
+    [
+        ("127.0.0.1:8000", True),
+        ("localhost", True),
+        ("LOCALHOST:8000", True),
+        ("[::1]:8000", True),
+        ("http://localhost:3000", True),
+        ("host.docker.internal:8000", True),
+        ("evil.example:8000", False),
+        ("https://evil.example", False),
+        ("127.0.0.1.evil.example", False),
+        ("localhost.evil.example", False),
+        ("192.168.1.5:8000", False),
+        ("null", False),
+        ("[", False),
+    ],
+)
+def test_without_keys_no_web_page_may_ask(name, named, good):
+    """A browser on this machine is a peer on loopback. A page from elsewhere is known by its `Origin`, or, where its
+    name was turned into this machine's address, by its `Host`; with keys, or where the door is open, neither counts."""
+    access().guard("127.0.0.1", {name: named})
+    access("", allow_open=True).guard("127.0.0.1", {name: named})
+    if good:
+        access("").guard("127.0.0.1", {name: named})
+        return
+    with pytest.raises(ApiError, match=f"the request's {name.title()} header names another one"):
+        access("").guard("127.0.0.1", {name: named})
 
 
 @given(st.one_of(st.ip_addresses(v=4), st.ip_addresses(v=6)))

@@ -86,6 +86,12 @@ def test_args_that_are_no_mapping(raw):
         load(raw)
 
 
+SMALL = (
+    "applications: [{import_path: 'deployments.app:build', args: {tiers: {fast: {kind: mlx}}, "
+    "reliability: {escalation: {chain: [fast]}}}}]"
+)
+
+
 @pytest.mark.parametrize(
     ("text", "line"),
     [
@@ -109,6 +115,9 @@ def test_args_that_are_no_mapping(raw):
             "reliability: {escalation: {chain: [fast]}}}, deployments: [{name: fast, num_replica: 2}]}]",
             "applications.0.deployments.0.num_replica: unknown key",
         ),
+        (f"http_options: {{ssl_key_file: k.pem}}\n{SMALL}", "http_options.ssl_key_file: unknown key"),
+        (f"http_options: {{port: abc}}\n{SMALL}", "http_options.port: Input should be a valid integer"),
+        (f"http_options: 8000\n{SMALL}", "http_options: a mapping is needed"),
     ],
 )
 def test_a_file_is_checked_whole(tmp_path, text, line):
@@ -119,6 +128,14 @@ def test_a_file_is_checked_whole(tmp_path, text, line):
         read_file(path)
 
     assert line in str(caught.value)
+
+
+def test_a_file_in_another_encoding_is_said_so(tmp_path):
+    """Bytes that aren't UTF-8 aren't a stack trace either."""
+    path = tmp_path / "serve_config.yaml"
+    path.write_bytes(b"applications: [\xff]")
+    with pytest.raises(ConfigError, match="is not UTF-8"):
+        read_file(path)
 
 
 def test_a_missing_file_is_said_so(tmp_path):

@@ -72,10 +72,8 @@ def started() -> Iterator[Started]:
         app = {"name": "s", "route_prefix": "/", "import_path": "deployments.app:build", "args": args}
         config = {"proxy_location": "HeadOnly", "http_options": {"host": "127.0.0.1", "port": port}}
         path.write_text(yaml.safe_dump(config | {"applications": [app]}))
-        given = {name: value for name, value in os.environ.items() if not name.startswith("RAY_SERVE_")}
-        flags = environment(
-            ROOT / "serve.env", given | {"RAY_TMPDIR": folder, "HOME": folder, "RAY_AUTH_MODE": "token"}
-        )
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(("RAY_SERVE_", "RAY_AUTH_"))}
+        flags = environment(ROOT / "serve.env", kept | {"RAY_TMPDIR": folder, "HOME": folder})
         log = Path(folder) / "log"
         with log.open("wb") as out:
             command = [Path(sys.executable).with_name("serve"), "run", path]

@@ -1,0 +1,27 @@
+"""How `make serve` starts: nothing is started that others could reach around the API keys."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from deployments import front
+from tests.readme import ROOT
+
+
+@pytest.mark.parametrize("told", ["disabled", "DISABLED"])
+def test_nothing_is_started_without_rays_token(monkeypatch, told):
+    """The ports between replicas are open to other machines, and only the token keeps those out."""
+    monkeypatch.chdir(ROOT)
+    monkeypatch.setenv("RAY_AUTH_MODE", told)
+    monkeypatch.setattr(os, "execve", lambda *_: pytest.fail("it was started"))
+
+    with pytest.raises(SystemExit, match="RAY_AUTH_MODE=disabled"):
+        front.serve(Path("serve_config.yaml"))
+
+
+def test_the_token_is_asked_for_by_itself():
+    """Whoever sets nothing gets it."""
+    assert front.environment(ROOT / "serve.env", {})["RAY_AUTH_MODE"] == "token"
