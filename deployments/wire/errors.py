@@ -104,6 +104,11 @@ OF_REFUSAL: dict[RefuseCode, str] = {
 }
 
 
+# Agents condense their history where they read that it is too long, and they read it in the words of OpenAI and vLLM:
+# litellm (and with it OpenHands and CrewAI) looks for the first half of this, Hermes for the second; none for the code.
+TOO_LONG = "; this model's maximum context length is smaller than the prompt: reduce the length of the messages"
+
+
 class ApiError(Exception):
     """An error with its row in `TABLE`. `message` is for the client: no key, no path, no stack."""
 
@@ -149,4 +154,5 @@ class ApiError(Exception):
 def from_refusal(refusal: Refuse) -> ApiError:
     """The client's view of a refusal."""
     code = OF_REFUSAL[refusal.code]
-    return ApiError(code, refusal.message, param=refusal.param, retry_after_s=refusal.retry_after_s)
+    message = refusal.message + (TOO_LONG if refusal.code is RefuseCode.CONTEXT_LENGTH else "")
+    return ApiError(code, message, param=refusal.param, retry_after_s=refusal.retry_after_s)
