@@ -60,6 +60,7 @@ def _tier(name: str, tier: TierBase, config: AppConfig, memory: MemoryPlan | Non
         tier = tier.model_copy(update={"blas_threads": blas_threads(config, os.cpu_count() or 1)})
     deployment = serve.deployment(TierReplica).options(
         name=name,
+        user_config={},
         ray_actor_options=NO_CPUS | ({"memory": ask_bytes} if ask_bytes else {}),
         max_ongoing_requests=_slots(tier),
         **_scale(tier),
@@ -105,6 +106,7 @@ def _sleep(idle_s: float) -> dict[str, float]:
 def _router(config: AppConfig) -> Any:
     return serve.deployment(serve.ingress()(Router)).options(
         name=ROUTER,
+        user_config={},
         ray_actor_options=NO_CPUS,
         num_replicas=config.server.router_replicas,
         max_ongoing_requests=config.server.max_ongoing_requests,

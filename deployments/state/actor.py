@@ -112,7 +112,9 @@ class SessionState:
         self._journal, held = opened(path, self._life, bounds)
         # What was replayed by holds until the first step brings the limits of this life; until then they have no name.
         self._digest, self._config, self._loops = "", held.config, LoopConfig()
-        # Wall time where this life began, monotonic time from there on; never before the journal's last moment.
+        # Wall time where this life began, monotonic time from there on; never before the journal's last moment. Where
+        # the machine sleeps, monotonic time stands still and wall time doesn't (`_now_ns`).
+        self._sleeps = clock is None
         self._start_ns = max(time.time_ns(), held.at_ns) - self._clock.now_ns()
         self._state = carried_over(self._journal, held, held.state, self._layout, self._now_ns())
         self._events = held.events
@@ -314,7 +316,10 @@ class SessionState:
         return Health(phase=phase, isolated=breaker.isolated, until_s=left_s)
 
     def _now_ns(self) -> int:
-        return self._start_ns + self._clock.now_ns()
+        now_ns = self._clock.now_ns()
+        if self._sleeps:  # after a night a spent hour is over; a wall clock that is set back moves nothing
+            self._start_ns = max(self._start_ns, time.time_ns() - now_ns)
+        return self._start_ns + now_ns
 
     def _leave_when_idle(self, idle_exit_s: float) -> None:
         """On a thread of its own: it reads one number and touches nothing of the state."""

@@ -57,6 +57,22 @@ def test_user_config_is_live(server):
     assert answer(server) == "changed"
 
 
+def test_a_user_config_may_come_later_and_go_again(server):
+    """A deployment that began without one takes its first one like any other: a wrong one changes nothing. Taken out of
+    the file it is gone, and what it has changed too."""
+    deploy({})
+    first = answer(server)
+    deploy({"fast": {"scrip": []}, "Router": {"server": {"aliasses": {}}}})
+    until(lambda: refused(server), "the wrong ones are shown")
+    kept = answer(server)
+    deploy({"fast": {"script": [{"answer": "changed"}]}})
+    until(lambda: answer(server) == "changed", "the script of fast has changed")
+    deploy({})
+    until(lambda: answer(server) == first, "the script is as it was")
+
+    assert kept == first
+
+
 def answer(server: Server) -> str:
     response = server.post({"messages": [{"role": "user", "content": "hi"}]})
     return str(response.json()["choices"][0]["message"]["content"])
