@@ -5,22 +5,27 @@
 The graph, on two Ray nodes: two Router replicas, tier `fast` (hosted, on the scripted upstream) and tier `standard`
 (scripted, always well, two replicas, so that there is one on each node). 16 clients ask one after another, each in a
 session of its own, every second one streamed, and like every OpenAI client they try again, twice, where the connection
-breaks or the answer is an error, and wait as long as `Retry-After` says. Every few seconds the seed picks a victim: a
-Router, a replica of a tier, the state actor, a memory monitor, the second node with all that runs on it, the upstream.
-The last two come back after two seconds.
+breaks or the answer is an error, and wait as long as `Retry-After` says. Every few seconds there is a victim: a Router,
+a replica of a tier, the state actor, a memory monitor, the second node with all that runs on it, the upstream. Each
+comes once, in an order that the seed shuffles, before one comes again. The last two come back after two seconds. A
+victim is killed only once the stand-ins of the one before are there: while the only replica that is left of each tier
+starts again nobody could answer.
 
 What is compared at the end, when all is quiet:
 
-    clients    no request was lost: tier `standard` could have answered every one of them
-    ledger     each session's books come to hold the tokens that its clients saw and that its reports tell of, no call
-               is open, and nothing is in them beyond the reports but what calls without a report had reserved
+    clients    no request was lost: tier `standard` could have answered every one of them. Each answer is the whole text
+               that its tier says
+    ledger     each session's books come to hold what its reports tell of, and what its clients saw of the answers that
+               have none, no call is open, and nothing is in them beyond that but what tries without a report had
+               reserved; a try that nobody took has reserved nothing
     reports    each answer has one, which names the tier and at least the tokens that the client saw
     incidents  each answer that didn't come from the head of the chain has one that says why
 
 A Router that is killed takes along what it had answered and not yet handed over: then a client may have an answer that
 no report tells of, as many for each such kill as there are clients. What it cost is in the books all the same.
 
-It exits with 1 where one of these doesn't hold.
+It exits with 1 where one of these doesn't hold, and where the time was long enough for every kind of victim and one
+wasn't killed.
 """
 
 from __future__ import annotations
@@ -33,7 +38,6 @@ import os
 import random
 import signal
 import sys
-import tempfile
 import time
 from collections import Counter
 from dataclasses import dataclass, field
@@ -44,21 +48,26 @@ import httpx
 import psutil
 
 from deployments.front import free_port
-from loadtests.running import Running, ends_cleanly, process, serving, until_up
+from loadtests.bench.upstream import WORDS
+from loadtests.running import Running, ends_cleanly, process, serving, short_folder, until_up
 
 CLIENTS = 16
 TRIES = 3
 PAUSE_S = 0.05
-EVERY_S = (4.0, 10.0)
+EVERY_S = (3.0, 8.0)
 AWAY_S = 2.0
+ALL_S = 120.0  # in this time each victim has come
 DEADLINE_S = 20.0
 QUIET_S = 60.0  # grants live some seconds longer than their request's deadline
 HEAD = "fast"
 ACTORS = ("SessionState", "MemoryPressure")
 VICTIMS = ("Router", "fast", "standard", *ACTORS, "node", "upstream")
+REPLICAS = {":load:Router": 2, ":load:fast": 1, ":load:standard": 2}
+TEXTS = {HEAD: "".join(WORDS), "standard": "All is well, and the tests pass."}
 TOKENS_MAX = 128
-# What the calls of one request may have reserved: answer and prompt, from above, for each call that it may make.
-RESERVED_MAX = 8 * (TOKENS_MAX + 256)
+ATTEMPTS_MAX = 4
+# What the calls of one try may have reserved: answer and prompt, from above, for each call that it may make.
+RESERVED_MAX = ATTEMPTS_MAX * (TOKENS_MAX + 64)
 
 
 @dataclass
@@ -69,9 +78,10 @@ class Accounts:
     retried: int = 0
     lost: list[str] = field(default_factory=list)
     tokens: Counter[str] = field(default_factory=Counter)
-    tried: dict[str, list[str]] = field(default_factory=dict)  # all request ids of a session
+    tried: dict[str, list[str]] = field(default_factory=dict)  # the request ids of a session that a server has taken
     answers: dict[str, tuple[str, int]] = field(default_factory=dict)  # tier and tokens, by request id
     killed: Counter[str] = field(default_factory=Counter)
+    missed: Counter[str] = field(default_factory=Counter)  # victims that weren't there
     unreported: int = 0
     tiers: Counter[str] = field(default_factory=Counter)
 
@@ -100,6 +110,10 @@ async def ask(http: httpx.AsyncClient, url: str, session: str, name: str, seen: 
         try:
             response = await http.post(f"{url}/v1/chat/completions", json=asked(name, stream=stream), headers=headers)
             tier, tokens = streamed(response.text) if stream else whole(response)
+        except (httpx.ConnectError, httpx.ConnectTimeout) as error:
+            seen.tried[session].remove(request_id)  # nobody took it
+            last, wait_s = type(error).__name__, 0.0
+            continue
         except (httpx.TransportError, LookupError, ValueError) as error:
             last, wait_s = f"{type(error).__name__} {error}", 0.0
             continue
@@ -120,10 +134,27 @@ def asked(name: str, *, stream: bool) -> dict[str, object]:
 
 
 def whole(response: httpx.Response) -> tuple[str, int]:
-    """Tier and tokens of an answer; of an error nothing."""
+    """Tier and tokens of an answer; of an error nothing.
+
+    Raises:
+        LookupError: it isn't what its tier says.
+    """
     if response.status_code != 200:
         return "", 0
-    return response.headers["x-mlx-stack-tier"], response.json()["usage"]["total_tokens"]
+    body = response.json()
+    return said(response.headers["x-mlx-stack-tier"], body["choices"]), body["usage"]["total_tokens"]
+
+
+def said(tier: str, choices: list[dict[str, Any]]) -> str:
+    """The tier, if these choices of an answer, or of all chunks of one, are its whole text.
+
+    Raises:
+        LookupError: they aren't.
+    """
+    text = "".join((choice.get("message") or choice["delta"]).get("content") or "" for choice in choices)
+    if text.strip() != TEXTS[tier].strip() or choices[-1]["finish_reason"] != "stop":
+        raise LookupError(f"this is not what {tier} says: {text[-200:]!r}")
+    return tier
 
 
 def streamed(text: str) -> tuple[str, int]:
@@ -132,38 +163,56 @@ def streamed(text: str) -> tuple[str, int]:
     Raises:
         LookupError: it has no proper end, or doesn't say who has answered and how much.
     """
-    if not text.startswith(("data: ", ": ")):
+    if text.startswith("{"):
         return "", 0
     lines = [line[6:] for line in text.splitlines() if line.startswith("data: ")]
-    if lines[-1] != "[DONE]":
-        raise LookupError(f"a stream without an end: {lines[-1][:200]}")
+    if lines[-1:] != ["[DONE]"]:
+        raise LookupError(f"a stream without an end: {text[-200:]}")
     chunks = [json.loads(line) for line in lines[:-1]]
     report: dict[str, Any] = next((chunk["mlx_stack"] for chunk in reversed(chunks) if "mlx_stack" in chunk), {})
     usage: dict[str, Any] = next((chunk["usage"] for chunk in reversed(chunks) if chunk.get("usage")), {})
-    return report["tier"], usage["total_tokens"]
+    return said(report["tier"], [choice for chunk in chunks for choice in chunk["choices"]]), usage["total_tokens"]
 
 
 async def kill(server: Running, upstream: Upstream, dice: random.Random, until: float, seen: Accounts) -> None:
     """Kill one after another."""
+    deck: list[str] = []
     while True:
+        await until_whole(server, until)
         wait_s = dice.uniform(*EVERY_S)
         if time.monotonic() + wait_s > until:
             return
         await asyncio.sleep(wait_s)
-        victim = dice.choice(VICTIMS)
-        if victim == "upstream":
-            await upstream.fall()
-        elif victim == "node":
-            os.kill(server.pid, signal.SIGUSR1)
-        else:
-            mark = victim if victim in ACTORS else f":load:{victim}"
-            found = await asyncio.to_thread(server.processes, mark)
-            try:
-                dice.choice(sorted(found, key=lambda p: p.pid)).kill()
-            except (IndexError, psutil.NoSuchProcess):
-                continue  # it is on its way back from its last death
-        seen.killed[victim] += 1
-        print(f"killed {victim}", flush=True)
+        deck = deck or dice.sample(VICTIMS, len(VICTIMS))
+        victim = deck.pop()
+        killed = await felled(victim, server, upstream, dice)
+        (seen.killed if killed else seen.missed)[victim] += 1
+        print(f"{'killed' if killed else 'not there:'} {victim}", flush=True)
+
+
+async def until_whole(server: Running, until: float) -> None:
+    """Wait until there are as many replicas as there should be, or the time is over."""
+    while time.monotonic() < until:
+        found = [len(await asyncio.to_thread(server.processes, mark)) for mark in REPLICAS]
+        if found == list(REPLICAS.values()):
+            return
+        await asyncio.sleep(0.5)
+
+
+async def felled(victim: str, server: Running, upstream: Upstream, dice: random.Random) -> bool:
+    """Kill it; False where it isn't there."""
+    if victim == "upstream":
+        await upstream.fall()
+    elif victim == "node":
+        os.kill(server.pid, signal.SIGUSR1)
+    else:
+        mark = victim if victim in ACTORS else f":load:{victim}"
+        found = await asyncio.to_thread(server.processes, mark)
+        try:
+            dice.choice(sorted(found, key=lambda p: p.pid)).kill()
+        except (IndexError, psutil.NoSuchProcess):
+            return False  # an actor on its way back
+    return True
 
 
 class Upstream:
@@ -197,14 +246,15 @@ async def run(server: Running, upstream: Upstream, seed: int, seconds: float) ->
     clients = [client(n, server.url, seed, until, seen) for n in range(CLIENTS)]
     await asyncio.gather(*clients, kill(server, upstream, random.Random(seed), until, seen))
     wrong = [f"lost: {words}" for words in seen.lost]
+    wrong += [f"{victim} was not killed" for victim in VICTIMS if seconds >= ALL_S and not seen.killed[victim]]
     wrong += [] if seen.killed else ["nothing was killed"]
     if seen.killed.keys() & {"fast", "upstream"} and len(seen.tiers) < 2:
         wrong.append("the head of the chain was away, and nobody else has answered")
     async with httpx.AsyncClient(timeout=30, trust_env=False, base_url=server.url) as http:
         quiet_at = time.monotonic() + QUIET_S
         found = Found(http, quiet_at)
-        for session, tokens in sorted(seen.tokens.items()):
-            wrong += await compared(found, session, tokens, seen)
+        for session in sorted(session for session, tried in seen.tried.items() if tried):
+            wrong += await compared(found, session, seen)
     may_be = CLIENTS * (seen.killed["Router"] + seen.killed["node"])
     if seen.unreported > may_be:
         wrong.append(f"{seen.unreported} answers have no report, at most {may_be} may have none")
@@ -240,12 +290,13 @@ class Found:
             await asyncio.sleep(0.2)
 
 
-async def compared(found: Found, session: str, tokens: int, seen: Accounts) -> list[str]:
+async def compared(found: Found, session: str, seen: Accounts) -> list[str]:
     """What doesn't agree about one session."""
-    books = await found.books(session, tokens)
+    saw = {request_id: seen.answers.get(request_id, ("", 0))[1] for request_id in seen.tried[session]}
+    books = await found.books(session, sum(saw.values()))
     if books is None or books["open_calls"]:
         return [f"books of {session} aren't closed: {books}"]
-    reports = {request_id: await found.get(f"requests/{request_id}") for request_id in seen.tried[session]}
+    reports = {request_id: await found.get(f"requests/{request_id}") for request_id in saw}
     wrong = []
     for request_id, report in reports.items():
         if request_id in seen.answers and report is None:
@@ -253,9 +304,12 @@ async def compared(found: Found, session: str, tokens: int, seen: Accounts) -> l
         elif request_id in seen.answers and report is not None:
             wrong += await told_otherwise(found, request_id, report, *seen.answers[request_id])
     told = sum(map(spent, filter(None, reports.values())))
-    most = told + RESERVED_MAX * sum(report is None for report in reports.values())
-    if not max(tokens, told) <= books["spent_tokens"] <= most:
-        wrong.append(f"{session} saw {tokens} tokens, its reports tell of {told}, its books of {books['spent_tokens']}")
+    untold = [saw[request_id] for request_id, report in reports.items() if report is None]
+    if not told + sum(untold) <= books["spent_tokens"] <= told + RESERVED_MAX * len(untold):
+        wrong.append(
+            f"reports of {session} tell of {told} tokens, its clients saw {sum(untold)} without a report, in"
+            f" {len(untold)} tries, and its books tell of {books['spent_tokens']}"
+        )
     return wrong
 
 
@@ -294,7 +348,12 @@ def graph(port: int) -> dict[str, object]:
             "loop_detection": {"enabled": False},  # by script, all answers are the same
         },
         # A killed Router settles nothing: its grants are closed, at what was reserved, when the deadline has passed.
-        "server": {"router_replicas": 2, "max_ongoing_requests": 1024, "deadline_s": DEADLINE_S},
+        "server": {
+            "router_replicas": 2,
+            "max_ongoing_requests": 1024,
+            "deadline_s": DEADLINE_S,
+            "attempts_max": ATTEMPTS_MAX,
+        },
     }
 
 
@@ -305,11 +364,11 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=120.0)
     given = parser.parse_args()
     ends_cleanly()
-    with tempfile.TemporaryDirectory(prefix="ms-", ignore_cleanup_errors=True) as name:
-        upstream = Upstream(Path(name))
+    with short_folder() as folder:
+        upstream = Upstream(folder)
         upstream.start()
         try:
-            with serving(graph(upstream.port), Path(name), nodes=2) as server:
+            with serving(graph(upstream.port), folder, nodes=2) as server:
                 seen, wrong = asyncio.run(run(server, upstream, given.seed, given.seconds))
         finally:
             upstream.stop()
@@ -321,6 +380,7 @@ def main() -> int:
         "without a report": seen.unreported,
         "tiers": seen.tiers,
         "killed": seen.killed,
+        "not there": seen.missed,
         "wrong": wrong,
     }
     print(json.dumps(told, indent=1))

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 import urllib.error
 import urllib.request
@@ -21,7 +22,7 @@ import yaml
 from deployments.config import load
 from deployments.front import environment, free_port
 
-__all__ = ["ROOT", "Running", "ends_cleanly", "flags_for", "process", "serving", "until_up"]
+__all__ = ["ROOT", "Running", "ends_cleanly", "flags_for", "process", "serving", "short_folder", "until_up"]
 
 ROOT = Path(__file__).parents[1]
 START_S = 300.0
@@ -78,8 +79,17 @@ def serving(args: Mapping[str, Any], folder: Path, *, nodes: int = 1) -> Iterato
 
 
 def ends_cleanly() -> None:
-    """A SIGTERM ends this program as Ctrl-C does: with everything that it has started."""
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    """A SIGTERM, or a terminal that is closed, ends this program as Ctrl-C does: with all that it has started."""
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda number, _: sys.exit(128 + number))
+
+
+@contextlib.contextmanager
+def short_folder() -> Iterator[Path]:
+    """A folder for a while, whose name is short: Ray's sockets are in it, and macOS lets a socket's path have 103
+    characters, of which its own folder for temporary files takes half."""
+    with tempfile.TemporaryDirectory(prefix="ms-", dir="/tmp", ignore_cleanup_errors=True) as name:
+        yield Path(name)
 
 
 def flags_for(folder: Path) -> dict[str, str]:

@@ -19,7 +19,6 @@ import os
 import statistics
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -31,7 +30,7 @@ import httpx
 from deployments.front import free_port
 from deployments.tiers import blas
 from deployments.tiers.artifacts import DEFAULT_SOURCE, parse_source, resolve
-from loadtests.running import serving
+from loadtests.running import serving, short_folder
 from loadtests.table import Figure
 from loadtests.turns import Turns
 
@@ -50,7 +49,7 @@ def server(turns: Turns) -> Iterator[Figure]:
     """Tokens a second of all clients together, and the 95th percentile of the times to the first text."""
     runs: dict[int, list[tuple[Seen, Seen]]] = {count: [] for count in CLIENTS}
     with (
-        tempfile.TemporaryDirectory(prefix="ms-", ignore_cleanup_errors=True) as folder,
+        short_folder() as folder,
         theirs(folder) as other,
         ours(folder) as mine,
     ):
@@ -121,7 +120,7 @@ def threads() -> int:
 
 
 @contextlib.contextmanager
-def theirs(folder: str) -> Iterator[str]:
+def theirs(folder: Path) -> Iterator[str]:
     """`mlx_lm.server` on a port of its own, with the same matrix library under it."""
     port = free_port()
     environment = os.environ | {"OPENBLAS_NUM_THREADS": str(threads())}
@@ -129,7 +128,7 @@ def theirs(folder: str) -> Iterator[str]:
         environment["LD_PRELOAD"] = str(blas.prepare(progress=False))
     model = str(resolve(parse_source(DEFAULT_SOURCE)).path)
     command = [sys.executable, "-m", "mlx_lm", "server", "--model", model, "--port", str(port), "--log-level", "ERROR"]
-    with (Path(folder) / "mlx_lm.log").open("wb") as log:
+    with (folder / "mlx_lm.log").open("wb") as log:
         process = subprocess.Popen(command, env=environment, stdout=log, stderr=log)
         try:
             url = f"http://127.0.0.1:{port}"
@@ -141,7 +140,7 @@ def theirs(folder: str) -> Iterator[str]:
 
 
 @contextlib.contextmanager
-def ours(folder: str) -> Iterator[str]:
+def ours(folder: Path) -> Iterator[str]:
     """The graph with one tier, started as `make serve` starts it."""
     tier = {"kind": "mlx", "model": DEFAULT_SOURCE, "blas_threads": threads()}
     args: dict[str, Any] = {
@@ -149,7 +148,7 @@ def ours(folder: str) -> Iterator[str]:
         "reliability": {"escalation": {"chain": ["fast"]}},
         "server": {"aliases": {"default_model": "fast"}},
     }
-    with serving(args, Path(folder)) as running:
+    with serving(args, folder) as running:
         yield running.url
 
 

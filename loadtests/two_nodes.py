@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -20,7 +21,8 @@ from typing import Any
 
 AWAY_S = 2.0
 # Loopback by another name: Ray puts the machine's address in the place of 127.0.0.1, and then finds nobody there.
-NODE: dict[str, Any] = {"num_cpus": 2, "object_store_memory": 80 << 20, "node_ip_address": "127.0.0.2"}
+ADDRESS = "127.0.0.2"
+NODE: dict[str, Any] = {"num_cpus": 2, "object_store_memory": 80 << 20, "node_ip_address": ADDRESS}
 
 
 @contextlib.contextmanager
@@ -38,6 +40,11 @@ def two_nodes() -> Iterator[Any]:
 
 def main(config: str) -> int:
     """Serve until SIGINT or SIGTERM."""
+    with socket.socket() as probe:
+        try:
+            probe.bind((ADDRESS, 0))
+        except OSError:
+            sys.exit(f"two nodes need the address {ADDRESS}; on macOS: sudo ifconfig lo0 alias {ADDRESS}")
     # Ray keeps to one machine with this flag, and takes a second node for a second machine.
     os.environ.pop("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", None)
     cut = threading.Event()
