@@ -38,7 +38,7 @@ from deployments.collector import settle_collector
 from deployments.ports import Clock
 from deployments.state.batch import Batch
 from deployments.state.carry import carried_over
-from deployments.state.journal import Bounds
+from deployments.state.journal import Bounds, Superseded
 from deployments.state.near import Door
 from deployments.state.opening import opened
 from deployments.state.records import Answer, Asked, Health, Query, Reply, Said, StateLimits, Step
@@ -104,6 +104,7 @@ class SessionState:
         self._layout = Layout(layout)
         self._lock = threading.RLock()
         self._door: Door | None = None
+        self._superseded = False
         self._life = uuid.uuid4().hex[:12]
         self._clock = MonotonicClock() if clock is None else clock
         self._windows_max = windows_max
@@ -173,10 +174,16 @@ class SessionState:
 
     def _transit(self, transition: Callable[[Batch], Any]) -> Batch:
         """From a whole state to a whole state, or nowhere. What has expired is closed first."""
-        with self._journal.step() as journal:
-            batch = Batch(self._state, self._config, journal, self._now_ns())
-            batch.expire()
-            transition(batch)
+        try:
+            with self._journal.step() as journal:
+                batch = Batch(self._state, self._config, journal, self._now_ns())
+                batch.expire()
+                transition(batch)
+        except Superseded as error:
+            if not self._superseded:
+                LOG.warning("state actor %s is superseded: %s", self._layout, error)
+            self._superseded = True
+            raise
         self._state = batch.state
         self._events += batch.events
         return batch

@@ -222,7 +222,7 @@ class Journal:
         """
         with self._transaction():
             if self.meta("owner") != self.owner:
-                raise Superseded(f"{self.path} belongs to another process now")
+                raise Superseded(f"{self.path} belongs to another process: two servers need a state.path each")
             yield self
 
     def write_event(self, at_ns: int, event: replay.Event) -> None:
