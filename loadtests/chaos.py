@@ -1,9 +1,9 @@
 """`make chaos`: steady load while replicas, actors and the upstream are killed, and then three accounts are compared.
 
-    python -m loadtests.chaos --seed 3 --seconds 120
+    python -m loadtests.chaos --seed 3 --seconds 150
 
 The graph, on two Ray nodes: two Router replicas, tier `fast` (hosted, on the scripted upstream) and tier `standard`
-(scripted, always well, two replicas, so that there is one on each node). 16 clients ask one after another, each in a
+(scripted, always well, two replicas, one on each node, as of the Router). 16 clients ask one after another, each in a
 session of its own, every second one streamed, and like every OpenAI client they try again, twice, where the connection
 breaks or the answer is an error, and wait as long as `Retry-After` says. Every few seconds there is a victim: a Router,
 a replica of a tier, the state actor, a memory monitor, the second node with all that runs on it, the upstream. Each
@@ -56,7 +56,7 @@ TRIES = 3
 PAUSE_S = 0.05
 EVERY_S = (3.0, 8.0)
 AWAY_S = 2.0
-ALL_S = 120.0  # in this time each victim has come
+ALL_S = 150.0  # in this time each victim has come
 DEADLINE_S = 20.0
 QUIET_S = 60.0  # grants live some seconds longer than their request's deadline
 HEAD = "fast"
@@ -361,14 +361,14 @@ def main() -> int:
     """Run one seed."""
     parser = argparse.ArgumentParser(prog="python -m loadtests.chaos", description=__doc__.partition("\n")[0])
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--seconds", type=float, default=120.0)
+    parser.add_argument("--seconds", type=float, default=150.0)
     given = parser.parse_args()
     ends_cleanly()
     with short_folder() as folder:
         upstream = Upstream(folder)
         upstream.start()
         try:
-            with serving(graph(upstream.port), folder, nodes=2) as server:
+            with serving(graph(upstream.port), folder, nodes=2, one_a_node=("Router", "standard")) as server:
                 seen, wrong = asyncio.run(run(server, upstream, given.seed, given.seconds))
         finally:
             upstream.stop()

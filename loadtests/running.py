@@ -11,7 +11,7 @@ import tempfile
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -47,9 +47,12 @@ class Running:
 
 
 @contextlib.contextmanager
-def serving(args: Mapping[str, Any], folder: Path, *, nodes: int = 1) -> Iterator[Running]:
+def serving(
+    args: Mapping[str, Any], folder: Path, *, nodes: int = 1, one_a_node: Sequence[str] = ()
+) -> Iterator[Running]:
     """The server with these `args` on a free port, journal and logs in `folder` (short: Ray's sockets are there); with
-    two `nodes`, one of them may be killed (`loadtests/two_nodes.py`).
+    two `nodes`, one of them may be killed (`loadtests/two_nodes.py`). Of the deployments `one_a_node` no two replicas
+    are on the same node.
 
     Raises:
         ConfigError: the `args` are wrong.
@@ -61,6 +64,7 @@ def serving(args: Mapping[str, Any], folder: Path, *, nodes: int = 1) -> Iterato
         "route_prefix": "/",
         "import_path": "deployments.app:build",
         "args": {"state": {"path": str(folder / "state"), "reports_max": 100_000}} | dict(args),
+        "deployments": [{"name": name, "max_replicas_per_node": 1} for name in one_a_node],
     }
     load(app["args"])  # what is wrong is said here, and not in a log
     config = {
