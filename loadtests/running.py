@@ -22,7 +22,17 @@ import yaml
 from deployments.config import load
 from deployments.front import environment, free_port
 
-__all__ = ["ROOT", "Running", "ends_cleanly", "flags_for", "process", "serving", "short_folder", "until_up"]
+__all__ = [
+    "ROOT",
+    "Running",
+    "ends_cleanly",
+    "flags_for",
+    "own_bytes",
+    "process",
+    "serving",
+    "short_folder",
+    "until_up",
+]
 
 ROOT = Path(__file__).parents[1]
 START_S = 300.0
@@ -94,6 +104,14 @@ def short_folder() -> Iterator[Path]:
     characters, of which its own folder for temporary files takes half."""
     with tempfile.TemporaryDirectory(prefix="ms-", dir="/tmp", ignore_cleanup_errors=True) as name:
         yield Path(name)
+
+
+def own_bytes(process: psutil.Process) -> int:
+    """What it holds alone (USS); where only root may know that, as on macOS, what it holds in memory at all (RSS)."""
+    try:
+        return int(process.memory_full_info().uss)
+    except psutil.AccessDenied:
+        return int(process.memory_info().rss)
 
 
 def flags_for(folder: Path) -> dict[str, str]:

@@ -31,7 +31,7 @@ import yaml
 
 from loadtests.bench.client import Load, Outcome, drive
 from loadtests.bench.measure import TOOLS
-from loadtests.running import ROOT, Running, ends_cleanly, serving, short_folder
+from loadtests.running import ROOT, Running, ends_cleanly, own_bytes, serving, short_folder
 from loadtests.table import put, stamp
 
 MARKS = {
@@ -67,14 +67,6 @@ def sample(server: Running, folder: Path, series: Series, pids: dict[str, set[in
         with contextlib.suppress(FileNotFoundError):  # SQLite's own files come and go
             journal += path.stat().st_size
     series["journal MiB"].append((at_s, journal / MIB))
-
-
-def own_bytes(process: psutil.Process) -> int:
-    """What it holds alone (USS); where only root may know that, as on macOS, what it holds in memory at all (RSS)."""
-    try:
-        return int(process.memory_full_info().uss)
-    except psutil.AccessDenied:
-        return int(process.memory_info().rss)
 
 
 def asked(client: int, session: int) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """The bare one-hop app: a Ray Serve ingress that calls one deployment by handle, which calls the upstream by aiohttp.
 
 It parses nothing and decides nothing: what it costs is what Ray Serve costs. Same flags and same transport as ours.
+It mends nothing either: a status other than 200 goes on to the client as it is, so that a fault isn't a fast answer.
 """
 
 import json
@@ -17,21 +18,25 @@ from starlette.routing import Route
 __all__ = ["build"]
 
 MANY = 1024
+OK = 200
 
 
 class Caller:
-    """Calls the upstream, and gives on its bytes as they come."""
+    """Calls the upstream, and gives on its bytes as they come, or its status where that isn't 200."""
 
     def __init__(self, upstream: str) -> None:
         self._url = f"{upstream}/chat/completions"
         self._client: aiohttp.ClientSession | None = None
 
-    async def stream(self, body: bytes) -> AsyncIterator[bytes]:
-        """The answer's bytes."""
+    async def stream(self, body: bytes) -> AsyncIterator[bytes | int]:
+        """The answer's bytes; of a fault its status alone."""
         headers = {"content-type": "application/json"}
         if self._client is None:  # it needs a running loop
             self._client = aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=MANY))
         async with self._client.post(self._url, data=body, headers=headers) as response:
+            if response.status != OK:
+                yield response.status
+                return
             async for data in response.content.iter_any():
                 yield data
 
@@ -54,10 +59,19 @@ class Front:
     async def chat(self, request: Request) -> Response:
         """Pass on."""
         body = await request.body()
-        answer = self._stream.remote(body)
+        answer = aiter(self._stream.remote(body))
+        first = await anext(answer, b"")
+        if isinstance(first, int):
+            return Response(status_code=first)
         if json.loads(body).get("stream"):
-            return StreamingResponse(answer, media_type="text/event-stream")
-        return Response(b"".join([data async for data in answer]), media_type="application/json")
+            return StreamingResponse(_all(first, answer), media_type="text/event-stream")
+        return Response(b"".join([data async for data in _all(first, answer)]), media_type="application/json")
+
+
+async def _all(first: bytes, rest: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    yield first
+    async for data in rest:
+        yield data
 
 
 def build(args: dict[str, str]) -> serve.Application:

@@ -106,12 +106,12 @@ def _cell(side: Side, scenario: Scenario, clients: int, outcome: Outcome, used_s
     )
 
 
-def idle_cpu(side: Side, seconds: float) -> float:
-    """CPU seconds a second while nobody asks."""
-    processes = side.processes()
-    before = _cpu(processes)
+def idle_cpu(sides: Sequence[Side], seconds: float) -> dict[int, float]:
+    """CPU seconds a second while nobody asks any of them, by the root of a side's processes."""
+    processes = {pid: side.processes() for pid, side in {side.pid: side for side in sides}.items()}
+    before = {pid: _cpu(found) for pid, found in processes.items()}
     time.sleep(seconds)
-    return (_cpu(processes) - before) / seconds
+    return {pid: (_cpu(found) - before[pid]) / seconds for pid, found in processes.items()}
 
 
 def _cpu(processes: Sequence[psutil.Process]) -> float:

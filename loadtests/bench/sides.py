@@ -3,9 +3,14 @@
     direct       the upstream itself
     hop          the bare one-hop Ray Serve app (`hop.py`)
     off          this server, reliability off
-    on           this server, as shipped
-    litellm      the LiteLLM proxy, one worker
+    on           this server with its defaults, and a second tier `spare` to fall back to
+    litellm      the LiteLLM proxy, one worker, with the same spare
     litellm-2    the same with two
+
+What of this server isn't its default: no limit of tokens for a session or an hour, since the whole load is one session
+and would soon be refused, and as many requests at a time as the load may bring. LiteLLM calls each model once; on its
+own it would call it thrice. `on` calls it again after a 5xx, up to three times with a wait before each, as by default.
+Both then go on to the spare, and neither leaves a model alone that answers 429 without a time.
 
 Each app has one replica of each deployment. The three share one Ray instance, so its idle cost falls on none of them:
 CPU time is counted over all processes of a side while it alone is asked, less what the same processes use when nobody
@@ -29,9 +34,9 @@ import yaml
 
 from deployments.front import free_port
 from loadtests.bench.upstream import SPARE
-from loadtests.running import flags_for, process, until_up
+from loadtests.running import flags_for, own_bytes, process, until_up
 
-__all__ = ["MODEL", "Side", "litellm_version", "sides"]
+__all__ = ["MODEL", "Side", "litellm_config", "litellm_version", "serve_config", "sides"]
 
 CACHE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "mlx-stack-serve-bench"
 MODEL = "scripted"
@@ -61,12 +66,12 @@ class Side:
         return [root, *root.children(recursive=True)]
 
     def memory_bytes(self) -> int:
-        """What its own processes hold alone."""
+        """What its own processes hold alone; see `own_bytes` for macOS."""
         held = 0
         for one in self.processes():
             with contextlib.suppress(psutil.Error):
                 if self._owns(one):
-                    held += one.memory_full_info().uss
+                    held += own_bytes(one)
         return held
 
     def _owns(self, one: psutil.Process) -> bool:
@@ -87,7 +92,7 @@ def sides(folder: Path, *, litellm: bool) -> Iterator[tuple[list[Side], str]]:
         until_up(f"{base}/calls")
         port = free_port()
         config = folder / "serve.yaml"
-        config.write_text(yaml.safe_dump(_serve_config(port, f"{base}/v1", folder)))
+        config.write_text(yaml.safe_dump(serve_config(port, f"{base}/v1", folder)))
         program = str(Path(sys.executable).with_name("serve"))
         serve_pid = running.enter_context(
             process([program, "run", str(config)], folder, flags_for(folder), stop=signal.SIGINT)
@@ -106,7 +111,8 @@ def sides(folder: Path, *, litellm: bool) -> Iterator[tuple[list[Side], str]]:
         yield found, base
 
 
-def _serve_config(port: int, upstream: str, folder: Path) -> dict[str, Any]:
+def serve_config(port: int, upstream: str, folder: Path) -> dict[str, Any]:
+    """What `serve run` is given: the three apps."""
     ours = [_ours(name, upstream, folder, OFF if name == "off" else {}) for name in ("off", "on")]
     hop = {
         "name": "hop",
@@ -137,13 +143,22 @@ def _ours(name: str, upstream: str, folder: Path, reliability: Mapping[str, Any]
     return {"name": name, "route_prefix": f"/{name}", "import_path": "deployments.app:build", "args": args}
 
 
+def litellm_config(upstream: str) -> dict[str, Any]:
+    """What the proxy is given: what fails goes on to the spare, as at `on`."""
+    told = {"api_base": upstream, "api_key": "sk-none", "num_retries": 0}
+    models = [{"model_name": model, "litellm_params": {"model": f"openai/{model}"} | told} for model in (MODEL, SPARE)]
+    return {
+        "model_list": models,
+        "router_settings": {"fallbacks": [{MODEL: [SPARE]}]},
+        "litellm_settings": {"telemetry": False},
+    }
+
+
 @contextlib.contextmanager
 def _litellm(workers: int, upstream: str, folder: Path) -> Iterator[Side]:
     program, port = _litellm_program(), free_port()
     config = folder / "litellm.yaml"
-    told = {"api_base": upstream, "api_key": "sk-none", "num_retries": 0}
-    model = {"model_name": MODEL, "litellm_params": {"model": f"openai/{MODEL}"} | told}
-    config.write_text(yaml.safe_dump({"model_list": [model], "litellm_settings": {"telemetry": False}}))
+    config.write_text(yaml.safe_dump(litellm_config(upstream)))
     command = [str(program), "--config", str(config), "--host", "127.0.0.1", "--port", str(port)]
     flags = {**os.environ, "LITELLM_LOG": "ERROR", "LITELLM_LOCAL_MODEL_COST_MAP": "True", "LITELLM_TELEMETRY": "False"}
     # No keys, as at the other sides.

@@ -2,15 +2,21 @@
 
 It runs in a process of its own. How it answers is the first word of the last message, up to a colon:
 
-    at-once     64 tokens, each in a write of its own, as fast as they can be written
-    after-50    the same, the first token after 50 ms
-    paced       the same, 5 ms between two tokens
-    brief       as paced, and only 8 tokens
-    faulty      every tenth request is answered 503, unless it is for the model `spare`
+    at-once          64 tokens, each in a write of its own, as fast as they can be written
+    after-50         the same, the first token after 50 ms
+    paced            the same, 5 ms between two tokens
+    brief            as paced, and only 8 tokens
+    faulty           every tenth request is answered 503, unless it is for the model `spare`
+    always-faulty    each request is answered 429, unless it is for the model `spare`
 
 Any other word is as good as `at-once`, and any model answers, so that one tier, or one entry of a proxy, serves all.
 A request with `tools` gets a tool call, its arguments in 8 pieces; any other gets text. `GET /calls` says how many
 completions have been asked for since the start. Connections are kept, bodies must have a Content-Length.
+
+Why 429: without a Retry-After it says nothing of the model's health and no call soon after would fare better. So it
+opens no breaker, and neither this server nor LiteLLM waits or asks the same model again. With `always-faulty` each
+request meets just one fault, and its median is the time of such a request; with a 503 each time it would soon be the
+time of requests that an open breaker spares the fault.
 """
 
 from __future__ import annotations
@@ -20,7 +26,7 @@ import json
 import sys
 from contextlib import suppress
 
-__all__ = ["BRIEF", "SPARE", "TOKENS"]
+__all__ = ["BRIEF", "FAULT_EVERY", "SPARE", "TOKENS", "listening"]
 
 TOKENS = 64
 FIRST_TOKEN_S = {"after-50": 0.05}
@@ -81,6 +87,19 @@ def _plain(body: bytes, status: str = "200 OK") -> bytes:
     return head.encode() + body
 
 
+FAULTY = _plain(b'{"error": {"message": "scripted fault"}}', "503 Service Unavailable")
+TURNED_AWAY = _plain(b'{"error": {"message": "scripted fault"}}', "429 Too Many Requests")
+
+
+def _fault(manner: str, model: str) -> bytes:
+    """The fault that this request meets; empty: none."""
+    if model == SPARE:
+        return b""
+    if manner == "always-faulty":
+        return TURNED_AWAY
+    return FAULTY if manner == "faulty" and calls % FAULT_EVERY == 0 else b""
+
+
 def _framed(data: bytes) -> bytes:
     return b"%x\r\n%b\r\n" % (len(data), data)
 
@@ -90,8 +109,8 @@ async def _answer(raw: bytes, writer: asyncio.StreamWriter) -> None:
     calls += 1
     body = json.loads(raw)
     manner, tools = body["messages"][-1]["content"].partition(":")[0], bool(body.get("tools"))
-    if manner == "faulty" and body["model"] != SPARE and calls % FAULT_EVERY == 0:
-        writer.write(_plain(b'{"error": {"message": "scripted fault"}}', "503 Service Unavailable"))
+    if fault := _fault(manner, body["model"]):
+        writer.write(fault)
         return
     if wait_s := FIRST_TOKEN_S.get(manner):
         await asyncio.sleep(wait_s)
@@ -124,9 +143,13 @@ async def _serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> 
             writer.close()
 
 
+async def listening(port: int) -> asyncio.Server:
+    """The upstream in this process; port 0: any that is free."""
+    return await asyncio.start_server(_serve, "127.0.0.1", port, backlog=1024)
+
+
 async def _main(port: int) -> None:
-    server = await asyncio.start_server(_serve, "127.0.0.1", port, backlog=1024)
-    async with server:
+    async with await listening(port) as server:
         await server.serve_forever()
 
 

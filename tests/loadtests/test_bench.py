@@ -154,6 +154,82 @@ def test_without_a_rival_its_bars_are_left_out():
     assert "LiteLLM's" not in table
 
 
+def rows(*rounds: list[Cell]) -> dict[str, dict[str, str]]:
+    """The table of cells of these rounds: of a side, what stands under which head."""
+    text = written(rounds, {"on": 1}, [{}] * len(rounds), "command", "1.0", keep=False)
+    lines = [line.strip("| ").split(" |") for line in text.splitlines() if line.startswith("| ")]
+    asked = [[part.strip() for part in line] for line in lines]
+    head = next(line for line in asked if line[0] == "asked")
+    told = [line for line in asked[asked.index(head) + 1 :] if len(line) == len(head)]
+    return {line[2]: dict(zip(head, line, strict=True)) for line in told}
+
+
+def test_what_moves_has_its_spread():
+    """The least and the most of the rounds stand beside the median, for speed and CPU time as for what is added."""
+    moving = [{"p99": 3.0 + n, "per_second": 100.0 * (n + 1), "cpu_ms": 2.0 * n + 1} for n in range(3)]
+    rounds = [[cell("direct", "at-once whole", 1), cell("on", "at-once whole", 1, **more)] for more in moving]
+
+    told = rows(*rounds)["on"]
+
+    assert told["added p50"] == "1.00 (1.00 to 1.00)"
+    assert told["added p99"] == "3.00 (2.00 to 4.00)"
+    assert told["requests/s"] == "200 (100 to 300)"
+    assert told["CPU ms a request"] == "3.00 (1.00 to 5.00)"
+    assert told["requests/s a core"] == "333"
+
+
+@pytest.mark.parametrize(
+    ("good", "printed"),
+    [
+        (39, set()),
+        (40, {"added p95"}),
+        (99, {"added p95"}),
+        (100, {"added p95", "CPU ms a request", "requests/s a core"}),
+        (199, {"added p95", "CPU ms a request", "requests/s a core"}),
+        (200, {"added p95", "added p99", "CPU ms a request", "requests/s a core"}),
+    ],
+)
+def test_few_answers_have_no_tail_and_no_cpu_time(good, printed):
+    """Good answers count, over all rounds; what fewer can't tell stays empty, and the rest is told."""
+    rounds = [
+        [cell("direct", "at-once whole", 1, requests=1000), cell("on", "at-once whole", 1, requests=n + 7, failed=7)]
+        for n in (good // 2, good - good // 2)
+    ]
+
+    told = rows(*rounds)["on"]
+
+    may_be_empty = {"added p95", "added p99", "CPU ms a request", "requests/s a core"}
+    assert {head for head in may_be_empty if told[head]} == printed
+    assert told["added p50"]
+    assert told["requests/s"]
+
+
+def test_the_cost_of_a_fault_is_of_one_side_and_round():
+    """A side's request with a fault less its own without; it needs no `direct`, and what failed has no figure."""
+    rounds = [
+        [
+            *(cell(side, "at-once whole", 1) for side in ("direct", "on", "litellm")),
+            cell("on", "always-faulty whole", 1, p50=2.0 + more),
+            cell("litellm", "always-faulty whole", 1, p50=50.0, failed=2),
+        ]
+        for more in (1.0, 4.0)
+    ]
+
+    text = written(rounds, {"on": 1}, [{}, {}], "command", "1.0", keep=False)
+
+    assert "`on` 2.50 (1.00 to 4.00) ms, `litellm` no figure, 4 failed." in text
+    assert rows(*rounds)["on"]["added p50"] == ""
+    assert "What one fault adds" not in bars()
+
+
+def test_what_was_not_asked_is_said():
+    """The gaps stand above the table that has them."""
+    above = bars()
+
+    assert "Not asked: `litellm-2` below 32 clients" in above
+    assert "told of `on` alone" in above
+
+
 def test_no_number_meets_no_bar():
     """Whichever way round the bar is."""
     assert not Figure("", "", math.nan, 1, "x").met
