@@ -9,12 +9,10 @@ from __future__ import annotations
 import argparse
 import subprocess
 import sys
-import tempfile
-from pathlib import Path
 
 import yaml
 
-from loadtests.running import ROOT, ends_cleanly, serving
+from loadtests.running import ROOT, ends_cleanly, serving, short_folder
 
 RESULTS = ROOT / "loadtests" / "results"
 
@@ -26,10 +24,7 @@ if __name__ == "__main__":
     ends_cleanly()
     RESULTS.mkdir(exist_ok=True)
     args = yaml.safe_load((ROOT / "loadtests" / "scripted.yaml").read_text(encoding="utf-8"))
-    with (
-        tempfile.TemporaryDirectory(prefix="ms-", ignore_cleanup_errors=True) as folder,
-        serving(args, Path(folder)) as server,
-    ):
+    with short_folder() as folder, serving(args, folder) as server:
         command = [sys.executable, "-m", "locust", "-f", str(ROOT / "loadtests" / "locustfile.py"), "--headless"]
         command += ["--host", server.url, "--users", str(given.users), "--spawn-rate", "8", "--only-summary"]
         command += ["--run-time", f"{given.seconds}s", "--html", str(RESULTS / "load.html")]

@@ -16,7 +16,9 @@ Locust's own rows and plots are of whole requests, from when they were due to th
 is in `loadtests/tally.py`: times by tier and outcome, and upstream calls per request by the server's own word
 (`X-MLX-Stack-Attempts`, or the report in a stream's last chunk). `--figures FILE.json` writes it, and beside it
 `FILE.figures.html` with plots; locust's page is written by `--html FILE`. A refusal that is meant (429, 422) is an
-outcome and no failure; an error frame that isn't, and a stream that just stops, is one.
+outcome and no failure; an error frame that isn't, a stream that just stops, an answer that can't be read and no answer
+at all are. What is still open at the end is counted, and fails where it has been open for `HUNG_S`, or where nothing
+was answered in the whole run.
 
 `make load` starts a server of its own with `loadtests/scripted.yaml`, whose tiers also give malformed calls and faults.
 """
@@ -50,7 +52,9 @@ STREAMED = 0.5
 BURST = 6
 TIMEOUT_S = 120.0
 OPEN_MAX = 64
+HUNG_S = 30.0
 STATUSES_MEANT = {422, 429}
+MALFORMED = (ValueError, LookupError, TypeError, AttributeError)  # what reading an answer raises that isn't one
 CODES_MEANT = {"budget_exceeded", "loop_detected", "overloaded"}
 SEED = int(os.environ.get("MLX_STACK_LOAD_SEED", "1"))
 PACE_S = float(os.environ.get("MLX_STACK_LOAD_PACE_S", "1.0"))
@@ -112,10 +116,14 @@ class Person(HttpUser):
         tally.counts["users"] += 1
         self.dice = random.Random(f"{SEED}-{type(self).__name__}-{tally.counts['users']}")
         self.idle: list[Talk] = []
-        self.open: set[gevent.Greenlet] = set()
+        self.open: dict[gevent.Greenlet, float] = {}  # since when it was due
 
     def on_stop(self) -> None:
-        """Who still waits goes."""
+        """Who still waits goes, and is counted."""
+        tally.counts["open_at_end"] += len(self.open)
+        for due_s in self.open.values():
+            if _since_ms(due_s) > HUNG_S * 1000:
+                _fire(f"{type(self).__name__} hung", due_s, RuntimeError(f"no end after {HUNG_S:g} s"))
         gevent.killall(list(self.open))
 
     @task
@@ -130,8 +138,8 @@ class Person(HttpUser):
                 continue
             talk = self.idle.pop() if self.idle else Talk(self.dice)
             turn = gevent.spawn(self._turn, talk, due_s)
-            self.open.add(turn)
-            turn.link(self.open.discard)
+            self.open[turn] = due_s
+            turn.link(lambda done: self.open.pop(done, None))
 
     at_once = 1
 
@@ -159,18 +167,29 @@ class Person(HttpUser):
                 if response.status_code != 200:
                     return _refused(response, due_s, stream=stream)
                 return _streamed(response, due_s, leave=leave) if stream else _whole(response, due_s)
+            except MALFORMED as error:  # also JSON that isn't, which is a RequestException as well
+                return _failed(response, due_s, f"malformed: {type(error).__name__}", stream=stream)
             except requests.RequestException as error:
-                response.failure(f"broke off: {type(error).__name__}")
-                return None
+                return _failed(response, due_s, f"broke off: {type(error).__name__}", stream=stream)
             finally:
                 response.request_meta["response_time"] = _since_ms(due_s)
-                response.close()  # of a stream that wasn't read to its end: the client leaves
+                if response.raw is not None:  # there was an answer
+                    response.close()  # of a stream that wasn't read to its end: the client leaves
+
+
+def _failed(response: Any, due_s: float, outcome: str, *, stream: bool) -> None:
+    """It began as an answer and was none."""
+    _total(response.headers.get("x-mlx-stack-tier", "none"), outcome, due_s, stream=stream)
+    response.failure(outcome)
 
 
 def _refused(response: Any, due_s: float, *, stream: bool) -> None:
-    """Not answered. Without a status there was no connection, which locust counts by itself."""
+    """Not answered. That there was no answer at all, and so no status, is a failure that locust sees by itself."""
     if not response.status_code:
+        _total("none", "no answer", due_s, stream=stream)
         return
+    if attempts := response.headers.get("x-mlx-stack-attempts"):
+        _calls(int(attempts))
     _total("none", _code(response) or f"status {response.status_code}", due_s, stream=stream)
     if response.status_code in STATUSES_MEANT:
         response.success()
@@ -179,13 +198,13 @@ def _refused(response: Any, due_s: float, *, stream: bool) -> None:
 
 
 def _whole(response: Any, due_s: float) -> dict[str, Any]:
+    message: dict[str, Any] = response.json()["choices"][0]["message"]
+    tally.counts["parallel"] += len(message.get("tool_calls") or ()) > 1
     headers = response.headers
     loop = headers.get("x-mlx-stack-loop")
     tier = headers.get("x-mlx-stack-tier", "none")
     _total(tier, f"answered, loop {loop}" if loop else "answered", due_s, stream=False)
     _calls(int(headers.get("x-mlx-stack-attempts", "1")))
-    message: dict[str, Any] = response.json()["choices"][0]["message"]
-    tally.counts["parallel"] += len(message.get("tool_calls") or ()) > 1
     return message
 
 
@@ -205,12 +224,11 @@ def _streamed(response: Any, due_s: float, *, leave: bool) -> dict[str, Any] | N
             at_s.append(time.perf_counter())
             if leave:
                 tally.counts["left"] += 1
-                return None
+                return _total(response.headers.get("x-mlx-stack-tier", "none"), "left", due_s, stream=True)
             text += delta.get("content") or ""
             _collect(calls, delta.get("tool_calls") or ())
     else:
-        response.failure("the stream just stopped")
-        return None
+        return _failed(response, due_s, "the stream just stopped", stream=True)
     _pieces(due_s, at_s, report)
     tally.counts["parallel"] += len(calls) > 1
     return {"content": text, "tool_calls": calls}
@@ -218,6 +236,7 @@ def _streamed(response: Any, due_s: float, *, leave: bool) -> dict[str, Any] | N
 
 def _error_frame(response: Any, due_s: float, code: str | None, report: dict[str, Any]) -> None:
     _total(report.get("tier") or "none", f"error frame {code}", due_s, stream=True)
+    _calls(_ran(report))
     if code not in CODES_MEANT:
         response.failure(f"error frame: {code}")
 
@@ -227,11 +246,15 @@ def _pieces(due_s: float, at_s: list[float], report: dict[str, Any]) -> None:
     tier, loop = report.get("tier") or "none", report.get("loop")
     outcome = f"{report.get('outcome', 'answered')}{f', loop {loop}' if loop else ''}"
     _total(tier, outcome, due_s, stream=True)
-    _calls(sum(bool(attempt["ran"]) for attempt in report.get("attempts", ())) or 1)
+    _calls(_ran(report) or 1)
     if at_s:
         tally.note(Name("ttft", tier, outcome, "stream"), (at_s[0] - due_s) * 1000)
     for before, after in pairwise(at_s):
         tally.note(Name("gap", tier, outcome, "stream"), (after - before) * 1000)
+
+
+def _ran(report: dict[str, Any]) -> int:
+    return sum(bool(attempt["ran"]) for attempt in report.get("attempts", ()))
 
 
 class Agent(Person):
@@ -354,6 +377,9 @@ def _write(environment: Any, **_: Any) -> None:
         print(
             "{kind:6} {how:7} {tier}, {outcome}: {count}, p50 {p50:.0f}, p95 {p95:.0f}, p99 {p99:.0f} ms".format(**row)
         )
+    if tally.counts["open_at_end"] and not requests_made:
+        environment.process_exit_code = 1
+        print(f"nothing was answered, and {tally.counts['open_at_end']} requests are open", file=sys.stderr)
     if path := environment.parsed_options.figures:
         Path(path).write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
         Path(path).with_suffix(".figures.html").write_text(tally.page(), encoding="utf-8")

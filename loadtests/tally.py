@@ -56,7 +56,7 @@ class Tally:
 
     @property
     def calls_per_request(self) -> float | None:
-        """Upstream calls per answered request, by the server's own word."""
+        """Upstream calls per request, of those of which the server has told them."""
         return self.counts["calls"] / self.counts["requests"] if self.counts["requests"] else None
 
     def rows(self) -> list[dict[str, Any]]:
@@ -73,7 +73,7 @@ class Tally:
 
     def figures(self) -> dict[str, Any]:
         """All of it, JSON-ready."""
-        counts = {"left": 0, "parallel": 0, "shed": 0} | dict(self.counts)
+        counts = {"left": 0, "open_at_end": 0, "parallel": 0, "shed": 0} | dict(self.counts)
         return {"calls_per_request": self.calls_per_request, "counts": counts, "rows": self.rows()}
 
     def page(self) -> str:

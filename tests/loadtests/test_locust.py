@@ -1,0 +1,109 @@
+"""What a server does wrong is a failure of the load test, and stands in its own figures: nothing is lost in between."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from deployments.front import free_port
+from tests.readme import ROOT
+
+PIECE = {"choices": [{"delta": {"content": "hello"}, "finish_reason": None}]}
+STREAMS = {
+    "broken JSON": [b'data: {"choices": [\n\n', b"data: [DONE]\n\n"],
+    "just stops": [b"data: " + json.dumps(PIECE).encode() + b"\n\n"],
+    "no choices": [b"data: [1]\n\n", b"data: [DONE]\n\n"],
+}
+WHOLE = {"broken JSON": b"{", "just stops": b"", "no choices": b'{"choices": []}'}
+
+
+@contextmanager
+def answering(how: str) -> Iterator[str]:
+    """A server that answers each request wrongly; `silent`: not at all."""
+    over = threading.Event()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+            if how == "silent":
+                over.wait(60)
+                return
+            data = b"".join(STREAMS[how]) if body["stream"] else WHOLE[how]
+            self.send_response(200)
+            self.send_header("content-length", str(len(data)))
+            self.end_headers()
+            self.wfile.write(data)
+
+        def log_message(self, *_: Any) -> None:
+            """Nothing to tell."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.daemon_threads = True
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        over.set()
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def load(url: str, path: Path, *users: str) -> tuple[int, dict[str, Any], str]:
+    """Three seconds of these users: locust's exit code, the figures, and what it said of errors."""
+    command = [sys.executable, "-m", "locust", "-f", str(ROOT / "loadtests" / "locustfile.py"), "--headless"]
+    command += ["--host", url, "--users", "4", "--spawn-rate", "4", "--run-time", "3s", "--figures", str(path), *users]
+    told = os.environ | {"MLX_STACK_LOAD_PACE_S": "0.3"}
+    done = subprocess.run(command, env=told, capture_output=True, text=True, check=False, timeout=60)
+    return done.returncode, json.loads(path.read_text(encoding="utf-8")), done.stderr
+
+
+def totals(figures: dict[str, Any]) -> dict[tuple[str, str], int]:
+    """How many there were, by outcome and how."""
+    return {(row["outcome"], row["how"]): row["count"] for row in figures["rows"] if row["kind"] == "total"}
+
+
+def test_a_server_that_is_not_there(tmp_path):
+    """Streamed or not, each request is a failure and an outcome, and no user dies of it."""
+    code, figures, said = load(f"http://127.0.0.1:{free_port()}", tmp_path / "f.json", "Agent", "Leaver")
+
+    assert code == 1
+    assert totals(figures).keys() == {("no answer", "stream"), ("no answer", "whole")}
+    assert all(row["requests"] == row["failures"] > 0 for row in figures["requests"])
+    assert {row["name"] for row in figures["requests"]} == {"Agent stream", "Agent whole", "Leaver stream"}
+    assert "AttributeError" not in said
+
+
+def test_a_server_that_says_nothing(tmp_path):
+    """What is open at the end is counted, and a run in which nothing was answered is no success."""
+    with answering("silent") as url:
+        code, figures, said = load(url, tmp_path / "f.json", "Agent", "Leaver")
+
+    assert code == 1
+    assert figures["counts"]["open_at_end"] > 0
+    assert "nothing was answered" in said
+
+
+@pytest.mark.parametrize("how", STREAMS)
+def test_what_is_no_answer_is_a_failure(tmp_path, how):
+    """Streamed or not: each is a failure and an outcome, and none counts as answered."""
+    with answering(how) as url:
+        code, figures, _ = load(url, tmp_path / "f.json", "Agent")
+    found = totals(figures)
+
+    assert code == 1
+    assert {asked for _, asked in found} == {"stream", "whole"}
+    assert not [outcome for outcome, _ in found if "answered" in outcome]
+    assert all(row["requests"] == row["failures"] > 0 for row in figures["requests"])
+    assert sum(found.values()) == sum(row["requests"] for row in figures["requests"])
