@@ -253,8 +253,9 @@ async def run(server: Running, upstream: Upstream, seed: int, seconds: float) ->
     async with httpx.AsyncClient(timeout=30, trust_env=False, base_url=server.url) as http:
         quiet_at = time.monotonic() + QUIET_S
         found = Found(http, quiet_at)
-        for session in sorted(session for session, tried in seen.tried.items() if tried):
-            wrong += await compared(found, session, seen)
+        sessions = sorted(session for session, tried in seen.tried.items() if tried)
+        for told in await asyncio.gather(*(compared(found, session, seen) for session in sessions)):
+            wrong += told
     may_be = CLIENTS * (seen.killed["Router"] + seen.killed["node"])
     if seen.unreported > may_be:
         wrong.append(f"{seen.unreported} answers have no report, at most {may_be} may have none")
