@@ -47,6 +47,10 @@ __all__ = ["Reading", "read"]
 
 NS_PER_S = 1_000_000_000
 CALL_BYTES = 64  # a tool call's name and the markers around it
+# What an answer of so many tokens can't be longer than: SmolLM2's tokenizer has 10 bytes a token in formal English, 11
+# in deeply indented code, and an answer of a few tokens may be a few long words.
+TOKEN_BYTES_MOST = 16
+OVERRUN_BYTES = 256
 NOTHING_SPENT = Usage()
 # Said by a tier before it has done any work.
 NOTHING_RAN = frozenset({Fault.UNAVAILABLE, Fault.LOADING, Fault.UNSUPPORTED, Fault.CONTEXT_LENGTH})
@@ -56,7 +60,7 @@ NOTHING_RAN = frozenset({Fault.UNAVAILABLE, Fault.LOADING, Fault.UNSUPPORTED, Fa
 class Reading:
     """The state of one attempt. `text_committed`: an earlier attempt's text stands before the client already, so this
     one's text is held and dropped. `output_cap`: how many tokens the tier may write. `logprobs`: None where the client
-    hasn't asked for them."""
+    hasn't asked for them. `kept`: what the event that convicted a loop brought, where nothing had left before it."""
 
     tier: str
     number: int
@@ -67,11 +71,12 @@ class Reading:
     output_cap: int
     prompt_bytes: int = 0
     gate: Gate = field(init=False)
-    scan: Scan = field(default_factory=Scan)
-    thought: Scan = field(default_factory=Scan)
+    scan: Scan = field(init=False)
+    thought: Scan = field(init=False)
     loop: Loop | None = None
     lead: str = ""
     sent: list[str] = field(default_factory=list)
+    kept: tuple[Event, ...] = ()
     logprobs: WaitingLogprobs | None = None
     accepted: bool = False
     ttft_ns: int | None = None
@@ -84,6 +89,7 @@ class Reading:
     def __post_init__(self) -> None:
         names = [tool.name for tool in self.expected.toolbox.tools]
         hold = Hold.ALL if self.text_committed else self.hold
+        self.scan = self.thought = loops.open_scan(calls=bool(names))
         self.gate = gates.open_gate(names, partial(settle_text, toolbox=self.expected.toolbox), hold)
 
     @property
@@ -92,9 +98,10 @@ class Reading:
         return bool(self.sent)
 
     def take(self, batch: Sequence[Event], now_ns: int) -> list[Event]:
-        """Read one batch; return what may leave now."""
+        """Read one batch; return what may leave now. The attempt is over where the tier says so, where it goes round in
+        circles, and where it has surely written more than it was allowed: not every server obeys its cap."""
         out: list[Event] = []
-        for event in batch:
+        for at, event in enumerate(batch):
             match event:
                 case Started():
                     self.accepted = True
@@ -105,12 +112,20 @@ class Reading:
                         self.logprobs.add(tokens)
                 case Finish() | Failed():
                     self.end = event
-                    break
                 case _:
                     out += self._content(event, now_ns)
-            if self.loop is not None:
+                    if self.written_bytes > self.output_cap * TOKEN_BYTES_MOST + OVERRUN_BYTES:
+                        self.end = Finish(reason=FinishReason.LENGTH)
+            if self.end is not None or self.loop is not None:
+                self._count(batch[at + 1 :])
                 break
         return out + self._told_with(out)
+
+    def _count(self, unread: Sequence[Event]) -> None:
+        """What the tier has counted is told last, often behind the word at which it was stopped."""
+        for event in unread:
+            if isinstance(event, Counted | Finish) and event.usage is not None:
+                self.counted = event.usage
 
     def _told_with(self, events: Sequence[Event]) -> list[Event]:
         """What the tokens of these events were worth, where the client has asked for it."""
@@ -121,9 +136,10 @@ class Reading:
             self.ttft_ns = now_ns - self.started_ns
         self.written_bytes += _size(event)
         self._guard(event)
-        if self.loop is not None:
-            return ()
         self.gate, out = gates.step(self.gate, event)
+        if self.loop is not None and not self.sent:
+            self.kept = out
+            return ()
         return self._sent(out)
 
     def _sent(self, events: tuple[Event, ...]) -> tuple[Event, ...]:
@@ -163,6 +179,7 @@ class Reading:
         if self.end.usage is None:
             self.end = replace(self.end, usage=self.usage)
         _, out, held = gates.finish(self.gate)
+        out = self.kept + out
         if self.sent:
             out = self._sent(out)
         else:
@@ -190,6 +207,11 @@ class Reading:
     @property
     def _calls_loop(self) -> bool:
         return self.loop is not None and self.loop.kind is Kind.ANSWER_CALLS
+
+    @property
+    def _called(self) -> bool:
+        """Whether it was stopped for calls that are some: what is quoted, or only thought, is a text in circles."""
+        return self._calls_loop and self.judged is not None and bool(self.judged.calls or self.judged.violations)
 
     @property
     def _has_good_calls(self) -> bool:
@@ -220,7 +242,7 @@ class Reading:
         )
 
     def _flaw(self) -> tuple[Flaw | None, str]:
-        if self.loop is not None and not self._calls_loop and not self._has_good_calls:
+        if self.loop is not None and not self._called and not self._has_good_calls:
             if self.judged is not None and not self.judged.raw_text.strip():
                 return Flaw.EMPTY, f"tier {self.tier} was stopped: it wrote nothing but white space"
             return Flaw.CYCLE, f"tier {self.tier} was stopped: it repeated itself"

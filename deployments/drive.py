@@ -30,14 +30,26 @@ from reliability.admission import Ask, Barred, Grant
 from reliability.answer import Expected, Judged
 from reliability.budget import Load
 from reliability.escalation import Accept, Call, Limits, Refuse, Situation, decide, reason_of
-from reliability.estimate import tokens_max, tokens_min
+from reliability.estimate import prompt_bytes, tokens_max, tokens_min
 from reliability.gate import Hold
 from reliability.health import barred_attempt, verdict_of
 from reliability.logprobs import WaitingLogprobs
 from reliability.loops import Loop, truncate
 from reliability.pressure import Level
 from reliability.reask import request_for
-from reliability.types import Attempt, CallDelta, ChatRequest, Event, Fault, Finish, FinishReason, Flaw, Reason, Text
+from reliability.types import (
+    Attempt,
+    CallDelta,
+    ChatRequest,
+    Event,
+    Fault,
+    Finish,
+    FinishReason,
+    Flaw,
+    Logprobs,
+    Reason,
+    Text,
+)
 
 __all__ = ["Run", "drive"]
 
@@ -55,8 +67,8 @@ class Run:
     is the last one, and at the end that of the answer. `loop` is the loop that the request was found in.
 
     `stays` says why the request may not leave the machine, and is empty where it may. `prompt_bytes` is the size of
-    what a model reads (see `reliability.estimate`). `warnings` are the budget's windows that are nearly full, `level`
-    is the memory level of the whole cluster, `silent` whether a call ran without a grant.
+    what a model reads of `request` (see `reliability.estimate`). `warnings` are the budget's windows that are nearly
+    full, `level` is the memory level of the whole cluster, `silent` whether a call ran without a grant.
     """
 
     request: ChatRequest
@@ -144,6 +156,10 @@ def _delivered(run: Run, number: int) -> list[Event]:
         return _cut_short(run, judged)
     run.finish = judged.finish
     events = list(judged.events)
+    others = [*run.attempts[:number], *run.attempts[number:][1:]]
+    if any(attempt.text_out for attempt in others):
+        # A later attempt may have spoken since this one was judged.
+        events = [event for event in events if not isinstance(event, Text | Logprobs)]
     if any(isinstance(event, CallDelta) for event in events):
         run.attempts[number] = replace(accepted, calls_out=True)
     return events
@@ -161,12 +177,14 @@ def _cut_short(run: Run, judged: Judged) -> list[Event]:
 
 async def _call(run: Run, call: Call, ports: Ports) -> AsyncGenerator[list[Event], None]:
     """One admitted call to `call.tier`. The attempt is written down and the grant settled whatever happens, once."""
-    granted = _out_of_question(run, call.tier, ports) or await _admitted(run, call.tier, ports)
+    request = _request(run, call)
+    size = _size(run, request)
+    granted = _out_of_question(run, call.tier, size, ports) or await _admitted(run, call.tier, size, ports)
     if isinstance(granted, Attempt):
         run.attempts.append(granted)
         run.judgements.append(None)
         return
-    request = _request(run, call, granted, ports)
+    request = _bounded(run, request, granted, ports)
     reading = Reading(
         tier=call.tier,
         number=len(run.attempts),
@@ -174,7 +192,7 @@ async def _call(run: Run, call: Call, ports: Ports) -> AsyncGenerator[list[Event
         hold=run.hold,
         text_committed=any(a.text_out for a in run.attempts),
         started_ns=ports.clock.now_ns(),
-        prompt_bytes=run.prompt_bytes,
+        prompt_bytes=size,
         output_cap=request.max_tokens,
         logprobs=None if request.top_logprobs is None else WaitingLogprobs(),
     )
@@ -211,9 +229,10 @@ def _write_down(run: Run, reading: Reading, grant: Grant | None, ports: Ports) -
         ports.admission.charge(attempt.usage)
 
 
-def _request(run: Run, call: Call, grant: Grant | None, ports: Ports) -> ChatRequest:
+def _request(run: Run, call: Call) -> ChatRequest:
+    """What this call is to read: the client's request, and what is said of the last attempt."""
     last = run.judged
-    request = request_for(
+    return request_for(
         run.request,
         call,
         attempts=len(run.attempts),
@@ -222,31 +241,41 @@ def _request(run: Run, call: Call, grant: Grant | None, ports: Ports) -> ChatReq
         toolbox=run.expected.toolbox,
         loop=run.loop,
     )
+
+
+def _size(run: Run, request: ChatRequest) -> int:
+    """The size of the prompt. A long history is not walked again where nothing was said behind it."""
+    known = request.messages is run.request.messages
+    return run.prompt_bytes if known else prompt_bytes(request.messages, request.tools)
+
+
+def _bounded(run: Run, request: ChatRequest, grant: Grant | None, ports: Ports) -> ChatRequest:
+    """The request within the time that is left and the tokens that were granted."""
     remaining_s = max(0.0, (run.deadline_ns - ports.clock.now_ns()) / NS_PER_S)
     cap = request.max_tokens if grant is None else min(request.max_tokens, grant.output_cap)
     return replace(request, timeout_s=remaining_s, max_tokens=cap)
 
 
-def _out_of_question(run: Run, tier: str, ports: Ports) -> Attempt | None:
+def _out_of_question(run: Run, tier: str, size: int, ports: Ports) -> Attempt | None:
     """The record of a call that need not be asked for: the request may not go there, or can't fit."""
     if run.stays and tier in ports.cloud:
         return Attempt(
             tier=tier, ran=False, fault=Fault.CLOUD_BARRED, detail=f"tier {tier} was not called: {run.stays}"
         )
-    context, least = ports.context_tokens.get(tier), tokens_min(run.prompt_bytes)
+    context, least = ports.context_tokens.get(tier), tokens_min(size)
     if context is None or least < context:
         return None
     detail = f"tier {tier} can't hold this prompt: at least {least} tokens, its context is {context}"
     return Attempt(tier=tier, ran=False, fault=Fault.CONTEXT_LENGTH, detail=detail, param="messages")
 
 
-async def _admitted(run: Run, tier: str, ports: Ports) -> Grant | Attempt | None:
+async def _admitted(run: Run, tier: str, size: int, ports: Ports) -> Grant | Attempt | None:
     """The grant, the record of a call that was barred, or None: nobody has to be asked, or nobody answers and the tier
     costs nothing."""
     if ports.admission is None:
         return None
     cloud = tier in ports.cloud
-    ask = _ask(run, tier, ports)
+    ask = _ask(run, tier, size, ports)
     try:
         async with asyncio.timeout(ports.cloud_admit_s if cloud else ports.admit_s):
             answer = await ports.admission.admit(ask)
@@ -263,7 +292,7 @@ async def _admitted(run: Run, tier: str, ports: Ports) -> Grant | Attempt | None
     return answer
 
 
-def _ask(run: Run, tier: str, ports: Ports) -> Ask:
+def _ask(run: Run, tier: str, size: int, ports: Ports) -> Ask:
     request = run.request
     level, sustained_ns = ports.memory(tier)
     called = {attempt.tier for attempt in run.attempts if attempt.ran}
@@ -271,7 +300,7 @@ def _ask(run: Run, tier: str, ports: Ports) -> Ask:
         tier=tier,
         key=run.key,
         session=request.session_id,
-        prompt_tokens=max(1, tokens_max(run.prompt_bytes)),
+        prompt_tokens=max(1, tokens_max(size)),
         # What the client didn't ask for makes its request no larger in the eyes of the memory rules.
         output_tokens=request.max_tokens if request.max_tokens_named else None,
         tools=len(request.tools),

@@ -17,6 +17,7 @@ from deployments.drive import Run, drive
 from deployments.ports import Ports
 from reliability.answer import expect
 from reliability.escalation import Limits
+from reliability.estimate import prompt_bytes
 from reliability.gate import Hold
 from reliability.loops import (
     Case,
@@ -60,8 +61,9 @@ async def advise(run: Run, ports: Ports, config: JudgeConfig) -> Advice | None:
     suggestion = "" if judged is None else judged[1]
     words = injection(case, suggestion)
     if words is not None:
-        messages = (*run.request.messages, {"role": "user", "content": words})
-        run.request = replace(run.request, messages=messages)
+        said = {"role": "user", "content": words}
+        run.request = replace(run.request, messages=(*run.request.messages, said))
+        run.prompt_bytes += prompt_bytes((said,))
     return Advice(case=case, by=asked.tier if suggestion else None, words=words, run=judged[0] if judged else None)
 
 
@@ -85,7 +87,7 @@ async def _asked(run: Run, asked: JudgeRequest, ports: Ports) -> tuple[Run, str]
         key=run.key,
         hold=Hold.ALL,
         stays=run.stays,
-        prompt_bytes=sum(len(message["content"].encode()) for message in asked.messages),
+        prompt_bytes=prompt_bytes(asked.messages),
     )
     said: list[Event] = []
     async with aclosing(drive(own, ports)) as batches:

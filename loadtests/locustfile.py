@@ -17,8 +17,8 @@ is in `loadtests/tally.py`: times by tier and outcome, and upstream calls per re
 (`X-MLX-Stack-Attempts`, or the report in a stream's last chunk). `--figures FILE.json` writes it, and beside it
 `FILE.figures.html` with plots; locust's page is written by `--html FILE`. A refusal that is meant (429, 422) is an
 outcome and no failure; an error frame that isn't, a stream that just stops, an answer that can't be read and no answer
-at all are. What is still open at the end is counted, and fails where it has been open for `HUNG_S`, or where nothing
-was answered in the whole run.
+at all are. What is still open at the end, or when the run is interrupted, is counted, and fails where it has been open
+for `HUNG_S`, or where nothing was answered in the whole run.
 
 `make load` starts a server of its own with `loadtests/scripted.yaml`, whose tiers also give malformed calls and faults.
 """
@@ -52,12 +52,12 @@ STREAMED = 0.5
 BURST = 6
 TIMEOUT_S = 120.0
 OPEN_MAX = 64
-HUNG_S = 30.0
 STATUSES_MEANT = {422, 429}
 MALFORMED = (ValueError, LookupError, TypeError, AttributeError)  # what reading an answer raises that isn't one
 CODES_MEANT = {"budget_exceeded", "loop_detected", "overloaded"}
 SEED = int(os.environ.get("MLX_STACK_LOAD_SEED", "1"))
 PACE_S = float(os.environ.get("MLX_STACK_LOAD_PACE_S", "1.0"))
+HUNG_S = float(os.environ.get("MLX_STACK_LOAD_HUNG_S", "30.0"))
 TOOLS = [
     {
         "type": "function",
@@ -144,7 +144,11 @@ class Person(HttpUser):
     at_once = 1
 
     def _turn(self, talk: Talk, due_s: float) -> None:
-        self.turn(talk, due_s)
+        try:
+            self.turn(talk, due_s)
+        except Exception as error:
+            _fire(f"{type(self).__name__} died", due_s, error)
+            raise
         if talk.turns < TURNS_MAX:
             self.idle.append(talk)
 
@@ -179,27 +183,30 @@ class Person(HttpUser):
 
 def _failed(response: Any, due_s: float, outcome: str, *, stream: bool) -> None:
     """It began as an answer and was none."""
-    _total(response.headers.get("x-mlx-stack-tier", "none"), outcome, due_s, stream=stream)
     response.failure(outcome)
+    _cut(response, due_s, outcome, stream=stream)
+
+
+def _cut(response: Any, due_s: float, outcome: str, *, stream: bool) -> None:
+    """Not answered, or not read to its end: only the headers tell of its tier and its upstream calls."""
+    _total(response.headers.get("x-mlx-stack-tier", "none"), outcome, due_s, stream=stream)
+    if attempts := response.headers.get("x-mlx-stack-attempts"):
+        _calls(int(attempts))
 
 
 def _refused(response: Any, due_s: float, *, stream: bool) -> None:
     """Not answered. That there was no answer at all, and so no status, is a failure that locust sees by itself."""
     if not response.status_code:
-        _total("none", "no answer", due_s, stream=stream)
-        return
-    if attempts := response.headers.get("x-mlx-stack-attempts"):
-        _calls(int(attempts))
-    _total("none", _code(response) or f"status {response.status_code}", due_s, stream=stream)
+        return _cut(response, due_s, "no answer", stream=stream)
+    _cut(response, due_s, _code(response) or f"status {response.status_code}", stream=stream)
     if response.status_code in STATUSES_MEANT:
-        response.success()
-    else:
-        response.failure(f"status {response.status_code}: {response.text[:300]}")
+        return response.success()
+    return response.failure(f"status {response.status_code}: {response.text[:300]}")
 
 
 def _whole(response: Any, due_s: float) -> dict[str, Any]:
     message: dict[str, Any] = response.json()["choices"][0]["message"]
-    tally.counts["parallel"] += len(message.get("tool_calls") or ()) > 1
+    tally.counts["parallel"] += len({call["id"] for call in message.get("tool_calls") or ()}) > 1
     headers = response.headers
     loop = headers.get("x-mlx-stack-loop")
     tier = headers.get("x-mlx-stack-tier", "none")
@@ -210,7 +217,7 @@ def _whole(response: Any, due_s: float) -> dict[str, Any]:
 
 def _streamed(response: Any, due_s: float, *, leave: bool) -> dict[str, Any] | None:
     """Read a stream to its end, or leave it at the first text or call."""
-    text, calls, at_s, report = "", [], [], {}
+    text, calls, at_s, report, finish = "", [], [], {}, None
     for chunk in _chunks(response):
         if chunk is None:
             break
@@ -218,25 +225,30 @@ def _streamed(response: Any, due_s: float, *, leave: bool) -> dict[str, Any] | N
         if "error" in chunk:
             return _error_frame(response, due_s, chunk["error"].get("code"), report)
         for choice in chunk.get("choices", ()):
-            delta = choice["delta"]
+            delta, finish = choice["delta"], choice.get("finish_reason") or finish
             if not delta.get("content") and not delta.get("tool_calls"):
                 continue
             at_s.append(time.perf_counter())
             if leave:
                 tally.counts["left"] += 1
-                return _total(response.headers.get("x-mlx-stack-tier", "none"), "left", due_s, stream=True)
+                return _cut(response, due_s, "left", stream=True)
             text += delta.get("content") or ""
             _collect(calls, delta.get("tool_calls") or ())
     else:
         return _failed(response, due_s, "the stream just stopped", stream=True)
+    if finish is None:
+        raise ValueError("a stream without a finish_reason")
     _pieces(due_s, at_s, report)
     tally.counts["parallel"] += len(calls) > 1
     return {"content": text, "tool_calls": calls}
 
 
 def _error_frame(response: Any, due_s: float, code: str | None, report: dict[str, Any]) -> None:
-    _total(report.get("tier") or "none", f"error frame {code}", due_s, stream=True)
-    _calls(_ran(report))
+    if report:
+        _total(report.get("tier") or "none", f"error frame {code}", due_s, stream=True)
+        _calls(_ran(report))
+    else:
+        _cut(response, due_s, f"error frame {code}", stream=True)
     if code not in CODES_MEANT:
         response.failure(f"error frame: {code}")
 
@@ -361,6 +373,7 @@ def _options(parser: Any) -> None:
 
 @events.quitting.add_listener
 def _write(environment: Any, **_: Any) -> None:
+    environment.runner.stop()  # where the run was interrupted: what is open is counted first
     requests_made = [
         {
             "name": entry.name,

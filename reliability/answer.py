@@ -6,15 +6,17 @@ The checks stand in this order because each needs the one before: only a whole c
 answer is worth asking whether it goes round in circles. The first one that fails is the flaw; a flawed answer still
 carries what could be delivered, since a loop that a second tier repeats is delivered, marked.
 
-Calls: three or more identical ones in one answer are a model that hangs; the first two are kept and the rest is
-shown as dropped. Apart from that calls are delivered all or none. Text: what an earlier attempt has already sent
-stands, and this attempt's own text is dropped; such an attempt is asked for its calls only.
+Calls: an upstream that takes the calls out of the text may leave their tags there, or the whole text; beside native
+calls that is no call of its own. Three or more identical ones in one answer are a model that hangs; the first two are
+kept and the rest is shown as dropped. Apart from that calls are delivered all or none. Text: what an earlier attempt
+has already sent stands, and this attempt's own text is dropped; such an attempt is asked for its calls only.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -40,6 +42,7 @@ from reliability.tools import (
     Extraction,
     RawCall,
     Repair,
+    RepairKind,
     ToolBox,
     Violation,
     check_calls,
@@ -48,6 +51,7 @@ from reliability.tools import (
     ids_in,
 )
 from reliability.tools.ids import assign
+from reliability.tools.marks import only_marks
 from reliability.types import CallDelta, Event, Finish, FinishReason, Flaw, Reasoning, Text, ToolCall
 
 __all__ = ["Expected", "Judged", "expect", "judge", "settle_text"]
@@ -150,7 +154,8 @@ def judge(
     text = "".join(event.text for event in held if isinstance(event, Text))
     declared = bool(expected.toolbox.tools)
     found = extract(text, expected.toolbox) if declared and text else Extraction(text=text)
-    raw, dropped = _without_repeats((*found.calls, *_native(held)))
+    found, native = _without_leaks(found, _native(held), expected.toolbox)
+    raw, dropped = _without_repeats((*found.calls, *native))
     checked = _checked(expected, raw, found, attempt)
     flaw, detail = _flaw(checked, finish, raw, found, sent=sent, text_committed=text_committed)
     turn, loop = _against_loops(expected, checked, sent + found.text) if flaw is None else (None, None)
@@ -186,6 +191,33 @@ def _native(held: Sequence[Event]) -> list[RawCall]:
         )
         for _, deltas in sorted(pieces.items())
     ]
+
+
+def _without_leaks(found: Extraction, native: Sequence[RawCall], box: ToolBox) -> tuple[Extraction, Sequence[RawCall]]:
+    """What was found in the text without the native calls' own traces: marks around nothing, and copies of the calls.
+
+    A copy is taken off once for each native call, so that what the text says more often stays.
+    """
+    if not (native and (found.calls or found.malformed)):
+        return found, native
+    malformed = tuple(one for one in found.malformed if not only_marks(one.raw))
+    told = Counter(_meant(call, box) for call in native)
+    calls: list[RawCall] = []
+    for call in found.calls:
+        key = _meant(call, box)
+        if not told[key]:
+            calls.append(call)
+        told[key] -= told[key] > 0
+    if len(malformed) == len(found.malformed) and len(calls) == len(found.calls):
+        return found, native
+    noted = replace(native[0], repairs=(Repair(RepairKind.ENVELOPE, ""),))
+    return replace(found, calls=tuple(calls), malformed=malformed), (noted, *native[1:])
+
+
+def _meant(raw: RawCall, box: ToolBox) -> tuple[str, str]:
+    """What a call says, however its tool's name and its arguments are written."""
+    call, tool = _as_call(raw), box.find(raw.name)
+    return call.name if tool is None else tool.name, call.arguments
 
 
 def _as_written(held: Sequence[Event]) -> str:

@@ -7,19 +7,22 @@ order of `POLICIES` is the specification:
 1.  a good answer is accepted;
 2.  an answer whose text has left can't be taken back: where the text itself broke off, refuse (the shell ends the
     stream in an error frame); where it only repeats itself, deliver it, marked, or refuse where the circuit breaks;
-3.  a request that a tier calls wrong in itself is refused, since every tier would say so, and so is one that no
+3.  a call that was held because it loops, where text stands before the client: it is delivered, marked, once the
+    nudge has brought no other call, or where the walk may not go on. A model that takes the advice answers in words,
+    and those come too late;
+4.  a request that a tier calls wrong in itself is refused, since every tier would say so, and so is one that no
     budget allows;
-4.  no time or no attempt left: refuse;
-5.  a session whose budget bars this tier goes on with the cheap one: the only step that may lead back down the chain;
-6.  a loop: first the same tier is asked again with a nudge; if the model repeats itself the next tier is asked; if
+5.  no time or no attempt left: what 11 says, or refuse;
+6.  a session whose budget bars this tier goes on with the cheap one: the only step that may lead back down the chain;
+7.  a loop: first the same tier is asked again with a nudge; if the model repeats itself the next tier is asked; if
     that one says the same, it is delivered, marked. A broken circuit asks no tier twice and delivers nothing;
-7.  a flaw is re-asked on the same tier, by the rungs of its retry strategy, a bounded number of times; an answer that
+8.  a flaw is re-asked on the same tier, by the rungs of its retry strategy, a bounded number of times; an answer that
     repeats itself within itself only once, since each such answer is a long one;
-8.  a fault that a second call may cure is retried on the same tier, a bounded number of times; none of 6 to 8 takes
+9.  a fault that a second call may cure is retried on the same tier, a bounded number of times; none of 7 to 9 takes
     the last attempts, of which each tier further up has one;
-9.  otherwise the next tier of the chain;
-10. nothing left: an answer that repeats itself is delivered as far as it is worth it, marked; everything else is
-    refused, with the most telling of what was met.
+10. otherwise the next tier of the chain;
+11. nothing left: a call as in 3, and an answer that repeats itself as far as it is worth it, are delivered, marked;
+    everything else is refused, with the most telling of what was met.
 
 This is the only place that retries. Inner clients retry nothing. A *retry* follows a fault, a *re-ask* a flaw; an
 *escalation* is to the next tier because of a flaw, a *fallback* because of a fault.
@@ -172,6 +175,16 @@ def stop_after_text(situation: Situation) -> Decision | None:
     return Accept() if last.flaw in (Flaw.LOOP, Flaw.CYCLE) else None
 
 
+def take_looped_call(situation: Situation) -> Decision | None:
+    """Where text stands, a nudged model's words can't stand behind it; the call that it was nudged for can."""
+    last, looped = _last(situation), _looped_call(situation)
+    if last is None or looped is None:
+        return None
+    wordy = last.flaw in (Flaw.EMPTY, Flaw.CYCLE)
+    stuck = situation.remaining_ns <= 0 or last.hard_stop or last.fault is Fault.BAD_REQUEST
+    return Accept(attempt=looped) if wordy or stuck else None
+
+
 def stop_bad_request(situation: Situation) -> Decision | None:
     """A request that is wrong in itself is wrong on every tier."""
     last = _last(situation)
@@ -266,8 +279,11 @@ def climb(situation: Situation) -> Decision | None:
 
 
 def exhausted(situation: Situation) -> Decision:
-    """No tier is left. A text that ran in circles is still a text: what came before it turned round is worth more than
-    an error, unless another attempt's text stands before the client."""
+    """No tier is left. A call that loops is still a call. A text that ran in circles is still a text: what came before
+    it turned round is worth more than an error, unless another attempt's text stands before the client."""
+    looped = _looped_call(situation)
+    if looped is not None:
+        return Accept(attempt=looped)
     cycles = [i for i, attempt in enumerate(situation.attempts) if attempt.flaw is Flaw.CYCLE]
     if cycles and not any(attempt.text_out for attempt in situation.attempts):
         return Accept(attempt=cycles[-1])
@@ -293,6 +309,7 @@ def refuse_exhausted(situation: Situation) -> Refuse:
 POLICIES: tuple[Policy, ...] = (
     accept_good,
     stop_after_text,
+    take_looped_call,
     stop_bad_request,
     stop_on_budget,
     stop_when_spent,
@@ -311,6 +328,15 @@ def _last(situation: Situation) -> Attempt | None:
 
 def _looped(situation: Situation) -> bool:
     return any(a.flaw in (Flaw.LOOP, Flaw.CIRCUIT_BREAK) for a in situation.attempts)
+
+
+def _looped_call(situation: Situation) -> int | None:
+    """The newest attempt whose calls were held as the next lap of a loop, where text stands before the client and no
+    circuit is broken."""
+    attempts = situation.attempts
+    if not any(a.text_out for a in attempts) or any(a.flaw is Flaw.CIRCUIT_BREAK for a in attempts):
+        return None
+    return next((i for i, a in reversed(list(enumerate(attempts))) if a.flaw is Flaw.LOOP and a.calls_held), None)
 
 
 def _climb_from(situation: Situation, last: Attempt, *, nudge: bool) -> Call | None:

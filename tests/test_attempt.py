@@ -6,11 +6,12 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from deployments.attempt import Reading
+from deployments.attempt import OVERRUN_BYTES, TOKEN_BYTES_MOST, Reading
 from reliability.answer import expect
 from reliability.estimate import text_bytes, tokens_max, tokens_min
 from reliability.gate import Hold
 from reliability.logprobs import WaitingLogprobs
+from reliability.loops import LoopConfig
 from reliability.tools import CheckConfig, build_toolbox
 from reliability.types import (
     Counted,
@@ -54,7 +55,7 @@ def test_an_estimate_stays_within_what_the_tier_was_allowed(events, cap):
     than was reserved for it; only a tier that has provably written more than it was allowed is charged more."""
     made = reading(cap)
     made.take(events, 1)
-    written = sum(text_bytes(event.text) for event in events)
+    written = made.written_bytes
     usage = made.record(2).usage
 
     assert usage is not None
@@ -62,6 +63,49 @@ def test_an_estimate_stays_within_what_the_tier_was_allowed(events, cap):
     assert usage.prompt_tokens == tokens_max(18)
     assert tokens_min(written) <= usage.completion_tokens <= max(cap, tokens_min(written))
     assert usage.completion_tokens >= min(cap, tokens_max(written))
+
+
+@given(st.lists(st.text(max_size=400).map(Text) | st.text(max_size=400).map(Reasoning), max_size=8), st.integers(1, 40))
+@example([Text("Unfortunately")], 1)
+@example([Text("a" * 100)] * 8, 1)
+def test_an_answer_ends_where_it_is_surely_longer_than_its_cap(events, cap):
+    """A tier that ignores its cap is stopped at the first event that no tokenizer brings under it, as an answer that
+    was cut; up to there nothing is touched."""
+    made = reading(cap)
+    legal = cap * TOKEN_BYTES_MOST + OVERRUN_BYTES
+    before = 0
+    for event in events:
+        if before > legal:
+            break
+        made.take([event], 1)
+        before += text_bytes(event.text)
+
+    assert made.written_bytes == before
+    assert made.end == (Finish(reason=FinishReason.LENGTH) if before > legal else None)
+
+
+def test_a_long_word_is_within_any_cap():
+    """One token may be a whole word, and a few of them the whole answer: measured with SmolLM2's tokenizer, formal
+    English has 10 bytes a token, deeply indented code 11."""
+    formal = "Unfortunately, governmental institutions underestimate infrastructure"
+    assert reading(1).take([Text("Internationalization")], 1) == [Text("Internationalization")]
+    made = reading(7)
+    made.take([Text(formal)], 1)
+    assert made.end is None
+
+
+@pytest.mark.parametrize("count", [Counted, lambda usage: Finish(reason=FinishReason.STOP, usage=usage)])
+@pytest.mark.parametrize(("text", "cap"), [("and so on " * 100, 100), ("and so on " * 50, 5)])
+def test_what_a_tier_has_counted_is_known_though_it_was_stopped(text, cap, count):
+    """The rest of a piece is not read any more, where the answer is over its cap or goes round in circles, but for the
+    tier's own count in it."""
+    made = reading(cap)
+    made.expected = expect(MESSAGES, build_toolbox(()), id_seed="r", loops=LoopConfig() if cap == 100 else None)
+    made.take([Text(text), Text("more"), count(Usage(prompt_tokens=5, completion_tokens=77))], 1)
+    made.finish()
+
+    assert made.record(2).usage == Usage(prompt_tokens=5, completion_tokens=77)
+    assert made.end.reason is FinishReason.LENGTH
 
 
 @pytest.mark.parametrize("count", [None, Usage(prompt_tokens=5, completion_tokens=2)])

@@ -258,6 +258,32 @@ def test_white_space_leaves_with_the_first_word(word):
     assert text_of(events) == f"\n \n{word}"
 
 
+def test_a_tier_that_ignores_its_cap_is_stopped_there():
+    """The cap on one answer binds an upstream that doesn't know it: its stream is closed, the answer says `length`, and
+    what is settled is an estimate of what was written."""
+
+    async def go() -> tuple[Run, list[Event], ScriptedTier]:
+        words = " ".join(f"{random.Random(i).getrandbits(64):x}" for i in range(2000))
+        tier = ScriptedTier(name="fast", script=[{"answer": [{"raw": words}]}])
+        stream = tier.stream
+        tier.stream = lambda request: stream(replace(request, max_tokens=100_000))
+        clock = MonotonicClock()
+        run = make_run(("fast",), clock)
+        run.request = replace(run.request, max_tokens=100)
+        events = [event async for batch in drive(run, make_ports({"fast": tier}, clock)) for event in batch]
+        return run, events, tier
+
+    run, events, tier = asyncio.run(go())
+
+    assert tier.active == 0
+    assert run.finish is not None
+    assert run.finish.reason is FinishReason.LENGTH
+    assert run.finish.usage is not None
+    assert not run.finish.usage.exact
+    assert 100 <= run.finish.usage.completion_tokens <= 1000
+    assert 1000 < len(text_of(events)) < 2500
+
+
 def test_a_reader_that_leaves_is_written_down():
     """Closing the generator closes the tier's stream; the attempt says cancelled, and neither good nor a fault."""
 

@@ -11,7 +11,9 @@ APIs.
 
 What must never happen: an answer that was broken off counts as finished (`abort` is an error, not a `stop`),
 or half a character leaves (an upstream may split a surrogate pair over two chunks; `Halves` joins it), or the numbers
-of a thought's or a call's tokens count as those of the text.
+of a thought's or a call's tokens count as those of the text, or a count that lacks a part of the answer is taken for
+the whole: then nobody would estimate. Some upstreams count the prompt ahead of the words, send zeros where they didn't
+count, or leave the tokens of reasoning out of the completion and not out of the total.
 """
 
 from __future__ import annotations
@@ -74,11 +76,13 @@ class ChunkReader:
         model = chunk.get("model")
         if model != self.model and isinstance(model, str) and model:
             self.model = whole(model)
-        if usage := chunk.get("usage"):
-            self.usage = _usage(usage) or self.usage
         choices = chunk.get("choices")
         choice = choices[0] if isinstance(choices, list) and choices else None
-        return self._choice(choice) if isinstance(choice, dict) else []
+        events = self._choice(choice) if isinstance(choice, dict) else []
+        usage = _usage(told) if (told := chunk.get("usage")) else None
+        if usage is not None or events:  # a count from before these words is not theirs
+            self.usage = usage
+        return events
 
     def end(self) -> list[Event]:
         """What was held and will get no other half."""
@@ -146,13 +150,16 @@ def _content(value: Any) -> str:
 
 
 def _usage(value: Any) -> Usage | None:
-    """None as well where it holds no number: that is no count of zero."""
+    """None as well where it holds no number, or zeros: an answer took something to read."""
     if not isinstance(value, Mapping):
         return None
     prompt, completion = _count(value, "prompt_tokens"), _count(value, "completion_tokens")
     cached = _count(value.get("prompt_tokens_details"), "cached_tokens")
     reasoning = _count(value.get("completion_tokens_details"), "reasoning_tokens")
-    if all(count is None for count in (prompt, completion, cached, reasoning)):
+    total = _count(value, "total_tokens")
+    if prompt is not None and total is not None:
+        completion = max(completion or 0, total - prompt)
+    if prompt == completion == 0 or all(count is None for count in (prompt, completion, cached, reasoning)):
         return None
     return Usage(
         prompt_tokens=prompt or 0,

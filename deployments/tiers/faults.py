@@ -6,8 +6,12 @@ line of a script. `read_complaint` understands the bodies that are in use (OpenA
 FastAPI, vLLM); `failed` turns a complaint into the `Failed` that ends an attempt.
 
 What must never happen: a request that is wrong in itself looks like a sick tier (then every tier of the
-chain would be tried and blamed), a prompt that is too long looks like a wrong request (then the tier with
-the long context would never be tried), or an upstream's stack or paths reach the client.
+chain would be tried and blamed), what only this tier can't do (hold the prompt, write as much, take this key)
+looks like a wrong request (then the tier that can would never be tried), or an upstream's stack or paths reach
+the client.
+
+A 400, a 413 and a 422 say little: gateways send them for everything. So the code is asked first, then the words;
+what neither explains is the client's mistake.
 """
 
 from __future__ import annotations
@@ -34,9 +38,11 @@ _BY_STATUS = {
     404: Fault.UNAVAILABLE,  # the model or the route isn't there
     405: Fault.UNAVAILABLE,
     408: Fault.FIRST_TOKEN_TIMEOUT,
+    413: Fault.CONTEXT_LENGTH,  # too large for this upstream
     429: Fault.OVERLOADED,
     504: Fault.FIRST_TOKEN_TIMEOUT,
 }
+_SAYS_LITTLE = frozenset({400, 413, 422})
 _OVERLOADED_IF_TOLD_WHEN = frozenset({503, 529})
 
 # Error frames name their cause more often than their status.
@@ -65,11 +71,19 @@ _CREDIT_CODES = frozenset(code for code, status in _STATUS_BY_CODE.items() if st
 
 _CONTEXT = re.compile(
     r"context[_ ]?(length|window|size)|maximum (context|prompt|input)|too many (input |prompt )?tokens"
-    r"|(prompt|input) is too long|reduce the length|context the overflows|exceeds? the (available )?context",
+    r"|(prompt|input) is too long|reduce the length|context the overflows|exceeds? the (available )?context"
+    r"|(prompt|input)( token)? (length|count)\b.{0,40}\bexceeds\b.{0,40}\bmaximum (length|number of tokens)"
+    r"|`?inputs`?( tokens \+ `?max_new_tokens`?)? must (be <=|have less than) \d",
     re.IGNORECASE,
 )
 _UNSUPPORTED = re.compile(
-    r"(does not|doesn't) support (tool|function|image|vision|json)|support tool use|enable-auto-tool-choice",
+    r"(does not|doesn't) support (tool|function|image|vision|json)|support tool use|enable-auto-tool-choice"
+    r"|supports at most \d+ (completion|output) tokens|maximum allowed number of output tokens"
+    r"|^unsupported parameter: ",
+    re.IGNORECASE,
+)
+_CREDENTIALS = re.compile(
+    r"\bapi key (is )?(not (valid|found)|invalid|expired)|\b(incorrect|invalid) api key|\bcredit balance is too low",
     re.IGNORECASE,
 )
 _PATH = re.compile(r"(?<![^\s\"'(=\[])/(?:[\w.@+-]+/)+[\w.@+-]*")
@@ -125,20 +139,34 @@ def read_complaint(payload: Any) -> Complaint:
 
 def fault_of(status: int, complaint: Complaint, *, told_when: bool) -> Fault:
     """The fault behind a status. `told_when`: the upstream said when to come back."""
-    known = _BY_STATUS.get(status)
-    if status in (400, 404, 422) and _UNSUPPORTED.search(complaint.message):
-        return Fault.UNSUPPORTED
-    if status in (400, 413, 422, 500) and _too_long(complaint):
-        return Fault.CONTEXT_LENGTH
-    if status == 429 and complaint.code in _CREDIT_CODES:
-        return Fault.AUTH
-    if status == 403 and complaint.moderated:
-        return Fault.BAD_REQUEST
+    status = _meant(status, complaint)
+    known = _by_words(status, complaint) or _BY_STATUS.get(status)
     if known is not None:
         return known
     if status >= 500:
         return Fault.OVERLOADED if told_when and status in _OVERLOADED_IF_TOLD_WHEN else Fault.SERVER_ERROR
     return Fault.BAD_REQUEST if status >= 400 else Fault.UNAVAILABLE
+
+
+def _meant(status: int, complaint: Complaint) -> int:
+    """The status, or the one that the complaint's code names where the status says little."""
+    told = complaint.status or status
+    return told if status in _SAYS_LITTLE and told not in _SAYS_LITTLE and told < 500 else status
+
+
+def _by_words(status: int, complaint: Complaint) -> Fault | None:
+    """The fault that is told by more than the status."""
+    if status in (400, 404, 422) and _UNSUPPORTED.search(complaint.message):
+        return Fault.UNSUPPORTED
+    if status in (400, 413, 422, 500) and _too_long(complaint):
+        return Fault.CONTEXT_LENGTH
+    if status in (400, 422) and _CREDENTIALS.search(complaint.message):
+        return Fault.AUTH
+    if status == 429 and complaint.code in _CREDIT_CODES:
+        return Fault.AUTH
+    if status == 403 and complaint.moderated:
+        return Fault.BAD_REQUEST
+    return None
 
 
 def failed(

@@ -7,7 +7,8 @@ clock:
     connect (connect_s) ──▶ headers (idle_s) ──▶ body (idle_s between reads, TAIL_S after the finish reason)
 
 and all of them end when the request's own `timeout_s` is used up. `Started` is said before anything is sent:
-the request is taken, and what it waits for from there on is the upstream. The connection belongs to the running
+the request is taken, and what it waits for from there on is the upstream. Where no connection came about, the `Failed`
+says that nothing was spent: the prompt never left. The connection belongs to the running
 `stream`: closing the iterator, or cancelling the task that reads it, closes the connection, and the upstream
 sees it at once.
 
@@ -43,7 +44,7 @@ from deployments.tiers.chat_reader import ChatReader
 from deployments.tiers.faults import Complaint, failed, read_complaint, retry_after_s
 from deployments.tiers.inbox import Inbox
 from deployments.tiers.redaction import Redactor, secret_headers
-from reliability.types import ChatRequest, Event, Failed, Fault, Started, TierState, TierStatus
+from reliability.types import ChatRequest, Event, Failed, Fault, Started, TierState, TierStatus, Usage
 
 __all__ = ["HostedTier", "Preset", "preset"]
 
@@ -290,8 +291,8 @@ class HostedTier:
     def _source(self) -> str:
         return self._url.raw_authority if self._url.host else ""
 
-    def _failed(self, fault: Fault, words: str) -> Failed:
-        return Failed(fault=fault, message=f"tier {self._name} {words}")
+    def _failed(self, fault: Fault, words: str, usage: Usage | None = None) -> Failed:
+        return Failed(fault=fault, message=f"tier {self._name} {words}", usage=usage)
 
     @staticmethod
     def _wait(phase_s: float, deadline: float) -> float:
@@ -299,19 +300,20 @@ class HostedTier:
         return min(phase_s, left) if math.isfinite(left) else phase_s
 
 
-def _told(cause: Exception) -> tuple[Fault, str]:
-    """What an error before the headers means. Its text stays here: it may name hosts and header values."""
+def _told(cause: Exception) -> tuple[Fault, str, Usage | None]:
+    """What an error before the headers means, and what it cost: nothing where nobody was reached, else nobody knows.
+    Its text stays here: it may name hosts and header values."""
     match cause:
         case aiohttp.ConnectionTimeoutError():
-            return Fault.CONNECT_TIMEOUT, "didn't take the request in time"
+            return Fault.CONNECT_TIMEOUT, "didn't take the request in time", Usage()
         case aiohttp.ClientConnectorError() | aiohttp.ClientProxyConnectionError():
-            return Fault.CRASHED, "can't be reached: no connection to its server"
+            return Fault.CRASHED, "can't be reached: no connection to its server", Usage()
         case ValueError():
-            return Fault.UNAVAILABLE, "is unavailable: its base_url or its headers can't be used"
+            return Fault.UNAVAILABLE, "is unavailable: its base_url or its headers can't be used", Usage()
         case aiohttp.ClientError() | OSError():
-            return Fault.CRASHED, "closed the connection before it answered"
+            return Fault.CRASHED, "closed the connection before it answered", None
         case _:
-            return Fault.SERVER_ERROR, f"could not be called ({type(cause).__name__})"
+            return Fault.SERVER_ERROR, f"could not be called ({type(cause).__name__})", None
 
 
 async def _error_body(response: aiohttp.ClientResponse) -> bytes:

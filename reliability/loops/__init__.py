@@ -15,7 +15,7 @@ What must never happen: a verdict that depends on ids, on key order or on how a 
 is stopped for waiting; a detector that raises on what a client or a model has written.
 """
 
-from reliability.loops.answer import Scan, finish, step, truncate
+from reliability.loops.answer import Scan, finish, open_scan, step, truncate
 from reliability.loops.config import JudgeConfig, LoopConfig
 from reliability.loops.history import find_loop
 from reliability.loops.judge import (
@@ -60,6 +60,7 @@ __all__ = [
     "nudge",
     "nudged",
     "observe",
+    "open_scan",
     "read_suggestion",
     "read_turns",
     "rearmed",

@@ -8,7 +8,7 @@ looks at what is left at the end. Reasoning gets the same detector with a state 
     CYCLE        the tail repeats a unit of up to PERIOD_MAX characters, in prose six times and for SPAN
                  characters; or the last UNITS_KEPT sentences hold only a few different ones (a chant)
     WHITESPACE   WHITE_CHARS of nothing but white space
-    ANSWER_CALLS the same call written three times (see `written`)
+    ANSWER_CALLS the same call written three times (see `written`), where the request declares tools
 
 Structure repeats by nature, so what stands in a code fence, a table, a list, a quote, a heading or a divider,
 and what is mostly digits and signs, has a far higher bar: twenty times and over STRUCTURED_SPAN characters.
@@ -27,7 +27,7 @@ from reliability.loops.canonical import digest, summary
 from reliability.loops.nouns import Kind, Loop, Stage
 from reliability.loops.written import Written, feed, without_repeats
 
-__all__ = ["BLOCK", "Scan", "finish", "step", "truncate"]
+__all__ = ["BLOCK", "Scan", "finish", "open_scan", "step", "truncate"]
 
 BLOCK = 32
 #: A cut may bring the end of one copy to light: then it is cut once more.
@@ -51,7 +51,8 @@ _SENTENCE = re.compile(r"(?<=[.!?…。！？])\s+")
 
 
 class Seen(NamedTuple):
-    """What is known of the blocks so far. `line` is the line that is still open."""
+    """What is known of the blocks so far. `line` is the line that is still open; `written` is None where calls in the
+    text are not looked for."""
 
     length: int = 0
     white: int = 0
@@ -59,7 +60,7 @@ class Seen(NamedTuple):
     line: str = ""
     fenced: bool = False
     units: tuple[str, ...] = ()
-    written: Written = Written()
+    written: Written | None = Written()
     loop: Loop | None = None
 
 
@@ -68,6 +69,11 @@ class Scan(NamedTuple):
 
     fill: str = ""
     seen: Seen = Seen()
+
+
+def open_scan(*, calls: bool) -> Scan:
+    """The scan of a new answer. `calls`: whether what looks like a call may be one."""
+    return Scan() if calls else Scan(seen=Seen(written=None))
 
 
 def step(scan: Scan, chunk: str) -> tuple[Scan, Loop | None]:
@@ -81,7 +87,7 @@ def step(scan: Scan, chunk: str) -> tuple[Scan, Loop | None]:
     if clean is not None:
         return Scan(text[end:], clean), None
     for block in blocks:
-        seen = _block(seen, block, feed(seen.written, block))
+        seen = _block(seen, block, _fed(seen, block))
         if seen.loop is not None:
             return Scan("", seen), seen.loop
     return Scan(text[end:], seen), None
@@ -90,7 +96,7 @@ def step(scan: Scan, chunk: str) -> tuple[Scan, Loop | None]:
 def _clean(seen: Seen, blocks: list[str], text: str) -> Seen | None:
     """What is known after these blocks; None where one of them convicts. Nearly all text has no loop, and then the
     calls in it can be looked for in all blocks at once."""
-    written = feed(seen.written, text) if text else seen.written
+    written = _fed(seen, text) if text else seen.written
     for block in blocks:
         seen = _block(seen, block, written)
         if seen.loop is not None:
@@ -102,8 +108,12 @@ def finish(scan: Scan) -> tuple[Scan, Loop | None]:
     """Reads what is left when the answer has ended."""
     fill, seen = scan
     if seen.loop is None:
-        seen = _block(seen, fill, feed(seen.written, fill, final=True), final=True)
+        seen = _block(seen, fill, _fed(seen, fill, final=True), final=True)
     return Scan("", seen), seen.loop
+
+
+def _fed(seen: Seen, text: str, *, final: bool = False) -> Written | None:
+    return None if seen.written is None else feed(seen.written, text, final)
 
 
 def truncate(text: str) -> str:
@@ -121,12 +131,12 @@ def _cut(text: str) -> str:
     return text if loop is None or loop.keep is None else text[: loop.keep]
 
 
-def _block(seen: Seen, block: str, written: Written, final: bool = False) -> Seen:
+def _block(seen: Seen, block: str, written: Written | None, final: bool = False) -> Seen:
     tail = (seen.tail + block)[-TAIL_CHARS:]
     length = seen.length + len(block)
     white, run = _white(seen.white, block)
     line, fenced, units = _lines(seen, block, final)
-    loop = written.loop
+    loop = None if written is None else written.loop
     if loop is None and run >= WHITE_CHARS:
         loop = _loop(Kind.WHITESPACE, run, 1, "", length - len(block) - seen.white)
     if loop is None:

@@ -1,10 +1,10 @@
 """Tool calls that a model writes into its text, and what to do when it writes the same one again and again.
 
 Four formats are seen: `[TOOL_REQUEST]…[END_TOOL_REQUEST]`, Harmony's `<|channel|>commentary to=…`,
-`<tool_call>…` (closed or not) and `⏺ Name: text` to the end of its line. A call is compared by what it means
-(see `canonical`), not by its spacing. Two equal calls in one answer may be a slip; the third convicts,
-wherever it stands, since within one answer no result can have come between. The same holds for native calls:
-`repeated_calls` and `truncate_calls`.
+`<tool_call>…` (closed or not) and `⏺ Name: text` to the end of its line; the same mark before a line that names
+nothing is a line of progress. A call is compared by what it means (see `canonical`), not by its spacing. Two
+equal calls in one answer may be a slip; the third convicts, wherever it stands, since within one answer no
+result can have come between. The same holds for native calls: `repeated_calls` and `truncate_calls`.
 
 `feed` is incremental: `Written.held` is the text that may still become a call, at most `CALL_CHARS`; a longer
 call is not compared. `DISTINCT_MAX` calls are remembered.
@@ -36,6 +36,7 @@ _FORMATS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "<|channel|>commentary to=": _HARMONY,
     "⏺": ((), ("\n",)),
 }
+_UNNAMED = re.compile(r"⏺(?!\s*[\w.-]+\s*[:(])")
 _OPENER = re.compile("|".join(re.escape(opener) for opener in _FORMATS))
 _OPENER_CHARS = max(map(len, _FORMATS))
 _ENDING_CHARS = max(len(ending) for pair in _FORMATS.values() for side in pair for ending in side)
@@ -81,6 +82,8 @@ def dict_of(counts: tuple[tuple[str, int, int], ...]) -> dict[str, tuple[int, in
 
 
 def _count(counts: dict[str, tuple[int, int]], span: _Span, base: int) -> Loop | None:
+    if _UNNAMED.match(span.body):
+        return None
     times, kept = counts.get(span.key, (0, 0))
     times += 1
     if times >= REPEATS:
@@ -139,7 +142,8 @@ def without_repeats(text: str) -> str:
     spans: list[_Span] = []
     at = 0
     while isinstance(found := _next(text, at, 0, True), _Span):
-        spans.append(found)
+        if not _UNNAMED.match(found.body):
+            spans.append(found)
         at = found.end
     counts: Counter[str] = Counter()
     dropped: list[_Span] = []

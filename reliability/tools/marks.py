@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["BLANK", "CLOSER", "FENCE", "NAME", "OPENER", "OPENING_WORDS", "quoted"]
+__all__ = ["BLANK", "CLOSER", "FENCE", "NAME", "OPENER", "OPENING_WORDS", "only_marks", "quoted"]
 
 NAME = r"[A-Za-z_][A-Za-z0-9_.:/-]{0,127}+"
 
@@ -34,6 +34,7 @@ OPENER = re.compile("|".join(_OPENERS), re.IGNORECASE)
 CLOSER = re.compile("|".join(_CLOSERS), re.IGNORECASE)
 BLANK = re.compile(r"\s*+")
 FENCE = re.compile(r"`{3,}+[\w-]{0,32}+")
+_ONLY_MARKS = re.compile(rf"(?:{OPENER.pattern}|{CLOSER.pattern}|\s)*+", re.IGNORECASE)
 
 OPENING_WORDS = (
     "{",
@@ -58,3 +59,8 @@ OPENING_WORDS = (
 def quoted(text: str, start: int, end: int) -> bool:
     """True where a mark is only talked about: it stands between two equal quotes."""
     return start > 0 and end < len(text) and text[start - 1] in "`\"'" and text[end] == text[start - 1]
+
+
+def only_marks(text: str) -> bool:
+    """True where nothing stands in a text but marks and white space."""
+    return _ONLY_MARKS.fullmatch(text) is not None

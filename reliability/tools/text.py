@@ -4,6 +4,9 @@ A model says "Here are the arguments:", puts a fence around them, adds a remark 
 Taking that off is lossless only while it holds no data, and data is told by its looks: brackets, quoted
 keys, an equals sign, or a text that goes on where a member of an object would. When in doubt it is data,
 and the whole is unreadable.
+
+Blank is what JSON calls white space. A no-break space or a form feed around a value is text: a client's reader would
+refuse the whole for it.
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ __all__ = ["harmless_after", "harmless_before", "read_arguments"]
 
 TEXT_CHARS_MAX = 4_000
 
+_SPACE = " \t\r\n"
 _FENCE_BEFORE = re.compile(r"`{3,}[\w-]{0,32}\s*\Z")
 _FENCE_AFTER = re.compile(r"\s*`{3,}")
 _STRAY = re.compile(r"[\s}\]>)]*+[.;,]?\s*\Z")
@@ -36,7 +40,7 @@ def harmless_after(text: str) -> bool:
     """True for prose, or brackets too many, behind a complete value."""
     if _STRAY.match(text):
         return True
-    rest = text.lstrip(" \t\r\n}])")
+    rest = text.lstrip(_SPACE + "}])")
     return (
         len(text) <= TEXT_CHARS_MAX
         and not _DATA.search(rest)
@@ -49,7 +53,7 @@ def read_arguments(text: str) -> Value | str:
     """The one value in a text, or the reason why there is none. Nothing that looks like data is left out."""
     try:
         whole = read(text)
-        if not text[whole.end :].strip():
+        if not text[whole.end :].strip(_SPACE):
             return whole
     except Unreadable as bad:
         reason = bad.reason
@@ -73,7 +77,7 @@ def _surrounded(text: str, start: int, reason: str) -> Value | str:
     after = text[closing.end() if closing else value.end :]
     if fence or closing:
         kinds.append(RepairKind.FENCE)
-    if before.strip() or after.strip():
+    if before.strip(_SPACE) or after.strip(_SPACE):
         kinds.append(RepairKind.EXTRA_TEXT)
     if not harmless_before(before.strip(), fenced=fence is not None) or not harmless_after(after):
         return reason

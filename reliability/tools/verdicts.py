@@ -41,7 +41,9 @@ class RepairKind(StrEnum):
     EXTRA_TEXT = "extra_text"  # prose before or after one complete JSON value was taken off
     LITERAL = "literal"  # a Python or JavaScript literal was read as the JSON it spells
     ESCAPE = "escape"  # a raw control character, or a lone backslash, inside a string
-    ENVELOPE = "envelope"  # an opening or closing tag, or the wrapper's own last brace, was missing
+    # An opening or closing tag, or the wrapper's own last brace, was missing; or the tags or the text of a native call
+    # were left in the content.
+    ENVELOPE = "envelope"
     EMPTY = "empty"  # "" or null as the arguments of a tool that requires none
     OBJECT = "object"  # the arguments came as an object instead of its JSON text
     DOUBLE_ENCODING = "double_encoding"  # JSON text where the schema wants an object, an array or a boolean

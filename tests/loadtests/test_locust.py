@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -23,24 +25,32 @@ STREAMS = {
     "broken JSON": [b'data: {"choices": [\n\n', b"data: [DONE]\n\n"],
     "just stops": [b"data: " + json.dumps(PIECE).encode() + b"\n\n"],
     "no choices": [b"data: [1]\n\n", b"data: [DONE]\n\n"],
+    "half of it": [b"data: " + json.dumps(PIECE).encode() + b"\n\n", b"data: [DONE]\n\n"],
 }
-WHOLE = {"broken JSON": b"{", "just stops": b"", "no choices": b'{"choices": []}'}
+WHOLE = {
+    "broken JSON": b"{",
+    "just stops": b"",
+    "no choices": b'{"choices": []}',
+    "half of it": b'{"choices": [{"message": {"tool_calls": [{"type": "function"}]}}]}',
+}
+WAIT_S = 60.0
 
 
 @contextmanager
 def answering(how: str) -> Iterator[str]:
-    """A server that answers each request wrongly; `silent`: not at all."""
+    """A server that answers each request wrongly, and tells of two upstream calls; `silent`: not at all."""
     over = threading.Event()
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             body = json.loads(self.rfile.read(int(self.headers["content-length"])))
             if how == "silent":
-                over.wait(60)
+                over.wait(WAIT_S)
                 return
             data = b"".join(STREAMS[how]) if body["stream"] else WHOLE[how]
             self.send_response(200)
             self.send_header("content-length", str(len(data)))
+            self.send_header("x-mlx-stack-attempts", "2")
             self.end_headers()
             self.wfile.write(data)
 
@@ -60,13 +70,25 @@ def answering(how: str) -> Iterator[str]:
         server.server_close()
 
 
-def load(url: str, path: Path, *users: str) -> tuple[int, dict[str, Any], str]:
+def load(url: str, path: Path, *users: str, hung_s: float = 30) -> tuple[int, dict[str, Any], str]:
     """Three seconds of these users: locust's exit code, the figures, and what it said of errors."""
+    with started(url, path, *users, "--run-time", "3s", hung_s=hung_s) as process:
+        _, said = process.communicate(timeout=WAIT_S)
+    return process.returncode, json.loads(path.read_text(encoding="utf-8")), said
+
+
+@contextmanager
+def started(url: str, path: Path, *options: str, hung_s: float) -> Iterator[subprocess.Popen[str]]:
+    """Locust with four users; it ends with the block."""
     command = [sys.executable, "-m", "locust", "-f", str(ROOT / "loadtests" / "locustfile.py"), "--headless"]
-    command += ["--host", url, "--users", "4", "--spawn-rate", "4", "--run-time", "3s", "--figures", str(path), *users]
-    told = os.environ | {"MLX_STACK_LOAD_PACE_S": "0.3"}
-    done = subprocess.run(command, env=told, capture_output=True, text=True, check=False, timeout=60)
-    return done.returncode, json.loads(path.read_text(encoding="utf-8")), done.stderr
+    command += ["--host", url, "--users", "4", "--spawn-rate", "4", "--figures", str(path), *options]
+    told = os.environ | {"MLX_STACK_LOAD_PACE_S": "0.3", "MLX_STACK_LOAD_HUNG_S": str(hung_s)}
+    process = subprocess.Popen(command, env=told, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
 
 
 def totals(figures: dict[str, Any]) -> dict[tuple[str, str], int]:
@@ -107,3 +129,38 @@ def test_what_is_no_answer_is_a_failure(tmp_path, how):
     assert not [outcome for outcome, _ in found if "answered" in outcome]
     assert all(row["requests"] == row["failures"] > 0 for row in figures["requests"])
     assert sum(found.values()) == sum(row["requests"] for row in figures["requests"])
+    assert figures["calls_per_request"] == 2
+
+
+def test_who_leaves_has_an_outcome(tmp_path):
+    """A stream that was left at its first text is a row and no failure, and its upstream calls are counted."""
+    with answering("just stops") as url:
+        code, figures, _ = load(url, tmp_path / "f.json", "Leaver")
+
+    assert code == 0
+    assert totals(figures) == {("left", "stream"): figures["counts"]["left"]}
+    assert figures["calls_per_request"] == 2
+
+
+def test_a_run_that_is_interrupted(tmp_path):
+    """What is open then is counted too."""
+    path = tmp_path / "f.json"
+    with socket.create_server(("127.0.0.1", 0)) as mute:
+        mute.settimeout(WAIT_S)
+        url = f"http://127.0.0.1:{mute.getsockname()[1]}"
+        with started(url, path, "Agent", hung_s=0) as process, mute.accept()[0]:
+            process.send_signal(signal.SIGTERM)
+            process.communicate(timeout=WAIT_S)
+    figures = json.loads(path.read_text(encoding="utf-8"))
+
+    assert process.returncode == 1
+    assert figures["counts"]["open_at_end"] == sum(row["failures"] for row in figures["requests"]) > 0
+
+
+def test_no_turn_dies_in_silence(tmp_path):
+    """What goes wrong in a user itself, as with a host that is no URL, is a failure of the run."""
+    code, figures, said = load("nowhere", tmp_path / "f.json", "Agent")
+
+    assert code == 1
+    assert [row["name"] for row in figures["requests"]] == ["Agent died"]
+    assert "Invalid URL" in said

@@ -20,8 +20,8 @@ ROOT = Path(__file__).resolve().parents[2]
 MUTANTS = [*walk.MUTANTS, *guards.MUTANTS, *doors.MUTANTS, *loops.MUTANTS, *tools.MUTANTS]
 # The longest matching beginning of a mutant's file decides.
 TESTS: dict[str, tuple[str, ...]] = {
-    "reliability/escalation.py": ("tests/reliability/test_escalation.py",),
-    "reliability/answer.py": ("tests/reliability/test_answer.py",),
+    "reliability/escalation.py": ("tests/reliability/test_escalation*.py",),
+    "reliability/answer.py": ("tests/reliability/test_answer*.py",),
     "reliability/reask.py": ("tests/reliability/test_answer.py",),
     "reliability/health.py": ("tests/reliability/test_answer.py",),
     "reliability/leases.py": ("tests/reliability/test_leases.py",),
@@ -44,7 +44,10 @@ TESTS: dict[str, tuple[str, ...]] = {
             "logprobs",
         )
     ),
-    "deployments/": ("tests/test_attempt.py", "tests/test_drive.py", "tests/sim/test_sim.py"),
+    "deployments/tiers/faults.py": ("tests/tiers/test_faults.py",),
+    "deployments/tiers/chat_chunks.py": ("tests/tiers/test_usage.py",),
+    "deployments/tiers/hosted.py": ("tests/tiers/test_usage.py",),
+    "deployments/": ("tests/test_attempt*.py", "tests/test_drive*.py", "tests/sim/test_sim.py"),
 }
 WORKERS = os.cpu_count() or 1
 TIMEOUT_S = 180.0

@@ -155,4 +155,41 @@ MUTANTS: list[tuple[str, str, str, str]] = [
         "out = tuple(self._waiting)",
         "no token is told twice",
     ),
+    # upstreams
+    (
+        "deployments/tiers/faults.py",
+        "    status = _meant(status, complaint)\n",
+        "",
+        "a code says more than a 400",
+    ),
+    (
+        "deployments/tiers/faults.py",
+        "told not in _SAYS_LITTLE and told < 500 else status",
+        "told not in _SAYS_LITTLE else status",
+        "a code makes no refusal a fault of the upstream",
+    ),
+    (
+        "deployments/tiers/faults.py",
+        "(incorrect|invalid) api key",
+        "(incorrect|invalid)",
+        "a client's mistake stays one",
+    ),
+    (
+        "deployments/tiers/chat_chunks.py",
+        "        if usage is not None or events:",
+        "        if usage is not None:",
+        "a count from before the words is not theirs",
+    ),
+    (
+        "deployments/tiers/chat_chunks.py",
+        "        completion = max(completion or 0, total - prompt)\n",
+        "        completion = total - prompt\n",
+        "a total takes nothing away",
+    ),
+    (
+        "deployments/tiers/hosted.py",
+        'no connection to its server", Usage()',
+        'no connection to its server", None',
+        "who was not reached spent nothing",
+    ),
 ]

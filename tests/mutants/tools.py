@@ -201,6 +201,18 @@ MUTANTS: list[tuple[str, str, str, str]] = [
         "no id is given twice in a conversation",
     ),
     (
+        _ROOM + "text.py",
+        "        if not text[whole.end :].strip(_SPACE):\n",
+        "        if not text[whole.end :].strip():\n",
+        "delivered arguments are JSON to a strict reader",
+    ),
+    (
+        _ROOM + "text.py",
+        "    if before.strip(_SPACE) or after.strip(_SPACE):\n",
+        "    if before.strip() or after.strip():\n",
+        "what is taken off from around a value is recorded",
+    ),
+    (
         _ROOM + "plausible.py",
         "    return not any(short in said.casefold() for said in conversation)\n",
         "    return True\n",

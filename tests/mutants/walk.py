@@ -121,6 +121,24 @@ MUTANTS: list[tuple[str, str, str, str]] = [
         "    if cycles:",
         "a cut text doesn't stand behind another's",
     ),
+    (
+        "reliability/escalation.py",
+        "    return Accept(attempt=looped) if wordy or stuck else None\n",
+        "    return None\n",
+        "words after a nudge are not asked for again",
+    ),
+    (
+        "reliability/escalation.py",
+        "    if looped is not None:\n        return Accept(attempt=looped)\n",
+        "",
+        "a loop behind text that has left stops nobody",
+    ),
+    (
+        "reliability/escalation.py",
+        "if not any(a.text_out for a in attempts) or any(a.flaw is Flaw.CIRCUIT_BREAK for a in attempts):",
+        "if not any(a.text_out for a in attempts):",
+        "a broken circuit delivers nothing",
+    ),
     # answer
     (
         "reliability/answer.py",
@@ -170,6 +188,24 @@ MUTANTS: list[tuple[str, str, str, str]] = [
         "    if found.calls:\n        return TextKind.CALL",
         "an attempt at a call is held",
     ),
+    (
+        "reliability/answer.py",
+        "if not only_marks(one.raw))",
+        "if one.raw)",
+        "an upstream's own marks refuse no native call",
+    ),
+    (
+        "reliability/answer.py",
+        "        if not told[key]:\n",
+        "        if True:\n",
+        "a call that came twice over is delivered once",
+    ),
+    (
+        "reliability/answer.py",
+        "        told[key] -= told[key] > 0\n",
+        "",
+        "what the text says more often than the calls stays",
+    ),
     # reask, health
     (
         "reliability/reask.py",
@@ -207,6 +243,18 @@ MUTANTS: list[tuple[str, str, str, str]] = [
         "text_committed=any(a.text_out for a in run.attempts),",
         "text_committed=False,",
         "the text of an answer comes from one attempt",
+    ),
+    (
+        "deployments/drive.py",
+        "    if any(attempt.text_out for attempt in others):\n",
+        "    if not others:\n",
+        "no text of an earlier attempt stands behind a later one's",
+    ),
+    (
+        "deployments/drive.py",
+        "    return run.prompt_bytes if known else prompt_bytes(request.messages, request.tools)\n",
+        "    return run.prompt_bytes\n",
+        "what is reserved is the prompt that is sent",
     ),
     (
         "deployments/drive.py",
@@ -249,6 +297,42 @@ MUTANTS: list[tuple[str, str, str, str]] = [
         "held, out = ((Text(self.lead),) if self.lead else ()) + out + held, ()",
         "held, out = out + held, ()",
         "white space at the beginning of an answer is delivered",
+    ),
+    (
+        "deployments/attempt.py",
+        "if self.written_bytes > self.output_cap * TOKEN_BYTES_MOST + OVERRUN_BYTES:",
+        "if self.written_bytes < 0:",
+        "the cap on an answer binds a tier that ignores it",
+    ),
+    (
+        "deployments/attempt.py",
+        "                self._count(batch[at + 1 :])\n",
+        "",
+        "what a tier has counted is known though it was stopped",
+    ),
+    (
+        "deployments/attempt.py",
+        "bool(self.judged.calls or self.judged.violations)\n",
+        "True\n",
+        "an answer that was stopped is good only for its calls",
+    ),
+    (
+        "deployments/attempt.py",
+        "        out = self.kept + out\n",
+        "",
+        "what came in one piece is not lost",
+    ),
+    (
+        "deployments/attempt.py",
+        "        if self.loop is not None and not self.sent:\n",
+        "        if self.loop is not None and not out:\n",
+        "a piece that convicts commits nothing",
+    ),
+    (
+        "deployments/attempt.py",
+        "loops.open_scan(calls=bool(names))",
+        "loops.open_scan(calls=True)",
+        "without tools nothing written is a call",
     ),
     (
         "deployments/attempt.py",

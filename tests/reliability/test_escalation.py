@@ -42,9 +42,9 @@ chains = st.integers(1, 4).map(lambda n: CHAIN[:n])
 outcomes = st.lists(st.sampled_from([None, *Fault, *Flaw]), min_size=60, max_size=60)
 
 
-def walk(chain, limits, outcomes, *, jitter=0.5, retry_after_s=None):
-    """Play a whole walk; return the attempts, the waits and the last decision."""
-    attempts: list[Attempt] = []
+def walk(chain, limits, outcomes, *, jitter=0.5, retry_after_s=None, first=()):
+    """Play a whole walk, after these attempts; return the attempts, the waits and the last decision."""
+    attempts: list[Attempt] = [*first]
     waits: list[int] = []
     for outcome in outcomes:
         decision = decide(

@@ -15,6 +15,7 @@ from reliability.loops import (
     Scan,
     Stage,
     finish,
+    open_scan,
     repeated_calls,
     step,
     truncate,
@@ -125,6 +126,23 @@ def test_two_copies_are_kept_and_so_is_all_else(form: str) -> None:
     assert mixed.count("n") == ("Look.\n" + one * 2 + other + "Done.").count("n")
     assert mixed.startswith("Look.\n" + one + one.rstrip())
     assert mixed.endswith(other + "Done.")
+
+
+@pytest.mark.parametrize("form", CALLS)
+def test_where_nothing_can_be_called_no_call_convicts(form: str) -> None:
+    """Without tools in the request what looks like a call is text: only its other repetitions count."""
+    assert step(open_scan(calls=False), form.format(n=1) * 3)[1] is None
+    assert step(open_scan(calls=True), form.format(n=1) * 4) == step(Scan(), form.format(n=1) * 4)
+    loop = finish(step(open_scan(calls=False), form.format(n=1) * 200)[0])[1]
+    assert loop is not None
+    assert loop.kind is Kind.CYCLE
+
+
+def test_a_line_with_a_mark_is_a_call_where_it_names_one() -> None:
+    """`⏺` before a line that names nothing is a line of progress."""
+    assert read("⏺ Working on it\n" * 3) is None
+    assert read("⏺ Search: cats\n" * 3) is not None
+    assert read("⏺ Bash(npm test)\n" * 3) is not None
 
 
 def test_spacing_and_key_order_make_no_other_call() -> None:

@@ -42,7 +42,8 @@ TOOLS = (
 GOOD = ("text", "call", "call_in_text", "bare_call", "fenced_call", "text_and_call", "thought")
 BAD = (
     "malformed", "invented", "wrong_type", "cut_call", "text_and_bad_call", "empty", "announced", "chant", "blank",
-    "same_calls", "repeat", "no_start", "crash", "cut", "stall", "hang", "slow", "throttled", "error", "unavailable",
+    "same_calls", "repeat", "text_and_repeat",
+    "no_start", "crash", "cut", "stall", "hang", "slow", "throttled", "error", "unavailable",
     "loading", "too_long", "auth", "no_end", "wrong_request",
 )  # fmt: skip
 
@@ -130,6 +131,7 @@ class Play:
             "wrong_type",
             "same_calls",
             "repeat",
+            "text_and_repeat",
         )
         reason = FinishReason.TOOL_CALLS if act in native else FinishReason.STOP
         if act == "cut_call":
@@ -162,6 +164,7 @@ class Play:
             "text_and_bad_call": [{"name": "get_weather", "arguments": "{"}],
             "same_calls": [self.call] * 5,
             "repeat": [self._last_call()],
+            "text_and_repeat": [self._last_call()],
         }
         out: list[list[Event]] = []
         if act == "thought":

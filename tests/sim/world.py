@@ -261,11 +261,23 @@ class World:
         places = [run.chain.index(attempt.tier) for attempt in run.attempts]
         law(places == sorted(places), f"{who} never goes back down the chain")
         for i, attempt in enumerate(run.attempts[:-1]):
-            law(not attempt.good and not attempt.calls_out, f"{who} calls nobody after a good answer ({i})")
+            law(not attempt.good, f"{who} calls nobody after a good answer ({i})")
+        law(sum(attempt.calls_out for attempt in run.attempts) <= 1, f"{who} has the calls of one attempt")
         if run.finish is not None:
-            last = run.attempts[-1]
-            marked = last.flaw is Flaw.LOOP or any(attempt.flaw is Flaw.CYCLE for attempt in run.attempts)
-            law(last.good or marked, f"{who} accepts only good answers and marked loops, not {last.flaw}")
+            number = next(i for i, judged in enumerate(run.judgements) if judged is run.judged)
+            accepted = run.attempts[number]
+            marked = accepted.flaw in (Flaw.LOOP, Flaw.CYCLE)
+            law(accepted.good or marked, f"{who} accepts only good answers and marked loops, not {accepted.flaw}")
+        else:
+            self._check_nudged(run, who)
+
+    def _check_nudged(self, run: Run, who: str) -> None:
+        """What a loop was nudged for can be delivered behind any text, but a broken one."""
+        flaws = {attempt.flaw for attempt in run.attempts}
+        held = any(attempt.flaw is Flaw.LOOP and attempt.calls_held for attempt in run.attempts)
+        whole = any(a.text_out for a in run.attempts) and not any(a.text_out and a.fault for a in run.attempts)
+        stopped = run.refusal is not None and held and whole and Flaw.CIRCUIT_BREAK not in flaws
+        law(not stopped, f"{who} is not stopped by a nudge: {run.refusal}")
 
     async def _check_all(self, admission: SimAdmission, tiers: dict[str, SimTier]) -> None:
         law(not any(tier.active for tier in tiers.values()), "no tier works for nobody")

@@ -121,7 +121,7 @@ def test_the_body_holds_what_is_set_and_nothing_else(upstream: Upstream) -> None
         (plays.status(400, "no", error_code="context_length_exceeded"), Fault.CONTEXT_LENGTH),
         (plays.status(400, "This model's maximum context length is 8192 tokens"), Fault.CONTEXT_LENGTH),
         (plays.status(413, "too many tokens"), Fault.CONTEXT_LENGTH),
-        (plays.status(413), Fault.BAD_REQUEST),
+        (plays.status(413), Fault.CONTEXT_LENGTH),
         (plays.status(422), Fault.BAD_REQUEST),
         (plays.status(400, "llama does not support tools"), Fault.UNSUPPORTED),
         (plays.status(404, "No endpoints found that support tool use"), Fault.UNSUPPORTED),
