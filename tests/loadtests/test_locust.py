@@ -12,6 +12,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -21,36 +22,49 @@ from deployments.front import free_port
 from tests.readme import ROOT
 
 PIECE = {"choices": [{"delta": {"content": "hello"}, "finish_reason": None}]}
+FAULT = {"error": {"code": "internal_error"}}
+REPORT = {"mlx_stack": {"tier": "fast", "attempts": [{"ran": True}, {"ran": False}, {"ran": True}]}}
 STREAMS = {
     "broken JSON": [b'data: {"choices": [\n\n', b"data: [DONE]\n\n"],
     "just stops": [b"data: " + json.dumps(PIECE).encode() + b"\n\n"],
     "no choices": [b"data: [1]\n\n", b"data: [DONE]\n\n"],
     "half of it": [b"data: " + json.dumps(PIECE).encode() + b"\n\n", b"data: [DONE]\n\n"],
+    "error frame": [b"data: " + json.dumps(FAULT).encode() + b"\n\n"],
+    "error frame with a report": [b"data: " + json.dumps(FAULT | REPORT).encode() + b"\n\n"],
+    "refused": [json.dumps(FAULT).encode()],
 }
 WHOLE = {
     "broken JSON": b"{",
     "just stops": b"",
     "no choices": b'{"choices": []}',
     "half of it": b'{"choices": [{"message": {"tool_calls": [{"type": "function"}]}}]}',
+    "error frame": json.dumps(FAULT).encode(),
+    "error frame with a report": json.dumps(FAULT).encode(),
+    "refused": json.dumps(FAULT).encode(),
 }
+ENOUGH = 16
 WAIT_S = 60.0
 
 
 @contextmanager
-def answering(how: str) -> Iterator[str]:
-    """A server that answers each request wrongly, and tells of two upstream calls; `silent`: not at all."""
-    over = threading.Event()
+def answering(how: str) -> Iterator[tuple[str, threading.Event]]:
+    """A server that answers each request wrongly, and tells of two upstream calls; `silent`: not at all. The event is
+    that there were `ENOUGH` requests."""
+    over, enough, numbers = threading.Event(), threading.Event(), count(1)
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
+            if next(numbers) >= ENOUGH:
+                enough.set()
             body = json.loads(self.rfile.read(int(self.headers["content-length"])))
             if how == "silent":
                 over.wait(WAIT_S)
                 return
             data = b"".join(STREAMS[how]) if body["stream"] else WHOLE[how]
-            self.send_response(200)
+            self.send_response(502 if how == "refused" else 200)
             self.send_header("content-length", str(len(data)))
-            self.send_header("x-mlx-stack-attempts", "2")
+            if "report" not in how:
+                self.send_header("x-mlx-stack-attempts", "2")
             self.end_headers()
             self.wfile.write(data)
 
@@ -62,7 +76,7 @@ def answering(how: str) -> Iterator[str]:
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
     thread.start()
     try:
-        yield f"http://127.0.0.1:{server.server_port}"
+        yield f"http://127.0.0.1:{server.server_port}", enough
     finally:
         over.set()
         server.shutdown()
@@ -70,15 +84,19 @@ def answering(how: str) -> Iterator[str]:
         server.server_close()
 
 
-def load(url: str, path: Path, *users: str, hung_s: float = 30) -> tuple[int, dict[str, Any], str]:
-    """Three seconds of these users: locust's exit code, the figures, and what it said of errors."""
-    with started(url, path, *users, "--run-time", "3s", hung_s=hung_s) as process:
+def load(url: str, path: Path, *users: str, until: threading.Event | None = None) -> tuple[int, dict[str, Any], str]:
+    """These users for three seconds, or until something has come: locust's exit code, the figures, and what it said of
+    errors."""
+    with started(url, path, *users, "--run-time", f"{WAIT_S if until else 3:.0f}s") as process:
+        if until is not None:
+            assert until.wait(WAIT_S)
+            process.send_signal(signal.SIGTERM)
         _, said = process.communicate(timeout=WAIT_S)
     return process.returncode, json.loads(path.read_text(encoding="utf-8")), said
 
 
 @contextmanager
-def started(url: str, path: Path, *options: str, hung_s: float) -> Iterator[subprocess.Popen[str]]:
+def started(url: str, path: Path, *options: str, hung_s: float = 30) -> Iterator[subprocess.Popen[str]]:
     """Locust with four users; it ends with the block."""
     command = [sys.executable, "-m", "locust", "-f", str(ROOT / "loadtests" / "locustfile.py"), "--headless"]
     command += ["--host", url, "--users", "4", "--spawn-rate", "4", "--figures", str(path), *options]
@@ -109,7 +127,7 @@ def test_a_server_that_is_not_there(tmp_path):
 
 def test_a_server_that_says_nothing(tmp_path):
     """What is open at the end is counted, and a run in which nothing was answered is no success."""
-    with answering("silent") as url:
+    with answering("silent") as (url, _):
         code, figures, said = load(url, tmp_path / "f.json", "Agent", "Leaver")
 
     assert code == 1
@@ -119,9 +137,9 @@ def test_a_server_that_says_nothing(tmp_path):
 
 @pytest.mark.parametrize("how", STREAMS)
 def test_what_is_no_answer_is_a_failure(tmp_path, how):
-    """Streamed or not: each is a failure and an outcome, and none counts as answered."""
-    with answering(how) as url:
-        code, figures, _ = load(url, tmp_path / "f.json", "Agent")
+    """Streamed or not: each is a failure and an outcome, none counts as answered, and its upstream calls are told."""
+    with answering(how) as (url, enough):
+        code, figures, _ = load(url, tmp_path / "f.json", "Agent", until=enough)
     found = totals(figures)
 
     assert code == 1
@@ -134,8 +152,8 @@ def test_what_is_no_answer_is_a_failure(tmp_path, how):
 
 def test_who_leaves_has_an_outcome(tmp_path):
     """A stream that was left at its first text is a row and no failure, and its upstream calls are counted."""
-    with answering("just stops") as url:
-        code, figures, _ = load(url, tmp_path / "f.json", "Leaver")
+    with answering("just stops") as (url, enough):
+        code, figures, _ = load(url, tmp_path / "f.json", "Leaver", until=enough)
 
     assert code == 0
     assert totals(figures) == {("left", "stream"): figures["counts"]["left"]}
@@ -143,7 +161,7 @@ def test_who_leaves_has_an_outcome(tmp_path):
 
 
 def test_a_run_that_is_interrupted(tmp_path):
-    """What is open then is counted too."""
+    """What is open then is counted too, and fails where it was open for long."""
     path = tmp_path / "f.json"
     with socket.create_server(("127.0.0.1", 0)) as mute:
         mute.settimeout(WAIT_S)
