@@ -54,7 +54,7 @@ def test_the_peer_is_who_it_says(url):
     near = httpx.get(url).json()["client"]
     far = httpx.get(url, headers={"x-forwarded-for": "203.0.113.7"}).json()["client"]
 
-    access.guard(near)
+    access.guard(near, {})
     with pytest.raises(ApiError):
-        access.guard(far)
+        access.guard(far, {})
     assert (near, far) == ("127.0.0.1", "203.0.113.7")
