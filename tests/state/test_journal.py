@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import random
 import signal
 import sqlite3
 import subprocess
@@ -14,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
@@ -42,7 +40,6 @@ from tests.state.lives import (
     state_of,
 )
 
-PAGE_BYTES = 4096
 OTHER = limits(replace(CONFIG, budget=replace(CONFIG.budget, reservation_ns=7 * S)), name="other limits")
 
 
@@ -262,31 +259,6 @@ def test_an_unreadable_file_is_put_aside(tmp_path, how):
     driver.actor = life(tmp_path)
     driver.put(settled(grant))
     assert driver.actor.budget("k", "s")["spent_tokens"] == 10
-
-
-@given(st.integers(0, 10**6), st.randoms(use_true_random=False))
-@settings(max_examples=25)
-def test_a_damaged_page_stops_nothing(number, dice):
-    """Wherever in the file it is: the next life puts the file aside if it minds, and steps and trims work."""
-    with tempfile.TemporaryDirectory(dir=ROOM) as name:
-        path = Path(name) / "ledger.sqlite"
-        actor = life(path.parent)
-        driver = Driver(actor)
-        for n in range(30):
-            driver.put(done(f"r{n}", f"s{n}", incidents=2))
-        actor._journal._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-        actor._journal.close()
-        whole = bytearray(path.read_bytes())
-        at = number % (len(whole) // PAGE_BYTES) * PAGE_BYTES
-        whole[at : at + PAGE_BYTES] = random.Random(dice.random()).randbytes(PAGE_BYTES)
-        path.write_bytes(whole)
-
-        driver = Driver(life(path.parent))
-        (grant,) = driver.granted(ask())
-        driver.put(settled(grant), done("last", "s1", incidents=1))
-        assert driver.actor.report(None, "last") is not None
-        driver.actor._journal.trim(2e9)
-        driver.actor._journal.close()
 
 
 def test_nothing_that_was_put_aside_is_overwritten(tmp_path):
