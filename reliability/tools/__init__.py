@@ -1,6 +1,7 @@
 """Tool calls: from what a model wrote to calls that may be delivered, or to every reason why not.
 
     build_toolbox     the request's tools, compiled           ToolBox | BadTools
+    compile_schema    one schema, compiled                     Compiled | BadSchema
     extract           the calls in a text                      Extraction
     check_calls       the verdict on all calls of an answer    Checked
     corrective_message, next_reask                             how to ask again
@@ -12,12 +13,14 @@ what is changed is recorded.
 
 from reliability.tools.check import CheckConfig, check_calls
 from reliability.tools.choice import Choice, parse_choice
+from reliability.tools.compiled import Compiled, compile_schema, keep
 from reliability.tools.correct import corrective_message
 from reliability.tools.extract import extract
 from reliability.tools.ids import id_source, ids_in
 from reliability.tools.ladder import RETRY_STRATEGY, Reask, Rung, next_reask
 from reliability.tools.marks import OPENING_WORDS
 from reliability.tools.plausible import PLACEHOLDERS
+from reliability.tools.schema import BadSchema
 from reliability.tools.toolbox import BadTools, Tool, ToolBox, build_toolbox
 from reliability.tools.verdicts import (
     Checked,
@@ -34,10 +37,12 @@ __all__ = [
     "OPENING_WORDS",
     "PLACEHOLDERS",
     "RETRY_STRATEGY",
+    "BadSchema",
     "BadTools",
     "CheckConfig",
     "Checked",
     "Choice",
+    "Compiled",
     "Extraction",
     "Flaws",
     "Malformed",
@@ -51,10 +56,12 @@ __all__ = [
     "Violation",
     "build_toolbox",
     "check_calls",
+    "compile_schema",
     "corrective_message",
     "extract",
     "id_source",
     "ids_in",
+    "keep",
     "next_reask",
     "parse_choice",
 ]

@@ -20,6 +20,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
+from reliability.steps import Steps
 from reliability.tools.choice import breaches, parse_choice
 from reliability.tools.complaints import describe, unknown_tool
 from reliability.tools.ids import assign
@@ -28,12 +29,14 @@ from reliability.tools.plausible import PLACEHOLDERS, implausible
 from reliability.tools.repair import mend
 from reliability.tools.text import read_arguments
 from reliability.tools.toolbox import BadTools, Tool, ToolBox
+from reliability.tools.validator import UNBOUNDED
 from reliability.tools.verdicts import Checked, Flaws, Malformed, RawCall, Repair, RepairKind, Violation, join
 from reliability.types import ToolCall
 
 __all__ = ["CheckConfig", "check_calls"]
 
 ENCODINGS_MAX = 3
+STEPS_A_GUESS = 5  # at what an unknown name may mean, for each tool
 VIOLATIONS_MAX = 100
 RAW_CHARS_MAX = 300
 
@@ -70,14 +73,19 @@ def check_calls(
     used_ids: Collection[str] = frozenset(),
     conversation: Sequence[str] | None = None,
     malformed: Sequence[Malformed] = (),
+    steps: Steps | None = None,
 ) -> Checked:
     """The verdict on all calls of one answer.
 
     `new_id` gives the n-th spare id (`ids.id_source`), `used_ids` are taken already (`ids.ids_in`).
     `conversation` holds the texts of the messages, for words that may stand in for a value. `malformed`
     comes from the extraction: each is a violation.
+
+    Raises:
+        OutOfSteps: it takes more than `steps` (None: as many as it takes); never where they are final.
     """
-    judged = [_judge(raw, i, toolbox, config, conversation) for i, raw in enumerate(raw_calls)]
+    steps = steps or Steps(UNBOUNDED)
+    judged = [_judge(raw, i, toolbox, config, conversation, steps) for i, raw in enumerate(raw_calls)]
     ids = assign([raw.id for raw in raw_calls], used_ids, new_id)
     violations = [violation for one in judged for violation in one.violations]
     violations += [_malformed(one, len(judged) + i) for i, one in enumerate(malformed)]
@@ -95,11 +103,14 @@ def check_calls(
     )
 
 
-def _judge(raw: RawCall, i: int, box: ToolBox, config: CheckConfig, conversation: Sequence[str] | None) -> _Judged:
+def _judge(
+    raw: RawCall, i: int, box: ToolBox, config: CheckConfig, conversation: Sequence[str] | None, steps: Steps
+) -> _Judged:
     """All checks of one call."""
     tool = box.find(raw.name)
     before = tuple(Repair(repair.kind, join(i) + repair.path) for repair in raw.repairs)
     if tool is None and config.validate_tool_names:
+        _pay(steps, STEPS_A_GUESS * len(box.tools))
         return _Judged(raw.name, "", before, (unknown_tool(raw.name, i, box),))
     if tool is not None and tool.name != raw.name:
         before = (*before, Repair(RepairKind.NAME, join(i, "name")))
@@ -113,7 +124,12 @@ def _judge(raw: RawCall, i: int, box: ToolBox, config: CheckConfig, conversation
     repairs = (*before, *(Repair(kind, join(i, "arguments")) for kind in kinds))
     if tool is None:
         return _Judged(name, text, repairs)
-    return _against_schema(_Judged(name, text, repairs), value, tool, i, config, conversation)
+    return _against_schema(_Judged(name, text, repairs), value, tool, i, config, conversation, steps)
+
+
+def _pay(steps: Steps, count: int) -> None:
+    """Spend steps on what has to be said in any case: where they are final, only as many as there are."""
+    steps.spend(min(count, max(steps.left, 0)) if steps.final else count)
 
 
 def _against_schema(
@@ -123,12 +139,13 @@ def _against_schema(
     i: int,
     config: CheckConfig,
     conversation: Sequence[str] | None,
+    steps: Steps,
 ) -> _Judged:
     """Schema and plausibility, with the repairs that the schema allows."""
     text, repairs = call.arguments, call.repairs
     violations: list[Violation] = []
     if config.validate_schema:
-        mended = mend(value, tool)
+        mended = mend(value, tool, steps)
         if mended.repairs:
             value, text = mended.value, dump(mended.value)
             repairs = (
@@ -139,7 +156,7 @@ def _against_schema(
     if not violations:
         violations = [
             Violation(kind, join(i, "arguments", *path), message, tool.name)
-            for kind, path, message in implausible(value, tool, config.placeholders, conversation)
+            for kind, path, message in implausible(value, tool, config.placeholders, conversation, steps)
         ]
     return _Judged(call.name, text, repairs, tuple(violations))
 

@@ -20,6 +20,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
+from reliability.steps import Steps
 from reliability.tools.kinds import property_schema
 from reliability.tools.toolbox import Tool
 from reliability.tools.verdicts import Flaws
@@ -44,6 +45,9 @@ PLACEHOLDERS: tuple[str, ...] = (
     "example.com",
 )
 PLACEHOLDER_CHARS_MAX = 120
+STEPS_A_WORD = 8
+CHARS_A_STEP = 1_000  # of the conversation, searched for a word
+FOUND_MAX = 100
 _BRACKETS = frozenset("<[{")
 _ADDRESS = re.compile(r"(?:[a-z]+://)?(?:www\.)?|/\Z")
 
@@ -51,19 +55,31 @@ Path = tuple[str | int, ...]
 
 
 def implausible(
-    arguments: Mapping[str, Any], tool: Tool, placeholders: Sequence[str], conversation: Sequence[str] | None
+    arguments: Mapping[str, Any],
+    tool: Tool,
+    placeholders: Sequence[str],
+    conversation: Sequence[str] | None,
+    steps: Steps,
 ) -> list[tuple[Flaws, Path, str]]:
-    """What stands in the arguments without saying anything."""
+    """What stands in the arguments without saying anything, at most `FOUND_MAX` things. Raises `OutOfSteps`, unless the
+    steps are final: then what hasn't been looked at passes, since it satisfies the schema."""
     blanks = _all_blank(arguments, tool)
     found: list[tuple[Flaws, Path, str]] = [
         (Flaws.EMPTY, (key,), "is empty, and nothing else is given") for key in blanks
     ]
     match = _matcher(tuple(placeholders))
+    said_chars = sum(map(len, conversation or ()))
     for path, text in _strings(arguments):
+        if (steps.final and steps.left < STEPS_A_WORD + said_chars // CHARS_A_STEP) or len(found) >= FOUND_MAX:
+            break
+        steps.spend(1)
         if len(text) > PLACEHOLDER_CHARS_MAX:
             continue
+        steps.spend(STEPS_A_WORD)
         name = next((part for part in reversed(path) if isinstance(part, str)), "")
         word = match(text, name)
+        if word is not None:
+            steps.spend(said_chars // CHARS_A_STEP)
         if word is not None and _stands_in(text, word, path, tool, conversation):
             found.append((Flaws.PLACEHOLDER, path, f"{text!r} only stands in for a value"))
     return found

@@ -15,7 +15,7 @@ from typing import Any
 from reliability.tools.schema import DATA, MAPS, BadSchema
 from reliability.tools.verdicts import join
 
-__all__ = ["check_references", "resolve"]
+__all__ = ["anchors_of", "check_references", "resolve"]
 
 HEIGHT_MAX = 64
 WEIGHT_MAX = 10_000
@@ -23,10 +23,16 @@ WEIGHT_MAX = 10_000
 Path = tuple[object, ...]
 
 
-def check_references(root: Any) -> None:
-    """Raise `BadSchema` for a reference that can't be followed to an end."""
+def anchors_of(root: Any) -> dict[str, Any]:
+    """The nodes that are named by an anchor."""
     anchors: dict[str, Any] = {}
     _visit(root, lambda node, path: _note_anchors(node, anchors))
+    return anchors
+
+
+def check_references(root: Any) -> None:
+    """Raise `BadSchema` for a reference that can't be followed to an end."""
+    anchors = anchors_of(root)
     known: dict[int, tuple[int, int]] = {}
     _visit(root, lambda node, path: _weigh(node, path, root, anchors, known))
 

@@ -14,7 +14,8 @@ What other drafts, OpenAPI and sloppy generators write is said again in today's 
 References stay inside the document: `#`, `#/...` and `#anchor`. Anything else would have to be fetched,
 and nothing is ever fetched, so it is a `BadSchema` (`references.py` follows the rest). Data under `enum`,
 `const`, `default` and `examples` is not touched. A keyword that nobody knows may still hold schemas that a
-reference points into, so it is walked too, but never refused.
+reference points into, so it is walked too, but never refused. Each node is checked against the schema of schemas
+(`meta.py`) in the same walk, the deepest first.
 """
 
 from __future__ import annotations
@@ -22,7 +23,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from reliability.tools.patterns import BrokenPattern, Unasserted, translate
+from reliability.steps import Steps
+from reliability.tools.meta import TYPES, wrong_keyword
+from reliability.tools.patterns import BrokenPattern, Unasserted, compile_steps, translate
 from reliability.tools.verdicts import join
 
 __all__ = ["DATA", "MAPS", "BadSchema", "Normaliser"]
@@ -39,7 +42,7 @@ _SINGLE = frozenset(
 )
 _NULL_IS_DATA = frozenset({"const", "default", "example"})
 _DROPPED = frozenset({"$schema", "$id", "id", "nullable", "$vocabulary"})
-_TYPES = frozenset({"string", "number", "integer", "boolean", "object", "array", "null"})
+STEPS_A_NODE = 12  # with everything that is done to it until it is compiled
 _LIMITS = {"exclusiveMinimum": "minimum", "exclusiveMaximum": "maximum"}
 
 
@@ -55,13 +58,20 @@ class BadSchema(ValueError):
 class Normaliser:
     """One walk over one schema. `unchecked` collects what is valid but not asserted here."""
 
-    def __init__(self) -> None:
+    def __init__(self, steps: Steps) -> None:
         self.unchecked: list[str] = []
         self._nodes = 0
+        self._steps = steps
 
     def schema(self, node: Any, path: tuple[object, ...] = (), *, known: bool = True) -> Any:
-        """The same schema in draft 2020-12. `known` is False below keywords that nobody knows."""
+        """The same schema in draft 2020-12. `known` is False below keywords that nobody knows.
+
+        Raises:
+            BadSchema: it can't be used, or is too large.
+            OutOfSteps: it is larger than the steps that were given.
+        """
         self._nodes += 1
+        self._steps.spend(STEPS_A_NODE)
         if len(path) > SCHEMA_DEPTH_MAX or self._nodes > SCHEMA_NODES_MAX:
             raise BadSchema(join(*path[:8]), "the schema is larger or deeper than this server takes")
         if isinstance(node, list) and not known:
@@ -72,6 +82,8 @@ class Normaliser:
         new = {key: self._keyword(key, value, path, known) for key, value in old.items()}
         self._patterns(new, path, known)
         _hoist_required(old, new)
+        if known and (wrong := wrong_keyword(new)) is not None:
+            raise BadSchema(join(*path, wrong[0]), f"is no valid JSON Schema: it {wrong[1]}")
         return _nullable(new) if node.get("nullable") is True else new
 
     def _modern(self, node: Mapping[Any, Any]) -> dict[str, Any]:
@@ -119,9 +131,10 @@ class Normaliser:
             # Keys that can't be told apart can't be refused either.
             for closed in ("additionalProperties", "unevaluatedProperties"):
                 new.pop(closed, None)
-        new["patternProperties"] = {translate(k).python.pattern: v for k, v in kept.items()}
+        new["patternProperties"] = kept
 
     def _asserted(self, pattern: str, path: tuple[object, ...], known: bool) -> bool:
+        self._steps.spend(compile_steps(pattern))
         try:
             translate(pattern)
         except Unasserted as why:
@@ -161,12 +174,12 @@ _KNOWN = (
 def _type(node: dict[str, Any]) -> dict[str, Any]:
     """Types in capitals, as some vendors write them, in small letters; an empty type is none."""
     kind = node.get("type")
-    if isinstance(kind, str) and kind.lower() in _TYPES:
+    if isinstance(kind, str) and kind.lower() in TYPES:
         node["type"] = kind.lower()
     elif kind in ("", "any", []):
         del node["type"]
     elif isinstance(kind, list) and all(isinstance(k, str) for k in kind):
-        node["type"] = list(dict.fromkeys(k.lower() if k.lower() in _TYPES else k for k in kind))
+        node["type"] = list(dict.fromkeys(k.lower() if k.lower() in TYPES else k for k in kind))
     return node
 
 

@@ -4,38 +4,27 @@
 `BadTools`: the client's mistake as a value, with its place, for a 400. It never raises and never fetches. A
 `ToolBox` is frozen and may be shared by threads.
 
-Compiling a schema (normalise, meta-check, references) costs a thousand times what a validation costs, and
-agents send the same tools with every request, so compiled schemas are kept by their text,
-`SCHEMAS_CACHED_MAX` of them. That memory is invisible: the same text compiles to the same thing.
-
 Names are looked up exactly, then by what may differ without a guess: case, `-` against `_`, and a
 `functions.` prefix, and only where one single tool answers to that.
 """
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import Any
 
-from jsonschema import Draft202012Validator
-from jsonschema.exceptions import SchemaError, ValidationError
-from jsonschema.validators import extend
-
-from reliability.tools.formats import FORMATS
-from reliability.tools.patterns import translate
-from reliability.tools.references import check_references
-from reliability.tools.schema import BadSchema, Normaliser
+from reliability.steps import Steps
+from reliability.tools.compiled import Compiled, compile_schema
+from reliability.tools.schema import BadSchema
+from reliability.tools.validator import UNBOUNDED, Validator
 from reliability.tools.verdicts import join
 
 __all__ = ["BadTools", "Tool", "ToolBox", "build_toolbox", "fold"]
 
 TOOLS_MAX = 1_024
-SCHEMAS_CACHED_MAX = 1_024
-SCHEMA_CHARS_MAX = 1_000_000
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:/-]{0,127}")
 _PREFIX = "functions."
 
@@ -55,10 +44,23 @@ class Tool:
 
     name: str
     description: str
-    parameters: Mapping[str, Any]
     strict: bool
-    unchecked: tuple[str, ...]
-    validator: Any = field(repr=False, compare=False)
+    compiled: Compiled = field(repr=False)
+
+    @property
+    def parameters(self) -> Mapping[str, Any]:
+        """The schema of its arguments, in draft 2020-12."""
+        return self.compiled.schema
+
+    @property
+    def unchecked(self) -> tuple[str, ...]:
+        """What of the schema is not asserted, by its place in it, and why."""
+        return self.compiled.unchecked
+
+    @property
+    def validator(self) -> Validator:
+        """The schema, ready to judge."""
+        return self.compiled.validator
 
     @property
     def required(self) -> tuple[str, ...]:
@@ -107,31 +109,38 @@ def fold(name: str) -> str:
     return name.strip().removeprefix(_PREFIX).replace("-", "_").casefold()
 
 
-def build_toolbox(tools: object, functions: object = None) -> ToolBox | BadTools:
+def build_toolbox(tools: object, functions: object = None, steps: Steps | None = None) -> ToolBox | BadTools:
     """The toolbox of a request, from its `tools` and its legacy `functions`; None and [] mean that there
-    are none."""
+    are none.
+
+    Raises:
+        OutOfSteps: compiling the schemas takes more than `steps` (None: as many as it takes).
+    """
+    steps = steps or Steps(UNBOUNDED)
     found: list[Tool] = []
+    names: set[str] = set()
     for key, value in (("tools", tools), ("functions", functions)):
         if value is None:
             continue
         if isinstance(value, (str, bytes)) or not isinstance(value, Sequence):
             return BadTools(join(key), "must be an array of tools")
+        if len(value) + len(found) > TOOLS_MAX:
+            return BadTools("/tools", f"more than {TOOLS_MAX} tools")
         for i, item in enumerate(value):
-            tool = _tool(item, (key, i), legacy=key == "functions")
+            tool = _tool(item, (key, i), steps, legacy=key == "functions")
             if isinstance(tool, BadTools):
                 return tool
-            if any(tool.name == other.name for other in found):
+            if tool.name in names:
                 return BadTools(
                     join(key, i, *(() if key == "functions" else ("function",)), "name"),
                     f"two tools are named {tool.name!r}",
                 )
             found.append(tool)
-    if len(found) > TOOLS_MAX:
-        return BadTools("/tools", f"more than {TOOLS_MAX} tools")
+            names.add(tool.name)
     return ToolBox(tuple(found))
 
 
-def _tool(item: object, path: tuple[object, ...], *, legacy: bool) -> Tool | BadTools:
+def _tool(item: object, path: tuple[object, ...], steps: Steps, *, legacy: bool) -> Tool | BadTools:
     """One entry of `tools` or `functions`."""
     if not isinstance(item, Mapping):
         return BadTools(join(*path), "must be an object")
@@ -148,79 +157,24 @@ def _tool(item: object, path: tuple[object, ...], *, legacy: bool) -> Tool | Bad
             join(*path, "name"),
             "must be 1 to 128 letters, digits or _ . : / -, and begin with one of the first two or _",
         )
-    return _compiled_tool(name, function, bool(function.get("strict") or item.get("strict")), path)
+    return _compiled_tool(name, function, bool(function.get("strict") or item.get("strict")), path, steps)
 
 
-def _compiled_tool(name: str, function: Mapping[str, Any], strict: bool, path: tuple[object, ...]) -> Tool | BadTools:
+def _compiled_tool(
+    name: str, function: Mapping[str, Any], strict: bool, path: tuple[object, ...], steps: Steps
+) -> Tool | BadTools:
     key = "input_schema" if "input_schema" in function and "parameters" not in function else "parameters"
-    given = function.get(key)
     path = (*path, key)
+    given = function.get(key)
     if given is not None and not isinstance(given, Mapping):
         return BadTools(join(*path), "must be a JSON Schema object")
-    try:
-        text = json.dumps(given or {}, sort_keys=False, allow_nan=False)
-    except (TypeError, ValueError, RecursionError):
-        return BadTools(join(*path), "must be plain JSON of a bounded depth")
-    compiled = _compile(text)
+    compiled = compile_schema(given or {}, steps, arguments=True)
     if isinstance(compiled, BadSchema):
         return BadTools(join(*path) + compiled.path, compiled.message)
-    schema, validator, unchecked = compiled
     description = function.get("description")
     return Tool(
         name=name,
         description=description if isinstance(description, str) else "",
-        parameters=schema,
         strict=strict,
-        unchecked=unchecked,
-        validator=validator,
+        compiled=compiled,
     )
-
-
-# --- compiling ----------------------------------------------------------------------------------------------
-
-
-def _pattern(_validator: Any, pattern: str, instance: object, _schema: object) -> Any:
-    """The keyword `pattern`, by our own rules for expressions."""
-    if isinstance(instance, str) and not translate(pattern).allows(instance):
-        yield ValidationError(f"does not match {pattern!r}")
-
-
-_VALIDATOR: Any = extend(  # type: ignore[no-untyped-call]
-    Draft202012Validator, {"pattern": _pattern}
-)
-_META: Any = Draft202012Validator(Draft202012Validator.META_SCHEMA)
-
-
-@lru_cache(maxsize=SCHEMAS_CACHED_MAX)
-def _compile(text: str) -> tuple[Mapping[str, Any], Any, tuple[str, ...]] | BadSchema:
-    """A schema ready to validate with, what of it is not asserted, or what is wrong with it."""
-    if len(text) > SCHEMA_CHARS_MAX:
-        return BadSchema("", "the schema is larger than this server takes")
-    walk = Normaliser()
-    try:
-        schema = walk.schema(json.loads(text))
-        _check_meta(schema)
-        check_references(schema)
-        _check_object(schema)
-        validator = _VALIDATOR(schema, format_checker=FORMATS)
-        validator.is_valid({})
-    except BadSchema as bad:
-        return BadSchema(bad.path, bad.message)  # without the stack that it was raised from
-    except (RecursionError, SchemaError, ValueError, TypeError, KeyError, ArithmeticError) as error:
-        return BadSchema("", f"the schema can't be compiled: {type(error).__name__}")
-    return schema, validator, tuple(walk.unchecked)
-
-
-def _check_meta(schema: Mapping[str, Any]) -> None:
-    """The schema against the schema of schemas; the deepest mistake is the one to name."""
-    errors = list(_META.iter_errors(schema))
-    if errors:
-        worst = max(errors, key=lambda error: len(error.absolute_path))
-        raise BadSchema(join(*worst.absolute_path), f"is no valid JSON Schema: {worst.message[:200]}")
-
-
-def _check_object(schema: Mapping[str, Any]) -> None:
-    """Arguments are always an object, so a schema that allows none can never be met."""
-    kinds = schema.get("type", "object")
-    if "object" not in ([kinds] if isinstance(kinds, str) else kinds):
-        raise BadSchema("/type", "the parameters of a tool must be an object")

@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from reliability.steps import OutOfSteps, Steps
 from reliability.tools import CheckConfig, Checked, Flaws, Malformed, RawCall, Repair, RepairKind, check_calls
 from reliability.tools.check import VIOLATIONS_MAX
 from tests.reliability.renderings import tool
@@ -356,10 +357,14 @@ def test_repeats_are_reported_and_kept():
 
 def test_arguments_that_the_schema_cant_judge_are_refused():
     """A schema that fails while it judges is no consent."""
-    box = made([tool("f", {"properties": {"a": {"type": "number", "multipleOf": 0.1}}})])
+    box = made([tool("f", {"properties": {"a": {"type": "array", "uniqueItems": True}}})])
+    raw = [RawCall(name="f", arguments={"a": list(range(5_000))})]
 
-    assert verdict('{"a": 1' + "0" * 400 + "}", "f", box).violations
-    assert verdict({"a": 0.3}, "f", box).violations or verdict({"a": 0.3}, "f", box).calls
+    assert check_calls(raw, box, new_id=IDS, steps=Steps(10_000)).calls
+    (said,) = check_calls(raw, box, new_id=IDS, steps=Steps(1_000, final=True)).violations
+    assert said.message == "the arguments take longer to check than this server allows"
+    with pytest.raises(OutOfSteps):
+        check_calls(raw, box, new_id=IDS, steps=Steps(1_000))
 
 
 def test_messages_say_what_is_wanted():

@@ -7,9 +7,8 @@ import json
 import pytest
 
 from reliability.tools import BadTools, build_toolbox
+from reliability.tools.compiled import CHARS_KEPT_MAX, KEPT, SCHEMAS_KEPT_MAX
 from reliability.tools.kinds import allowed, property_schema
-from reliability.tools.patterns import BrokenPattern, Unasserted, translate
-from reliability.tools.toolbox import SCHEMAS_CACHED_MAX, _compile
 from tests.reliability.renderings import tool
 from tests.reliability.values import made
 
@@ -252,73 +251,13 @@ def test_compiled_schemas_are_kept_and_bounded():
     parameters = {"properties": {"only_here": {"type": "string"}}}
 
     assert made([tool("f", parameters)]).tools[0].validator is made([tool("g", dict(parameters))]).tools[0].validator
-    assert _compile.cache_info().maxsize == SCHEMAS_CACHED_MAX
 
-
-@pytest.mark.parametrize(
-    "pattern",
-    [
-        "(a+)+$",
-        "(a*)*",
-        "((a|b+)c?)*d",
-        "(a|a)+",
-        "(?:x+x+)+y",
-        "(.|a)*b",
-        "(a)\\1+",
-        "a" * 1_001,
-        "(\\d|[0-9]){2,}",
-    ],
-)
-def test_patterns_that_may_explode_are_not_asserted_and_said_so(pattern):
-    """One string must not stop the server: such a pattern is left out, and the tool says which."""
-    with pytest.raises(Unasserted):
-        translate(pattern)
-
-    box = made([tool("f", {"properties": {"a": {"pattern": pattern}}})])
-    assert box.tools[0].validator.is_valid({"a": "a" * 60 + "!"})
-    assert box.tools[0].unchecked[0].startswith("/properties/a/pattern: the pattern ")
-
-
-@pytest.mark.parametrize(
-    ("pattern", "text", "matches"),
-    [
-        ("^a$", "a\n", False),
-        ("^(?<year>\\d{4})$", "2031", True),
-        ("^\\d+$", "٣", False),
-        ("a\\/b", "a/b", True),
-        ("[$]", "$", True),
-        ("^(?:ab|cd)+$", "abcd", True),
-        ("^(?=x)x{2,3}$", "xx", True),
-        ("^\\w+@\\w+\\.\\w+$", "a@b.c", True),
-        ("b", "abc", True),
-        ("{x", "{x", True),
-    ],
-)
-def test_patterns_mean_what_ecma_says(pattern, text, matches):
-    """Anchors, named groups and ASCII classes are read as JSON Schema means them."""
-    assert translate(pattern).allows(text) is matches
-
-
-def test_long_strings_are_matched_only_while_that_is_cheap():
-    """A pattern is asserted up to the length at which its worst case stays bounded, and not beyond."""
-    pattern = translate("a+b+c")
-
-    assert pattern.chars_max < 1_000
-    assert not pattern.allows("x")
-    assert pattern.allows("x" * (pattern.chars_max + 1))
-    assert translate("^abc$").chars_max > 1_000_000
-
-
-def test_only_ecma_patterns_make_no_tool_unusable():
-    """What only ECMA 262 knows isn't asserted; what no dialect knows is refused."""
-    with pytest.raises(Unasserted):
-        translate("^\\p{L}+$")
-    with pytest.raises(BrokenPattern):
-        translate("(")
-
-    box = made([tool("f", {"patternProperties": {"\\p{L}": {"type": "string"}}, "additionalProperties": False})])
-    assert box.tools[0].validator.is_valid({"ä": 1})
-    assert box.tools[0].unchecked
+    for i in range(SCHEMAS_KEPT_MAX + 10):
+        made([tool("f", {"properties": {f"p{i}": {}}})])
+    assert len(KEPT) == SCHEMAS_KEPT_MAX
+    for i in range(12):
+        made([tool("f", {"description": f"{i:02}" * 450_000})])
+    assert KEPT.chars <= CHARS_KEPT_MAX
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,314 @@
+"""ECMA 262's regular expressions, said in RE2's dialect.
+
+The two agree on nearly everything; this module rewrites what they write or mean differently:
+
+    ECMA                                  here
+    \\u0041 \\u{1F600} \\uD83D\\uDE00 \\cJ    \\x{41} \\x{1F600} \\x{1F600} \\x{A}
+    .  \\s  \\S                             their sets, spelled out: RE2's \\s knows six characters of ECMA's 25
+    [^] [] [[a] [\\w-.]                    any, none, an escaped [, an escaped -
+    (?<name>x), (x), (?P<name>x)          (?:x): nothing refers to a group
+    \\p{Script=Greek} \\p{Letter}           \\p{Greek} \\p{L}
+    x{0,2500}                             x{0,1000}x{0,1000}x{0,500}: RE2 counts to 1,000
+    ^(?=a)(?!b)c                          three patterns: ^a found, ^b not found, ^c found
+
+Python's own words that clients' generators write are taken as meant: \\A, \\Z, \\z, {,3}, (?i). What no linear engine
+has is `NotLinear`: back-references, look-arounds anywhere else, possessive repeats.
+
+`$` and `^` need no change: in RE2 too they are the ends of the whole text.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+__all__ = ["NotLinear", "to_re2", "whole_repeat"]
+
+COUNT_MAX = 1_000  # of one repeat in RE2
+COUNTS_MAX = 10_000  # of one repeat here, as several
+
+_SPACES = r"\t\n\v\f\r \x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000}\x{feff}"
+_NO_SPACES = (
+    r"\x{0}-\x{8}\x{e}-\x{1f}\x{21}-\x{9f}\x{a1}-\x{167f}\x{1681}-\x{1fff}\x{200b}-\x{2027}\x{202a}-\x{202e}"
+    r"\x{2030}-\x{205e}\x{2060}-\x{2fff}\x{3001}-\x{fefe}\x{ff00}-\x{10ffff}"
+)
+_ANY, _NONE = r"[\x{0}-\x{10ffff}]", r"[^\x{0}-\x{10ffff}]"
+_DOT = r"[^\n\r\x{2028}\x{2029}]"
+_LETTERS = {"t": r"\t", "n": r"\n", "v": r"\v", "f": r"\f", "r": r"\r"}
+_SAME = frozenset("dDwW")
+_ANCHORS = {"b": r"\b", "B": r"\B", "A": r"\A", "Z": r"\z", "z": r"\z"}
+_CATEGORIES = {
+    "letter": "L", "lowercase_letter": "Ll", "uppercase_letter": "Lu", "mark": "M", "number": "N",
+    "decimal_number": "Nd", "punctuation": "P", "punct": "P", "symbol": "S", "separator": "Z", "other": "C",
+}  # fmt: skip
+
+_PIECE = re.compile(
+    r"(?P<count>\{(?P<low>\d*)(?P<comma>,?)(?P<high>\d*)\}(?P<lazy>\??))"
+    r"|(?P<group>\(\?(?:P?<(?![=!])\w+>|:|[is]+\)|[is]+:|<?[=!]|.?))"
+    r"|(?P<repeat>[*+?]\??)"
+    r"|(?P<escape>\\)|(?P<class>\[)|(?P<other>.)",
+    re.DOTALL,
+)
+_WHOLE = re.compile(r"\^.+?(?P<count>\{(?P<low>\d{0,9})(?P<comma>,?)(?P<high>\d{0,9})\}\??)\$", re.DOTALL)
+_HEX = re.compile(
+    r"u\{(?P<braced>[0-9a-fA-F]{1,6})\}|u[dD](?P<high>[89abAB][0-9a-fA-F]{2})\\u[dD](?P<low>[c-fC-F][0-9a-fA-F]{2})"
+    r"|u(?P<four>[0-9a-fA-F]{4})|x(?P<two>[0-9a-fA-F]{2})|c(?P<control>[A-Za-z])|(?P<nul>0)(?!\d)"
+)
+_PROPERTY = re.compile(r"([pP])\{(?:(?:Script|sc|General_Category|gc)=)?(\w+)\}")
+
+
+class NotLinear(ValueError):
+    """It needs what no linear engine has. The text says why it is not asserted."""
+
+
+def to_re2(pattern: str) -> list[tuple[str, bool]]:
+    """Patterns in RE2's dialect, all of which must be found (True) or not be found (False).
+
+    Raises:
+        NotLinear: it can't be said in RE2's dialect. (What is no pattern at all is for RE2 to refuse.)
+    """
+    found: list[tuple[str, bool]] = []
+    rest = pattern
+    while (ahead := _look_ahead(rest)) is not None:
+        inner, wanted, rest = ahead
+        found.append((f"^(?:{_said(inner)})", wanted))
+    return [*found, (_said(rest), True)]
+
+
+def whole_repeat(pattern: str) -> tuple[str, int, int | None] | None:
+    """`^x{1,2000}$` as (`^x*$`, 1, 2000), where x is one character of any kind; None for all else. A high of None is
+    no bound."""
+    found = _WHOLE.fullmatch(pattern)
+    if found is None or pattern[:1] != "^":
+        return None
+    begin, end, kind = next(_tokens(pattern, 1), (1, 1, "("))
+    if end != found.start("count") or kind in "(|)*+?{^$" or (kind == "\\" and pattern[begin + 1] not in "dDwWsS.-"):
+        return None
+    low = int(found["low"] or 0)
+    high = low if not found["comma"] else int(found["high"]) if found["high"] else None
+    return None if not (found["low"] or found["high"]) else (f"^{pattern[begin:end]}*$", low, high)
+
+
+def _look_ahead(pattern: str) -> tuple[str, bool, str] | None:
+    """What the first look-ahead behind `^` holds, whether it is wanted, and the pattern without it."""
+    if pattern[:4] not in ("^(?=", "^(?!") or _alternatives(pattern):
+        return None
+    end = _closed(pattern, 1)
+    if pattern[end : end + 1] in ("*", "+", "?", "{"):
+        return None
+    return pattern[4 : end - 1], pattern[3] == "=", "^" + pattern[end:]
+
+
+def _tokens(pattern: str, at: int = 0) -> Iterator[tuple[int, int, str]]:
+    """(begin, end, first character) of escapes, classes and single characters."""
+    while at < len(pattern):
+        end = at + 1
+        if pattern[at] == "\\":
+            end += 1
+        elif pattern[at] == "[":
+            end = _class_end(pattern, at)
+        yield at, end, pattern[at]
+        at = end
+
+
+def _class_end(pattern: str, at: int) -> int:
+    at += 1
+    while at < len(pattern) and pattern[at] != "]":
+        at += 2 if pattern[at] == "\\" else 1
+    return at + 1
+
+
+def _closed(pattern: str, at: int) -> int:
+    """Where the group that opens at `at` has ended."""
+    depth = 0
+    for _, end, kind in _tokens(pattern, at):
+        depth += (kind == "(") - (kind == ")")
+        if depth == 0:
+            return end
+    return len(pattern)
+
+
+def _alternatives(pattern: str) -> bool:
+    """Whether there are alternatives at the top: then `^` belongs to the first of them only."""
+    depth = 0
+    for _, _, kind in _tokens(pattern):
+        depth += (kind == "(") - (kind == ")")
+        if kind == "|" and depth <= 0:
+            return True
+    return False
+
+
+def _said(pattern: str) -> str:
+    """One pattern in RE2's dialect."""
+    out: list[str] = []
+    opened: list[int] = []
+    last = 0  # where the last atom begins in `out`
+    at = 0
+    while at < len(pattern):
+        piece = _PIECE.match(pattern, at)
+        assert piece is not None  # the last alternative takes any character
+        at = piece.end()
+        if piece["count"] and (piece["low"] or piece["high"]):
+            out[last:] = [_counted("".join(out[last:]), piece)]
+            _refuse_possessive(pattern, at)
+            continue
+        if piece["repeat"]:
+            out.append(piece["repeat"])
+            _refuse_possessive(pattern, at)
+            continue
+        if piece["other"] == ")":
+            last = opened.pop() if opened else len(out)
+            out.append(")")
+            continue
+        last = len(out)
+        if piece["group"] or piece["other"] == "(":
+            opened.append(last)
+            said = _group(piece["group"] or "(")
+            if said.endswith(")"):
+                opened.pop()
+        elif piece["escape"]:
+            said, at = _escape(pattern, at)
+        elif piece["class"]:
+            said, at = _class(pattern, at)
+        else:
+            said = {".": _DOT, "{": r"\{", "}": r"\}", "]": r"\]"}.get(piece[0], piece[0])
+            if piece["count"]:
+                said = re.escape(piece[0])
+        out.append(said)
+    return "".join(out)
+
+
+def _refuse_possessive(pattern: str, at: int) -> None:
+    if pattern[at : at + 1] == "+":
+        raise NotLinear("uses a possessive repeat")
+
+
+def _counted(atom: str, piece: re.Match[str]) -> str:
+    """A repeat with numbers, in steps of `COUNT_MAX`."""
+    low = int(piece["low"][:9] or 0)
+    high = low if not piece["comma"] else int(piece["high"][:9]) if piece["high"] else None
+    if max(low, high or 0) > COUNTS_MAX:
+        raise NotLinear("is larger than this server asserts")
+    lazy = piece["lazy"]
+    if max(low, high or 0) <= COUNT_MAX:
+        upper = "" if high is None else high
+        return f"{atom}{{{low}{'' if not piece['comma'] else f',{upper}'}}}{lazy}"
+    parts = []
+    left = low
+    while left > 0:
+        parts.append(f"{atom}{{{min(left, COUNT_MAX)}}}")
+        left -= COUNT_MAX
+    left = 0 if high is None else high - low
+    while left > 0:
+        parts.append(f"{atom}{{0,{min(left, COUNT_MAX)}}}{lazy}")
+        left -= COUNT_MAX
+    return "(?:" + "".join(parts) + (f"{atom}*{lazy}" if high is None else "") + ")"
+
+
+def _group(text: str) -> str:
+    """The opening of a group."""
+    if text in ("(", "(?:") or (text.endswith(">") and text != "(?>"):
+        return "(?:"
+    if text[2:3] in ("=", "!") or text[2:4] in ("<=", "<!"):
+        raise NotLinear("looks ahead or behind")
+    if text[2:3] in ("i", "s") and text[-1] in ":)":
+        return text
+    if text[2:3] in (">", "#", "(", "P", "m", "x", "-"):
+        raise NotLinear("uses a group that only some engines know")
+    return text
+
+
+def _escape(pattern: str, at: int) -> tuple[str, int]:
+    """What an escape outside of a class means, and where it ends. `at` is behind the backslash."""
+    letter = pattern[at : at + 1]
+    if letter == "s":
+        return f"[{_SPACES}]", at + 1
+    if letter == "S":
+        return f"[^{_SPACES}]", at + 1
+    if letter in _ANCHORS and letter:
+        return _ANCHORS[letter], at + 1
+    if letter == "k" or (letter in "123456789" and letter):
+        raise NotLinear("refers back to a group")
+    return _character(pattern, at)
+
+
+def _character(pattern: str, at: int) -> tuple[str, int]:
+    """An escape that means the same in a class and outside of one."""
+    letter = pattern[at : at + 1]
+    if letter in _SAME and letter:
+        return "\\" + letter, at + 1
+    if letter in _LETTERS:
+        return _LETTERS[letter], at + 1
+    if found := _HEX.match(pattern, at):
+        return _code(found), found.end()
+    if found := _PROPERTY.match(pattern, at):
+        name = _CATEGORIES.get(found[2].lower(), found[2])
+        if not re.fullmatch(r"[A-Z][a-z]?|[A-Z][a-z_A-Z]+", name) or name in _ONLY_ECMA:
+            raise NotLinear("uses a property of characters that this server doesn't know")
+        return rf"\{found[1]}{{{name}}}", found.end()
+    if letter.isalnum() and letter.isascii():
+        raise NotLinear("uses an escape that engines read differently")
+    return ("\\" + letter if letter.isascii() else letter), at + 1
+
+
+_ONLY_ECMA = frozenset(
+    {"Any", "ASCII", "Alphabetic", "Alpha", "Lowercase", "Uppercase", "Emoji", "White_Space", "Assigned"}
+)
+
+
+def _code(found: re.Match[str]) -> str:
+    if found["control"]:
+        code = ord(found["control"]) % 32
+    elif found["high"]:
+        code = 0x10000 + ((int("d" + found["high"], 16) - 0xD800) << 10) + int("d" + found["low"], 16) - 0xDC00
+    else:
+        code = int(found["braced"] or found["four"] or found["two"] or "0", 16)
+    if 0xD800 <= code <= 0xDFFF or code > 0x10FFFF:
+        raise NotLinear("names half a character")
+    return rf"\x{{{code:x}}}"
+
+
+def _class(pattern: str, at: int) -> tuple[str, int]:
+    """A class, and where it ends. `at` is behind its bracket."""
+    negated = pattern[at : at + 1] == "^"
+    at += negated
+    items: list[str] = []
+    while pattern[at : at + 1] not in ("]", ""):
+        letter = pattern[at]
+        if letter == "\\":
+            said, at = _in_class(pattern, at + 1)
+        else:
+            said, at = ("\\" + letter if letter in "[&~^" else letter), at + 1
+            if letter == "-" and not _is_range(pattern, items, at):
+                said = r"\-"
+        items.append(said)
+    if not pattern[at : at + 1]:
+        return "[", at  # it never ends: RE2 refuses that
+    if not items:
+        return (_ANY if negated else _NONE), at + 1
+    return f"[{'^' if negated else ''}{''.join(items)}]", at + 1
+
+
+def _in_class(pattern: str, at: int) -> tuple[str, int]:
+    letter = pattern[at : at + 1]
+    if letter == "s":
+        return _SPACES, at + 1
+    if letter == "S":
+        return _NO_SPACES, at + 1
+    if letter == "b":
+        return r"\x{8}", at + 1
+    return _character(pattern, at)
+
+
+def _is_range(pattern: str, items: list[str], at: int) -> bool:
+    """Whether the dash before `at` stands between two single characters."""
+    follows = pattern[at : at + 1]
+    if not items or follows in ("]", "") or items[-1] == "-":
+        return False
+    if len(items) >= 2 and items[-2] == "-":
+        return False
+    wide = re.compile(r"\\[dDwWpP]|.{3,}", re.DOTALL)
+    before = items[-1]
+    if wide.match(before) and not re.fullmatch(r"\\x\{[0-9a-f]+\}", before):
+        return False
+    return not (follows == "\\" and pattern[at + 1 : at + 2] in tuple("dDwWsSpP"))
