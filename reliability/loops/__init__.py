@@ -27,6 +27,7 @@ from reliability.loops.judge import (
     judge_request,
     read_suggestion,
 )
+from reliability.loops.memo import Memo
 from reliability.loops.nouns import Call, Kind, Loop, Result, Stage, Turn
 from reliability.loops.nudge import nudge, nudged
 from reliability.loops.session import LoopDetector, LoopStatus, Window, observe, rearmed
@@ -43,6 +44,7 @@ __all__ = [
     "LoopConfig",
     "LoopDetector",
     "LoopStatus",
+    "Memo",
     "Result",
     "Scan",
     "Stage",

@@ -2,7 +2,8 @@
 
 Key order, white space and the composed or decomposed spelling of a letter carry no meaning, and neither does
 1.0 instead of 1. What can't be parsed compares as the raw text without its edges. Total: a value that nests
-deeper than Python recurses, or a number longer than Python reads, is treated as text that can't be parsed.
+deeper than Python recurses, or a number longer than Python reads, is treated as text that can't be parsed, and so is
+a text of more than `PARSED_CHARS_MAX`: then it is its own spelling.
 """
 
 from __future__ import annotations
@@ -19,11 +20,14 @@ __all__ = ["call_key", "canonical", "digest", "dumps", "parse", "summary"]
 
 NO_ARGUMENTS = frozenset({"", "{}", "null"})
 SUMMARY_CHARS = 240
+PARSED_CHARS_MAX = 500_000
 EMPTY: frozenset[str] = frozenset()
 
 
 def parse(text: str) -> tuple[bool, Any]:
     """(True, value) where the text is JSON, else (False, None)."""
+    if len(text) > PARSED_CHARS_MAX:
+        return False, None
     try:
         return True, json.loads(text)
     except (ValueError, RecursionError):
@@ -58,7 +62,7 @@ def canonical(arguments: str, ignored: frozenset[str] = EMPTY) -> str:
         return "{}"
     known, value = parse(stripped)
     if not known:
-        return unicodedata.normalize("NFC", stripped)
+        return unicodedata.normalize("NFC", stripped) if len(stripped) <= PARSED_CHARS_MAX else stripped
     if isinstance(value, dict) and not ignored.isdisjoint(value):
         value = {k: v for k, v in value.items() if k not in ignored}
     try:

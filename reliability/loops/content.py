@@ -10,6 +10,7 @@ screens are the same when their samples are, and a message full of screenshots s
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from enum import Enum
 from typing import Any
@@ -40,6 +41,8 @@ GO_ON = frozenset(
         "resume",
     }
 )
+GO_ON_CHARS = max(map(len, GO_ON))
+_BLANK = re.compile(r"\s*+")
 
 
 def blocks_of(message: Message) -> list[Message]:
@@ -107,16 +110,25 @@ def who(message: Message) -> Who:
         return Who.NOBODY
     if text.startswith(NOTICE) or _wrapped(text):
         return Who.NOBODY
-    return Who.GOES_ON if text.strip().strip(".!… ").lower() in GO_ON else Who.SPEAKS
+    said = text.strip().strip(".!… ")
+    return Who.GOES_ON if len(said) <= GO_ON_CHARS and said.lower() in GO_ON else Who.SPEAKS
 
 
 def _wrapped(text: str) -> bool:
     """True where the text is made of a harness's elements and nothing else."""
-    rest = text.strip()
-    while rest:
-        tag = next((tag for tag in HARNESS_TAGS if rest.startswith(f"<{tag}>")), None)
-        end = rest.find(f"</{tag}>")
+    at = _past_blank(text, 0)
+    if at == len(text):
+        return False
+    while at < len(text):
+        tag = next((tag for tag in HARNESS_TAGS if text.startswith(f"<{tag}>", at)), None)
+        end = -1 if tag is None else text.find(f"</{tag}>", at)
         if tag is None or end < 0:
             return False
-        rest = rest[end + len(tag) + 3 :].lstrip()
-    return bool(text.strip())
+        at = _past_blank(text, end + len(tag) + 3)
+    return True
+
+
+def _past_blank(text: str, at: int) -> int:
+    """The place after white space."""
+    match = _BLANK.match(text, at)
+    return match.end() if match else at

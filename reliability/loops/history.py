@@ -24,21 +24,28 @@ from collections.abc import Sequence
 from reliability.loops.canonical import digest, summary
 from reliability.loops.config import LoopConfig
 from reliability.loops.laps import Laps, stage_of
+from reliability.loops.memo import Memo
 from reliability.loops.nouns import Kind, Loop, Stage, Turn
 from reliability.loops.streaks import same_error, same_text
 
 __all__ = ["find_loop"]
 
 
-def find_loop(turns: Sequence[Turn], config: LoopConfig, candidate: Turn | None = None) -> Loop | None:
-    """The loop that the turns are in, or that the candidate would continue; None where there is none."""
+def find_loop(
+    turns: Sequence[Turn], config: LoopConfig, candidate: Turn | None = None, memo: Memo | None = None
+) -> Loop | None:
+    """The loop that the turns are in, or that the candidate would continue; None where there is none. `memo`: what was
+    found out about these very turns, under this very configuration, before."""
     if not config.enabled:
         return None
     acting = candidate is None or bool(candidate.calls)
     found: list[Loop | None] = []
     if acting:
-        laps = Laps(_acted(turns), config, candidate)
-        found = [_repeated(laps, period) for period in range(1, config.max_period + 1)]
+        laps = Laps(_acted(turns), config, candidate, memo)
+        for period in range(1, config.max_period + 1):
+            found.append(loop := _repeated(laps, period))
+            if loop is not None and loop.stage is Stage.BREAK and laps.memo.spent:
+                break  # so much is compared already that a verdict is enough
         found.append(same_error(laps))
     if candidate is None or not candidate.calls:
         found.append(same_text(turns, config, candidate))
@@ -55,7 +62,7 @@ def _acted(turns: Sequence[Turn]) -> list[Turn]:
 def _repeated(laps: Laps, period: int) -> Loop | None:
     """CALLS, else NEAR, for one period."""
     config, size = laps.config, laps.size
-    count = laps.count(period, laps.same)
+    count = laps.count(period, laps.same, max(config.duplicate_threshold, config.break_threshold))
     polled = count > 1 and all(laps.polled(i) for i in range(size - period, size))
     warn = config.poller_duplicate_threshold if polled else config.duplicate_threshold
     limit = config.poller_break_threshold if polled else config.break_threshold
@@ -64,7 +71,7 @@ def _repeated(laps: Laps, period: int) -> Loop | None:
         return _calls_loop(laps, period, count, stage, Kind.CALLS, limit if stage is Stage.BREAK else warn)
     if polled or count == 0 or config.break_threshold <= 0:
         return None
-    count = laps.count(period, laps.near)
+    count = laps.count(period, laps.near, config.break_threshold)
     if count < config.break_threshold:
         return None
     return _calls_loop(laps, period, count, Stage.BREAK, Kind.NEAR, config.break_threshold)
@@ -88,11 +95,15 @@ def _calls_loop(laps: Laps, period: int, count: int, stage: Stage, kind: Kind, r
 
 
 def _struck_before(laps: Laps, period: int, count: int) -> bool:
-    """True where the model was in this very loop before, since the user last spoke, and had left it."""
+    """True where the model was in this very loop before, since the user last spoke, and had left it. Where the streak
+    was not counted to its end nobody knows where it began."""
+    if laps.memo.spent:
+        return False
+    enough = max(laps.config.duplicate_threshold, 2)
     begin = laps.size - period * (count - (laps.candidate is not None))
     for end in range(begin, period, -1):
         earlier = laps.before(end)
         again = earlier.lap_key(period) == laps.lap_key(period)
-        if again and earlier.count(period, earlier.same) >= max(laps.config.duplicate_threshold, 2):
+        if again and earlier.count(period, earlier.same, enough) >= enough:
             return True
     return False

@@ -17,12 +17,13 @@ Bound: `CHARS` at each end of a result for what costs more than a search.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Any
 
 from rapidfuzz import fuzz
 
 from reliability.loops.canonical import parse
-from reliability.loops.volatile import same
+from reliability.loops.volatile import Parse, same
 
 __all__ = ["near"]
 
@@ -34,12 +35,15 @@ _DIGITS = re.compile(r"\d+")
 _STATES = frozenset({"status", "state", "phase", "stage", "step", "progress", "cursor", "position"})
 
 
-def near(older: str, newer: str, threshold: float) -> bool:
-    """True where the two are at least `threshold` alike, not the same, and the difference is no progress."""
+def near(
+    older: str, newer: str, threshold: float, parse: Parse = parse, same: Callable[[str, str], bool] = same
+) -> bool:
+    """True where the two are at least `threshold` alike, not the same, and the difference is no progress. `parse` and
+    `same`: those of `canonical` and `volatile`, or some that remember."""
     a, b = _clipped(older.strip()), _clipped(newer.strip())
     if not a or not b or fuzz.ratio(a, b, score_cutoff=100 * threshold) == 0 or same(older, newer):
         return False
-    return not (_counts(a, b) or _flows(older.strip(), newer.strip()) or _moved(older, newer))
+    return not (_counts(a, b) or _flows(older.strip(), newer.strip()) or _moved(older, newer, parse))
 
 
 def _clipped(text: str) -> str:
@@ -61,13 +65,15 @@ def _flows(older: str, newer: str) -> bool:
     for _ in range(ANCHORS_MAX):
         if at < 0:
             return False
-        if at > 0 and newer.startswith(older[at:]):
+        # Its last character first: a text is copied only where it may fit.
+        last = len(older) - at - 1
+        if at > 0 and last < len(newer) and newer[last] == older[-1] and newer.startswith(older[at:]):
             return True
         at = older.find(anchor, at + 1)
     return False
 
 
-def _moved(older: str, newer: str) -> bool:
+def _moved(older: str, newer: str, parse: Parse) -> bool:
     """True where both are JSON objects and a field that tells a state has another value."""
     known_a, a = parse(older)
     known_b, b = parse(newer)

@@ -35,7 +35,7 @@ _LOOKUP = re.compile(r"\bnot (?:be )?found\b|\bno (?:such|match|results?)\b|\bdo
 
 def same_error(laps: Laps) -> Loop | None:
     """ERRORS: failures of one tool in a row that say the same; the candidate must call that tool again."""
-    newest = _error_of(laps.turns[-1]) if laps.turns else None
+    newest = _error_at(laps, laps.size - 1) if laps.turns else None
     if newest is None or laps.polled(laps.size - 1):
         return None
     tool, text = newest
@@ -44,12 +44,16 @@ def same_error(laps: Laps) -> Loop | None:
     warn, limit = laps.config.duplicate_threshold, laps.config.break_threshold
     limit = 2 * limit if _LOOKUP.search(text) else limit
     count = 0
-    for turn in reversed(laps.turns[-max(warn, limit, 1) - 1 :]):
-        said = _error_of(turn)
+    for index in range(laps.size - 1, max(laps.size - max(warn, limit, 1) - 2, -1), -1):
+        said = _error_at(laps, index)
         if said is None or said[0] != tool or not same(said[1], text):
             break
         count += 1
     return _streak(Kind.ERRORS, count, warn, limit, summary(text), tool)
+
+
+def _error_at(laps: Laps, index: int) -> tuple[str, str] | None:
+    return laps.memo.once(("error", index), lambda: _error_of(laps.turns[index]))
 
 
 def _error_of(turn: Turn) -> tuple[str, str] | None:

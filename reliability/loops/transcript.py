@@ -41,19 +41,58 @@ _CLEARED_ABOUT = re.compile(r"\b(?:tool|result|output|content|context|observatio
 
 
 @dataclass(slots=True)
-class _Open:
-    """A turn while its results are still being read."""
+class _Row:
+    """The places of some of a turn's calls, and how many at its beginning have their result."""
 
-    ids: list[str] = field(default_factory=list)
+    places: list[int] = field(default_factory=list)
+    done: int = 0
+
+    def next(self, results: list[_Said | None]) -> int:
+        """The first place without a result, else the last one. A result is never taken back, so nothing is looked at
+        twice."""
+        while self.done < len(self.places) and results[self.places[self.done]] is not None:
+            self.done += 1
+        return self.places[min(self.done, len(self.places) - 1)]
+
+
+@dataclass(slots=True)
+class _Said:
+    """One result, in its pieces."""
+
+    texts: list[str]
+    error: bool
+
+    def frozen(self) -> Result:
+        return Result("\n".join(self.texts), self.error)
+
+
+@dataclass(slots=True)
+class _Open:
+    """A turn while its results are still being read. `rows` holds the calls by their ids: under "" those without one,
+    under None all of them."""
+
     calls: list[Call] = field(default_factory=list)
-    results: list[Result | None] = field(default_factory=list)
+    results: list[_Said | None] = field(default_factory=list)
+    rows: dict[str | None, _Row] = field(default_factory=dict)
     text: str = ""
     continued: bool = False
     answered: bool = False
     by_item: bool = False
 
+    def add(self, call_id: str, call: Call) -> None:
+        for name in (call_id, None):
+            self.rows.setdefault(name, _Row()).places.append(len(self.calls))
+        self.calls.append(call)
+        self.results.append(None)
+
+    def place_for(self, call_id: str) -> int | None:
+        """Where a result with this id belongs; None: it isn't this turn's."""
+        row = self.rows.get(call_id or None) or (self.rows.get("") if call_id else None)
+        return None if row is None else row.next(self.results)
+
     def frozen(self) -> Turn:
-        return Turn(tuple(self.calls), tuple(self.results), self.text, self.continued)
+        results = tuple(None if said is None else said.frozen() for said in self.results)
+        return Turn(tuple(self.calls), results, self.text, self.continued)
 
 
 def _arguments(value: Any) -> str:
@@ -137,16 +176,10 @@ def _read(message: Message, turns: list[_Open]) -> None:
 def _read_answer(message: Message, turns: list[_Open]) -> None:
     turn = _Open(text=_said(message), by_item=type_of(message) == "message")
     for call_id, call in _calls_of(message):
-        _add(turn, call_id, call)
+        turn.add(call_id, call)
     turns.append(turn)
     if isinstance(message.get("content"), list):
         _read_results(message, turns)
-
-
-def _add(turn: _Open, call_id: str, call: Call) -> None:
-    turn.ids.append(call_id)
-    turn.calls.append(call)
-    turn.results.append(None)
 
 
 def _read_results(message: Message, turns: list[_Open]) -> None:
@@ -166,7 +199,7 @@ def _read_item(item: Message, turns: list[_Open]) -> None:
         if not (turns and turns[-1].by_item and not turns[-1].answered):
             turns.append(_Open(by_item=True))
         for call_id, call in found:
-            _add(turns[-1], call_id, call)
+            turns[-1].add(call_id, call)
         if item.get("output") is not None:
             _attach(turns, item.get("call_id") or item.get("id"), item["output"], item.get("error"))
 
@@ -175,22 +208,20 @@ def _attach(turns: list[_Open], call_id: Any, content: Any, error: Any) -> None:
     """Gives a result to the call it belongs to; a result without a call is dropped."""
     text = text_of(content)
     for turn in reversed(turns):
-        named = [i for i, known in enumerate(turn.ids) if known and known == str(call_id or "")]
-        nameless = [i for i, known in enumerate(turn.ids) if not (known and call_id)]
-        fits = named or nameless
-        if fits:
+        place = turn.place_for(str(call_id or ""))
+        if place is not None:
             turn.answered = True
-            free = [i for i in fits if turn.results[i] is None]
-            _settle(turn, (free or fits[-1:])[0], text, bool(error))
+            _settle(turn, place, text, bool(error))
             return
 
 
 def _settle(turn: _Open, index: int, text: str, error: bool) -> None:
     known = turn.results[index]
     if known is not None:
-        turn.results[index] = Result(f"{known.text}\n{text}", known.error or error)
+        known.texts.append(text)
+        known.error = known.error or error
     elif not _cleared(text):
-        turn.results[index] = Result(text, error)
+        turn.results[index] = _Said([text], error)
 
 
 def _cleared(text: str) -> bool:

@@ -17,14 +17,15 @@ they differ in meters only:
 - `updated_at`, `last_…`, `next_…`, `eta` and the like are readings whatever their form.
 
 Where this errs, it errs towards progress. Comparing is local: only fields and lines that differ are looked
-at, and nothing is looked at where the texts are equal. Bounds: `MASKED_CHARS` of lines that differ,
-`DEPTH_MAX` for nesting.
+at, and nothing is looked at where the texts are equal: what they share at their beginning and at their end
+is compared in one go. Bounds: `MASKED_CHARS` of lines that differ, `LINES_MAX` lines between the first and the
+last that differ, `VALUES_MAX` values of JSON, `DEPTH_MAX` for nesting; beyond one of them two results differ.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from reliability.loops.canonical import parse
@@ -42,6 +43,8 @@ from reliability.loops.meters import (
 __all__ = ["ongoing", "same"]
 
 MASKED_CHARS = 16_000
+LINES_MAX = 50_000
+VALUES_MAX = 50_000
 STATUS_CHARS = 2_000
 #: What is masked with a difference: room for its label and for the rest of the value.
 AROUND_CHARS = 96
@@ -52,18 +55,22 @@ NEAR_CHARS = 32
 #: `pending` is also what orders and invoices are; a report on a job is short.
 REPORT_FIELDS = 6
 
+_JSON_BEGINS = re.compile(r"\s*+[{\[]")
 _STATUS_LINE = re.compile(
     rf"^[ \t]*(?:{'|'.join(STATUS_KEYS)})[ \t]*[:=][ \t]*[\"']?(?:{'|'.join(ONGOING_WORDS)})\b",
     re.IGNORECASE | re.MULTILINE,
 )
 
 
-def same(older: str, newer: str) -> bool:
-    """True where the two results say the same of the world."""
+Parse = Callable[[str], tuple[bool, Any]]
+
+
+def same(older: str, newer: str, parse: Parse = parse) -> bool:
+    """True where the two results say the same of the world. `parse`: `canonical.parse`, or one that remembers."""
     if older == newer or older.strip() == newer.strip():
         return True
-    known_a, a = _json(older)
-    known_b, b = _json(newer)
+    known_a, a = _json(older, parse)
+    known_b, b = _json(newer, parse)
     compare = _Comparison()
     if known_a and known_b:
         return bool(compare.values(a, b, "", False, DEPTH_MAX))
@@ -72,15 +79,15 @@ def same(older: str, newer: str) -> bool:
 
 def ongoing(text: str) -> bool:
     """True where the result says that what was asked about still goes on: then asking again is polling."""
-    known, value = _json(text)
+    known, value = _json(text, parse)
     if known:
         return isinstance(value, dict) and _goes_on(value)
     return bool(_STATUS_LINE.search(text[:STATUS_CHARS]))
 
 
-def _json(text: str) -> tuple[bool, Any]:
+def _json(text: str, parse: Parse) -> tuple[bool, Any]:
     """JSON objects and arrays only: a bare number or string is text."""
-    return parse(text) if text.lstrip()[:1] in ("{", "[") else (False, None)
+    return parse(text) if _JSON_BEGINS.match(text) else (False, None)
 
 
 def _goes_on(value: Mapping[str, Any]) -> bool:
@@ -98,10 +105,12 @@ class _Comparison:
 
     def __init__(self) -> None:
         self.left = MASKED_CHARS
+        self.values_left = VALUES_MAX
 
     def values(self, a: Any, b: Any, key: str, live: bool, depth: int) -> int | None:
         """Two JSON values of the field `key`, in an object that is still going on or not."""
-        if not depth:
+        self.values_left -= 1
+        if not depth or self.values_left < 0:
             return None
         if isinstance(a, dict) and isinstance(b, dict):
             return self.objects(a, b, depth - 1)
@@ -140,15 +149,16 @@ class _Comparison:
 
     def texts(self, a: str, b: str) -> int | None:
         """Line by line; only lines that differ are masked."""
-        old, new = a.split("\n"), b.split("\n")
-        if len(old) != len(new):
+        start, end = _between(a, b)
+        content = int(_says(a[:start]) or _says(a[len(a) - end :]))
+        a, b = a[start : len(a) - end], b[start : len(b) - end]
+        if (count := a.count("\n")) != b.count("\n") or count >= LINES_MAX:
             return None
-        content = 0
-        for x, y in zip(old, new, strict=True):
+        for x, y in zip(a.split("\n"), b.split("\n"), strict=True):
             masked: str | None = x if x == y else self.masked(x, y)
             if masked is None:
                 return None
-            content = content or int(bool(masked.replace(HOLE, "").strip()))
+            content = content or int(_says(masked))
         return content
 
     def masked(self, x: str, y: str) -> str | None:
@@ -164,14 +174,44 @@ class _Comparison:
 def _differing(x: str, y: str) -> tuple[str, str]:
     """The two lines, cut to where they differ and what stands around it."""
     start = _shared(x, y)
-    end = _shared(x[start:][::-1], y[start:][::-1])
+    end = _shared_end(x, y, start)
     lowest = max(0, start - AROUND_CHARS)
     ends = len(x) - end + AROUND_CHARS, len(y) - end + AROUND_CHARS
     return _cut(x, lowest, ends[0]), _cut(y, lowest, ends[1])
 
 
+def _says(text: str) -> bool:
+    """Whether there is anything beside meters and white space."""
+    return bool(text.replace(HOLE, "").strip())
+
+
+def _between(a: str, b: str) -> tuple[int, int]:
+    """How many characters of whole lines the two share at their beginning, and how many at their end."""
+    shared = _shared(a, b)
+    start = a.rfind("\n", 0, shared) + 1
+    end = _shared_end(a, b, start)
+    line = a.find("\n", len(a) - end)
+    return start, 0 if line < 0 else len(a) - line
+
+
 def _shared(x: str, y: str) -> int:
-    return next((i for i, (c, d) in enumerate(zip(x, y, strict=False)) if c != d), min(len(x), len(y)))
+    """How many characters at the beginning are equal: halves are compared, since whole texts compare fast."""
+    low, high = 0, min(len(x), len(y))
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if x[low:middle] == y[low:middle] else (low, middle - 1)
+    return low
+
+
+def _shared_end(x: str, y: str, start: int) -> int:
+    """How many characters at the end are equal, none of them before `start`."""
+    low, high = 0, min(len(x), len(y)) - start
+    while low < high:
+        middle = (low + high + 1) // 2
+        ends = (slice(len(text) - middle, len(text) - low) for text in (x, y))
+        equal = x[next(ends)] == y[next(ends)]
+        low, high = (middle, high) if equal else (low, middle - 1)
+    return low
 
 
 def _cut(line: str, start: int, end: int) -> str:
