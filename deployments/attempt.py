@@ -6,28 +6,35 @@
 `Reading` is the state of one attempt; `read` the generator that moves it on. Whatever happens, `Reading.end` says how
 the stream ended (None: the reader left), and `Reading.record()` what the walk has to know. The tier's stream is closed
 on every way out, which stops the generation.
+
+A tier that breaks off after a silence of half its timeout has stalled: upstreams and proxies have timeouts of their
+own, and theirs may ring first. To ask it again would cost as much time once more, so it counts as the timeout that it
+nearly was, and another tier is asked.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from functools import partial
 
 from deployments.config import Timeouts
+from deployments.event_sizes import chars_of, cut_to, written_max
+from deployments.judging import Elsewhere, settled
+from deployments.large_work import Large, at_once
+from deployments.patience import limit_of, struck_by, unless_stalled
 from deployments.ports import Clock, Tier
+from deployments.spending import NOTHING_RAN, Spending
 from reliability import gate as gates
 from reliability import loops
 from reliability.answer import Expected, Judged, judge, settle_text
-from reliability.estimate import text_bytes, tokens_max, tokens_min
 from reliability.gate import Gate, Hold
 from reliability.logprobs import WaitingLogprobs
 from reliability.loops import Kind, Loop, Scan
 from reliability.types import (
     Attempt,
-    CallDelta,
     ChatRequest,
     Counted,
     Event,
@@ -45,22 +52,25 @@ from reliability.types import (
 
 __all__ = ["Reading", "read"]
 
+Question = Callable[[], Judged]
+
 NS_PER_S = 1_000_000_000
-CALL_BYTES = 64  # a tool call's name and the markers around it
-# What an answer of so many tokens can't be longer than: SmolLM2's tokenizer has 10 bytes a token in formal English, 11
-# in deeply indented code, and an answer of a few tokens may be a few long words.
-TOKEN_BYTES_MOST = 16
-OVERRUN_BYTES = 256
-NOTHING_SPENT = Usage()
-# Said by a tier before it has done any work.
-NOTHING_RAN = frozenset({Fault.UNAVAILABLE, Fault.LOADING, Fault.UNSUPPORTED, Fault.CONTEXT_LENGTH})
+# Looking at what a model wrote takes so many times as long as reading what a client sent; where it may have to be
+# looked at again, to settle whether it is a call, even more.
+WEIGHT = 4
+OPEN_WEIGHT = 16
 
 
 @dataclass(slots=True, kw_only=True)
 class Reading:
     """The state of one attempt. `text_committed`: an earlier attempt's text stands before the client already, so this
     one's text is held and dropped. `output_cap`: how many tokens the tier may write. `logprobs`: None where the client
-    hasn't asked for them. `kept`: what the event that convicted a loop brought, where nothing had left before it."""
+    hasn't asked for them. `kept`: what the event that convicted a loop brought, where nothing had left before it.
+    `history_bytes`: of what the answer is held against.
+
+    `trusted`: what the tier says of its tokens is its own count. `progress` hears what the attempt has cost so far;
+    `prompt_most` bounds the tokens of its prompt. `reported`: what the tier said that it had cost, where that can't be.
+    """
 
     tier: str
     number: int
@@ -70,6 +80,11 @@ class Reading:
     started_ns: int
     output_cap: int
     prompt_bytes: int = 0
+    prompt_most: Callable[[], int] = int
+    progress: Callable[[Usage], None] | None = None
+    trusted: bool = False
+    spending: Spending = field(init=False)
+    history_bytes: int = 0
     gate: Gate = field(init=False)
     scan: Scan = field(init=False)
     thought: Scan = field(init=False)
@@ -77,11 +92,11 @@ class Reading:
     lead: str = ""
     sent: list[str] = field(default_factory=list)
     kept: tuple[Event, ...] = ()
+    last: tuple[Event, ...] = ()
     logprobs: WaitingLogprobs | None = None
     accepted: bool = False
     ttft_ns: int | None = None
-    counted: Usage | None = None
-    written_bytes: int = 0
+    reported: Usage | None = None
     end: Finish | Failed | None = None
     judged: Judged | None = None
     ended_ns: int = 0
@@ -90,6 +105,13 @@ class Reading:
         names = [tool.name for tool in self.expected.toolbox.tools]
         hold = Hold.ALL if self.text_committed else self.hold
         self.scan = self.thought = loops.open_scan(calls=bool(names))
+        self.spending = Spending(
+            prompt_bytes=self.prompt_bytes,
+            output_cap=self.output_cap,
+            prompt_most=self.prompt_most,
+            progress=self.progress,
+            trusted=self.trusted,
+        )
         self.gate = gates.open_gate(names, partial(settle_text, toolbox=self.expected.toolbox), hold)
 
     @property
@@ -97,35 +119,65 @@ class Reading:
         """Whether text of this attempt stands before the client."""
         return bool(self.sent)
 
+    @property
+    def phase(self) -> str:
+        """The timeout that runs: until the tier has taken the request, until its first word, between two."""
+        if self.ttft_ns is not None:
+            return "idle_s"
+        return "first_token_s" if self.accepted else "connect_s"
+
     def take(self, batch: Sequence[Event], now_ns: int) -> list[Event]:
+        """Read one batch, and tell what it has cost; return what may leave now."""
+        out = self.look(batch, now_ns)
+        self.say_progress()
+        return out
+
+    def say_progress(self) -> None:
+        """Tell what the attempt has cost so far, unless it is over. On the event loop only."""
+        if self.end is None and self.loop is None:
+            self.spending.say_progress()
+
+    def look(self, batch: Sequence[Event], now_ns: int) -> list[Event]:
         """Read one batch; return what may leave now. The attempt is over where the tier says so, where it goes round in
         circles, and where it has surely written more than it was allowed: not every server obeys its cap."""
         out: list[Event] = []
+        most = written_max(self.output_cap)
         for at, event in enumerate(batch):
             match event:
                 case Started():
                     self.accepted = True
                 case Counted(usage=usage):
-                    self.counted = usage
+                    self.spending.counted = usage
                 case Logprobs(tokens=tokens):
                     if self.logprobs is not None:
                         self.logprobs.add(tokens)
                 case Finish() | Failed():
                     self.end = event
                 case _:
-                    out += self._content(event, now_ns)
-                    if self.written_bytes > self.output_cap * TOKEN_BYTES_MOST + OVERRUN_BYTES:
+                    out += self._content(cut_to(event, most - self.spending.written_bytes), now_ns)
+                    if self.spending.written_bytes > most:
                         self.end = Finish(reason=FinishReason.LENGTH)
             if self.end is not None or self.loop is not None:
                 self._count(batch[at + 1 :])
                 break
         return out + self._told_with(out)
 
+    def size_with(self, batch: Sequence[Event]) -> int:
+        """About how many characters are looked at when this batch is taken: what it brings, and what the gate holds
+        and may ask about again."""
+        return OPEN_WEIGHT * self.gate.open_chars + WEIGHT * sum(map(chars_of, batch))
+
+    @property
+    def size(self) -> int:
+        """About how many bytes are looked at when the answer is judged: beside it, the history that it may repeat."""
+        return WEIGHT * self.spending.written_bytes + self.history_bytes
+
     def _count(self, unread: Sequence[Event]) -> None:
         """What the tier has counted is told last, often behind the word at which it was stopped."""
         for event in unread:
+            self.spending.write(event)
             if isinstance(event, Counted | Finish) and event.usage is not None:
-                self.counted = event.usage
+                self.spending.counted = event.usage
 
     def _told_with(self, events: Sequence[Event]) -> list[Event]:
         """What the tokens of these events were worth, where the client has asked for it."""
@@ -134,7 +186,7 @@ class Reading:
     def _content(self, event: Event, now_ns: int) -> tuple[Event, ...]:
         if self.ttft_ns is None:
             self.ttft_ns = now_ns - self.started_ns
-        self.written_bytes += _size(event)
+        self.spending.write(event)
         self._guard(event)
         self.gate, out = gates.step(self.gate, event)
         if self.loop is not None and not self.sent:
@@ -172,19 +224,27 @@ class Reading:
         """The stream is over: settle the gate and judge the answer. Returns what may still leave: nothing of an
         attempt that failed, since what hasn't left yet is another tier's to say, and nothing where no text has left
         before, since then all of it is still to be judged."""
+        question = self.settle()
+        return [] if question is None else self.answered(question())
+
+    def settle(self) -> Question | None:
+        """The first half of `finish`: the question whether the answer is good; None where there is none to judge."""
         if self.loop is not None and self.end is None:
             self.end = Finish(reason=FinishReason.STOP if self._calls_loop else FinishReason.LENGTH)
         if not isinstance(self.end, Finish):
-            return []
-        if self.end.usage is None:
-            self.end = replace(self.end, usage=self.usage)
+            return None
+        usage, self.reported = self._spent()
+        if usage is not self.end.usage:
+            self.end = replace(self.end, usage=usage)
         _, out, held = gates.finish(self.gate)
         out = self.kept + out
         if self.sent:
             out = self._sent(out)
         else:
             held, out = ((Text(self.lead),) if self.lead else ()) + out + held, ()
-        self.judged = judge(
+        self.last = out
+        return partial(
+            judge,
             self.expected,
             held,
             self.end,
@@ -192,9 +252,21 @@ class Reading:
             text_committed=self.text_committed,
             attempt=self.number,
         )
-        said = self._told_with(out)
-        self._say_the_rest(self.judged)
-        return [*out, *said]
+
+    def answered(self, judged: Judged) -> list[Event]:
+        """The second half: take the judgement; what may still leave."""
+        self.judged = judged
+        if isinstance(self.end, Finish) and self.end.damaged and (judged.calls or judged.violations):
+            return self._refuse_damaged(self.end.usage)
+        said = self._told_with(self.last)
+        self._say_the_rest(judged)
+        return [*self.last, *said]
+
+    def _refuse_damaged(self, usage: Usage | None) -> list[Event]:
+        """Its calls are whole as far as one can see, and need not be what was meant."""
+        words = f"tier {self.tier} sent an answer of which a piece was lost: its tool calls can't be trusted"
+        self.end, self.judged = Failed(fault=Fault.PROTOCOL, message=words, usage=usage), None
+        return []
 
     def _say_the_rest(self, judged: Judged) -> None:
         """What the tokens of the text that is delivered at the end were worth; those of calls aren't told."""
@@ -223,6 +295,7 @@ class Reading:
         was silent."""
         failed = self.end if isinstance(self.end, Failed) else None
         flaw, detail = self._flaw()
+        usage, reported = self._spent()
         return Attempt(
             tier=self.tier,
             ran=self.ran,
@@ -232,13 +305,14 @@ class Reading:
             status=failed.status if failed else None,
             param=failed.param if failed else None,
             retry_after_s=failed.retry_after_s if failed else None,
-            usage=self.usage,
+            usage=usage,
             ttft_ns=self.ttft_ns,
             elapsed_ns=now_ns - self.started_ns,
             text_out=self.text_out,
             calls_held=bool(self.judged and self.judged.calls),
             cancelled=self.end is None,
             granted=granted,
+            reported=self.reported or reported,
         )
 
     def _flaw(self) -> tuple[Flaw | None, str]:
@@ -262,86 +336,51 @@ class Reading:
 
     @property
     def usage(self) -> Usage:
-        """What the attempt has cost: as the tier says, else as it has counted on the way, else an estimate from above
-        of what it read and wrote. An API that refuses with a status has cost nothing. Where a replica died on its work,
-        it may have written all that it was allowed; where the client left before the tier's first word, the call was on
-        its way, and its prompt may have been read."""
-        told = self.end.usage if self.end else None
-        lost = isinstance(self.end, Failed) and self.end.lost and self.accepted
-        if told is not None or (self.counted is not None and not lost):
-            return told or self.counted or NOTHING_SPENT
-        if isinstance(self.end, Failed) and not self.written_bytes:
-            refused = self.end.status is not None or self.end.fault in NOTHING_RAN
-            if refused or not self.accepted:
-                return NOTHING_SPENT
-        return Usage(
-            prompt_tokens=tokens_max(self.prompt_bytes),
-            completion_tokens=max(self.output_cap, self._written_tokens) if lost else self._written_tokens,
-            exact=False,
-        )
+        """What the attempt has cost; see `deployments.spending`."""
+        return self._spent()[0]
 
-    @property
-    def _written_tokens(self) -> int:
-        """An estimate from above, but not above what the tier was allowed and so reserved, unless it has surely
-        written more."""
-        return min(tokens_max(self.written_bytes), max(self.output_cap, tokens_min(self.written_bytes)))
+    def _spent(self) -> tuple[Usage, Usage | None]:
+        return self.spending.spent(self.end, accepted=self.accepted)
 
 
 async def read(
-    reading: Reading, tier: Tier, request: ChatRequest, timeouts: Timeouts, clock: Clock, deadline_ns: int
+    reading: Reading,
+    tier: Tier,
+    request: ChatRequest,
+    timeouts: Timeouts,
+    clock: Clock,
+    deadline_ns: int,
+    large: Large = at_once,
+    elsewhere: Elsewhere | None = None,
 ) -> AsyncGenerator[list[Event], None]:
-    """Move `reading` on until the tier's last event, a timeout or a loop; yield what may leave at once."""
+    """Move `reading` on until the tier's last event, a timeout or a loop; yield what may leave at once. `large` does
+    what may take long, and what takes too many steps even so is judged `elsewhere`."""
     async with aclosing(tier.stream(request)) as stream:
         while reading.end is None and reading.loop is None:
-            timeout_s, limit = _limit(reading, timeouts, clock.now_ns(), deadline_ns)
+            began_ns = clock.now_ns()
+            phase = reading.phase
+            timeout_s, limit = limit_of(phase, timeouts, began_ns - reading.started_ns, deadline_ns - began_ns)
+            patience = asyncio.timeout(timeout_s)
             try:
-                async with asyncio.timeout(timeout_s):
+                async with patience:
                     batch = await anext(stream)
             except TimeoutError:
-                reading.end = _struck(limit, reading.tier, timeouts)
+                batch = [struck_by(limit, reading.tier, timeouts)]
             except StopAsyncIteration:
-                reading.end = Failed(fault=Fault.CRASHED, message=f"tier {reading.tier} broke off its answer")
-            else:
-                out = reading.take(batch, clock.now_ns())
-                if out:
-                    yield out
-    out = reading.finish()
+                batch = [Failed(fault=Fault.CRASHED, message=f"tier {reading.tier} broke off its answer")]
+            now_ns = clock.now_ns()
+            if isinstance(batch[-1], Failed):
+                # A stream that is cancelled may say that it broke before it hears why.
+                struck = struck_by(limit, reading.tier, timeouts) if patience.expired() else None
+                batch = [*batch[:-1], struck or unless_stalled(batch[-1], phase, now_ns - began_ns, timeouts)]
+            out = await large(reading.size_with(batch), reading.look, batch, now_ns)
+            reading.say_progress()
+            if out:
+                yield out
+    question = await large(reading.size, reading.settle)
+    if question is None:
+        return
+    left_s = (deadline_ns - clock.now_ns()) / NS_PER_S
+    out = reading.answered(await settled(question, partial(large, reading.size), elsewhere, left_s))
     if out:
         yield out
-
-
-def _size(event: Event) -> int:
-    """The bytes that a model has written for this event."""
-    match event:
-        case Text(text) | Reasoning(text):
-            return text_bytes(text)
-        case CallDelta(name=name, arguments=arguments):
-            return text_bytes(arguments) + (CALL_BYTES if name else 0)
-    return 0
-
-
-def _limit(reading: Reading, timeouts: Timeouts, now_ns: int, deadline_ns: int) -> tuple[float, str]:
-    """The timeout that strikes first, in seconds from now, and its name."""
-    phase = "connect_s"
-    if reading.ttft_ns is not None:
-        phase = "idle_s"
-    elif reading.accepted:
-        phase = "first_token_s"
-    total_s = timeouts.total_s - (now_ns - reading.started_ns) / NS_PER_S
-    left_s = (deadline_ns - now_ns) / NS_PER_S
-    return min(
-        (getattr(timeouts, phase), phase), (total_s, "total_s"), (left_s, "deadline"), key=lambda limit: limit[0]
-    )
-
-
-def _struck(limit: str, tier: str, timeouts: Timeouts) -> Failed:
-    """What it means that this timeout struck."""
-    if limit == "deadline":
-        return Failed(fault=Fault.TOTAL_TIMEOUT, message="the request's deadline passed")
-    fault, words = {
-        "idle_s": (Fault.IDLE_TIMEOUT, "was silent for"),
-        "first_token_s": (Fault.FIRST_TOKEN_TIMEOUT, "gave no token within"),
-        "connect_s": (Fault.CONNECT_TIMEOUT, "has no replica that took the request within"),
-        "total_s": (Fault.TOTAL_TIMEOUT, "was not done within"),
-    }[limit]
-    return Failed(fault=fault, message=f"tier {tier} {words} {getattr(timeouts, limit):g} s ({limit})")

@@ -5,18 +5,15 @@ gives all of it or nothing: each part is a pure step on its own value, and the n
 only when all have said yes. So a bar leaves the others untouched, and nothing ever has to be rolled back.
 
 A grant is open from `admit` until `settle` names it, or until it expires; then it is closed by whichever call
-comes next (`expire` is for the owner's timer): the verdict counts as ignored, the tokens as used. A settle
-for a grant that isn't open changes nothing. Grant names are unique as long as each life of the owner brings
+comes next (`expire` is for the owner's timer): the verdict counts as ignored, and charged is what `progress` has last
+said that the call has used. A settle for a grant that isn't open changes nothing, but that one that has expired is
+charged what it used beyond. Grant names are unique as long as each life of the owner brings
 its own `epoch`; grants of an older epoch stay settleable.
 
 Who owns it: one writer (an actor, the simulator). Every state is an immutable value; an older one stays
 valid, and `admit` copies a few small dicts however many sessions are remembered. Time is the owner's:
 nanoseconds that don't run backwards, also across restarts (wall clock at start plus monotonic clock since); a
 step back stands still.
-
-Memory: what the caller knows of the tier's node stands in the ask. Local tiers are barred for big prompts at
-critical, and for complex requests (rules in `MemoryRules`) once pressure has been sustained. Unknown bars
-nothing.
 
 Must never happen: a grant with only some of its parts, a part without its grant, a state that can't be
 written down.
@@ -33,6 +30,8 @@ from reliability import budget as budgets
 from reliability import retry_budget as retries
 from reliability.breaker import Breaker, BreakerConfig, Change, Permit, Phase
 from reliability.budget import Budget, BudgetAsk, BudgetConfig, Closed, Load, Policy, Reserved
+from reliability.ledger import PROGRESS_TOKENS
+from reliability.memory_rules import MemoryRules, memory_rule
 from reliability.pressure import Level
 from reliability.retry_budget import RetryBudget, RetryBudgetConfig
 from reliability.rolling import SECOND_NS
@@ -40,6 +39,7 @@ from reliability.shards import Shards
 from reliability.types import Usage, Verdict
 
 __all__ = [
+    "PROGRESS_TOKENS",
     "Admission",
     "AdmissionConfig",
     "Ask",
@@ -50,10 +50,12 @@ __all__ = [
     "Settled",
     "admit",
     "charge",
+    "close",
     "expire",
     "isolate",
     "memory_rule",
     "phase_of",
+    "progress",
     "reset_session",
     "restore",
     "settle",
@@ -74,18 +76,6 @@ class Bar(StrEnum):
     BUDGET = "budget"
     RETRY_BUDGET = "retry_budget"
     FULL = "full"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MemoryRules:
-    """What a node short of memory doesn't take. None turns a rule off."""
-
-    sustained_ns: int = 60 * SECOND_NS
-    complex_prompt_tokens: int | None = 8_000
-    complex_output_tokens: int | None = 4_000
-    complex_tools: int | None = 16
-    critical_prompt_tokens: int | None = 4_000
-    retry_after_s: int = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,7 +125,7 @@ class Grant:
 
 @dataclass(frozen=True, slots=True)
 class Barred:
-    """The call may not run. `policy` and `windows` only where the token budget bars."""
+    """The call may not run. `policy`, `windows` and `asked` (tokens) only where the token budget bars."""
 
     tier: str
     bar: Bar
@@ -143,6 +133,7 @@ class Barred:
     retry_after_s: float | None
     policy: Policy | None = None
     windows: tuple[Load, ...] = ()
+    asked: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,14 +213,21 @@ def settle(
     now_ns: int,
     retry_after_ns: int = 0,
 ) -> tuple[Admission, Settled]:
-    """Close a grant. `usage` None: unknown, so what was reserved is charged. Too late: closed as expired."""
+    """Close a grant. `usage` None: unknown, so what was reserved is charged. Too late: its verdict is ignored."""
     now_ns = max(now_ns, state.now_ns)
     tokens = None if usage is None else usage.total_tokens
     budget, closed = budgets.settle(state.budget, config.budget, grant_id, tokens, now_ns)
     if closed is None:
-        return state, Settled(grant_id, known=False)
+        late = budget is not state.budget  # it has expired, and is charged the rest
+        return replace(state, budget=budget, now_ns=now_ns) if late else state, Settled(grant_id, known=False)
     after = replace(state, budget=budget, now_ns=now_ns)
     return _released(after, config, closed, verdict, retry_after_ns)
+
+
+def progress(state: Admission, grant_id: str, tokens: int) -> Admission:
+    """Note what an open grant's call has used so far, prompt included. The same state where that is nothing new."""
+    budget = budgets.progress(state.budget, grant_id, tokens)
+    return state if budget is state.budget else replace(state, budget=budget)
 
 
 def charge(state: Admission, config: AdmissionConfig, key: str, session: str, tokens: int, now_ns: int) -> Admission:
@@ -254,24 +252,6 @@ def expire(state: Admission, config: AdmissionConfig, now_ns: int) -> tuple[Admi
     return state, tuple(settled)
 
 
-def memory_rule(rules: MemoryRules, ask: Ask) -> str:
-    """The rule by which memory pressure keeps this call off its tier; empty where none does."""
-    if not ask.local or ask.level not in (Level.WARN, Level.CRITICAL):
-        return ""
-    if ask.level is Level.CRITICAL and _reaches(ask.prompt_tokens, rules.critical_prompt_tokens):
-        return f"critical: prompt_tokens >= {rules.critical_prompt_tokens}"
-    if ask.sustained_ns < rules.sustained_ns:
-        return ""
-    for name, value, limit in (
-        ("prompt_tokens", ask.prompt_tokens, rules.complex_prompt_tokens),
-        ("output_tokens", ask.output_tokens or 0, rules.complex_output_tokens),
-        ("tools", ask.tools, rules.complex_tools),
-    ):
-        if _reaches(value, limit):
-            return f"sustained: {name} >= {limit}"
-    return ""
-
-
 def isolate(state: Admission, tier: str) -> Admission:
     """Keep all calls off a tier, by hand."""
     if not _has_room(state, tier):
@@ -283,6 +263,12 @@ def restore(state: Admission, tier: str) -> Admission:
     """Lift the hold by hand; the breaker beneath is as it was."""
     known = state.breakers.get(tier)
     return state if known is None else _with_breaker(state, tier, breakers.restore(known))
+
+
+def close(state: Admission, tier: str, now_ns: int) -> Admission:
+    """Close a tier's breaker by hand. A hold by hand stays."""
+    known = state.breakers.get(tier)
+    return state if known is None else _with_breaker(state, tier, breakers.close(known, max(now_ns, state.now_ns)))
 
 
 def reset_session(state: Admission, key: str, session: str) -> Admission:
@@ -322,20 +308,13 @@ def _budget_ask(ask: Ask) -> BudgetAsk:
         prompt_tokens=ask.prompt_tokens,
         output_tokens=ask.output_tokens,
         cheap=ask.cheap,
+        slack=0 if ask.local else PROGRESS_TOKENS,  # what a paid call may have cost since it last said so
     )
 
 
-def _grant(tier: str, permit: Permit, reserved: Reserved) -> Grant:
-    return Grant(
-        id=reserved.name,
-        tier=tier,
-        probe=permit.probe,
-        tokens=reserved.tokens,
-        output_cap=reserved.output_cap,
-        capped=reserved.capped,
-        expires_ns=reserved.expires_ns,
-        warnings=reserved.warnings,
-    )
+def _grant(tier: str, permit: Permit, held: Reserved) -> Grant:
+    cap, expires_ns = held.output_cap, held.expires_ns
+    return Grant(held.name, tier, permit.probe, held.tokens, cap, held.capped, expires_ns, held.warnings)
 
 
 def _released(
@@ -381,7 +360,7 @@ def _barred_by_budget(tier: str, denied: budgets.Denied) -> Barred:
     if denied.denial is budgets.Denial.ROOM:
         return Barred(tier, Bar.FULL, "too many open reservations", denied.retry_after_s)
     detail = ", ".join(f"{load.window}: {load.tokens} > {load.tokens_max}" for load in denied.windows)
-    return Barred(tier, Bar.BUDGET, detail, denied.retry_after_s, denied.policy, denied.windows)
+    return Barred(tier, Bar.BUDGET, detail, denied.retry_after_s, denied.policy, denied.windows, denied.asked)
 
 
 def _with_breaker(state: Admission, tier: str, breaker: Breaker) -> Admission:
@@ -394,7 +373,3 @@ def _has_room(state: Admission, tier: str) -> bool:
 
 def _breaker_config(config: AdmissionConfig, tier: str) -> BreakerConfig:
     return config.breakers.get(tier, config.breaker)
-
-
-def _reaches(value: int, limit: int | None) -> bool:
-    return limit is not None and value >= limit

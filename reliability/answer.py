@@ -26,6 +26,7 @@ from reliability.loops import Call as LoopCall
 from reliability.loops import (
     Loop,
     LoopConfig,
+    Memo,
     Stage,
     Turn,
     Window,
@@ -36,6 +37,7 @@ from reliability.loops import (
     read_turns,
     repeated_calls,
 )
+from reliability.steps import Steps
 from reliability.tools import (
     CheckConfig,
     Checked,
@@ -65,7 +67,8 @@ class Expected:
     """What the request asks of every answer to it. `checks` and `loops` are None where they are switched off.
 
     `asked` names the request where it brings no history; then `window`, what its session was answered before, is held
-    against the answer once the owner of the windows has sent it.
+    against the answer once the owner of the windows has sent it. `memo` is what the loop rules have found out about
+    `turns`.
     """
 
     toolbox: ToolBox
@@ -79,6 +82,7 @@ class Expected:
     asked: str = ""
     used_ids: frozenset[str] = frozenset()
     words: tuple[str, ...] = ()
+    memo: Memo = field(default_factory=Memo, repr=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,7 +134,15 @@ def expect(
 
 def _name_of(messages: Sequence[Mapping[str, Any]]) -> str:
     """The same name for the same request: who asks the same and gets the same isn't going round in circles."""
-    return hashlib.sha256(json.dumps(messages, sort_keys=True, default=str).encode()).hexdigest()[:24]
+    name = hashlib.sha256()
+    for message in messages:
+        text = message.get("content")
+        plain = isinstance(text, str)  # a text need not be spelled as JSON, which takes many times as long
+        rest = {key: value for key, value in message.items() if key != "content"} if plain else message
+        name.update(json.dumps(rest, sort_keys=True, default=str).encode())
+        data = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else b""
+        name.update(f"{plain}{len(data)}:".encode() + data)
+    return name.hexdigest()[:24]
 
 
 def settle_text(text: str, toolbox: ToolBox) -> TextKind:
@@ -144,19 +156,29 @@ def settle_text(text: str, toolbox: ToolBox) -> TextKind:
 
 
 def judge(
-    expected: Expected, held: Sequence[Event], finish: Finish, *, sent: str, text_committed: bool, attempt: int
+    expected: Expected,
+    held: Sequence[Event],
+    finish: Finish,
+    *,
+    sent: str,
+    text_committed: bool,
+    attempt: int,
+    steps: Steps | None = None,
 ) -> Judged:
     """Judge one whole answer.
 
     `held` is what the gate kept back, `sent` the text that it let pass, `text_committed` whether an earlier attempt's
     text stands before the client, `attempt` the number of this attempt (so that ids don't meet).
+
+    Raises:
+        OutOfSteps: judging the calls takes more than `steps` (None: as many as it takes); never where they are final.
     """
     text = "".join(event.text for event in held if isinstance(event, Text))
     declared = bool(expected.toolbox.tools)
     found = extract(text, expected.toolbox) if declared and text else Extraction(text=text)
     found, native = _without_leaks(found, _native(held), expected.toolbox)
     raw, dropped = _without_repeats((*found.calls, *native))
-    checked = _checked(expected, raw, found, attempt)
+    checked = _checked(expected, raw, found, attempt, steps)
     flaw, detail = _flaw(checked, finish, raw, found, sent=sent, text_committed=text_committed)
     turn, loop = _against_loops(expected, checked, sent + found.text) if flaw is None else (None, None)
     if loop is not None:
@@ -254,7 +276,9 @@ def _as_call(raw: RawCall) -> LoopCall:
         return LoopCall(raw.name, str(raw.arguments).strip())
 
 
-def _checked(expected: Expected, raw: Sequence[RawCall], found: Extraction, attempt: int) -> Checked:
+def _checked(
+    expected: Expected, raw: Sequence[RawCall], found: Extraction, attempt: int, steps: Steps | None
+) -> Checked:
     new_id = id_source(f"{expected.id_seed}/{attempt}")
     if expected.checks is None:
         return _as_they_came(expected, raw, new_id)
@@ -268,6 +292,7 @@ def _checked(expected: Expected, raw: Sequence[RawCall], found: Extraction, atte
         used_ids=expected.used_ids,
         conversation=expected.words,
         malformed=found.malformed,
+        steps=steps,
     )
 
 
@@ -308,7 +333,7 @@ def _against_loops(expected: Expected, checked: Checked, text: str) -> tuple[Tur
     if expected.loops is None:
         return None, None
     turn = calls_turn([(c.name, c.arguments) for c in checked.calls], text)
-    loop = find_loop(expected.turns, expected.loops, turn)
+    loop = find_loop(expected.turns, expected.loops, turn, expected.memo)
     if loop is None and expected.window is not None:
         _, loop = observe(expected.window, turn, expected.loops, expected.asked)
     return turn, loop

@@ -4,11 +4,12 @@ States
     CLOSED     requests run. Failures in a row, or too large a share of failures in a window, open the
                breaker. A failure that carries the tier's own Retry-After opens it at once, for that (bounded)
                time only.
-    OPEN       nothing runs until `until_ns`. Nothing but time leaves this state.
+    OPEN       nothing runs until `until_ns`. Nothing but time, or a person (`close`), leaves this state.
     HALF_OPEN  at most `probes_max` requests run as probes. A failed probe opens again, for longer;
                `probe_successes` good probes close.
     `isolated` is a hold by hand beside the state: nothing runs while it is on. Lifting it reveals the state
-    beneath, so an operator can neither close nor skip anything by isolating and restoring.
+    beneath, so an operator can neither close nor skip anything by isolating and restoring. `close` is an act of its
+    own: whoever has mended a tier needn't wait for its next probe. It leaves a hold on, and a closed breaker as it is.
 
 Who owns it: whoever owns the admission state; here are only values. The step from OPEN to HALF_OPEN is taken
 by the `admit` that finds the time over; reading (`phase_at`) changes nothing.
@@ -19,7 +20,7 @@ result of an older state, and a second settle, change nothing. IGNORED returns t
 else: agents cancel streams all the time, and a cancelled call says nothing of the tier. A permit that is
 never settled expires as ignored.
 
-Must never happen: a success or a cancel that opens, anything but a probe's success that closes, more probes
+Must never happen: a success or a cancel that opens, a call but for a probe's success that closes, more probes
 than `probes_max`, a probe slot that is lost for good.
 
 Open time doubles with every opening in a row, up to `open_max_ns`; each `calm_ns` spent CLOSED takes one
@@ -44,6 +45,7 @@ __all__ = [
     "Phase",
     "Rejected",
     "admit",
+    "close",
     "isolate",
     "phase_at",
     "restore",
@@ -209,6 +211,13 @@ def isolate(breaker: Breaker) -> Breaker:
 def restore(breaker: Breaker) -> Breaker:
     """Lift the hold: the state beneath is as it was."""
     return replace(breaker, isolated=False)
+
+
+def close(breaker: Breaker, now_ns: int) -> Breaker:
+    """Close by hand: all failures and openings are forgotten, and results of calls from before say nothing."""
+    if breaker.phase is Phase.CLOSED:
+        return breaker
+    return replace(_entered(breaker, Phase.CLOSED, now_ns), openings=0)
 
 
 def _succeeded(breaker: Breaker, config: BreakerConfig, now_ns: int) -> tuple[Breaker, Change | None]:

@@ -9,8 +9,10 @@ A limit of None means "counted, never refused"; 0 means that nothing may be spen
 request have what it names; a cap is at least 1.
 
 A reservation is open until it is settled (with what was really used; None for unknown, which is the reserved
-amount) or until it expires (at the reserved amount). The owner of the state gives each reservation its name;
-a name that is already open gets the same answer again and reserves nothing twice.
+amount) or until it expires. While its call runs, `progress` says what it has used so far; one that expires is
+charged that and the `slack` that it was reserved with, or its prompt where nothing was ever said: whoever worked on
+it has died. A settle that comes later still adds what was used beyond. The owner of the state gives each reservation
+its name; a name that is already open gets the same answer again and reserves nothing twice.
 
 Policies, per window: `warn_and_continue` admits and says so; `escalate` refuses all tiers but the cheap one,
 where the session goes on; `hard_stop` refuses. Warnings carry the percent of each window from `warn_percent`
@@ -38,7 +40,11 @@ from reliability.ledger import (
     Budget,
     Reservation,
     booked,
+    forgotten,
     hour_of,
+    marked,
+    owed,
+    remembered,
     session_name,
     session_of,
     spent_unreserved,
@@ -66,6 +72,7 @@ __all__ = [
     "expire",
     "loads",
     "output_cap",
+    "progress",
     "reserve",
     "reset_session",
     "settle",
@@ -129,23 +136,27 @@ class BudgetConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BudgetAsk:
-    """What one call may cost. `prompt_tokens` is an upper estimate; `output_tokens` None: none is named."""
+    """What one call may cost. `prompt_tokens` is an upper estimate; `output_tokens` None: none is named. `slack`: what
+    it may have used beyond what it was last known to have, where nobody is left to say."""
 
     key: str
     session: str
     prompt_tokens: int
     output_tokens: int | None = None
     cheap: bool = False  # the tier that a session goes on with under `escalate`
+    slack: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """How full a limited window is, in tokens and in percent. A limit of 0 is full."""
+    """How full a limited window is, in tokens and in percent. A limit of 0 is full. `reserved`: how many of the tokens
+    are held by open calls, which may give some of them back."""
 
     window: Window
     tokens: int
     tokens_max: int
     percent: int
+    reserved: int = field(default=0, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,12 +173,14 @@ class Reserved:
 
 @dataclass(frozen=True, slots=True)
 class Denied:
-    """Nothing was reserved. `retry_after_s` None: waiting doesn't help."""
+    """Nothing was reserved. `retry_after_s` None: waiting doesn't help. `asked`: the tokens that were to be reserved,
+    which stand in the windows too."""
 
     denial: Denial
     policy: Policy
     windows: tuple[Load, ...]
     retry_after_s: int | None
+    asked: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,19 +220,44 @@ def reserve(
         return budget, Denied(Denial.ROOM, Policy.HARD_STOP, (), IN_FLIGHT_RETRY_S)
     hold = config.reservation_ns if hold_ns is None else min(max(0, hold_ns), config.reservation_ns)
     capped = ask.output_tokens is not None and cap < ask.output_tokens
-    taken = Reservation(ask.key, ask.session, tokens, cap, capped, now_ns + hold)
+    taken = Reservation(ask.key, ask.session, tokens, cap, capped, now_ns + hold, slack=ask.slack)
     return booked(roomy, config.bounds, name, taken, now_ns), _reserved(config, name, taken, full)
 
 
 def settle(
     budget: Budget, config: BudgetConfig, name: str, tokens: int | None, now_ns: int
 ) -> tuple[Budget, Closed | None]:
-    """Close a reservation with the tokens that were used. None: it isn't open, and nothing changed."""
+    """Close a reservation with the tokens that were used. None: it isn't open; where it has expired, what was used
+    beyond its charge is added, once, and else nothing changes."""
+    held = budget.open.get(name)
+    if held is None:
+        return _settled_late(budget, config, name, tokens, now_ns), None
+    expired = now_ns >= held.expires_ns
+    charged = held.tokens if tokens is None else max(0, tokens)
+    if expired:  # the same books, whoever notices the time first
+        charged = max(owed(held), tokens or 0)
+    return _closed(budget, config, name, charged, now_ns, expired=expired)
+
+
+def progress(budget: Budget, name: str, tokens: int) -> Budget:
+    """Note what an open reservation's call has used so far, prompt included. It charges nothing; the same books where
+    it isn't open."""
+    return marked(budget, name, max(0, tokens))
+
+
+def _settled_late(budget: Budget, config: BudgetConfig, name: str, tokens: int | None, now_ns: int) -> Budget:
+    budget, late = forgotten(budget, name)
+    if late is None or tokens is None or tokens <= late.charged:
+        return budget
+    return spent_unreserved(budget, config.bounds, late.key, late.session, tokens - late.charged, now_ns)
+
+
+def _closed(
+    budget: Budget, config: BudgetConfig, name: str, charged: int, now_ns: int, *, expired: bool
+) -> tuple[Budget, Closed | None]:
     held = budget.open.get(name)
     if held is None:
         return budget, None
-    expired = now_ns >= held.expires_ns
-    charged = held.tokens if expired or tokens is None else max(0, tokens)
     after = unbooked(budget, name, held, charged, now_ns)
     warnings = _warnings(loads(after, config, held.key, held.session, now_ns), config)
     return after, Closed(name, charged, max(0, charged - held.tokens), expired, warnings)
@@ -236,13 +274,14 @@ def charge(budget: Budget, config: BudgetConfig, key: str, session: str, tokens:
 
 
 def expire(budget: Budget, config: BudgetConfig, now_ns: int) -> tuple[Budget, tuple[Closed, ...]]:
-    """Close what was never settled, at the reserved amount. Costs nothing where nothing is due."""
+    """Close what was never settled, at what it is known to have used. Costs nothing where nothing is due."""
     if budget.wake_ns is None or now_ns < budget.wake_ns:
         return budget, ()
     closed: list[Closed] = []
-    due = [name for name, held in budget.open.items() if now_ns >= held.expires_ns]
-    for name in due:
-        budget, answer = settle(budget, config, name, None, now_ns)
+    due = [(name, held) for name, held in budget.open.items() if now_ns >= held.expires_ns]
+    for name, held in due:
+        budget, answer = _closed(budget, config, name, owed(held), now_ns, expired=True)
+        budget = remembered(budget, name, held, owed(held))
         closed += [answer] if answer is not None else []
     wake_ns = min((held.expires_ns for _, held in budget.open.items()), default=None)
     return replace(budget, wake_ns=wake_ns), tuple(closed)
@@ -267,13 +306,15 @@ def loads(budget: Budget, config: BudgetConfig, key: str, session: str, now_ns: 
     full: list[Load] = []
     if config.session.tokens_max is not None:
         known = session_of(budget, config.bounds, key, session, now_ns)
-        full.append(_load(Window.SESSION, known.spent + known.reserved + more, config.session.tokens_max))
+        tokens = known.spent + known.reserved + more
+        full.append(_load(Window.SESSION, tokens, config.session.tokens_max, known.reserved))
     if config.hour.tokens_max is not None:
-        full.append(_load(Window.HOUR, used(budget.hour, now_ns) + more, config.hour.tokens_max))
+        tokens = used(budget.hour, now_ns) + more
+        full.append(_load(Window.HOUR, tokens, config.hour.tokens_max, budget.hour.reserved))
     key_limit = _limit(config, Window.KEY_HOUR, key)
     if key_limit.tokens_max is not None:
-        tokens = used(hour_of(budget, key), now_ns) + more
-        full.append(_load(Window.KEY_HOUR, tokens, key_limit.tokens_max))
+        hour = hour_of(budget, key)
+        full.append(_load(Window.KEY_HOUR, used(hour, now_ns) + more, key_limit.tokens_max, hour.reserved))
     return tuple(full)
 
 
@@ -291,13 +332,16 @@ def _denied(
     bars = tuple(load for load, its in over if its is policy)
     waits = [_wait_s(budget, load, ask.key, tokens, now_ns) for load in bars]
     known = [wait for wait in waits if wait is not None]
-    return Denied(Denial.TOKENS, policy, bars, max(known) if len(known) == len(waits) else None)
+    return Denied(Denial.TOKENS, policy, bars, max(known) if len(known) == len(waits) else None, tokens)
 
 
 def _wait_s(budget: Budget, load: Load, key: str, tokens: int, now_ns: int) -> int | None:
-    """Seconds until the ask may fit: exact where no reservation is open, else a lower bound. None: never."""
-    if load.window is Window.SESSION or tokens > load.tokens_max:
+    """Seconds until the ask may fit: exact where no reservation is open, else a guess at when one ends. None: never,
+    since it is larger than the limit, or since a session's spent tokens don't come back."""
+    if tokens > load.tokens_max:
         return None
+    if load.window is Window.SESSION:
+        return IN_FLIGHT_RETRY_S if load.tokens - load.reserved <= load.tokens_max else None
     hour = budget.hour if load.window is Window.HOUR else hour_of(budget, key)
     spent = aged(hour.spent, HOUR, now_ns)
     excess = load.tokens - load.tokens_max
@@ -318,8 +362,8 @@ def _limit(config: BudgetConfig, window: Window, key: str) -> Limit:
     return config.hour if window is Window.HOUR else config.key_hours.get(key, config.key_hour)
 
 
-def _load(window: Window, tokens: int, tokens_max: int) -> Load:
-    return Load(window, tokens, tokens_max, tokens * 100 // tokens_max if tokens_max > 0 else 100)
+def _load(window: Window, tokens: int, tokens_max: int, reserved: int) -> Load:
+    return Load(window, tokens, tokens_max, tokens * 100 // tokens_max if tokens_max > 0 else 100, reserved)
 
 
 def _warnings(full: tuple[Load, ...], config: BudgetConfig) -> tuple[Load, ...]:

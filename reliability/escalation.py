@@ -43,7 +43,9 @@ from reliability.refusals import (
     TRANSIENT,
     RefuseCode,
     code_of,
+    passes,
     retry_after_s,
+    speaking,
     telling_rank,
     walk_in_words,
 )
@@ -69,6 +71,7 @@ BACKOFF_MAX_NS = 2_000_000_000
 RETRY_AFTER_MAX_NS = 2_000_000_000
 LOOP_RETRY_AFTER_S = 5.0
 CYCLE_REASKS_MAX = 1
+DEADLINE_PASSED = "the request's deadline has passed (X-MLX-Stack-Deadline, at most server.deadline_s)"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -198,7 +201,7 @@ def stop_on_budget(situation: Situation) -> Decision | None:
     last = _last(situation)
     if last is None or last.fault is not Fault.BUDGET or not last.hard_stop:
         return None
-    return Refuse(code=RefuseCode.BUDGET, message=last.detail, retry_after_s=last.retry_after_s)
+    return Refuse(code=code_of(last), message=last.detail, retry_after_s=last.retry_after_s)
 
 
 def go_on_cheaper(situation: Situation) -> Decision | None:
@@ -213,7 +216,8 @@ def go_on_cheaper(situation: Situation) -> Decision | None:
 def stop_when_spent(situation: Situation) -> Decision | None:
     """One deadline and one cap of attempts for the whole request."""
     if situation.remaining_ns <= 0:
-        return Refuse(code=RefuseCode.DEADLINE, message="the request's deadline has passed")
+        met = "; ".join(filter(None, (DEADLINE_PASSED, walk_in_words(situation.attempts))))
+        return Refuse(code=RefuseCode.DEADLINE, message=met)
     if len(situation.attempts) >= situation.limits.attempts_max:
         return exhausted(situation)
     return None
@@ -292,7 +296,7 @@ def exhausted(situation: Situation) -> Decision:
 
 def refuse_exhausted(situation: Situation) -> Refuse:
     """Say so with the reason that helps the client most, and name every tier's."""
-    telling = min(situation.attempts, key=telling_rank)
+    telling = min(speaking(situation.attempts), key=telling_rank)
     loop = next((a for a in situation.attempts if a.flaw is Flaw.CIRCUIT_BREAK), None)
     if loop is not None:
         return Refuse(code=RefuseCode.LOOP, message=loop.detail, retry_after_s=LOOP_RETRY_AFTER_S)
@@ -302,7 +306,7 @@ def refuse_exhausted(situation: Situation) -> Refuse:
         code=code_of(telling),
         message=walk_in_words(situation.attempts),
         param=telling.param,
-        retry_after_s=retry_after_s(situation.attempts),
+        retry_after_s=retry_after_s(situation.attempts) if passes(telling) else None,
     )
 
 

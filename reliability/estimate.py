@@ -8,7 +8,10 @@ the same. A *rejection* (this prompt can't fit that tier) must not come too earl
 bytes; the tier itself knows better.
 
 Only what a model reads is counted: an image is `IMAGE_TOKENS`, whatever the size of its base64. What a tier has really
-counted replaces all of this once it is known.
+counted replaces all of this once it is known, where it is possible: `prompt_tokens_most` says what can't be exceeded.
+
+An answer that is cut off before anybody has counted it is estimated by its pieces (`tokens_near`): nearly every server
+sends one token in each, and says so by how short they are.
 """
 
 from __future__ import annotations
@@ -17,12 +20,28 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-__all__ = ["IMAGE_TOKENS", "prompt_bytes", "text_bytes", "tokens_max", "tokens_min"]
+__all__ = [
+    "IMAGE_TOKENS",
+    "prompt_bytes",
+    "prompt_tokens_most",
+    "text_bytes",
+    "tokens_max",
+    "tokens_min",
+    "tokens_near",
+]
 
 IMAGE_TOKENS = 1_600
 MESSAGE_BYTES = 16  # role and markers of a chat template, about four tokens
 BYTES_PER_TOKEN_LEAST = 2
 BYTES_PER_TOKEN_MOST = 5
+PIECE_CHARS_MAX = 16  # of what may be one token
+# From above, of what no size tells: the largest count that a provider's price list gives for one image (gpt-4o-mini, in
+# detail), and an hour of film or a long document behind one address.
+IMAGE_TOKENS_MOST = 50_000
+MEDIA_TOKENS_MOST = 1_000_000
+NUMBER_TOKENS_MOST = 32
+VALUES_MAX = 50_000  # of one request; what is more counts as a part of unknown size
+TEXT_PARTS = ("text", "refusal", "thinking", "input_text", "output_text")
 
 
 def tokens_max(size: int) -> int:
@@ -35,6 +54,14 @@ def tokens_min(size: int) -> int:
     return size // BYTES_PER_TOKEN_MOST
 
 
+def tokens_near(piece: str) -> int:
+    """An estimate of the tokens in one piece of an answer as a server sent it: one where it may be one token (a word at
+    most, or two characters of any script), else from above."""
+    if len(piece) <= 2 or (len(piece) <= PIECE_CHARS_MAX and piece.isascii() and " " not in piece.strip()):
+        return 1
+    return tokens_max(text_bytes(piece))
+
+
 def text_bytes(text: str) -> int:
     """The length of a text in UTF-8. Cheap for ASCII, which is most of what agents send."""
     return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
@@ -44,6 +71,38 @@ def prompt_bytes(messages: Iterable[Mapping[str, Any]], tools: Sequence[Mapping[
     """The bytes of text that a prompt of these messages and tools has; images count as text of their size in tokens."""
     size = sum(MESSAGE_BYTES + _content(m.get("content")) + _calls(m.get("tool_calls")) for m in messages)
     return size + (text_bytes(json.dumps(tools, ensure_ascii=False)) if tools else 0)
+
+
+def prompt_tokens_most(values: Iterable[Any]) -> int:
+    """What the prompt of these JSON values (messages, tools, the schema of an answer) can't have more tokens than: one
+    for each byte of any text in them, key or value, and a bound for each part that is no text. It walks through them,
+    as far as `VALUES_MAX`."""
+    tokens, left, seen = 0, list(values), 0
+    while left:
+        value, seen = left.pop(), seen + 1
+        if seen > VALUES_MAX:
+            return tokens + MEDIA_TOKENS_MOST
+        if isinstance(value, str):
+            tokens += text_bytes(value)
+        elif isinstance(value, Mapping):
+            media = _media_tokens_most(value)
+            tokens += media or MESSAGE_BYTES + sum(text_bytes(str(key)) for key in value)
+            left += () if media else value.values()
+        elif isinstance(value, list | tuple):
+            left += value
+        elif value is not None:
+            tokens += NUMBER_TOKENS_MOST
+    return tokens
+
+
+def _media_tokens_most(part: Mapping[str, Any]) -> int:
+    """The bound of a part that is no text; 0 for anything else. A call and a tool have types too."""
+    kind = part.get("type")
+    if not isinstance(kind, str) or kind in TEXT_PARTS:
+        return 0
+    if "image" in kind:
+        return IMAGE_TOKENS_MOST
+    return MEDIA_TOKENS_MOST if any(word in kind for word in ("audio", "video", "file", "document")) else 0
 
 
 def _content(content: Any) -> int:

@@ -138,6 +138,11 @@ class Gate:
     body: Body | None = None
     held: Pieces = field(default_factory=Pieces)
 
+    @property
+    def open_chars(self) -> int:
+        """How much text is held that may have to be looked at again to settle what it is."""
+        return self.body.chars if self.body is not None else len(self.tail)
+
 
 def open_gate(tools: Iterable[str], settle_text: SettleText, hold: Hold = Hold.TOOL_CALLS) -> Gate:
     """The gate of a new attempt; `tools` are the declared names."""

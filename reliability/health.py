@@ -6,9 +6,10 @@ answer that isn't good enough came from a tier that is well, and a client that l
 
 from __future__ import annotations
 
-from reliability.admission import Bar, Barred
+from reliability.admission import Ask, Bar, Barred
 from reliability.budget import Policy
 from reliability.types import Attempt, Fault, Verdict
+from reliability.wording import barred_in_words
 
 __all__ = ["barred_attempt", "verdict_of"]
 
@@ -43,13 +44,13 @@ def verdict_of(attempt: Attempt) -> Verdict:
     return Verdict.FAILURE if attempt.fault is not None else Verdict.SUCCESS
 
 
-def barred_attempt(barred: Barred) -> Attempt:
+def barred_attempt(barred: Barred, ask: Ask) -> Attempt:
     """The record of a call that was not let through: nothing ran."""
     return Attempt(
         tier=barred.tier,
         ran=False,
         fault=FAULT_OF_BAR[barred.bar],
-        detail=f"tier {barred.tier} was not called: {barred.detail}",
+        detail=barred_in_words(barred, ask),
         retry_after_s=barred.retry_after_s,
         hard_stop=barred.bar is Bar.BUDGET and barred.policy is Policy.HARD_STOP,
     )

@@ -9,25 +9,38 @@ Spent tokens of an hour are kept in minutes and leave 60 to 61 minutes after the
 charged when the reservation closes, which is later than when they were used. Both errors lie on the same
 side: too much, never too little.
 
-Must never happen: a session or key that leaves while it has a reservation open.
+While a call runs, its reservation is told what the call has used (`marked`). Nothing is charged by that; it is what
+is owed if nobody settles: `owed`. A settle that comes after all, for a reservation that was closed as expired, adds
+what was used beyond that; for this the books remember the last `EXPIRED_MAX` of them.
+
+Must never happen: a session or key that leaves while it has a reservation open; a reservation that is charged twice.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from reliability.rolling import EMPTY, SECOND_NS, Rolling, Span, added, aged
 from reliability.shards import SHARDS, Shards
 
 __all__ = [
+    "EXPIRED_MAX",
     "HOUR",
+    "PROGRESS_TOKENS",
     "Bounds",
     "Budget",
     "Hour",
     "Reservation",
     "Session",
     "booked",
+    "forgotten",
     "hour_of",
+    "marked",
+    "owed",
+    "owner_of",
+    "remembered",
+    "running",
     "session_name",
     "session_of",
     "spent_unreserved",
@@ -38,6 +51,8 @@ __all__ = [
 ]
 
 HOUR = Span(3600 * SECOND_NS, 60 * SECOND_NS)
+PROGRESS_TOKENS = 32  # a running call says what it has used each time that it has written so many more
+EXPIRED_MAX = 512  # closed reservations that a late settle may still add to
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +90,8 @@ class Hour:
 
 @dataclass(frozen=True, slots=True)
 class Reservation:
-    """Tokens set aside for one call."""
+    """Tokens set aside for one call. `used`: what it is known to have used so far; None: not known. `slack`: what it
+    may have used beyond that before anybody could say so."""
 
     key: str
     session: str
@@ -83,11 +99,23 @@ class Reservation:
     output_cap: int
     capped: bool
     expires_ns: int
+    slack: int = 0
+    used: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Expired:
+    """A reservation that was closed unsettled, and what it was charged."""
+
+    key: str
+    session: str
+    charged: int
 
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """All books. `wake_ns`: a lower bound of the next expiry. `cursor`: the shard to sweep next."""
+    """All books. `wake_ns`: a lower bound of the next expiry. `cursor`: the shard to sweep next. `expired`: what the
+    last reservations that nobody settled were charged, by their names, the oldest first."""
 
     sessions: Shards[Session] = field(default_factory=Shards)
     hour: Hour = Hour()
@@ -95,6 +123,7 @@ class Budget:
     open: Shards[Reservation] = field(default_factory=Shards)
     wake_ns: int | None = None
     cursor: int = 0
+    expired: Mapping[str, Expired] = field(default_factory=dict)
 
 
 def session_name(key: str, session: str) -> str:
@@ -108,6 +137,21 @@ def session_of(budget: Budget, bounds: Bounds, key: str, session: str, now_ns: i
     return Session() if known is None or _idle(known, bounds, now_ns) else known
 
 
+def owner_of(budget: Budget, session: str) -> str | None:
+    """The key of a session of this name: the one that used it last where several have one. Looks at every session."""
+    found = [
+        (known.used_ns, key)
+        for name, known in budget.sessions.items()
+        if name.endswith(session) and session_name(key := _key_of(name), session) == name
+    ]
+    return max(found)[1] if found else None
+
+
+def _key_of(name: str) -> str:
+    size, _, rest = name.partition(":")
+    return rest[: int(size)]
+
+
 def hour_of(budget: Budget, key: str) -> Hour:
     """The hour of one API key."""
     return budget.keys.get(key) or Hour()
@@ -116,6 +160,42 @@ def hour_of(budget: Budget, key: str) -> Hour:
 def used(hour: Hour, now_ns: int) -> int:
     """What an hour holds, spent and reserved."""
     return aged(hour.spent, HOUR, now_ns).total + hour.reserved
+
+
+def owed(held: Reservation) -> int:
+    """What a call has cost for all that is known: what it is known to have used, else its prompt, which may have been
+    read; and its slack, as far as it was reserved."""
+    known = held.tokens - held.output_cap if held.used is None else held.used
+    return max(known, min(held.tokens, known + held.slack))
+
+
+def running(budget: Budget, key: str, session: str) -> int:
+    """What the open calls of a session have said that they have used so far. Looks at every reservation."""
+    return sum(held.used or 0 for _, held in budget.open.items() if held.session == session and held.key == key)
+
+
+def marked(budget: Budget, name: str, used: int) -> Budget:
+    """Note what an open reservation's call has used so far. The same books where it isn't open, or this is known."""
+    held = budget.open.get(name)
+    if held is None or held.used == used:
+        return budget
+    return replace(budget, open=budget.open.put(name, replace(held, used=used)))
+
+
+def remembered(budget: Budget, name: str, held: Reservation, charged: int) -> Budget:
+    """Keep in mind what a reservation that nobody settled was charged; the oldest of too many is let go."""
+    expired = {**budget.expired, name: Expired(held.key, held.session, charged)}
+    while len(expired) > EXPIRED_MAX:
+        del expired[next(iter(expired))]
+    return replace(budget, expired=expired)
+
+
+def forgotten(budget: Budget, name: str) -> tuple[Budget, Expired | None]:
+    """Forget an expired reservation: who settles it late settles it once."""
+    late = budget.expired.get(name)
+    if late is None:
+        return budget, None
+    return replace(budget, expired={n: each for n, each in budget.expired.items() if n != name}), late
 
 
 def booked(budget: Budget, bounds: Bounds, name: str, taken: Reservation, now_ns: int) -> Budget:
@@ -131,6 +211,7 @@ def booked(budget: Budget, bounds: Bounds, name: str, taken: Reservation, now_ns
         open=budget.open.put(name, taken),
         wake_ns=taken.expires_ns if budget.wake_ns is None else min(budget.wake_ns, taken.expires_ns),
         cursor=(budget.cursor + 1) % SHARDS,
+        expired=budget.expired,
     )
 
 
@@ -146,6 +227,7 @@ def unbooked(budget: Budget, name: str, held: Reservation, charged: int, now_ns:
         open=budget.open.drop(name),
         wake_ns=budget.wake_ns,
         cursor=budget.cursor,
+        expired=budget.expired,
     )
 
 

@@ -6,9 +6,9 @@ The owner then starts empty.
 
 `reduce` is the one entrance for events. It is deterministic and every name and time that it uses stands in
 the state or in the event, so a snapshot with the events since gives the very state that was lost, with the
-same grant ids. A grant whose `Settle` was never written stays open in that state and expires at the reserved
-amount. After a replay the owner writes a `Begin` before it admits anything: the names of its grants are made of
-the epoch, so a second replay must know where each life began.
+same grant ids. A grant whose `Settle` was never written stays open in that state and expires at what its last
+`Progress` said. After a replay the owner writes a `Begin` before it admits anything: the names of its grants are made
+of the epoch, so a second replay must know where each life began.
 
 Only events that changed something need to be written: a bar changes nothing but what time has closed anyway. But all
 of those must be, also what the owner's timers did: a session that was swept makes room, which later events used.
@@ -31,9 +31,11 @@ __all__ = [
     "Admit",
     "Begin",
     "Charge",
+    "Close",
     "Event",
     "Expire",
     "Isolate",
+    "Progress",
     "Reset",
     "Restore",
     "Settle",
@@ -77,6 +79,15 @@ class Settle:
 
 
 @dataclass(frozen=True, slots=True)
+class Progress:
+    """A call that still runs has used so many tokens, prompt included."""
+
+    grant_id: str
+    tokens: int
+    kind: Literal["progress"] = "progress"
+
+
+@dataclass(frozen=True, slots=True)
 class Charge:
     """A call has run without a grant, since nobody answered when it asked for one."""
 
@@ -117,6 +128,14 @@ class Restore:
 
 
 @dataclass(frozen=True, slots=True)
+class Close:
+    """An operator closed the breaker of a tier."""
+
+    tier: str
+    kind: Literal["close"] = "close"
+
+
+@dataclass(frozen=True, slots=True)
 class Reset:
     """An operator forgave a session what it has spent."""
 
@@ -125,7 +144,7 @@ class Reset:
     kind: Literal["reset"] = "reset"
 
 
-Event = Begin | Admit | Settle | Charge | Expire | Sweep | Isolate | Restore | Reset
+Event = Begin | Admit | Settle | Progress | Charge | Expire | Sweep | Isolate | Restore | Close | Reset
 Answer = Grant | Barred | Settled | tuple[Settled, ...] | None
 
 _STATE: TypeAdapter[Admission] = TypeAdapter(Admission)
@@ -141,6 +160,8 @@ def reduce(state: Admission, config: AdmissionConfig, event: Event, now_ns: int)
             return admission.admit(state, config, ask, now_ns)
         case Settle(grant_id, verdict, usage, retry_after_ns):
             return admission.settle(state, config, grant_id, verdict, usage, now_ns, retry_after_ns)
+        case Progress(grant_id, tokens):
+            return admission.progress(state, grant_id, tokens), None
         case Charge(key, session, tokens):
             return admission.charge(state, config, key, session, tokens, now_ns), None
         case Expire():
@@ -151,6 +172,8 @@ def reduce(state: Admission, config: AdmissionConfig, event: Event, now_ns: int)
             return admission.isolate(state, tier), None
         case Restore(tier):
             return admission.restore(state, tier), None
+        case Close(tier):
+            return admission.close(state, tier, now_ns), None
         case Reset(key, session):
             return admission.reset_session(state, key, session), None
 

@@ -6,14 +6,17 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from deployments.attempt import OVERRUN_BYTES, TOKEN_BYTES_MOST, Reading
+from deployments.attempt import Reading
+from deployments.event_sizes import OVERRUN_BYTES, TOKEN_BYTES_MOST
+from reliability.admission import PROGRESS_TOKENS
 from reliability.answer import expect
-from reliability.estimate import text_bytes, tokens_max, tokens_min
+from reliability.estimate import text_bytes, tokens_max, tokens_min, tokens_near
 from reliability.gate import Hold
 from reliability.logprobs import WaitingLogprobs
 from reliability.loops import LoopConfig
 from reliability.tools import CheckConfig, build_toolbox
 from reliability.types import (
+    CallDelta,
     Counted,
     Failed,
     Fault,
@@ -51,18 +54,20 @@ def reading(output_cap: int, prompt_bytes: int = 18) -> Reading:
 @given(st.lists(st.text(max_size=40).map(Text) | st.text(max_size=40).map(Reasoning), max_size=8), st.integers(1, 200))
 @example([Text("ok " * 14)], 14)
 def test_an_estimate_stays_within_what_the_tier_was_allowed(events, cap):
-    """A reader that leaves before the tier has counted is charged for what was written, from above, and for no more
-    than was reserved for it; only a tier that has provably written more than it was allowed is charged more."""
+    """A reader that leaves before the tier has counted is charged for what was written, a token a piece at least, and
+    for no more than was reserved for it; only a tier that has provably written more than it was allowed is charged
+    more."""
     made = reading(cap)
     made.take(events, 1)
-    written = made.written_bytes
+    written = made.spending.written_bytes
     usage = made.record(2).usage
 
     assert usage is not None
     assert not usage.exact
     assert usage.prompt_tokens == tokens_max(18)
-    assert tokens_min(written) <= usage.completion_tokens <= max(cap, tokens_min(written))
-    assert usage.completion_tokens >= min(cap, tokens_max(written))
+    assert usage.completion_tokens <= max(cap, tokens_min(written))
+    assert usage.completion_tokens >= min(cap, len([event for event in events if event.text]))
+    assert usage.completion_tokens >= min(cap, tokens_near("".join(e.text for e in events)) if len(events) == 1 else 0)
 
 
 @given(st.lists(st.text(max_size=400).map(Text) | st.text(max_size=400).map(Reasoning), max_size=8), st.integers(1, 40))
@@ -80,7 +85,7 @@ def test_an_answer_ends_where_it_is_surely_longer_than_its_cap(events, cap):
         made.take([event], 1)
         before += text_bytes(event.text)
 
-    assert made.written_bytes == before
+    assert made.spending.written_bytes == before
     assert made.end == (Finish(reason=FinishReason.LENGTH) if before > legal else None)
 
 
@@ -108,25 +113,88 @@ def test_what_a_tier_has_counted_is_known_though_it_was_stopped(text, cap, count
     assert made.end.reason is FinishReason.LENGTH
 
 
-@pytest.mark.parametrize("count", [None, Usage(prompt_tokens=5, completion_tokens=2)])
-@pytest.mark.parametrize("text", ["", "Two words"])
-def test_a_replica_that_died_is_charged_for_all_that_it_may_have_written(text, count):
-    """What it had written and not handed over is gone with it, and may have been the whole answer; where it wasn't even
-    taken, or the tier itself broke off, nothing was hidden."""
-    died, broke = Failed(fault=Fault.CRASHED, message="", lost=True), Failed(fault=Fault.CRASHED, message="")
-    spent = {}
-    for end in (died, broke):
-        made = reading(100)
-        made.take([Text(text), *([Counted(count)] if count else []), end], 1)
-        spent[end.lost] = made.record(2).usage
+@pytest.mark.parametrize("lost", [True, False])
+@pytest.mark.parametrize("count", [None, Usage(prompt_tokens=5, completion_tokens=15)])
+def test_a_replica_that_died_is_charged_what_it_gave_out(count, lost):
+    """What left is charged and not what it might have gone on to write: as it had counted, else a token a piece. Where
+    it wasn't even taken, nothing is."""
+    died = Failed(fault=Fault.CRASHED, message="", lost=lost)
+    made = reading(200)
+    for word in range(15):
+        made.take([Text(f"word{word} ")], 1)
+    made.take([*([Counted(count)] if count else []), died], 1)
+    spent = made.record(2).usage
 
-    assert spent[True].completion_tokens == 100
-    assert not spent[True].exact
-    assert spent[False].completion_tokens < 100
-    never = reading(100)
+    assert spent.completion_tokens == 15
+    assert spent.exact is (count is not None)
+    never = reading(200)
     never.accepted = False
     never.take([died], 1)
     assert never.record(2).usage.total_tokens == 0
+
+
+@pytest.mark.parametrize("counts", [True, False])
+@given(sizes=st.lists(st.integers(1, 40), max_size=30))
+def test_what_leaves_has_been_said(counts, sizes):
+    """While an attempt runs, what it has written and not yet said is less than one step, whatever comes in one piece,
+    and it is said before it leaves; nothing is said of what is over."""
+    said, made, written = [], reading(10_000), 0
+    made.spending.progress = said.append
+    for size in sizes:
+        written += size
+        count = [Counted(Usage(prompt_tokens=9, completion_tokens=written))] if counts else []
+        made.take([*[Text(f"word{n} ") for n in range(size)], *count], 1)
+        known = said[-1].completion_tokens if said else 0
+        assert known <= written < known + PROGRESS_TOKENS
+    assert [u.completion_tokens for u in said] == sorted({u.completion_tokens for u in said})
+    before = len(said)
+    made.take([*[Text(f"word{n} ") for n in range(99)], Finish(reason=FinishReason.STOP)], 1)
+    assert len(said) == before
+
+
+def test_a_prompt_that_was_misjudged_is_said_at_once():
+    """A prompt is reserved from above; what a tier has really counted is booked if this process dies after its first
+    word."""
+    said, made = [], reading(100, prompt_bytes=10_000)
+    made.spending.progress = said.append
+    made.take([Text("word "), Counted(Usage(prompt_tokens=2_500, completion_tokens=1))], 1)
+    made.take([Text("word "), Counted(Usage(prompt_tokens=2_500, completion_tokens=2))], 1)
+
+    assert said == [Usage(prompt_tokens=2_500, completion_tokens=1)]
+
+
+@pytest.mark.parametrize("end", [Finish, lambda **more: Failed(fault=Fault.CRASHED, message="", usage=more["usage"])])
+def test_a_count_that_can_not_be_is_not_booked(end):
+    """It is replaced by the estimate, the record says what was reported, and so does the end that a client may see."""
+    lie = Usage(prompt_tokens=10**12, completion_tokens=10**12)
+    made = reading(100)
+    made.take([Text("Two "), Text("words "), end(reason=FinishReason.STOP, usage=lie)], 1)
+    made.finish()
+    record = made.record(2)
+
+    assert record.usage == Usage(prompt_tokens=tokens_max(18), completion_tokens=2, exact=False)
+    assert record.reported == lie
+    assert made.judged is None or made.judged.finish.usage == record.usage
+
+
+@pytest.mark.parametrize("text", ["no call in it", '<tool_call>{"name": "look", "arguments": {}}</tool_call>'])
+@pytest.mark.parametrize("native", [True, False])
+def test_no_call_of_a_damaged_answer_is_trusted(text, native):
+    """Where a piece was lost, a call may be whole and another than was meant, written as text or not: the attempt has
+    failed. Text alone is delivered."""
+    made = reading(100)
+    made.expected = expect(MESSAGES, build_toolbox(TOOLS), id_seed="r", checks=CheckConfig())
+    made.__post_init__()
+    call = CallDelta(index=0, id="c", name="look", arguments="{}")
+    made.take([Started(), Text(text), *([call] if native else []), Finish(reason=FinishReason.STOP, damaged=True)], 1)
+    made.finish()
+    record = made.record(2)
+
+    if native or text.startswith("<"):
+        assert (record.fault, made.judged) == (Fault.PROTOCOL, None)
+        assert record.usage.completion_tokens > 0
+    else:
+        assert record.good
 
 
 @pytest.mark.parametrize("end", [None, Failed(fault=Fault.CONNECT_TIMEOUT, message="")])

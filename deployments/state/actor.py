@@ -47,9 +47,9 @@ from reliability import admission, loops, replay
 from reliability.admission import AdmissionConfig, Grant
 from reliability.breaker import Phase
 from reliability.budget import loads
-from reliability.ledger import session_name, session_of
+from reliability.ledger import owner_of, running, session_name, session_of
 from reliability.loops import LoopConfig, Window
-from reliability.replay import Begin, Isolate, Reset, Restore, Sweep
+from reliability.replay import Close, Isolate, Reset, Restore, Sweep
 
 __all__ = ["Layout", "SessionState"]
 
@@ -122,7 +122,7 @@ class SessionState:
         self._steps = 0
         self._tidied_ns = self._now_ns()
         self._heard_s = time.monotonic()
-        self._transit(lambda batch: batch.apply(Begin(self._life)))
+        self._transit(lambda batch: batch.begin(self._life, held.put_aside))
         if idle_exit_s is not None:
             settle_collector()
             threading.Thread(target=self._leave_when_idle, args=(idle_exit_s,), daemon=True).start()
@@ -232,14 +232,22 @@ class SessionState:
         return self._journal.session(key, session)
 
     @_alone
+    def owner(self, session: str) -> str | None:
+        """The key that a session of this name came with, as far as the books know one."""
+        self._heard_s = time.monotonic()
+        return owner_of(self._state.budget, session)
+
+    @_alone
     def budget(self, key: str, session: str) -> dict[str, Any]:
-        """What one session has spent and reserved, and how full its windows are."""
+        """What one session has spent and reserved, and how full its windows are. What its open calls have said that
+        they have used counts as spent: also those of a Router that has died, which stay open until they expire."""
         now_ns, books = self._now_ns(), self._state.budget
         known = session_of(books, self._config.budget.bounds, key, session, now_ns)
         full = loads(books, self._config.budget, key, session, now_ns)
+        used = running(books, key, session) if known.open else 0
         return {
-            "spent_tokens": known.spent,
-            "reserved_tokens": known.reserved,
+            "spent_tokens": known.spent + used,
+            "reserved_tokens": max(0, known.reserved - used),
             "open_calls": known.open,
             "windows": {each.window.value: {"tokens": each.tokens, "tokens_max": each.tokens_max} for each in full},
         }
@@ -276,6 +284,11 @@ class SessionState:
     def restore(self, tier: str) -> None:
         """Lift the hold."""
         self._by_hand(Restore(tier), "restore", tier=tier)
+
+    @_alone
+    def close_breaker(self, tier: str) -> None:
+        """Let calls to a tier through again at once."""
+        self._by_hand(Close(tier), "close", tier=tier)
 
     @_alone
     def reset(self, key: str, session: str) -> None:

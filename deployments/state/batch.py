@@ -19,12 +19,23 @@ from typing import Any
 
 from deployments.incidents import IncidentKind, record
 from deployments.state.journal import UNWRITABLE, Journal
-from deployments.state.records import RETRY_AFTER_S_MAX, Answer, Asked, Charged, Done, Item, Noted, Said, Settled
+from deployments.state.records import (
+    RETRY_AFTER_S_MAX,
+    Answer,
+    Asked,
+    Charged,
+    Done,
+    Item,
+    Noted,
+    Progressed,
+    Said,
+    Settled,
+)
 from reliability import admission, replay
 from reliability.admission import Admission, AdmissionConfig, Grant
 from reliability.admission import Settled as Closed
 from reliability.breaker import Change
-from reliability.replay import Admit, Charge, Event, Settle
+from reliability.replay import Admit, Begin, Charge, Event, Progress, Settle
 from reliability.types import Usage, Verdict
 
 __all__ = ["Batch"]
@@ -47,12 +58,20 @@ class Batch:
         self.now_s = now_ns / NS_PER_S
         self.events = 0  # written so far
 
+    def begin(self, life: str, aside: str | None) -> None:
+        """A new life. `aside`: the name of a journal that could not be read, whose budgets are forgotten."""
+        self.apply(Begin(life))
+        if aside is not None:
+            self._note(IncidentKind.JOURNAL, None, reason="unreadable", evidence={"put_aside": aside})
+
     def take(self, items: Sequence[Item]) -> None:
         """What has happened."""
         for item in items:
             match item:
                 case Settled():
                     self._settle(item)
+                case Progressed(grant_id=grant_id, tokens=tokens):
+                    self.apply(Progress(grant_id, min(tokens, TOKENS_MAX)))
                 case Charged(key=key, session=session, tokens=tokens):
                     self.apply(Charge(key, session, min(tokens, TOKENS_MAX)))
                 case Said():

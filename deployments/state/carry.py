@@ -23,6 +23,7 @@ from pathlib import Path
 from zlib import crc32
 
 from deployments.state.journal import BUSY_S, Journal, Restored, restored
+from deployments.state.private import make_private_file, make_private_folder
 from reliability.admission import Admission
 from reliability.ledger import Session, session_name
 
@@ -52,7 +53,8 @@ def part_of(key: str, session: str, parts: int) -> int:
 def era_of(folder: Path, layout: str) -> int:
     """The number of the era that this layout belongs to; begins it where the last one had another number of parts."""
     parts = _parts(layout)
-    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    make_private_folder(folder)
+    make_private_file(folder / "layouts.db")
     with contextlib.closing(sqlite3.connect(folder / "layouts.db", timeout=BUSY_S, isolation_level=None)) as db:
         db.execute("BEGIN IMMEDIATE")
         db.execute(ERAS)

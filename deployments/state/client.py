@@ -34,6 +34,7 @@ from deployments.state.records import (
     Health,
     Item,
     Noted,
+    Progressed,
     Query,
     Said,
     Settled,
@@ -112,6 +113,8 @@ class State:
         """What one session has done, spent and reserved."""
         known: dict[str, Any] | None = await self.hub.call("session", key, session)
         owner = known["key"] if known else key
+        if owner is None:  # no request of it has ended yet: it may be running, or its Router has died with it
+            owner = await self.hub.call("owner", session)
         if owner is None:
             return None
         books = await self.session_link(owner, session).call("budget", owner, session)
@@ -131,6 +134,10 @@ class State:
     async def restore(self, tier: str) -> None:
         """Lift the hold."""
         await self.hub.call("restore", tier)
+
+    async def close_breaker(self, tier: str) -> None:
+        """Let calls to a tier through again at once."""
+        await self.hub.call("close_breaker", tier)
 
     async def reset(self, key: str, session: str) -> None:
         """Forget what a session has spent."""
@@ -172,6 +179,13 @@ class RequestState:
         if twin is not None and self._shard is not None:
             self._shard.put(self._settled(twin, verdict, usage), flush=True)
 
+    def progress(self, grant: Grant, usage: Usage) -> None:
+        """As the protocol."""
+        self._hub.progress(Progressed(grant_id=grant.id, tokens=usage.total_tokens))
+        twin = self._at_shard.get(grant.id)
+        if twin is not None and self._shard is not None:
+            self._shard.progress(Progressed(grant_id=twin.id, tokens=usage.total_tokens))
+
     def charge(self, usage: Usage) -> None:
         """As the protocol."""
         for link in self._owners():
@@ -198,9 +212,12 @@ class RequestState:
         if isinstance(hub, Grant):
             self._hub.put(self._settled(hub, Verdict.IGNORED, Usage()), flush=True)
             return shard
-        if isinstance(shard, Grant) and self._shard is not None:
-            self._shard.put(self._settled(shard, Verdict.IGNORED, Usage()), flush=True)
-        return hub
+        if isinstance(shard, Grant):
+            if self._shard is not None:
+                self._shard.put(self._settled(shard, Verdict.IGNORED, Usage()), flush=True)
+            return hub
+        # Where both bar, what no waiting mends is what the client must hear.
+        return shard if shard.retry_after_s is None else hub
 
     def _give_back(self, answer: Answer) -> None:
         """One of the two answered and the other didn't: what it granted goes back."""

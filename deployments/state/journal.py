@@ -29,6 +29,7 @@ from typing import Any
 import orjson
 from pydantic import TypeAdapter
 
+from deployments.state.private import make_private_file, make_private_folder
 from deployments.state.records import Query
 from reliability import replay
 from reliability.admission import Admission, AdmissionConfig
@@ -102,7 +103,8 @@ class Bounds:
 class Restored:
     """What a journal holds: the state that was lost, and what it was decided by.
 
-    `events`: how many were replayed on the snapshot. `at_ns`: the latest moment that is written.
+    `events`: how many were replayed on the snapshot. `at_ns`: the latest moment that is written. `put_aside`: the name
+    of a journal in this one's place that could not be read.
     """
 
     digest: str = ""
@@ -110,6 +112,7 @@ class Restored:
     state: Admission = field(default_factory=Admission)
     events: int = 0
     at_ns: int = 0
+    put_aside: str | None = None
 
 
 def restored(db: sqlite3.Connection) -> Restored:
@@ -134,7 +137,8 @@ class Journal:
 
     def __init__(self, path: Path, owner: str, bounds: Bounds) -> None:
         """Open or make the file. Raises OSError or sqlite3.OperationalError where that can't be."""
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        make_private_folder(path.parent)
+        make_private_file(path)
         self.path = path
         self.owner = owner
         self._bounds = bounds
@@ -147,7 +151,6 @@ class Journal:
             sqlite3.OperationalError: the file can't be used now; it may be whole.
             sqlite3.DatabaseError, ValueError: the file isn't what this version writes.
         """
-        self.path.chmod(0o600)
         self._db.execute("PRAGMA auto_vacuum=INCREMENTAL")
         self._db.execute("PRAGMA journal_mode=WAL")
         self._db.execute("PRAGMA synchronous=NORMAL")

@@ -16,7 +16,8 @@ Who owns it: the Router replica's event loop. The actor is found by its name and
 
 What must never happen: an item that is applied twice, one that is lost while this process lives (beyond `ITEMS_MAX`,
 which is said in the log), a request that waits for an actor that is known to be away although its tier costs nothing.
-Where too many items wait, the reports go first, then grants (they expire at what was reserved), and only then charges.
+Where too many items wait, the reports go first, then grants (they expire at what they were last known to have used),
+and only then charges.
 """
 
 from __future__ import annotations
@@ -28,7 +29,19 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from typing import Any, Protocol
 
-from deployments.state.records import Answer, Asked, Done, Health, Item, Reply, Said, Settled, StateLimits, Step
+from deployments.state.records import (
+    Answer,
+    Asked,
+    Done,
+    Health,
+    Item,
+    Progressed,
+    Reply,
+    Said,
+    Settled,
+    StateLimits,
+    Step,
+)
 from deployments.telemetry import log_error, log_info
 from reliability.admission import Grant
 from reliability.types import Usage, Verdict
@@ -75,6 +88,7 @@ class Link:
         self._flying: tuple[Item, ...] = ()  # sent under `_number`, and not answered
         self._attempt = 0  # over 0: `_number` was sent before, may have been done, and keeps its items
         self._items: deque[Item] = deque()
+        self._progress: dict[str, Progressed] = {}  # of each open grant the newest word; none that has been settled
         self._asks: deque[tuple[Asked, asyncio.Future[Answer]]] = deque()
         self._up = True
         self._closed = False
@@ -90,7 +104,7 @@ class Link:
     @property
     def waiting_items(self) -> int:
         """What the actor hasn't confirmed yet."""
-        return len(self._items) + len(self._flying)
+        return len(self._items) + len(self._progress) + len(self._flying)
 
     async def start(self, wait_s: float) -> None:
         """Begin, and wait for the first answered step, `wait_s` at most: to make an actor takes longer than any call to
@@ -124,12 +138,20 @@ class Link:
 
     def put(self, item: Item, *, flush: bool) -> None:
         """Hand over an item. Without `flush` it goes with the next step, whenever that is."""
+        if isinstance(item, Settled):
+            self._progress.pop(item.grant_id, None)
         self._items.append(item)
         if len(self._items) > ITEMS_MAX:
             lost = self._drop_one()
             log_error("state_item_lost", StateSilent(f"over {ITEMS_MAX} items wait"), item=type(lost).__name__)
         if flush:
             self._wake.set()
+
+    def progress(self, item: Progressed) -> None:
+        """Hand over what a running call has used so far, soon. Only the newest word on each grant is kept, so that an
+        actor that is away for long costs no more room than there are calls."""
+        self._progress[item.grant_id] = item
+        self._wake.set()
 
     async def ask(self, asked: Asked) -> Answer:
         """Have one call admitted.
@@ -183,10 +205,9 @@ class Link:
         while True:
             self._wake.clear()
             if not self._attempt:
-                count = min(len(self._items), ITEMS_PER_STEP)
-                self._flying = tuple(self._items.popleft() for _ in range(count))
+                self._flying = self._taken_items()
             asks = self._taken_asks()
-            if self._asks or self._items:
+            if self._asks or self._items or self._progress:
                 self._wake.set()  # more than this step may hold, or what came after the one that is sent again
             try:
                 reply = await self._answered(tuple(asked for asked, _ in asks))
@@ -201,6 +222,11 @@ class Link:
             self._deliver(asks, reply)
             if not self._wake.is_set():
                 return
+
+    def _taken_items(self) -> tuple[Item, ...]:
+        progress, self._progress = tuple(self._progress.values()), {}
+        count = min(len(self._items), ITEMS_PER_STEP)
+        return (*progress, *(self._items.popleft() for _ in range(count)))
 
     def _taken_asks(self) -> list[tuple[Asked, asyncio.Future[Answer]]]:
         taken: list[tuple[Asked, asyncio.Future[Answer]]] = []

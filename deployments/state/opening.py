@@ -1,14 +1,15 @@
 """The beginning of a life: open the journal, or put it aside where it can't be read.
 
 A journal that is damaged, or that another version wrote, is renamed and never written over: it may still be read by
-hand. Budgets then start empty, which is said in the log. A disk that is full, or a file that is locked, is no damage:
-that error is raised, and whoever starts the actor tries again.
+hand. Budgets then start empty, which is said in the log and is the first incident of the new journal. A disk that is
+full, or a file that is locked, is no damage: that error is raised, and whoever starts the actor tries again.
 """
 
 from __future__ import annotations
 
 import logging
 import sqlite3
+from dataclasses import replace
 from pathlib import Path
 
 from deployments.state.journal import Bounds, Journal, Restored
@@ -32,14 +33,14 @@ def opened(path: Path, life: str, bounds: Bounds) -> tuple[Journal, Restored]:
         if isinstance(error, sqlite3.OperationalError):
             journal.close()
             raise
-        _put_aside(path, error)
+        aside = _put_aside(path, error)
     # Closed after the renaming: SQLite tidies up after its last connection, but leaves files alone that have moved.
     journal.close()
     journal = Journal(path, life, bounds)
-    return journal, journal.begin()
+    return journal, replace(journal.begin(), put_aside=aside)
 
 
-def _put_aside(path: Path, error: Exception) -> None:
+def _put_aside(path: Path, error: Exception) -> str:
     number = 1
     while (aside := path.with_name(f"{path.name}.unreadable-{number}")).exists():
         number += 1
@@ -48,3 +49,4 @@ def _put_aside(path: Path, error: Exception) -> None:
         part = path.with_name(path.name + suffix)
         if part.exists():
             part.rename(aside.with_name(aside.name + suffix))
+    return aside.name

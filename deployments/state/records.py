@@ -29,6 +29,7 @@ __all__ = [
     "Health",
     "Item",
     "Noted",
+    "Progressed",
     "Query",
     "Reply",
     "Said",
@@ -51,6 +52,14 @@ class Settled:
     request_id: str = ""
     session: str = ""
     key: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progressed:
+    """A call that still runs has used so many tokens, prompt included: what it costs if nobody is left to settle."""
+
+    grant_id: str
+    tokens: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,7 +99,7 @@ class Noted:
     incident: Mapping[str, Any]
 
 
-Item = Settled | Charged | Said | Done | Noted
+Item = Settled | Progressed | Charged | Said | Done | Noted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

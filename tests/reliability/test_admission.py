@@ -28,7 +28,7 @@ from reliability.admission import (
     with_epoch,
 )
 from reliability.breaker import Phase
-from reliability.budget import Limit, Policy
+from reliability.budget import Budget, Limit, Policy
 from reliability.pressure import Level
 from reliability.retry_budget import RetryBudgetConfig
 from reliability.types import Usage, Verdict
@@ -101,14 +101,15 @@ def test_retry_after_reaches_the_breaker() -> None:
 
 
 def test_an_expired_grant_counts_as_ignored_and_spent() -> None:
-    """A grant that is never settled costs what it reserved and says nothing of its tier."""
+    """A grant that is never settled costs its prompt and says nothing of its tier."""
     state, grant = granted(Admission(), tier="frail")
     assert grant.expires_ns == 10 * S
     late, answer = settle(state, CONFIG, grant.id, Verdict.FAILURE, Usage(), 10 * S)
-    assert (answer.expired, answer.tokens, answer.change) == (True, 100, None)
+    assert (answer.expired, answer.tokens, answer.change) == (True, 50, None)
     closed, answers = expire(state, CONFIG, 10 * S)
     assert answers == (answer,)
-    assert expire(late, CONFIG, 10 * S)[0] == closed
+    assert replace(expire(late, CONFIG, 10 * S)[0], budget=Budget()) == replace(closed, budget=Budget())
+    assert late.budget.sessions == closed.budget.sessions
     assert phase_of(closed, "frail", 10 * S) is Phase.CLOSED
     assert expire(closed, CONFIG, 10 * S) == (closed, ())
 

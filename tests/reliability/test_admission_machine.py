@@ -10,6 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from reliability import replay
 from reliability.admission import (
+    PROGRESS_TOKENS,
     Admission,
     Barred,
     Grant,
@@ -32,6 +33,9 @@ class AdmissionMachine(RuleBasedStateMachine):
         self.open: dict[str, Grant] = {}
         self.ids: set[str] = set()
         self.tokens = 0
+        self.used: dict[str, int] = {}  # what was said of open grants
+        self.owed: dict[str, int] = {}  # what is charged where nothing more comes
+        self.late: dict[str, int] = {}  # what expired grants were charged, until somebody settles them after all
         self.journal: list[tuple[int, replay.Event]] = []
         self.snapshot = self.state
 
@@ -50,7 +54,9 @@ class AdmissionMachine(RuleBasedStateMachine):
             assert each.known
             assert each.expired
             self.tokens += each.tokens
-            assert each.tokens == self.open.pop(each.id).tokens
+            del self.open[each.id]
+            assert each.tokens == self.owed.pop(each.id)
+            self.late[each.id] = each.tokens
 
     @rule(
         tier=st.sampled_from(["fast", "frail", "cloud"]),
@@ -59,14 +65,16 @@ class AdmissionMachine(RuleBasedStateMachine):
         hold_ns=st.sampled_from([None, S, 100 * S]),
         level=st.sampled_from(list(Level)),
         prompt=st.sampled_from([0, 50, 900, 9000]),
+        local=st.booleans(),
     )
-    def request(self, tier: str, session: str, extra: bool, hold_ns: int | None, level: Level, prompt: int) -> None:
+    def request(
+        self, tier: str, session: str, extra: bool, hold_ns: int | None, level: Level, prompt: int, local: bool
+    ) -> None:
         """One bar leaves everything else untouched; a grant carries all its parts under one new name."""
         self.wait(0)
         before = self.state
-        answer = self.happen(
-            replay.Admit(ask(tier, session, extra=extra, hold_ns=hold_ns, level=level, prompt_tokens=prompt))
-        )
+        wanted = ask(tier, session, extra=extra, hold_ns=hold_ns, level=level, prompt_tokens=prompt, local=local)
+        answer = self.happen(replay.Admit(wanted))
         if isinstance(answer, Barred):
             assert self.state is before
             return
@@ -74,6 +82,41 @@ class AdmissionMachine(RuleBasedStateMachine):
         assert self.state.breakers[tier].permits
         self.ids.add(answer.id)
         self.open[answer.id] = answer
+        self.owed[answer.id] = min(answer.tokens, prompt + (0 if local else PROGRESS_TOKENS))
+        self.used[answer.id] = 0 if local else PROGRESS_TOKENS
+
+    @rule(data=st.data(), tokens=st.sampled_from([0, 30, 60, 99, 100, 10**6]))
+    def go_on(self, data: st.DataObject, tokens: int) -> None:
+        """What a running call has used is noted and not charged; of a grant that isn't open it says nothing."""
+        before = self.state
+        self.happen(replay.Progress("never", tokens))
+        assert self.state is before
+        if not self.open:
+            return
+        grant_id = data.draw(st.sampled_from(sorted(self.open)))
+        self.happen(replay.Progress(grant_id, tokens))
+        assert (self.state.budget.sessions, self.state.budget.hour, self.state.breakers) == (
+            before.budget.sessions,
+            before.budget.hour,
+            before.breakers,
+        )
+        self.owed[grant_id] = max(tokens, min(self.open[grant_id].tokens, tokens + self.used[grant_id]))
+
+    @rule(data=st.data(), tokens=st.sampled_from([None, 0, 60, 200, 10**6]))
+    def settle_late(self, data: st.DataObject, tokens: int | None) -> None:
+        """A grant that has expired is charged what it used beyond, once."""
+        if not self.late:
+            return
+        grant_id = data.draw(st.sampled_from(sorted(self.late)))
+        more = max(0, (tokens or 0) - self.late.pop(grant_id))
+        before, now_ns = self.state, max(self.now_ns, self.state.now_ns)
+        event = replay.Settle(grant_id, Verdict.FAILURE, None if tokens is None else Usage(prompt_tokens=tokens))
+        assert self.happen(event) == Settled(grant_id, known=False)
+        assert used(self.state.budget.hour, now_ns) == used(before.budget.hour, now_ns) + more
+        assert self.state.breakers == before.breakers
+        after = self.state
+        self.happen(event)
+        assert self.state is after
 
     @rule(data=st.data(), verdict=st.sampled_from(list(Verdict)), usage=st.sampled_from([None, 0, 10, 10**6]))
     def give_back(self, data: st.DataObject, verdict: Verdict, usage: int | None) -> None:
@@ -81,19 +124,22 @@ class AdmissionMachine(RuleBasedStateMachine):
         if not self.open:
             return
         grant_id = data.draw(st.sampled_from(sorted(self.open)))
-        held = self.open.pop(grant_id)
+        held, owed = self.open.pop(grant_id), self.owed.pop(grant_id)
         used = None if usage is None else Usage(prompt_tokens=usage)
         answer = self.happen(replay.Settle(grant_id, verdict, used, retry_after_ns=S))
         assert answer.known
-        assert answer.tokens == (held.tokens if used is None or answer.expired else usage)
+        if answer.expired:
+            assert answer.tokens == max(owed, usage or 0)
+        else:
+            assert answer.tokens == (held.tokens if used is None else usage)
         self.tokens += answer.tokens
         after = self.state
         assert self.happen(replay.Settle(grant_id, verdict, used)) == Settled(grant_id, known=False)
         assert self.state is after
 
-    @rule(tier=st.sampled_from(["fast", "frail"]), out=st.booleans())
-    def operate(self, tier: str, out: bool) -> None:
-        self.happen(replay.Isolate(tier) if out else replay.Restore(tier))
+    @rule(tier=st.sampled_from(["fast", "frail"]), act=st.sampled_from([replay.Isolate, replay.Restore, replay.Close]))
+    def operate(self, tier: str, act: type[replay.Isolate | replay.Restore | replay.Close]) -> None:
+        self.happen(act(tier))
 
     @rule(session=st.sampled_from("abcdefg"), tokens=st.sampled_from([0, 10, 10**6]))
     def charge(self, session: str, tokens: int) -> None:

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reliability import gate
-from reliability.admission import Bar, Barred
+from reliability.admission import Ask, Bar, Barred
 from reliability.answer import expect, judge, settle_text
-from reliability.budget import Policy
+from reliability.budget import Load, Policy, Window
 from reliability.escalation import Call
 from reliability.gate import TextKind
 from reliability.health import barred_attempt, verdict_of
@@ -308,9 +308,11 @@ def test_a_full_tier_that_says_until_when_is_left_alone():
 @pytest.mark.parametrize("bar", list(Bar))
 def test_every_bar_has_its_fault(bar):
     """A call that was not let through is written down: nothing ran, and the reason is said."""
-    attempt = barred_attempt(Barred("fast", bar, "why", 2.0, Policy.HARD_STOP))
+    barred = Barred("fast", bar, "why", 2.0, Policy.HARD_STOP, (Load(Window.HOUR, 90, 80, 112),), 20)
+    attempt = barred_attempt(barred, Ask(tier="fast", key="k", session="s", prompt_tokens=20))
 
     assert not attempt.ran
     assert attempt.fault is not None
-    assert "why" in attempt.detail
+    assert attempt.detail
+    assert "was not called" not in attempt.detail
     assert attempt.hard_stop == (bar is Bar.BUDGET)

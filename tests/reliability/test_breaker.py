@@ -18,6 +18,7 @@ from reliability.breaker import (
     Phase,
     Rejected,
     admit,
+    close,
     isolate,
     phase_at,
     restore,
@@ -121,6 +122,16 @@ class BreakerMachine(RuleBasedStateMachine):
         if self.gone:
             permit = data.draw(st.sampled_from(self.gone))
             assert settle(self.breaker, CONFIG, permit, verdict, self.now_ns) == (self.breaker, None)
+
+    @rule()
+    def close_by_hand(self) -> None:
+        """Closed at once and without a past, whatever it was; who was on his way says nothing any more."""
+        before = self.breaker
+        self.breaker = close(before, self.now_ns)
+        assert self.breaker.phase is Phase.CLOSED
+        assert self.breaker is before or (self.breaker.openings, self.breaker.permits) == (0, {})
+        assert self.breaker.isolated == before.isolated
+        assert close(self.breaker, self.now_ns) is self.breaker
 
     @rule()
     def hold_off(self) -> None:

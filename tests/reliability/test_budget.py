@@ -21,6 +21,7 @@ from reliability.budget import (
     charge,
     expire,
     output_cap,
+    progress,
     reserve,
     settle,
 )
@@ -57,7 +58,7 @@ def test_a_charge_closes_what_is_due() -> None:
     budget, _ = reserve(Budget(), CONFIG, "r", ask(), 0)
     budget = charge(budget, CONFIG, "k", "s", 5, 60 * S)
     assert budget.open.count == 0
-    assert session_of(budget, BOUNDS, "k", "s", 60 * S).spent == 105
+    assert session_of(budget, BOUNDS, "k", "s", 60 * S).spent == 55
 
 
 @given(st.permutations(range(6)), st.lists(st.integers(0, 100), min_size=6, max_size=6))
@@ -215,18 +216,41 @@ def test_retry_after_waits_for_the_hour_too() -> None:
     assert answer.retry_after_s == 3600 + 60 - 10
 
 
-def test_an_expired_reservation_is_charged_in_full() -> None:
-    """A reservation whose settle never comes is spent when it expires; a late settle changes nothing."""
+def test_an_expired_reservation_is_charged_what_is_known() -> None:
+    """A reservation whose settle never comes is charged its prompt when it expires; a late settle of less changes
+    nothing, whoever notices the time first."""
     budget, answer = reserve(Budget(), CONFIG, "r", ask(), 0, hold_ns=30 * S)
     assert isinstance(answer, Reserved)
     assert answer.expires_ns == 30 * S
     assert expire(budget, CONFIG, 30 * S - 1) == (budget, ())
     closed, answers = expire(budget, CONFIG, 30 * S)
-    assert [(a.tokens, a.expired) for a in answers] == [(100, True)]
+    assert [(a.tokens, a.expired) for a in answers] == [(50, True)]
     assert settle(budget, CONFIG, "r", 1, 30 * S)[1] == answers[0]
-    assert settle(closed, CONFIG, "r", 1, 30 * S) == (closed, None)
-    assert session_of(closed, BOUNDS, "k", "s", 30 * S).spent == 100
+    late, nothing = settle(closed, CONFIG, "r", 1, 30 * S)
+    assert nothing is None
+    assert (late.sessions, late.hour, late.keys) == (closed.sessions, closed.hour, closed.keys)
+    assert session_of(closed, BOUNDS, "k", "s", 30 * S).spent == 50
     assert closed.wake_ns is None
+
+
+@pytest.mark.parametrize(
+    ("said", "slack", "charged"), [(None, 0, 50), (None, 32, 82), (70, 0, 70), (90, 32, 100), (400, 32, 400)]
+)
+def test_what_was_said_of_a_call_is_what_it_costs_if_nobody_settles(said: int | None, slack: int, charged: int) -> None:
+    """Its prompt, or what was last said of it, and its slack as far as that was reserved; what a late settle brings
+    beyond is added once, to the session and to the hour."""
+    budget, _ = reserve(Budget(), FREE, "r", replace(ask(), slack=slack), 0)
+    budget = budget if said is None else progress(progress(budget, "r", 60), "r", said)
+    assert session_of(budget, FREE.bounds, "k", "s", 0).spent == 0
+    now_ns = FREE.reservation_ns
+    budget, (closed,) = expire(budget, FREE, now_ns)
+    assert closed.tokens == charged
+    for late_tokens in (charged - 1, None, 1_000, 2_000):
+        late, _ = settle(budget, FREE, "r", late_tokens, now_ns)
+        again, _ = settle(late, FREE, "r", 5_000, now_ns)
+        assert again is late
+        assert session_of(late, FREE.bounds, "k", "s", now_ns).spent == max(charged, late_tokens or 0)
+        assert late.hour.spent.total == max(charged, late_tokens or 0)
 
 
 @pytest.mark.parametrize(("hold_ns", "held_ns"), [(None, 60 * S), (10**18, 60 * S), (-1, 0), (7, 7)])

@@ -80,7 +80,8 @@ class BudgetMachine(RuleBasedStateMachine):
         wanted, held = self.open.pop(closed.name)
         assert closed.expired is expired
         assert closed.overrun == 0
-        assert not expired or closed.tokens == held.tokens
+        assert not expired or closed.tokens == max(0, wanted.prompt_tokens)
+        assert not expired or closed.tokens <= held.tokens
         self.log.append((self.now_ns, wanted.key, wanted.session, closed.tokens))
 
     @invariant()

@@ -17,11 +17,13 @@ EVENTS: list[replay.Event] = [
     replay.Admit(ASK),
     replay.Settle("life:0", Verdict.SUCCESS, Usage(prompt_tokens=3)),
     replay.Settle("life:0", Verdict.FAILURE, None, 5),
+    replay.Progress("life:0", 40),
     replay.Charge("k", "s", 12),
     replay.Expire(),
     replay.Sweep(),
     replay.Isolate("fast"),
     replay.Restore("fast"),
+    replay.Close("fast"),
     replay.Reset("k", "s"),
 ]
 

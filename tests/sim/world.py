@@ -24,11 +24,13 @@ from reliability.admission import Admission, AdmissionConfig, Ask, Barred, Grant
 from reliability.answer import expect
 from reliability.budget import BudgetConfig, Limit, Policy
 from reliability.escalation import Limits
+from reliability.estimate import text_bytes, tokens_min
 from reliability.gate import Hold
+from reliability.ledger import PROGRESS_TOKENS
 from reliability.loops import LoopConfig
 from reliability.pressure import Level
 from reliability.tools import CheckConfig, build_toolbox
-from reliability.types import CallDelta, ChatRequest, Event, Flaw, Reason, Text, Usage, Verdict
+from reliability.types import CallDelta, ChatRequest, Event, Flaw, Reason, Reasoning, Text, Usage, Verdict
 from tests.sim.clock import VirtualClock, run
 from tests.sim.tiers import BAD, TOOLS, SimTier
 
@@ -59,7 +61,13 @@ class SimAdmission:
 
     window = None
 
+    def expire(self) -> None:
+        """Close what nobody has settled, and keep what it was charged."""
+        self.state, closed = reducer.expire(self.state, self.config, self.clock.now_ns())
+        self.spent |= {each.id: each.tokens for each in closed}
+
     async def admit(self, ask: Ask) -> Grant | Barred:
+        self.expire()
         if self.rng.random() < self.silence:
             await asyncio.sleep(30.0)
         ask = replace(ask, level=self.level, sustained_ns=90 * 10**9 if self.level is not Level.NORMAL else 0)
@@ -76,18 +84,51 @@ class SimAdmission:
         if settled.known:
             self.spent[grant.id] = settled.tokens
 
+    def progress(self, grant: Grant, usage: Usage) -> None:
+        self.state = reducer.progress(self.state, grant.id, usage.total_tokens)
+
     def charge(self, usage: Usage) -> None:
         now_ns = self.clock.now_ns()
         self.state = reducer.charge(self.state, self.config, "", "silent", usage.total_tokens, now_ns)
 
 
+class Router:
+    """One request's way to the admission, through a Router that may be killed: from then on it says nothing."""
+
+    window = None
+
+    def __init__(self, admission: SimAdmission) -> None:
+        self.admission = admission
+        self.dead = False
+        self.grant: Grant | None = None
+
+    async def admit(self, ask: Ask) -> Grant | Barred:
+        answer = await self.admission.admit(ask)
+        self.grant = answer if isinstance(answer, Grant) else None
+        return answer
+
+    def settle(self, grant: Grant, verdict: Verdict, usage: Usage | None, retry_after_s: float | None) -> None:
+        if not self.dead:
+            self.grant = None
+            self.admission.settle(grant, verdict, usage, retry_after_s)
+
+    def progress(self, grant: Grant, usage: Usage) -> None:
+        if not self.dead:
+            self.admission.progress(grant, usage)
+
+    def charge(self, usage: Usage) -> None:
+        if not self.dead:
+            self.admission.charge(usage)
+
+
 @dataclass
 class Outcome:
-    """What one client saw."""
+    """What one client saw. `lost`: the grant that its Router held when it was killed."""
 
     run: Run
     stream: bool
     left: bool = False
+    lost: Grant | None = None
     events: list[Event] = field(default_factory=list)
     took_s: float = 0.0
 
@@ -135,6 +176,8 @@ class World:
         for outcome in outcomes:
             self._check(outcome, chain)
         await self._check_all(admission, tiers)
+        for outcome in outcomes:
+            self._check_books(outcome, admission)
         await self._heal(admission, tiers, chain, ports)
 
     # -- the world ---------------------------------------------------------------------------------------------
@@ -163,10 +206,20 @@ class World:
         outcome = Outcome(self._request(number, chain, ports.clock.now_ns()), stream=self.rng.random() < 0.6)
         outcome.run.hold = Hold.TOOL_CALLS if outcome.stream else Hold.ALL
         stays_s = self.rng.random() * 10 if faults and self.rng.random() < 0.15 else CLIENT_S
+        router, dies_after = (
+            Router(ports.admission),
+            self.rng.randint(1, 4) if faults and self.rng.random() < 0.1 else 0,
+        )
         try:
-            async with asyncio.timeout(stays_s), aclosing(drive(outcome.run, ports)) as batches:
+            walk = drive(outcome.run, replace(ports, admission=router))
+            async with asyncio.timeout(stays_s), aclosing(walk) as batches:
                 async for batch in batches:
                     outcome.events += batch
+                    dies_after -= 1
+                    if dies_after == 0:
+                        # Killed: nothing that is done on the way out is heard of.
+                        router.dead, outcome.left, outcome.lost = True, True, router.grant
+                        break
         except TimeoutError:
             outcome.left = True
         outcome.took_s = loop.time() - began
@@ -279,10 +332,21 @@ class World:
         stopped = run.refusal is not None and held and whole and Flaw.CIRCUIT_BREAK not in flaws
         law(not stopped, f"{who} is not stopped by a nudge: {run.refusal}")
 
+    def _check_books(self, outcome: Outcome, admission: SimAdmission) -> None:
+        """A call whose Router died is charged its prompt, and its words but for less than two steps of them."""
+        who, grant = outcome.run.request.request_id, outcome.lost
+        if grant is None:
+            return
+        charged = admission.spent.get(grant.id, -1)
+        law(charged >= grant.tokens - grant.output_cap, f"{who} was killed, and its call is in the books")
+        if len(outcome.run.attempts) == 1:
+            size = sum(text_bytes(event.text) for event in outcome.events if isinstance(event, Text | Reasoning))
+            law(charged >= tokens_min(size) - 2 * PROGRESS_TOKENS, f"{who} left {size} bytes and is charged {charged}")
+
     async def _check_all(self, admission: SimAdmission, tiers: dict[str, SimTier]) -> None:
         law(not any(tier.active for tier in tiers.values()), "no tier works for nobody")
         await asyncio.sleep(2000)  # what was granted to a call whose answer was lost expires
-        admission.state, _ = reducer.expire(admission.state, admission.config, VirtualClock().now_ns())
+        admission.expire()
         law(admission.state.grants.count == 0, "every grant is closed")
         law(max(admission.settled.values(), default=1) == 1, "a grant is settled once")
         called = sum(tier.calls for tier in tiers.values())

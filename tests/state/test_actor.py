@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deployments.state.records import Charged, Query, Said, Step
+from deployments.state.records import Charged, Progressed, Query, Said, Step
 from reliability.admission import AdmissionConfig, Bar, Barred, Grant
 from reliability.breaker import BreakerConfig, Phase
 from reliability.loops import LoopConfig, Turn
@@ -171,12 +171,19 @@ def test_clients_count_for_themselves(tmp_path):
 
 
 @pytest.mark.parametrize("meanwhile", ["ask", "charge", "nothing", "operator", "death"])
-def test_a_lost_grant_is_charged_in_full_and_leaves_an_incident(tmp_path, meanwhile):
-    """A grant that nobody settles is closed at what it reserved by whatever comes next, with one incident that says
-    whose it was; a settle that comes too late changes nothing."""
+@pytest.mark.parametrize(
+    ("used", "local", "charged"), [(None, True, 50), (None, False, 82), (70, True, 70), (70, False, 100)]
+)
+def test_a_lost_grant_is_charged_what_it_used_and_leaves_an_incident(tmp_path, meanwhile, used, local, charged):
+    """A grant that nobody settles is closed by whatever comes next at what it was last known to have used (its prompt,
+    where that is nothing; in the cloud a little more), with one incident that says whose it was; a settle that comes
+    too late adds nothing but what was used beyond, and no second one does."""
     clock = HandClock()
     driver = Driver(life(tmp_path, clock=clock))
-    (grant,) = driver.granted(ask("cloud", session="lost"))
+    (grant,) = driver.granted(ask("cloud", session="lost", local=local))
+    if used is not None:
+        driver.put(Progressed(grant_id=grant.id, tokens=used))
+    assert driver.actor.budget("k", "lost")["spent_tokens"] == (used or 0)
     clock.wait(31)
     if meanwhile == "death":
         driver.actor = life(tmp_path, clock=clock)
@@ -187,11 +194,13 @@ def test_a_lost_grant_is_charged_in_full_and_leaves_an_incident(tmp_path, meanwh
     driver.step(items, (ask(session="t"),) if meanwhile == "ask" else ())
     driver.put(settled(grant, 1))
 
-    assert driver.actor.budget("k", "lost")["spent_tokens"] == 100
+    assert driver.actor.budget("k", "lost")["spent_tokens"] == charged
     assert driver.actor.stats()["grants"] == (meanwhile == "ask")
     (incident,) = driver.actor.incidents(Query(kind="grant_expired"))
     assert (incident["tier"], incident["session"], incident["key"]) == ("cloud", "lost", "k")
-    assert incident["evidence"] == {"tokens": 100}
+    assert incident["evidence"] == {"tokens": charged}
+    driver.put(settled(grant, 300))
+    assert driver.actor.budget("k", "lost")["spent_tokens"] == charged
 
 
 def test_the_timer_closes_without_any_step(tmp_path):
@@ -267,6 +276,26 @@ def test_isolate_and_restore(tmp_path):
     assert len(driver.granted(ask())) == 1
     words = [(one["reason"], one["tier"]) for one in driver.actor.incidents(Query(kind="operator"))]
     assert words == [("restore", "fast"), ("isolate", "fast")]
+
+
+def test_a_breaker_is_closed_by_hand(tmp_path):
+    """An open breaker that a person closes lets calls through at once, over a death, and has forgotten its failures; it
+    is written down. A hold by hand stays."""
+    config = AdmissionConfig(breaker=BreakerConfig(failures_max=2, rate_percent=None))
+    driver = Driver(life(tmp_path), limits=limits(config))
+    for grant in driver.granted(ask(), ask()):
+        driver.put(settled(grant, 0, Verdict.FAILURE))
+    assert driver.ask(ask())[0].bar is Bar.OPEN
+    driver.actor.close_breaker("fast")
+    driver.actor = life(tmp_path)
+    (grant,) = driver.granted(ask())
+    driver.put(settled(grant, 0, Verdict.FAILURE))
+    assert len(driver.granted(ask())) == 1
+    assert [one["reason"] for one in driver.actor.incidents(Query(kind="operator"))] == ["close"]
+
+    driver.actor.isolate("fast")
+    driver.actor.close_breaker("fast")
+    assert driver.ask(ask())[0].bar is Bar.ISOLATED
 
 
 def test_reset(tmp_path):

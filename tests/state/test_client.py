@@ -370,3 +370,53 @@ def test_a_grant_of_both_is_the_smaller(tmp_path):
         port.settle(grant, Verdict.SUCCESS, Usage(prompt_tokens=1), None)
 
     playing(tmp_path, play)
+
+
+@pytest.mark.parametrize("shards", [1, 2])
+@pytest.mark.parametrize("local", [True, False])
+def test_a_call_that_nobody_settles_is_in_the_books_while_it_runs_and_after(tmp_path, shards, local):
+    """Its session is known whoever asks, with what its call has said; when its time is over it is charged that, and a
+    little more where it costs money, in the session and in the hour. What it says is worth one step at a time."""
+
+    async def play(state, actors):
+        port = request(state)
+        grant = await port.admit(ask(hold_ns=20 * 10**9, local=local))
+        assert isinstance(grant, Grant)
+        for completion in range(0, 21, 10):
+            port.progress(grant, Usage(prompt_tokens=48, completion_tokens=completion))
+        await asyncio.sleep(1)
+        for key in (None, "k"):
+            books = await state.session(key, S0)
+            assert (books["key"], books["spent_tokens"], books["reserved_tokens"]) == ("k", 68, 32)
+            assert books["open_calls"] == 1
+        await asyncio.sleep(40)
+        charged = 68 if local else 100
+        books = await state.session(None, S0)
+        assert (books["spent_tokens"], books["reserved_tokens"], books["open_calls"]) == (charged, 0, 0)
+        hub = actors.actors["whole" if shards == 1 else "hub"]
+        assert hub.budget("k", S0)["spent_tokens"] == charged
+        assert await state.session(None, "nobody") is None
+
+    playing(tmp_path, play, shards=shards)
+
+
+def test_what_is_said_while_the_actor_is_away_is_the_newest_word(tmp_path):
+    """However long it is away: one word for each call is kept, none for a call that was settled meanwhile."""
+
+    async def play(state, actors):
+        port = request(state)
+        grants = [await port.admit(ask()) for _ in range(2)]
+        actors.away.add("whole")
+        await asyncio.sleep(2)
+        for completion in range(1_000):
+            for grant in grants:
+                port.progress(grant, Usage(prompt_tokens=40, completion_tokens=completion))
+        assert state.hub.waiting_items <= 4
+        port.settle(grants[0], Verdict.SUCCESS, Usage(prompt_tokens=7), None)
+        actors.away.clear()
+        await asyncio.sleep(2)
+        books = await state.session("k", S0)
+        assert (books["spent_tokens"], books["open_calls"]) == (7 + 1_039, 1)
+        port.settle(grants[1], Verdict.SUCCESS, Usage(prompt_tokens=7), None)
+
+    playing(tmp_path, play, shards=1)

@@ -9,6 +9,7 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from deployments.state.records import Query
 from tests.state.lives import ROOM, Driver, ask, done, life, settled
 
 PAGE_BYTES = 4096
@@ -17,7 +18,8 @@ PAGE_BYTES = 4096
 @given(st.integers(0, 10**6), st.randoms(use_true_random=False))
 @settings(max_examples=25)
 def test_a_damaged_page_stops_nothing(number, dice):
-    """Wherever in the file it is: the next life puts the file aside if it minds, and steps and trims work."""
+    """Wherever in the file it is: the next life puts the file aside if it minds, which is its first incident, and steps
+    and trims work."""
     with tempfile.TemporaryDirectory(dir=ROOM) as name:
         path = Path(name) / "ledger.sqlite"
         actor = life(path.parent)
@@ -32,6 +34,9 @@ def test_a_damaged_page_stops_nothing(number, dice):
         path.write_bytes(whole)
 
         driver = Driver(life(path.parent))
+        aside = [file.name for file in path.parent.glob("*.unreadable-1")]
+        told = driver.actor.incidents(Query(kind="journal"))
+        assert [incident["evidence"]["put_aside"] for incident in told] == aside
         (grant,) = driver.granted(ask())
         driver.put(settled(grant), done("last", "s1", incidents=1))
         assert driver.actor.report(None, "last") is not None

@@ -94,7 +94,7 @@ class JournalMachine(RuleBasedStateMachine):
     def wait(self, seconds: float) -> None:
         self.clock.wait(seconds)
 
-    @rule(which=st.sampled_from(["isolate", "restore", "reset"]))
+    @rule(which=st.sampled_from(["isolate", "restore", "close_breaker", "reset"]))
     def operate(self, which: str) -> None:
         getattr(self.driver.actor, which)(*(["k", "a"] if which == "reset" else ["fast"]))
 

@@ -83,15 +83,15 @@ def test_a_grant_of_any_life_is_settled_in_any_later_one(tmp_path, deaths):
 
 
 def test_a_grant_that_expires_is_an_incident_whatever_closes_it(tmp_path):
-    """Nobody settled it: it is charged as reserved, and that is written down, also where the next ask is what notices
-    the time."""
+    """Nobody settled it: it is charged what is known, its prompt, and that is written down, also where the next ask is
+    what notices the time."""
     actor, caller = life(tmp_path), Caller()
     caller.step(actor, asks=(Asked(ask=replace(asked().ask, hold_ns=1)),))
     caller.grant(actor)
     incidents = actor.incidents(Query(kind="grant_expired"))
 
-    assert [(each["tier"], each["evidence"]["tokens"]) for each in incidents] == [("fast", 30)]
-    assert actor.budget("k", "s")["spent_tokens"] == 30
+    assert [(each["tier"], each["evidence"]["tokens"]) for each in incidents] == [("fast", 10)]
+    assert actor.budget("k", "s")["spent_tokens"] == 10
     assert actor.stats()["grants"] == 1
 
 

@@ -20,7 +20,7 @@ from typing import Any
 from deployments.state.actor import SessionState
 from deployments.state.journal import Bounds
 from deployments.state.link import CALL_S, Link, StateSilent
-from deployments.state.records import Charged, Query, StateLimits
+from deployments.state.records import Charged, Progressed, Query, StateLimits
 from reliability.admission import AdmissionConfig, Grant
 from reliability.breaker import BreakerConfig
 from reliability.budget import BudgetConfig, Limit
@@ -190,6 +190,10 @@ class World:
             grant = await self._asked(session, link, local)
             if grant is None and not local:
                 continue
+            for said in range(self.rng.choice((0, 0, 1, 3))):
+                if isinstance(grant, Grant):
+                    link.progress(Progressed(grant_id=grant.id, tokens=50 + said))
+                await asyncio.sleep(self.rng.choice((0.0, 0.1)))
             await asyncio.sleep(self.rng.choice((0.0, 0.1, 3.0)))
             tokens = self.rng.randint(0, 90)
             self.spent[session] += tokens

@@ -1,0 +1,46 @@
+"""How long one attempt waits for its tier's next word, and what it means that the time is over. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from deployments.config import Timeouts
+from reliability.types import Failed, Fault
+
+__all__ = ["limit_of", "struck_by", "unless_stalled"]
+
+NS_PER_S = 1_000_000_000
+STALLED_SHARE = 0.5  # of a timeout
+BROKEN = frozenset({Fault.CRASHED, Fault.SERVER_ERROR, Fault.PROTOCOL})
+STALLED = {"idle_s": Fault.IDLE_TIMEOUT, "first_token_s": Fault.FIRST_TOKEN_TIMEOUT}
+
+
+def limit_of(phase: str, timeouts: Timeouts, elapsed_ns: int, left_ns: int) -> tuple[float, str]:
+    """The timeout that strikes first, in seconds from now, and its name. `elapsed_ns`: of the attempt; `left_ns`: until
+    the request's deadline."""
+    total_s = timeouts.total_s - elapsed_ns / NS_PER_S
+    left_s = left_ns / NS_PER_S
+    return min(
+        (getattr(timeouts, phase), phase), (total_s, "total_s"), (left_s, "deadline"), key=lambda limit: limit[0]
+    )
+
+
+def struck_by(limit: str, tier: str, timeouts: Timeouts) -> Failed:
+    """What it means that this timeout struck."""
+    if limit == "deadline":
+        return Failed(fault=Fault.TOTAL_TIMEOUT, message="the request's deadline passed")
+    fault, words = {
+        "idle_s": (Fault.IDLE_TIMEOUT, "was silent for"),
+        "first_token_s": (Fault.FIRST_TOKEN_TIMEOUT, "gave no token within"),
+        "connect_s": (Fault.CONNECT_TIMEOUT, "has no replica that took the request within"),
+        "total_s": (Fault.TOTAL_TIMEOUT, "was not done within"),
+    }[limit]
+    return Failed(fault=fault, message=f"tier {tier} {words} {getattr(timeouts, limit):g} s ({limit})")
+
+
+def unless_stalled(end: Failed, phase: str, silent_ns: int, timeouts: Timeouts) -> Failed:
+    """The same end, or the timeout that it nearly was. A replica that has died is no tier that stalls."""
+    fault, silent_s = STALLED.get(phase), silent_ns / NS_PER_S
+    if fault is None or end.lost or end.fault not in BROKEN or silent_s < getattr(timeouts, phase) * STALLED_SHARE:
+        return end
+    return replace(end, fault=fault, message=f"{end.message}, after {silent_s:.1f} s of silence")

@@ -1,0 +1,193 @@
+"""The books after a death in the middle of a stream: whoever dies, they are within `FAR_TOKENS` of what left.
+
+One client reads a long answer, a token a word, and in the middle of it somebody is killed with -9 (the Router, the
+tier's replica, the state actor), or leaves (the client), or breaks off (the upstream). What the client has read is
+counted, and its session's books are held against it once no call is open.
+
+    slow (scripted, local)      far (hosted, on a double of a provider, in the cloud)
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.contract import scripts
+from tests.contract.load import PATIENT, Ledger, kill_state
+from tests.contract.test_faults import processes
+from tests.plays import SSE, Abort, Act, Hang, Head, Play, Seen, Wait, tail, words
+from tests.serving import Deploy, Server, until
+from tests.upstream import Upstream
+
+pytestmark = pytest.mark.ray
+
+APP = "killbooks"
+FAR_TOKENS = 64
+WORDS = 400
+READ = 100  # words that the client has read when somebody dies
+WORD_S = 0.01
+DEADLINE_S = 8.0
+# Not one like the other: an answer that repeats itself is stopped. Each is one token to the scripted tier, too.
+TEXT = " ".join(f"w{n}" for n in range(WORDS))
+PROMPT = {"role": "user", "content": "Tell me a long story."}
+PROMPT_TOKENS_MAX = 32
+
+
+def told(seen: Seen, *, breaks: bool = False) -> Play:
+    """The text, a word at a time; with `breaks` the connection is reset in the middle."""
+    acts: list[Act] = [Head(headers=SSE)]
+    for word in words(TEXT)[: READ + 20 if breaks else None]:
+        acts += [word, Wait(WORD_S)]
+    return (*acts, Abort()) if breaks else (*acts, *tail())
+
+
+@pytest.fixture(scope="module")
+def upstream() -> Iterator[Upstream]:
+    with Upstream() as server:
+        server.plays("whole", told)
+        server.plays("broken", lambda seen: told(seen, breaks=True))
+        server.plays("stalled", (*told(Seen("", "", {}, b""), breaks=True)[:-1], Hang()))
+        yield server
+
+
+@pytest.fixture(scope="module")
+def server(deploy: Deploy, upstream: Upstream) -> Server:
+    hosted = {"kind": "hosted", "base_url": upstream.base_url, "cloud": True}
+    args = {
+        "tiers": {
+            "slow": {"kind": "scripted", "script": [{"token_delay_s": WORD_S, "answer": TEXT}]},
+            "far": hosted | {"model": "whole"},
+            "broken": hosted | {"model": "broken"},
+            "stalled": hosted | {"model": "stalled", "timeouts": PATIENT | {"idle_s": 0.5}},
+        },
+        "reliability": {"escalation": {"chain": ["slow"], "max_retries_before_escalate": 0}, **scripts.UNBOUNDED},
+        "server": {"timeouts": PATIENT, "deadline_s": DEADLINE_S},
+    }
+    return deploy(args, APP)
+
+
+@dataclass
+class Read:
+    """What one client has read until its stream ended. `ended`: how, by the last frame."""
+
+    words: int = 0
+    usage: dict[str, Any] = field(default_factory=dict)
+    error: str = ""
+
+
+def read_until(server: Server, session: str, model: str, then: Callable[[], bool] | None, after: int = READ) -> Read:
+    """Stream; after so many words do `then` once, and leave where it says so. Reads on to the end, whatever it is."""
+    read = Read()
+    url, body = f"{server.url}/v1/chat/completions", {"model": model, "messages": [PROMPT], "stream": True}
+    headers = {"x-mlx-stack-session": session}
+    try:
+        with httpx.stream("POST", url, json=body | {"max_tokens": 2 * WORDS}, headers=headers, timeout=60.0) as got:
+            for line in got.iter_lines():
+                if not line.startswith("data: {"):
+                    continue
+                frame = json.loads(line[6:])
+                read.error = frame.get("error", {}).get("code", read.error)
+                read.usage = frame.get("usage") or read.usage
+                for choice in frame.get("choices", []):
+                    read.words += len((choice["delta"].get("content") or "").split())
+                if read.words >= after and then is not None:
+                    leave, then = then(), None
+                    if leave:
+                        return read
+    except httpx.HTTPError as broken:
+        read.error = type(broken).__name__
+    return read
+
+
+def victim(deployment: str) -> Callable[[], bool]:
+    """Kill -9 the one replica of a deployment."""
+
+    def kill() -> bool:
+        (process,) = processes(f"ServeReplica:{APP}:{deployment}")
+        os.kill(process.pid, signal.SIGKILL)
+        return False
+
+    return kill
+
+
+def kill_the_state() -> bool:
+    kill_state(APP)
+    return False
+
+
+# Who dies, or leaves, in the middle of an answer of which tier, and what the client sees of it.
+DEATHS: dict[str, tuple[str, Callable[[], bool] | None, set[str]]] = {
+    "Router, local": ("slow", victim("Router"), {"RemoteProtocolError", "ReadError"}),
+    "Router, cloud": ("far", victim("Router"), {"RemoteProtocolError", "ReadError"}),
+    "replica, local": ("slow", victim("slow"), {"stream_broken"}),
+    "replica, cloud": ("far", victim("far"), {"stream_broken"}),
+    "state": ("slow", kill_the_state, {""}),
+    "client, local": ("slow", lambda: True, {""}),
+    "client, cloud": ("far", lambda: True, {""}),
+    "upstream": ("broken", None, {"stream_broken"}),
+    "silence": ("stalled", None, {"stream_broken"}),
+}
+
+
+@pytest.mark.parametrize("who", DEATHS)
+def test_the_books_are_near_what_left(server: Server, who: str) -> None:
+    """Whoever dies: the session is in the books, which come to hold what its client has read, give or take; soon after
+    the death they are as near already, though the call of a dead Router stays open until its time is over."""
+    tier, then, errors = DEATHS[who]
+    session = f"died-{who.replace(', ', '-')}"
+    until(lambda: answers(server, tier), f"tier {tier} answers")
+    read = read_until(server, session, tier, then)
+    assert read.error in errors
+    assert read.words >= READ
+
+    ledger = Ledger(server, session)
+    early = until(lambda: known(server, session), "the session is known")
+    books = until(ledger.settled, "no call is open", wait_s=4 * DEADLINE_S)
+    figures = f"{who}: read {read.words} words; books {early['spent_tokens']}, then {books['spent_tokens']}"
+    print(figures)
+    # What happened while the actor was away waits in the Router until it is back.
+    for spent in (books if who == "state" else early)["spent_tokens"], books["spent_tokens"]:
+        assert spent >= read.words - FAR_TOKENS, figures
+        assert spent <= read.words + PROMPT_TOKENS_MAX + FAR_TOKENS, figures
+
+
+def answers(server: Server, tier: str) -> bool:
+    """Whether the tier, and a Router before it, is there again."""
+    if tier not in ("slow", "far"):
+        return True
+    body = {"model": tier, "messages": [PROMPT], "max_tokens": 1}
+    try:
+        return server.post(body).status_code == 200
+    except httpx.HTTPError:
+        return False
+
+
+def known(server: Server, session: str) -> dict[str, Any] | None:
+    """The session's books as soon as somebody answers: asked without naming a key, as an operator would."""
+    try:
+        got = httpx.get(f"{server.url}/v1/reliability/sessions/{session}", timeout=10.0)
+    except httpx.HTTPError:
+        return None
+    return dict(got.json()) if got.status_code == 200 else None
+
+
+def test_a_dead_routers_session_is_known_at_once_though_nothing_of_it_was_said(server: Server) -> None:
+    """A few words are less than what is said on the way; the call is in the books all the same: open, and reserved."""
+    session = "died-early"
+    until(lambda: answers(server, "slow"), "the tier answers")
+    read = read_until(server, session, "slow", victim("Router"), after=10)
+    assert read.error in ("RemoteProtocolError", "ReadError")
+    began = time.monotonic()
+    early = until(lambda: known(server, session), "the session is known")
+    if time.monotonic() - began < DEADLINE_S / 2:
+        assert early["open_calls"] == 1
+    books = until(Ledger(server, session).settled, "no call is open", wait_s=4 * DEADLINE_S)
+    assert 0 < books["spent_tokens"] <= PROMPT_TOKENS_MAX + FAR_TOKENS
