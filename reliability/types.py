@@ -219,7 +219,8 @@ class CallDelta:
 @dataclass(frozen=True, slots=True)
 class Counted:
     """The tokens that this attempt has cost so far. A tier that can count says it with what it sends, so that a client
-    that leaves half-way is charged what was really generated."""
+    that leaves half-way, or a replica that dies, is charged what was really generated. One that isn't `exact` is an
+    estimate of the completion alone; nobody has counted the prompt."""
 
     usage: Usage
 
@@ -227,19 +228,21 @@ class Counted:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finish:
     """The answer is complete. `usage` is None where the tier sent none and can't count. `notes`: what was done less
-    strictly than it was asked for, in words for the report."""
+    strictly than it was asked for, in words for the report. `damaged`: a piece of it was lost on the way, so that a
+    word may be missing, and what looks like a call in it need not be the one that was meant."""
 
     reason: FinishReason
     usage: Usage | None = None
     model: str | None = None
     notes: tuple[str, ...] = ()
+    damaged: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failed:
     """The attempt broke. `message` is fit for a client: no key, no path, no stack. `param` names the request field
-    where the request itself is the cause. `usage`: what was spent all the same. `lost`: who worked on it is gone, with
-    what was written and not handed over yet."""
+    where the request itself is the cause. `usage`: what was spent all the same. `lost`: the process that worked on it
+    is gone."""
 
     fault: Fault
     message: str
@@ -295,6 +298,7 @@ class Attempt:
     say whether text or calls of this attempt have left for the client (the two commit points); `calls_held` whether it
     had calls at all. `cancelled`: the client left while it ran, which says nothing of the tier. `hard_stop`: a budget
     bars every tier. `granted` is False where it ran without a grant, since nobody answered and the tier costs nothing.
+    `reported` is what the tier said that it had cost, where that can't be; then `usage` is what is booked in its place.
     """
 
     tier: str
@@ -314,6 +318,7 @@ class Attempt:
     cancelled: bool = False
     hard_stop: bool = False
     granted: bool = True
+    reported: Usage | None = None
 
     @property
     def good(self) -> bool:

@@ -6,6 +6,7 @@ and `function_call` become `tools` and `tool_choice` here, so that nothing furth
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
@@ -13,9 +14,11 @@ from typing import Annotated, Any, Literal
 import orjson
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from deployments.json_values import VALUES_MAX, has_more_values
 from deployments.wire.errors import ApiError
 from deployments.wire.session import session_of
-from reliability.tools import BadTools, ToolBox, build_toolbox, parse_choice
+from reliability.steps import OutOfSteps, Steps
+from reliability.tools import BadSchema, BadTools, ToolBox, build_toolbox, compile_schema, parse_choice
 from reliability.types import ChatRequest
 
 __all__ = ["DEPTH_MAX", "ChatCall", "parse_chat"]
@@ -28,6 +31,7 @@ MODEL_CHARS_MAX = 256
 # Of objects and lists in one another. Whoever walks, pickles or dumps the body further in has bounds of their own, the
 # nearest at about 250, and would break in the middle of the work.
 DEPTH_MAX = 100
+TOO_LARGE = "the schemas are larger than this server takes"
 
 Text = Annotated[str, Field(min_length=1)]
 # A token cap of this size is no cap; larger numbers are refused before they meet C code.
@@ -102,16 +106,24 @@ class ChatCall:
 
 
 def parse_chat(
-    raw: bytes, headers: Mapping[str, str], *, request_id: str, tokens_max: int, timeout_s: float
+    raw: bytes,
+    headers: Mapping[str, str],
+    *,
+    request_id: str,
+    tokens_max: int,
+    timeout_s: float,
+    steps: Steps | None = None,
 ) -> ChatCall:
     """Parse one body. `tokens_max` caps the output, and is its default.
 
     Raises:
         ApiError: `invalid_json`, `invalid_request`, `invalid_tools` or `unsupported`, with the field in `param`.
+        OutOfSteps: its schemas take more than `steps` to compile; never where they are final.
     """
+    steps = steps or Steps(sys.maxsize)
     fields = _object(raw)
     body = _checked(fields)
-    tools, choice, toolbox = _tools_of(body)
+    tools, choice, toolbox = _tools_of(body, steps)
     messages = tuple(fields["messages"])
     asked = body.max_completion_tokens or body.max_tokens
     request = ChatRequest(
@@ -125,7 +137,7 @@ def parse_chat(
         tool_choice=choice,
         # A legacy answer has room for one call.
         parallel_tool_calls=body.parallel_tool_calls if body.functions is None else False,
-        response_format=_response_format(body),
+        response_format=_response_format(body, steps),
         stop=(body.stop,) if isinstance(body.stop, str) else tuple(body.stop or ()),
         seed=body.seed,
         temperature=body.temperature,
@@ -145,6 +157,9 @@ def parse_chat(
 
 
 def _object(raw: bytes) -> dict[str, Any]:
+    if has_more_values(raw):
+        told = f"the body holds more than {VALUES_MAX} values: texts, numbers, lists, objects, each with its key"
+        raise ApiError("invalid_request", told)
     try:
         value = orjson.loads(raw)
     except orjson.JSONDecodeError as error:
@@ -168,7 +183,8 @@ def _deeper(value: Any) -> bool:
 
 def _checked(fields: dict[str, Any]) -> ChatBody:
     try:
-        body = ChatBody.model_validate(fields)
+        # Fields that nobody here reads aren't copied.
+        body = ChatBody.model_validate({name: fields[name] for name in READ_HERE if name in fields})
     except ValidationError as error:
         raise _field_error(error) from None
     if body.n not in (None, 1):
@@ -206,7 +222,7 @@ def _check_message_parts(messages: list[dict[str, Any]]) -> None:
                 raise ApiError("invalid_request", f"{param}: each part needs a type", param=param)
 
 
-def _response_format(body: ChatBody) -> Mapping[str, Any] | None:
+def _response_format(body: ChatBody, steps: Steps) -> Mapping[str, Any] | None:
     value = body.response_format
     if value is None or value.get("type") == "text":
         return None
@@ -216,15 +232,31 @@ def _response_format(body: ChatBody) -> Mapping[str, Any] | None:
             "response_format.type: text, json_object or json_schema is needed",
             param="response_format.type",
         )
-    schema = value.get("json_schema")
-    if value["type"] == "json_schema" and not (isinstance(schema, dict) and isinstance(schema.get("schema"), dict)):
+    given = value.get("json_schema")
+    schema = given.get("schema") if isinstance(given, dict) else None
+    if value["type"] == "json_object":
+        return value
+    if not isinstance(schema, dict):
         param = "response_format.json_schema.schema"
         raise ApiError("invalid_request", f"{param}: a schema is needed", param=param)
+    _check_schema(schema, steps)
     return value
 
 
+def _check_schema(schema: Mapping[str, Any], steps: Steps) -> None:
+    """A schema that no tier could use, or that would cost one its time, is the client's mistake, as in a tool."""
+    try:
+        found = compile_schema(schema, steps, arguments=False)
+    except OutOfSteps:
+        if not steps.final:
+            raise
+        found = BadSchema("", TOO_LARGE)
+    if isinstance(found, BadSchema):
+        raise _bad_tools("invalid_request", BadTools("/response_format/json_schema/schema" + found.path, found.message))
+
+
 def _tools_of(
-    body: ChatBody,
+    body: ChatBody, steps: Steps
 ) -> tuple[tuple[Mapping[str, Any], ...], str | Mapping[str, Any] | None, ToolBox]:
     """The tools, the choice and the compiled tools, with the legacy fields translated."""
     if body.tools is not None and body.functions is not None:
@@ -236,7 +268,12 @@ def _tools_of(
         choice = body.function_call
         if isinstance(choice, dict):
             choice = {"type": "function", "function": choice}
-    toolbox = build_toolbox(body.tools, body.functions)
+    try:
+        toolbox = build_toolbox(body.tools, body.functions, steps)
+    except OutOfSteps:
+        if not steps.final:
+            raise
+        toolbox = BadTools("/tools", TOO_LARGE)
     if isinstance(toolbox, BadTools):
         raise _bad_tools("invalid_tools", toolbox)
     wrong = parse_choice(choice, toolbox)

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from deployments.access import Caller
 from deployments.state.records import Health
 from reliability.breaker import Phase
 from reliability.types import TierState, TierStatus
 
-__all__ = ["held_off", "model_list", "readiness"]
+__all__ = ["held_off", "model_list", "readiness", "seen_by"]
 
+ADMINS_ONLY = ("memory", "refused_user_config")
 CAN_ANSWER = frozenset({TierState.READY, TierState.ASLEEP})
 
 
@@ -40,6 +42,14 @@ def readiness(
         "memory": memory,
         "tiers": {s.name: _state_of(s, health.get(s.name)) for s in statuses},
     }
+
+
+def seen_by(body: Mapping[str, Any], caller: Caller | None) -> dict[str, Any]:
+    """As much of `readiness` as the caller may see: a stranger whether the server is ready, whoever has a key the tiers
+    too, an admin all: memory, the nodes' names and the configuration's mistakes."""
+    if caller is None:
+        return {"ready": body["ready"]}
+    return {name: value for name, value in body.items() if caller.admin or name not in ADMINS_ONLY}
 
 
 def held_off(health: Health | None) -> bool:

@@ -20,6 +20,8 @@ from reliability.types import Attempt, Flaw, Usage
 __all__ = ["report_headers", "report_of", "session_header", "usage_json"]
 
 NS_PER_MS = 1_000_000
+UNCHECKED_MAX = 8
+NOTE_CHARS_MAX = 300
 # The header names the threshold that is passed; how full each window is stands in the report.
 WARN_PERCENT = BudgetConfig().warn_percent
 LEVEL_WORDS = {Level.WARN: "warning", Level.CRITICAL: "critical"}
@@ -120,7 +122,7 @@ def report_of(
         "retries": run.retries,
         "loop": loop_mark(run) if run.loop is not None else None,
         "repairs": repairs_of(run),
-        "notes": list(run.finish.notes) if run.finish is not None else [],
+        "notes": _notes(run),
         "total_ms": round(total_ns / NS_PER_MS, 3),
         "overhead_ms": round(max(0, total_ns - model_ns) / NS_PER_MS, 3),
         "cost_usd": sum(costs) if costs else None,
@@ -130,6 +132,32 @@ def report_of(
         "attempts": attempts,
         "judge": None if advice is None else _judge(advice, judge_attempts),
     }
+
+
+def _notes(run: Run) -> list[str]:
+    """What was done less strictly than it was asked for, what of the arguments was not checked, and which tiers' counts
+    were not believed."""
+    finish = [*run.finish.notes, *_unchecked(run)] if run.finish is not None else []
+    return [*finish, *(_disbelieved(a.tier, a.reported, a.usage) for a in run.attempts if a.reported and a.usage)]
+
+
+def _unchecked(run: Run) -> list[str]:
+    """What the schemas of the tools that are called say and nobody has checked."""
+    called = {call.name for call in run.judged.calls} if run.judged is not None else set()
+    found = [
+        f"not checked in the arguments of {tool.name}: {what}"[:NOTE_CHARS_MAX]
+        for tool in run.expected.toolbox.tools
+        if tool.name in called
+        for what in tool.unchecked
+    ]
+    return found[:UNCHECKED_MAX]
+
+
+def _disbelieved(tier: str, reported: Usage, booked: Usage) -> str:
+    told = f"{reported.prompt_tokens} prompt and {reported.completion_tokens} completion tokens"
+    return (
+        f"tier {tier} reported {told}, which can't be: {booked.prompt_tokens} and {booked.completion_tokens} are booked"
+    )
 
 
 def _judge(advice: Advice, attempts: list[dict[str, Any]]) -> dict[str, Any]:
