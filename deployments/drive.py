@@ -11,7 +11,8 @@ attempt has been judged, and leave only with Accept, which is the call commit po
 leaves no trace and another one answers. After text alone the text stands and the calls are still open: a later
 attempt's calls are taken and its own text is dropped. Reasoning is no part of the answer and commits nothing.
 
-Each call to a tier has one grant, settled once, in `finally`, with what was spent and a verdict.
+Each call to a tier has one grant, settled once, in `finally`, with what was spent and a verdict. What it has spent so
+far is said on the way, for the case that this process dies before.
 
 What must never happen: text of two attempts in one answer, calls of two attempts, a call that isn't whole and valid, a
 grant that stays open, a stream that is left open when the client goes.
@@ -20,9 +21,10 @@ grant that stays open, a stream that is left open when the client goes.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
+from functools import cache, partial
 
 from deployments.attempt import Reading, read
 from deployments.ports import Ports
@@ -30,7 +32,7 @@ from reliability.admission import Ask, Barred, Grant
 from reliability.answer import Expected, Judged
 from reliability.budget import Load
 from reliability.escalation import Accept, Call, Limits, Refuse, Situation, decide, reason_of
-from reliability.estimate import prompt_bytes, tokens_max, tokens_min
+from reliability.estimate import prompt_bytes, prompt_tokens_most, tokens_max, tokens_min
 from reliability.gate import Hold
 from reliability.health import barred_attempt, verdict_of
 from reliability.logprobs import WaitingLogprobs
@@ -49,12 +51,15 @@ from reliability.types import (
     Logprobs,
     Reason,
     Text,
+    Usage,
 )
+from reliability.wording import duration, figure
 
 __all__ = ["Run", "drive"]
 
 NS_PER_S = 1_000_000_000
 SETTLE_GRACE_NS = 10 * NS_PER_S
+CUT_WEIGHT = 4  # an answer that repeats itself is read several times to find what of it is worth keeping
 SILENT_RETRY_S = 2.0  # a state actor that died is back by then
 
 
@@ -122,7 +127,9 @@ async def drive(run: Run, ports: Ports) -> AsyncGenerator[list[Event], None]:
                     async for batch in events:
                         yield batch
             case Accept(attempt=number):
-                events_left = _delivered(run, number)
+                judged = run.judgements[number]
+                size = len(judged.raw_text) if judged is not None else 0
+                events_left = await ports.large(CUT_WEIGHT * size, _delivered, run, number)
                 if events_left:
                     yield events_left
                 return
@@ -193,6 +200,10 @@ async def _call(run: Run, call: Call, ports: Ports) -> AsyncGenerator[list[Event
         text_committed=any(a.text_out for a in run.attempts),
         started_ns=ports.clock.now_ns(),
         prompt_bytes=size,
+        prompt_most=cache(partial(prompt_tokens_most, (request.messages, request.tools, request.response_format))),
+        progress=_progress_of(granted, ports),
+        trusted=call.tier not in ports.foreign,
+        history_bytes=run.request.body_bytes,
         output_cap=request.max_tokens,
         logprobs=None if request.top_logprobs is None else WaitingLogprobs(),
     )
@@ -203,6 +214,8 @@ async def _call(run: Run, call: Call, ports: Ports) -> AsyncGenerator[list[Event
         ports.timeouts[call.tier],
         ports.clock,
         run.deadline_ns,
+        ports.large,
+        ports.elsewhere,
     )
     try:
         async with aclosing(stream) as events:
@@ -210,6 +223,10 @@ async def _call(run: Run, call: Call, ports: Ports) -> AsyncGenerator[list[Event
                 yield out
     finally:
         _write_down(run, reading, granted, ports)
+
+
+def _progress_of(grant: Grant | None, ports: Ports) -> Callable[[Usage], None] | None:
+    return None if grant is None or ports.admission is None else partial(ports.admission.progress, grant)
 
 
 def _write_down(run: Run, reading: Reading, grant: Grant | None, ports: Ports) -> None:
@@ -259,13 +276,12 @@ def _bounded(run: Run, request: ChatRequest, grant: Grant | None, ports: Ports) 
 def _out_of_question(run: Run, tier: str, size: int, ports: Ports) -> Attempt | None:
     """The record of a call that need not be asked for: the request may not go there, or can't fit."""
     if run.stays and tier in ports.cloud:
-        return Attempt(
-            tier=tier, ran=False, fault=Fault.CLOUD_BARRED, detail=f"tier {tier} was not called: {run.stays}"
-        )
+        detail = f"tier {tier} is in the cloud, and {run.stays}"
+        return Attempt(tier=tier, ran=False, fault=Fault.CLOUD_BARRED, detail=detail)
     context, least = ports.context_tokens.get(tier), tokens_min(size)
     if context is None or least < context:
         return None
-    detail = f"tier {tier} can't hold this prompt: at least {least} tokens, its context is {context}"
+    detail = f"tier {tier} can't hold this prompt: at least {figure(least)} tokens, its context is {figure(context)}"
     return Attempt(tier=tier, ran=False, fault=Fault.CONTEXT_LENGTH, detail=detail, param="messages")
 
 
@@ -283,10 +299,10 @@ async def _admitted(run: Run, tier: str, size: int, ports: Ports) -> Grant | Att
         run.silent = True
         if not cloud:
             return None
-        detail = f"tier {tier} was not called: the budget can't be asked, and this tier costs money"
+        detail = f"tier {tier} costs money, and the ledger can't be asked now: come back in {duration(SILENT_RETRY_S)}"
         return Attempt(tier=tier, ran=False, fault=Fault.STATE_SILENT, detail=detail, retry_after_s=SILENT_RETRY_S)
     if isinstance(answer, Barred):
-        return barred_attempt(answer)
+        return barred_attempt(answer, ask)
     run.warnings = answer.warnings
     run.expected = replace(run.expected, window=ports.admission.window)
     return answer

@@ -15,7 +15,7 @@ from typing import Any
 
 from deployments.drive import Run, drive
 from deployments.ports import Ports
-from reliability.answer import expect
+from reliability.answer import Expected, expect
 from reliability.escalation import Limits
 from reliability.estimate import prompt_bytes
 from reliability.gate import Hold
@@ -52,11 +52,11 @@ class Advice:
 async def advise(run: Run, ports: Ports, config: JudgeConfig) -> Advice | None:
     """Look for a case, ask about it, and put what is said at the end of `run.request`. None: there is no case."""
     expected = run.expected
-    convicted = find_loop(expected.turns, expected.loops) if expected.loops is not None else None
-    case = find_case(expected.turns, config, convicted)
+    size = run.request.body_bytes
+    case = await ports.large(size, _case_of, expected, config)
     if case is None:
         return None
-    asked = judge_request(case, expected.turns, _goal(run.request), config)
+    asked = await ports.large(size, judge_request, case, expected.turns, _goal(run.request), config)
     judged = await _asked(run, asked, ports)
     suggestion = "" if judged is None else judged[1]
     words = injection(case, suggestion)
@@ -65,6 +65,13 @@ async def advise(run: Run, ports: Ports, config: JudgeConfig) -> Advice | None:
         run.request = replace(run.request, messages=(*run.request.messages, said))
         run.prompt_bytes += prompt_bytes((said,))
     return Advice(case=case, by=asked.tier if suggestion else None, words=words, run=judged[0] if judged else None)
+
+
+def _case_of(expected: Expected, config: JudgeConfig) -> Case | None:
+    convicted = None
+    if expected.loops is not None:
+        convicted = find_loop(expected.turns, expected.loops, memo=expected.memo)
+    return find_case(expected.turns, config, convicted)
 
 
 async def _asked(run: Run, asked: JudgeRequest, ports: Ports) -> tuple[Run, str] | None:

@@ -34,47 +34,53 @@ from deployments.collector import collect_less
 from deployments.config import ROUTER, AppConfig, RouterConfig, Timeouts
 from deployments.cost import cloud_tiers, price_of
 from deployments.drive import Run, drive
+from deployments.edge import EdgeApp
 from deployments.incidents import memory_incident
 from deployments.insight import Insight, json_response
 from deployments.judge import advise
+from deployments.large_work import large
 from deployments.live import applied
 from deployments.memory.needs import plan_of
 from deployments.memory.view import MemoryView
+from deployments.parsing import parsed
 from deployments.patches import patched_router
 from deployments.plan import chain_for, expected_of, hold_of, limits_of, state_limits, unknown_model
 from deployments.ports import Ports
 from deployments.sleeping import asleep_in, asleep_status, passed, patient, sleepers_of
 from deployments.state.client import State, ray_finder
+from deployments.stopping import Stoppable, Stopping
 from deployments.telemetry import MonotonicClock, RequestMetrics, log_error
 from deployments.tiers.handle import HandleTier
 from deployments.watch import TierWatch
-from deployments.wire.chat import ChatCall, parse_chat
+from deployments.wire.body import Bodies
+from deployments.wire.chat import ChatCall
 from deployments.wire.errors import ApiError, from_refusal
-from deployments.wire.models import held_off, model_list, readiness
+from deployments.wire.models import held_off, model_list, readiness, seen_by
 from deployments.wire.render import KEEP_ALIVE, Answer, ChunkWriter, sse
 from deployments.wire.report import report_headers, session_header
 from deployments.wire.stream import EventStream, paced
-from deployments.wire.terms import deadline_of, is_local_only
+from deployments.wire.terms import deadline_of, is_local_only, request_id_of
+from deployments.workers import Workers
 from reliability.estimate import prompt_bytes
 from reliability.pressure import Level
 from reliability.types import Event, TierState
 
 __all__ = ["Router"]
 
-REQUEST_ID_CHARS_MAX = 128
 NS_PER_S = 1_000_000_000
-LOCAL_ONLY = "the request is local-only (X-MLX-Stack-Local-Only)"
+LOCAL_ONLY = "the request is local-only: leave X-MLX-Stack-Local-Only out where it may leave this machine"
 NOTE_EVERY_S = 1.0
-KEY_STAYS = "its API key may not use the cloud"
+KEY_STAYS = "this API key may not use the cloud: one without the flag local-only may"
 
 
-class Router:
+class Router(Stoppable):
     """The ingress deployment. `handles` maps tier names to the handles of their deployments."""
 
     def __init__(self, config: AppConfig, handles: Mapping[str, DeploymentHandle]) -> None:
         self._base = RouterConfig(reliability=config.reliability, server=config.server)
         self._state_config = config.state
         self._configured = False
+        self._stopping = Stopping()
         self._refused_patch: str | None = None
         self._access = access_for(config.server)
         self._timeouts = {name: tier.timeouts for name, tier in config.tiers.items()}
@@ -88,16 +94,17 @@ class Router:
         }
         self._kinds = {name: tier.kind for name, tier in config.tiers.items()}
         self._adopt(self._base)
-        contexts = {name: tier.context_tokens for name, tier in config.tiers.items()}
-        self._watch = TierWatch(self._tiers, self._kinds, contexts)
+        self._watch = TierWatch(self._tiers, self._kinds, {n: t.context_tokens for n, t in config.tiers.items()})
         app = serve.get_replica_context().app_name
         plan = plan_of(config)
         self._memory = None if plan is None else MemoryView(plan, app)
         self._state = State(config.state.shards, ray_finder(app, config.state), *self._state_limits())
         self._insight = Insight(self._state, self._watch, tuple(self._tiers), self._access)
         self._clock = MonotonicClock()
+        self._workers = Workers()
         self._jitter = random.Random()
         self._metrics = RequestMetrics(tuple(self._tiers))
+        self._bodies = Bodies(config.server.max_ongoing_requests // 2)
         self._started_s = int(time.time())
 
     def _adopt(self, config: RouterConfig) -> None:
@@ -134,6 +141,7 @@ class Router:
         noting.cancel()
         if self._memory is not None:
             await self._memory.close()
+        await self._workers.close()
         await self._watch.close()
         await self._state.close()
 
@@ -148,7 +156,7 @@ class Router:
             *self._insight.routes(),
         ]
         handlers: dict[Any, Any] = {ApiError: _api_error, HTTPException: _http_error, Exception: _bug}
-        return Starlette(routes=routes, exception_handlers=handlers, lifespan=self._life)
+        return EdgeApp(lambda: self._access, routes=routes, exception_handlers=handlers, lifespan=self._life)
 
     # -- routes ------------------------------------------------------------------------------------------------
 
@@ -156,15 +164,21 @@ class Router:
         """Alive: this replica answers."""
         return json_response({"status": "ok"})
 
-    async def ready(self, _: Request) -> Response:
-        """Which tiers can answer; 503 while none of the chain can."""
+    async def ready(self, request: Request) -> Response:
+        """Which tiers can answer; 503 while none of the chain can. Who has no key where keys are needed learns only
+        that; what memory says, and of which nodes, is for admins.
+
+        Raises:
+            ApiError: `invalid_api_key`: a key was sent, and it is wrong.
+        """
+        caller = self._access.viewer(request.client.host if request.client else None, request.headers)
         statuses = await self._watch.ask()
         chain = self._config.reliability.escalation.chain
         memory = None if self._memory is None else self._memory.summary()
         body = readiness(
             statuses, chain, self._refused_patch, self._state.health, state_up=self._state.hub.up, memory=memory
         )
-        return json_response(body, status=200 if body["ready"] else 503)
+        return json_response(seen_by(body, caller), status=200 if body["ready"] else 503)
 
     async def models(self, request: Request) -> Response:
         """Tiers, aliases and `auto`, with what stands behind each."""
@@ -183,16 +197,17 @@ class Router:
     async def chat(self, request: Request) -> Response:
         """One chat completion, streamed or not."""
         started_ns = self._clock.now_ns()
-        caller = self._caller(request)
-        server = self._config.server
-        call = parse_chat(
-            await _body(request, server.body_bytes_max),
+        caller, server = self._caller(request), self._config.server
+        raw = await self._bodies.read(request, bytes_max=server.body_bytes_max, first_s=server.body_s)
+        call = await parsed(
+            self._workers,
+            raw,
             request.headers,
-            request_id=_request_id(request),
+            request_id=request_id_of(request.headers),
             tokens_max=self._config.reliability.token_budget.max_output_tokens,
             timeout_s=deadline_of(request.headers, server.deadline_s),
         )
-        run = self._run(call, caller, local_only=is_local_only(request.headers))
+        run = await large(len(raw), self._run, call, caller, is_local_only(request.headers))
         state = self._state.request(
             key=run.key,
             session=run.request.session_id,
@@ -208,7 +223,8 @@ class Router:
 
     # -- one chat request --------------------------------------------------------------------------------------
 
-    def _run(self, call: ChatCall, caller: Caller, *, local_only: bool) -> Run:
+    def _run(self, call: ChatCall, caller: Caller, local_only: bool) -> Run:
+        """The record of a call's run. It waits for nothing, and may be made on another thread."""
         request = call.request
         return Run(
             request=request,
@@ -247,14 +263,17 @@ class Router:
             jitter=self._jitter.random,
             admission=account.state,
             cloud=self._cloud,
+            foreign=frozenset(name for name, kind in self._kinds.items() if kind == "hosted"),
             context_tokens=self._watch.context_tokens,
             memory=self._felt,
+            large=large,
+            elsewhere=self._workers.run,
         )
         judge = self._config.reliability.circuit_breaker
         if judge.enabled:
             account.advice = await advise(account.run, ports, judge)
         try:
-            async with contextlib.aclosing(drive(account.run, ports)) as batches:
+            async with contextlib.aclosing(self._stopping.bounded(account.run, drive(account.run, ports))) as batches:
                 async for batch in batches:
                     if account.run.finish is not None:
                         # In the same turn as the settle, before anything is sent: a Router that is killed between the
@@ -281,8 +300,7 @@ class Router:
             self._close(account)
         if run.finish is None or run.tier is None:
             return _refused(run)
-        body = answer.body(run.tier, run.finish)
-        return Response(body, media_type="application/json", headers=report_headers(run))
+        return Response(answer.body(run.tier, run.finish), media_type="application/json", headers=report_headers(run))
 
     async def _streamed(self, call: ChatCall, account: Account) -> Response:
         run = account.run
@@ -344,26 +362,6 @@ async def _with_first(first: bytes, frames: AsyncGenerator[bytes, None]) -> Asyn
         await frames.aclose()
 
 
-async def _body(request: Request, bytes_max: int) -> bytes:
-    """The body, read no further than its bound."""
-    parts: list[bytes] = []
-    size = 0
-    async for part in request.stream():
-        size += len(part)
-        if size > bytes_max:
-            raise ApiError("body_too_large", f"the body is over {bytes_max} bytes (server.body_bytes_max)")
-        parts.append(part)
-    return b"".join(parts)
-
-
-def _request_id(request: Request) -> str:
-    """The client's `x-request-id`, else the one that Serve has put in its place; Serve also sends it back."""
-    given = request.headers.get("x-request-id", "")
-    if given.isascii() and given.isprintable() and 0 < len(given) <= REQUEST_ID_CHARS_MAX:
-        return given
-    return str(uuid.uuid4())
-
-
 def _answer_id() -> str:
     return f"chatcmpl-{uuid.uuid4().hex}"
 
@@ -389,9 +387,12 @@ async def _http_error(request: Request, error: Exception) -> Response:
         told = ApiError("not_found", f"there is no route {request.url.path}")
     elif status == 405:
         told = ApiError("method_not_allowed", "this method isn't allowed here")
-    return await _api_error(request, told)
+    response = await _api_error(request, told)
+    if "Allow" in (getattr(error, "headers", None) or {}):
+        response.headers["allow"] = error.headers["Allow"]  # type: ignore[attr-defined]
+    return response
 
 
 async def _bug(request: Request, error: Exception) -> Response:
-    log_error("bug", error, request_id=_request_id(request))
+    log_error("bug", error, request_id=request_id_of(request.headers))
     return await _api_error(request, ApiError("internal_error", "an error inside the server"))

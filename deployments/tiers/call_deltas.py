@@ -27,6 +27,7 @@ from reliability.types import CallDelta
 __all__ = ["CALLS_MAX", "CallDeltas", "TooManyCalls"]
 
 CALLS_MAX = 1024
+ID_CHARS_MAX = 256  # a longer one is taken for none, and one is made up
 
 
 class TooManyCalls(ValueError):
@@ -73,6 +74,8 @@ class CallDeltas:
 
     def _call(self, piece: Mapping[str, Any], name: str, touched: list[_Call]) -> _Call:
         index, upstream_id = piece.get("index"), _str(piece.get("id"))
+        if len(upstream_id) > ID_CHARS_MAX:
+            upstream_id = ""
         if isinstance(index, int) and not isinstance(index, bool):
             call = self._by_index.get(index)
             if call is None or (name and upstream_id and call.upstream_id not in ("", upstream_id)):

@@ -10,6 +10,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import orjson
+
 from reliability.types import ChatRequest
 
 __all__ = ["chat_body"]
@@ -50,5 +52,8 @@ def chat_body(request: ChatRequest, model: str) -> bytes:
         body["tools"] = list(request.tools)
     if request.stop:
         body["stop"] = list(request.stop)
-    # ASCII, so that a lone surrogate in a message can't make the body unwritable.
-    return json.dumps(body, default=dict, allow_nan=False, separators=(",", ":")).encode("ascii")
+    try:
+        return orjson.dumps(body, default=dict)
+    except orjson.JSONEncodeError:
+        # Half a character in a message, or a number beyond 64 bits: slower, but it can write them.
+        return json.dumps(body, default=dict, allow_nan=False, separators=(",", ":")).encode("ascii")

@@ -12,8 +12,9 @@ APIs.
 What must never happen: an answer that was broken off counts as finished (`abort` is an error, not a `stop`),
 or half a character leaves (an upstream may split a surrogate pair over two chunks; `Halves` joins it), or the numbers
 of a thought's or a call's tokens count as those of the text, or a count that lacks a part of the answer is taken for
-the whole: then nobody would estimate. Some upstreams count the prompt ahead of the words, send zeros where they didn't
-count, or leave the tokens of reasoning out of the completion and not out of the total.
+the whole: then nobody would estimate; or text that stands where it can't be read is left out without a word
+(`damaged`). Some upstreams count the prompt ahead of the words, send zeros where they didn't count, or leave the tokens
+of reasoning out of the completion and not out of the total.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from deployments.tiers.faults import Complaint, read_complaint
 from deployments.tiers.logprobs import read_logprobs
 from reliability.surrogates import Halves, whole
 from reliability.types import Event, FinishReason, Logprobs, Reasoning, Text, Usage
+from reliability.usage import written_tokens
 
 __all__ = ["COUNT_MAX", "ChunkReader"]
 
@@ -53,6 +55,7 @@ _THOUGHT = frozenset({"reasoning_content", "reasoning", "reasoning_details"})
 _NO_TEXT = _THOUGHT | {"tool_calls", "function_call"}
 # No answer has as many tokens: beyond it a count is nonsense, and JSON libraries and databases end at 64 bits.
 COUNT_MAX = 10**12
+MODEL_CHARS_MAX = 200
 
 
 class ChunkReader:
@@ -64,6 +67,9 @@ class ChunkReader:
         self.usage: Usage | None = None
         self.model: str | None = None
         self.complaint: Complaint | None = None
+        self.written = 0  # tokens, by an estimate
+        self.damaged = False  # something that may have been part of the answer could not be read
+        self.strange = 0  # chunks of an unknown kind, which held nothing of an answer
         self._calls = CallDeltas()
         self._text = Halves()
         self._thought = Halves()
@@ -75,14 +81,27 @@ class ChunkReader:
             return []
         model = chunk.get("model")
         if model != self.model and isinstance(model, str) and model:
-            self.model = whole(model)
+            self.model = whole(model[:MODEL_CHARS_MAX])
         choices = chunk.get("choices")
         choice = choices[0] if isinstance(choices, list) and choices else None
-        events = self._choice(choice) if isinstance(choice, dict) else []
+        if isinstance(choice, dict):
+            events = self._choice(choice)
+        else:
+            events = []
+            self._wonder(chunk, choices)
+        for event in events:
+            self.written += written_tokens(event)
         usage = _usage(told) if (told := chunk.get("usage")) else None
         if usage is not None or events:  # a count from before these words is not theirs
             self.usage = usage
         return events
+
+    def _wonder(self, chunk: Mapping[str, Any], choices: Any) -> None:
+        """A chunk without a choice: usage and filters' verdicts come so, with an empty list."""
+        if choices:
+            self.damaged = True
+        elif choices is None and not chunk.get("usage"):
+            self.strange += 1
 
     def end(self) -> list[Event]:
         """What was held and will get no other half."""
@@ -92,6 +111,7 @@ class ChunkReader:
     def _choice(self, choice: Mapping[str, Any]) -> list[Event]:
         delta = choice.get("delta")
         if not isinstance(delta, dict):
+            self.damaged |= bool(delta)
             delta = choice.get("message")
         events = self._delta(delta) if isinstance(delta, dict) else []
         told = self._logprobs and isinstance(delta, dict) and _of_text(delta)
@@ -109,7 +129,10 @@ class ChunkReader:
     def _delta(self, delta: Mapping[str, Any]) -> list[Event]:
         events: list[Event] = []
         thought = "" if _THOUGHT.isdisjoint(delta) else _reasoning(delta)
-        text = _content(delta.get("content"))
+        content = delta.get("content")
+        text = _content(content)
+        if content and not text and not isinstance(content, str | list):
+            self.damaged = True
         if refusal := delta.get("refusal"):
             text += _content(refusal)
         if thought and (thought := self._thought.take(thought)):
@@ -119,7 +142,11 @@ class ChunkReader:
         pieces = delta.get("tool_calls")
         if not pieces and isinstance(delta.get("function_call"), Mapping):
             pieces = [{"index": 0, "function": delta["function_call"]}]
-        return [*events, *self._calls.read(pieces)] if pieces else events
+        if not pieces:
+            return events
+        if not isinstance(pieces, list) or not all(isinstance(piece, Mapping) for piece in pieces):
+            self.damaged = True
+        return [*events, *self._calls.read(pieces)]
 
 
 def _reasoning(delta: Mapping[str, Any]) -> str:

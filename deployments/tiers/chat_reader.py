@@ -9,6 +9,13 @@ JSON object (an upstream that ignored `stream`), anything else is server-sent ev
 `over` is reached once, with a `Finish` or a `Failed`. A stream may end without `[DONE]` if a finish reason
 was seen; one that ends without a finish reason was cut, whatever else it said. `Finish` waits for the end,
 since usage comes after the finish reason.
+
+A chunk that can't be read is skipped where what follows can be, `SKIPPED_MAX` times: a proxy's comment, a piece of a
+web page, a line that was torn. The notes of the `Finish` say so. What may have held a part of the answer leaves it
+`damaged`: text may lack a word then, but no call in it may be trusted, and where the answer has to be data (`strict`)
+it is no answer any more. It is none either where nothing else came.
+
+What must never happen: a piece of an answer is missing and nobody is told.
 """
 
 from __future__ import annotations
@@ -20,16 +27,20 @@ from typing import Any
 
 import orjson
 
+from deployments.json_values import has_more_values
 from deployments.tiers.call_deltas import TooManyCalls
 from deployments.tiers.chat_chunks import ChunkReader
 from deployments.tiers.faults import Complaint, failed, read_complaint
 from deployments.tiers.merging import merged
 from deployments.tiers.sse_reader import Frame, SseReader, TooLong
-from reliability.types import Event, Failed, Fault, Finish, FinishReason
+from reliability.types import Counted, Event, Failed, Fault, Finish, FinishReason, Usage
 
 __all__ = ["BODY_BYTES_MAX", "ChatReader"]
 
 BODY_BYTES_MAX = 16 * 1024 * 1024
+SKIPPED_MAX = 16  # chunks of one answer
+HEAD_BYTES_MAX = 64 * 1024  # white space before the first character
+VALUES_MAX = 400_000  # of one chunk: the probabilities of a long answer, twenty at each place
 _BOM = b"\xef\xbb\xbf"
 
 
@@ -38,10 +49,15 @@ class _Unreadable(ValueError):
 
 
 class ChatReader:
-    """Reads the body of one answer of one tier; with `logprobs`, the probabilities of its tokens too."""
+    """Reads the body of one answer of one tier; with `logprobs`, the probabilities of its tokens too. `strict`: the
+    answer is worth nothing if a piece of it is missing."""
 
-    def __init__(self, tier: str, clean: Callable[[str], str], *, logprobs: bool = False) -> None:
+    def __init__(self, tier: str, clean: Callable[[str], str], *, logprobs: bool = False, strict: bool = False) -> None:
         self.over = False
+        self._strict = strict
+        self._skipped = 0
+        self._torn: _Unreadable | None = None  # the last chunk, where it couldn't be read
+        self._said = 0  # tokens of the answer, as they were last counted
         self._tier = tier
         self._clean = clean
         self._chunks = ChunkReader(logprobs=logprobs)
@@ -49,6 +65,11 @@ class ChatReader:
         self._head = bytearray()
         self._json: bytearray | None = None
         self._headless = True
+
+    @property
+    def held_bytes(self) -> int:
+        """How much has come that is read only at the end."""
+        return 0 if self._json is None else len(self._json)
 
     @property
     def finishing(self) -> bool:
@@ -81,7 +102,16 @@ class ChatReader:
         except TooManyCalls as problem:
             events.append(self._failed(Fault.PROTOCOL, f"sent {problem}"))
         self.over = bool(events) and isinstance(events[-1], Finish | Failed)
-        return merged(events)
+        return self._counted(merged(events))
+
+    def _counted(self, events: list[Event]) -> list[Event]:
+        """With what the answer has cost so far behind its words: as the upstream says, else by an estimate."""
+        written, usage = self._chunks.written, self._chunks.usage
+        if not events or written == self._said or (self.over and usage is not None):
+            return events
+        self._said = written
+        counted = Counted(usage or Usage(completion_tokens=written, exact=False))
+        return [*events[:-1], counted, events[-1]] if self.over else [*events, counted]
 
     def _feed(self, data: bytes, events: list[Event]) -> None:
         data = self._past_head(data) if self._headless else data
@@ -95,8 +125,6 @@ class ChatReader:
     def _past_head(self, data: bytes) -> bytes:
         """Hold white space and a byte order mark until the first character shows the form of the body."""
         self._head += data
-        if len(self._head) > BODY_BYTES_MAX:
-            raise _Unreadable(f"sent more than {BODY_BYTES_MAX} bytes")
         if len(self._head) < len(_BOM) and _BOM.startswith(self._head):
             return b""
         body = bytes(self._head).removeprefix(_BOM)
@@ -104,6 +132,8 @@ class ChatReader:
             self._headless, self._head = False, bytearray()
             self._json = bytearray() if first in b"{[" else None
             return body
+        if len(self._head) > HEAD_BYTES_MAX:
+            raise _Unreadable(f"sent more than {HEAD_BYTES_MAX} bytes of white space")
         return b""
 
     def _read_frames(self, frames: list[Frame], events: list[Event]) -> None:
@@ -119,7 +149,22 @@ class ChatReader:
         elif frame.event == "error":
             self._refuse(_parsed_error(data), events)
         elif data:
-            self._chunk(_parsed(data), events)
+            try:
+                chunk = _parsed(data)
+            except _Unreadable as problem:
+                self._skip(data, problem)
+            else:
+                self._torn = None
+                self._chunk(chunk, events)
+
+    def _skip(self, data: str, problem: _Unreadable) -> None:
+        """Go on without this chunk. Raises `problem` where that can't be."""
+        self._skipped += 1
+        self._torn = problem
+        if not self.finishing and ("{" in data or "}" in data):
+            self._chunks.damaged = True
+        if self._skipped > SKIPPED_MAX or (self._strict and self._chunks.damaged):
+            raise problem
 
     def _chunk(self, chunk: Mapping[str, Any], events: list[Event]) -> None:
         events += self._chunks.read(chunk)
@@ -133,8 +178,11 @@ class ChatReader:
         if self._json is not None:
             self._end_json(cut, events)
             return
-        with suppress(_Unreadable):  # a last line that was torn by the cut that is reported below
+        before = self._skipped, self._torn, self._chunks.damaged
+        with suppress(_Unreadable):
             self._read_frames(self._frames.close(), events)
+        if self._skipped > before[0]:  # a last line that was torn by the cut that is reported below
+            self._skipped, self._torn, self._chunks.damaged = before
         if not (events and isinstance(events[-1], Finish | Failed)):
             self._finish(events, "broke off: the connection was cut", Fault.CRASHED)
 
@@ -157,17 +205,40 @@ class ChatReader:
 
     def _finish(self, events: list[Event], words: str, fault: Fault) -> None:
         events += self._chunks.end()
-        if self._chunks.finish is None:
-            events.append(self._failed(fault, words))
+        chunks = self._chunks
+        if chunks.damaged and (self._strict or not chunks.written):
+            events.append(self._failed(Fault.PROTOCOL, "sent an answer that can't be read"))
+        elif chunks.finish is not None:
+            events.append(
+                Finish(
+                    reason=chunks.finish,
+                    usage=chunks.usage,
+                    model=chunks.model,
+                    notes=self._notes(),
+                    damaged=chunks.damaged,
+                )
+            )
+        elif self._torn is not None:
+            events.append(self._failed(Fault.PROTOCOL, str(self._torn)))
         else:
-            usage, model = self._chunks.usage, self._chunks.model
-            events.append(Finish(reason=self._chunks.finish, usage=usage, model=model))
+            events.append(self._failed(fault, words))
+
+    def _notes(self) -> tuple[str, ...]:
+        notes: list[str] = []
+        if self._skipped or self._chunks.damaged:
+            lost = "; a piece of the answer may be missing" if self._chunks.damaged else ""
+            notes.append(f"tier {self._tier}: left out what can't be read ({max(1, self._skipped)} chunks){lost}")
+        if self._chunks.strange:
+            notes.append(f"tier {self._tier}: {self._chunks.strange} chunks held nothing of an answer")
+        return tuple(notes)
 
     def _failed(self, fault: Fault, words: str) -> Failed:
         return Failed(fault=fault, message=f"tier {self._tier} {words}", usage=self._chunks.usage)
 
 
 def _parsed(data: str | bytes) -> Mapping[str, Any]:
+    if len(data) > VALUES_MAX and has_more_values(data if isinstance(data, bytes) else data.encode(), VALUES_MAX):
+        raise _Unreadable(f"sent a chunk of more than {VALUES_MAX} values")
     try:
         value = _loaded(data)
     except (ValueError, RecursionError):

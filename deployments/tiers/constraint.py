@@ -40,6 +40,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from deployments.tiers.closing import Closers, owed_tokens, turns_in_circles
+from deployments.tiers.excess import excess, nodes_of
 from deployments.tiers.grammar import Demand, Thinking, demand_of, lark
 from deployments.tiers.narrowing import EXACT, rungs
 from deployments.tiers.prompt import Refused
@@ -53,6 +54,7 @@ _LOG = logging.getLogger(__name__)
 
 GRAMMARS_KEPT_MAX = 32
 SCHEMAS_KEPT_MAX = 512
+TOOLS_NODES_MAX = 20_000  # of all tools in one grammar; those beyond are held to be objects only
 
 
 class Broken(Exception):
@@ -220,8 +222,12 @@ class Constraints:
     ) -> tuple[list[tuple[str, Mapping[str, Any]]], tuple[str, ...]]:
         found: list[tuple[str, Mapping[str, Any]]] = []
         notes: list[str] = []
+        room = TOOLS_NODES_MAX
         for tool in tools:
             rung, options = self._rung(tool, words)
+            if (size := nodes_of(options)) > room:
+                (*_, (rung, options)) = rungs(tool.parameters, arguments=True)
+            room -= min(size, room)
             found.append((tool.name, options))
             if rung != EXACT:
                 notes.append(f"the grammar holds only part of the schema of tool {tool.name} ({rung}); it is checked")
@@ -262,12 +268,14 @@ def _refusal(schema: Mapping[str, Any], words: Vocabulary) -> str:
     """Why llguidance refuses a schema; empty where it takes it."""
     from llguidance import LLMatcher
 
+    if wrong := excess(schema):
+        return wrong
     try:
         grammar = LLMatcher.grammar_from_json_schema(schema)
     except ValueError as error:  # a number beyond 64 bits, say
         return _short(str(error))
-    wrong, messages = LLMatcher.validate_grammar_with_warnings(grammar, words.trie)
-    return _short("; ".join(messages) or "it can't be compiled") if wrong else ""
+    bad, messages = LLMatcher.validate_grammar_with_warnings(grammar, words.trie)
+    return _short("; ".join(messages) or "it can't be compiled") if bad else ""
 
 
 def _short(message: str) -> str:

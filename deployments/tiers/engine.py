@@ -37,6 +37,7 @@ from deployments.tiers.loading import Loaded
 from deployments.tiers.starting import started
 from deployments.tiers.store import Say
 from reliability.types import Failed, Fault, TierState
+from reliability.wording import figure
 
 __all__ = ["Engine", "Phase"]
 
@@ -44,6 +45,7 @@ _LOG = logging.getLogger(__name__)
 
 _AGAIN_FIRST_S, _AGAIN_MAX_S = 30.0, 600.0
 _FAILURES_MAX = 3
+_RESTART_S = 5.0  # Serve starts another replica in place of one that ends
 _CLOSE_S, _CLOSE_LOADING_S = 10.0, 0.5
 # How long an idle engine waits for more after each request that comes, as a share of what its first step takes, and in
 # all. Those that begin together share their steps: eight clients at once get their first token in 0.7 s, in 1.2 s where
@@ -302,11 +304,14 @@ class Engine:
 
 
 def _shut_down() -> Failed:
-    return Failed(fault=Fault.UNAVAILABLE, message="the tier is shutting down")
+    return Failed(fault=Fault.UNAVAILABLE, message="the tier is shutting down", retry_after_s=_RESTART_S)
 
 
 def _too_large(job: Job) -> str:
-    return f"a prompt of {len(job.prompt)} tokens and {job.max_tokens} of answer don't fit this tier's memory"
+    return (
+        f"a prompt of {figure(len(job.prompt))} tokens and {figure(job.max_tokens)} of answer don't fit this tier's "
+        "memory (memory_bytes): shorten it, or ask for fewer max_tokens"
+    )
 
 
 def _park() -> None:

@@ -185,7 +185,7 @@ def failed(
         message=_message(tier, fault, code, complaint.message),
         retry_after_s=retry_after_s,
         status=code,
-        param=complaint.param,
+        param=None if complaint.param is None else complaint.param[:MESSAGE_CHARS_MAX],
         usage=usage,
     )
 

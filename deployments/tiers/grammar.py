@@ -23,19 +23,16 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from jsonschema import Draft202012Validator
-from jsonschema.exceptions import SchemaError
-
 from deployments.tiers.call_split import CallFormat, strict_json_call
 from deployments.tiers.narrowing import WHITE_MAX
 from deployments.tiers.prompt import Refused
-from reliability.tools import BadTools, Tool, build_toolbox, parse_choice
-from reliability.tools.references import check_references
-from reliability.tools.schema import BadSchema, Normaliser
+from reliability.steps import Steps
+from reliability.tools import BadSchema, BadTools, Tool, build_toolbox, compile_schema, parse_choice
 from reliability.types import ChatRequest, Failed, Fault
 
 __all__ = ["CALLS_MAX", "HERMES", "Demand", "Thinking", "demand_of", "lark"]
@@ -109,16 +106,10 @@ def _schema(wanted: Mapping[str, Any]) -> Mapping[str, Any] | None:
 
 def _walked(schema: Mapping[str, Any]) -> Mapping[str, Any]:
     """The client's schema in draft 2020-12, sound by the schema of schemas, with references that end inside of it."""
-    try:
-        walked: Mapping[str, Any] = Normaliser().schema(schema)
-        Draft202012Validator.check_schema(walked)
-        check_references(walked)
-    except BadSchema as bad:
-        raise _bad("response_format", f"json_schema.schema{bad.path.replace('/', '.')}: {bad.message}") from bad
-    except SchemaError as error:
-        place = ".".join(map(str, ("json_schema", "schema", *error.absolute_path)))
-        raise _bad("response_format", f"{place}: is no valid JSON Schema: {error.message[:200]}") from error
-    return walked
+    found = compile_schema(schema, Steps(sys.maxsize), arguments=False)
+    if isinstance(found, BadSchema):
+        raise _bad("response_format", f"json_schema.schema{found.path.replace('/', '.')}: {found.message}")
+    return found.schema
 
 
 def lark(

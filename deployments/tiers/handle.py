@@ -45,6 +45,7 @@ WAKING_MAX_S = 900.0
 ASLEEP = "no replica runs; a request wakes it"
 # A quarter of gRPC's bound: pickling makes a body larger, a list of short fractions by a factor of 2.5.
 GRPC_BODY_BYTES_MAX = 1024 * 1024
+RESTART_S = 5.0  # Serve tries again to start what has failed
 END_S = 1.0  # how long a replica may tidy up after its last event
 
 
@@ -130,7 +131,8 @@ class HandleTier:
         if isinstance(error, BackPressureError):
             return Failed(fault=Fault.OVERLOADED, message=f"tier {self.name}: its queue is full", retry_after_s=1.0)
         if isinstance(error, DeploymentUnavailableError):
-            return Failed(fault=Fault.UNAVAILABLE, message=f"tier {self.name}: its deployment failed")
+            message = f"tier {self.name}: its deployment failed"
+            return Failed(fault=Fault.UNAVAILABLE, message=message, retry_after_s=RESTART_S)
         if isinstance(error, RayActorError):
             return Failed(fault=Fault.CRASHED, message=f"tier {self.name}: its replica died", lost=True)
         log_error("tier_call_failed", error, tier=self.name, request_id=request.request_id)

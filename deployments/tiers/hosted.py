@@ -38,6 +38,7 @@ import certifi
 from aiohttp.http_exceptions import ContentEncodingError
 from yarl import URL
 
+from deployments.large_work import large
 from deployments.loopback import is_loopback
 from deployments.tiers.chat_body import chat_body
 from deployments.tiers.chat_reader import ChatReader
@@ -166,7 +167,12 @@ class HostedTier:
             return
         try:
             if 200 <= response.status < 300:
-                reader = ChatReader(self._name, self._redactor(key), logprobs=request.top_logprobs is not None)
+                reader = ChatReader(
+                    self._name,
+                    self._redactor(key),
+                    logprobs=request.top_logprobs is not None,
+                    strict=_wants_data(request),
+                )
                 async with aclosing(self._answer(response, reader, deadline)) as answer:
                     async for events in answer:
                         yield events
@@ -178,7 +184,7 @@ class HostedTier:
     async def _send(self, request: ChatRequest, key: str, deadline: float) -> aiohttp.ClientResponse | Failed:
         """The upstream's response once its headers are here, or why there is none."""
         try:
-            body = chat_body(request, self._model)
+            body = await large(request.body_bytes, chat_body, request, self._model)
         except (ValueError, TypeError, RecursionError):
             return self._failed(Fault.BAD_REQUEST, "can't be sent this request: it is not plain JSON")
         try:
@@ -224,7 +230,7 @@ class HostedTier:
             if isinstance(cause.__cause__, ContentEncodingError):
                 return reader.fail(Fault.PROTOCOL, "sent bytes that can't be decompressed")
             return reader.end(cut=True)
-        return reader.feed(data) if data else reader.end()
+        return await large(len(data), reader.feed, data) if data else await large(reader.held_bytes, reader.end)
 
     async def _refused(self, response: aiohttp.ClientResponse, clean: Redactor) -> Failed:
         body = await _error_body(response)
@@ -298,6 +304,11 @@ class HostedTier:
     def _wait(phase_s: float, deadline: float) -> float:
         left = deadline - asyncio.get_running_loop().time()
         return min(phase_s, left) if math.isfinite(left) else phase_s
+
+
+def _wants_data(request: ChatRequest) -> bool:
+    """Whether the answer has to be JSON: with a piece missing it would be other data, or none."""
+    return request.response_format is not None and request.response_format.get("type") != "text"
 
 
 def _told(cause: Exception) -> tuple[Fault, str, Usage | None]:

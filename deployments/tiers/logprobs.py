@@ -19,6 +19,7 @@ NEVER = -9999.0
 # Bounds on what an upstream may send in one chunk.
 TOKENS_MAX = 4096
 TOP_MAX = 20
+TOKEN_BYTES_MAX = 1024
 
 
 class LogprobTeller:
@@ -59,15 +60,19 @@ def _entry(one: Mapping[str, Any]) -> TokenLogprob:
 def _raw(one: Mapping[str, Any]) -> bytes:
     """The token's bytes where they are told, else those of its text."""
     told, text = one.get("bytes"), one.get("token")
-    if isinstance(told, list) and all(isinstance(n, int) and 0 <= n < 256 for n in told):
+    if (
+        isinstance(told, list)
+        and len(told) <= TOKEN_BYTES_MAX
+        and all(isinstance(n, int) and 0 <= n < 256 for n in told)
+    ):
         return bytes(told)
-    return text.encode(errors="replace") if isinstance(text, str) else b""
+    return text[:TOKEN_BYTES_MAX].encode(errors="replace") if isinstance(text, str) else b""
 
 
 def _logprob(one: Mapping[str, Any]) -> float:
     number = one.get("logprob")
     if isinstance(number, int | float) and abs(number) <= sys.float_info.max:  # some integers are no floats
-        return float(number)
+        return min(float(number), 0.0)  # of a probability
     return NEVER
 
 

@@ -43,10 +43,13 @@ from deployments.tiers.sampling import Sampling
 from deployments.tiers.settings import sampling_of
 from deployments.tiers.store import Say
 from reliability.types import ChatRequest, Event, Failed, Fault, Finish, Started, TierState, TierStatus
+from reliability.wording import figure
 
 __all__ = ["MlxTier"]
 
 _LOADING_RETRY_S = 5.0
+_AGAIN_S = 30.0  # a model that could not be had is looked for again after so long, and longer each time
+_RESTART_S = 5.0  # Serve starts another replica in place of one that ends
 _RETRY_MAX_S = 60.0
 _CHECK_S = 5.0
 
@@ -267,17 +270,19 @@ class MlxTier:
         if phase.state is TierState.LOADING:
             message = f"tier {self._name} is loading its model: {phase.reason}"
             return Failed(fault=Fault.LOADING, message=message, retry_after_s=_LOADING_RETRY_S)
-        return Failed(fault=Fault.UNAVAILABLE, message=f"tier {self._name} is unavailable: {phase.reason}")
+        message = f"tier {self._name} is unavailable: {phase.reason}"
+        return Failed(fault=Fault.UNAVAILABLE, message=message, retry_after_s=_AGAIN_S if phase.again else None)
 
     def _closed(self) -> Failed:
-        return Failed(fault=Fault.UNAVAILABLE, message=f"tier {self._name} is unavailable: it is closed")
+        message = f"tier {self._name} is unavailable: it is closed"
+        return Failed(fault=Fault.UNAVAILABLE, message=message, retry_after_s=_RESTART_S)
 
     def _no_place(self) -> Failed | None:
         if self._open < self._places:
             return None
         ahead = (self._open - self._max_running + 1) / self._max_running
         retry_after_s = min(_RETRY_MAX_S, max(1.0, ahead * self._request_s))
-        message = f"tier {self._name} is full: {self._open} requests run or wait"
+        message = f"tier {self._name} is full: {figure(self._open)} requests run or wait (max_running, max_waiting)"
         return Failed(fault=Fault.OVERLOADED, message=message, retry_after_s=round(retry_after_s, 1))
 
 
@@ -336,5 +341,5 @@ def _calls_of(
 
 
 def _too_long(prompt_tokens: int, context_tokens: int) -> Failed:
-    message = f"the prompt has {prompt_tokens} tokens; this tier's context holds {context_tokens}"
+    message = f"the prompt has {figure(prompt_tokens)} tokens; this tier's context holds {figure(context_tokens)}"
     return Failed(fault=Fault.CONTEXT_LENGTH, message=message, param="messages")

@@ -17,6 +17,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import islice
 from typing import Any
 
 from deployments.tiers.faults import Complaint, failed
@@ -50,9 +51,9 @@ class Beat:
     hangs: bool = False
 
 
-def tokens_of(text: str) -> list[str]:
-    """`text` in tokens; joined they are `text` again."""
-    return [match[0] for match in _TOKEN.finditer(text)]
+def tokens_of(text: str, tokens_max: int | None = None) -> list[str]:
+    """`text` in tokens; joined they are `text` again. Of a long one the first `tokens_max`."""
+    return [match[0] for match in islice(_TOKEN.finditer(text), tokens_max)]
 
 
 class Facts:
@@ -178,7 +179,7 @@ class _Plan:
 
     def _say(self, step: Step, text: str, event: Callable[[str], Event], delay_s: float) -> Iterator[Beat]:
         """`text` in chunks, as far as the output cap and the cut allow, each after the time of its tokens."""
-        tokens = tokens_of(text)
+        tokens = tokens_of(text, self._room_left() + 1)
         kept = tokens[: self._room(len(tokens))]
         self._said += len(kept)
         token_s = self._pace(step, "token_delay_s") or 0.0
@@ -202,10 +203,14 @@ class _Plan:
             piece = text[start : start + int(chars)]
             yield piece, len(tokens) * len(piece) / len(text)
 
+    def _room_left(self) -> int:
+        """How many tokens may still be said."""
+        bounds = (self._facts.request.max_tokens, self._rule.cut_after_tokens)
+        return max(0, min(bound for bound in bounds if bound is not None) - self._said)
+
     def _room(self, wanted: int) -> int:
         """How many of `wanted` tokens may still be said; where that is fewer, the answer ends here."""
-        bounds = (self._facts.request.max_tokens, self._rule.cut_after_tokens)
-        room = max(0, min(bound for bound in bounds if bound is not None) - self._said)
+        room = self._room_left()
         if room < wanted:
             self._finish = FinishReason.LENGTH
         return min(room, wanted)

@@ -47,9 +47,11 @@ from collections.abc import AsyncGenerator, Mapping
 from pathlib import Path
 from typing import Any
 
+from deployments.large_work import large
 from deployments.tiers.script import Rule, Script, ScriptError, Step, load_script
 from deployments.tiers.script_player import Facts, beats, fits
 from reliability.types import ChatRequest, Event, Failed, Fault, TierState, TierStatus
+from reliability.wording import figure
 
 __all__ = ["ScriptedTier"]
 
@@ -84,13 +86,14 @@ class ScriptedTier:
 
     async def stream(self, request: ChatRequest) -> AsyncGenerator[list[Event], None]:
         """Answer as the script says."""
-        refusal = self._refusal(facts := Facts(request, self._name))
+        facts, size = Facts(request, self._name), request.body_bytes
+        refusal = await large(size, self._refusal, facts)
         if refusal is not None:
             yield [refusal]
             return
         self._active += 1
         try:
-            for beat in beats(self._script, self._choose(facts), facts):
+            for beat in beats(self._script, await large(size, self._choose, facts), facts):
                 await asyncio.sleep(beat.delay_s)  # also at 0: a long answer must not hold the loop
                 if beat.hangs:
                     await asyncio.get_running_loop().create_future()
@@ -130,8 +133,9 @@ class ScriptedTier:
             fault = Fault.LOADING if state is TierState.LOADING else Fault.UNAVAILABLE
             return Failed(fault=fault, message=f"tier {self._name} is {state.value}: {reason}")
         if self._context_tokens is not None and facts.prompt_tokens >= self._context_tokens:
-            words = f"can't hold a prompt of {facts.prompt_tokens} tokens (it holds {self._context_tokens})"
-            return Failed(fault=Fault.CONTEXT_LENGTH, message=f"tier {self._name} {words}", param="messages")
+            held = figure(self._context_tokens)
+            words = f"tier {self._name} can't hold a prompt of {figure(facts.prompt_tokens)} tokens (it holds {held})"
+            return Failed(fault=Fault.CONTEXT_LENGTH, message=words, param="messages")
         return None
 
     def _choose(self, facts: Facts) -> Rule:

@@ -77,6 +77,7 @@ ROUTES = [
     ("GET", "/v1/reliability/incidents"),
     ("GET", "/v1/reliability/tiers"),
     ("POST", "/v1/reliability/tiers/fast/isolate"),
+    ("POST", "/v1/reliability/tiers/fast/close"),
     ("POST", "/v1/reliability/tiers/fast/restore"),
     ("POST", "/v1/reliability/sessions/some/reset"),
 ]
@@ -98,6 +99,42 @@ def test_without_a_right_key_every_route_is_closed(server, method, path, headers
 def test_the_state_of_the_server_needs_no_key(server, path):
     """Whoever watches the process isn't given a key."""
     assert server.get(path).status_code == 200
+
+
+def test_a_stranger_learns_only_whether_it_is_ready(server):
+    """Tier names need a key; memory, node names and the configuration's mistakes an admin's. A wrong key is told so."""
+    stranger, agent, boss = (server.get("/ready").json(), ready(server, "agent"), ready(server, "boss"))
+
+    assert stranger == {"ready": True}
+    assert set(boss) == {"ready", "chain", "refused_user_config", "state_actor", "memory", "tiers"}
+    assert set(boss) - set(agent) == {"memory", "refused_user_config"}
+    assert set(agent["tiers"]) == {"fast", "standard"}
+    wrong = httpx.get(f"{server.url}/ready", headers={"x-api-key": "sk-wrong"}, timeout=30.0)
+    assert code(wrong) == (401, "invalid_api_key")
+
+
+def ready(server: Server, key: str) -> dict[str, Any]:
+    found: dict[str, Any] = call(server, "GET", "/ready", key=key).json()
+    return found
+
+
+def test_a_page_of_this_machine_may_ask_with_a_key(server):
+    """The preflight needs none, and says which headers the page may send; the answer is the page's to read, a stream
+    too, and an error too."""
+    page = {"Origin": "http://localhost:3000"}
+    named = "authorization, x-stainless-os"
+    wanted = {"Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": named}
+    url, body = f"{server.url}/v1/chat/completions", {"messages": [{"role": "user", "content": "hi"}], "stream": True}
+    before = httpx.options(url, headers=page | wanted, timeout=30.0)
+
+    assert before.status_code == 204
+    assert before.headers["access-control-allow-headers"] == named
+    for sent, status in ((page | as_("agent"), 200), (page, 401)):
+        answer = httpx.post(url, headers=sent, json=body, timeout=30.0)
+        assert answer.status_code == status
+        assert answer.headers["access-control-allow-origin"] == page["Origin"]
+    foreign = httpx.options(url, headers={"Origin": "https://evil.example"} | wanted, timeout=30.0)
+    assert code(foreign) == (403, "forbidden")
 
 
 @pytest.mark.parametrize(("method", "path"), ADMIN_ROUTES)
@@ -145,18 +182,19 @@ def test_a_keys_own_budget_is_its_own(server, stream):
     spent = [asked(server, "spend", key="poor", stream=stream, session=f"poor-{stream}-{n}") for n in range(4)]
 
     assert spent[-1].status == 429
-    assert spent[-1].code == "budget_exceeded"
-    assert spent[-1].headers["x-should-retry"] == "false"
+    assert spent[-1].code == "rate_limit_exceeded"
+    assert "x-should-retry" not in spent[-1].headers
+    assert "this API key has used" in spent[-1].error["message"]
     assert int(spent[-1].headers["retry-after"]) > 0
     assert asked(server, "spend", stream=stream, session=f"rich-{stream}").status == 200
 
 
 @pytest.mark.parametrize("stream", [False, True])
 def test_an_admin_can_free_a_sessions_budget(server, stream):
-    """Three answers, then 429; reset, and it goes on; totals start again, and the act is an incident."""
+    """Three answers, then 400; reset, and it goes on; totals start again, and the act is an incident."""
     session = f"reset-{stream}"
     outcomes = [asked(server, "spend", stream=stream, session=session) for _ in range(5)]
-    assert [o.status for o in outcomes] == [200, 200, 200, 429, 429]
+    assert [o.status for o in outcomes] == [200, 200, 200, 400, 400]
     assert outcomes[3].code == "budget_exceeded"
 
     path = f"/v1/reliability/sessions/{session}"
@@ -187,10 +225,10 @@ def test_an_isolated_tier_gets_no_call(server, isolated, stream):
         assert asked(server, stream=stream).trail == trail | {"Retries": "0", "Attempts": "1"}
 
     def shown() -> tuple[Any, ...]:
-        ready = server.get("/ready").json()["tiers"]["fast"]
+        fast = ready(server, "agent")["tiers"]["fast"]
         models = {m["id"]: m["state"] for m in call(server, "GET", "/v1/models", key="agent").json()["data"]}
         listed = {t["name"]: t for t in call(server, "GET", "/v1/reliability/tiers").json()["data"]}
-        return ready["state"], ready["breaker"], models["fast"], listed["fast"]["isolated"], models["standard"]
+        return fast["state"], fast["breaker"], models["fast"], listed["fast"]["isolated"], models["standard"]
 
     until(lambda: shown() == ("degraded", "isolated", "degraded", True, "ready"), "it is shown everywhere")
 
@@ -201,7 +239,7 @@ def test_the_last_tier_can_be_isolated_too(server, isolated, stream):
     refused = ask(server, user("standard:500"), stream=stream, api_key=KEYS["agent"])
 
     assert (refused.status, refused.code) == (502, "upstream_error")
-    assert "tier fast was not called" in refused.error["message"]
+    assert "tier fast was taken out by hand" in refused.error["message"]
 
 
 def test_a_tier_that_does_not_exist_can_not_be_isolated(server):

@@ -119,11 +119,11 @@ def test_what_can_not_be_mended_there_comes_from_the_next_tier(server, bad, stre
 
 @pytest.mark.parametrize("stream", [False, True])
 def test_where_every_tier_is_bad_there_is_one_clear_error(server, stream):
-    """No tier left: a 502 that says what was wrong, and no call."""
+    """No tier left: a 400 that says what was wrong, and no call."""
     with pytest.raises(openai.APIStatusError) as caught:
         ask(server, "fast:empty standard:wrong-field", stream=stream)
 
-    assert caught.value.status_code == 502
+    assert caught.value.status_code == 400
     assert caught.value.code == "invalid_answer"
 
 

@@ -203,12 +203,12 @@ def test_a_call_in_plain_text_is_a_call(server, upstream, form, said, stream):
 @pytest.mark.parametrize("said", ["", SAID], ids=["at-once", "after-text"])
 @pytest.mark.parametrize("name", BAD)
 def test_with_no_tier_left_there_is_one_clear_error(server, upstream, name, said, stream):
-    """No call at all: a 502, or an error frame where text stands before the client already."""
+    """No call at all: a 400, or an error frame where text stands before the client already."""
     upstream.plays("last/model", BAD[name].play(said))
     outcome = calling(server, "weather?", model="last", stream=stream)
 
     broken = bool(said) and stream
-    assert (outcome.status, outcome.code) == ((200, "stream_broken") if broken else (502, "invalid_answer"))
+    assert (outcome.status, outcome.code) == ((200, "stream_broken") if broken else (400, "invalid_answer"))
     assert outcome.calls == []
     assert outcome.text == (SAID.strip() if broken else "")
     assert "tier last" in outcome.error["message"]
@@ -238,7 +238,11 @@ def test_a_stream_that_holds_all_shows_nothing_of_a_bad_answer(held, upstream, n
     assert outcome.frames[-1]["mlx_stack"]["tier"] == "fast"
 
 
-@pytest.mark.parametrize("play", [plays.cut(2), plays.malformed(2), plays.error_frame(2), plays.ends_early(2)])
+# A frame that is not JSON, and nothing behind it.
+TORN = (*plays.malformed(2)[:4], plays.Abort())
+
+
+@pytest.mark.parametrize("play", [plays.cut(2), TORN, plays.error_frame(2), plays.ends_early(2)])
 def test_a_stream_that_holds_all_survives_a_fault_after_text(held, upstream, play):
     """What would have broken a stream is another tier's whole answer."""
     upstream.plays("weak/model", play)

@@ -97,7 +97,11 @@ def test_a_fault_before_the_first_byte(server, upstream, play, calls, reason, st
     assert KEY not in response.text
 
 
-@pytest.mark.parametrize("play", [plays.cut(2), plays.malformed(2), plays.error_frame(2), plays.ends_early(2)])
+# A frame that is not JSON, and nothing behind it.
+TORN = (*plays.malformed(2)[:4], plays.Abort())
+
+
+@pytest.mark.parametrize("play", [plays.cut(2), TORN, plays.error_frame(2), plays.ends_early(2)])
 def test_a_fault_in_the_middle_of_a_stream(server, upstream, play):
     """After the first text the stream ends in one error frame; nobody else's text follows."""
     upstream.plays("some/model", play)

@@ -89,7 +89,7 @@ def test_from_normal_to_critical_and_back(rig):
     assert moved.headers["x-mlx-stack-escalated-from"] == "fast"
     assert rig.say(SHORT).headers["x-mlx-stack-tier"] == "fast"
     report = rig.server.get(f"/v1/reliability/requests/{moved.headers['x-request-id']}").json()
-    assert "sustained: prompt_tokens >= 300" in report["attempts"][0]["detail"]
+    assert "sustained: prompt tokens >= 300" in report["attempts"][0]["detail"]
 
     rig.turn("critical")
     assert rig.say(LONG).headers["x-mlx-stack-tier"] == "premium"

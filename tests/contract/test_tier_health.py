@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
+import httpx
 import pytest
 
 from tests import upstream as plays
@@ -39,10 +40,10 @@ def upstream() -> Iterator[Upstream]:
 
 
 def run(deploy: Deploy, upstream: Upstream, name: str, *, retries_max: int, **limits: Any) -> Server:
-    """`premium` on the upstream, and `backup`, which always answers."""
+    """`premium` on the upstream, and `backup`, which always answers; `alone` has nobody behind it."""
     hosted = {"kind": "hosted", "base_url": upstream.base_url, "api_key_env": CLOUD_KEY_ENV, "model": MODEL}
-    tiers = {"premium": hosted, "backup": scripts.tier("backup")}
-    escalation = {"chain": list(tiers), "max_retries_before_escalate": retries_max}
+    tiers = {"premium": hosted, "backup": scripts.tier("backup"), "alone": hosted}
+    escalation = {"chain": ["premium", "backup"], "max_retries_before_escalate": retries_max}
     timeouts = scripts.QUICK | {"connect_s": 5.0, "first_token_s": 5.0}
     return deploy(
         {"tiers": tiers, "reliability": {"escalation": escalation, **limits}, "server": {"timeouts": timeouts}}, name
@@ -164,6 +165,27 @@ def test_a_tier_that_says_when_to_come_back_is_left_alone_until_then(server, ups
     assert time.monotonic() - started >= 1.0
     assert len(upstream.log) == before + 2
     assert set(tiers[:-1]) == {"backup"}
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_breaker_is_closed_by_hand(server, upstream, stream):
+    """A tier that wants to be left alone for ten minutes: who asks for it is told so, with the time and the way out;
+    once a person has closed the breaker the very next request is answered by it, and the act is an incident."""
+    upstream.plays(MODEL, plays.status(429, headers={"Retry-After": "600"}), plays.good())
+    first, barred = (ask(server, user("hi"), model="alone", stream=stream) for _ in range(2))
+    closed = httpx.post(f"{server.url}/v1/reliability/tiers/alone/close", timeout=30.0)
+    after = ask(server, user("hi"), model="alone", stream=stream)
+
+    assert (first.status, first.code) == (429, "overloaded")
+    assert (barred.status, barred.code) == (503, "no_tier_available")
+    assert "x-should-retry" not in barred.headers
+    assert 500 < int(barred.headers["retry-after"]) <= 600
+    assert "tier alone has failed and is left alone for 10 min more" in barred.error["message"]
+    assert "POST /v1/reliability/tiers/alone/close" in barred.error["message"]
+    assert closed.json() == {"tier": "alone", "closed": True}
+    assert (after.status, after.header("Tier")) == (200, "alone")
+    found = server.get("/v1/reliability/incidents?kind=operator&tier=alone").json()["data"]
+    assert found[0]["reason"] == "close"
 
 
 def test_extra_calls_stay_within_the_retry_budget(deploy, upstream):

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from pathlib import Path
 from typing import Any
 
@@ -198,11 +199,31 @@ class TestRefusals:
         assert words in failed.message
 
     @pytest.mark.parametrize(
+        "schema",
+        [
+            {"type": "string", "allOf": [{"pattern": f"a{{{i}}}.*b"} for i in range(1, 40)]},
+            {"$ref": "#/$defs/a", "$defs": {"a": {"allOf": [{"pattern": f"{i}.*b"} for i in range(40)]}}},
+            {"type": "object", "properties": {f"p{i}": {"type": "string"} for i in range(9_000)}},
+        ],
+    )
+    def test_no_schema_takes_the_thread_that_compiles_for_all(self, constraints: Constraints, schema: Any) -> None:
+        """Law: what llguidance would compile for ever, or for long, is refused at once; of a tool, less is held."""
+        began_s = time.process_time()
+        asked = ask(response_format={"type": "json_schema", "json_schema": {"name": "n", "schema": schema}})
+        with pytest.raises(Refused):
+            constraints.of(asked)
+        parameters = {"type": "object", "properties": {"a": schema}, "$defs": schema.get("$defs", {})}
+        (note,) = must(constraints, ask(tools=(tool("f", parameters),), tool_choice="required")).notes
+
+        assert "it is checked" in note
+        assert time.process_time() - began_s < 3.0
+
+    @pytest.mark.parametrize(
         ("parameters", "rung"),
         [
             (TWICE, "lenient"),
             ({"type": "object", "properties": {"n": {"type": "integer", "maximum": 10**40}}}, "outline"),
-            ({"type": "object", "properties": {"a": {"type": "string", "pattern": "(?=x)y"}}}, "outline"),
+            ({"type": "object", "properties": {"a": {"type": "string", "pattern": "^(?=x)y"}}}, "outline"),
             ({"properties": {"a": {"type": "array", "enum": ["x"]}}, "required": ["a"]}, "any"),
         ],
     )

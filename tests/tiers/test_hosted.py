@@ -158,7 +158,7 @@ def test_a_refusal_is_one_fault_and_nothing_else(upstream: Upstream, played: Pla
     [
         (plays.cut(2), Fault.CRASHED),
         (plays.ends_early(2), Fault.CRASHED),
-        (plays.malformed(2), Fault.PROTOCOL),
+        ((*plays.malformed(2)[:4], Send(b"data: [DONE]\n\n")), Fault.PROTOCOL),
         (plays.error_frame(2, 502), Fault.SERVER_ERROR),
         (plays.error_frame(2, 429), Fault.OVERLOADED),
         (plays.error_frame(2, "rate_limit_exceeded"), Fault.OVERLOADED),

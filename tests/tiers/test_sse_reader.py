@@ -16,7 +16,7 @@ from deployments.tiers.chat_chunks import COUNT_MAX
 from deployments.tiers.chat_reader import ChatReader
 from deployments.tiers.merging import merged
 from deployments.tiers.sse_reader import Frame, SseReader, TooLong
-from reliability.types import CallDelta, Event, Failed, Fault, Finish, FinishReason, Reasoning, Text, Usage
+from reliability.types import CallDelta, Counted, Event, Failed, Fault, Finish, FinishReason, Reasoning, Text, Usage
 
 LINES = st.lists(
     st.sampled_from(
@@ -62,9 +62,11 @@ def frames(parts: list[bytes]) -> list[Frame]:
 
 
 def events(parts: list[bytes]) -> list[Event]:
+    """What an answer says, whatever its running count was on the way: that stands behind each read."""
     reader = ChatReader("t", str)
     found = [event for part in parts if not reader.over for event in reader.feed(part)]
-    return merged(found if reader.over else found + reader.end())
+    found = found if reader.over else found + reader.end()
+    return merged([event for event in found if not isinstance(event, Counted)])
 
 
 @given(LINES, st.lists(ENDS, min_size=24, max_size=24), st.lists(st.integers(0, 400), max_size=12))

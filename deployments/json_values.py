@@ -1,0 +1,39 @@
+"""How many values a JSON text holds, told from its bytes before anybody reads it.
+
+Reading, checking, copying, sending and freeing a body takes time by the values in it far more than by its bytes: ten
+mebibytes of text are read in 15 ms, half a million keys in 170 ms, and nobody else is answered meanwhile. So bodies
+and answers with more than `VALUES_MAX` values are refused unread. No conversation comes near: ten thousand messages,
+each with a call and its result, have 120,000.
+
+A value is a comma or an opening bracket that stands in no string. Where there are few of these bytes at all, nothing
+more is asked; a text that is full of commas is gone through piece by piece.
+"""
+
+from __future__ import annotations
+
+__all__ = ["VALUES_MAX", "has_more_values"]
+
+VALUES_MAX = 200_000
+PIECE_BYTES = 128 * 1024
+MARKS = (b",", b"[", b"{")
+
+
+def has_more_values(raw: bytes, values_max: int = VALUES_MAX) -> bool:
+    """Whether this text has more values than may be. What is no JSON is counted as if it were some."""
+    if len(raw) <= values_max or _marks(raw) <= values_max:
+        return False
+    found, inside, odd = 0, 0, b""
+    for at in range(0, len(raw), PIECE_BYTES):
+        piece = odd + raw[at : at + PIECE_BYTES]
+        whole = piece.rstrip(b"\\")
+        odd = b"\\" * ((len(piece) - len(whole)) % 2)  # it escapes what the next piece begins with
+        parts = whole.replace(b"\\\\", b"").replace(b'\\"', b"").split(b'"')
+        found += _marks(b"".join(parts[inside::2]))
+        inside ^= (len(parts) - 1) % 2
+        if found > values_max:
+            return True
+    return False
+
+
+def _marks(raw: bytes) -> int:
+    return sum(map(raw.count, MARKS))
