@@ -7,7 +7,7 @@ CONFIG ?= serve_config.yaml
 # Ray's own telemetry stays off. Ray's token (README, "Dashboard") is asked for by every second terminal.
 export RAY_USAGE_STATS_ENABLED ?= 0
 
-.PHONY: serve prepare doctor test evals mutants bench load chaos soak nightly bench-mlx sim coverage check format readme lock clean
+.PHONY: serve prepare doctor test evals mutants bench load chaos bystander soak stops nightly bench-mlx sim coverage check format readme lock clean
 
 serve: .venv/.serve ## run the server in the foreground on 127.0.0.1:8000, with the flags of serve.env
 	@$(BIN)/python -m deployments preflight $(CONFIG)
@@ -41,8 +41,14 @@ SEED ?= 1
 chaos: .venv/.dev ## kill replicas, actors and the upstream under load, and compare the books: make chaos SEED=3
 	$(BIN)/python -m loadtests.chaos --seed $(SEED)
 
+bystander: .venv/.dev ## what others feel while one client sends whatever it likes: make bystander SEED=3
+	$(BIN)/python -m loadtests.bystander --seed $(SEED) --write
+
 soak: .venv/.dev ## ten minutes of steady load: memory, open files and journal must be flat
 	$(BIN)/python -m loadtests.soak
+
+stops: .venv/.dev ## forty stops in four ways under load: nothing may be left; the table goes into loadtests/README.md
+	$(BIN)/python -m loadtests.stops
 
 nightly: soak ## soak, five seeds of chaos, 2000 simulated worlds, all mutants: about two hours
 	for seed in 1 2 3 4 5; do $(MAKE) chaos SEED=$$seed || exit 1; done

@@ -4,7 +4,10 @@ check     is the configuration usable? one line, exit code 2 where it isn't
 prepare   fetch and convert the models that it names
 pull      the same for one tier or model source, or for all; exit code 1 where one can't be had
 models    what models are on this machine, with sizes, and which tiers use them
-serve     run the server in the foreground: `serve run`, with the flags of `serve.env` (`deployments/front.py`)
+serve     run the server in the foreground: the checks of `preflight`, then `serve run`, with the flags of `serve.env`
+          (`deployments/front.py`); `--verbose` shows what Ray prints. Exit code 0 after a stop that was asked for, 1
+          where the server has ended by itself, 2 for a wrong configuration
+preflight `check`, and whether everything is there that the server needs at its start, the port above all
 doctor    platform, packages, models, key, memory, and a fault forced through every edge of the chain
 key       make an API key, show it once, and its entry for `server.api_keys_file`
 """
@@ -12,14 +15,16 @@ key       make an API key, show it once, and its entry for `server.api_keys_file
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from deployments.config import ConfigError, MlxTierConfig
-from deployments.config_file import ConfigFile, check_door, read_file
-from deployments.front import serve
-from deployments.key_command import key_command
-from deployments.port import listener
+from deployments.front import serve, supervised
+
+if TYPE_CHECKING:
+    from deployments.config_file import ConfigFile
 
 __all__ = ["main"]
 
@@ -39,9 +44,12 @@ def main(argv: list[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m deployments", description="MLX Stack Serve at the command line")
     commands = parser.add_subparsers(dest="command", required=True)
-    for name in (*COMMANDS, "serve"):
+    for name in (*COMMANDS, "preflight", "serve"):
         command = commands.add_parser(name)
         command.add_argument("config", nargs="?", type=Path, default=Path("serve_config.yaml"))
+        if name == "serve":
+            command.add_argument("--verbose", action="store_true", help="show what Ray prints, besides its log file")
+            command.add_argument("--checked", type=json.loads, help=argparse.SUPPRESS)
     pull = commands.add_parser("pull", description="Fetch and convert models; a fetch that was cut off goes on")
     pull.add_argument("name", nargs="?", help="a tier of the configuration, or a model source; else all that it names")
     pull.add_argument("--config", type=Path, default=Path("serve_config.yaml"))
@@ -54,12 +62,18 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _run(arguments: argparse.Namespace) -> int:
+    if arguments.command == "serve" and arguments.checked:
+        return supervised(arguments.checked, verbose=arguments.verbose)
+    if arguments.command in ("serve", "preflight"):
+        return _preflight(arguments)
     if arguments.command == "key":
+        from deployments.key_command import key_command
+
         return key_command(arguments.name, admin=arguments.admin, local_only=arguments.local_only, file=arguments.file)
     if arguments.command == "pull" and arguments.name and ":" in arguments.name:
         return _pulled([("model", arguments.name)])
-    if arguments.command == "serve":
-        serve(arguments.config)
+    from deployments.config_file import read_file
+
     try:
         if arguments.command == "pull":
             return _pulled(_models_of(read_file(arguments.config), arguments.name))
@@ -69,20 +83,23 @@ def _run(arguments: argparse.Namespace) -> int:
 
 
 def _check(file: ConfigFile) -> int:
-    if check_door(file):
-        words = f"warning: server.allow_open lets everybody who reaches {file.host}:{file.port} in without an API key"
-        print(words, file=sys.stderr)  # noqa: T201
+    from deployments.preflight import check
+
+    check(file)
     return 0
 
 
-def _preflight(file: ConfigFile) -> int:
-    _check(file)
-    owner = listener(file.host, file.port)
-    if owner is None:
-        return 0
-    words = f"{file.host}:{file.port} is taken by {owner}: stop it, or change http_options.port in the configuration"
-    print(words, file=sys.stderr)  # noqa: T201
-    return 1
+def _preflight(arguments: argparse.Namespace) -> int:
+    from deployments.preflight import PortTaken, preflight
+
+    try:
+        if arguments.command == "serve":
+            serve(arguments.config, verbose=arguments.verbose)
+        preflight(arguments.config)
+    except PortTaken as error:
+        print(error, file=sys.stderr)  # noqa: T201
+        return 1
+    return 0
 
 
 def _prepare(file: ConfigFile) -> int:
@@ -121,7 +138,7 @@ def _doctor(file: ConfigFile) -> int:
     return doctor(file.args)
 
 
-COMMANDS = {"check": _check, "preflight": _preflight, "prepare": _prepare, "models": _models, "doctor": _doctor}
+COMMANDS = {"check": _check, "prepare": _prepare, "models": _models, "doctor": _doctor}
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -174,7 +174,7 @@ def test_a_json_answer_is_json(running):
 def test_the_cloud_tier_says_what_it_lacks(running):
     """Without a key `premium` is unavailable, the server is ready, and a request for it is one clear error."""
     assert running.get("/ready").json()["tiers"]["premium"]["reason"] == "OPENROUTER_API_KEY is not set"
-    with pytest.raises(openai.InternalServerError, match="OPENROUTER_API_KEY is not set"):
+    with pytest.raises(openai.BadRequestError, match="OPENROUTER_API_KEY is not set"):
         client(running).chat.completions.create(model="premium", messages=QUESTION)
 
 

@@ -73,10 +73,10 @@ def started() -> Iterator[Started]:
         config = {"proxy_location": "HeadOnly", "http_options": {"host": "127.0.0.1", "port": port}}
         path.write_text(yaml.safe_dump(config | {"applications": [app]}))
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("RAY_SERVE_", "RAY_AUTH_"))}
-        flags = environment(ROOT / "serve.env", kept | {"RAY_TMPDIR": folder, "HOME": folder})
+        flags = kept | {"RAY_TMPDIR": folder, "HOME": folder}
         log = Path(folder) / "log"
         with log.open("wb") as out:
-            command = [Path(sys.executable).with_name("serve"), "run", path]
+            command = [sys.executable, "-m", "deployments", "serve", path]
             process = subprocess.Popen(command, cwd=ROOT, env=flags, stdout=out, stderr=out, start_new_session=True)
         family = psutil.Process(process.pid)
         try:
@@ -151,7 +151,7 @@ def test_what_is_set_already_stays():
     assert environment(ROOT / "no-such.env", given) == given
 
 
-@pytest.mark.parametrize(("files", "connections"), [(resource.RLIM_INFINITY, 4096), (20_000, 4096), (4096, 1536)])
+@pytest.mark.parametrize(("files", "connections"), [(resource.RLIM_INFINITY, 8192), (20_000, 7897), (4096, 1536)])
 def test_haproxy_asks_for_no_more_files_than_it_may_have(monkeypatch, files, connections):
     """HAProxy ends at its start where it can't have the files that its connections may take: 2.5 for each."""
     monkeypatch.setattr(resource, "getrlimit", lambda _: (files, files))

@@ -1,0 +1,155 @@
+"""The driver: Ray's own `serve run CONFIG` in this process, with an ear for "stop" and word of how it goes.
+
+    python -m deployments.running.driver NEWS CONFIG APP     # an open file, by number; the keeper starts it
+
+    main thread     ray.init, then `serve run`, until a KeyboardInterrupt ends Serve and Ray
+    another         asks Serve and the Router how the start goes, until no tier is on its way any more; hears standard
+                    input close, drains the Routers, and then interrupts the main thread
+
+News is one JSON object a line (`deployments/running/words.py` reads them): where Ray is, what each tier says, that the
+start has failed and why, and at the end how many requests were running and cut.
+
+What must never happen: that the end waits for an answer from Ray. Every question has a timeout, and the keeper's clock
+runs besides.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import sys
+import threading
+import traceback
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import Any
+
+import ray
+from ray import serve
+from ray.serve.schema import ApplicationStatus
+from ray.serve.scripts import cli
+
+from deployments.config import ROUTER
+from deployments.running.folder import RunFolder
+from deployments.running.keeper import DRAIN_S
+from deployments.running.words import failure
+
+__all__ = ["Teller"]
+
+ASK_EVERY_S = 0.5
+ASK_S = 5.0
+# The Routers' first answer: without it they are as good as gone.
+REACH_S = 1.5
+STILL = frozenset({"loading", "starting"})
+
+
+class Teller:
+    """Tells the supervisor what it sees; all of it on one event loop."""
+
+    def __init__(self, news: int, app: str) -> None:
+        self._news = news
+        self._app = app
+        self._told: dict[str, Any] = {}
+        self._handle: Any = None
+
+    def tell(self, **news: Any) -> None:
+        """Say it, unless that was said last."""
+        new = {key: value for key, value in news.items() if self._told.get(key) != value}
+        self._told |= new
+        if new:
+            with contextlib.suppress(OSError):
+                os.write(self._news, (json.dumps(new) + "\n").encode())
+
+    async def watch(self) -> None:
+        """Tell how the start goes, until it has failed or nothing is on its way any more."""
+        pause_s = ASK_EVERY_S
+        while not await self._looked():
+            await asyncio.sleep(pause_s)
+            # A tier may wait for memory for hours.
+            pause_s = min(ASK_S, pause_s * 1.02)
+
+    async def _looked(self) -> bool:
+        try:
+            async with asyncio.timeout(ASK_S):
+                status = (await asyncio.to_thread(serve.status)).applications.get(self._app)
+                if status is None:
+                    return False
+                if status.status is ApplicationStatus.DEPLOY_FAILED:
+                    deployments = [deployment.message for deployment in status.deployments.values()]
+                    self.tell(failed=failure([status.message, *deployments]))
+                    return True
+                tiers = {name: {"state": "starting"} for name in status.deployments if name != ROUTER}
+                for said in await self._standing():
+                    tiers[said["name"]] = {key: said[key] for key in ("state", "reason", "model", "source", "kind")}
+        except Exception:
+            return False  # Serve isn't there yet, or is busy
+        for name, deployment in status.deployments.items():
+            if tiers.get(name, {}).get("state") == "unavailable" and "RUNNING" not in deployment.replica_states:
+                tiers[name] = {"state": "starting"}  # nobody is there to be asked
+        self.tell(tiers=tiers)
+        return bool(tiers) and not any(tier["state"] in STILL for tier in tiers.values())
+
+    async def _standing(self) -> list[dict[str, Any]]:
+        with contextlib.suppress(Exception):
+            async with asyncio.timeout(ASK_S / 2):
+                found: list[dict[str, Any]] = await self._router().standing.remote()
+                return found
+        return []
+
+    def _router(self) -> Any:
+        if self._handle is None:
+            self._handle = serve.get_deployment_handle(ROUTER, self._app)
+        return self._handle
+
+    async def drain(self) -> None:
+        """Have every Router end what it is doing."""
+        if "tiers" not in self._told or "failed" in self._told:
+            return  # there is no Router yet, or never was
+        running = await self._all("stop_taking", within_s=REACH_S)
+        if running is not None:  # where one Router hangs, the others drain all the same
+            self.tell(draining=sum(running))
+        cut = await self._all("drain", DRAIN_S, within_s=DRAIN_S + REACH_S)
+        self.tell(drained={"cut": None if cut is None else sum(cut)})
+
+    async def _all(self, method: str, *arguments: Any, within_s: float) -> list[int] | None:
+        try:
+            response = self._router().broadcast(method, *arguments)
+            async with asyncio.timeout(within_s):
+                return list(await asyncio.to_thread(lambda: response.results(timeout_s=within_s)))
+        except Exception:
+            traceback.print_exc()  # into the log: there is no Router, or none that answers
+            return None
+
+
+def main(news: str, config: str, app: str) -> None:
+    """Serve until standard input is closed."""
+    os.set_inheritable(int(news), False)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    teller = Teller(int(news), app)
+    loop = asyncio.new_event_loop()
+    threading.Thread(target=loop.run_forever, daemon=True).start()
+    threading.Thread(target=_listen, args=(teller, loop), daemon=True).start()
+    context = ray.init(namespace="serve")
+    if run := os.environ.get("MLX_STACK_RUN"):
+        RunFolder(Path(run)).note(ray_session=context.address_info.get("session_dir"))
+    teller.tell(dashboard=context.dashboard_url, ray_session=context.address_info.get("session_dir"))
+    _on(loop, teller.watch())
+    cli.main(["run", config], prog_name="serve")
+
+
+def _listen(teller: Teller, loop: asyncio.AbstractEventLoop) -> None:
+    sys.stdin.buffer.read()
+    with contextlib.suppress(Exception):
+        _on(loop, teller.drain()).result(DRAIN_S + 2 * REACH_S)
+    signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+
+
+def _on(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, None]) -> Any:
+    return asyncio.run_coroutine_threadsafe(work, loop)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,229 @@
+"""What a run leaves on disk while it lasts, and how the next start finds what a dead run has left behind.
+
+    BASE/runs/PORT-XXXXXXXX/   lock      held by supervisor and keeper: who can have it alone knows that both are dead
+                               run.json  the keeper's session, Ray's session folder
+                               ...       whatever its processes put under TMPDIR
+    BASE/logs/serve-PORT.log   what Ray and Serve print, bounded; it outlives the run
+    BASE/XXXX.../              HAProxy's files and sockets, one folder for each node of Ray
+
+BASE is RAY_TMPDIR, else a folder of the user's own under /tmp. The lock is the kernel's: it goes with its holders, so
+no reused process id can make a dead run look alive, or a living one dead.
+
+What must never happen: anything is killed or removed of a run whose lock is held, or outside of BASE and of the folder
+that Ray itself has named.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import re
+import secrets
+import shutil
+import socket
+import stat
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from deployments.running.family import kill_all, members
+
+__all__ = ["RunFolder", "base_folder", "clear_dead", "is_own", "log_path", "orphaned_haproxy"]
+
+LOCK = "lock"
+RECORD = "run.json"
+CLEAR_S = 5.0
+# HAProxy's folder: Ray names it after the node.
+NODE = re.compile(r"[0-9a-f]{56}")
+CONFIG = "haproxy.cfg"
+IN_CHARGE = ("/raylet/raylet", "deployments.running.keeper", "deployments.running.driver")
+
+
+def base_folder(environ: Mapping[str, str]) -> Path:
+    """Where the files of all runs are. Short: Ray adds 70 characters for each node's own files, and the path of a
+    socket has at most 97. A RAY_TMPDIR in which others may write is for Ray alone."""
+    given = environ.get("RAY_TMPDIR")
+    return Path(given) if given and is_own(Path(given)) else Path(f"/tmp/ms-{os.getuid()}")
+
+
+def is_own(folder: Path) -> bool:
+    """Whether the folder is there, made where it isn't, and nobody else may write to it."""
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        state = folder.lstat()
+    except OSError:
+        return False
+    return stat.S_ISDIR(state.st_mode) and state.st_uid == os.getuid() and not state.st_mode & 0o022
+
+
+def log_path(base: Path, port: int) -> Path:
+    """The log of the server on this port."""
+    return base / "logs" / f"serve-{port}.log"
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """The folder of one run."""
+
+    path: Path
+
+    @classmethod
+    def made(cls, base: Path, port: int) -> RunFolder:
+        """A new one.
+
+        Raises:
+            OSError: it can't be made.
+        """
+        path = base / "runs" / f"{port}-{secrets.token_hex(4)}"
+        path.mkdir(mode=0o700, parents=True)
+        return cls(path)
+
+    def hold(self) -> int:
+        """Say that the run lives, for as long as this process does; the open file. Never waits."""
+        file = os.open(self.path / LOCK, os.O_RDWR | os.O_CREAT, 0o600)
+        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        return file
+
+    def note(self, **known: Any) -> None:
+        """Add to the record."""
+        path = self.path / RECORD
+        new = path.with_suffix(".new")
+        new.write_text(json.dumps(self.record() | known), encoding="utf-8")
+        new.replace(path)
+
+    def record(self) -> dict[str, Any]:
+        """What is known of the run."""
+        with contextlib.suppress(OSError, ValueError):
+            known = json.loads((self.path / RECORD).read_text(encoding="utf-8"))
+            return known if isinstance(known, dict) else {}
+        return {}
+
+    @contextlib.contextmanager
+    def dead(self) -> Iterator[bool]:
+        """Whether nobody holds it; while the block lasts nobody else can clear it."""
+        try:
+            file = os.open(self.path / LOCK, os.O_RDWR | os.O_CREAT, 0o600)
+        except OSError:
+            yield False
+            return
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            yield True
+        except BlockingIOError:
+            yield False
+        finally:
+            os.close(file)
+
+    def remove(self) -> None:
+        """Take away what the run had on disk: this folder and Ray's sockets. Its logs stay."""
+        session = self.record().get("ray_session")
+        if isinstance(session, str):
+            _unlink_sockets(Path(session))
+        shutil.rmtree(self.path, ignore_errors=True)
+        remove_quiet_nodes(self.path.parent.parent)
+
+
+def clear_dead(base: Path) -> list[str]:
+    """Kill and remove what dead runs have left under `base`; what was done, a line each."""
+    told = []
+    for path in sorted((base / "runs").glob("*-*")) if (base / "runs").is_dir() else []:
+        run = RunFolder(path)
+        with run.dead() as dead:
+            if dead:
+                told += _cleared(run)
+                run.remove()
+    for process in orphaned_haproxy(base):
+        with contextlib.suppress(psutil.Error):
+            told.append(f"cleared a HAProxy that an earlier run has left (process {process.pid})")
+            process.kill()
+            process.wait(CLEAR_S)
+    remove_quiet_nodes(base)
+    for session in (base / "ray").glob("session_*"):
+        if not session.is_symlink() and not any(map(_heard, (session / "sockets").glob("*"))):
+            _unlink_sockets(session)
+    return told
+
+
+def _unlink_sockets(session: Path) -> None:
+    for path in (session / "sockets").glob("*"):
+        with contextlib.suppress(OSError):
+            if stat.S_ISSOCK(path.lstat().st_mode):
+                path.unlink()
+
+
+def _cleared(run: RunFolder) -> list[str]:
+    session = run.record().get("session")
+    # A leader with that number is somebody else: ours, the keeper, is dead.
+    if not isinstance(session, int) or psutil.pid_exists(session):
+        return []
+    found = members(session, own=False)
+    kill_all(session, time.monotonic() + CLEAR_S, own=False)
+    names = ", ".join(sorted({_name(process) for process in found}))
+    return [f"cleared what an earlier run has left: {len(found)} processes ({names})"] if found else []
+
+
+def _name(process: psutil.Process) -> str:
+    with contextlib.suppress(psutil.Error):
+        return str(process.name())
+    return "ended"
+
+
+def orphaned_haproxy(base: Path) -> list[psutil.Process]:
+    """The HAProxy processes of this user that run by a configuration under `base`, and whose server is gone."""
+    found = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error, OSError):
+            if process.uids().real == os.getuid() and _is_haproxy_of(base, process.cmdline()) and _is_orphan(process):
+                found.append(process)
+    return found
+
+
+def _is_haproxy_of(base: Path, command: list[str]) -> bool:
+    """Whether this is a HAProxy with a configuration that Ray has written under `base`."""
+    if not command or Path(command[0]).name != "haproxy" or "-f" not in command[:-1]:
+        return False
+    given = Path(command[command.index("-f") + 1])
+    return given.name.startswith(CONFIG) and given.parent.parent == base and bool(NODE.fullmatch(given.parent.name))
+
+
+def _is_orphan(process: psutil.Process) -> bool:
+    """Whether the server that it belonged to is gone: what starts it is dead, and its session holds nobody who could
+    still be in charge of it."""
+    parent = process.parent()
+    if parent is not None and _in_charge(parent):
+        return False
+    return not any(map(_in_charge, members(os.getsid(process.pid), own=False)))
+
+
+def _in_charge(process: psutil.Process) -> bool:
+    with contextlib.suppress(psutil.Error):
+        command = " ".join(process.cmdline())
+        return command.startswith("ray::") or any(mark in command for mark in IN_CHARGE)
+    return False
+
+
+def remove_quiet_nodes(base: Path) -> None:
+    """Remove HAProxy's folders in which nobody listens any more."""
+    for folder in base.iterdir() if base.is_dir() else ():
+        if NODE.fullmatch(folder.name) and not folder.is_symlink() and (folder / CONFIG).is_file():
+            admin = folder / "admin.sock"
+            if admin.is_socket() and not _heard(admin):
+                shutil.rmtree(folder, ignore_errors=True)
+
+
+def _heard(path: Path) -> bool:
+    with socket.socket(socket.AF_UNIX) as peer:
+        peer.settimeout(1.0)
+        try:
+            peer.connect(str(path))
+        except (ConnectionRefusedError, FileNotFoundError):
+            return False
+        except OSError:
+            return True  # not known: leave it
+    return True

@@ -1,0 +1,154 @@
+"""The keeper: it starts the driver, and ends everything that the driver has started.
+
+    python -m deployments.running.keeper RUN_FOLDER CONTROL NEWS LOG CONFIG APP    # two open files, by number
+
+    running ──"stop", or CONTROL is closed──▶ draining ──driver has ended, or ORDERLY_S──▶ killing ──▶ gone
+       │                                         └──"now"───────────────────────────────────▲
+       └──the driver has ended by itself────────────────────────────────────────────────────┘
+
+CONTROL is a pipe from the supervisor. It is closed when the supervisor is dead, however it died: no signal is needed,
+and macOS has it too. The keeper leads a session of its own, so that neither the terminal nor a signal to the
+supervisor's group reaches it or what it has started. The driver ends when its own pipe, from the keeper, is closed.
+
+Everything that the driver prints goes through here into a log file with a bound.
+
+What must never happen: that this process ends while anything of the run lives. So it does nothing that can fail before
+it kills, and nothing that can wait: one clock, from the moment of the stop, bounds all of it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import selectors
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from deployments.running.bounded_log import BoundedLog
+from deployments.running.family import adopt_orphans, kill_all, reap
+from deployments.running.folder import RunFolder
+
+__all__ = ["DRAIN_S", "ORDERLY_S", "STOP_S"]
+
+# From the moment of the stop. Requests that run may end by themselves in the first DRAIN_S, the driver in ORDERLY_S;
+# then everything is killed, and STOP_S is what is promised. Measured figures are in loadtests/README.md.
+DRAIN_S = 4.0
+ORDERLY_S = 5.5
+STOP_S = 10.0
+POLL_S = 0.1
+READ_BYTES = 65_536
+
+
+class Keeper:
+    """One run."""
+
+    def __init__(self, folder: RunFolder, control: int, news: int, log: BoundedLog) -> None:
+        self._folder = folder
+        self._control = control
+        self._news = news
+        self._log = log
+        self._driver: subprocess.Popen[bytes] | None = None
+        self._stop_at_s: float | None = None  # the driver's last moment
+        self._ends_by_s: float | None = None  # everybody's
+        self._ended: int | None = None
+
+    def run(self, config: str, app: str) -> None:
+        """Start the driver and stay until nothing of the run is left."""
+        self._start(config, app)
+        with selectors.DefaultSelector() as waiting:
+            waiting.register(self._control, selectors.EVENT_READ)
+            waiting.register(self._output, selectors.EVENT_READ)
+            while not self._is_over():
+                for key, _ in waiting.select(POLL_S):
+                    if key.fd == self._control:
+                        self._heard(waiting)
+                    elif not self._log.pump(self._output):
+                        waiting.unregister(self._output)
+                self._note_ended()
+        self._end()
+
+    def _start(self, config: str, app: str) -> None:
+        command = [sys.executable, "-m", "deployments.running.driver", str(self._news), config, app]
+        # A run's own TMPDIR: what the processes forget there goes with the run. Ray's folder stays where it would be.
+        ray = os.environ.get("RAY_TMPDIR") or (os.environ.get("TMPDIR") if sys.platform.startswith("linux") else None)
+        env = os.environ | {"TMPDIR": str(self._folder.path), "RAY_TMPDIR": ray or "/tmp"}
+        self._driver = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=env,
+            pass_fds=(self._news,),
+        )  # fmt: skip
+
+    @property
+    def _output(self) -> int:
+        if self._driver is None or self._driver.stdout is None:
+            raise AssertionError("the driver is started first")
+        return self._driver.stdout.fileno()
+
+    def _heard(self, waiting: selectors.BaseSelector) -> None:
+        """A word of the supervisor, or its end."""
+        words = os.read(self._control, 4096)
+        if not words:
+            waiting.unregister(self._control)
+        self.stop(now=b"now" in words)
+
+    def stop(self, *, now: bool = False) -> None:
+        """Begin to end, or, with `now`, stop waiting for it."""
+        at_s = time.monotonic()
+        if self._stop_at_s is None:
+            self._stop_at_s, self._ends_by_s = at_s + ORDERLY_S, at_s + STOP_S
+            self._tell_driver()
+        if now:
+            self._stop_at_s = at_s
+
+    def _tell_driver(self) -> None:
+        """Its pipe closes: it drains, and ends."""
+        if self._driver is not None and self._driver.stdin is not None:
+            with contextlib.suppress(OSError):
+                self._driver.stdin.close()
+
+    def _note_ended(self) -> None:
+        """The driver's end, and that of orphans, which are nobody else's to reap."""
+        ended = reap()
+        if self._driver is not None and self._driver.pid in ended:
+            self._ended = ended[self._driver.pid]
+
+    def _is_over(self) -> bool:
+        return self._ended is not None or (self._stop_at_s is not None and time.monotonic() >= self._stop_at_s)
+
+    def _end(self) -> None:
+        asked = self._stop_at_s is not None
+        ends_by_s = self._ends_by_s or time.monotonic() + STOP_S
+        left = kill_all(os.getpid(), ends_by_s)
+        # What the driver said last may explain its end.
+        with contextlib.suppress(OSError):
+            os.set_blocking(self._output, False)
+            while self._log.pump(self._output):
+                pass
+        self._tell({"ended": {"asked": asked, "code": self._ended, "left": [process.pid for process in left]}})
+        self._folder.remove()
+
+    def _tell(self, news: dict[str, object]) -> None:
+        with contextlib.suppress(OSError):
+            os.write(self._news, (json.dumps(news) + "\n").encode())
+
+
+def main(folder: str, control: str, news: str, log: str, config: str, app: str) -> None:
+    """Keep one run."""
+    adopt_orphans()
+    for number in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, lambda *_: None)  # not SIG_IGN, which the driver would inherit
+    for file in (int(control), int(news)):
+        os.set_inheritable(file, False)
+    run = RunFolder(Path(folder))
+    run.hold()
+    run.note(session=os.getsid(0))
+    keeper = Keeper(run, int(control), int(news), BoundedLog(Path(log), os.environ.get("MLX_STACK_VERBOSE") == "1"))
+    signal.signal(signal.SIGTERM, lambda *_: keeper.stop())
+    keeper.run(config, app)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,258 @@
+"""The supervisor: the process that was started in the terminal, and that signals are sent to.
+
+    starting ──a tier can answer, and the door is open──▶ serving ──TERM, INT, HUP──▶ stopping ──▶ exit code 0
+       └──the start has failed──▶ 2, or 1                    └──the server ended by itself──▶ 1
+
+The first signal begins an orderly stop, the next one ends everything at once (exit code 128 + its number). A second one
+within `SAME_S` is taken for the first: a terminal's Ctrl-C reaches `make` and this process, and `make` sends its own
+child a TERM besides. Under `nohup` HUP stays ignored.
+
+Where the keeper dies before it has said that all is gone, this process kills what is left: the keeper's session, and on
+Linux the orphans that come to it.
+
+What must never happen: an exit while anything of the run lives; a word on the terminal that raises (it may be closed).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import selectors
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from deployments.running.bounded_log import tail
+from deployments.running.door import is_open
+from deployments.running.family import adopt_orphans, kill_all
+from deployments.running.folder import RunFolder
+from deployments.running.keeper import DRAIN_S, STOP_S
+from deployments.running.words import Place, Standing, failure, heard, ready_lines
+
+__all__ = ["held_back", "supervise"]
+
+SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+SAME_S = 0.7
+POLL_S = 0.2
+SAID_S = 2.0
+KILL_S = 3.0
+NEWS_BYTES_MAX = 1 << 20
+FAILED, WRONG = 1, 2
+
+
+class Supervisor:
+    """One run, seen from the terminal."""
+
+    def __init__(self, place: Place) -> None:
+        self._place = place
+        self._standing = Standing()
+        self._began_s = time.monotonic()
+        self._ready = False
+        self._asked: list[tuple[int, float]] = []  # signals, and when they came
+        self._forced = 0
+        self._said_stopping = False
+        self._shown = False  # a line that is written over stands there
+        self._news = b""
+
+    # -- words -------------------------------------------------------------------------------------------------
+
+    def say(self, *lines: str) -> None:
+        """Say it, if anybody is there."""
+        text = ("\r\x1b[K" if self._shown else "") + "".join(f"{line}\n" for line in lines)
+        self._shown = False
+        self._write(text)
+
+    def _progress(self) -> None:
+        if self._ready or self._asked or not sys.stdout.isatty():
+            return
+        columns = shutil.get_terminal_size().columns
+        self._shown = True
+        self._write("\r\x1b[K" + self._standing.progress(time.monotonic() - self._began_s, columns))
+
+    def _write(self, text: str) -> None:
+        with contextlib.suppress(OSError, ValueError):
+            sys.stdout.write(text)
+            sys.stdout.flush()
+
+    # -- the run -----------------------------------------------------------------------------------------------
+
+    def signalled(self, number: int) -> None:
+        """A signal came."""
+        self._asked.append((number, time.monotonic()))
+
+    def run(self, keeper: subprocess.Popen[bytes], control: int, news: int) -> int:
+        """Watch until the keeper is gone; the exit code."""
+        told = 0
+        os.set_blocking(news, False)  # whoever writes there may outlive the keeper
+        with selectors.DefaultSelector() as waiting:
+            waiting.register(news, selectors.EVENT_READ)
+            while keeper.poll() is None and self._standing.ended is None:
+                for _ in waiting.select(POLL_S):
+                    if not self._hear(news):
+                        waiting.unregister(news)
+                if len(self._asked) > told:
+                    told = len(self._asked)
+                    self._stop(control)
+                if self._asked and time.monotonic() > self._asked[0][1] + STOP_S:
+                    break
+                if self._standing.failed is not None and not self._asked:
+                    self._failed(control)
+                self._look()
+        self._hear(news)
+        return self._end(keeper)
+
+    def _hear(self, news: int) -> bool:
+        try:
+            got = os.read(news, NEWS_BYTES_MAX)
+        except OSError:
+            return False
+        *lines, self._news = (self._news + got).split(b"\n")
+        for line in lines:
+            said = heard(self._standing, line)
+            if said and not self._asked:
+                self.say(*said)
+        return bool(got)
+
+    def _look(self) -> None:
+        """Say once that the server can answer: some tier can, and somebody listens; and once what a stop waits for."""
+        if self._asked:
+            self._say_stopping()
+            return
+        if self._ready:
+            return
+        if self._standing.answers and is_open(self._place.url):
+            self._ready = True
+            self.say(*ready_lines(self._place, self._standing, time.monotonic() - self._began_s))
+        else:
+            self._progress()
+
+    def _stop(self, control: int) -> None:
+        number, at_s = self._asked[-1]
+        first_s = self._asked[0][1]
+        now = len(self._asked) > 1 and at_s - first_s > SAME_S
+        if now and not self._forced:
+            self._forced = number
+            self.say("stopping at once")
+        with contextlib.suppress(OSError):
+            os.write(control, b"now\n" if now else b"stop\n")
+
+    def _failed(self, control: int) -> None:
+        """A start that has failed is ended; a server that can answer all the same stays."""
+        if self._ready:
+            self.say(f"warning: {self._standing.failed} (log: {self._place.log})")
+            self._standing.failed = None
+            return
+        self._asked.append((0, time.monotonic()))
+        with contextlib.suppress(OSError):
+            os.write(control, b"stop\n")
+
+    def _say_stopping(self) -> None:
+        """Once, when it is known how many requests run, or when nobody says so."""
+        running = self._standing.draining
+        if self._said_stopping or self._standing.failed is not None:
+            return
+        if not self._ready:
+            words = "before the start is done"
+        elif running is not None:
+            many = f"{running} request{'s' if running != 1 else ''}"
+            words = f"finishing {many}, at most {DRAIN_S:g} s" if running else "no request is running"
+        elif time.monotonic() > self._asked[0][1] + SAID_S:
+            words = f"at most {STOP_S:g} s"
+        else:
+            return
+        self._said_stopping = True
+        self.say(f"stopping: {words}; again to stop now")
+
+    def _end(self, keeper: subprocess.Popen[bytes]) -> int:
+        """Make sure that all is gone, and say how it ended."""
+        ended = self._standing.ended
+        if ended is None or ended.get("left"):
+            with contextlib.suppress(OSError):
+                keeper.kill()
+            left = kill_all(keeper.pid, time.monotonic() + KILL_S)
+        else:
+            left = []
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                keeper.wait(KILL_S)
+        if left:
+            self.say(f"not gone: {', '.join(str(process.pid) for process in left)}")
+        return self._told_end(ended is None or not ended.get("asked"), left=bool(left))
+
+    def _told_end(self, by_itself: bool, *, left: bool) -> int:
+        if self._standing.failed is not None:
+            self.say(f"not started: {self._standing.failed} (log: {self._place.log})")
+            return WRONG
+        if by_itself and not self._asked:
+            what = "the server has ended by itself" if self._ready else "not started"
+            self.say(f"{what}: {self._why()} (log: {self._place.log})")
+            return FAILED
+        cut = self._standing.cut
+        self.say("stopped" + (f": {cut} request{'s' if cut != 1 else ''} cut off" if cut else ""))
+        return 128 + self._forced if self._forced else FAILED if left else 0
+
+    def _why(self) -> str:
+        code = (self._standing.ended or {}).get("code")
+        if self._standing.ended is None:
+            return "its keeper was killed"
+        if isinstance(code, int) and code < 0:
+            return f"its driver was ended by signal {-code}"
+        return failure([f"exit code {code}", tail(Path(self._place.log))])
+
+
+def supervise(place: Place, app: str, folder: RunFolder, environ: Mapping[str, str], *, verbose: bool) -> int:
+    """Serve in the foreground until a signal comes, or the server ends; the exit code."""
+    adopt_orphans()
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")  # a terminal that knows ASCII only
+    supervisor = Supervisor(place)
+    with _signals(supervisor):
+        folder.hold()
+        supervisor.say(f"starting {place.config} on {place.url} (log: {place.log})")
+        control, to_keeper = os.pipe()
+        news, from_keeper = os.pipe()
+        command = [sys.executable, "-m", "deployments.running.keeper", str(folder.path)]
+        command += [str(control), str(from_keeper), place.log, place.config, app]
+        try:
+            keeper = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                env={**environ, "MLX_STACK_RUN": str(folder.path), "MLX_STACK_VERBOSE": "1" if verbose else "0"},
+                pass_fds=(control, from_keeper),
+                start_new_session=True,
+            )
+            os.close(control)
+            os.close(from_keeper)
+            return supervisor.run(keeper, to_keeper, news)
+        finally:
+            folder.remove()
+
+
+@contextlib.contextmanager
+def held_back() -> Iterator[None]:
+    """Signals wait, across an `exec` too, until a supervisor has its handlers; until the block ends where there is
+    none. Without it a Ctrl-C meets a Python that is still importing, and that prints a stack."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
+
+
+@contextlib.contextmanager
+def _signals(supervisor: Supervisor) -> Iterator[None]:
+    before = {}
+    for number in SIGNALS:
+        if number == signal.SIGHUP and signal.getsignal(number) == signal.SIG_IGN:
+            continue
+        before[number] = signal.signal(number, lambda number, _: supervisor.signalled(number))
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

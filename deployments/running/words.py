@@ -1,0 +1,117 @@
+"""What the terminal shows of a start and of a stop: from news to lines, as pure functions.
+
+News is what driver and keeper tell, one JSON object a line; `Standing` is what is known by now. Each change of a tier
+is one line; on a terminal, one more line is written over again and again while models load.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+__all__ = ["Place", "Standing", "failure", "heard", "ready_lines", "tier_line"]
+
+WORDS_MAX = 300
+CAN_ANSWER = frozenset({"ready", "asleep"})
+STILL = frozenset({"starting", "loading"})
+COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+RAISED = re.compile(r"^(?:\w+\.)*\w*(?:Error|Exception)(?:\([\w.]*\))?: ")
+OURS = re.compile(r"(?:^|[\s:])(?:\w+\.)*(?:ConfigError|ScriptError): ")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where the server is, and what a client needs. `keyed`: whether it needs a key."""
+
+    url: str
+    config: str
+    log: str
+    keyed: bool = False
+
+
+@dataclass(slots=True)
+class Standing:
+    """What is known of a run."""
+
+    tiers: dict[str, dict[str, Any]] = field(default_factory=dict)
+    dashboard: str = ""
+    ray_session: str = ""
+    failed: str | None = None
+    draining: int | None = None
+    cut: int | None = None
+    ended: dict[str, Any] | None = None
+
+    @property
+    def answers(self) -> bool:
+        """Whether some tier can answer."""
+        return any(tier.get("state") in CAN_ANSWER for tier in self.tiers.values())
+
+    def progress(self, seconds: float, columns: int) -> str:
+        """The line that is written over: what is being waited for."""
+        waiting = [f"{name} {tier['state']}" for name, tier in self.tiers.items() if tier.get("state") in STILL]
+        what = ", ".join(waiting) or ("Ray Serve" if self.dashboard else "Ray")
+        return f"  {seconds:.0f} s: waiting for {what}"[: max(0, columns - 1)]
+
+
+def heard(standing: Standing, line: bytes) -> list[str]:
+    """Take one line of news in; the lines that it is worth on the terminal."""
+    try:
+        news = json.loads(line)
+    except ValueError:
+        return []
+    lines = []
+    for name, tier in news.get("tiers", {}).items():
+        if standing.tiers.get(name) != tier:
+            standing.tiers[name] = tier
+            lines.append(tier_line(name, tier))
+    standing.dashboard = news.get("dashboard", standing.dashboard)
+    standing.ray_session = news.get("ray_session", standing.ray_session)
+    standing.failed = news.get("failed", standing.failed)
+    standing.draining = news.get("draining", standing.draining)
+    standing.ended = news.get("ended", standing.ended)
+    standing.cut = news.get("drained", {}).get("cut", standing.cut)
+    return lines
+
+
+def tier_line(name: str, tier: Mapping[str, Any]) -> str:
+    """One tier: its state, what stands behind it, and why it can't answer."""
+    what = tier.get("source") or tier.get("model") or tier.get("kind") or ""
+    why = tier.get("reason") or ""
+    said = "" if tier.get("state") == "ready" else why
+    words = "; ".join(filter(None, (_short(str(what).partition("#")[0]), _short(said))))
+    return f"  {name:<12} {tier.get('state', ''):<12} {words}".rstrip()
+
+
+def ready_lines(place: Place, standing: Standing, seconds: float) -> list[str]:
+    """What whoever has started the server wants to know once it can answer."""
+    key = "KEY   # one of the server's API keys" if place.keyed else "unused"
+    page = f"{standing.dashboard}   (it asks for Ray's token: `ray get-auth-token`)" if standing.dashboard else ""
+    if standing.dashboard and not standing.dashboard.startswith("http"):
+        page = f"http://{page}"
+    return [
+        f"ready after {seconds:.0f} s: {place.url}",
+        "",
+        f"  export OPENAI_BASE_URL={place.url}/v1",
+        f"  export OPENAI_API_KEY={key}",
+        "",
+        *([f"  page: {page}"] if page else []),
+        f"  log:  {place.log}" + (f", more under {standing.ray_session}/logs" if standing.ray_session else ""),
+        "  Ctrl-C stops it",
+    ]
+
+
+def failure(messages: Iterable[str]) -> str:
+    """The one line that says why a start has failed, out of Serve's messages, which hold whole stacks."""
+    lines = [COLOURS.sub("", line).strip() for message in messages for line in (message or "").splitlines()]
+    lines = [line for line in lines if line]
+    ours = [OURS.split(line, maxsplit=1)[1] for line in lines if OURS.search(line)]
+    raised = [line for line in lines if RAISED.match(line)]
+    return _short((ours or raised or lines or ["no reason was given"])[-1])
+
+
+def _short(words: str) -> str:
+    words = " ".join(words.split())
+    return words if len(words) <= WORDS_MAX else f"{words[: WORDS_MAX - 1]}…"
