@@ -11,7 +11,8 @@ The door is checked twice before anything is served, in the builder (no model is
 by `python -m deployments check`; `guard` is a second line, per request, by the peer's address (see
 `deployments.listening` for the mode in which an address proves nothing). It also keeps web pages out: a browser on this
 machine is a peer on loopback, and any page that it shows may send requests. Those name the page's site in `Origin`, or,
-where the site's name was turned into 127.0.0.1 (DNS rebinding), in `Host`. Agents send no `Origin`.
+where the site's name was turned into 127.0.0.1 (DNS rebinding), in `Host`. Agents send no `Origin`. The pages that
+`server.cors_origins` names may ask all the same, and read the answers (`deployments/edge.py`).
 
 A key is compared by its digest, in constant time, with all entries: the time tells nothing of which one was near. What
 must never happen: a key in a repr, a log or an error, and a request without a caller.
@@ -24,12 +25,12 @@ from __future__ import annotations
 
 import hmac
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from deployments.api_keys import MAKE_ONE, ApiKey, digest, load_keys
 from deployments.config import ConfigError, ServerConfig
-from deployments.listening import is_loopback, is_own, serving_host
+from deployments.listening import is_loopback, is_own, is_own_page, serving_host
 from deployments.telemetry import log_warning
 from deployments.wire.errors import ApiError
 
@@ -52,12 +53,13 @@ ANYBODY = Caller(name="", admin=True, allow_cloud=True)
 class Access:
     """The keys of one configuration, as digests."""
 
-    def __init__(self, keys: tuple[ApiKey, ...], *, allow_open: bool = False) -> None:
+    def __init__(self, keys: tuple[ApiKey, ...], *, allow_open: bool = False, origins: Collection[str] = ()) -> None:
         self._callers = tuple(
             (k.sha256, Caller(name=k.name, admin=k.admin, allow_cloud=k.allow_cloud, tokens_per_hour=k.tokens_per_hour))
             for k in keys
         )
         self._allow_open = allow_open
+        self._origins = frozenset(origins)
 
     def __repr__(self) -> str:
         return f"Access({len(self._callers)} keys, allow_open={self._allow_open})"
@@ -90,6 +92,20 @@ class Access:
             raise ApiError("invalid_api_key", "the API key is wrong")
         return found
 
+    def viewer(self, client_host: str | None, headers: Mapping[str, str]) -> Caller | None:
+        """Who looks at what strangers may see a part of; None: a stranger.
+
+        Raises:
+            ApiError: `invalid_api_key`: a key was sent, and it is wrong.
+        """
+        if self._callers:
+            return self.caller(headers) if _presented(headers) else None
+        try:
+            self.guard(client_host, headers)
+        except ApiError:
+            return None
+        return ANYBODY
+
     def require_admin(self, caller: Caller) -> None:
         """Pass an admin.
 
@@ -110,11 +126,19 @@ class Access:
             return
         words = "this server has no API keys and answers only to its own machine"
         if is_loopback(client_host):
-            strange = next((name for name in ("host", "origin") if not is_own(headers.get(name, ""))), None)
-            if strange is None:
+            origin = headers.get("origin", "")
+            if not is_own(headers.get("host", "")):
+                words += ", and the request's Host header names another one"
+            elif not (is_own(origin) or origin in self._origins):
+                words += ", and the request's Origin header names another one: add it to server.cors_origins"
+            else:
                 return
-            words += f", and the request's {strange.title()} header names another one"
         raise ApiError("forbidden", f"{words}: configure keys (server.api_keys_file), or set server.allow_open")
+
+    def lets_read(self, origin: str) -> bool:
+        """Whether web pages of `origin` may read what is answered: those of this machine, and those that the
+        configuration names."""
+        return origin in self._origins or is_own_page(origin)
 
     def refuse_host(self, host: str | None) -> None:
         """Refuse to listen on `host` without keys, unless that is meant.
@@ -158,7 +182,7 @@ def access_for(server: ServerConfig, environ: Mapping[str, str] = os.environ) ->
     Raises:
         ConfigError: one line: the keys can't be used, or the server would be open to other machines unasked.
     """
-    access = Access(load_keys(server, environ), allow_open=server.allow_open)
+    access = Access(load_keys(server, environ), allow_open=server.allow_open, origins=server.cors_origins)
     if access.keyed:
         return access
     host = serving_host()

@@ -16,8 +16,10 @@ names one means the door to be locked.
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 import secrets
+import stat
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -117,6 +119,7 @@ def _of_file(path: Path) -> tuple[ApiKey, ...]:
     at = "server.api_keys_file"
     try:
         with path.expanduser().open("rb") as file:
+            mode = os.fstat(file.fileno()).st_mode
             text = file.read(FILE_BYTES_MAX + 1)
     except OSError as error:
         raise ConfigError(f"{at}: can't be read: {error.strerror}") from None
@@ -124,6 +127,8 @@ def _of_file(path: Path) -> tuple[ApiKey, ...]:
         raise ConfigError(f"{at}: can't be read: its home directory isn't known") from None
     except ValueError:
         raise ConfigError(f"{at}: can't be read: no file can have that name") from None
+    if mode & stat.S_IWOTH:
+        raise ConfigError(f"{at}: others may write to it, and so let themselves in: chmod o-w {path}")
     if len(text) > FILE_BYTES_MAX:
         raise ConfigError(f"{at}: the file is over {FILE_BYTES_MAX} bytes")
     try:

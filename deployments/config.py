@@ -10,10 +10,11 @@ by the same rules.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from reliability.config import ReliabilityConfig
 from reliability.tools import RETRY_STRATEGY, Rung
@@ -39,6 +40,8 @@ __all__ = [
 
 TIER_NAME = r"^[a-z][a-z0-9_-]{0,31}$"
 ENV_NAME = r"^[A-Za-z_][A-Za-z0-9_]*$"
+# Scheme, host and port in lower case, as browsers send them; no `*` and no `null`, which any page can be.
+ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://[a-z0-9._-]+(:[0-9]{1,5})?|[a-z][a-z0-9+.-]*://\[[0-9a-f:.]+\](:[0-9]{1,5})?")
 # The name of the ingress deployment.
 ROUTER = "Router"
 RESERVED_NAMES = frozenset({"auto"})
@@ -191,10 +194,12 @@ class StateConfig(Section):
 
 class ServerConfig(Section):
     """The HTTP edge. `aliases` maps model names that clients send to tiers (or to `auto`); `deadline_s` bounds a whole
-    request, over all of its attempts. For the API keys see `api_keys.py`, for `allow_open` see `access.py`."""
+    request, over all of its attempts, and `body_s` the time that its body takes (`wire/body.py`). For the API keys see
+    `api_keys.py`, for `allow_open` `access.py`; `cors_origins` are the web pages that may ask (`edge.py`)."""
 
     aliases: dict[str, str] = Field(default_factory=dict)
     body_bytes_max: int = Field(default=10_485_760, ge=1024, le=268_435_456)
+    body_s: float = Field(default=30.0, gt=0, le=3600)
     keepalive_s: float = Field(default=10.0, gt=0, le=300)
     timeouts: Timeouts = Timeouts()
     attempts_max: int = Field(default=8, ge=1, le=64)
@@ -204,6 +209,16 @@ class ServerConfig(Section):
     api_keys_file: str | None = Field(default=None, min_length=1)
     api_keys_env: str = Field(default="MLX_STACK_API_KEYS", pattern=ENV_NAME)
     allow_open: bool = Field(default=False, strict=True)
+    cors_origins: tuple[str, ...] = Field(default=(), max_length=64)
+
+    @field_validator("cors_origins")
+    @classmethod
+    def _are_origins(cls, origins: tuple[str, ...]) -> tuple[str, ...]:
+        for origin in origins:
+            if not ORIGIN.fullmatch(origin):
+                words = "as a browser names it is needed: https://app.example.com, with a port where it isn't the usual"
+                raise ValueError(f"an origin {words}, and nothing after it (got {origin[:100]!r})")
+        return origins
 
 
 class RouterConfig(Section):

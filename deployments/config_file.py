@@ -7,6 +7,7 @@ server that others could reach without an API key (`check_door`).
 
 from __future__ import annotations
 
+import importlib.util
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from typing import Any
 
 import yaml
 from pydantic import ValidationError
+from ray.serve.config import ProxyLocation
 from ray.serve.schema import DeploymentSchema, HTTPOptionsSchema, ServeApplicationSchema, ServeDeploySchema
 
 from deployments.access import Access
@@ -30,12 +32,35 @@ IMPORT_PATH = "deployments.app:build"
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigFile:
     """The file's typed `args`, where the server will listen, and the section `server` as the Router's `user_config`
-    patches it."""
+    patches it. `app` is the application's name, `prefix` where it is on the server."""
 
     args: AppConfig
     server: ServerConfig
-    host: str
-    port: int
+    http: HTTPOptionsSchema
+    app: str
+    prefix: str
+
+    @property
+    def host(self) -> str:
+        """Where it listens."""
+        return str(self.http.host)
+
+    @property
+    def port(self) -> int:
+        """On which port."""
+        return int(self.http.port)
+
+    @property
+    def tls(self) -> bool:
+        """Whether it speaks HTTPS."""
+        return bool(self.http.ssl_certfile)
+
+    @property
+    def url(self) -> str:
+        """Where a client on this machine finds it, without `/v1`."""
+        host = {"0.0.0.0": "127.0.0.1", "": "127.0.0.1", "::": "::1"}.get(self.host, self.host)
+        shown = f"[{host}]" if ":" in host else host
+        return f"http{'s' if self.tls else ''}://{shown}:{self.port}{self.http.root_path.rstrip('/')}{self.prefix}"
 
 
 def read_file(path: Path) -> ConfigFile:
@@ -52,7 +77,13 @@ def read_file(path: Path) -> ConfigFile:
     config = load(ours[0].get("args") or {})
     server = _check_deployments(config, ours[0].get("deployments") or [])
     http = _http_options(document.get("http_options") or {})
-    return ConfigFile(args=config, server=server, host=http.host, port=http.port)
+    schema = _whole(document)
+    app = next(a for a in schema.applications if a.import_path == IMPORT_PATH)
+    if schema.proxy_location == ProxyLocation.Disabled:
+        raise ConfigError("proxy_location: Disabled: nobody would listen; HeadOnly is usual")
+    if not (app.route_prefix or "").startswith("/"):
+        raise ConfigError("applications.route_prefix: a path from the root is needed: / is usual")
+    return ConfigFile(args=config, server=server, http=http, app=app.name, prefix=(app.route_prefix or "").rstrip("/"))
 
 
 def check_door(file: ConfigFile, environ: Mapping[str, str] = os.environ) -> bool:
@@ -76,7 +107,7 @@ def _document(path: Path) -> dict[str, Any]:
         raise ConfigError(f"can't be read: {error.strerror}") from None
     except UnicodeDecodeError:
         raise ConfigError("is not UTF-8") from None
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, ValueError, RecursionError) as error:  # a ValueError is a date that doesn't exist
         raise ConfigError(f"is not YAML: {' '.join(str(error).split())}") from None
     if not isinstance(document, Mapping) or not isinstance(document.get("applications"), list):
         raise ConfigError("applications: a list is needed (this is a Ray Serve config file)")
@@ -90,8 +121,39 @@ def _known_keys(document: Mapping[str, Any]) -> None:
         if not isinstance(application, Mapping):
             raise ConfigError(f"{at[:-1]}: a mapping is needed")
         _known(at, application, ServeApplicationSchema)
-        for j, deployment in enumerate(application.get("deployments") or []):
+        deployments = application.get("deployments") or []
+        if not isinstance(deployments, list):
+            raise ConfigError(f"{at}deployments: a list is needed")
+        for j, deployment in enumerate(deployments):
+            if not isinstance(deployment, Mapping):
+                raise ConfigError(f"{at}deployments.{j}: a mapping is needed")
             _known(f"{at}deployments.{j}.", deployment, DeploymentSchema)
+
+
+def _whole(document: Mapping[str, Any]) -> ServeDeploySchema:
+    """The file as Ray Serve will read it, with its own rules: names and routes that are there twice, wrong types.
+
+    An import path that leads nowhere is found here too: Serve would go on without that application.
+    """
+    try:
+        schema = ServeDeploySchema.model_validate(document)
+    except ValidationError as error:
+        first = error.errors()[0]
+        path = ".".join(map(str, first["loc"]))
+        raise ConfigError(": ".join(filter(None, (path, _line(first["msg"]))))) from None
+    for i, app in enumerate(schema.applications):
+        module = app.import_path.partition(":")[0]
+        try:
+            found = importlib.util.find_spec(module) is not None
+        except (ImportError, ValueError):
+            found = False
+        if not found:
+            raise ConfigError(f"applications.{i}.import_path: there is no module {module!r}")
+    return schema
+
+
+def _line(message: str) -> str:
+    return " ".join(message.removeprefix("Value error, ").split())
 
 
 def _http_options(given: Any) -> HTTPOptionsSchema:
@@ -100,10 +162,13 @@ def _http_options(given: Any) -> HTTPOptionsSchema:
         raise ConfigError("http_options: a mapping is needed")
     _known("http_options.", given, HTTPOptionsSchema)
     try:
-        return HTTPOptionsSchema.model_validate(given)
+        http = HTTPOptionsSchema.model_validate(given)
+        if not 0 < http.port < 65_536:
+            raise ConfigError(f"http_options.port: {http.port} is no port: take one from 1024 to 65535")
+        return http
     except ValidationError as error:
         first = error.errors()[0]
-        raise ConfigError(f"http_options.{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
+        raise ConfigError(f"http_options.{'.'.join(map(str, first['loc']))}: {_line(first['msg'])}") from None
 
 
 def _known(at: str, section: Mapping[str, Any], schema: Any) -> None:
@@ -125,6 +190,8 @@ def _check_deployments(config: AppConfig, deployments: list[Mapping[str, Any]]) 
             raise ConfigError(f"{at}.name: there is no deployment {name!r}; deployments: {', '.join(names)}")
         try:
             change = deployment.get("user_config") or {}
+            if not isinstance(change, Mapping):
+                raise ConfigError("a mapping is needed")
             if name == ROUTER:
                 base = RouterConfig(reliability=config.reliability, server=config.server)
                 server = patched_router(base, change, config.tiers).server

@@ -1,16 +1,12 @@
 #!/bin/sh
-# HAProxy as Ray Serve starts it, with its own two pages (statistics, metrics) on loopback.
+# HAProxy as Ray Serve starts it, with this server's changes to the configuration: what they are, and why, stands in
+# haproxy.py.
 #
-# Ray 2.60 writes HAProxy's configuration itself and binds those two to all interfaces, whatever `http_options.host` is.
-# Ray starts this file in HAProxy's place (RAY_SERVE_HAPROXY_BINARY_PATH); $MLX_STACK_HAPROXY is the real one. The
-# front doors, which Ray binds to `http_options.host`, stay as they are: whether they may be open is the server's
-# business (deployments/access.py). Where a later Ray names its sections otherwise, they are all closed, not open.
-#
-# Ray's `splice-request` is taken out: HAProxy 2.8 then doesn't see a client leave whose body came in a packet of its
-# own (any HTTP library's), and the tier would go on for nobody. Measured 2026-11-22: with it the Router hears of it at
-# the request's end; without it after less than a millisecond.
+# Ray starts this file in HAProxy's place (RAY_SERVE_HAPROXY_BINARY_PATH), at each reload too; $MLX_STACK_HAPROXY is the
+# real one, and $MLX_STACK_PYTHON the Python that changes the file.
 set -eu
 : "${MLX_STACK_HAPROXY:?the path of the real haproxy}"
+: "${MLX_STACK_PYTHON:?the path of Python}"
 given=""
 before=""
 for word in "$@"; do
@@ -19,12 +15,7 @@ for word in "$@"; do
 done
 [ -n "$given" ] || exec "$MLX_STACK_HAPROXY" "$@"
 umask 077
-awk '
-  /^[a-z]/ { door = ($1 == "frontend" && ($2 == "http_frontend" || $2 == "grpc_frontend")) }
-  !door && $1 == "bind" { sub(/bind +(\*|0\.0\.0\.0|\[::\]|::)?:/, "bind 127.0.0.1:") }
-  $1 == "option" && $2 == "splice-request" { next }
-  { print }
-' "$given" > "$given.loopback.$$"
+"$MLX_STACK_PYTHON" -I -S "$(dirname "$0")/haproxy.py" "$given" > "$given.loopback.$$"
 mv "$given.loopback.$$" "$given.loopback"
 i=$#
 while [ "$i" -gt 0 ]; do

@@ -3,10 +3,11 @@
     Run (when the request is over)  --incidents_of-->  records  -->  journal, GET /v1/reliability/incidents
 
 A record is one flat JSON object of one shape, whoever made it; what doesn't apply is None. One request gives, for each
-attempt in order: what was wrong with it (one record: a `loop`, a `flaw`, a `fault`, or a `budget` event), its `repair`s
-(one for each kind), and the `escalation` where another tier came next; then a loop that no attempt was refused for, and
-the warnings of the budget. Breaker changes, memory transitions, an operator's acts and grants that nobody settled are
-no part of a request; those who see them call `record`.
+attempt in order: what was wrong with it (one record: a `loop`, a `flaw`, a `fault`, or a `budget` event), a count of
+its tokens that can't be (`usage`), its `repair`s (one for each kind), and the `escalation` where another tier came
+next; then a loop that no attempt was refused for, and the warnings of the budget. Breaker changes, memory transitions,
+an operator's acts, grants that nobody settled and a journal that was put aside are no part of a request; those who see
+them call `record`.
 
 `tier`, `model`, tokens and times are those of the attempt that `attempt` counts (from 0, its place in the report's
 `attempts`); `generation` is what the client asked for. `at` is the moment at which the record was made.
@@ -69,10 +70,12 @@ class IncidentKind(StrEnum):
     ESCALATION = "escalation"  # and fallback: `evidence.how` says which
     FAULT = "fault"
     BUDGET = "budget"
+    USAGE = "usage"  # a tier said that an answer had cost what it can't have cost; an estimate is booked
     BREAKER = "breaker"
     MEMORY = "memory"
     OPERATOR = "operator"
     GRANT_EXPIRED = "grant_expired"
+    JOURNAL = "journal"  # it could not be read and was put aside: budgets and incidents begin empty
 
 
 def record(
@@ -140,6 +143,7 @@ class _Told:
     def all(self) -> Iterator[dict[str, Any]]:
         for number, attempt in enumerate(self.run.attempts):
             yield from self._wrong(number, attempt)
+            yield from self._untrusted(number, attempt)
             yield from self._repairs(number)
             yield from self._left(number)
         yield from self._loop_without_a_flaw()
@@ -179,6 +183,12 @@ class _Told:
             loop = self._loop_of(number) if kind is IncidentKind.LOOP else None
             evidence = self._loop(loop) | self._judgement(judged) | self._texts(attempt, judged)
             yield self._record(kind, attempt.flaw.value, number, **evidence)
+
+    def _untrusted(self, number: int, attempt: Attempt) -> Iterator[dict[str, Any]]:
+        told = attempt.reported
+        if told is not None:
+            said = {"reported_prompt_tokens": told.prompt_tokens, "reported_completion_tokens": told.completion_tokens}
+            yield self._record(IncidentKind.USAGE, "not_believed", number, **said)
 
     def _repairs(self, number: int) -> Iterator[dict[str, Any]]:
         judged = self._judged(number)

@@ -53,6 +53,7 @@ class Insight:
             Route(f"{at}/tiers", self.tiers),
             Route(f"{at}/tiers/{{tier}}/isolate", self.isolate, methods=["POST"]),
             Route(f"{at}/tiers/{{tier}}/restore", self.restore, methods=["POST"]),
+            Route(f"{at}/tiers/{{tier}}/close", self.close, methods=["POST"]),
         ]
 
     async def report(self, request: Request) -> Response:
@@ -95,6 +96,10 @@ class Insight:
     async def restore(self, request: Request) -> Response:
         """Lift the hold."""
         return await self._order(request, self._state.restore, "restored")
+
+    async def close(self, request: Request) -> Response:
+        """Close the tier's breaker: calls go through again at once."""
+        return await self._order(request, self._state.close_breaker, "closed")
 
     async def reset(self, request: Request) -> Response:
         """Forget what one session has spent."""

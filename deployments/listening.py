@@ -25,7 +25,7 @@ import ray
 
 from deployments.config import ConfigError
 
-__all__ = ["is_loopback", "is_own", "serving_host"]
+__all__ = ["is_loopback", "is_own", "is_own_page", "serving_host"]
 
 
 @functools.lru_cache(maxsize=1024)  # asked with each request, mostly of one address
@@ -52,13 +52,25 @@ def is_own(named: str) -> bool:
 
     So do loopback's addresses and names, and those under `.internal`, by which a container calls its host
     (`host.docker.internal`): no public name ends so, hence no web site can have one."""
-    if not named:
-        return True
+    return not named or _is_local(_host_in(named)) or _host_in(named).endswith(".internal")
+
+
+@functools.lru_cache(maxsize=1024)
+def is_own_page(origin: str) -> bool:
+    """Whether an `Origin` is a web page that this machine serves: a name under `.internal` may be any in the house."""
+    return "//" in origin and _is_local(_host_in(origin))
+
+
+def _is_local(host: str) -> bool:
+    return is_loopback(host) or host.endswith(".localhost")
+
+
+def _host_in(named: str) -> str:
+    """The host of an origin or a `Host` header; "" where there is none."""
     try:
-        host = urlsplit(named if "//" in named else f"//{named}").hostname or ""
+        return urlsplit(named if "//" in named else f"//{named}").hostname or ""
     except ValueError:
-        return False
-    return is_loopback(host) or host.endswith((".localhost", ".internal"))
+        return ""
 
 
 def serving_host() -> str | None:

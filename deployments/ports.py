@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from deployments.config import Timeouts
+from deployments.judging import Elsewhere
+from deployments.large_work import Large, at_once
 from reliability.admission import Ask, Barred, Grant
 from reliability.loops import Window
 from reliability.pressure import Level
@@ -51,6 +53,11 @@ class Admission(Protocol):
         """Close a grant, once. Never waits, never raises."""
         ...
 
+    def progress(self, grant: Grant, usage: Usage) -> None:
+        """Say what a call that still runs has used so far: what its grant is charged if nobody settles it. Never waits,
+        never raises."""
+        ...
+
     def charge(self, usage: Usage) -> None:
         """Count a call that ran without a grant. Never waits, never raises."""
         ...
@@ -74,9 +81,11 @@ class Ports:
     """The world. `jitter` returns a number in [0, 1). Without `admission` every call may run.
 
     `cloud` names the tiers that leave the machine and cost money. Without an answer from `admission` within
-    `cloud_admit_s` seconds they are not called; a local tier is, after `admit_s`. `context_tokens` holds what is known
-    of the tiers' contexts. `memory` is the level of the nodes that a tier runs on, and for how long there has been
-    pressure, in nanoseconds; it is asked at each call and must cost nothing.
+    `cloud_admit_s` seconds they are not called; a local tier is, after `admit_s`. `foreign` names the tiers that pass
+    on what another server says of its tokens. `context_tokens` holds what is known of the tiers' contexts. `memory` is
+    the level of the nodes that a tier runs on, and for how long there has been pressure, in nanoseconds; it is asked at
+    each call and must cost nothing. `large` runs what may take long,
+    `elsewhere` a function in another process, or raises `workers.Undone`.
     """
 
     tiers: Mapping[str, Tier]
@@ -85,7 +94,10 @@ class Ports:
     jitter: Callable[[], float]
     admission: Admission | None = None
     cloud: frozenset[str] = frozenset()
+    foreign: frozenset[str] = frozenset()
     admit_s: float = 2.0
     cloud_admit_s: float = 10.0
     context_tokens: Mapping[str, int] = field(default_factory=dict)
     memory: Callable[[str], tuple[Level, int]] = lambda _: (Level.UNKNOWN, 0)
+    large: Large = at_once
+    elsewhere: Elsewhere | None = None

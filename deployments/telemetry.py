@@ -40,6 +40,7 @@ from reliability.types import Attempt, Fault, Flaw, Reason
 __all__ = [
     "MonotonicClock",
     "RequestMetrics",
+    "flush_logs",
     "hush",
     "log_error",
     "log_info",
@@ -105,6 +106,12 @@ def log_error(event: str, error: BaseException, **fields: Any) -> None:
     if isinstance(error, WORDS_ARE_SAFE) and not isinstance(error, RayTaskError):
         fields |= {"words": str(error)}
     LOG.error("\n".join([_line(event, fields), *_stack(error)]), extra=_extra(event, fields), stacklevel=2)
+
+
+def flush_logs() -> None:
+    """Write what Serve still holds back: it collects lines, up to a thousand, and loses them where it is killed."""
+    for handler in LOG.handlers:
+        handler.flush()
 
 
 def hush(words: str) -> None:
