@@ -15,10 +15,10 @@ requests of a user are open; what is due beyond that is counted as `shed` and fa
 Locust's own rows and plots are of whole requests, from when they were due to their last byte. What else was measured
 is in `loadtests/tally.py`: times by tier and outcome, and upstream calls per request by the server's own word
 (`X-MLX-Stack-Attempts`, or the report in a stream's last chunk). `--figures FILE.json` writes it, and beside it
-`FILE.figures.html` with plots; locust's page is written by `--html FILE`. A refusal that is meant (429, 422) is an
-outcome and no failure; an error frame that isn't, a stream that just stops, an answer that can't be read and no answer
-at all are. What is still open at the end, or when the run is interrupted, is counted, and fails where it has been open
-for `HUNG_S`, or where nothing was answered in the whole run.
+`FILE.figures.html` with plots; locust's page is written by `--html FILE`. A refusal that is meant (429, 422, a spent
+budget) is an outcome and no failure; an error frame that isn't, a stream that just stops, an answer that can't be read
+and no answer at all are. What is still open at the end, or when the run is interrupted, is counted, and fails where it
+has been open for `HUNG_S`, or where nothing was answered in the whole run.
 
 `make load` starts a server of its own with `loadtests/scripted.yaml`, whose tiers also give malformed calls and faults.
 """
@@ -54,7 +54,7 @@ TIMEOUT_S = 120.0
 OPEN_MAX = 64
 STATUSES_MEANT = {422, 429}
 MALFORMED = (ValueError, LookupError, TypeError, AttributeError)  # what reading an answer raises that isn't one
-CODES_MEANT = {"budget_exceeded", "loop_detected", "overloaded"}
+CODES_MEANT = {"budget_exceeded", "rate_limit_exceeded", "loop_detected", "overloaded"}
 SEED = int(os.environ.get("MLX_STACK_LOAD_SEED", "1"))
 PACE_S = float(os.environ.get("MLX_STACK_LOAD_PACE_S", "1.0"))
 HUNG_S = float(os.environ.get("MLX_STACK_LOAD_HUNG_S", "30.0"))
@@ -198,8 +198,9 @@ def _refused(response: Any, due_s: float, *, stream: bool) -> None:
     """Not answered. That there was no answer at all, and so no status, is a failure that locust sees by itself."""
     if not response.status_code:
         return _cut(response, due_s, "no answer", stream=stream)
-    _cut(response, due_s, _code(response) or f"status {response.status_code}", stream=stream)
-    if response.status_code in STATUSES_MEANT:
+    code = _code(response)
+    _cut(response, due_s, code or f"status {response.status_code}", stream=stream)
+    if response.status_code in STATUSES_MEANT or code in CODES_MEANT:
         return response.success()
     return response.failure(f"status {response.status_code}: {response.text[:300]}")
 

@@ -84,8 +84,8 @@ def serving(
         "applications": [app],
     }
     path.write_text(yaml.safe_dump(config), encoding="utf-8")
-    program = [str(Path(sys.executable).with_name("serve")), "run"]
-    command = [*(program if nodes == 1 else (sys.executable, "-m", "loadtests.two_nodes")), str(path)]
+    module = ("deployments", "serve") if nodes == 1 else ("loadtests.two_nodes",)
+    command = [sys.executable, "-m", *module, str(path)]
     with process(command, folder, flags_for(folder), stop=signal.SIGINT) as pid:
         url = f"http://127.0.0.1:{port}"
         until_up(f"{url}/ready", pid)
@@ -115,8 +115,10 @@ def own_bytes(process: psutil.Process) -> int:
 
 
 def flags_for(folder: Path) -> dict[str, str]:
-    """The environment of `make serve`, with Ray's files in `folder`."""
-    return environment(ROOT / "serve.env", {**os.environ, "RAY_TMPDIR": str(folder), "RAY_USAGE_STATS_ENABLED": "0"})
+    """The environment of `make serve`, with Ray's files in `folder`. A server asks for Ray's token, whatever the tests
+    do without."""
+    own = {"RAY_TMPDIR": str(folder), "RAY_USAGE_STATS_ENABLED": "0", "RAY_AUTH_MODE": "token"}
+    return environment(ROOT / "serve.env", os.environ | own)
 
 
 @contextlib.contextmanager

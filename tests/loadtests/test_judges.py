@@ -8,7 +8,7 @@ import json
 import httpx
 import pytest
 
-from loadtests.chaos import RESERVED_MAX, TEXTS, Accounts, Found, compared, streamed, whole
+from loadtests.chaos import TEXTS, UNSAID_MAX, UNTOLD_MAX, Accounts, Found, compared, streamed, whole
 from loadtests.soak import JOURNAL_MIB_MAX, MARKS, judged
 from loadtests.tally import KINDS, Name, Tally
 
@@ -94,9 +94,8 @@ def report(tier: str = "fast", tokens: int = 10, outcome: str = "answered") -> d
         (10, report(outcome="client_left"), "fast", [], False),
         (10, report("standard"), "standard", [], False),
         (10, None, "fast", [], True),
-        (RESERVED_MAX, None, "fast", [], True),  # a Router died, and its grants have expired
-        (RESERVED_MAX + 1, None, "fast", [], False),
-        (9, None, "fast", [], False),
+        (UNTOLD_MAX, None, "fast", [], True),  # a Router died, and its grants have expired
+        (UNTOLD_MAX + 1, None, "fast", [], False),
     ],
 )
 def test_the_accounts_must_agree(books, reports, tier, incidents, good):
@@ -106,6 +105,15 @@ def test_the_accounts_must_agree(books, reports, tier, incidents, good):
 
     assert (asyncio.run(compared(told, "s", seen)) == []) is good
     assert seen.unreported == (reports is None)
+
+
+def test_the_books_of_a_dead_router_lack_its_last_words_at_most():
+    """What it had not said yet when it died is bounded."""
+    seen = Accounts(tried={"s": ["r"]}, answers={"r": ("fast", 100)})
+    for missing, good in ((UNSAID_MAX, True), (UNSAID_MAX + 1, False)):
+        told = Told(sessions={"open_calls": 0, "spent_tokens": 100 - missing}, requests=None, incidents={"data": []})
+
+        assert (asyncio.run(compared(told, "s", seen)) == []) is good
 
 
 def test_books_with_an_open_call_are_wrong():
@@ -122,7 +130,7 @@ def test_what_other_requests_cost_hides_no_answer():
         async def get(self, path: str, **query: str):
             return None if path == "requests/r2" else await super().get(path, **query)
 
-    seen = Accounts(tried={"s": ["r1", "r2"]}, answers={"r1": ("fast", 30), "r2": ("fast", 40)})
+    seen = Accounts(tried={"s": ["r1", "r2"]}, answers={"r1": ("fast", 30), "r2": ("fast", 40 + UNSAID_MAX)})
     for books, good in ((109, False), (110, True)):
         told = Some(sessions={"open_calls": 0, "spent_tokens": books}, requests=report(tokens=70))
         assert (asyncio.run(compared(told, "s", seen)) == []) is good

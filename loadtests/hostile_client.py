@@ -1,0 +1,62 @@
+"""Sends the cases of the fuzz, one after the other: `python -m loadtests.hostile_client URL SEED KIND ...`.
+
+It is a process of its own, so that building ten mebibytes doesn't stand in the way of the clock that measures. For each
+case it prints one line of JSON: its kind, when it was sent and when it was over (of the machine's monotonic clock), and
+the status, or what broke.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import sys
+import time
+from urllib.parse import urlsplit
+
+from loadtests.hostile import BODIES, MODEL, SCHEMAS, body_of, case_of
+from loadtests.hostile_answers import asking_for
+
+__all__ = ["raw_of"]
+
+CASE_S = 30.0
+REST_S = 0.3
+ANSWER_BYTES_MAX = 64 * 1024 * 1024
+
+
+def raw_of(kind: str, seed: str) -> bytes:
+    """The body of the case of this kind."""
+    if kind in BODIES or kind in SCHEMAS:
+        return case_of(kind, seed).raw
+    return body_of({"model": MODEL, "max_tokens": 16_384} | asking_for(kind, seed))
+
+
+def sent(url: str, raw: bytes, session: str) -> int | str:
+    """The status of one request, read to its end."""
+    at = urlsplit(url)
+    connection = http.client.HTTPConnection(at.hostname or "", at.port, timeout=CASE_S)
+    headers = {"content-type": "application/json", "x-mlx-stack-session": session, "x-mlx-stack-deadline": str(CASE_S)}
+    try:
+        connection.request("POST", "/v1/chat/completions", raw, headers)
+        response = connection.getresponse()
+        response.read(ANSWER_BYTES_MAX)
+        return response.status
+    except (OSError, http.client.HTTPException) as error:
+        return type(error).__name__
+    finally:
+        connection.close()
+
+
+def main() -> None:
+    """Send them all."""
+    url, seed, *kinds = sys.argv[1:]
+    for number, kind in enumerate(kinds):
+        raw = raw_of(kind, f"{seed}/{number}")
+        begun_s = time.monotonic()
+        status = sent(url, raw, f"hostile-{seed}-{number}")
+        told = {"kind": kind, "begun_s": begun_s, "ended_s": time.monotonic(), "status": status}
+        print(json.dumps(told), flush=True)
+        time.sleep(REST_S)
+
+
+if __name__ == "__main__":
+    main()
