@@ -22,7 +22,7 @@ OTHERS = {
     "requirements.lock": "what `make serve` installs, pinned and hashed",
     "requirements-dev.lock": "the same with the tools of `make check` and `make test`",
     "serve.env": "Ray Serve's flags that `make serve` sets",
-    "deployments/haproxy_on_loopback.sh": "HAProxy as Ray Serve starts it, with its own two pages on loopback",
+    "deployments/haproxy_on_loopback.sh": "HAProxy as Ray Serve starts it, with this server's changes",
     "serve_config.yaml": "the graph as Ray Serve reads it",
     "deployments/state/README.md": "the laws of the state package, and what it costs",
     "loadtests/scripted.yaml": "the scripted tiers of `make load` and `make soak`",

@@ -14,6 +14,7 @@ from deployments import __main__
 from deployments.access import Access, Caller, access_for
 from deployments.api_keys import digest, load_keys
 from deployments.config import ConfigError, ServerConfig
+from deployments.front import free_port
 from deployments.listening import is_loopback
 from deployments.wire.errors import ApiError
 from tests.effects.driving import config_of
@@ -252,7 +253,7 @@ def test_any_text_is_a_host_or_not(text):
 
 
 FILE = """
-http_options: {{host: {host}, port: 1}}
+http_options: {{host: {host}, port: {port}}}
 applications:
 - import_path: 'deployments.app:build'
   args:
@@ -278,7 +279,7 @@ applications:
             "{}",
             "",
             0,
-            "warning: server.allow_open lets everybody who reaches 0.0.0.0:1",
+            "warning: server.allow_open lets everybody who reaches 0.0.0.0:",
         ),
         ("127.0.0.1", "{allow_open: true}", "{}", "", 0, ""),
         ("0.0.0.0", "{allow_open: true}", "{allow_open: false}", "", 2, "is not loopback"),
@@ -290,7 +291,7 @@ def test_the_file_check_holds_the_door(tmp_path, monkeypatch, capsys, command, h
     """`check` and `preflight` refuse what would be open, and keys that can't be used, before anything is started."""
     monkeypatch.setenv(ENV, value)
     path = tmp_path / "c.yaml"
-    path.write_text(FILE.format(host=host, server=server, patch=patch))
+    path.write_text(FILE.format(host=host, port=free_port(), server=server, patch=patch))
 
     assert __main__.main([command, str(path)]) == code
     assert said in capsys.readouterr().err or said == ""
@@ -300,7 +301,7 @@ def test_serves_own_default_is_refused(tmp_path, monkeypatch, capsys):
     """A file without `http_options` listens on all interfaces: Serve's default, and not a safe one."""
     monkeypatch.delenv(ENV, raising=False)
     path = tmp_path / "c.yaml"
-    path.write_text(FILE.format(host="x", server="{}", patch="{}").partition("\n")[2].partition("\n")[2])
+    path.write_text(FILE.format(host="x", port=1, server="{}", patch="{}").partition("\n")[2].partition("\n")[2])
 
     assert __main__.main(["check", str(path)]) == 2
     assert "http_options.host: 0.0.0.0 is not loopback" in capsys.readouterr().err

@@ -16,7 +16,7 @@ from deployments.config import (
 )
 from reliability.types import Flaw
 from tests.effects import state
-from tests.effects.access import allow_open, api_keys_env, api_keys_file
+from tests.effects.access import allow_open, api_keys_env, api_keys_file, cors_origins
 from tests.effects.answers import (
     ALIKE,
     PLACEHOLDER,
@@ -47,6 +47,7 @@ from tests.effects.graph import (
     asleep,
     attempts_max,
     body_bytes_max,
+    body_s,
     chain,
     cloud,
     cloud_key_env,
@@ -140,6 +141,8 @@ EFFECTS: dict[str, Callable[[], None]] = {
     "server.api_keys_env": api_keys_env,
     "server.allow_open": allow_open,
     "server.body_bytes_max": body_bytes_max,
+    "server.body_s": body_s,
+    "server.cors_origins": cors_origins,
     "server.keepalive_s": keepalive_s,
     "server.attempts_max": attempts_max,
     "server.deadline_s": deadline_s,

@@ -83,9 +83,11 @@ def test_a_port_that_is_taken_is_said_before_the_start(tmp_path, capsys):
         args = "{tiers: {fast: {kind: scripted, script: []}}, reliability: {escalation: {chain: [fast]}}}"
         http = f"{{host: 127.0.0.1, port: {port}}}"
         path.write_text(f"http_options: {http}\napplications: [{{import_path: 'deployments.app:build', args: {args}}}]")
-        assert __main__.main(["preflight", str(path)]) == 0
+        assert __main__.main(["preflight", str(path)]) == 1  # nobody listens, and nobody else may
+        assert f":{port} is taken by another process" in capsys.readouterr().err
         taken.listen()
         assert __main__.main(["preflight", str(path)]) == 1
+    assert __main__.main(["preflight", str(path)]) == 0
 
     err = capsys.readouterr().err
     assert f":{port} is taken by" in err

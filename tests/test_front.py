@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from deployments import front
+from deployments.config import ConfigError
 from tests.readme import ROOT
 
 
@@ -25,3 +26,12 @@ def test_nothing_is_started_without_rays_token(monkeypatch, told):
 def test_the_token_is_asked_for_by_itself():
     """Whoever sets nothing gets it."""
     assert front.environment(ROOT / "serve.env", {})["RAY_AUTH_MODE"] == "token"
+
+
+@pytest.mark.parametrize("switch", ["0", "1"])
+def test_a_wrong_bound_ends_the_start_with_one_line(switch):
+    """With HAProxy and without it: neither its script nor Ray's proxy is left to fail over it."""
+    given = {"MLX_STACK_UNREAD_S": "soon", "RAY_SERVE_ENABLE_HA_PROXY": switch}
+
+    with pytest.raises(ConfigError, match=r"^MLX_STACK_UNREAD_S: seconds are needed .*$"):
+        front.environment(ROOT / "serve.env", given)

@@ -17,7 +17,7 @@ FUNCTION_LINES_MAX = 50
 PURE = {
     "__future__", "abc", "ast", "bisect", "collections", "dataclasses", "datetime", "decimal", "enum", "fractions",
     "functools", "hashlib", "heapq", "itertools", "json", "math", "operator", "re", "string", "types", "typing",
-    "unicodedata", "zlib", "jsonschema", "referencing", "rapidfuzz", "pydantic", "reliability",
+    "unicodedata", "zlib", "contextlib", "jsonschema", "re2", "rapidfuzz", "pydantic", "reliability",
 }  # fmt: skip
 PACKAGES = ("reliability/", "deployments/")
 SOURCES = [name for name in tracked() if name.endswith(".py")]

@@ -1,4 +1,5 @@
-"""The effects of the keys that say who may ask: `server.api_keys_file`, `server.api_keys_env`, `server.allow_open`."""
+"""The effects of the keys that say who may ask: `server.api_keys_file`, `server.api_keys_env`, `server.allow_open`,
+`server.cors_origins`."""
 
 from __future__ import annotations
 
@@ -38,3 +39,12 @@ def allow_open() -> None:
     access_for(config_of("server.allow_open", True).server, {}).refuse_host("0.0.0.0")
     with pytest.raises(ConfigError, match="is not loopback"):
         access_for(config_of().server, {}).refuse_host("0.0.0.0")
+
+
+def cors_origins() -> None:
+    page = "https://app.example.com"
+    allowed = access_for(config_of("server.cors_origins", [page]).server, {})
+    allowed.guard("127.0.0.1", {"origin": page})
+    assert allowed.lets_read(page)
+    with pytest.raises(ApiError, match=r"server\.cors_origins"):
+        access_for(config_of().server, {}).guard("127.0.0.1", {"origin": page})

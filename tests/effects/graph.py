@@ -19,13 +19,13 @@ from deployments.config import (
 )
 from deployments.cost import cloud_tiers, cost_usd, price_of
 from deployments.plan import chain_for
-from deployments.router import _body
 from deployments.sleeping import asleep_in, patient, sleepers_of
 from deployments.tiers.handle import HandleTier
 from deployments.tiers.hosted import HostedTier
 from deployments.tiers.mlx import MlxTier
 from deployments.tiers.replica import make_tier
 from deployments.tiers.scripted import ScriptedTier
+from deployments.wire.body import Bodies
 from deployments.wire.chat import parse_chat
 from deployments.wire.errors import ApiError
 from deployments.wire.stream import paced
@@ -235,8 +235,21 @@ def body_bytes_max() -> None:
         return {"type": "http.request", "body": b"x" * 2000, "more_body": False}
 
     request = Request({"type": "http", "method": "POST", "headers": []}, receive)
-    with pytest.raises(ApiError, match=r"over 1024 bytes"):
-        asyncio.run(_body(request, config_of("server.body_bytes_max", 1024).server.body_bytes_max))
+    with pytest.raises(ApiError, match=r"over 1,024 bytes"):
+        asyncio.run(_read(request, config_of("server.body_bytes_max", 1024)))
+
+
+def body_s() -> None:
+    async def receive() -> dict[str, Any]:
+        return await asyncio.get_running_loop().create_future()  # nothing ever comes
+
+    request = Request({"type": "http", "method": "POST", "headers": []}, receive)
+    with pytest.raises(ApiError, match=r"it may take 0\.01 s \(server\.body_s\)"):
+        asyncio.run(asyncio.wait_for(_read(request, config_of("server.body_s", 0.01)), 5))
+
+
+async def _read(request: Request, config: AppConfig) -> bytes:
+    return await Bodies(1).read(request, bytes_max=config.server.body_bytes_max, first_s=config.server.body_s)
 
 
 def keepalive_s() -> None:

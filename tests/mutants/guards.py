@@ -174,14 +174,32 @@ MUTANTS: list[tuple[str, str, str, str]] = [
     ),
     (
         "reliability/budget.py",
-        "charged = held.tokens if expired or tokens is None else max(0, tokens)",
-        "charged = 0 if tokens is None else max(0, tokens)",
-        "an expired reservation is charged in full",
+        "charged = max(owed(held), tokens or 0)",
+        "charged = tokens or 0",
+        "an expired reservation is charged what is known",
     ),
     (
         "reliability/budget.py",
-        "charged = held.tokens if expired or tokens is None else max(0, tokens)",
-        "charged = held.tokens if expired or tokens is None else min(held.tokens, max(0, tokens))",
+        "    budget, late = forgotten(budget, name)\n",
+        "    late = budget.expired.get(name)\n",
+        "an expired reservation is settled late once",
+    ),
+    (
+        "reliability/ledger.py",
+        "    return max(known, min(held.tokens, known + held.slack))",
+        "    return held.tokens",
+        "a call that nobody settles is charged what it said",
+    ),
+    (
+        "reliability/ledger.py",
+        "held.tokens - held.output_cap if held.used is None else held.used",
+        "held.used or 0",
+        "a prompt that may have been read is charged",
+    ),
+    (
+        "reliability/budget.py",
+        "charged = held.tokens if tokens is None else max(0, tokens)",
+        "charged = held.tokens if tokens is None else min(held.tokens, max(0, tokens))",
         "an overrun is charged in full",
     ),
     (
@@ -259,6 +277,18 @@ MUTANTS: list[tuple[str, str, str, str]] = [
     ),
     # admission
     (
+        "reliability/budget.py",
+        "return IN_FLIGHT_RETRY_S if load.tokens - load.reserved <= load.tokens_max else None",
+        "return None",
+        "what open calls hold comes back",
+    ),
+    (
+        "reliability/breaker.py",
+        "    return replace(_entered(breaker, Phase.CLOSED, now_ns), openings=0)\n",
+        "    return replace(breaker, phase=Phase.CLOSED)\n",
+        "a breaker that is closed by hand has no past",
+    ),
+    (
         "reliability/admission.py",
         "        return state, _barred_by_budget(ask.tier, reserved)\n",
         "        return _with_breaker(state, ask.tier, breaker), _barred_by_budget(ask.tier, reserved)\n",
@@ -290,13 +320,13 @@ MUTANTS: list[tuple[str, str, str, str]] = [
         "grant names are unique over restarts",
     ),
     (
-        "reliability/admission.py",
+        "reliability/memory_rules.py",
         "if not ask.local or ask.level not in (Level.WARN, Level.CRITICAL):",
         "if not ask.local or ask.level is Level.NORMAL:",
         "unknown pressure bars nothing",
     ),
     (
-        "reliability/admission.py",
+        "reliability/memory_rules.py",
         '    if ask.sustained_ns < rules.sustained_ns:\n        return ""\n',
         "",
         "complex requests move only under sustained pressure",

@@ -128,7 +128,7 @@ MUTANTS: list[tuple[str, str, str, str]] = [
     ),
     (
         "reliability/loops/volatile.py",
-        '            content = content or int(bool(masked.replace(HOLE, "").strip()))\n',
+        "            content = content or int(_says(masked))\n",
         "            content = 1\n",
         "a naked moment that stands alone is the content",
     ),

@@ -105,6 +105,24 @@ MUTANTS: list[tuple[str, str, str, str]] = [
     ),
     (
         "reliability/refusals.py",
+        "        return attempt.retry_after_s is not None\n",
+        "        return True\n",
+        "what only a person can lift doesn't pass",
+    ),
+    (
+        "reliability/refusals.py",
+        "    if len(waits) < len(passing):\n        return None\n",
+        "",
+        "no time is told where one of those that may come back told none",
+    ),
+    (
+        "reliability/refusals.py",
+        "            if attempt.fault is not Fault.RETRY_BUDGET:\n",
+        "            if True:\n",
+        "a barred second try hides no fault",
+    ),
+    (
+        "reliability/refusals.py",
         "return min(waits) if waits else None",
         "return max(waits) if waits else None",
         "the shortest Retry-After is passed on",
@@ -220,6 +238,24 @@ MUTANTS: list[tuple[str, str, str, str]] = [
         "nothing is added without being asked to",
     ),
     (
+        "reliability/wording.py",
+        "            if not LIKE_A_STATUS.search(text):\n",
+        "            if text:\n",
+        "no figure looks like a status",
+    ),
+    (
+        "reliability/wording.py",
+        "    return session if plain else",
+        "    return session if True else",
+        "a session whose name misleads isn't named",
+    ),
+    (
+        "reliability/wording.py",
+        "    spent = load.tokens - barred.asked - load.reserved\n",
+        "    spent = load.tokens - barred.asked\n",
+        "the figures are those of the ledger",
+    ),
+    (
         "reliability/health.py",
         "if attempt.cancelled or attempt.fault in SAYS_NOTHING:",
         "if attempt.fault in SAYS_NOTHING:",
@@ -264,18 +300,18 @@ MUTANTS: list[tuple[str, str, str, str]] = [
     ),
     (
         "deployments/attempt.py",
-        "        if not isinstance(self.end, Finish):\n            return []\n",
+        "        if not isinstance(self.end, Finish):\n            return None\n",
         "",
         "nothing more leaves of an attempt that failed",
     ),
     (
-        "deployments/attempt.py",
+        "deployments/patience.py",
         'phase), (total_s, "total_s"),',
         'phase), (1e9, "total_s"),',
         "an attempt ends within its total timeout",
     ),
     (
-        "deployments/attempt.py",
+        "deployments/patience.py",
         '(total_s, "total_s"), (left_s, "deadline"), key',
         '(total_s, "total_s"), key',
         "a request ends within its deadline",
@@ -300,8 +336,8 @@ MUTANTS: list[tuple[str, str, str, str]] = [
     ),
     (
         "deployments/attempt.py",
-        "if self.written_bytes > self.output_cap * TOKEN_BYTES_MOST + OVERRUN_BYTES:",
-        "if self.written_bytes < 0:",
+        "if self.spending.written_bytes > most:",
+        "if self.spending.written_bytes < 0:",
         "the cap on an answer binds a tier that ignores it",
     ),
     (
@@ -335,10 +371,28 @@ MUTANTS: list[tuple[str, str, str, str]] = [
         "without tools nothing written is a call",
     ),
     (
+        "deployments/spending.py",
+        "            return usage, told if lie else None\n",
+        "            return told, None\n",
+        "a count that can't be is not booked",
+    ),
+    (
+        "deployments/spending.py",
+        "        if written < self.said_tokens + PROGRESS_TOKENS and",
+        "        if written < self.said_tokens + 4 * PROGRESS_TOKENS and",
+        "what leaves has been said",
+    ),
+    (
         "deployments/attempt.py",
-        "max(self.output_cap, self._written_tokens) if lost else self._written_tokens",
-        "self._written_tokens",
-        "a replica that died is charged for what it may have written",
+        "self.end.damaged and (judged.calls or judged.violations):\n",
+        "self.end.damaged and judged.violations:\n",
+        "no call of a damaged answer is trusted",
+    ),
+    (
+        "deployments/patience.py",
+        "silent_s < getattr(timeouts, phase) * STALLED_SHARE",
+        "True",
+        "a tier that has stalled is not asked again as if it had been cut",
     ),
     (
         "reliability/tools/verdicts.py",

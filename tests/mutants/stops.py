@@ -1,0 +1,63 @@
+"""Small sabotages of how a server stops, and of what is taken for its own.
+
+Each entry is (file, old text, new text, law); the old text stands in the file exactly once.
+"""
+
+from __future__ import annotations
+
+MUTANTS: list[tuple[str, str, str, str]] = [
+    (
+        "deployments/stopping.py",
+        "if not one.cut or task is None or task.uncancel() > 0:",
+        "if not one.cut or task is None or task.uncancel() > 9:",
+        "a client's leaving is never taken for a cut",
+    ),
+    (
+        "deployments/stopping.py",
+        "            if self._cut and run.finish is None and run.refusal is None:\n",
+        "            if False:\n",
+        "what is cut says so",
+    ),
+    (
+        "deployments/stopping.py",
+        "        if self.begun:\n            run.refusal",
+        "        if self._cut:\n            run.refusal",
+        "nothing new is taken",
+    ),
+    (
+        "deployments/stopping.py",
+        "                one.task.cancel()\n",
+        "                pass\n",
+        "what runs on is cut",
+    ),
+    (
+        "deployments/running/folder.py",
+        "    if not isinstance(session, int) or psutil.pid_exists(session):\n",
+        "    if not isinstance(session, int):\n",
+        "a number that is somebody else's by now is no reason to kill",
+    ),
+    (
+        "deployments/running/folder.py",
+        "            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)\n",
+        "            pass\n",
+        "a run that lives is left alone",
+    ),
+    (
+        "deployments/running/folder.py",
+        "    if parent is not None and _in_charge(parent):\n        return False\n    return not any",
+        "    return True or any",
+        "a HAProxy with its server is left alone",
+    ),
+    (
+        "deployments/running/folder.py",
+        "given.parent.parent == base and ",
+        "",
+        "a HAProxy of somebody else is left alone",
+    ),
+    (
+        "deployments/running/family.py",
+        "            if os.getsid(process.pid) == session:\n",
+        "            if os.getpgid(process.pid) == session:\n",
+        "those in other process groups are found too",
+    ),
+]
