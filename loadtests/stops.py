@@ -188,9 +188,9 @@ def one_stop(way: str, port: int, folder: Path) -> Outcome:
     with terminal(command, env) as running:
         streams = Streams(url)
         if way == "start":
-            while "deployments.running.driver" not in _commands(running) and time.monotonic() < began_s + 60:
+            # In the middle of Ray's own start: some of it listens, and the driver hasn't heard of it yet.
+            while not any("sockets/dash_" in name for name in sockets_in(folder)) and time.monotonic() < began_s + 60:
                 time.sleep(0.05)
-            time.sleep(3.0)  # into Ray's own start
         else:
             try:
                 until_up(f"{url}/ready", running.pid)
@@ -206,14 +206,6 @@ def one_stop(way: str, port: int, folder: Path) -> Outcome:
         if outcome.wrong:
             print(running.text, file=sys.stderr)
         return outcome
-
-
-def _commands(running: Terminal) -> str:
-    words = []
-    for process in running.living():
-        with contextlib.suppress(psutil.Error):
-            words.append(" ".join(process.cmdline()))
-    return "\n".join(words)
 
 
 def _watched(way: str, running: Terminal, port: int, folder: Path, streams: Streams, ready_s: float) -> Outcome:

@@ -24,7 +24,6 @@ import sys
 import threading
 import traceback
 from collections.abc import Coroutine
-from pathlib import Path
 from typing import Any
 
 import ray
@@ -33,7 +32,6 @@ from ray.serve.schema import ApplicationStatus
 from ray.serve.scripts import cli
 
 from deployments.config import ROUTER
-from deployments.running.folder import RunFolder
 from deployments.running.keeper import DRAIN_S
 from deployments.running.words import failure
 
@@ -133,8 +131,6 @@ def main(news: str, config: str, app: str) -> None:
     threading.Thread(target=loop.run_forever, daemon=True).start()
     threading.Thread(target=_listen, args=(teller, loop), daemon=True).start()
     context = ray.init(namespace="serve")
-    if run := os.environ.get("MLX_STACK_RUN"):
-        RunFolder(Path(run)).note(ray_session=context.address_info.get("session_dir"))
     teller.tell(dashboard=context.dashboard_url, ray_session=context.address_info.get("session_dir"))
     _on(loop, teller.watch())
     cli.main(["run", config], prog_name="serve")

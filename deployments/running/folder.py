@@ -1,7 +1,7 @@
 """What a run leaves on disk while it lasts, and how the next start finds what a dead run has left behind.
 
     BASE/runs/PORT-XXXXXXXX/   lock      held by supervisor and keeper: who can have it alone knows that both are dead
-                               run.json  the keeper's session, Ray's session folder
+                               run.json  the keeper's session, its driver, the folder of Ray's sessions
                                ...       whatever its processes put under TMPDIR
     BASE/logs/serve-PORT.log   what Ray and Serve print, bounded; it outlives the run
     BASE/XXXX.../              HAProxy's files and sockets, one folder for each node of Ray
@@ -122,9 +122,12 @@ class RunFolder:
 
     def remove(self) -> None:
         """Take away what the run had on disk: this folder and Ray's sockets. Its logs stay."""
-        session = self.record().get("ray_session")
-        if isinstance(session, str):
-            _unlink_sockets(Path(session))
+        known = self.record()
+        folder, driver = known.get("ray_folder"), known.get("driver")
+        if isinstance(folder, str) and isinstance(driver, int):
+            # Ray names a session after the process that has begun it (`ray._private.node`, 2.60).
+            for session in Path(folder).glob(f"session_*_{driver}"):
+                _unlink_unheard(session)
         shutil.rmtree(self.path, ignore_errors=True)
         remove_quiet_nodes(self.path.parent.parent)
 
@@ -145,13 +148,16 @@ def clear_dead(base: Path) -> list[str]:
             process.wait(CLEAR_S)
     remove_quiet_nodes(base)
     for session in (base / "ray").glob("session_*"):
-        if not session.is_symlink() and not any(map(_heard, (session / "sockets").glob("*"))):
-            _unlink_sockets(session)
+        _unlink_unheard(session)
     return told
 
 
-def _unlink_sockets(session: Path) -> None:
-    for path in (session / "sockets").glob("*"):
+def _unlink_unheard(session: Path) -> None:
+    """Remove the sockets of a session of Ray's in which nobody listens any more."""
+    sockets = list((session / "sockets").glob("*"))
+    if session.is_symlink() or any(map(_heard, sockets)):
+        return
+    for path in sockets:
         with contextlib.suppress(OSError):
             if stat.S_ISSOCK(path.lstat().st_mode):
                 path.unlink()

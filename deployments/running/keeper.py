@@ -80,6 +80,8 @@ class Keeper:
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=env,
             pass_fds=(self._news,),
         )  # fmt: skip
+        # Noted before Ray makes it: a stop may come while Ray is starting.
+        self._folder.note(ray_folder=f"{env['RAY_TMPDIR']}/ray", driver=self._driver.pid)
 
     @property
     def _output(self) -> int:

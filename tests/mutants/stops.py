@@ -32,6 +32,12 @@ MUTANTS: list[tuple[str, str, str, str]] = [
     ),
     (
         "deployments/running/folder.py",
+        "        if isinstance(folder, str) and isinstance(driver, int):\n",
+        "        if False:\n",
+        "the sockets of a run's own Ray go with it",
+    ),
+    (
+        "deployments/running/folder.py",
         "    if not isinstance(session, int) or psutil.pid_exists(session):\n",
         "    if not isinstance(session, int):\n",
         "a number that is somebody else's by now is no reason to kill",
