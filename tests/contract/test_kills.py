@@ -30,7 +30,6 @@ from tests.contract.load import (
     COST,
     PATIENT,
     PROMPT_TOKENS,
-    WORDS,
     How,
     Ledger,
     Outcome,
@@ -180,8 +179,8 @@ def assert_nobody_was_lost(load: Load) -> None:
 
 
 def assert_the_ledger_agrees(server: Server, log: list[Seen], load: Load, expired_before: int) -> None:
-    """Spent is what the log says. At least: each answer that a client has, whole, and of every other call its prompt. Of
-    those the upstream may have ended some, into the socket of a replica that was dead by then, or for a Router that
+    """Spent is what the log says. At least: each answer that a client has, whole, and of every other call its prompt.
+    Of those the upstream may have ended some, into the socket of a replica that was dead by then, or for a Router that
     was. At most: all of it, and what answers that were cut had been estimated at."""
     books = until(Ledger(server, load.session).settled, "every grant is settled or expired", wait_s=90.0)
     late = len(expired(server)) - expired_before
