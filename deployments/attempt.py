@@ -26,10 +26,11 @@ from deployments.judging import Elsewhere, settled
 from deployments.large_work import Large, at_once
 from deployments.patience import limit_of, struck_by, unless_stalled
 from deployments.ports import Clock, Tier
-from deployments.spending import NOTHING_RAN, Spending
+from deployments.spending import Spending
 from reliability import gate as gates
 from reliability import loops
 from reliability.answer import Expected, Judged, judge, settle_text
+from reliability.faults import TRAITS, Ran
 from reliability.gate import Gate, Hold
 from reliability.logprobs import WaitingLogprobs
 from reliability.loops import Kind, Loop, Scan
@@ -328,11 +329,11 @@ class Reading:
 
     @property
     def ran(self) -> bool:
-        """Whether the tier did any work: not where it said at once that it can't, and not where nobody took it."""
-        if isinstance(self.end, Failed) and self.end.fault is Fault.CONNECT_TIMEOUT:
-            return False
-        worked = self.accepted or self.ttft_ns is not None
-        return worked or not isinstance(self.end, Failed) or self.end.fault not in NOTHING_RAN
+        """Whether the tier did any work: it wrote something, or cost something, or its fault says so."""
+        if self.ttft_ns is not None or self.usage.total_tokens > 0:
+            return True
+        ran = TRAITS[self.end.fault].ran if isinstance(self.end, Failed) else Ran.RAN
+        return ran is Ran.RAN or (ran is Ran.IF_STARTED and self.accepted)
 
     @property
     def usage(self) -> Usage:

@@ -34,7 +34,7 @@ from reliability.answer import Judged
 from reliability.escalation import reason_of
 from reliability.loops import Loop
 from reliability.loops.content import text_of
-from reliability.types import Attempt, ChatRequest, Fault, Flaw, TierStatus
+from reliability.types import Attempt, ChatRequest, Fault, Flaw, Reason, TierStatus
 
 __all__ = ["RECORDS_MAX", "RECORD_BYTES_MAX", "IncidentKind", "incidents_of", "memory_incident", "record"]
 
@@ -51,7 +51,6 @@ VERSIONS_MAX = 3
 VERSION_BYTES_MAX = 32
 FACTS_BYTES_MAX = 2048
 NS_PER_MS = 1_000_000
-LOOP_FLAWS = frozenset({Flaw.LOOP, Flaw.CIRCUIT_BREAK, Flaw.CYCLE})
 WARNINGS_MAX = 3  # one for each window
 TOOL_CHOICES = ("none", "auto", "required", "function", "allowed_tools")
 
@@ -179,7 +178,7 @@ class _Told:
             yield self._record(kind, attempt.fault.value, number, **_fault(attempt), **self._texts(attempt, None))
         elif attempt.flaw is not None:
             judged = self._judged(number)
-            kind = IncidentKind.LOOP if attempt.flaw in LOOP_FLAWS else IncidentKind.FLAW
+            kind = IncidentKind.LOOP if _repeats(attempt) else IncidentKind.FLAW
             loop = self._loop_of(number) if kind is IncidentKind.LOOP else None
             evidence = self._loop(loop) | self._judgement(judged) | self._texts(attempt, judged)
             yield self._record(kind, attempt.flaw.value, number, **evidence)
@@ -219,14 +218,14 @@ class _Told:
     def _loop_without_a_flaw(self) -> Iterator[dict[str, Any]]:
         """An answer was stopped or shortened that was still good, or that was refused for something else."""
         attempts = self.run.attempts
-        told = [self._loop_of(i) for i, attempt in enumerate(attempts) if attempt.flaw in LOOP_FLAWS]
+        told = [self._loop_of(i) for i, attempt in enumerate(attempts) if _repeats(attempt)]
         last = next((i for i in reversed(range(len(attempts))) if attempts[i].ran), None)
         loop = self.run.loop
         if loop is not None and loop not in told:
             yield self._record(IncidentKind.LOOP, loop.kind.value, last, **self._loop(loop))
         for number, attempt in enumerate(attempts):
             judged = self._judged(number)
-            if judged is not None and judged.dropped_calls and attempt.flaw not in LOOP_FLAWS:
+            if judged is not None and judged.dropped_calls and not _repeats(attempt):
                 yield self._record(IncidentKind.LOOP, "answer_calls", number, dropped_calls=judged.dropped_calls)
 
     def _warnings(self) -> Iterator[dict[str, Any]]:
@@ -281,6 +280,10 @@ class _Told:
 
 def _word(text: str | None, bytes_max: int = WORD_BYTES_MAX) -> str | None:
     return None if text is None else cut(text, bytes_max)
+
+
+def _repeats(attempt: Attempt) -> bool:
+    return reason_of(attempt) is Reason.LOOP_DETECTED
 
 
 def _fault(attempt: Attempt) -> dict[str, Any]:

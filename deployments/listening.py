@@ -1,4 +1,7 @@
-"""Where the server listens: on loopback, or for others too.
+"""Where the server listens, on loopback or for others too, and which hosts mean this machine.
+
+`is_loopback` is the one answer for all who ask: the host to listen on, a peer's address, a tier's URL (what leaves the
+machine is cloud) and whether a proxy could reach it. What is doubtful is not loopback.
 
 Ray Serve's proxy listens on `http_options.host` for every app of the instance, and its default in a config file is all
 interfaces. An app isn't told, but the Serve controller knows, and everything that runs under Serve can ask it: the
@@ -13,6 +16,8 @@ the ASGI scope's `client` in the default and direct-ingress modes. In HAProxy mo
 there the address of a request proves nothing and only the host counts. Where the peer is on loopback, uvicorn puts
 the address of its `X-Forwarded-For` in its place (also in HAProxy mode); from other peers it ignores the header, unless
 `FORWARDED_ALLOW_IPS` says otherwise.
+
+What must never happen: a host that another machine can reach, or be, taken for this one.
 """
 
 from __future__ import annotations
@@ -21,8 +26,6 @@ import functools
 import ipaddress
 from urllib.parse import urlsplit
 
-import ray
-
 from deployments.config import ConfigError
 
 __all__ = ["is_loopback", "is_own", "is_own_page", "serving_host"]
@@ -30,20 +33,26 @@ __all__ = ["is_loopback", "is_own", "is_own_page", "serving_host"]
 
 @functools.lru_cache(maxsize=1024)  # asked with each request, mostly of one address
 def is_loopback(host: str | None) -> bool:
-    """Whether only this machine can reach, or be, `host`: 127.0.0.0/8, ::1 (also as a mapped address), `localhost`.
+    """Say whether only this machine can reach, or be, `host`: 127.0.0.0/8, ::1 (also mapped, and in the brackets of a
+    URL), `localhost`.
 
-    None (no address is known) and any other name or address are not."""
+    None (no address is known) is not, and no other name: what a resolver says may change between the question and the
+    call. `localhost.` is such a name: with the dot it is looked up in the DNS, past /etc/hosts."""
     if host is None:
         return False
-    if host.lower() == "localhost":
-        return True
     try:
-        address = ipaddress.ip_address(host)
+        address = _address(host)
     except ValueError:
-        return False
-    if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:
-        address = address.ipv4_mapped
-    return address.is_loopback
+        return host.lower() == "localhost"
+    mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
+    return (mapped or address).is_loopback
+
+
+def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
+    """Read an address. Only an IPv6 one may stand in brackets."""
+    if host.startswith("[") and host.endswith("]"):
+        return ipaddress.IPv6Address(host[1:-1])
+    return ipaddress.ip_address(host)
 
 
 @functools.lru_cache(maxsize=1024)
@@ -79,6 +88,8 @@ def serving_host() -> str | None:
     Raises:
         ConfigError: Serve runs and doesn't say; where nobody knows, nothing may be served.
     """
+    import ray  # not with the module: who only asks about a host needs no Ray
+
     if not ray.is_initialized():
         return None
     try:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 from deployments.config import Timeouts
+from reliability.faults import TRAITS, Again
 from reliability.types import Failed, Fault
 
 __all__ = ["limit_of", "struck_by", "unless_stalled"]
 
 NS_PER_S = 1_000_000_000
 STALLED_SHARE = 0.5  # of a timeout
-BROKEN = frozenset({Fault.CRASHED, Fault.SERVER_ERROR, Fault.PROTOCOL})
 STALLED = {"idle_s": Fault.IDLE_TIMEOUT, "first_token_s": Fault.FIRST_TOKEN_TIMEOUT}
 
 
@@ -39,8 +39,11 @@ def struck_by(limit: str, tier: str, timeouts: Timeouts) -> Failed:
 
 
 def unless_stalled(end: Failed, phase: str, silent_ns: int, timeouts: Timeouts) -> Failed:
-    """The same end, or the timeout that it nearly was. A replica that has died is no tier that stalls."""
+    """The same end, or, where the tier would be asked again, the timeout that it nearly was. A replica that has died is
+    no tier that stalls."""
     fault, silent_s = STALLED.get(phase), silent_ns / NS_PER_S
-    if fault is None or end.lost or end.fault not in BROKEN or silent_s < getattr(timeouts, phase) * STALLED_SHARE:
+    if fault is None or end.lost or TRAITS[end.fault].again is not Again.RETRY:
+        return end
+    if silent_s < getattr(timeouts, phase) * STALLED_SHARE:
         return end
     return replace(end, fault=fault, message=f"{end.message}, after {silent_s:.1f} s of silence")

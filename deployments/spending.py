@@ -19,15 +19,14 @@ from dataclasses import dataclass
 
 from reliability.admission import PROGRESS_TOKENS
 from reliability.estimate import text_bytes, tokens_max, tokens_min
-from reliability.types import CallDelta, Event, Failed, Fault, Finish, Reasoning, Text, Usage
+from reliability.faults import TRAITS, Ran
+from reliability.types import CallDelta, Event, Failed, Finish, Reasoning, Text, Usage
 from reliability.usage import Possible, believed, written_tokens
 
-__all__ = ["NOTHING_RAN", "Spending"]
+__all__ = ["Spending"]
 
 CALL_BYTES = 64  # a tool call's name and the markers around it
 NOTHING_SPENT = Usage()
-# Said by a tier before it has done any work.
-NOTHING_RAN = frozenset({Fault.UNAVAILABLE, Fault.LOADING, Fault.UNSUPPORTED, Fault.CONTEXT_LENGTH})
 # A prompt that was estimated at so much more or less than is counted now is said at once, not with the first words.
 PROMPT_ERROR_TOKENS = 2 * PROGRESS_TOKENS
 
@@ -84,7 +83,7 @@ class Spending:
     def _cost_nothing(self, end: Finish | Failed | None, accepted: bool) -> bool:
         if not isinstance(end, Failed) or self.written_bytes:
             return False
-        return end.status is not None or end.fault in NOTHING_RAN or not accepted
+        return end.status is not None or TRAITS[end.fault].ran is not Ran.RAN or not accepted
 
     @property
     def _misjudged_prompt(self) -> bool:

@@ -27,8 +27,8 @@ from deployments.drive import Run
 from deployments.state.client import State
 from deployments.telemetry import flush_logs
 from deployments.watch import TierWatch
-from reliability.escalation import Refuse, RefuseCode
-from reliability.types import Event
+from reliability.escalation import Refuse
+from reliability.types import Event, RefuseCode
 
 __all__ = ["Stoppable", "Stopping"]
 

@@ -33,9 +33,9 @@ from ray.exceptions import RayActorError, RayTaskError
 from ray.serve import metrics
 
 from deployments.config import ConfigError
-from reliability.escalation import RefuseCode, reason_of
+from reliability.escalation import reason_of
 from reliability.tools.verdicts import RepairKind
-from reliability.types import Attempt, Fault, Flaw, Reason
+from reliability.types import Attempt, Fault, Flaw, Reason, RefuseCode
 
 __all__ = [
     "MonotonicClock",

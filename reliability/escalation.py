@@ -2,7 +2,7 @@
 
 `decide` sees only the attempts so far and what is left of the request's limits, and the first policy that has an
 opinion wins. It keeps nothing between calls: a request has few attempts, so each decision reads them all again. The
-order of `POLICIES` is the specification:
+order of `POLICIES` is the specification; what follows from each fault and flaw stands in `reliability.faults`:
 
 1.  a good answer is accepted;
 2.  an answer whose text has left can't be taken back: where the text itself broke off, refuse (the shell ends the
@@ -36,21 +36,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from reliability.refusals import (
-    MENDABLE,
-    NO_CANDIDATE,
-    TIMEOUTS,
-    TRANSIENT,
-    RefuseCode,
-    code_of,
-    passes,
-    retry_after_s,
-    speaking,
-    telling_rank,
-    walk_in_words,
-)
+from reliability.faults import Again, OtherTier, traits_of
+from reliability.refusals import code_of, passes, retry_after_s, speaking, telling_rank, walk_in_words
 from reliability.tools.ladder import RETRY_STRATEGY, Reask, Rung, next_reask
-from reliability.types import Attempt, Fault, Flaw, Reason
+from reliability.types import Attempt, Fault, Flaw, Reason, RefuseCode
 
 __all__ = [
     "POLICIES",
@@ -59,7 +48,6 @@ __all__ = [
     "Decision",
     "Limits",
     "Refuse",
-    "RefuseCode",
     "Situation",
     "decide",
     "reason_of",
@@ -143,19 +131,8 @@ def decide(situation: Situation) -> Decision:
 
 
 def reason_of(attempt: Attempt) -> Reason:
-    """The public reason for leaving a tier after `attempt`."""
-    if attempt.flaw in (Flaw.LOOP, Flaw.CIRCUIT_BREAK, Flaw.CYCLE):
-        return Reason.LOOP_DETECTED
-    if attempt.flaw is not None:
-        return Reason.TOOL_VALIDATION_FAILURE
-    if attempt.fault in TIMEOUTS:
-        return Reason.TIMEOUT
-    own = {
-        Fault.CONTEXT_LENGTH: Reason.CONTEXT_LENGTH,
-        Fault.MEMORY_PRESSURE: Reason.MEMORY_PRESSURE,
-        Fault.BUDGET: Reason.BUDGET,
-    }
-    return own.get(attempt.fault, Reason.SERVER_ERROR) if attempt.fault else Reason.SERVER_ERROR
+    """Return the public reason for leaving a tier after `attempt`."""
+    return traits_of(attempt).reason
 
 
 def accept_good(situation: Situation) -> Decision | None:
@@ -175,7 +152,7 @@ def stop_after_text(situation: Situation) -> Decision | None:
     if last.flaw is Flaw.CIRCUIT_BREAK:
         return refuse_exhausted(situation)
     # Only text that repeats itself: there is no call that could still be mended.
-    return Accept() if last.flaw in (Flaw.LOOP, Flaw.CYCLE) else None
+    return Accept() if reason_of(last) is Reason.LOOP_DETECTED else None
 
 
 def take_looped_call(situation: Situation) -> Decision | None:
@@ -183,17 +160,18 @@ def take_looped_call(situation: Situation) -> Decision | None:
     last, looped = _last(situation), _looped_call(situation)
     if last is None or looped is None:
         return None
-    wordy = last.flaw in (Flaw.EMPTY, Flaw.CYCLE)
-    stuck = situation.remaining_ns <= 0 or last.hard_stop or last.fault is Fault.BAD_REQUEST
+    traits = traits_of(last)
+    wordy = traits.again is Again.REASK and not traits.tool_call
+    stuck = situation.remaining_ns <= 0 or last.hard_stop or traits.other_tier is OtherTier.NEVER
     return Accept(attempt=looped) if wordy or stuck else None
 
 
 def stop_bad_request(situation: Situation) -> Decision | None:
     """A request that is wrong in itself is wrong on every tier."""
     last = _last(situation)
-    if last is None or last.fault is not Fault.BAD_REQUEST:
+    if last is None or traits_of(last).other_tier is not OtherTier.NEVER:
         return None
-    return Refuse(code=RefuseCode.BAD_REQUEST, message=last.detail, param=last.param)
+    return Refuse(code=code_of(last), message=last.detail, param=last.param)
 
 
 def stop_on_budget(situation: Situation) -> Decision | None:
@@ -226,7 +204,7 @@ def stop_when_spent(situation: Situation) -> Decision | None:
 def leave_loop(situation: Situation) -> Decision | None:
     """Nudge once, then the next tier; what two tiers say alike is delivered, marked. A broken circuit never is."""
     last = _last(situation)
-    if last is None or last.flaw not in (Flaw.LOOP, Flaw.CIRCUIT_BREAK):
+    if last is None or not traits_of(last).nudge:
         return None
     up = _climb_from(situation, last, nudge=True)
     if last.flaw is Flaw.CIRCUIT_BREAK:
@@ -242,9 +220,9 @@ def leave_loop(situation: Situation) -> Decision | None:
 def reask_flaw(situation: Situation) -> Decision | None:
     """Ask the same tier again after a flaw: same prompt or with feedback, as its strategy says."""
     last = _last(situation)
-    if last is None or last.flaw not in MENDABLE:
+    if last is None or traits_of(last).again is not Again.REASK:
         return None
-    reasks = sum(1 for a in situation.attempts if a.tier == last.tier and a.flaw in MENDABLE) - 1
+    reasks = sum(1 for a in situation.attempts if a.tier == last.tier and traits_of(a).again is Again.REASK) - 1
     reasks_max = situation.limits.reasks_max
     if reasks >= (min(reasks_max, CYCLE_REASKS_MAX) if last.flaw is Flaw.CYCLE else reasks_max):
         return None
@@ -255,15 +233,14 @@ def reask_flaw(situation: Situation) -> Decision | None:
         # There is nothing to correct in an empty or runaway answer; saying so would only lengthen the prompt.
         strategy = tuple(rung for rung in strategy if rung is not Rung.CORRECT) or (Rung.RESAMPLE,)
     # A grammar demands a call, so it is for a model that tried to call; one that said nothing may have nothing to call.
-    tried = last.flaw in (Flaw.TOOL_CALL_INVALID, Flaw.TRUNCATED)
-    can_constrain = tried and last.tier in situation.limits.grammars
+    can_constrain = traits_of(last).tool_call and last.tier in situation.limits.grammars
     return Call(tier=last.tier, reask=next_reask(strategy, reasks, can_constrain=can_constrain))
 
 
 def retry_transient(situation: Situation) -> Decision | None:
     """Call the same tier again after a fault that a second call may cure."""
     last = _last(situation)
-    if last is None or last.fault not in TRANSIENT:
+    if last is None or traits_of(last).again is not Again.RETRY:
         return None
     retries = sum(1 for a in situation.attempts if a.tier == last.tier and a.fault is not None) - 1
     # The wait grows, so that a tier that is coming back isn't stormed, and `Retry-After` is obeyed.
@@ -299,7 +276,7 @@ def refuse_exhausted(situation: Situation) -> Refuse:
     telling = min(speaking(situation.attempts), key=telling_rank)
     loop = next((a for a in situation.attempts if a.flaw is Flaw.CIRCUIT_BREAK), None)
     if loop is not None:
-        return Refuse(code=RefuseCode.LOOP, message=loop.detail, retry_after_s=LOOP_RETRY_AFTER_S)
+        return Refuse(code=code_of(loop), message=loop.detail, retry_after_s=LOOP_RETRY_AFTER_S)
     if any(a.text_out for a in situation.attempts):
         return Refuse(code=RefuseCode.BROKEN_STREAM, message=walk_in_words(situation.attempts))
     return Refuse(
@@ -331,7 +308,7 @@ def _last(situation: Situation) -> Attempt | None:
 
 
 def _looped(situation: Situation) -> bool:
-    return any(a.flaw in (Flaw.LOOP, Flaw.CIRCUIT_BREAK) for a in situation.attempts)
+    return any(traits_of(attempt).nudge for attempt in situation.attempts)
 
 
 def _looped_call(situation: Situation) -> int | None:
@@ -344,12 +321,20 @@ def _looped_call(situation: Situation) -> int | None:
 
 
 def _climb_from(situation: Situation, last: Attempt, *, nudge: bool) -> Call | None:
-    if last.fault not in NO_CANDIDATE and reason_of(last) not in situation.limits.escalate_on:
+    if not _may_leave(situation, last):
         return None
     if last.tier not in situation.chain:
         return None  # the cheap tier: the ones of the chain are what the budget has barred
     position = situation.chain.index(last.tier) + 1
     return Call(tier=situation.chain[position], nudge=nudge) if position < len(situation.chain) else None
+
+
+def _may_leave(situation: Situation, last: Attempt) -> bool:
+    """Say whether another tier may be asked in the place of this one."""
+    traits = traits_of(last)
+    if traits.other_tier is OtherTier.IF_ON:
+        return traits.reason in situation.limits.escalate_on
+    return traits.other_tier is OtherTier.ALWAYS
 
 
 def _may_repeat(situation: Situation, last: Attempt) -> bool:

@@ -1,4 +1,4 @@
-"""Why a request gets no answer: the kinds of faults, the codes of a refusal, and which attempt explains it best.
+"""Why a request gets no answer: the codes that pass, and which attempt explains a refusal best.
 
 One question comes before all others: may waiting mend it? Agents ask again, often for minutes and without a word, where
 an error looks as if it passed, and give up at once where it doesn't; so the codes fall into two kinds, and a refusal
@@ -15,17 +15,11 @@ nobody has told.
 
 from __future__ import annotations
 
-from enum import StrEnum
-
-from reliability.types import Attempt, Fault, Flaw
+from reliability.faults import traits_of
+from reliability.types import Attempt, Fault, RefuseCode
 
 __all__ = [
-    "MENDABLE",
-    "NO_CANDIDATE",
     "PASSING",
-    "TIMEOUTS",
-    "TRANSIENT",
-    "RefuseCode",
     "code_of",
     "passes",
     "retry_after_s",
@@ -34,97 +28,51 @@ __all__ = [
     "walk_in_words",
 ]
 
-TRANSIENT = frozenset({Fault.SERVER_ERROR, Fault.PROTOCOL, Fault.CRASHED})
-TIMEOUTS = frozenset(
-    {Fault.CONNECT_TIMEOUT, Fault.FIRST_TOKEN_TIMEOUT, Fault.IDLE_TIMEOUT, Fault.TOTAL_TIMEOUT},
-)
-# The tier said at once that it is no candidate, or was barred. Moving on is no escalation that could be switched off.
-NO_CANDIDATE = frozenset(
-    {
-        Fault.UNAVAILABLE,
-        Fault.LOADING,
-        Fault.UNSUPPORTED,
-        Fault.CONTEXT_LENGTH,
-        Fault.BREAKER_OPEN,
-        Fault.RETRY_BUDGET,
-        Fault.MEMORY_PRESSURE,
-        Fault.BUDGET,
-        Fault.STATE_SILENT,
-        Fault.CLOUD_BARRED,
-    }
-)
-MENDABLE = frozenset({Flaw.TOOL_CALL_INVALID, Flaw.EMPTY, Flaw.TRUNCATED, Flaw.CYCLE})
-
-
-class RefuseCode(StrEnum):
-    """Why a request gets no answer. `deployments/wire/errors.py` maps each to one row of the error table."""
-
-    BAD_REQUEST = "bad_request"
-    UNSUPPORTED = "unsupported"
-    CONTEXT_LENGTH = "context_length"
-    NO_TIER = "no_tier"
-    NO_TIER_EVER = "no_tier_ever"
-    LOADING = "loading"
-    OVERLOADED = "overloaded"
-    TIMEOUT = "timeout"
-    UPSTREAM = "upstream"
-    DEADLINE = "deadline"
-    BROKEN_STREAM = "broken_stream"
-    INVALID_ANSWER = "invalid_answer"
-    LOOP = "loop"
-    BUDGET = "budget"
-    RATE = "rate"
-    MEMORY_PRESSURE = "memory_pressure"
-    CLOUD_BARRED = "cloud_barred"
-    STOPPING = "stopping"
-
-
-# They pass where a time is told. Our own admission knows when its bars end, and says none where only a person can lift
-# them; a tier that is only restarting says so, too, and one without a model or a key doesn't.
-TIMED = frozenset({Fault.BUDGET, Fault.BREAKER_OPEN, Fault.RETRY_BUDGET, Fault.STATE_SILENT, Fault.UNAVAILABLE})
 # What a client can act on comes first: what passes, then what it must change, then what only the server's owner can
 # mend.
-PASSES: tuple[tuple[frozenset[Fault | Flaw], RefuseCode], ...] = (
-    (frozenset({Fault.OVERLOADED}), RefuseCode.OVERLOADED),
-    (frozenset({Fault.BUDGET}), RefuseCode.RATE),
-    (TIMEOUTS, RefuseCode.TIMEOUT),
-    (TRANSIENT, RefuseCode.UPSTREAM),
-    (frozenset({Fault.MEMORY_PRESSURE}), RefuseCode.MEMORY_PRESSURE),
-    (frozenset({Fault.LOADING}), RefuseCode.LOADING),
-    (TIMED, RefuseCode.NO_TIER),
+PASSING_FIRST = (
+    RefuseCode.OVERLOADED,
+    RefuseCode.RATE,
+    RefuseCode.TIMEOUT,
+    RefuseCode.UPSTREAM,
+    RefuseCode.MEMORY_PRESSURE,
+    RefuseCode.LOADING,
+    RefuseCode.NO_TIER,
 )
-STAYS: tuple[tuple[frozenset[Fault | Flaw], RefuseCode], ...] = (
-    (frozenset({Fault.BUDGET}), RefuseCode.BUDGET),
-    (MENDABLE, RefuseCode.INVALID_ANSWER),
-    (frozenset({Fault.CONTEXT_LENGTH}), RefuseCode.CONTEXT_LENGTH),
-    (frozenset({Fault.UNSUPPORTED}), RefuseCode.UNSUPPORTED),
-    (TIMED | {Fault.AUTH}, RefuseCode.NO_TIER_EVER),
-    (frozenset({Fault.CLOUD_BARRED}), RefuseCode.CLOUD_BARRED),
+THEN_STAYING = (
+    RefuseCode.BUDGET,
+    RefuseCode.INVALID_ANSWER,
+    RefuseCode.CONTEXT_LENGTH,
+    RefuseCode.UNSUPPORTED,
+    RefuseCode.NO_TIER_EVER,
+    RefuseCode.CLOUD_BARRED,
 )
-PASSING = frozenset({code for _, code in PASSES} | {RefuseCode.DEADLINE, RefuseCode.BROKEN_STREAM, RefuseCode.STOPPING})
+TELLING = PASSING_FIRST + THEN_STAYING
+PASSING = frozenset({*PASSING_FIRST, RefuseCode.DEADLINE, RefuseCode.BROKEN_STREAM, RefuseCode.STOPPING})
 CLAUSE_CHARS_MAX = 500
 WALK_CHARS_MAX = 2_000
 
 
 def passes(attempt: Attempt) -> bool:
-    """Whether waiting may mend what was met."""
-    if attempt.fault in TIMED:
-        return attempt.retry_after_s is not None
-    return any(attempt.fault in kinds for kinds, _ in PASSES)
+    """Say whether waiting may mend what was met."""
+    return code_of(attempt) in PASSING
 
 
 def telling_rank(attempt: Attempt) -> int:
-    """The lower, the more it helps the client to hear of this one."""
-    met = attempt.fault or attempt.flaw
-    table, start = (PASSES, 0) if passes(attempt) else (STAYS, len(PASSES))
-    return start + next((rank for rank, (kinds, _) in enumerate(table) if met in kinds), len(table))
+    """Return how little it helps the client to hear of this one. A loop comes last: a tier's own words say more, and
+    where its circuit breaks it has an error of its own."""
+    code = code_of(attempt)
+    if traits_of(attempt).nudge or code not in TELLING:
+        return len(TELLING)
+    return TELLING.index(code)
 
 
 def code_of(attempt: Attempt) -> RefuseCode:
-    """What a refusal is called that this attempt explains."""
-    met = attempt.fault or attempt.flaw
-    table = PASSES if passes(attempt) else STAYS
-    return next((code for kinds, code in table if met in kinds), RefuseCode.INVALID_ANSWER)
+    """Return what a refusal is called that this attempt explains."""
+    traits = traits_of(attempt)
+    if attempt.retry_after_s is None or traits.code_with_time is None:
+        return traits.code
+    return traits.code_with_time
 
 
 def walk_in_words(attempts: tuple[Attempt, ...]) -> str:

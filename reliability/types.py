@@ -12,7 +12,7 @@ works. Exactly one `Finish` or `Failed` ends the stream. A tier never raises wha
 loop that drives a request (`deployments/drive.py`) reads values and never guesses from exception types.
 
 A *fault* says that the tier is unwell; a *flaw* says that its answer is not good enough. They never mix: a fault
-feeds the breaker, a flaw feeds escalation.
+feeds the breaker, a flaw feeds escalation. What follows from each stands in `reliability.faults`.
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ __all__ = [
     "Logprobs",
     "Reason",
     "Reasoning",
+    "RefuseCode",
     "Started",
     "Text",
     "TierState",
@@ -102,6 +103,29 @@ class Reason(StrEnum):
     MEMORY_PRESSURE = "memory_pressure"
     BUDGET = "budget"
     CONTEXT_LENGTH = "context_length"
+
+
+class RefuseCode(StrEnum):
+    """Why a request gets no answer. Each has one row in the error table of `deployments/wire/errors.py`."""
+
+    BAD_REQUEST = "bad_request"
+    UNSUPPORTED = "unsupported"
+    CONTEXT_LENGTH = "context_length"
+    NO_TIER = "no_tier"
+    NO_TIER_EVER = "no_tier_ever"
+    LOADING = "loading"
+    OVERLOADED = "overloaded"
+    TIMEOUT = "timeout"
+    UPSTREAM = "upstream"
+    DEADLINE = "deadline"
+    BROKEN_STREAM = "broken_stream"
+    INVALID_ANSWER = "invalid_answer"
+    LOOP = "loop"
+    BUDGET = "budget"
+    RATE = "rate"
+    MEMORY_PRESSURE = "memory_pressure"
+    CLOUD_BARRED = "cloud_barred"
+    STOPPING = "stopping"
 
 
 class FinishReason(StrEnum):

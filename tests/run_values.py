@@ -12,7 +12,7 @@ from deployments.drive import Run
 from deployments.incidents import incidents_of
 from reliability.answer import Judged, expect
 from reliability.budget import Load, Window
-from reliability.escalation import Limits, Refuse, RefuseCode
+from reliability.escalation import Limits, Refuse
 from reliability.loops import Kind, Loop, LoopConfig, Stage
 from reliability.tools import CheckConfig, Repair, Violation, build_toolbox
 from reliability.tools.verdicts import Flaws, RepairKind
@@ -24,6 +24,7 @@ from reliability.types import (
     FinishReason,
     Flaw,
     Reason,
+    RefuseCode,
     TierStatus,
     Usage,
 )

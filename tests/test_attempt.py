@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -11,6 +14,7 @@ from deployments.event_sizes import OVERRUN_BYTES, TOKEN_BYTES_MOST
 from reliability.admission import PROGRESS_TOKENS
 from reliability.answer import expect
 from reliability.estimate import text_bytes, tokens_max, tokens_min, tokens_near
+from reliability.faults import TRAITS, Ran
 from reliability.gate import Hold
 from reliability.logprobs import WaitingLogprobs
 from reliability.loops import LoopConfig
@@ -18,6 +22,7 @@ from reliability.tools import CheckConfig, build_toolbox
 from reliability.types import (
     CallDelta,
     Counted,
+    Event,
     Failed,
     Fault,
     Finish,
@@ -34,8 +39,8 @@ MESSAGES = ({"role": "user", "content": "hi"},)
 TOOLS = [{"type": "function", "function": {"name": "look", "parameters": {"type": "object"}}}]
 
 
-def reading(output_cap: int, prompt_bytes: int = 18) -> Reading:
-    """An attempt whose tier has taken the request."""
+def reading(output_cap: int, prompt_bytes: int = 18, events: Sequence[Event] = (Started(),), **more: Any) -> Reading:
+    """An attempt whose tier has taken the request, or has said what `events` are."""
     made = Reading(
         tier="fast",
         number=0,
@@ -46,8 +51,9 @@ def reading(output_cap: int, prompt_bytes: int = 18) -> Reading:
         prompt_bytes=prompt_bytes,
         output_cap=output_cap,
         logprobs=WaitingLogprobs(),
+        **more,
     )
-    made.take([Started()], 0)
+    made.take(events, 0)
     return made
 
 
@@ -206,6 +212,35 @@ def test_who_leaves_before_the_tier_has_said_a_word_pays_for_the_prompt(end):
     made.take([end] if end else [], 1)
 
     assert made.record(2).usage == Usage(prompt_tokens=tokens_max(18) if end is None else 0, exact=end is not None)
+
+
+ends = st.builds(
+    Failed,
+    fault=st.sampled_from(Fault),
+    message=st.just("x"),
+    status=st.sampled_from([None, 429, 500]),
+    usage=st.sampled_from([None, Usage(), Usage(prompt_tokens=5, completion_tokens=3)]),
+)
+events = st.lists(st.just(Started()) | st.just(Text("so far")) | st.just(Reasoning("hm")), max_size=3)
+
+
+@given(events, ends, st.booleans())
+@example([Text("so far")], Failed(fault=Fault.CONNECT_TIMEOUT, message="x"), False)
+@example([Started()], Failed(fault=Fault.CONNECT_TIMEOUT, message="x"), True)
+@example([], Failed(fault=Fault.UNAVAILABLE, message="x", usage=Usage(prompt_tokens=5)), True)
+def test_what_did_not_run_is_not_charged(events, end, trusted):
+    """Whatever a tier says and in whatever order: an attempt that costs or writes something has run, and where it does
+    neither, the table says whether it has."""
+    made = reading(100, events=(), trusted=trusted)
+    made.take([*events, end], 1)
+    made.finish()
+    record = made.record(2)
+    spoke = any(isinstance(event, Text | Reasoning) for event in events)
+
+    assert record.ran or not (record.usage.total_tokens or spoke)
+    if TRAITS[end.fault].ran is not Ran.RAN and not spoke and end.usage in (None, Usage()):
+        assert record.usage.total_tokens == 0
+        assert record.ran == (TRAITS[end.fault].ran is Ran.IF_STARTED and Started() in events)
 
 
 def told_by(events):

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from deployments.config import ConfigError, load
 from deployments.cost import Price, cloud_tiers, cost_usd, is_cloud, price_of
-from deployments.loopback import is_loopback
+from deployments.listening import is_loopback
 from reliability.config import CloudFallback
 from reliability.types import Usage
 
@@ -106,8 +106,7 @@ def test_only_loopback_addresses_are_local(parts):
     """Of the IPv4 addresses, 127.0.0.0/8 and nothing else, also inside of an IPv6 address."""
     address = ".".join(map(str, parts))
 
-    assert is_loopback(address) == (parts[0] == 127)
-    assert is_loopback(f"::ffff:{address}") == (parts[0] == 127)
+    assert is_cloud(tier(base_url=f"http://[::ffff:{address}]:8080/v1"), CLOUD) == (parts[0] != 127)
     assert is_cloud(tier(base_url=f"http://{address}:8080/v1"), CLOUD) == (parts[0] != 127)
 
 
@@ -131,6 +130,7 @@ def test_every_url_is_cloud_unless_its_host_is_loopback(host):
         ("http://[::1]:8080/v1", False),
         ("http://0.0.0.0:8080/v1", True),
         ("http://localhost.example.com/v1", True),
+        ("http://localhost.:1234/v1", True),
         ("http://127.0.0.1@example.com/v1", True),
         ("http://example.com/127.0.0.1", True),
         ("http://192.168.1.5:11434/v1", True),

@@ -20,12 +20,24 @@ from deployments.tiers.scripted import ScriptedTier
 from deployments.wire.report import report_headers, report_of
 from reliability.admission import AdmissionConfig
 from reliability.answer import expect
-from reliability.escalation import Limits, RefuseCode
+from reliability.escalation import Limits
 from reliability.gate import Hold
 from reliability.loops import LoopConfig
 from reliability.retry_budget import RetryBudgetConfig
 from reliability.tools import CheckConfig, build_toolbox
-from reliability.types import Attempt, CallDelta, ChatRequest, Event, Fault, Finish, FinishReason, Flaw, Reason, Text
+from reliability.types import (
+    Attempt,
+    CallDelta,
+    ChatRequest,
+    Event,
+    Fault,
+    Finish,
+    FinishReason,
+    Flaw,
+    Reason,
+    RefuseCode,
+    Text,
+)
 from tests.sim.clock import VirtualClock
 from tests.sim.clock import run as play
 from tests.sim.world import SimAdmission

@@ -12,8 +12,10 @@ import pytest
 
 from deployments.config import Timeouts
 from deployments.drive import Run, drive
+from deployments.patience import unless_stalled
 from deployments.tiers.scripted import ScriptedTier
-from reliability.types import ChatRequest, Event, Failed, Fault, Started, Text
+from reliability.faults import TRAITS, Again
+from reliability.types import ChatRequest, Event, Failed, Fault, Reason, Started, Text
 from tests.sim.clock import VirtualClock
 from tests.sim.clock import run as play
 from tests.test_drive import make_ports, make_run
@@ -68,6 +70,20 @@ def test_who_breaks_off_at_once_is_asked_again(how):
 
     assert [a.tier for a in run.attempts] == ["fast", "fast", "fast", "standard"]
     assert run.attempts[0].fault not in (Fault.IDLE_TIMEOUT, Fault.FIRST_TOKEN_TIMEOUT)
+
+
+@pytest.mark.parametrize("fault", Fault)
+@pytest.mark.parametrize("phase", ["connect_s", "first_token_s", "idle_s"])
+def test_only_what_would_be_asked_again_is_a_stall(fault, phase):
+    """What a tier says late is still what it says: a full queue, a prompt that is too long. Before it has taken the
+    request there is no silence of its own."""
+    end = Failed(fault=fault, message="x")
+    stalled = unless_stalled(end, phase, 30 * 10**9, TIMEOUTS)
+    again = TRAITS[fault].again is Again.RETRY
+
+    assert (stalled is not end) == (again and phase != "connect_s")
+    assert stalled is end or TRAITS[stalled.fault].reason is Reason.TIMEOUT
+    assert unless_stalled(end, phase, 1, TIMEOUTS) is end
 
 
 @pytest.mark.parametrize("text", ["", "half "])

@@ -16,8 +16,7 @@ from deployments.stopping import CUT_S, LAST_BYTES_S, Stopping
 from deployments.tiers.scripted import ScriptedTier
 from deployments.wire.errors import from_refusal
 from deployments.wire.stream import paced
-from reliability.escalation import RefuseCode
-from reliability.types import Text
+from reliability.types import RefuseCode, Text
 from tests.sim.clock import VirtualClock
 from tests.sim.clock import run as play
 from tests.test_drive import make_ports, make_run

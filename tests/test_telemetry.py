@@ -21,9 +21,8 @@ from ray.serve._private.logging_utils import ServeFormatter
 from deployments import telemetry
 from deployments.telemetry import TAKEN, log_error, log_info, log_request, session_tag
 from deployments.wire.report import report_of
-from reliability.escalation import RefuseCode
 from reliability.tools.verdicts import RepairKind
-from reliability.types import Fault, Flaw, Reason
+from reliability.types import Fault, Flaw, Reason, RefuseCode
 from tests.effects.driving import REQUEST, config_of, run
 
 SECRET = "QXZJKVWYQXZJ"

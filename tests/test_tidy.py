@@ -78,6 +78,67 @@ def test_rooms_are_small(name):
     assert [f.name for f in functions if (f.end_lineno or 0) - f.lineno + 1 > FUNCTION_LINES_MAX] == []
 
 
+def is_kind(node: ast.AST) -> bool:
+    """`Fault.X` or `Flaw.X`, whatever module the name was reached by."""
+    if isinstance(node, ast.MatchValue):
+        node = node.value
+    if isinstance(node, ast.Starred):
+        node = node.value
+    owner = node.value if isinstance(node, ast.Attribute) else None
+    return getattr(owner, "attr", getattr(owner, "id", None)) in ("Fault", "Flaw")
+
+
+def compared(node: ast.AST) -> list[ast.expr]:
+    return [node.left, *node.comparators] if isinstance(node, ast.Compare) else []
+
+
+def sorts_kinds(node: ast.AST) -> bool:
+    """Whether some faults or flaws are told from the others here: a set, a list, a mapping by them, a chain of
+    comparisons, a match. One beside other things, or compared alone, is no such place."""
+    match node:
+        case ast.Set(elts=parts) | ast.List(elts=parts):
+            return any(map(is_kind, parts))
+        case ast.Dict(keys=parts):
+            return any(map(is_kind, filter(None, parts)))
+        case ast.Tuple(elts=parts):
+            return bool(parts) and (all(map(is_kind, parts)) or sum(map(is_kind, parts)) > 1)
+        case ast.BoolOp(values=values):
+            return sum(is_kind(part) for value in values for part in compared(value)) > 1
+        case ast.Match(cases=cases):
+            return sum(is_kind(part) for case in cases for part in ast.walk(case.pattern)) > 1
+    return False
+
+
+@pytest.mark.parametrize("name", [n for n in OURS if n != "reliability/faults.py"])
+def test_one_table_sorts_faults_and_flaws(name):
+    """What is known of a fault or a flaw stands in its row in `reliability/faults.py`, and in no other collection."""
+    assert [node.lineno for node in ast.walk(parsed(name)) if sorts_kinds(node)] == []
+
+
+@pytest.mark.parametrize(
+    ("code", "sorts"),
+    [
+        ("BROKEN = frozenset({Fault.CRASHED, types.Fault.PROTOCOL})", True),
+        ("ONE = {Flaw.LOOP}", True),
+        ("ONE = frozenset((Flaw.LOOP,))", True),
+        ("MORE = [*some, Fault.CRASHED]", True),
+        ("WORDS = {Fault.AUTH: 'refused', **more}", True),
+        ("if flaw in (Flaw.LOOP, Flaw.CYCLE): pass", True),
+        ("if flaw is Flaw.LOOP or flaw is Flaw.CYCLE: pass", True),
+        ("match flaw:\n case Flaw.LOOP | Flaw.CYCLE: pass", True),
+        ("match flaw:\n case Flaw.LOOP: pass\n case Flaw.CYCLE: pass", True),
+        ("if attempt.fault is Fault.BUDGET and attempt.hard_stop: pass", False),
+        ("FAULT_OF_STATUS = {401: Fault.AUTH, 402: Fault.AUTH}", False),
+        ("KNOWN = frozenset({'none', *Fault})", False),
+        ("def f():\n return Fault.CRASHED, 'it broke', None", False),
+        ("return_type: tuple[Fault, str]", False),
+    ],
+)
+def test_a_second_table_is_found(code, sorts):
+    """The rule above sees each way to sort them; a fault that something is read as is no sorting."""
+    assert any(sorts_kinds(node) for node in ast.walk(ast.parse(code))) is sorts
+
+
 @pytest.mark.parametrize("name", SOURCES)
 def test_every_module_says_what_it_is(name):
     """Each file begins with a docstring."""

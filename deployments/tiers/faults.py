@@ -1,5 +1,4 @@
-"""What an upstream complains of, as one of our faults: the one table for every tier kind that has status
-codes.
+"""What an upstream complains of, as one of our faults: the one place for every tier kind that has status codes.
 
 A complaint arrives in three ways: an HTTP status with a body, an error frame in the middle of a stream, or a
 line of a script. `read_complaint` understands the bodies that are in use (OpenAI, OpenRouter, Ollama,
@@ -23,6 +22,7 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any
 
+from reliability.faults import TRAITS
 from reliability.surrogates import whole
 from reliability.types import Failed, Fault, Usage
 
@@ -87,16 +87,6 @@ _CREDENTIALS = re.compile(
     re.IGNORECASE,
 )
 _PATH = re.compile(r"(?<![^\s\"'(=\[])/(?:[\w.@+-]+/)+[\w.@+-]*")
-
-_WORDS = {
-    Fault.AUTH: "refused our credentials",
-    Fault.UNAVAILABLE: "doesn't have this model or route",
-    Fault.FIRST_TOKEN_TIMEOUT: "ran out of time",
-    Fault.OVERLOADED: "is overloaded",
-    Fault.CONTEXT_LENGTH: "can't hold a prompt of this length",
-    Fault.UNSUPPORTED: "can't do what this request asks",
-    Fault.BAD_REQUEST: "refused the request",
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -216,8 +206,7 @@ def _message(tier: str, fault: Fault, status: int, said: str) -> str:
         return line[:MESSAGE_CHARS_MAX]
     if status >= 500:  # an upstream that broke may talk of its own files
         line = _PATH.sub("[path]", line)
-    words = _WORDS.get(fault, "failed")
-    return f"tier {tier} {words} ({status}){': ' + line if line else ''}"[:MESSAGE_CHARS_MAX]
+    return f"tier {tier} {TRAITS[fault].upstream_words} ({status}){': ' + line if line else ''}"[:MESSAGE_CHARS_MAX]
 
 
 def _status(inner: Mapping[str, Any], names: list[str]) -> int | None:

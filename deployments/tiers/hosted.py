@@ -39,7 +39,7 @@ from aiohttp.http_exceptions import ContentEncodingError
 from yarl import URL
 
 from deployments.large_work import large
-from deployments.loopback import is_loopback
+from deployments.listening import is_loopback
 from deployments.tiers.chat_body import chat_body
 from deployments.tiers.chat_reader import ChatReader
 from deployments.tiers.faults import Complaint, failed, read_complaint, retry_after_s

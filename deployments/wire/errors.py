@@ -46,20 +46,23 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from reliability.escalation import Refuse, RefuseCode
+from reliability.escalation import Refuse
+from reliability.types import RefuseCode
 
 __all__ = ["TABLE", "ApiError", "Row", "from_refusal"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One kind of error. `retry`: it passes, after `retry_after_s` where nobody has told another time."""
+    """One kind of error. `retry`: it passes, after `retry_after_s` where nobody has told another time. `refusal`: what
+    the core calls it, where it is the core that refuses."""
 
     status: int
     type: str
     meaning: str
     retry: bool = False
     retry_after_s: float | None = None
+    refusal: RefuseCode | None = None
 
 
 RETRY_AFTER_S_MAX = 86_400.0
@@ -74,18 +77,32 @@ TABLE: dict[str, Row] = {
         status=400, type="invalid_request_error", meaning="a tool or its schema can't be used; `param` names it"
     ),
     "unsupported": Row(
-        status=400, type="invalid_request_error", meaning="no tier of the chain can do what `param` asks"
+        status=400,
+        type="invalid_request_error",
+        meaning="no tier of the chain can do what `param` asks",
+        refusal=RefuseCode.UNSUPPORTED,
     ),
     "context_length_exceeded": Row(
-        status=400, type="invalid_request_error", meaning="the prompt fits no tier of the chain"
+        status=400,
+        type="invalid_request_error",
+        meaning="the prompt fits no tier of the chain",
+        refusal=RefuseCode.CONTEXT_LENGTH,
     ),
-    "bad_request": Row(status=400, type="invalid_request_error", meaning="the model's API refused the request"),
+    "bad_request": Row(
+        status=400,
+        type="invalid_request_error",
+        meaning="the model's API refused the request",
+        refusal=RefuseCode.BAD_REQUEST,
+    ),
     "invalid_api_key": Row(status=401, type="invalid_request_error", meaning="the API key is missing or wrong"),
     "forbidden": Row(
         status=403, type="invalid_request_error", meaning="the route needs an admin's key, or the server is not open"
     ),
     "cloud_not_allowed": Row(
-        status=400, type="invalid_request_error", meaning="only the cloud could answer, and the request must stay local"
+        status=400,
+        type="invalid_request_error",
+        meaning="only the cloud could answer, and the request must stay local",
+        refusal=RefuseCode.CLOUD_BARRED,
     ),
     "not_found": Row(status=404, type="invalid_request_error", meaning="no such route, report or session"),
     "model_not_found": Row(
@@ -101,23 +118,29 @@ TABLE: dict[str, Row] = {
     ),
     "body_too_large": Row(status=413, type="invalid_request_error", meaning="the body is over `server.body_bytes_max`"),
     "loop_detected": Row(
-        status=422, type="loop_detected", meaning="the model goes round in circles, and so does every tier of the chain"
+        status=422,
+        type="loop_detected",
+        meaning="the model goes round in circles, and so does every tier of the chain",
+        refusal=RefuseCode.LOOP,
     ),
     "headers_too_large": Row(status=431, type="invalid_request_error", meaning="the headers are over 64 KiB"),
     "budget_exceeded": Row(
         status=400,
         type="budget_exceeded",
         meaning="the session's tokens are spent, or the request alone is larger than a limit",
+        refusal=RefuseCode.BUDGET,
     ),
     "invalid_answer": Row(
         status=400,
         type="invalid_answer",
         meaning="no tier gave a valid answer: a bad tool call, an empty or a runaway answer each time",
+        refusal=RefuseCode.INVALID_ANSWER,
     ),
     "no_tier_configured": Row(
         status=400,
         type="configuration_error",
         meaning="no tier of the chain has what it needs (a model, a key), or all were taken out by hand",
+        refusal=RefuseCode.NO_TIER_EVER,
     ),
     "rate_limit_exceeded": Row(
         status=429,
@@ -125,8 +148,16 @@ TABLE: dict[str, Row] = {
         meaning="the tokens of this hour are spent, or held by open calls",
         retry=True,
         retry_after_s=BACK_S,
+        refusal=RefuseCode.RATE,
     ),
-    "overloaded": Row(status=429, type="rate_limit_error", meaning="every tier is full", retry=True, retry_after_s=2.0),
+    "overloaded": Row(
+        status=429,
+        type="rate_limit_error",
+        meaning="every tier is full",
+        retry=True,
+        retry_after_s=2.0,
+        refusal=RefuseCode.OVERLOADED,
+    ),
     "internal_error": Row(
         status=500,
         type="server_error",
@@ -135,7 +166,12 @@ TABLE: dict[str, Row] = {
         retry_after_s=BACK_S,
     ),
     "upstream_error": Row(
-        status=502, type="server_error", meaning="every tier of the chain failed", retry=True, retry_after_s=BACK_S
+        status=502,
+        type="server_error",
+        meaning="every tier of the chain failed",
+        retry=True,
+        retry_after_s=BACK_S,
+        refusal=RefuseCode.UPSTREAM,
     ),
     "server_restarting": Row(
         status=502,
@@ -148,7 +184,12 @@ TABLE: dict[str, Row] = {
         status=503, type="server_error", meaning="the server is starting", retry=True, retry_after_s=5.0
     ),
     "memory_pressure": Row(
-        status=503, type="server_error", meaning="the machine is short of memory", retry=True, retry_after_s=10.0
+        status=503,
+        type="server_error",
+        meaning="the machine is short of memory",
+        retry=True,
+        retry_after_s=10.0,
+        refusal=RefuseCode.MEMORY_PRESSURE,
     ),
     "no_tier_available": Row(
         status=503,
@@ -156,12 +197,23 @@ TABLE: dict[str, Row] = {
         meaning="no tier of the chain can answer now: each has failed and is left alone for a while",
         retry=True,
         retry_after_s=BACK_S,
+        refusal=RefuseCode.NO_TIER,
     ),
     "tiers_loading": Row(
-        status=503, type="server_error", meaning="models are still loading", retry=True, retry_after_s=BACK_S
+        status=503,
+        type="server_error",
+        meaning="models are still loading",
+        retry=True,
+        retry_after_s=BACK_S,
+        refusal=RefuseCode.LOADING,
     ),
     "server_stopping": Row(
-        status=503, type="server_error", meaning="the server is being stopped", retry=True, retry_after_s=15.0
+        status=503,
+        type="server_error",
+        meaning="the server is being stopped",
+        retry=True,
+        retry_after_s=15.0,
+        refusal=RefuseCode.STOPPING,
     ),
     "timeout": Row(
         status=504,
@@ -169,9 +221,15 @@ TABLE: dict[str, Row] = {
         meaning="no tier answered within its timeouts",
         retry=True,
         retry_after_s=BACK_S,
+        refusal=RefuseCode.TIMEOUT,
     ),
     "deadline_exceeded": Row(
-        status=504, type="timeout_error", meaning="the request's own deadline passed", retry=True, retry_after_s=BACK_S
+        status=504,
+        type="timeout_error",
+        meaning="the request's own deadline passed",
+        retry=True,
+        retry_after_s=BACK_S,
+        refusal=RefuseCode.DEADLINE,
     ),
     "stream_broken": Row(
         status=502,
@@ -179,30 +237,11 @@ TABLE: dict[str, Row] = {
         meaning="the answer broke off after its first bytes had been sent",
         retry=True,
         retry_after_s=BACK_S,
+        refusal=RefuseCode.BROKEN_STREAM,
     ),
 }
 
-OF_REFUSAL: dict[RefuseCode, str] = {
-    RefuseCode.BAD_REQUEST: "bad_request",
-    RefuseCode.UNSUPPORTED: "unsupported",
-    RefuseCode.CONTEXT_LENGTH: "context_length_exceeded",
-    RefuseCode.NO_TIER: "no_tier_available",
-    RefuseCode.NO_TIER_EVER: "no_tier_configured",
-    RefuseCode.LOADING: "tiers_loading",
-    RefuseCode.OVERLOADED: "overloaded",
-    RefuseCode.TIMEOUT: "timeout",
-    RefuseCode.UPSTREAM: "upstream_error",
-    RefuseCode.DEADLINE: "deadline_exceeded",
-    RefuseCode.BROKEN_STREAM: "stream_broken",
-    RefuseCode.INVALID_ANSWER: "invalid_answer",
-    RefuseCode.LOOP: "loop_detected",
-    RefuseCode.BUDGET: "budget_exceeded",
-    RefuseCode.RATE: "rate_limit_exceeded",
-    RefuseCode.MEMORY_PRESSURE: "memory_pressure",
-    RefuseCode.CLOUD_BARRED: "cloud_not_allowed",
-    RefuseCode.STOPPING: "server_stopping",
-}
-
+OF_REFUSAL = {row.refusal: code for code, row in TABLE.items() if row.refusal is not None}
 
 # Agents condense their history where they read that it is too long, and they read it in the words of OpenAI and vLLM:
 # litellm (and with it OpenHands and CrewAI) looks for the first half of this, Hermes for the second; none for the code.

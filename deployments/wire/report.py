@@ -14,8 +14,9 @@ from deployments.cost import Price, cost_usd
 from deployments.drive import Run
 from deployments.judge import Advice
 from reliability.budget import BudgetConfig
+from reliability.escalation import reason_of
 from reliability.pressure import Level
-from reliability.types import Attempt, Flaw, Usage
+from reliability.types import Attempt, Flaw, Reason, Usage
 
 __all__ = ["report_headers", "report_of", "session_header", "usage_json"]
 
@@ -61,7 +62,7 @@ def _pressures(run: Run) -> dict[str, str]:
 def loop_mark(run: Run) -> str:
     """`broken` where the circuit broke, or an answer was stopped in its circles; `nudged` where the model was told;
     `detected` where it was too late for either, since the text had left."""
-    if any(a.flaw in (Flaw.CIRCUIT_BREAK, Flaw.CYCLE) for a in run.attempts):
+    if any(reason_of(a) is Reason.LOOP_DETECTED and a.flaw is not Flaw.LOOP for a in run.attempts):
         return "broken"
     if run.finish is None and run.refusal is None:
         return "nudged"  # by the attempt that is running

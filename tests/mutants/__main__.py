@@ -14,18 +14,27 @@ import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from tests.mutants import doors, guards, loops, stops, tools, walk
+from tests.mutants import doors, faults, guards, loops, stops, tools, walk
 
 ROOT = Path(__file__).resolve().parents[2]
-MUTANTS = [*walk.MUTANTS, *guards.MUTANTS, *doors.MUTANTS, *loops.MUTANTS, *tools.MUTANTS, *stops.MUTANTS]
+MUTANTS = [
+    *walk.MUTANTS,
+    *faults.MUTANTS,
+    *guards.MUTANTS,
+    *doors.MUTANTS,
+    *loops.MUTANTS,
+    *tools.MUTANTS,
+    *stops.MUTANTS,
+]
 # The longest matching beginning of a mutant's file decides.
 TESTS: dict[str, tuple[str, ...]] = {
     "reliability/escalation.py": ("tests/reliability/test_escalation*.py",),
-    "reliability/refusals.py": ("tests/reliability/test_escalation*.py",),
+    "reliability/faults.py": ("tests/reliability/test_faults.py",),
+    "reliability/refusals.py": ("tests/reliability/test_refusals.py", "tests/reliability/test_escalation*.py"),
     "reliability/wording.py": ("tests/reliability/test_wording.py",),
     "reliability/answer.py": ("tests/reliability/test_answer*.py",),
     "reliability/reask.py": ("tests/reliability/test_answer.py",),
-    "reliability/health.py": ("tests/reliability/test_answer.py",),
+    "reliability/health.py": ("tests/reliability/test_answer.py", "tests/reliability/test_faults.py"),
     "reliability/leases.py": ("tests/reliability/test_leases.py",),
     "reliability/loops/": ("tests/reliability/test_loops_*.py",),
     "reliability/tools/": ("tests/reliability/test_tools_*.py",),
@@ -49,6 +58,8 @@ TESTS: dict[str, tuple[str, ...]] = {
     "deployments/tiers/faults.py": ("tests/tiers/test_faults.py",),
     "deployments/tiers/chat_chunks.py": ("tests/tiers/test_usage.py",),
     "deployments/tiers/hosted.py": ("tests/tiers/test_usage.py",),
+    "deployments/listening.py": ("tests/test_listening.py",),
+    "deployments/patience.py": ("tests/test_stalls.py", "tests/test_drive*.py", "tests/sim/test_sim.py"),
     "deployments/stopping.py": ("tests/test_stopping.py",),
     "deployments/running/": ("tests/running/test_*.py",),
     "deployments/": ("tests/test_attempt*.py", "tests/test_drive*.py", "tests/sim/test_sim.py"),

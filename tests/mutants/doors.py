@@ -1,4 +1,4 @@
-"""Small sabotages of what stands between a model and its client: pressure, replicas, the gate.
+"""Small sabotages of what stands between a model and its client: pressure, replicas, the gate, the listener.
 
 Each entry is (file, old text, new text, law); the old text stands in the file exactly once.
 """
@@ -191,5 +191,24 @@ MUTANTS: list[tuple[str, str, str, str]] = [
         'no connection to its server", Usage()',
         'no connection to its server", None',
         "who was not reached spent nothing",
+    ),
+    # listening
+    (
+        "deployments/listening.py",
+        "        return ipaddress.IPv6Address(host[1:-1])\n",
+        "        return ipaddress.ip_address(host)\n",
+        "an address is loopback in every spelling",
+    ),
+    (
+        "deployments/listening.py",
+        'if host.startswith("[") and host.endswith("]"):',
+        'if host.startswith("["):',
+        "half a bracket makes no host",
+    ),
+    (
+        "deployments/listening.py",
+        "    return (mapped or address).is_loopback\n",
+        "    return (mapped or address).is_private\n",
+        "no other network is loopback",
     ),
 ]

@@ -21,8 +21,8 @@ MUTANTS: list[tuple[str, str, str, str]] = [
     ),
     (
         "reliability/escalation.py",
-        "if last is None or last.fault is not Fault.BAD_REQUEST:",
-        "if last is None or last.fault is not Fault.CONTEXT_LENGTH:",
+        "if last is None or traits_of(last).other_tier is not OtherTier.NEVER:",
+        "if last is None or last.hard_stop:",
         "a bad request is refused at once",
     ),
     (
@@ -93,8 +93,8 @@ MUTANTS: list[tuple[str, str, str, str]] = [
     ),
     (
         "reliability/escalation.py",
-        "if last.fault not in NO_CANDIDATE and reason_of(last) not in situation.limits.escalate_on:",
-        "if last.fault not in NO_CANDIDATE:",
+        "        return traits.reason in situation.limits.escalate_on\n",
+        "        return False\n",
         "a request moves on for a reason that is switched on",
     ),
     (
@@ -102,30 +102,6 @@ MUTANTS: list[tuple[str, str, str, str]] = [
         "full = min(BACKOFF_MAX_NS, BACKOFF_FIRST_NS << min(retries, 10))",
         "full = BACKOFF_FIRST_NS << (4 * retries)",
         "waits are bounded",
-    ),
-    (
-        "reliability/refusals.py",
-        "        return attempt.retry_after_s is not None\n",
-        "        return True\n",
-        "what only a person can lift doesn't pass",
-    ),
-    (
-        "reliability/refusals.py",
-        "    if len(waits) < len(passing):\n        return None\n",
-        "",
-        "no time is told where one of those that may come back told none",
-    ),
-    (
-        "reliability/refusals.py",
-        "            if attempt.fault is not Fault.RETRY_BUDGET:\n",
-        "            if True:\n",
-        "a barred second try hides no fault",
-    ),
-    (
-        "reliability/refusals.py",
-        "return min(waits) if waits else None",
-        "return max(waits) if waits else None",
-        "the shortest Retry-After is passed on",
     ),
     (
         "reliability/escalation.py",
@@ -224,7 +200,7 @@ MUTANTS: list[tuple[str, str, str, str]] = [
         "",
         "what the text says more often than the calls stays",
     ),
-    # reask, health
+    # reask, wording
     (
         "reliability/reask.py",
         "temperature=max(request.temperature or 0.0, RESAMPLE_TEMPERATURE)",
@@ -254,18 +230,6 @@ MUTANTS: list[tuple[str, str, str, str]] = [
         "    spent = load.tokens - barred.asked - load.reserved\n",
         "    spent = load.tokens - barred.asked\n",
         "the figures are those of the ledger",
-    ),
-    (
-        "reliability/health.py",
-        "if attempt.cancelled or attempt.fault in SAYS_NOTHING:",
-        "if attempt.fault in SAYS_NOTHING:",
-        "a cancel says nothing",
-    ),
-    (
-        "reliability/health.py",
-        "return Verdict.FAILURE if attempt.fault is not None else Verdict.SUCCESS",
-        "return Verdict.FAILURE if attempt.fault or attempt.flaw else Verdict.SUCCESS",
-        "a flaw says nothing bad of the tier",
     ),
     # drive, attempt: the simulation is their test
     (

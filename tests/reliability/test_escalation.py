@@ -11,25 +11,24 @@ from hypothesis import strategies as st
 
 from reliability.escalation import (
     BACKOFF_MAX_NS,
-    MENDABLE,
-    NO_CANDIDATE,
     RETRY_AFTER_MAX_NS,
-    TRANSIENT,
     Accept,
     Call,
     Limits,
     Refuse,
-    RefuseCode,
     Situation,
     decide,
     reason_of,
 )
+from reliability.faults import TRAITS, Again, OtherTier, traits_of
 from reliability.refusals import WALK_CHARS_MAX, walk_in_words
 from reliability.tools import Rung
-from reliability.types import Attempt, Fault, Flaw, Reason
+from reliability.types import Attempt, Fault, Flaw, Reason, RefuseCode
 
 CHAIN = ("fast", "standard", "longctx", "premium")
 HOUR_NS = 3600 * 10**9
+RETRIED = [fault for fault in Fault if TRAITS[fault].again is Again.RETRY]
+REASKED = [flaw for flaw in Flaw if TRAITS[flaw].again is Again.REASK]
 
 limits = st.builds(
     Limits,
@@ -94,14 +93,14 @@ def test_a_tier_is_called_at_most_so_often(chains, limits, outcomes):
         mine = [a for a in attempts if a.tier == tier]
         loops = sum(a.flaw is Flaw.LOOP for a in mine)
         faults = sum(a.fault is not None for a in mine)
-        flaws = sum(a.flaw in MENDABLE for a in mine)
+        flaws = sum(a.flaw in REASKED for a in mine)
         assert faults <= limits.retries_max + 1
         assert flaws <= limits.reasks_max + 1
         assert loops <= 2
         assert sum(a.flaw is Flaw.CIRCUIT_BREAK for a in mine) <= 1
 
 
-@given(chains, limits, st.lists(st.sampled_from([*TRANSIENT, *MENDABLE, Flaw.LOOP]), min_size=60, max_size=60))
+@given(chains, limits, st.lists(st.sampled_from([*RETRIED, *REASKED, Flaw.LOOP]), min_size=60, max_size=60))
 @example(
     CHAIN[:3],
     Limits(retries_max=3, reasks_max=3, attempts_max=8, escalate_on=frozenset(Reason)),
@@ -133,7 +132,7 @@ def test_a_tier_that_says_it_cannot_is_not_asked_again(chain, limits, outcomes):
     attempts, _, _ = walk(chain, limits, outcomes)
 
     for before, after in pairwise(attempts):
-        assert before.fault not in NO_CANDIDATE or before.tier != after.tier
+        assert traits_of(before).other_tier is not OtherTier.ALWAYS or before.tier != after.tier
 
 
 @given(chains, limits, outcomes)
@@ -143,7 +142,8 @@ def test_a_request_moves_on_only_for_a_reason_that_is_switched_on(chain, limits,
 
     for before, after in pairwise(attempts):
         if before.tier != after.tier:
-            assert before.fault in NO_CANDIDATE or reason_of(before) in limits.escalate_on
+            candidate = traits_of(before).other_tier is not OtherTier.ALWAYS
+            assert not candidate or reason_of(before) in limits.escalate_on
 
 
 @given(chains, limits, outcomes, st.floats(0, 0.999), st.one_of(st.none(), st.floats(0, 1e9)))
@@ -179,7 +179,7 @@ def test_nothing_is_called_after_text_that_broke_off(fault):
     assert decision.code is RefuseCode.BROKEN_STREAM
 
 
-@pytest.mark.parametrize("flaw", sorted(MENDABLE - {Flaw.CYCLE}))
+@pytest.mark.parametrize("flaw", [flaw for flaw in REASKED if flaw is not Flaw.CYCLE])
 def test_after_text_alone_the_calls_are_still_open(flaw):
     """Text that has left stands, and a bad call behind it is mended by a re-ask, then by the next tier, or refused."""
     first = Attempt(tier="fast", ran=True, flaw=flaw, detail="x", text_out=True)
@@ -271,7 +271,7 @@ def test_the_rungs_of_a_re_ask():
     assert decide(replace(situation((bad,) * 3), limits=constrained)).reask.constrained
 
 
-@given(flaw=st.sampled_from(sorted(MENDABLE)), reasks=st.integers(1, 3))
+@given(flaw=st.sampled_from(REASKED), reasks=st.integers(1, 3))
 def test_only_a_model_that_tried_to_call_is_made_to_call(flaw, reasks):
     """A grammar demands a call: it follows an invalid or a cut one, never an empty answer or one in circles."""
     limits = replace(no_retries(), reasks_max=4, attempts_max=9, grammars=frozenset({"fast"}))

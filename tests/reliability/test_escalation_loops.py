@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 
-from reliability.escalation import Accept, Call, Refuse, RefuseCode, decide
-from reliability.types import Attempt, Flaw
+from reliability.escalation import Accept, Call, Refuse, decide
+from reliability.types import Attempt, Flaw, RefuseCode
 from tests.reliability.test_escalation import chains, limits, no_retries, outcomes, situation, walk
 
 # Its text stands, and its call is the third lap: valid, held, and delivered where nothing better comes.

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from deployments.wire.errors import OF_REFUSAL, TABLE, ApiError, from_refusal
-from reliability.escalation import Limits, Refuse, RefuseCode, Situation, decide
+from reliability.escalation import Limits, Refuse, Situation, decide
+from reliability.faults import TRAITS, OtherTier
 from reliability.refusals import PASSING
-from reliability.types import Attempt, Fault, Flaw, Reason
+from reliability.types import Attempt, Fault, Flaw, Reason, RefuseCode
 
 # What litellm (for OpenHands and CrewAI), CrewAI itself and Hermes look for, 2026-11: then they condense their history.
 TELLING = ("this model's maximum context length is", "maximum context length", "reduce the length")
@@ -91,9 +93,18 @@ def test_every_refusal_passes_or_stays(found, remaining_ns):
 
 
 def test_every_code_has_its_row():
-    """No refusal is without a status, and the core and the table agree on what passes."""
-    assert set(OF_REFUSAL) == set(RefuseCode)
+    """No refusal is without a status, or has two, and the core and the table agree on what passes."""
+    assert Counter(row.refusal for row in TABLE.values() if row.refusal) == Counter(RefuseCode)
     assert {code for code in RefuseCode if TABLE[OF_REFUSAL[code]].retry} == PASSING
+
+
+@pytest.mark.parametrize("fault", [fault for fault in Fault if TRAITS[fault].other_tier is OtherTier.NEVER])
+def test_what_every_tier_would_refuse_is_the_client_s_error(fault):
+    """It is told as a mistake in the request, which nobody asks again for."""
+    row = TABLE[OF_REFUSAL[TRAITS[fault].code]]
+
+    assert (row.type, row.retry) == ("invalid_request_error", False)
+    assert 400 <= row.status < 500
 
 
 @pytest.mark.parametrize("code", [code for code, row in TABLE.items() if not row.retry])

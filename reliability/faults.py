@@ -1,0 +1,148 @@
+"""What follows from each fault and each flaw: one table, a row for each, that everybody else reads.
+
+    attempt --traits_of--> its row --> `again`, `other_tier`   where the request goes next   (`escalation`)
+                                   --> `verdict`               what the breaker hears        (`health`)
+                                   --> `ran`                   whether it may cost anything  (the shell's spending)
+                                   --> `reason`                why a tier was left, in the header and the report
+                                   --> `code`                  what a refusal is called      (`refusals`)
+
+A *fault* says that the tier is unwell, a *flaw* that its answer is not good enough; `reliability.types` says what each
+of them is. Who has to treat some of them alike asks for a column, and a column that is missing is added here. A rule
+for a single one (a session's budget under `hard_stop`, say) stays with the policy that it belongs to.
+
+A time to come back (`Attempt.retry_after_s`) may say that the tier is to be left alone, and that waiting helps: for
+this `verdict_with_time` and `code_with_time` stand in the place of `verdict` and `code`. Our own admission knows when
+its bars end, and says none where only a person can lift them; a tier that is only restarting says so, too, and one
+without a model or a key doesn't.
+
+What must never happen: a fault or a flaw without a row; a second place that sorts them; a flaw, or a fault of the
+request's own, that opens a breaker; a charge for what did not run. `tests/reliability/test_faults.py` holds the laws.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from reliability.admission import Bar
+from reliability.types import Attempt, Fault, Flaw, Reason, RefuseCode, Verdict
+
+__all__ = ["NEITHER", "TRAITS", "Again", "OtherTier", "Ran", "Traits", "traits_of"]
+
+
+class Again(StrEnum):
+    """Whether the same tier may be asked once more, and how."""
+
+    NO = "no"
+    RETRY = "retry"  # the same call: a second one may go well
+    REASK = "reask"  # another try at the answer, by the rungs of the tier's retry strategy
+    NUDGE = "nudge"  # once, with a word about the loop
+
+
+class OtherTier(StrEnum):
+    """Whether another tier may be asked in its place."""
+
+    NEVER = "never"  # the request is wrong in itself: every tier would say so
+    IF_ON = "if_on"  # where `escalate_on` has the reason
+    ALWAYS = "always"  # it is no candidate, or was barred: to move on is no escalation that could be switched off
+
+
+class Ran(StrEnum):
+    """Whether the tier did any work, which may have cost something."""
+
+    NOTHING = "nothing"  # nobody took the call
+    IF_STARTED = "if_started"  # it says so at once; behind a `Started` it has been a replica's work to find out
+    RAN = "ran"
+
+
+@dataclass(frozen=True, slots=True)
+class Traits:
+    """What follows from one fault or flaw. The columns without a default are those of the table's lines.
+
+    `bars`: the bars of admission that are this fault. `upstream_words`: what is said of an upstream whose own words are
+    this fault, behind its name. `tool_call`: the answer is an attempt at a tool call, so that a grammar may help.
+    `nudge`: it is a loop of the conversation, of which whoever is asked next is told.
+    """
+
+    again: Again
+    other_tier: OtherTier
+    verdict: Verdict
+    ran: Ran
+    reason: Reason
+    code: RefuseCode
+    verdict_with_time: Verdict | None = None
+    code_with_time: RefuseCode | None = None
+    bars: tuple[Bar, ...] = ()
+    upstream_words: str = "failed"
+    tool_call: bool = False
+    nudge: bool = False
+
+
+# So that a line is a line.
+Code = RefuseCode
+NO, RETRY, REASK, NUDGE = Again.NO, Again.RETRY, Again.REASK, Again.NUDGE
+NEVER, IF_ON, ALWAYS = OtherTier.NEVER, OtherTier.IF_ON, OtherTier.ALWAYS
+SUCCESS, FAILURE, IGNORED = Verdict.SUCCESS, Verdict.FAILURE, Verdict.IGNORED
+NOTHING, IF_STARTED, RAN = Ran.NOTHING, Ran.IF_STARTED, Ran.RAN
+
+# fmt: off
+TRAITS: Mapping[Fault | Flaw, Traits] = {
+    #                                 again  other   breaker  ran         reason                  error code
+    # The tier is unwell.
+    Fault.SERVER_ERROR:        Traits(RETRY, IF_ON,  FAILURE, RAN,        Reason.SERVER_ERROR,    Code.UPSTREAM),
+    Fault.CRASHED:             Traits(RETRY, IF_ON,  FAILURE, RAN,        Reason.SERVER_ERROR,    Code.UPSTREAM),
+    Fault.PROTOCOL:            Traits(RETRY, IF_ON,  FAILURE, RAN,        Reason.SERVER_ERROR,    Code.UPSTREAM),
+    Fault.CONNECT_TIMEOUT:     Traits(NO,    IF_ON,  FAILURE, NOTHING,    Reason.TIMEOUT,         Code.TIMEOUT),
+    Fault.FIRST_TOKEN_TIMEOUT: Traits(NO,    IF_ON,  FAILURE, RAN,        Reason.TIMEOUT,         Code.TIMEOUT,
+                                      upstream_words="ran out of time"),
+    Fault.IDLE_TIMEOUT:        Traits(NO,    IF_ON,  FAILURE, RAN,        Reason.TIMEOUT,         Code.TIMEOUT),
+    Fault.TOTAL_TIMEOUT:       Traits(NO,    IF_ON,  FAILURE, RAN,        Reason.TIMEOUT,         Code.TIMEOUT),
+    Fault.AUTH:                Traits(NO,    IF_ON,  FAILURE, RAN,        Reason.SERVER_ERROR,    Code.NO_TIER_EVER,
+                                      upstream_words="refused our credentials"),
+    # The tier is well, as far as it is there. A full one is left alone as long as it asks for.
+    Fault.OVERLOADED:          Traits(NO,    IF_ON,  IGNORED, RAN,        Reason.SERVER_ERROR,    Code.OVERLOADED,
+                                      verdict_with_time=FAILURE, bars=(Bar.FULL,), upstream_words="is overloaded"),
+    Fault.LOADING:             Traits(NO,    ALWAYS, IGNORED, IF_STARTED, Reason.SERVER_ERROR,    Code.LOADING),
+    Fault.UNAVAILABLE:         Traits(NO,    ALWAYS, IGNORED, IF_STARTED, Reason.SERVER_ERROR,    Code.NO_TIER_EVER,
+                                      code_with_time=Code.NO_TIER, upstream_words="doesn't have this model or route"),
+    # The request's own.
+    Fault.CONTEXT_LENGTH:      Traits(NO,    ALWAYS, IGNORED, IF_STARTED, Reason.CONTEXT_LENGTH,  Code.CONTEXT_LENGTH,
+                                      upstream_words="can't hold a prompt of this length"),
+    Fault.UNSUPPORTED:         Traits(NO,    ALWAYS, IGNORED, IF_STARTED, Reason.SERVER_ERROR,    Code.UNSUPPORTED,
+                                      upstream_words="can't do what this request asks"),
+    Fault.BAD_REQUEST:         Traits(NO,    NEVER,  IGNORED, RAN,        Reason.SERVER_ERROR,    Code.BAD_REQUEST,
+                                      upstream_words="refused the request"),
+    # Not the tier's word: the call was barred.
+    Fault.BREAKER_OPEN:        Traits(NO,    ALWAYS, IGNORED, NOTHING,    Reason.SERVER_ERROR,    Code.NO_TIER_EVER,
+                                      code_with_time=Code.NO_TIER, bars=(Bar.OPEN, Bar.PROBING, Bar.ISOLATED)),
+    Fault.RETRY_BUDGET:        Traits(NO,    ALWAYS, IGNORED, NOTHING,    Reason.SERVER_ERROR,    Code.NO_TIER_EVER,
+                                      code_with_time=Code.NO_TIER, bars=(Bar.RETRY_BUDGET,)),
+    Fault.BUDGET:              Traits(NO,    ALWAYS, IGNORED, NOTHING,    Reason.BUDGET,          Code.BUDGET,
+                                      code_with_time=Code.RATE, bars=(Bar.BUDGET,)),
+    Fault.MEMORY_PRESSURE:     Traits(NO,    ALWAYS, IGNORED, NOTHING,    Reason.MEMORY_PRESSURE, Code.MEMORY_PRESSURE,
+                                      bars=(Bar.MEMORY_PRESSURE,)),
+    Fault.STATE_SILENT:        Traits(NO,    ALWAYS, IGNORED, NOTHING,    Reason.SERVER_ERROR,    Code.NO_TIER_EVER,
+                                      code_with_time=Code.NO_TIER),
+    Fault.CLOUD_BARRED:        Traits(NO,    ALWAYS, IGNORED, NOTHING,    Reason.SERVER_ERROR,    Code.CLOUD_BARRED),
+    # An answer came, so the tier is well.
+    Flaw.TOOL_CALL_INVALID:    Traits(REASK, IF_ON,  SUCCESS, RAN, Reason.TOOL_VALIDATION_FAILURE, Code.INVALID_ANSWER,
+                                      tool_call=True),
+    Flaw.TRUNCATED:            Traits(REASK, IF_ON,  SUCCESS, RAN, Reason.TOOL_VALIDATION_FAILURE, Code.INVALID_ANSWER,
+                                      tool_call=True),
+    Flaw.EMPTY:                Traits(REASK, IF_ON,  SUCCESS, RAN, Reason.TOOL_VALIDATION_FAILURE, Code.INVALID_ANSWER),
+    Flaw.CYCLE:                Traits(REASK, IF_ON,  SUCCESS, RAN, Reason.LOOP_DETECTED,           Code.INVALID_ANSWER),
+    Flaw.LOOP:                 Traits(NUDGE, IF_ON,  SUCCESS, RAN, Reason.LOOP_DETECTED,           Code.INVALID_ANSWER,
+                                      nudge=True),
+    Flaw.CIRCUIT_BREAK:        Traits(NO,    IF_ON,  SUCCESS, RAN, Reason.LOOP_DETECTED,           Code.LOOP,
+                                      nudge=True),
+}
+# With neither the answer is good, or the client left while it came.
+NEITHER = Traits(NO, IF_ON, SUCCESS, RAN, Reason.SERVER_ERROR, Code.INVALID_ANSWER)
+# fmt: on
+
+
+def traits_of(attempt: Attempt) -> Traits:
+    """Return the row of the fault or the flaw of `attempt`; `NEITHER` where it has none."""
+    met = attempt.fault or attempt.flaw
+    return NEITHER if met is None else TRAITS[met]
