@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from deployments.config import Timeouts
+from deployments.config_tiers import Timeouts
 from reliability.types import Failed, Fault
 
 __all__ = ["limit_of", "struck_by", "unless_stalled"]
