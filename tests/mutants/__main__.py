@@ -49,6 +49,7 @@ TESTS: dict[str, tuple[str, ...]] = {
     "deployments/tiers/faults.py": ("tests/tiers/test_faults.py",),
     "deployments/tiers/chat_chunks.py": ("tests/tiers/test_usage.py",),
     "deployments/tiers/hosted.py": ("tests/tiers/test_usage.py",),
+    "deployments/config_paths.py": ("tests/test_config_paths.py",),
     "deployments/stopping.py": ("tests/test_stopping.py",),
     "deployments/running/": ("tests/running/test_*.py",),
     "deployments/": ("tests/test_attempt*.py", "tests/test_drive*.py", "tests/sim/test_sim.py"),
