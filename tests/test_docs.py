@@ -125,6 +125,12 @@ def test_every_file_that_is_named_exists(page):
     assert [name for name in sorted(named) if not (ROOT / name).exists()] == []
 
 
+@pytest.mark.parametrize("page", USERS_PAGES)
+def test_modules_are_named_by_their_whole_path(page):
+    """So that they can be found, and follow when they move."""
+    assert re.findall(r"(?<![\w./])\w+\.py\b", TEXTS[page]) == []
+
+
 def anchors(text: str) -> set[str]:
     """The places of a page that a link may lead to."""
     heads = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
