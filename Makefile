@@ -4,15 +4,20 @@ PYTHON ?= $(shell for p in python3.12 python3.13 python3.11 python3; do \
 	$$p -c 'import sys, ensurepip; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 14))' 2>/dev/null && echo $$p && break; done)
 BIN := .venv/bin
 CONFIG ?= serve_config.yaml
-# Ray's own telemetry stays off. Ray's token (README, "Dashboard") is asked for by every second terminal.
+# Ray's own telemetry stays off, in tests and benchmarks too. Ray's token (docs/operations.md, "Dashboard") is asked for
+# by every second terminal.
 export RAY_USAGE_STATS_ENABLED ?= 0
 
-.PHONY: serve prepare doctor test evals mutants bench load chaos bystander soak stops nightly bench-mlx sim coverage check format readme lock clean
+.PHONY: serve help prepare doctor test evals mutants bench load chaos bystander soak stops nightly bench-mlx sim coverage \
+	check format docs lock clean
 
 serve: .venv/.serve ## run the server in the foreground on 127.0.0.1:8000, with the flags of serve.env
 	@$(BIN)/python -m deployments preflight $(CONFIG)
 	@$(BIN)/python -m deployments prepare $(CONFIG)
 	@exec $(BIN)/python -m deployments serve $(CONFIG)
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 
 prepare: .venv/.serve ## fetch and convert the models that the configuration names
 	@$(BIN)/python -m deployments prepare $(CONFIG)
@@ -72,12 +77,12 @@ check: .venv/.dev ## lint, format and types
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-format: .venv/.dev
+format: .venv/.dev ## put the code into the form that `check` wants
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-readme: .venv/.dev ## write the file tree and the error table into README.md
-	$(BIN)/python -m tests.readme
+docs: .venv/.dev ## write the tables of docs/ and the JSON schema anew from the code
+	$(BIN)/python -m tools.docs
 
 lock: .venv/.dev ## resolve pyproject.toml anew into the two lock files
 	$(BIN)/pip install --quiet uv
@@ -103,5 +108,5 @@ LOCK_FLAGS := --universal --generate-hashes --python-version 3.11 --no-annotate 
 	$(BIN)/python -m pip install --disable-pip-version-check --quiet --require-hashes -r requirements-dev.lock
 	@touch $@
 
-clean:
+clean: ## remove .venv and what was built
 	rm -rf .venv build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,37 +1,48 @@
-"""The command line: `python -m deployments COMMAND [serve_config.yaml]`, and `pull [NAME]` and `key NAME`.
+"""The command line: `mlx-stack-serve COMMAND`, the same as `python -m deployments COMMAND`.
 
-check     is the configuration usable? one line, exit code 2 where it isn't
-prepare   fetch and convert the models that it names
-pull      the same for one tier or model source, or for all; exit code 1 where one can't be had
-models    what models are on this machine, with sizes, and which tiers use them
-serve     run the server in the foreground: the checks of `preflight`, then `serve run`, with the flags of `serve.env`
-          (`deployments/front.py`); `--verbose` shows what Ray prints. Exit code 0 after a stop that was asked for, 1
-          where the server has ended by itself, 2 for a wrong configuration
-preflight `check`, and whether everything is there that the server needs at its start, the port above all
-doctor    platform, packages, models, key, memory, and a fault forced through every edge of the chain
-key       make an API key, show it once, and its entry for `server.api_keys_file`
+What each command does stands in `HELP`. A command that needs a configuration takes its path, else finds one
+(`deployments/config_paths.py`) and says so where that is the built-in one. Exit codes: 0 good, 1 a check failed or the
+server ended by itself, 2 a wrong configuration, which is one line on standard error.
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib.metadata
 import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from deployments.config import ConfigError, MlxTierConfig
+from deployments.config import ConfigError
+from deployments.config_paths import BUILT_IN, find_config
+from deployments.config_tiers import MlxTierConfig
 from deployments.front import serve, supervised
 
 if TYPE_CHECKING:
     from deployments.config_file import ConfigFile
 
-__all__ = ["main"]
+__all__ = ["HELP", "main", "parser"]
+
+HELP = {
+    "serve": "run the server in the foreground until Ctrl-C",
+    "check": "check the configuration: silent where it can be used, else one line",
+    "preflight": "check everything that the server needs at its start, the port above all",
+    "doctor": "check platform, packages, models, key, memory and every edge of the chain",
+    "prepare": "fetch and convert the models that the configuration names",
+    "pull": "fetch and convert the model of one tier or source, or all of them",
+    "models": "list the models on this machine, with sizes, and which tiers use them",
+    "key": "make an API key: shown once, kept as its digest",
+}
+EPILOG = (
+    "`mlx-stack-serve COMMAND --help` says what a command takes. In a folder without serve_config.yaml the built-in "
+    "configuration is used."
+)
 
 
 def main(argv: list[str] | None = None) -> int:
     """Run one command; the result is the exit code: 0 good, 1 a check failed, 2 a wrong configuration."""
-    arguments = _parser().parse_args(argv)
+    arguments = parser().parse_args(argv)
     try:
         return _run(arguments)
     except ConfigError as error:
@@ -41,45 +52,76 @@ def main(argv: list[str] | None = None) -> int:
         return 130
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m deployments", description="MLX Stack Serve at the command line")
-    commands = parser.add_subparsers(dest="command", required=True)
-    for name in (*COMMANDS, "preflight", "serve"):
-        command = commands.add_parser(name)
-        command.add_argument("config", nargs="?", type=Path, default=Path("serve_config.yaml"))
-        if name == "serve":
-            command.add_argument("--verbose", action="store_true", help="show what Ray prints, besides its log file")
-            command.add_argument("--checked", type=json.loads, help=argparse.SUPPRESS)
-    pull = commands.add_parser("pull", description="Fetch and convert models; a fetch that was cut off goes on")
-    pull.add_argument("name", nargs="?", help="a tier of the configuration, or a model source; else all that it names")
-    pull.add_argument("--config", type=Path, default=Path("serve_config.yaml"))
-    key = commands.add_parser("key", description="Make an API key: shown once, kept as its digest")
-    key.add_argument("name", help="whose key it is: letters, digits, dots, underscores, dashes")
-    key.add_argument("--admin", action="store_true", help="may also use the routes under /v1/reliability")
-    key.add_argument("--local-only", action="store_true", help="its requests never leave this machine")
-    key.add_argument("--file", type=Path, help="append the entry to this file (mode 0600)")
-    return parser
+def parser() -> argparse.ArgumentParser:
+    """Say what may stand on the command line."""
+    whole = argparse.ArgumentParser(
+        prog="mlx-stack-serve",
+        description="An OpenAI-compatible server that makes weak local models reliable for autonomous agents.",
+        epilog=EPILOG,
+    )
+    whole.add_argument("-V", "--version", action="version", version=_version())
+    commands = whole.add_subparsers(dest="command", required=True, metavar="COMMAND", title="commands")
+    for name, words in HELP.items():
+        command = commands.add_parser(name, help=words, description=f"{words[0].upper()}{words[1:]}.")
+        {"serve": _add_serve, "pull": _add_pull, "key": _add_key}.get(name, _add_config)(command)
+    return whole
+
+
+def _version() -> str:
+    try:
+        return importlib.metadata.version("mlx-stack-serve")
+    except importlib.metadata.PackageNotFoundError:
+        return "not installed"
+
+
+def _add_config(command: argparse.ArgumentParser) -> None:
+    command.add_argument("config", nargs="?", type=Path, help="the configuration file")
+
+
+def _add_serve(command: argparse.ArgumentParser) -> None:
+    _add_config(command)
+    command.add_argument("--verbose", action="store_true", help="show what Ray prints, besides its log file")
+    command.add_argument("--checked", type=json.loads, help=argparse.SUPPRESS)
+
+
+def _add_pull(command: argparse.ArgumentParser) -> None:
+    command.add_argument("name", nargs="?", help="a tier of the configuration, or a model source; else all")
+    command.add_argument("--config", type=Path, help="the configuration file")
+
+
+def _add_key(command: argparse.ArgumentParser) -> None:
+    command.add_argument("name", help="whose key it is: letters, digits, dots, underscores, dashes")
+    command.add_argument("--admin", action="store_true", help="may also use the routes under /v1/reliability")
+    command.add_argument("--local-only", action="store_true", help="its requests never leave this machine")
+    command.add_argument("--file", type=Path, help="append the entry to this file (mode 0600)")
 
 
 def _run(arguments: argparse.Namespace) -> int:
     if arguments.command == "serve" and arguments.checked:
         return supervised(arguments.checked, verbose=arguments.verbose)
-    if arguments.command in ("serve", "preflight"):
-        return _preflight(arguments)
     if arguments.command == "key":
         from deployments.key_command import key_command
 
         return key_command(arguments.name, admin=arguments.admin, local_only=arguments.local_only, file=arguments.file)
     if arguments.command == "pull" and arguments.name and ":" in arguments.name:
         return _pulled([("model", arguments.name)])
+    return _run_on(find_config(arguments.config), arguments)
+
+
+def _run_on(config: Path, arguments: argparse.Namespace) -> int:
+    """Run a command that reads the configuration."""
+    if config.parent == BUILT_IN:
+        print(f"no serve_config.yaml in {Path.cwd()}: using the built-in {config}", file=sys.stderr)  # noqa: T201
+    if arguments.command in ("serve", "preflight"):
+        return _preflight(config, arguments)
     from deployments.config_file import read_file
 
     try:
         if arguments.command == "pull":
-            return _pulled(_models_of(read_file(arguments.config), arguments.name))
-        return COMMANDS[arguments.command](read_file(arguments.config))
+            return _pulled(_models_of(read_file(config), arguments.name))
+        return COMMANDS[arguments.command](read_file(config))
     except ConfigError as error:
-        raise ConfigError(f"{arguments.config}: {error}") from None
+        raise ConfigError(f"{config}: {error}") from None
 
 
 def _check(file: ConfigFile) -> int:
@@ -89,13 +131,13 @@ def _check(file: ConfigFile) -> int:
     return 0
 
 
-def _preflight(arguments: argparse.Namespace) -> int:
+def _preflight(config: Path, arguments: argparse.Namespace) -> int:
     from deployments.preflight import PortTaken, preflight
 
     try:
         if arguments.command == "serve":
-            serve(arguments.config, verbose=arguments.verbose)
-        preflight(arguments.config)
+            serve(config, verbose=arguments.verbose)
+        preflight(config)
     except PortTaken as error:
         print(error, file=sys.stderr)  # noqa: T201
         return 1

@@ -8,7 +8,7 @@ change of the configuration. There are three states:
     none, elsewhere        the server refuses to start; with `server.allow_open: true` it starts and says so in the log
 
 The door is checked twice before anything is served, in the builder (no model is loaded first) and by the Router, and
-by `python -m deployments check`; `guard` is a second line, per request, by the peer's address (see
+by `mlx-stack-serve check`; `guard` is a second line, per request, by the peer's address (see
 `deployments.listening` for the mode in which an address proves nothing). It also keeps web pages out: a browser on this
 machine is a peer on loopback, and any page that it shows may send requests. Those name the page's site in `Origin`, or,
 where the site's name was turned into 127.0.0.1 (DNS rebinding), in `Host`. Agents send no `Origin`. The pages that

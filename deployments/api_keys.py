@@ -6,7 +6,7 @@
 
 The server keeps digests only. SHA-256 without salt is enough because a key is not a password: it is drawn from 256
 random bits, so there is nothing to guess (a key in the variable must have at least `KEY_CHARS_MIN` characters; a file
-holds digests, whose keys are `python -m deployments key`'s). Both sources together name each caller and each key once.
+holds digests, whose keys are `mlx-stack-serve key`'s). Both sources together name each caller and each key once.
 
 What must never happen: that a key, or a piece of a line that may be one, stands in an error. So an error names the
 source and the entry's number and repeats nothing of it. A file that is named and holds no keys is refused: whoever
@@ -28,7 +28,8 @@ from typing import Any
 import yaml
 from pydantic import Field, ValidationError
 
-from deployments.config import ConfigError, Section, ServerConfig
+from deployments.config import ConfigError, ServerConfig
+from deployments.config_tiers import Section
 
 __all__ = ["KEYS_MAX", "NAME", "ApiKey", "digest", "entry_line", "load_keys", "new_key", "parse_file"]
 
@@ -41,7 +42,7 @@ KEY_CHARS_MIN = 24
 KEY = re.compile(rf"[A-Za-z0-9._~+/=-]{{{KEY_CHARS_MIN},256}}")
 KEYS_MAX = 1000
 FILE_BYTES_MAX = 1_048_576
-MAKE_ONE = "make one: python -m deployments key NAME"
+MAKE_ONE = "make one: mlx-stack-serve key NAME"
 FLAGS = ("admin", "local-only")
 
 

@@ -13,7 +13,8 @@ from typing import Any
 from ray import serve
 
 from deployments.access import access_for
-from deployments.config import ROUTER, AppConfig, MlxTierConfig, TierBase, load
+from deployments.config import ROUTER, AppConfig, load
+from deployments.config_tiers import MlxTierConfig, TierBase
 from deployments.memory.needs import plan_of
 from deployments.memory.placement import memory_asks
 from deployments.memory.settings import MemoryPlan

@@ -20,7 +20,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from deployments.config import Timeouts
+from deployments.config_tiers import Timeouts
 from deployments.event_sizes import chars_of, cut_to, written_max
 from deployments.judging import Elsewhere, settled
 from deployments.large_work import Large, at_once

@@ -1,4 +1,4 @@
-"""`python -m deployments doctor`: is this installation able to do what its configuration says?
+"""`mlx-stack-serve doctor`: is this installation able to do what its configuration says?
 
 Two kinds of checks. The first look at what is there: platform, packages, memory, the models on disk, the key. The
 second force a fault through every edge of the chain: the configured chain, limits and `drive` itself run with scripted
@@ -24,7 +24,8 @@ from typing import Any
 
 import psutil
 
-from deployments.config import AppConfig, HostedTierConfig, MlxTierConfig, TierBase, Timeouts
+from deployments.config import AppConfig
+from deployments.config_tiers import HostedTierConfig, MlxTierConfig, TierBase, Timeouts
 from deployments.drive import Run, drive
 from deployments.plan import expected_of, limits_of
 from deployments.ports import Ports, Tier
@@ -40,7 +41,7 @@ __all__ = ["Finding", "check_edges", "doctor"]
 
 PACKAGES = ("ray", "starlette", "aiohttp", "pydantic", "mlx-lm", "mlx")
 GIB = 1024**3
-# What a tier needs beside its weights, and Ray with its dashboard for the whole server: see README, "Limits".
+# Ray with its dashboard, for the whole server.
 RAY_BYTES = 1 * GIB
 # Long enough for a healthy scripted tier on a busy machine, short enough for a person who waits.
 HANG_S = 1.0

@@ -1,4 +1,4 @@
-"""How `make serve` starts Ray Serve: the flags of `serve.env`, and HAProxy before the Router where there is one.
+"""How the server starts Ray Serve: the flags of `serve.env`, and HAProxy before the Router where there is one.
 
     serve.env ──▶ environment ──▶ exec the supervisor (`deployments/running`) ──▶ `serve run CONFIG`
                       ▲
@@ -37,6 +37,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from deployments.config import ConfigError
+from deployments.config_paths import find_flags
 from deployments.haproxy import BUFFER_BYTES, UNREAD_S, limits_of, seconds
 from deployments.running.folder import RunFolder, base_folder, is_own, log_path
 from deployments.running.supervisor import held_back, supervise
@@ -44,7 +45,6 @@ from deployments.running.words import Place
 
 __all__ = ["environment", "free_port", "serve", "supervised"]
 
-ENV_FILE = "serve.env"
 WRAPPER = Path(__file__).with_name("haproxy_on_loopback.sh")
 SWITCH = "RAY_SERVE_ENABLE_HA_PROXY"
 CONNECTIONS_MAX = 8192
@@ -64,7 +64,7 @@ def serve(config: Path, *, verbose: bool = False) -> NoReturn:
     from deployments.api_keys import load_keys
     from deployments.preflight import TOKEN, preflight
 
-    flags = environment(Path(ENV_FILE), os.environ)
+    flags = environment(find_flags(), os.environ)
     if flags.get("RAY_AUTH_MODE", "").lower() == "disabled":
         sys.exit(TOKEN)
     file = preflight(config)

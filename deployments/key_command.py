@@ -1,7 +1,7 @@
-"""`python -m deployments key NAME`: make an API key, show it once, and keep only its digest.
+"""`mlx-stack-serve key NAME`: make an API key, show it once, and keep only its digest.
 
 Standard output is the key and, without `--file`, the entry for the file; what is said about them goes to standard
-error, so that `KEY=$(python -m deployments key agent --file keys.yaml)` does what it looks like.
+error, so that `KEY=$(mlx-stack-serve key agent --file keys.yaml)` does what it looks like.
 
 `--file` appends the entry: the new text is checked whole, written beside the old one with mode 0600 and renamed over
 it, so a reader sees the old file or the new one. Two commands at once take turns by a lock on the folder. The key is

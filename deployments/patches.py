@@ -12,7 +12,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from deployments.config import ConfigError, RouterConfig, TierBase, check_names, patch
+from deployments.config import ConfigError, RouterConfig, check_names, patch
+from deployments.config_tiers import TierBase
 from deployments.cost import is_cloud
 from deployments.memory.settings import check_live
 from reliability.config import CloudFallback

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from deployments.config import Timeouts
+from deployments.config_tiers import Timeouts
 from reliability.faults import TRAITS, Again
 from reliability.types import Failed, Fault
 

@@ -11,7 +11,7 @@ from collections.abc import AsyncGenerator, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from deployments.config import Timeouts
+from deployments.config_tiers import Timeouts
 from deployments.judging import Elsewhere
 from deployments.large_work import Large, at_once
 from reliability.admission import Ask, Barred, Grant

@@ -1,6 +1,6 @@
 """What can be known to be wrong before anything is started: one line, and nothing has begun.
 
-`python -m deployments serve` and `preflight` do the same checks. A wrong configuration raises `ConfigError` (exit code
+`mlx-stack-serve serve` and `preflight` do the same checks. A wrong configuration raises `ConfigError` (exit code
 2), a port that somebody else holds `PortTaken` (1). The cheap ones come first; the port is tried last, by binding it,
 since only the kernel knows what may be bound.
 
@@ -19,8 +19,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from deployments.config import ConfigError, ScriptedTierConfig
+from deployments.config import ConfigError
 from deployments.config_file import ConfigFile, check_door, read_file
+from deployments.config_tiers import ScriptedTierConfig
 from deployments.port import listener
 from deployments.running.folder import RunFolder, base_folder, clear_dead
 from deployments.state.client import folder_of

@@ -31,7 +31,8 @@ from starlette.routing import Route
 from deployments.access import Caller, access_for
 from deployments.account import Account
 from deployments.collector import collect_less
-from deployments.config import ROUTER, AppConfig, RouterConfig, Timeouts
+from deployments.config import ROUTER, AppConfig, RouterConfig
+from deployments.config_tiers import Timeouts
 from deployments.cost import cloud_tiers, price_of
 from deployments.drive import Run, drive
 from deployments.edge import EdgeApp

@@ -22,7 +22,8 @@ from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-from deployments.config import AppConfig, TierBase, Timeouts
+from deployments.config import AppConfig
+from deployments.config_tiers import TierBase, Timeouts
 from deployments.ports import Tier
 from deployments.tiers.handle import ASLEEP
 from reliability.types import ChatRequest, Event, Failed, Fault, TierState, TierStatus

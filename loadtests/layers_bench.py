@@ -29,7 +29,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from deployments.config import RouterConfig, ServerConfig, Timeouts
+from deployments.config import RouterConfig, ServerConfig
+from deployments.config_tiers import Timeouts
 from deployments.drive import Run, drive
 from deployments.plan import expected_of, limits_of
 from deployments.ports import Ports

@@ -2,7 +2,7 @@
 
     python -m loadtests.stops --stops 10 --ways term group ctrl-c kill
 
-Each stop: a server as `python -m deployments serve` starts it, on the same port and in the same folder as the one
+Each stop: a server as `mlx-stack-serve serve` starts it, on the same port and in the same folder as the one
 before, in a terminal of its own (a pty). Streams run, some of which end in time and some of which don't; then it is
 stopped. Within ten seconds there must be no process of the run, nobody on the port, no socket file in its folder, and
 its run folder must be gone. Each stream must have ended in words: with [DONE], or with an error frame.

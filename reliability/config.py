@@ -1,6 +1,7 @@
 """The `reliability:` section of the configuration.
 
-Unknown keys are rejected by name (see `deployments.config.load`), and a key that is accepted has an effect.
+Unknown keys are rejected by name (see `deployments.config.load`), and a key that is accepted has an effect. What it
+means stands in its `description`, once: docs/configuration.md is written from here (`make docs`).
 """
 
 from __future__ import annotations
@@ -48,25 +49,40 @@ class EscalateOn(StrEnum):
 
 
 class CloudFallback(Section):
-    """Which cloud model a hosted tier with `preset: <provider>` uses where it names none itself."""
+    """The cloud model of hosted tiers with a preset that name none themselves."""
 
-    provider: Literal["openrouter"] = "openrouter"
-    model: str = Field(default="anthropic/claude-sonnet-4-6", min_length=1)
-    api_key_env: str = Field(default="OPENROUTER_API_KEY", pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")
+    provider: Literal["openrouter"] = Field(default="openrouter", description="whose preset this is for")
+    model: str = Field(default="anthropic/claude-sonnet-4-6", min_length=1, description="the model's name there")
+    api_key_env: str = Field(
+        default="OPENROUTER_API_KEY",
+        pattern=r"^[A-Za-z_][A-Za-z0-9_]*$",
+        description="the environment variable that holds the key",
+    )
 
 
 class EscalationConfig(Section):
-    """The chain and what moves a request along it.
+    """The chain of tiers, and what moves a request along it."""
 
-    `max_retries_before_escalate` bounds the retries on one tier after a fault that a second call may cure (a 5xx, an
-    unreadable answer). Faults that a second call would only meet again (no model, no key, a timeout) move on at once.
-    """
-
-    enabled: bool = True
-    chain: tuple[str, ...] = Field(default=("fast", "standard", "longctx", "premium"), min_length=1, max_length=16)
-    max_retries_before_escalate: int = Field(default=3, ge=0, le=10)
-    escalate_on: tuple[EscalateOn, ...] = tuple(EscalateOn)
-    cloud_fallback: CloudFallback = CloudFallback()
+    enabled: bool = Field(default=True, description="false: the tier that is named answers alone")
+    chain: tuple[str, ...] = Field(
+        default=("fast", "standard", "longctx", "premium"),
+        min_length=1,
+        max_length=16,
+        description="tiers, the cheapest first; `model: auto` starts at the first one",
+    )
+    max_retries_before_escalate: int = Field(
+        default=3,
+        ge=0,
+        le=10,
+        description="further calls to a tier after a fault that a second call may cure (a 5xx, a cut, an unreadable "
+        "answer); no model, no key or a timeout moves on at once",
+    )
+    escalate_on: tuple[EscalateOn, ...] = Field(
+        default=tuple(EscalateOn), description="what may send a request to the next tier of the chain"
+    )
+    cloud_fallback: CloudFallback = Field(
+        default=CloudFallback(), description="the cloud model of hosted tiers with a preset"
+    )
 
     @model_validator(mode="after")
     def _chain_names_each_tier_once(self) -> EscalationConfig:
@@ -77,19 +93,26 @@ class EscalationConfig(Section):
 
 
 class ToolValidationConfig(Section):
-    """The checks on tool calls, and how a tier is asked again.
+    """The checks on tool calls, and how a tier is asked again."""
 
-    `max_retries` bounds the re-asks on one tier. `retry_with_correction` false leaves the corrective message out: the
-    same prompt is sampled again. The three `validate_` keys switch one check off each.
-    """
-
-    enabled: bool = True
-    max_retries: int = Field(default=3, ge=0, le=10)
-    retry_with_correction: bool = True
-    validate_json: bool = True
-    validate_schema: bool = True
-    validate_tool_names: bool = True
-    placeholders: tuple[str, ...] = PLACEHOLDERS
+    enabled: bool = Field(default=True, description="false: calls pass as they came")
+    max_retries: int = Field(
+        default=3,
+        ge=0,
+        le=10,
+        description="how often a tier is asked again after an invalid call, up to `max_retries_before_escalate`",
+    )
+    retry_with_correction: bool = Field(
+        default=True, description="false: the same prompt is sampled again, without the corrective message"
+    )
+    validate_json: bool = Field(default=True, description="check that arguments are JSON")
+    validate_schema: bool = Field(default=True, description="check that arguments fit the tool's schema")
+    validate_tool_names: bool = Field(default=True, description="check that the tool was declared")
+    placeholders: tuple[str, ...] = Field(
+        default=PLACEHOLDERS,
+        description="values that only stand in for one and count as missing: a text, with `*` for anything and "
+        "`{name}` for the argument's own name",
+    )
 
     @property
     def checks(self) -> CheckConfig | None:
@@ -105,35 +128,49 @@ class ToolValidationConfig(Section):
 
 
 class TokenBudgetConfig(Section):
-    """Tokens, prompt and answer together, that may be spent. None: counted, never refused.
+    """Tokens, prompt and answer together, that may be spent."""
 
-    `max_output_tokens` is the cap on one answer and the default of a request that names none. It holds also where
-    `enabled` is false, which lifts the limits of session and hour. `escalate` lets a session that is over its budget go
-    on at the head of the chain, the cheapest tier.
-    """
-
-    enabled: bool = True
-    per_session: int | None = Field(default=500_000, ge=0, le=10**12)
-    per_hour: int | None = Field(default=2_000_000, ge=0, le=10**12)
-    max_output_tokens: int = Field(default=16384, ge=1, le=10_000_000)
-    policy: Policy = Policy.WARN_AND_CONTINUE
+    enabled: bool = Field(default=True, description="false: session and hour are counted and never limited")
+    per_session: int | None = Field(
+        default=500_000, ge=0, le=10**12, description="tokens of one session; null: no limit"
+    )
+    per_hour: int | None = Field(
+        default=2_000_000, ge=0, le=10**12, description="tokens of the whole server in a rolling hour; null: no limit"
+    )
+    max_output_tokens: int = Field(
+        default=16384,
+        ge=1,
+        le=10_000_000,
+        description="the cap on one answer, and its default; holds where `enabled` is false, too",
+    )
+    policy: Policy = Field(
+        default=Policy.WARN_AND_CONTINUE,
+        description="at the limit: `warn_and_continue`, `escalate` (the session goes on at the head of the chain, the "
+        "cheapest tier) or `hard_stop` (400 for a session, 429 for an hour)",
+    )
 
 
 class TierHealthConfig(Section):
-    """When a tier is left alone (its breaker opens), and for how long. None turns a rule off.
+    """When a tier is left alone (its breaker opens), and for how long."""
 
-    `failures_max` failures in a row open, and so does a share of `rate_percent` over at least `rate_calls_min` calls in
-    `rate_window_s`. The open time doubles with every opening in a row, from `open_s` to `open_max_s`. A tier that says
-    when to come back is left alone until then, for `retry_after_max_s` at most (0: its word isn't heeded).
-    """
-
-    failures_max: int | None = Field(default=5, ge=1, le=10_000)
-    rate_percent: int | None = Field(default=50, ge=1, le=100)
-    rate_calls_min: int = Field(default=20, ge=1, le=10_000)
-    rate_window_s: float = Field(default=60.0, ge=1, le=3600)
-    open_s: float = Field(default=5.0, gt=0, le=3600)
-    open_max_s: float = Field(default=300.0, gt=0, le=86400)
-    retry_after_max_s: float = Field(default=600.0, ge=0, le=86400)
+    failures_max: int | None = Field(
+        default=5, ge=1, le=10_000, description="failures in a row until a tier is left alone; null: never"
+    )
+    rate_percent: int | None = Field(
+        default=50, ge=1, le=100, description="or this share of failures in the window; null: never"
+    )
+    rate_calls_min: int = Field(default=20, ge=1, le=10_000, description="calls in the window before the share counts")
+    rate_window_s: float = Field(default=60.0, ge=1, le=3600, description="the window")
+    open_s: float = Field(
+        default=5.0, gt=0, le=3600, description="how long a tier is left alone the first time; it doubles each time"
+    )
+    open_max_s: float = Field(default=300.0, gt=0, le=86400, description="and how long at most")
+    retry_after_max_s: float = Field(
+        default=600.0,
+        ge=0,
+        le=86400,
+        description="how long a tier's own Retry-After is heeded; 0: not at all",
+    )
 
     @model_validator(mode="after")
     def _open_times_fit(self) -> TierHealthConfig:
@@ -143,52 +180,82 @@ class TierHealthConfig(Section):
 
 
 class RetryBudgetConfig(Section):
-    """Calls to a tier beyond the first that their request makes to it, over all requests: a floor, and a share of the
-    first calls."""
+    """Calls to a tier beyond the first that their request makes to it, over all requests: they don't storm a tier that
+    is dying."""
 
-    share_percent: int = Field(default=20, ge=0, le=1000)
-    floor: int = Field(default=10, ge=0, le=100_000)
-    window_s: float = Field(default=60.0, ge=1, le=3600)
+    share_percent: int = Field(default=20, ge=0, le=1000, description="such calls, as a share of the first calls")
+    floor: int = Field(default=10, ge=0, le=100_000, description="and so many in any case")
+    window_s: float = Field(default=60.0, ge=1, le=3600, description="the window of both")
 
 
 class StreamingConfig(Section):
-    """What a stream holds back until it is judged: `tool_calls` (text passes at once) or `all`."""
+    """What a stream may send before the answer is whole."""
 
-    hold: Hold = Hold.TOOL_CALLS
+    hold: Hold = Field(
+        default=Hold.TOOL_CALLS,
+        description="what a stream holds back until it is judged: `tool_calls` (text passes at once) or `all`",
+    )
 
 
 class IncidentsConfig(Section):
-    """`keep_text`: incidents show what models wrote. Otherwise only kinds, places and numbers."""
+    """What an incident may show."""
 
-    keep_text: bool = False
+    keep_text: bool = Field(
+        default=False, description="incidents show what models wrote, too; otherwise kinds, places and numbers"
+    )
 
 
 class MemoryPressureConfig(Section):
-    """How memory pressure is sensed, and what a node under pressure doesn't take.
+    """How memory pressure is sensed on each machine, and what a machine under pressure doesn't take."""
 
-    `sensor`: `auto`, or `scripted:PATH` (see `deployments/memory/scripted.py`). `budget_bytes`: what all replicas of
-    one node may hold together; None: `budget_share` of its memory. `poll_s`: between two readings; `calm_s`: without a
-    reason for it a level is left after this long, one level at a time; `stale_s`: a reading counts this long.
-    `lease_s`: the bytes of a replica that was killed come back after this long.
-
-    The rules: once pressure has lasted `sustained_s`, a request that reaches one of the `complex_` limits is not given
-    to a tier on that node; at critical one that reaches `critical_prompt_tokens` isn't, at once. None turns a rule off.
-    """
-
-    enabled: bool = True
-    sensor: str = Field(default="auto", pattern=r"^(auto|scripted:.+)$")
-    sustained_s: float = Field(default=60.0, ge=0, le=86400)
-    complex_prompt_tokens: int | None = Field(default=8000, ge=1)
-    complex_output_tokens: int | None = Field(default=4000, ge=1)
-    complex_tools: int | None = Field(default=16, ge=1)
-    critical_prompt_tokens: int | None = Field(default=4000, ge=1)
-    retry_after_s: int = Field(default=10, ge=1, le=3600)
-    budget_bytes: int | None = Field(default=None, ge=0)
-    budget_share: float = Field(default=0.75, gt=0, le=1)
-    poll_s: float = Field(default=1.0, ge=0.05, le=60)
-    calm_s: float = Field(default=10.0, ge=0.05, le=300)
-    stale_s: float = Field(default=15.0, ge=0.2, le=300)
-    lease_s: float = Field(default=10.0, ge=0.5, le=300)
+    enabled: bool = Field(default=True, description="false: nobody looks at memory, nothing is leased or capped")
+    sensor: str = Field(
+        default="auto",
+        pattern=r"^(auto|scripted:.+)$",
+        description="`auto`: the machine; `scripted:PATH`: a file says the level (`deployments/memory/scripted.py`)",
+    )
+    sustained_s: float = Field(
+        default=60.0, ge=0, le=86400, description="pressure for this long keeps complex requests off the node's tiers"
+    )
+    complex_prompt_tokens: int | None = Field(
+        default=8000, ge=1, description="a request is complex from this prompt on; null: no such rule"
+    )
+    complex_output_tokens: int | None = Field(
+        default=4000, ge=1, description="a request is complex from this requested output on; null: no such rule"
+    )
+    complex_tools: int | None = Field(
+        default=16, ge=1, description="a request is complex from this many tools on; null: no such rule"
+    )
+    critical_prompt_tokens: int | None = Field(
+        default=4000,
+        ge=1,
+        description="at critical, prompts from here on aren't given to the node, at once; null: no such rule",
+    )
+    retry_after_s: int = Field(
+        default=10, ge=1, le=3600, description="seconds that a request which no tier takes is told to wait"
+    )
+    budget_bytes: int | None = Field(
+        default=None, ge=0, description="what all replicas of a node may hold together; not set: `budget_share`"
+    )
+    budget_share: float = Field(
+        default=0.75, gt=0, le=1, description="of the node's memory (or its container's), where no bytes are given"
+    )
+    poll_s: float = Field(default=1.0, ge=0.05, le=60, description="seconds between two readings")
+    calm_s: float = Field(
+        default=10.0,
+        ge=0.05,
+        le=300,
+        description="without a reason for it a level is left after this long, one level at a time",
+    )
+    stale_s: float = Field(
+        default=15.0,
+        ge=0.2,
+        le=300,
+        description="a reading counts this long, then the level is unknown and nothing grows; at least twice `poll_s`",
+    )
+    lease_s: float = Field(
+        default=10.0, ge=0.5, le=300, description="the bytes of a replica that was killed come back after this long"
+    )
 
     @model_validator(mode="after")
     def _readings_outlive_the_poll(self) -> MemoryPressureConfig:
@@ -210,15 +277,19 @@ class MemoryPressureConfig(Section):
 
 
 class ReliabilityConfig(Section):
-    """The whole section. `circuit_breaker` is the auxiliary judge; the tiers' breakers are `tier_health`."""
+    """What makes weak models reliable: each part can be switched off by itself."""
 
-    loop_detection: LoopConfig = LoopConfig()
-    tool_validation: ToolValidationConfig = ToolValidationConfig()
-    escalation: EscalationConfig = EscalationConfig()
-    token_budget: TokenBudgetConfig = TokenBudgetConfig()
-    circuit_breaker: JudgeConfig = JudgeConfig()
-    tier_health: TierHealthConfig = TierHealthConfig()
-    retry_budget: RetryBudgetConfig = RetryBudgetConfig()
-    streaming: StreamingConfig = StreamingConfig()
-    incidents: IncidentsConfig = IncidentsConfig()
-    memory_pressure: MemoryPressureConfig = MemoryPressureConfig()
+    loop_detection: LoopConfig = Field(default=LoopConfig(), description="agents that go round in circles")
+    tool_validation: ToolValidationConfig = Field(default=ToolValidationConfig(), description="checks on tool calls")
+    escalation: EscalationConfig = Field(default=EscalationConfig(), description="the chain of tiers")
+    token_budget: TokenBudgetConfig = Field(default=TokenBudgetConfig(), description="tokens that may be spent")
+    circuit_breaker: JudgeConfig = Field(
+        default=JudgeConfig(), description="the auxiliary judge; the tiers' breakers are `tier_health`"
+    )
+    tier_health: TierHealthConfig = Field(default=TierHealthConfig(), description="when a tier is left alone")
+    retry_budget: RetryBudgetConfig = Field(default=RetryBudgetConfig(), description="second calls to a tier")
+    streaming: StreamingConfig = Field(default=StreamingConfig(), description="what a stream holds back")
+    incidents: IncidentsConfig = Field(default=IncidentsConfig(), description="what an incident may show")
+    memory_pressure: MemoryPressureConfig = Field(
+        default=MemoryPressureConfig(), description="machines that are short of memory"
+    )

@@ -32,7 +32,7 @@ from deployments.insight import json_response
 from deployments.wire.body import Bodies
 from deployments.wire.errors import ApiError
 from deployments.wire.stream import EventStream
-from tests.readme import ROOT
+from tests.repository import ROOT
 from tests.serving import until
 
 __all__ = ["Answer", "Back", "Raw", "behind_haproxy", "behind_uvicorn"]

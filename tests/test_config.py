@@ -7,14 +7,10 @@ import yaml
 from ray.serve.config import AutoscalingPolicy
 from ray.serve.schema import ServeDeploySchema
 
-from deployments.config import (
-    ConfigError,
-    load,
-    patch,
-)
+from deployments.config import ConfigError, load, patch
 from deployments.config_file import read_file
 from tests.effects.driving import config_of
-from tests.readme import ROOT
+from tests.repository import ROOT
 
 # -- examples ------------------------------------------------------------------------------------------------------
 

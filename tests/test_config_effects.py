@@ -8,12 +8,8 @@ from typing import Any, Union, get_args, get_origin
 import pytest
 from pydantic import BaseModel
 
-from deployments.config import (
-    AppConfig,
-    HostedTierConfig,
-    MlxTierConfig,
-    ScriptedTierConfig,
-)
+from deployments.config import AppConfig
+from deployments.config_tiers import HostedTierConfig, MlxTierConfig, ScriptedTierConfig
 from reliability.types import Flaw
 from tests.effects import state
 from tests.effects.access import allow_open, api_keys_env, api_keys_file, cors_origins

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from deployments.config import Timeouts
+from deployments.config_tiers import Timeouts
 from deployments.drive import Run, drive
 from deployments.ports import Ports
 from deployments.telemetry import MonotonicClock

@@ -19,7 +19,7 @@ from deployments.config import ConfigError, ServerConfig
 from deployments.edge import EXPOSED, EdgeApp
 from deployments.listening import is_own, is_own_page
 from tests.effects.driving import config_of
-from tests.readme import ROOT
+from tests.repository import ROOT
 
 ENV = "MLX_STACK_API_KEYS"
 KEY = "edge-key-0123456789abcdef"

@@ -9,7 +9,7 @@ import pytest
 
 from deployments import front
 from deployments.config import ConfigError
-from tests.readme import ROOT
+from tests.repository import ROOT
 
 
 @pytest.mark.parametrize("told", ["disabled", "DISABLED"])

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from deployments.config import Timeouts
+from deployments.config_tiers import Timeouts
 from deployments.drive import Run, drive
 from deployments.incidents import RECORD_BYTES_MAX, RECORDS_MAX, IncidentKind
 from deployments.ports import Ports

@@ -22,7 +22,7 @@ from deployments import __main__
 from deployments.config import ConfigError
 from deployments.config_file import read_file
 from deployments.front import environment, free_port
-from tests.readme import ROOT
+from tests.repository import ROOT
 
 Document = dict[str, Any]
 
@@ -264,6 +264,28 @@ def test_a_good_one_is_started(place):
 
     with pytest.raises(Started):
         __main__.main(["serve", str(folder / "c.yaml")])
+
+
+def test_a_folder_without_flags_has_the_built_in_ones(place, monkeypatch):
+    """A server that is started anywhere keeps Ray on loopback and behind its token, as `make serve` does; a file of the
+    folder goes before, and the environment before both."""
+    folder, port = place
+    monkeypatch.chdir(folder)
+    monkeypatch.delenv("RAY_AUTH_MODE")
+    monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "1")
+    (folder / "c.yaml").write_text(yaml.safe_dump(good(port, folder)))
+    with pytest.raises(Started) as built_in:
+        __main__.main(["serve", "c.yaml"])
+    (folder / "serve.env").write_text("RAY_AUTH_MODE=token\nMALLOC_ARENA_MAX=3\n")
+    with pytest.raises(Started) as own:
+        __main__.main(["serve", "c.yaml"])
+
+    flags = built_in.value.args[0]
+    assert flags["RAY_AUTH_MODE"] == "token"
+    assert flags["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] == "0"
+    assert flags["RAY_USAGE_STATS_ENABLED"] == "1"
+    assert own.value.args[0]["MALLOC_ARENA_MAX"] == "3"
+    assert "RAY_SERVE_THROUGHPUT_OPTIMIZED" not in own.value.args[0]
 
 
 def certified(folder: Path) -> dict[str, str]:

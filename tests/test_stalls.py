@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from deployments.config import Timeouts
+from deployments.config_tiers import Timeouts
 from deployments.drive import Run, drive
 from deployments.patience import unless_stalled
 from deployments.tiers.scripted import ScriptedTier

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from deployments.config import Timeouts
+from deployments.config_tiers import Timeouts
 from deployments.drive import Run, drive
 from deployments.ports import Ports
 from deployments.stopping import CUT_S, LAST_BYTES_S, Stopping

@@ -10,10 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.readme import ROOT, tracked
+from tests.repository import ROOT, tracked
 
 FILE_LINES_MAX = 400
 FUNCTION_LINES_MAX = 50
+README_BYTES_MAX = 10_000
 PURE = {
     "__future__", "abc", "ast", "bisect", "collections", "dataclasses", "datetime", "decimal", "enum", "fractions",
     "functools", "hashlib", "heapq", "itertools", "json", "math", "operator", "re", "string", "types", "typing",
@@ -163,3 +164,8 @@ def test_no_room_without_a_name(name):
     assert not {"utils", "common", "helpers", "base", "manager"} & {
         part.removesuffix(".py") for part in Path(name).parts
     }
+
+
+def test_the_readme_is_short():
+    """Who comes first reads all of it; the rest is in docs/."""
+    assert (ROOT / "README.md").stat().st_size <= README_BYTES_MAX

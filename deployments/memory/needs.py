@@ -16,7 +16,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from deployments.config import AppConfig, HostedTierConfig, MlxTierConfig, TierBase
+from deployments.config import AppConfig
+from deployments.config_tiers import HostedTierConfig, MlxTierConfig, TierBase
 from deployments.memory.settings import MemoryPlan, TierNeed, settings_of
 from deployments.tiers.artifacts import Artifact, on_disk, parse_source
 from deployments.tiers.catalog import weight_bytes_of

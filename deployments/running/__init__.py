@@ -1,4 +1,4 @@
-"""`python -m deployments serve`: three processes, so that whatever of a server dies, all of it goes, and nothing stays.
+"""`mlx-stack-serve serve`: three processes, so that whatever of a server dies, all of it goes, and nothing stays.
 
     terminal ── supervisor ──pipe──▶ keeper ──pipe──▶ driver ──▶ Ray, Serve, replicas, HAProxy
                   ▲                    │                 │

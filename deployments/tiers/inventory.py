@@ -1,4 +1,4 @@
-"""What models are on this machine, how large they are and which tiers use them: `python -m deployments models`.
+"""What models are on this machine, how large they are and which tiers use them: `mlx-stack-serve models`.
 
 Three places are looked at, and nothing is fetched or changed: this server's own cache (models that were converted from
 wheels, and the matrix library), the hub's cache, and the folders that the configuration names as `path:`. A folder of
@@ -42,7 +42,7 @@ def inventory(models: Iterable[tuple[str, str]], *, cache_dir: Path | None = Non
         yield f"{_size(one.size_bytes):>9}  {one.name}\n           used by {used}; in {one.path}"
     yield f"{_size(sum(one.size_bytes for one in found)):>9}  in all"
     for source, roles in missing.items():
-        yield f"  missing  {source}\n           wanted by {', '.join(roles)}: `python -m deployments pull {roles[0]}`"
+        yield f"  missing  {source}\n           wanted by {', '.join(roles)}: `mlx-stack-serve pull {roles[0]}`"
 
 
 def held(users: Mapping[Path, tuple[str, ...]], *, cache_dir: Path | None = None) -> list[Held]:

@@ -1,4 +1,4 @@
-"""Fetch and prepare models before the server starts, with progress bars: `python -m deployments prepare`.
+"""Fetch and prepare models before the server starts, with progress bars: `mlx-stack-serve prepare`.
 
 The server does the same by itself when it starts; doing it beforehand shows the bars, and what was chosen
 and why. A model that can't be had is said so and is no error of `prepare`: its tier will be unavailable with the

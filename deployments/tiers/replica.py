@@ -21,12 +21,7 @@ from typing import Any
 from ray import serve
 
 from deployments.collector import collect_less
-from deployments.config import (
-    HostedTierConfig,
-    MlxTierConfig,
-    ScriptedTierConfig,
-    TierBase,
-)
+from deployments.config_tiers import HostedTierConfig, MlxTierConfig, ScriptedTierConfig, TierBase
 from deployments.live import applied
 from deployments.memory.lease import ReplicaLease
 from deployments.memory.needs import replica_bytes

@@ -18,29 +18,37 @@ Threshold = Annotated[int, Field(le=64)]
 
 
 class LoopConfig(BaseModel):
-    """The section `loop_detection`."""
+    """Repetition of an agent: the same calls with the same results since the user last spoke, the same text again and
+    again."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    enabled: bool = True
-    #: Answers that the session window remembers, for clients that don't send their history.
-    window_size: Annotated[int, Field(ge=1, le=256)] = 10
-    #: Laps after which the model is nudged.
-    duplicate_threshold: Threshold = 3
-    #: Laps after which the circuit breaks.
-    break_threshold: Threshold = 5
-    #: How alike two texts must be to count as the same text.
-    similarity_threshold: Share = 0.95
-    #: How alike two results must be to count as nearly the same (`break_threshold` laps only).
-    near_threshold: Share = 0.9
-    #: The longest cycle that is looked for, in turns.
-    max_period: Annotated[int, Field(ge=1, le=16)] = 5
-    #: Tools that wait or page: a name, or a name with `*` at one of its ends.
-    pollers: tuple[str, ...] = ()
-    poller_duplicate_threshold: Threshold = 10
-    poller_break_threshold: Threshold = 20
-    #: Arguments that say something about the run and nothing about the call.
-    ignored_arguments: frozenset[str] = frozenset({"task_progress"})
+    enabled: bool = Field(default=True, description="false: nobody counts repetitions")
+    window_size: Annotated[int, Field(ge=1, le=256)] = Field(
+        default=10, description="answers of a session that are remembered, for clients that send no history"
+    )
+    duplicate_threshold: Threshold = Field(
+        default=3, description="repetitions (same calls, same results) until the model is nudged; 0: never"
+    )
+    break_threshold: Threshold = Field(default=5, description="repetitions until the circuit breaks; 0: never")
+    similarity_threshold: Share = Field(
+        default=0.95, description="how alike two texts must be to count as the same text"
+    )
+    near_threshold: Share = Field(
+        default=0.9, description="how alike results must be to break the circuit although they differ"
+    )
+    max_period: Annotated[int, Field(ge=1, le=16)] = Field(
+        default=5, description="the longest cycle that is looked for, in answers"
+    )
+    pollers: tuple[str, ...] = Field(
+        default=(), description="tools that wait or page: a name, or a name with `*` at one of its ends"
+    )
+    poller_duplicate_threshold: Threshold = Field(default=10, description="repetitions of a poller until the nudge")
+    poller_break_threshold: Threshold = Field(default=20, description="repetitions of a poller until the break")
+    ignored_arguments: frozenset[str] = Field(
+        default=frozenset({"task_progress"}),
+        description="arguments that say something about the run and nothing about the call",
+    )
 
     @property
     def turns_needed(self) -> int:
@@ -51,12 +59,20 @@ class LoopConfig(BaseModel):
 
 
 class JudgeConfig(BaseModel):
-    """The section `circuit_breaker`: the auxiliary judge."""
+    """The auxiliary judge: a tier that is shown what looks stuck, and asked for another approach."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    enabled: bool = False
-    consecutive_threshold: Threshold = 5
-    failure_threshold: Threshold = 5
-    judge_tier: str | None = None
-    timeout_s: Annotated[float, Field(gt=0.0)] = 20.0
+    enabled: bool = Field(default=False, description="true: it is asked")
+    consecutive_threshold: Threshold = Field(
+        default=5, description="calls of one tool in a row until it is asked; 0: never"
+    )
+    failure_threshold: Threshold = Field(
+        default=5, description="failures of one tool in a row until it is asked; 0: never"
+    )
+    judge_tier: str | None = Field(
+        default=None, description="the tier that is asked; not set: the model gets a firm note instead"
+    )
+    timeout_s: Annotated[float, Field(gt=0.0)] = Field(
+        default=20.0, description="how long the judge may take, in seconds"
+    )

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deployments.config import ScriptedTierConfig
+from deployments.config_tiers import ScriptedTierConfig
 from deployments.sleeping import asleep_in, sleepers_of
 from tests.contract.test_faults import processes
 from tests.serving import Deploy, Server, until

@@ -21,7 +21,7 @@ import pytest
 import yaml
 
 from deployments.front import free_port
-from tests.readme import README, ROOT
+from tests.repository import ROOT
 from tests.serving import until
 
 pytestmark = [pytest.mark.ray, pytest.mark.model]
@@ -194,7 +194,7 @@ def test_models_say_where_they_come_from(running):
 @pytest.mark.parametrize("name", ["curl", "python"])
 def test_the_readme_example_runs(running, name):
     """The README's examples, as they stand there (but for the port), print the answer."""
-    text = README.read_text(encoding="utf-8")
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
     code = re.search(rf"<!-- example: {name} -->\n```\w+\n(.*?)```", text, re.DOTALL)[1]
     code = code.replace("127.0.0.1:8000", f"127.0.0.1:{running.port}")
     command = ["bash", "-c", code] if name == "curl" else [sys.executable, "-c", code]

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.readme import ROOT
+from tests.repository import ROOT
 from tests.serving import Deploy, Server
 
 pytestmark = pytest.mark.ray

@@ -18,7 +18,7 @@ import pytest
 import yaml
 
 from deployments.front import free_port
-from tests.readme import ROOT
+from tests.repository import ROOT
 from tests.serving import until
 
 pytestmark = pytest.mark.ray

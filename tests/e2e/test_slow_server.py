@@ -25,7 +25,7 @@ import yaml
 
 from deployments.front import environment, free_port
 from tests.doors import Raw, ask
-from tests.readme import ROOT
+from tests.repository import ROOT
 from tests.serving import until
 
 pytestmark = pytest.mark.ray

@@ -22,7 +22,7 @@ import pytest
 import yaml
 
 from deployments.front import environment, free_port
-from tests.readme import ROOT
+from tests.repository import ROOT
 from tests.serving import until
 
 pytestmark = pytest.mark.ray

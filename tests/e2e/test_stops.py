@@ -1,4 +1,4 @@
-"""`python -m deployments serve`, stopped in every way under load: nothing is left, and the next start has its port."""
+"""`mlx-stack-serve serve`, stopped in every way under load: nothing is left, and the next start has its port."""
 
 from __future__ import annotations
 

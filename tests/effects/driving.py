@@ -7,10 +7,7 @@ import copy
 from typing import Any
 
 from deployments.app import build
-from deployments.config import (
-    AppConfig,
-    load,
-)
+from deployments.config import AppConfig, load
 from deployments.drive import Run, drive
 from deployments.plan import chain_for, expected_of, limits_of
 from deployments.ports import Ports

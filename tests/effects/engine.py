@@ -15,7 +15,7 @@ from deployments.tiers.mlx import MlxTier
 from deployments.tiers.replica import make_tier
 from reliability.types import TierState, TierStatus
 from tests.effects.driving import BASE, config_of
-from tests.readme import ROOT
+from tests.repository import ROOT
 from tests.tiers import tiny_model as tiny
 from tests.tiers.asking import answer, ask, usage_of
 

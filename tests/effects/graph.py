@@ -11,12 +11,8 @@ from typing import Any
 import pytest
 from starlette.requests import Request
 
-from deployments.config import (
-    AppConfig,
-    ConfigError,
-    Timeouts,
-    load,
-)
+from deployments.config import AppConfig, ConfigError, load
+from deployments.config_tiers import Timeouts
 from deployments.cost import cloud_tiers, cost_usd, price_of
 from deployments.plan import chain_for
 from deployments.sleeping import asleep_in, patient, sleepers_of

@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from deployments.front import free_port
-from tests.readme import ROOT
+from tests.repository import ROOT
 
 PIECE = {"choices": [{"delta": {"content": "hello"}, "finish_reason": None}]}
 FAULT = {"error": {"code": "internal_error"}}

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.readme import ROOT
+from tests.repository import ROOT
 
 pytestmark = pytest.mark.ray
 

@@ -20,7 +20,7 @@ from deployments.memory.macos import LEVEL, MacosSensor, _VmStatistics64
 from deployments.memory.scripted import ScriptedSensor, parse
 from deployments.memory.sensors import NS_PER_S, Counter, Sample, make_sensor
 from reliability.pressure import Level, Pressure, PressureConfig, Reading, level_at, observe
-from tests.readme import ROOT
+from tests.repository import ROOT
 from tests.serving import until
 
 FIXTURES = Path(__file__).parent / "fixtures"

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deployments.config import MlxTierConfig
+from deployments.config_tiers import MlxTierConfig
 from deployments.memory.needs import KV_TOKENS, plan_of, replica_bytes
 from deployments.memory.placement import asks_within
 from deployments.memory.settings import MonitorSettings, TierNeed, check_live, monitor_name, name_prefix, settings_of

@@ -60,6 +60,7 @@ TESTS: dict[str, tuple[str, ...]] = {
     "deployments/tiers/hosted.py": ("tests/tiers/test_usage.py",),
     "deployments/listening.py": ("tests/test_listening.py",),
     "deployments/patience.py": ("tests/test_stalls.py", "tests/test_drive*.py", "tests/sim/test_sim.py"),
+    "deployments/config_paths.py": ("tests/test_config_paths.py",),
     "deployments/stopping.py": ("tests/test_stopping.py",),
     "deployments/running/": ("tests/running/test_*.py",),
     "deployments/": ("tests/test_attempt*.py", "tests/test_drive*.py", "tests/sim/test_sim.py"),

@@ -1,4 +1,4 @@
-"""Small sabotages of how a server stops, and of what is taken for its own.
+"""Small sabotages of which files a server starts with, of how it stops, and of what is taken for its own.
 
 Each entry is (file, old text, new text, law); the old text stands in the file exactly once.
 """
@@ -6,6 +6,18 @@ Each entry is (file, old text, new text, law); the old text stands in the file e
 from __future__ import annotations
 
 MUTANTS: list[tuple[str, str, str, str]] = [
+    (
+        "deployments/config_paths.py",
+        "    return given if given is not None else _own_or_built_in(CONFIG)",
+        "    return given if given is not None and given.exists() else _own_or_built_in(CONFIG)",
+        "a path that is given is taken, also where it is a mistake",
+    ),
+    (
+        "deployments/config_paths.py",
+        "    return Path(name) if os.path.lexists(name) else BUILT_IN / name",
+        "    return BUILT_IN / name if (BUILT_IN / name).exists() else Path(name)",
+        "a file of the user's own is never passed over",
+    ),
     (
         "deployments/stopping.py",
         "if not one.cut or task is None or task.uncancel() > 0:",

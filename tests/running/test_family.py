@@ -15,7 +15,7 @@ import pytest
 from deployments.running.family import kill_all, members
 from deployments.running.folder import RunFolder, clear_dead
 from loadtests.running import short_folder
-from tests.readme import ROOT
+from tests.repository import ROOT
 from tests.serving import until
 
 # A leader of a session, which says the session's number and starts a process in a group of its own, whose parent dies.

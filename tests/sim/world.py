@@ -16,7 +16,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from deployments.config import Timeouts
+from deployments.config_tiers import Timeouts
 from deployments.drive import Run, drive
 from deployments.ports import Ports
 from reliability import admission as reducer

@@ -23,7 +23,7 @@ from reliability.admission import Admission
 from reliability.loops import Turn
 from reliability.replay import Charge
 from reliability.types import Verdict
-from tests.readme import ROOT
+from tests.repository import ROOT
 from tests.state.lives import (
     CONFIG,
     LIMITS,

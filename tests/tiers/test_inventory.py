@@ -52,7 +52,7 @@ def test_pull_fetches_by_tier_or_source_and_models_lists_it(config: Path, capsys
     said = listed(config, capsys)
     assert f"{TINY}\n           used by fast; in " in said
     assert f"missing  {TINY}" not in said
-    assert f"missing  {NEVER}\n           wanted by standard: `python -m deployments pull standard`" in said
+    assert f"missing  {NEVER}\n           wanted by standard: `mlx-stack-serve pull standard`" in said
 
 
 def test_pull_says_what_it_can_not_have(config: Path, capsys: pytest.CaptureFixture[str]) -> None:

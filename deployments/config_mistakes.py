@@ -1,0 +1,49 @@
+"""A mistake in the configuration, as one line that names the key as it stands in the file."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+
+from deployments.config_tiers import KINDS
+
+__all__ = ["first_mistake"]
+
+
+def first_mistake(model: type[BaseModel], error: ValidationError) -> str:
+    """Say the first mistake, an unknown key before all others (it explains a missing one), and how many there are."""
+    mistakes = error.errors(include_url=False, include_context=False, include_input=False)
+    first = next((m for m in mistakes if m["type"] == "extra_forbidden"), mistakes[0])
+    path = _path_of(first["loc"])
+    if first["type"] == "extra_forbidden":
+        allowed = ", ".join(_allowed_keys(model, first["loc"][:-1]))
+        line = f"{path}: unknown key; allowed here: {allowed}"
+    else:
+        words = first["msg"].removeprefix("Value error, ")
+        line = f"{path}: {words}" if path and not words.startswith(f"{path}") else words
+    more = f" (and {len(mistakes) - 1} more)" if len(mistakes) > 1 else ""
+    return line + more
+
+
+def _path_of(loc: tuple[int | str, ...]) -> str:
+    """The path as it stands in the file: without the tag that pydantic puts in for the kind of a tier."""
+    parts = [str(part) for i, part in enumerate(loc) if not (part in KINDS and i == 2 and loc[0] == "tiers")]
+    return ".".join(parts)
+
+
+def _allowed_keys(model: type[BaseModel], loc: tuple[int | str, ...]) -> list[str]:
+    """The keys of the section at `loc`."""
+    here: Any = model
+    for i, part in enumerate(loc):
+        if part in KINDS and i == 2:
+            here = KINDS[str(part)]
+        elif isinstance(here, type) and issubclass(here, BaseModel) and part in here.model_fields:
+            here = _section_in(here.model_fields[str(part)].annotation)
+    return sorted(here.model_fields) if isinstance(here, type) and issubclass(here, BaseModel) else []
+
+
+def _section_in(annotation: Any) -> Any:
+    """The section class inside an annotation such as `Timeouts | None`."""
+    choices = [annotation, *getattr(annotation, "__args__", ())]
+    return next((c for c in choices if isinstance(c, type) and issubclass(c, BaseModel)), annotation)

@@ -1,0 +1,106 @@
+"""`make docs`: the parts of the docs that come from the code, each between two markers of its page.
+
+    docs/errors.md            errors     the error table
+    docs/configuration.md     config     every key
+    docs/operations.md        commands   what `mlx-stack-serve --help` says
+    docs/architecture.md      folders    the folders, a line each
+    docs/serve_config.schema.json        the whole file
+
+A test holds the pages against the code (tests/test_docs.py).
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from deployments.__main__ import HELP
+from deployments.wire.errors import TABLE
+from tools.config_schema import config_schema
+from tools.config_tables import config_tables
+
+__all__ = ["FOLDERS", "PAGES", "SCHEMA", "written"]
+
+ROOT = Path(__file__).resolve().parents[1]
+SCHEMA = ROOT / "docs/serve_config.schema.json"
+SENTENCE_CHARS_MAX = 140
+# Folders without a module that could say what they are; None: not shown.
+FOLDERS = {
+    ".ci": "the checks that must hold on a clean clone",
+    "deployments/built_in": "links to the configuration and the flags that the package ships: `serve_config.yaml`, "
+    "`serve.env`",
+    "deployments/examples": "example configurations: one Mac, a Mac for each tier",
+    "docs": "these pages",
+}
+PACKAGES = ("deployments", "reliability", "tests", "loadtests", "tools")
+
+
+def errors() -> str:
+    """Write the error table."""
+    rows = [
+        f"| `{code}` | {row.status} | `{row.type}` | {'yes' if row.retry else 'no'} | {row.meaning} |"
+        for code, row in TABLE.items()
+    ]
+    return "\n".join(["| code | status | type | retry | meaning |", "|---|---|---|---|---|", *rows])
+
+
+def commands() -> str:
+    """Write what each subcommand does."""
+    rows = [f"| `mlx-stack-serve {name}` | {words} |" for name, words in HELP.items()]
+    return "\n".join(["| command | does |", "|---|---|", *rows])
+
+
+def folders() -> str:
+    """Write the folders of the project, each with the first sentence of its package."""
+    rows = dict(FOLDERS) | {name: _first_sentence(ROOT / name / "__init__.py") for name in _packages()}
+    width = max(map(len, rows)) + 1
+    return "\n".join(["```", *(f"{f'{name}/':<{width}}  {rows[name]}" for name in sorted(rows, key=_key)), "```"])
+
+
+def _packages() -> Iterator[str]:
+    for name in PACKAGES:
+        for path in (ROOT / name).rglob("__init__.py"):
+            yield str(path.parent.relative_to(ROOT))
+
+
+def _key(name: str) -> tuple[int, str]:
+    top = name.partition("/")[0]
+    return (PACKAGES.index(top) if top in PACKAGES else len(PACKAGES), name)
+
+
+def _first_sentence(path: Path) -> str:
+    """Take the first sentence of a module's docstring, without its full stop; up to its colon where it is long."""
+    docstring = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
+    sentence = re.split(r"(?<=\.)\s", " ".join(docstring.split()), maxsplit=1)[0]
+    return (sentence if len(sentence) <= SENTENCE_CHARS_MAX else sentence.partition(": ")[0]).rstrip(".")
+
+
+PAGES = {
+    ROOT / "docs/errors.md": ("errors", errors),
+    ROOT / "docs/configuration.md": ("config", config_tables),
+    ROOT / "docs/operations.md": ("commands", commands),
+    ROOT / "docs/architecture.md": ("folders", folders),
+}
+
+
+def written(page: Path) -> str:
+    """Return the page with its part made anew.
+
+    Raises:
+        ValueError: it has no place for it.
+    """
+    if page == SCHEMA:
+        return config_schema()
+    name, make = PAGES[page]
+    begin, end = f"<!-- {name} -->", f"<!-- /{name} -->"
+    text = page.read_text(encoding="utf-8")
+    if text.count(begin) != 1 or text.count(end) != 1:
+        raise ValueError(f"{page.name} needs the markers {begin} and {end} once each")
+    return f"{text.partition(begin)[0]}{begin}\n{make()}\n{end}{text.partition(end)[2]}"
+
+
+if __name__ == "__main__":
+    for page in (SCHEMA, *PAGES):
+        page.write_text(written(page), encoding="utf-8")
