@@ -180,10 +180,9 @@ TierConfig = Annotated[MlxTierConfig | HostedTierConfig | ScriptedTierConfig, Fi
 
 class StateConfig(Section):
     """What the state actor keeps, and where: `path` is the folder of its journal, by default in the user's state
-    directory, a folder for each app. `shards` spreads the sessions over so many actors more; see `state/actor.py`."""
+    directory, a folder for each app."""
 
     path: str | None = Field(default=None, min_length=1)
-    shards: int = Field(default=1, ge=1, le=64)
     reports_max: int = Field(default=1000, ge=1, le=1_000_000)
     sessions_max: int = Field(default=10_000, ge=1, le=10_000_000)
     session_ttl_s: float = Field(default=86_400.0, ge=1, le=10**8)

@@ -50,6 +50,7 @@ TESTS: dict[str, tuple[str, ...]] = {
     "deployments/tiers/chat_chunks.py": ("tests/tiers/test_usage.py",),
     "deployments/tiers/hosted.py": ("tests/tiers/test_usage.py",),
     "deployments/stopping.py": ("tests/test_stopping.py",),
+    "deployments/state/opening.py": ("tests/state/test_old_folders.py",),
     "deployments/running/": ("tests/running/test_*.py",),
     "deployments/": ("tests/test_attempt*.py", "tests/test_drive*.py", "tests/sim/test_sim.py"),
 }

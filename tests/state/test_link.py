@@ -47,7 +47,7 @@ class Near:
         self.broken = False
         self.steps: list[Any] = []
         self.finds = 0
-        self.link = Link("near", self.find, limits)
+        self.link = Link(self.find, limits)
 
     async def find(self) -> Near:
         self.finds += 1
@@ -211,7 +211,7 @@ def test_one_search_at_a_time(tmp_path):
             near.finds += 1
             return await found
 
-        link = Link("slow", find, LIMITS)
+        link = Link(find, LIMITS)
         await link.start(0.1)
         with pytest.raises(StateSilent):
             await link.ask(ask())
@@ -355,7 +355,7 @@ def test_health_is_as_of_the_last_answer(tmp_path):
     """A breaker that opens is seen by every Router within a beat."""
 
     async def play(near):
-        other = Link("other", near.find, LIMITS)
+        other = Link(near.find, LIMITS)
         await other.start(1.0)
         for _ in range(2):
             answer = await near.link.ask(ask())
