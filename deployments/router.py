@@ -89,7 +89,7 @@ class Router(Stoppable):
         self._tiers = {name: HandleTier(name, handles[name], asleep_status(name, config)) for name in config.tiers}
         self._strategies = {name: tier.retry_strategy for name, tier in config.tiers.items()}
         fallback = config.reliability.escalation.cloud_fallback
-        self._cloud = cloud_tiers(config.tiers, fallback)
+        self._cloud = cloud_tiers(config.tiers)
         self._prices = {
             name: price for name, tier in config.tiers.items() if (price := price_of(tier, fallback)) is not None
         }

@@ -79,7 +79,6 @@ class Link:
     def __init__(self, find: Callable[[], Awaitable[Actor]], limits: StateLimits) -> None:
         self.health: Mapping[str, Health] = {}
         self.limits = limits
-        self.worked_steps = 0
         self._find = find
         self._finding: asyncio.Future[Actor] | None = None
         self._actor: Actor | None = None
@@ -253,7 +252,6 @@ class Link:
         if not isinstance(reply, Reply) or len(reply.answers) != len(asks):
             raise StateSilent("the state actor didn't answer what it was asked")
         self._number += step.works
-        self.worked_steps += step.works
         return reply
 
     def _deliver(self, asks: list[tuple[Asked, asyncio.Future[Answer]]], reply: Reply) -> None:
