@@ -23,8 +23,6 @@ from reliability.types import TierStatus
 
 __all__ = ["Account"]
 
-NS_PER_MS = 1_000_000
-
 
 @dataclass(slots=True, kw_only=True)
 class Account:

@@ -100,7 +100,6 @@ class Reading:
     reported: Usage | None = None
     end: Finish | Failed | None = None
     judged: Judged | None = None
-    ended_ns: int = 0
 
     def __post_init__(self) -> None:
         names = [tool.name for tool in self.expected.toolbox.tools]

@@ -56,7 +56,6 @@ class StateConfig(Section):
         description="the folder of the journal; not set: the application's own in the user's state directory. Two "
         "servers on one machine need one each",
     )
-    shards: int = Field(default=1, ge=1, le=64, description="actors that the sessions are spread over")
     reports_max: int = Field(default=1000, ge=1, le=1_000_000, description="reports of finished requests that are kept")
     sessions_max: int = Field(default=10_000, ge=1, le=10_000_000, description="sessions that are remembered")
     session_ttl_s: float = Field(

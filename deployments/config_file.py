@@ -196,7 +196,7 @@ def _check_deployments(config: AppConfig, deployments: list[Mapping[str, Any]]) 
                 base = RouterConfig(reliability=config.reliability, server=config.server)
                 server = patched_router(base, change, config.tiers).server
             else:
-                patched_tier(config.tiers[str(name)], change, config.reliability.escalation.cloud_fallback)
+                patched_tier(config.tiers[str(name)], change)
         except ValueError as error:
             raise ConfigError(f"{at}.user_config: {error}") from None
     return server

@@ -64,7 +64,7 @@ def cost_usd(usage: Usage | None, price: Price | None) -> float | None:
     return (prompt + completion) / TOKENS_PER_MTOK
 
 
-def is_cloud(tier: TierBase, cloud_fallback: CloudFallback) -> bool:
+def is_cloud(tier: TierBase) -> bool:
     """Whether a request to this tier leaves the machine. Total: a URL that can't be read counts as cloud."""
     if isinstance(tier, ScriptedTierConfig):
         return tier.cloud
@@ -76,9 +76,9 @@ def is_cloud(tier: TierBase, cloud_fallback: CloudFallback) -> bool:
     return tier.base_url is None or not is_loopback(_host(tier.base_url))
 
 
-def cloud_tiers(tiers: Mapping[str, TierBase], cloud_fallback: CloudFallback) -> frozenset[str]:
+def cloud_tiers(tiers: Mapping[str, TierBase]) -> frozenset[str]:
     """The names of the tiers that a local-only request never reaches, and that aren't called without a budget."""
-    return frozenset(name for name, tier in tiers.items() if is_cloud(tier, cloud_fallback))
+    return frozenset(name for name, tier in tiers.items() if is_cloud(tier))
 
 
 def _host(url: str) -> str:

@@ -16,7 +16,6 @@ from deployments.config import ConfigError, RouterConfig, check_names, patch
 from deployments.config_tiers import TierBase
 from deployments.cost import is_cloud
 from deployments.memory.settings import check_live
-from reliability.config import CloudFallback
 
 __all__ = ["patched_router", "patched_tier"]
 
@@ -44,7 +43,7 @@ def patched_router(base: RouterConfig, change: Mapping[str, Any], tiers: Collect
     return config
 
 
-def patched_tier(base: TierBase, change: Mapping[str, Any], cloud_fallback: CloudFallback) -> TierBase:
+def patched_tier(base: TierBase, change: Mapping[str, Any]) -> TierBase:
     """`base` with a tier's `user_config` merged in.
 
     Raises:
@@ -54,7 +53,7 @@ def patched_tier(base: TierBase, change: Mapping[str, Any], cloud_fallback: Clou
     config = patch(base, change)
     for name in TIERS_AT_START:
         _same(name, getattr(base, name, None), getattr(config, name, None))
-    before, after = is_cloud(base, cloud_fallback), is_cloud(config, cloud_fallback)
+    before, after = is_cloud(base), is_cloud(config)
     if before != after:
         words = {True: "a cloud tier", False: "a tier on this machine"}
         raise ConfigError(

@@ -5,19 +5,17 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Collection, Mapping
-from dataclasses import replace
 from types import MappingProxyType
 
 from deployments.config import RouterConfig, StateConfig
 from deployments.state.records import StateLimits
 from deployments.wire.errors import ApiError
-from reliability.admission import AdmissionConfig, MemoryRules
+from reliability.admission import AdmissionConfig
 from reliability.answer import Expected, expect
 from reliability.breaker import BreakerConfig
 from reliability.budget import Bounds, BudgetConfig, Limit
 from reliability.escalation import Limits
 from reliability.gate import Hold
-from reliability.loops import LoopConfig
 from reliability.retry_budget import RetryBudgetConfig
 from reliability.tools import Rung, ToolBox
 from reliability.types import ChatRequest, Reason
@@ -27,12 +25,6 @@ __all__ = ["chain_for", "expected_of", "hold_of", "limits_of", "state_limits", "
 NS_PER_S = 1_000_000_000
 # A grant lives as long as its request may, and a little longer, so that its settle finds it open.
 GRANT_GRACE_S = 30.0
-# The shard of a session decides about the session alone: breakers, retries and memory are the hub's.
-NO_BREAKER = BreakerConfig(failures_max=None, rate_percent=None, retry_after_max_ns=0)
-NO_RETRY_LIMIT = RetryBudgetConfig(floor=10**9)
-NO_MEMORY_RULES = MemoryRules(
-    complex_prompt_tokens=None, complex_output_tokens=None, complex_tools=None, critical_prompt_tokens=None
-)
 
 
 def chain_for(config: RouterConfig, tiers: Collection[str], model: str) -> tuple[str, ...]:
@@ -104,23 +96,14 @@ def hold_of(config: RouterConfig, *, stream: bool) -> Hold:
     return config.reliability.streaming.hold if stream else Hold.ALL
 
 
-def state_limits(
-    config: RouterConfig, state: StateConfig, key_hours: Mapping[str, int]
-) -> tuple[StateLimits, StateLimits]:
-    """What the state decides by: of the hub (or of the only actor), and of the shards of sessions.
+def state_limits(config: RouterConfig, state: StateConfig, key_hours: Mapping[str, int]) -> StateLimits:
+    """What the state decides by.
 
     `key_hours`: the tokens that a key may spend in an hour, for the keys that have a limit of their own.
     """
-    whole = _admission_of(config, state, key_hours)
-    loops = config.reliability.loop_detection
-    if state.shards == 1:
-        limits = _named(whole, loops)
-        return limits, limits
-    hub = replace(whole, budget=replace(whole.budget, session=Limit()))
-    books = replace(whole.budget, hour=Limit(), key_hours={})
-    never = replace(NO_BREAKER, permit_ns=whole.breaker.permit_ns)
-    shard = replace(whole, breaker=never, retries=NO_RETRY_LIMIT, memory=NO_MEMORY_RULES, budget=books)
-    return _named(hub, loops), _named(shard, loops)
+    admission, loops = _admission_of(config, state, key_hours), config.reliability.loop_detection
+    digest = hashlib.sha256(f"{admission!r} {loops.model_dump_json()}".encode()).hexdigest()[:16]
+    return StateLimits(digest=digest, admission=admission, loops=loops)
 
 
 def _admission_of(config: RouterConfig, state: StateConfig, key_hours: Mapping[str, int]) -> AdmissionConfig:
@@ -162,11 +145,6 @@ def _budget_of(config: RouterConfig, state: StateConfig, key_hours: Mapping[str,
 def _retries_of(config: RouterConfig) -> RetryBudgetConfig:
     retries = config.reliability.retry_budget
     return RetryBudgetConfig(share_percent=retries.share_percent, floor=retries.floor, window_ns=_ns(retries.window_s))
-
-
-def _named(admission: AdmissionConfig, loops: LoopConfig) -> StateLimits:
-    digest = hashlib.sha256(f"{admission!r} {loops.model_dump_json()}".encode()).hexdigest()[:16]
-    return StateLimits(digest=digest, admission=admission, loops=loops)
 
 
 def _ns(seconds: float) -> int:

@@ -25,6 +25,7 @@ from deployments.config_tiers import ScriptedTierConfig
 from deployments.port import listener
 from deployments.running.folder import RunFolder, base_folder, clear_dead
 from deployments.state.client import folder_of
+from deployments.state.opening import JOURNAL, refuse_parts
 from deployments.tiers.script import ScriptError, load_script
 
 __all__ = ["TOKEN", "PortTaken", "check", "preflight"]
@@ -95,6 +96,7 @@ def _check_state(file: ConfigFile) -> None:
         raise ConfigError(f"{key}: can't write to {folder}: {error.strerror}") from None
     except ValueError:
         raise ConfigError(f"{key}: no folder can have that name") from None
+    refuse_parts(folder / JOURNAL)
 
 
 def _check_tls(file: ConfigFile) -> None:

@@ -49,6 +49,7 @@ from deployments.plan import chain_for, expected_of, hold_of, limits_of, state_l
 from deployments.ports import Ports
 from deployments.sleeping import asleep_in, asleep_status, passed, patient, sleepers_of
 from deployments.state.client import State, ray_finder
+from deployments.state.records import StateLimits
 from deployments.stopping import Stoppable, Stopping
 from deployments.telemetry import MonotonicClock, RequestMetrics, log_error
 from deployments.tiers.handle import HandleTier
@@ -89,7 +90,7 @@ class Router(Stoppable):
         self._tiers = {name: HandleTier(name, handles[name], asleep_status(name, config)) for name in config.tiers}
         self._strategies = {name: tier.retry_strategy for name, tier in config.tiers.items()}
         fallback = config.reliability.escalation.cloud_fallback
-        self._cloud = cloud_tiers(config.tiers, fallback)
+        self._cloud = cloud_tiers(config.tiers)
         self._prices = {
             name: price for name, tier in config.tiers.items() if (price := price_of(tier, fallback)) is not None
         }
@@ -99,7 +100,7 @@ class Router(Stoppable):
         app = serve.get_replica_context().app_name
         plan = plan_of(config)
         self._memory = None if plan is None else MemoryView(plan, app)
-        self._state = State(config.state.shards, ray_finder(app, config.state), *self._state_limits())
+        self._state = State(ray_finder(app, config.state), self._state_limits())
         self._insight = Insight(self._state, self._watch, tuple(self._tiers), self._access)
         self._clock = MonotonicClock()
         self._workers = Workers()
@@ -119,7 +120,7 @@ class Router(Stoppable):
         first = not self._configured
         config, self._refused_patch = applied(self._patched, user_config, self._config, first=first, at=ROUTER)
         self._adopt(config)
-        self._state.limit(*self._state_limits())
+        self._state.limit(self._state_limits())
         self._configured = True
 
     def _patched(self, change: Mapping[str, Any]) -> RouterConfig:
@@ -128,7 +129,7 @@ class Router(Stoppable):
         self._insight.access = self._access
         return config
 
-    def _state_limits(self) -> Any:
+    def _state_limits(self) -> StateLimits:
         return state_limits(self._config, self._state_config, self._access.key_hours)
 
     @contextlib.asynccontextmanager
@@ -177,7 +178,7 @@ class Router(Stoppable):
         chain = self._config.reliability.escalation.chain
         memory = None if self._memory is None else self._memory.summary()
         body = readiness(
-            statuses, chain, self._refused_patch, self._state.health, state_up=self._state.hub.up, memory=memory
+            statuses, chain, self._refused_patch, self._state.health, state_up=self._state.link.up, memory=memory
         )
         return json_response(seen_by(body, caller), status=200 if body["ready"] else 503)
 

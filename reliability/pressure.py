@@ -20,7 +20,7 @@ Who owns it: the monitor of the node makes the only state with `observe`; whoeve
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
@@ -39,7 +39,6 @@ __all__ = [
     "level_at",
     "observe",
     "sustained",
-    "worst",
 ]
 
 SOURCES_MAX = 32  # readings of further sources are not looked at
@@ -140,11 +139,6 @@ def sustained(pressure: Pressure, now_ns: int) -> int:
     if pressure.pressed_ns is None or level_at(pressure, now_ns) is Level.UNKNOWN:
         return 0
     return max(0, now_ns - pressure.pressed_ns)
-
-
-def worst(levels: Iterable[Level]) -> Level:
-    """The worst of several levels. Unknown ones don't count, unless there is nothing else."""
-    return max(levels, key=lambda level: level.rank, default=Level.UNKNOWN)
 
 
 def observe(

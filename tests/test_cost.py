@@ -106,8 +106,8 @@ def test_only_loopback_addresses_are_local(parts):
     """Of the IPv4 addresses, 127.0.0.0/8 and nothing else, also inside of an IPv6 address."""
     address = ".".join(map(str, parts))
 
-    assert is_cloud(tier(base_url=f"http://[::ffff:{address}]:8080/v1"), CLOUD) == (parts[0] != 127)
-    assert is_cloud(tier(base_url=f"http://{address}:8080/v1"), CLOUD) == (parts[0] != 127)
+    assert is_cloud(tier(base_url=f"http://[::ffff:{address}]:8080/v1")) == (parts[0] != 127)
+    assert is_cloud(tier(base_url=f"http://{address}:8080/v1")) == (parts[0] != 127)
 
 
 @given(st.text("abcdehlost.-127_%@\\/?#:[]", min_size=1, max_size=20))
@@ -119,7 +119,7 @@ def test_every_url_is_cloud_unless_its_host_is_loopback(host):
     except httpx.InvalidURL:
         read = ""
 
-    assert is_cloud(tier(base_url=url), CLOUD) == (not is_loopback(read))
+    assert is_cloud(tier(base_url=url)) == (not is_loopback(read))
 
 
 @pytest.mark.parametrize(
@@ -139,12 +139,12 @@ def test_every_url_is_cloud_unless_its_host_is_loopback(host):
 )
 def test_the_host_of_the_url_decides(url, cloud):
     """Not its path, its user or a name that only looks like this machine's; `cloud` wins over both."""
-    assert is_cloud(tier(base_url=url), CLOUD) is cloud
-    assert is_cloud(tier(base_url=url, cloud=not cloud), CLOUD) is not cloud
+    assert is_cloud(tier(base_url=url)) is cloud
+    assert is_cloud(tier(base_url=url, cloud=not cloud)) is not cloud
 
 
 def test_the_other_kinds_never_leave_the_machine():
     """An mlx tier never; a scripted one only where it plays a tier that does; a preset without a URL always."""
     tiers = {"m": other("mlx"), "s": other("scripted"), "c": other("scripted", cloud=True), "p": preset()}
 
-    assert cloud_tiers(tiers, CLOUD) == {"c", "p"}
+    assert cloud_tiers(tiers) == {"c", "p"}

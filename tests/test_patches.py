@@ -26,12 +26,12 @@ from tests.test_cost import CLOUD, other, preset, tier
 def test_a_user_config_does_not_move_a_tier_off_the_machine(base, change):
     """The Router goes by what it knew at the start, so a tier that moved would take local-only requests along."""
     with pytest.raises(ConfigError, match="start it again"):
-        patched_tier(base, change, CLOUD)
+        patched_tier(base, change)
 
 
 def test_other_changes_of_a_user_config_pass():
     """A local tier may change its port and its model."""
-    changed = patched_tier(tier(), {"base_url": "http://localhost:9/v1", "model": "n"}, CLOUD)
+    changed = patched_tier(tier(), {"base_url": "http://localhost:9/v1", "model": "n"})
 
     assert (changed.base_url, changed.model) == ("http://localhost:9/v1", "n")
 
@@ -59,11 +59,11 @@ def test_what_others_read_of_a_tier_needs_a_restart(key):
     is refused by name, and the same value again is no change."""
     change = PRICES if key in PRICES else {key: OTHER_VALUES[key]}
     with pytest.raises(ConfigError, match="changes with a restart only"):
-        patched_tier(tier(), change, CLOUD)
+        patched_tier(tier(), change)
     with pytest.raises(ConfigError, match=f"^{'usd_per_mtok_prompt' if key in PRICES else key}:"):
-        patched_tier(tier(), change, CLOUD)
+        patched_tier(tier(), change)
 
-    assert patched_tier(tier(**change), change, CLOUD) == tier(**change)
+    assert patched_tier(tier(**change), change) == tier(**change)
 
 
 @pytest.mark.parametrize(
@@ -101,5 +101,5 @@ def test_a_replica_keeps_its_tier_where_it_is():
 
     config, reason = asyncio.run(go())
 
-    assert not is_cloud(config, CLOUD)
+    assert not is_cloud(config)
     assert "start it again" in reason

@@ -23,6 +23,7 @@ from deployments.config import ConfigError
 from deployments.config_file import read_file
 from deployments.front import environment, free_port
 from tests.repository import ROOT
+from tests.state.lives import unpack
 
 Document = dict[str, Any]
 
@@ -71,6 +72,11 @@ WRONG: dict[str, tuple[str, Any, str]] = {
     "unknown key of Serve": ("http_options.prot", 8000, "http_options.prot: unknown key"),
     "unknown key in args": ("args.tears", {}, "tears: unknown key; allowed here: reliability, server, state, tiers"),
     "unknown key of a tier": ("args.tiers.fast.modle", "x", "tiers.fast.modle: unknown key"),
+    "a key of an older version": (
+        "args.state.shards",
+        1,
+        "state.shards: unknown key; allowed here: incidents_days, incidents_max, journal_bytes_max, path, ",
+    ),
     "bad type": ("args.server.attempts_max", "many", "server.attempts_max: "),
     "bad value": ("args.tiers.fast.kind", "quick", "tiers.fast: "),
     "a bad value of Serve": ("proxy_location", "Nowhere", "proxy_location: "),
@@ -209,6 +215,17 @@ def test_a_key_set_that_cant_be_used_is_one_line(place, monkeypatch, capsys, cas
 
     assert "MLX_STACK_API_KEYS: entry " in line
     assert not any(part in line for part in KEYS[case].replace(",", ":").split(":") if len(part) > 8)
+
+
+def test_books_of_several_actors_are_one_line(place, capsys):
+    """A folder in which an older version kept books in several journals: the line says how to bring them together."""
+    folder, port = place
+    document = good(port, folder)
+    put(document, "args.state.path", str(unpack("three_actors", folder)))
+    path = folder / "c.yaml"
+    path.write_text(yaml.safe_dump(document))
+
+    assert "state.path: an older version kept the books in" in refused(path, capsys)
 
 
 @pytest.mark.parametrize(("mode", "said"), [(0o666, "others may write"), (0o602, "others may write")])

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import time
 from collections.abc import Callable
 from typing import Any
@@ -105,7 +104,7 @@ class ReplicaLease:
                 log_error("memory_lease_not_renewed", error, tier=self._tier)
 
     async def _call(self, method: str, asked_bytes: int) -> Any:
-        return await self._send(method, self._holder, self._tier, asked_bytes, os.getpid(), self._plan.needs)
+        return await self._send(method, self._holder, self._tier, asked_bytes, self._plan.needs)
 
     async def _send(self, method: str, *args: Any) -> Any:
         """One call of this node's monitor, which is looked up anew after each failure."""

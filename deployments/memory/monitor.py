@@ -4,10 +4,9 @@
     replicas ─ acquire / renew / release ─▶ reliability.leases
     views, the policy ─ report ─▶ what is known, with the transitions that they haven't seen
 
-It is an asyncio actor: everything runs on one event loop, and no transition of its state has an `await` in it. Only
-footprints, which take the kernel milliseconds, are read on a thread. The poll loop starts with the first call and not
-in the constructor, since Ray makes an actor outside of its loop; whoever uses the monitor calls it every few seconds,
-also after Ray has restarted it.
+It is an asyncio actor: everything runs on one event loop, and no transition of its state has an `await` in it. The
+poll loop starts with the first call and not in the constructor, since Ray makes an actor outside of its loop; whoever
+uses the monitor calls it every few seconds, also after Ray has restarted it.
 
 It is a detached actor, pinned to its node, so no replica's end takes it away. When neither a replica nor a view has
 called for `linger_s` it ends itself: nothing is left over when the application goes. The policy's calls don't count.
@@ -35,7 +34,6 @@ from dataclasses import replace
 
 import ray
 
-from deployments.memory.footprint import footprint_bytes
 from deployments.memory.report import Holder, NodeReport, Transition
 from deployments.memory.sensors import NS_PER_S, Sample, make_sensor
 from deployments.memory.settings import MonitorSettings, TierNeed
@@ -49,7 +47,6 @@ __all__ = ["MemoryPressure"]
 TRANSITIONS_MAX = 64
 # Every latch times out: a level that is only held, and not called for, is left after this.
 LATCH_S = 300.0
-FOOTPRINT_EVERY_S = 15.0
 
 
 class MemoryPressure:
@@ -70,22 +67,18 @@ class MemoryPressure:
         self._pressure = Pressure()
         self._sample = Sample()
         self._leases = Leases()
-        self._pids: dict[str, int] = {}
-        self._footprints: dict[str, int] = {}
         self._needs: tuple[TierNeed, ...] = ()
         self._caps: Mapping[str, str] = {}
         self._transitions: deque[tuple[int, Transition]] = deque(maxlen=TRANSITIONS_MAX)
         self._seen = 0
         self._asked_ns = time.monotonic_ns()
         self._grants_from_ns = self._asked_ns + (_ns(settings.lease_s) if restarted else 0)
-        self._tasks: list[asyncio.Task[None]] = []
+        self._polling: asyncio.Task[None] | None = None
         self._woken = asyncio.Event()
 
     # -- replicas ----------------------------------------------------------------------------------------------
 
-    async def acquire(
-        self, holder: str, tier: str, wanted_bytes: int, pid: int, needs: Sequence[TierNeed] = ()
-    ) -> Answer:
+    async def acquire(self, holder: str, tier: str, wanted_bytes: int, needs: Sequence[TierNeed] = ()) -> Answer:
         """Ask for bytes; asking again is how one waits. A waiting one that asks no more is forgotten in `lease_s`."""
         now_ns = self._called(needs)
         if now_ns < self._grants_from_ns and wanted_bytes > 0:
@@ -100,24 +93,20 @@ class MemoryPressure:
             ttl_ns=_ns(self._settings.lease_s),
             now_ns=now_ns,
         )
-        if answer.granted:
-            self._pids[holder] = pid
         return answer
 
-    async def renew(self, holder: str, tier: str, held_bytes: int, pid: int, needs: Sequence[TierNeed] = ()) -> Level:
+    async def renew(self, holder: str, tier: str, held_bytes: int, needs: Sequence[TierNeed] = ()) -> Level:
         """Still there, with these bytes. The answer is the level of this node: a replica learns it without asking."""
         now_ns = self._called(needs)
         self._leases = ledger.renew(
             self._leases, holder, tier, held_bytes, ttl_ns=_ns(self._settings.lease_s), now_ns=now_ns
         )
-        self._pids[holder] = pid
         return level_at(self._pressure, now_ns)
 
     async def release(self, holder: str) -> None:
         """The bytes are free, or aren't wanted any more."""
         self._called()
         self._leases = ledger.release(self._leases, holder)
-        self._forget_the_gone()
 
     # -- views and the policy ----------------------------------------------------------------------------------
 
@@ -146,7 +135,7 @@ class MemoryPressure:
         return self._asked_ns
 
     def _start_polling(self) -> None:
-        if self._tasks:
+        if self._polling is not None:
             return
         self._look()
         loop = asyncio.get_running_loop()
@@ -155,7 +144,7 @@ class MemoryPressure:
             loop.call_soon_threadsafe(self._woken.set)
 
         self._sensor.wake_by(wake)
-        self._tasks = [asyncio.create_task(self._poll()), asyncio.create_task(self._weigh())]
+        self._polling = asyncio.create_task(self._poll())
 
     async def _poll(self) -> None:
         linger_ns = _ns(self._settings.linger_s)
@@ -175,7 +164,6 @@ class MemoryPressure:
             self._sample = Sample(problem=f"the sensor raised {type(error).__name__}")
         self._pressure, change = observe(self._pressure, self._config, self._sample.readings, now_ns)
         self._leases = ledger.expire(self._leases, now_ns)
-        self._forget_the_gone()
         # That a monitor has begun to know that all is well is no event.
         begun = change is not None and change.before is Level.UNKNOWN and not self._transitions
         if change is not None and not (begun and change.after is Level.NORMAL):
@@ -197,20 +185,6 @@ class MemoryPressure:
             held=self._holders(self._leases.held, now_ns),
         )
         self._transitions.append((now_ns, transition))
-
-    async def _weigh(self) -> None:
-        """Measure what the holders really cost."""
-        while True:
-            for holder, pid in list(self._pids.items()):
-                measured = await asyncio.to_thread(footprint_bytes, pid)
-                if measured is not None and holder in self._pids:
-                    self._footprints[holder] = measured
-            await asyncio.sleep(FOOTPRINT_EVERY_S)
-
-    def _forget_the_gone(self) -> None:
-        held = self._leases.held
-        self._pids = {holder: pid for holder, pid in self._pids.items() if holder in held}
-        self._footprints = {holder: size for holder, size in self._footprints.items() if holder in held}
 
     def _budget_bytes(self) -> int | None:
         return self._settings.budget_of(self._sample.total_bytes)
@@ -249,7 +223,6 @@ class MemoryPressure:
                 tier=lease.tier,
                 bytes=lease.bytes,
                 since_s=(now_ns - lease.since_ns) / NS_PER_S,
-                footprint_bytes=self._footprints.get(name),
                 why=lease.why,
             )
             for name, lease in leases.items()

@@ -14,13 +14,12 @@ __all__ = ["Holder", "NodeReport", "Transition"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Holder:
-    """A replica that holds bytes, or waits for them (`why`). `footprint_bytes`: as measured last; None: unknown."""
+    """A replica that holds bytes, or waits for them (`why`)."""
 
     holder: str
     tier: str
     bytes: int
     since_s: float
-    footprint_bytes: int | None = None
     why: str = ""
 
 
@@ -44,10 +43,7 @@ class Transition:
 
     def snapshot(self) -> dict[str, Any]:
         """As JSON: for an incident."""
-        held = [
-            {"tier": h.tier, "replica": h.holder, "bytes": h.bytes, "footprint_bytes": h.footprint_bytes}
-            for h in self.held
-        ]
+        held = [{"tier": h.tier, "replica": h.holder, "bytes": h.bytes} for h in self.held]
         return {
             "id": self.id,
             "node": self.node,

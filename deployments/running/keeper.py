@@ -40,7 +40,6 @@ DRAIN_S = 4.0
 ORDERLY_S = 5.5
 STOP_S = 10.0
 POLL_S = 0.1
-READ_BYTES = 65_536
 
 
 class Keeper:

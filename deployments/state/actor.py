@@ -11,10 +11,6 @@ call that costs money is let through. The price is that nobody else ends it, so 
 up every second, and an actor that has heard nothing for `idle_exit_s` leaves (`_leave_when_idle`). A detached actor
 also keeps its old code when an app is deployed anew: its name carries the version, and the journal has one owner.
 
-With `state.shards` over 1 this class runs in two roles. The *hub* has everything except the windows of sessions; a
-*shard* has the budgets and loop windows of its part of the sessions. Both must admit. Breakers and the hourly ledger
-are exact because they stand in one place; sharding the sessions spreads memory and journal, not the hub's work.
-
 Limits come from the Router, since a `user_config` may change them while the server runs: a step names the digest of
 the limits that it means, and an actor that has others answers None, which asks for the same step with its limits. A
 step that does no work, a Router's beat, is answered under whatever limits there are: during a roll-out Routers differ,
@@ -37,10 +33,9 @@ from typing import Any, TypeVar, cast
 from deployments.collector import settle_collector
 from deployments.ports import Clock
 from deployments.state.batch import Batch
-from deployments.state.carry import carried_over
 from deployments.state.journal import Bounds, Superseded
 from deployments.state.near import Door
-from deployments.state.opening import opened
+from deployments.state.opening import JOURNAL, opened
 from deployments.state.records import Answer, Asked, Health, Query, Reply, Said, StateLimits, Step
 from deployments.telemetry import MonotonicClock
 from reliability import admission, loops, replay
@@ -51,24 +46,13 @@ from reliability.ledger import owner_of, running, session_name, session_of
 from reliability.loops import LoopConfig, Window
 from reliability.replay import Close, Isolate, Reset, Restore, Sweep
 
-__all__ = ["Layout", "SessionState"]
+__all__ = ["SessionState"]
 
 LOG = logging.getLogger("ray.serve")
 NS_PER_S = 1_000_000_000
 TIDY_EVERY_NS = 10 * NS_PER_S
 SNAPSHOT_EVENTS = 4_000
 IDLE_EXIT_S = 60.0
-
-
-class Layout(str):
-    """Which part of the state this is: `whole`, `hub`, or `K-of-N` for a shard. It names the journal's file."""
-
-    __slots__ = ()
-
-    @property
-    def file(self) -> str:
-        """The journal's name. A hub goes on with what a whole has written."""
-        return "ledger.sqlite" if self in ("whole", "hub") else f"sessions-{self}.sqlite"
 
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -86,7 +70,7 @@ def _alone(method: F) -> F:
 
 
 class SessionState:
-    """One actor. `folder` holds the journals; `bounds` are those of the journal, `windows_max` of the loop windows.
+    """The actor. `folder` holds the journal; `bounds` are those of the journal, `windows_max` of the loop windows.
 
     `idle_exit_s` None: it stays, whoever speaks. `clock` is monotonic.
     """
@@ -95,13 +79,11 @@ class SessionState:
         self,
         *,
         folder: str,
-        layout: str,
         bounds: Bounds,
         windows_max: int,
         idle_exit_s: float | None = IDLE_EXIT_S,
         clock: Clock | None = None,
     ) -> None:
-        self._layout = Layout(layout)
         self._lock = threading.RLock()
         self._door: Door | None = None
         self._superseded = False
@@ -109,15 +91,14 @@ class SessionState:
         self._clock = MonotonicClock() if clock is None else clock
         self._windows_max = windows_max
         self._windows: OrderedDict[str, Window] = OrderedDict()
-        path = Path(folder) / self._layout.file
-        self._journal, held = opened(path, self._life, bounds)
+        self._journal, held = opened(Path(folder) / JOURNAL, self._life, bounds)
         # What was replayed by holds until the first step brings the limits of this life; until then they have no name.
         self._digest, self._config, self._loops = "", held.config, LoopConfig()
         # Wall time where this life began, monotonic time from there on; never before the journal's last moment. Where
         # the machine sleeps, monotonic time stands still and wall time doesn't (`_now_ns`).
         self._sleeps = clock is None
         self._start_ns = max(time.time_ns(), held.at_ns) - self._clock.now_ns()
-        self._state = carried_over(self._journal, held, held.state, self._layout, self._now_ns())
+        self._state = held.state
         self._events = held.events
         self._steps = 0
         self._tidied_ns = self._now_ns()
@@ -181,7 +162,7 @@ class SessionState:
                 transition(batch)
         except Superseded as error:
             if not self._superseded:
-                LOG.warning("state actor %s is superseded: %s", self._layout, error)
+                LOG.warning("the state actor is superseded: %s", error)
             self._superseded = True
             raise
         self._state = batch.state
@@ -213,7 +194,7 @@ class SessionState:
                 sockets = Path(worker._global_node.get_session_dir_path()) / "sockets"
                 self._door = Door(sockets / f"state-{self._life[:6]}", self.step)
             except (OSError, AttributeError) as error:  # without it the steps go through Ray, too
-                LOG.warning("state actor %s has no socket: %s", self._layout, error)
+                LOG.warning("the state actor has no socket: %s", error)
                 return node, ""
         return node, str(self._door.path)
 
@@ -263,7 +244,6 @@ class SessionState:
         """What this actor holds: for tests, soaks and whoever wonders."""
         return {
             "life": self._life,
-            "layout": str(self._layout),
             "steps": self._steps,
             "sessions": self._state.budget.sessions.count,
             "grants": self._state.grants.count,
@@ -350,5 +330,5 @@ class SessionState:
             time.sleep(idle_exit_s - idle_s + 0.01)
         import ray
 
-        LOG.info("state actor %s: no Router has spoken for %g s; leaving", self._layout, idle_exit_s)
+        LOG.info("state actor: no Router has spoken for %g s; leaving", idle_exit_s)
         ray.kill(ray.get_runtime_context().current_actor, no_restart=True)

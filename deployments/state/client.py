@@ -1,8 +1,7 @@
-"""The state as a Router replica sees it: one hub and, with `state.shards` over 1, the shard of each session.
+"""The state as a Router replica sees it.
 
-`State` belongs to the replica and holds the links; `RequestState` belongs to one request and is its `Admission` port.
-In the sharded layout a call is admitted twice, side by side: by the hub (breakers, hours, retries) and by the session's
-shard (session budget, loop window). Where one of them bars, the other's grant goes back unused.
+`State` belongs to the replica and holds its link to the actor, with the questions and orders of whoever operates the
+server; `RequestState` belongs to one request and is its `Admission` port.
 """
 
 from __future__ import annotations
@@ -12,7 +11,6 @@ import functools
 import os
 import sys
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -21,18 +19,16 @@ import ray
 
 from deployments.config import ConfigError, StateConfig
 from deployments.state.actor import SessionState
-from deployments.state.carry import part_of
 from deployments.state.journal import SCHEMA_VERSION, Bounds
 from deployments.state.link import Actor, Link
 from deployments.state.near import NearActor
+from deployments.state.opening import JOURNAL, refuse_parts
 from deployments.state.records import (
     RETRY_AFTER_S_MAX,
-    Answer,
     Asked,
     Charged,
     Done,
     Health,
-    Item,
     Noted,
     Progressed,
     Query,
@@ -55,213 +51,125 @@ HEAD = {"node:__internal_head__": 0.001}
 
 
 class State:
-    """All links of one Router replica. `find` is the way to an actor by its layout."""
+    """The link of one Router replica. `find` is the way to the actor."""
 
-    def __init__(
-        self, shards: int, find: Callable[[str], Awaitable[Actor]], hub: StateLimits, shard: StateLimits
-    ) -> None:
-        layouts = [f"{part}-of-{shards}" for part in range(shards)] if shards > 1 else []
-        name = "hub" if layouts else "whole"
-        self.hub = Link(name, lambda: find(name), hub)
-        self.shards = [Link(layout, _finder(find, layout), shard) for layout in layouts]
-
-    @property
-    def links(self) -> list[Link]:
-        """The hub first."""
-        return [self.hub, *self.shards]
+    def __init__(self, find: Callable[[], Awaitable[Actor]], limits: StateLimits) -> None:
+        self.link = Link(find, limits)
 
     @property
     def health(self) -> Mapping[str, Health]:
         """The tiers' breakers, as of the last answer: at most about a second old while the actor is up."""
-        return self.hub.health
+        return self.link.health
 
     async def start(self) -> None:
-        """Find or make the actors; wait a while for them."""
-        await asyncio.gather(*(link.start(START_S) for link in self.links))
+        """Find or make the actor; wait a while for it."""
+        await self.link.start(START_S)
 
     async def close(self) -> None:
         """Hand over what is left and stop."""
-        await asyncio.gather(*(link.close() for link in self.links))
+        await self.link.close()
 
-    def limit(self, hub: StateLimits, shard: StateLimits) -> None:
+    def limit(self, limits: StateLimits) -> None:
         """New limits, from the next step on."""
-        self.hub.limits = hub
-        for link in self.shards:
-            link.limits = shard
-
-    def session_link(self, key: str, session: str) -> Link:
-        """The link to whom the session's own books belong."""
-        return self.shards[part_of(key, session, len(self.shards))] if self.shards else self.hub
+        self.link.limits = limits
 
     def request(self, *, key: str, session: str, request_id: str, window: bool = False) -> RequestState:
         """The port of one request. `window`: bring the session's loop window with the first grant."""
-        shard = self.session_link(key, session) if self.shards else None
-        return RequestState(self.hub, shard, key=key, session=session, request_id=request_id, window=window)
+        return RequestState(self.link, key=key, session=session, request_id=request_id, window=window)
 
     def note(self, incident: Mapping[str, Any]) -> None:
         """Hand over an incident that belongs to no request."""
-        self.hub.put(Noted(incident=incident), flush=True)
+        self.link.put(Noted(incident=incident), flush=True)
 
     # -- questions and orders: each raises StateSilent ---------------------------------------------------------
 
     async def report(self, key: str | None, request_id: str) -> dict[str, Any] | None:
         """The report of one request."""
-        found: dict[str, Any] | None = await self.hub.call("report", key, request_id)
+        found: dict[str, Any] | None = await self.link.call("report", key, request_id)
         return found
 
     async def session(self, key: str | None, session: str) -> dict[str, Any] | None:
         """What one session has done, spent and reserved."""
-        known: dict[str, Any] | None = await self.hub.call("session", key, session)
+        known: dict[str, Any] | None = await self.link.call("session", key, session)
         owner = known["key"] if known else key
         if owner is None:  # no request of it has ended yet: it may be running, or its Router has died with it
-            owner = await self.hub.call("owner", session)
+            owner = await self.link.call("owner", session)
         if owner is None:
             return None
-        books = await self.session_link(owner, session).call("budget", owner, session)
+        books = await self.link.call("budget", owner, session)
         if known is None and not books["spent_tokens"] and not books["open_calls"]:
             return None
         return {"session": session, "key": owner, **(known or {}), **books}
 
     async def incidents(self, query: Query) -> list[dict[str, Any]]:
         """The newest incidents that match."""
-        found: list[dict[str, Any]] = await self.hub.call("incidents", query)
+        found: list[dict[str, Any]] = await self.link.call("incidents", query)
         return found
 
     async def isolate(self, tier: str) -> None:
         """Keep all calls off a tier."""
-        await self.hub.call("isolate", tier)
+        await self.link.call("isolate", tier)
 
     async def restore(self, tier: str) -> None:
         """Lift the hold."""
-        await self.hub.call("restore", tier)
+        await self.link.call("restore", tier)
 
     async def close_breaker(self, tier: str) -> None:
         """Let calls to a tier through again at once."""
-        await self.hub.call("close_breaker", tier)
+        await self.link.call("close_breaker", tier)
 
     async def reset(self, key: str, session: str) -> None:
         """Forget what a session has spent."""
-        await asyncio.gather(
-            *(link.call("reset", key, session) for link in {self.hub, self.session_link(key, session)})
-        )
-
-    async def stats(self) -> list[dict[str, Any]]:
-        """What each actor holds."""
-        return list(await asyncio.gather(*(link.call("stats") for link in self.links)))
+        await self.link.call("reset", key, session)
 
 
 class RequestState:
     """Implements `deployments.ports.Admission` for one request."""
 
-    def __init__(self, hub: Link, shard: Link | None, *, key: str, session: str, request_id: str, window: bool) -> None:
+    def __init__(self, link: Link, *, key: str, session: str, request_id: str, window: bool) -> None:
         self.window: Window | None = None
-        self._hub, self._shard = hub, shard
+        self._link = link
         self._key, self._session, self._request_id = key, session, request_id
         self._wants_window = window
-        self._at_shard: dict[str, Grant] = {}
 
     async def admit(self, ask: Ask) -> Grant | Barred:
         """As the protocol. Raises `StateSilent` at once where the actor is away and the tier costs nothing."""
-        asked = Asked(ask=ask, request_id=self._request_id, window=self._wants_window)
-        if self._shard is None:
-            return self._taken(await self._hub.ask(asked))
-        hub, shard = await _both(self._hub.ask(replace(asked, window=False)), self._shard.ask(asked), self._give_back)
-        return self._joined(hub.decision, self._taken(shard))
+        answer = await self._link.ask(Asked(ask=ask, request_id=self._request_id, window=self._wants_window))
+        if answer.window is not None:
+            self.window, self._wants_window = answer.window, False
+        return answer.decision
 
     def settle(self, grant: Grant, verdict: Verdict, usage: Usage | None, retry_after_s: float | None) -> None:
         """As the protocol. A failure is sent at once, since other requests should know; the rest goes with what the
         request says next."""
         # In this order `max` also makes nothing of what is no number.
         wait_s = min(max(0.0, retry_after_s or 0.0), RETRY_AFTER_S_MAX)
-        item = self._settled(grant, verdict, usage, int(wait_s * NS_PER_S))
-        self._hub.put(item, flush=verdict is Verdict.FAILURE)
-        twin = self._at_shard.pop(grant.id, None)
-        if twin is not None and self._shard is not None:
-            self._shard.put(self._settled(twin, verdict, usage), flush=True)
-
-    def progress(self, grant: Grant, usage: Usage) -> None:
-        """As the protocol."""
-        self._hub.progress(Progressed(grant_id=grant.id, tokens=usage.total_tokens))
-        twin = self._at_shard.get(grant.id)
-        if twin is not None and self._shard is not None:
-            self._shard.progress(Progressed(grant_id=twin.id, tokens=usage.total_tokens))
-
-    def charge(self, usage: Usage) -> None:
-        """As the protocol."""
-        for link in self._owners():
-            link.put(Charged(key=self._key, session=self._session, tokens=usage.total_tokens), flush=False)
-
-    def done(self, report: Mapping[str, Any], incidents: Iterable[Mapping[str, Any]], said: Said | None) -> None:
-        """The request has ended."""
-        if said is not None:
-            (self._shard or self._hub).put(said, flush=self._shard is not None)
-        item = Done(key=self._key, session=self._session, report=report, incidents=tuple(incidents))
-        self._hub.put(item, flush=True)
-
-    def _taken(self, answer: Answer) -> Grant | Barred:
-        if answer.window is not None:
-            self.window, self._wants_window = answer.window, False
-        return answer.decision
-
-    def _joined(self, hub: Grant | Barred, shard: Grant | Barred) -> Grant | Barred:
-        if isinstance(hub, Grant) and isinstance(shard, Grant):
-            self._at_shard[hub.id] = shard
-            loads = {load.window: load for load in (*hub.warnings, *shard.warnings)}
-            cap, capped = min(hub.output_cap, shard.output_cap), hub.capped or shard.capped
-            return replace(hub, warnings=tuple(loads.values()), output_cap=cap, capped=capped)
-        if isinstance(hub, Grant):
-            self._hub.put(self._settled(hub, Verdict.IGNORED, Usage()), flush=True)
-            return shard
-        if isinstance(shard, Grant):
-            if self._shard is not None:
-                self._shard.put(self._settled(shard, Verdict.IGNORED, Usage()), flush=True)
-            return hub
-        # Where both bar, what no waiting mends is what the client must hear.
-        return shard if shard.retry_after_s is None else hub
-
-    def _give_back(self, answer: Answer) -> None:
-        """One of the two answered and the other didn't: what it granted goes back."""
-        if isinstance(answer.decision, Grant):
-            for link in self._owners():
-                # Names are unique over all lives of all actors, and an unknown one changes nothing.
-                link.put(self._settled(answer.decision, Verdict.IGNORED, Usage()), flush=True)
-
-    def _settled(self, grant: Grant, verdict: Verdict, usage: Usage | None, retry_after_ns: int = 0) -> Item:
-        return Settled(
+        item = Settled(
             grant_id=grant.id,
             verdict=verdict,
             usage=usage,
-            retry_after_ns=retry_after_ns,
+            retry_after_ns=int(wait_s * NS_PER_S),
             request_id=self._request_id,
             session=self._session,
             key=self._key,
         )
+        self._link.put(item, flush=verdict is Verdict.FAILURE)
 
-    def _owners(self) -> list[Link]:
-        return [self._hub] if self._shard is None else [self._hub, self._shard]
+    def progress(self, grant: Grant, usage: Usage) -> None:
+        """As the protocol."""
+        self._link.progress(Progressed(grant_id=grant.id, tokens=usage.total_tokens))
 
+    def charge(self, usage: Usage) -> None:
+        """As the protocol."""
+        charged = Charged(key=self._key, session=self._session, tokens=usage.total_tokens)
+        self._link.put(charged, flush=False)
 
-async def _both(first: Any, second: Any, give_back: Callable[[Answer], None]) -> tuple[Answer, Answer]:
-    """Both answers. Where one fails, or the caller leaves, the other's answer is given back."""
-    tasks = [asyncio.ensure_future(first), asyncio.ensure_future(second)]
-    try:
-        await asyncio.gather(*tasks)
-    except BaseException:
-        for task in tasks:
-            task.cancel()
-            # Not awaited here: a caller that is cancelled once more would lose the answers on the way.
-            task.add_done_callback(functools.partial(_unused, give_back))
-        raise
-    return tasks[0].result(), tasks[1].result()
-
-
-def _unused(give_back: Callable[[Answer], None], task: asyncio.Future[Answer]) -> None:
-    if not task.cancelled() and task.exception() is None:
-        give_back(task.result())
-
-
-def _finder(find: Callable[[str], Awaitable[Actor]], layout: str) -> Callable[[], Awaitable[Actor]]:
-    return lambda: find(layout)
+    def done(self, report: Mapping[str, Any], incidents: Iterable[Mapping[str, Any]], said: Said | None) -> None:
+        """The request has ended."""
+        if said is not None:
+            self._link.put(said, flush=False)
+        item = Done(key=self._key, session=self._session, report=report, incidents=tuple(incidents))
+        self._link.put(item, flush=True)
 
 
 # -- Ray -------------------------------------------------------------------------------------------------------
@@ -287,18 +195,23 @@ def _made() -> Any:
     return ray.remote(SessionState)
 
 
-def actor_name(app: str, layout: str) -> str:
+def actor_name(app: str) -> str:
     """The actor's name in Ray. It carries the version: an actor of older code is not found, and gives way."""
-    return f"SessionState:{app}:{layout}:{version('mlx-stack-serve')}-{SCHEMA_VERSION}"
+    return f"SessionState:{app}:{version('mlx-stack-serve')}-{SCHEMA_VERSION}"
 
 
-def ray_finder(app: str, config: StateConfig) -> Callable[[str], Awaitable[Actor]]:
-    """How to find the actor of a layout, or make it: on a thread, since Ray waits for its answer there."""
+def ray_finder(app: str, config: StateConfig) -> Callable[[], Awaitable[Actor]]:
+    """How to find the actor, or make it: on a thread, since Ray waits for its answer there.
+
+    Raises:
+        ConfigError: the folder can't be the state's.
+    """
     folder, bounds = folder_of(app, config), bounds_of(config)
+    refuse_parts(folder / JOURNAL)
 
-    def found(layout: str) -> Actor:
+    def found() -> Actor:
         maker = _made().options(
-            name=actor_name(app, layout),
+            name=actor_name(app),
             namespace=NAMESPACE,
             lifetime="detached",
             get_if_exists=True,
@@ -307,13 +220,13 @@ def ray_finder(app: str, config: StateConfig) -> Callable[[str], Awaitable[Actor
             num_cpus=0,
             resources=HEAD,
         )
-        made = maker.remote(folder=str(folder), layout=layout, bounds=bounds, windows_max=config.sessions_max)
+        made = maker.remote(folder=str(folder), bounds=bounds, windows_max=config.sessions_max)
         node, path = ray.get(made.near.remote(), timeout=MADE_S)
         here = path and node == ray.get_runtime_context().get_node_id()
         return NearActor(RayActor(made), path) if here else RayActor(made)
 
-    async def find(layout: str) -> Actor:
-        return await asyncio.to_thread(found, layout)
+    async def find() -> Actor:
+        return await asyncio.to_thread(found)
 
     return find
 
@@ -331,10 +244,10 @@ def bounds_of(config: StateConfig) -> Bounds:
 
 
 def folder_of(app: str, config: StateConfig) -> Path:
-    """Where an app's journals are.
+    """Where an app's journal is.
 
     Raises:
-        ConfigError: they would be in a home directory that isn't known.
+        ConfigError: it would be in a home directory that isn't known.
     """
     try:
         return Path(config.path).expanduser() if config.path else state_folder(app)
@@ -343,7 +256,7 @@ def folder_of(app: str, config: StateConfig) -> Path:
 
 
 def state_folder(app: str) -> Path:
-    """Where an app's journals are by default: the user's state directory, as the platform has it."""
+    """Where an app's journal is by default: the user's state directory, as the platform has it."""
     if os.environ.get("XDG_STATE_HOME"):
         root = Path(os.environ["XDG_STATE_HOME"])
     elif sys.platform == "darwin":

@@ -168,11 +168,6 @@ class Journal:
 
     # -- reading -----------------------------------------------------------------------------------------------
 
-    def meta(self, name: str) -> str | None:
-        """One remembered word."""
-        row = self._row("SELECT value FROM meta WHERE name = ?", (name,))
-        return None if row is None else str(row[0])
-
     def last_step(self, client: str) -> tuple[int, int, list[str]]:
         """A client's last step: its number, 0 for none, its attempt, and the names of the grants that it gave."""
         row = self._row("SELECT number, attempt, grants FROM steps WHERE client = ?", (client,))
@@ -224,7 +219,7 @@ class Journal:
             sqlite3.Error: the disk; nothing was written.
         """
         with self._transaction():
-            if self.meta("owner") != self.owner:
+            if self._meta("owner") != self.owner:
                 raise Superseded(f"{self.path} belongs to another process: two servers need a state.path each")
             yield self
 
@@ -288,10 +283,6 @@ class Journal:
         """Inside of a step: its totals start again."""
         self._db.execute("DELETE FROM sessions WHERE key = ? AND session = ?", (key, session))
 
-    def set_meta(self, name: str, value: str) -> None:
-        """Inside of a step: remember one word."""
-        self._set(name, value)
-
     # -- bounds ------------------------------------------------------------------------------------------------
 
     def trim(self, now_s: float) -> None:
@@ -348,7 +339,7 @@ class Journal:
             raise sqlite3.DatabaseError(f"{self.path} is damaged: {found[0] if found else 'no answer'}")
 
     def _check_version(self) -> None:
-        version = self.meta("schema")
+        version = self._meta("schema")
         if version is None:
             with self._transaction():
                 self._set("schema", str(SCHEMA_VERSION))
@@ -365,6 +356,10 @@ class Journal:
             if self._db.in_transaction:  # a full disk may have rolled it back already
                 self._db.execute("ROLLBACK")
             raise
+
+    def _meta(self, name: str) -> str | None:
+        row = self._row("SELECT value FROM meta WHERE name = ?", (name,))
+        return None if row is None else str(row[0])
 
     def _set(self, name: str, value: str) -> None:
         self._db.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (name, value))

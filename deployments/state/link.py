@@ -1,4 +1,4 @@
-"""The link from one Router replica to one state actor: everything that the replica says goes through here, in order.
+"""The link from one Router replica to the state actor: everything that the replica says goes through here, in order.
 
     items (what has happened) ─┐
     asks (what wants to run) ──┴▶ one step at a time ──▶ actor ──▶ answers
@@ -54,6 +54,7 @@ ASKS_PER_STEP = 256
 CALL_S = 5.0  # an actor that takes longer is as good as dead; a replay of a full journal takes less
 RETRY_S = 0.25
 BEAT_S = 1.0
+AWAY = "the state actor is away"
 
 
 class StateSilent(RuntimeError):
@@ -75,11 +76,9 @@ class Actor(Protocol):
 class Link:
     """See the module. `find` gives the actor, or makes it; it is called again after each failure."""
 
-    def __init__(self, name: str, find: Callable[[], Awaitable[Actor]], limits: StateLimits) -> None:
-        self.name = name
+    def __init__(self, find: Callable[[], Awaitable[Actor]], limits: StateLimits) -> None:
         self.health: Mapping[str, Health] = {}
         self.limits = limits
-        self.worked_steps = 0
         self._find = find
         self._finding: asyncio.Future[Actor] | None = None
         self._actor: Actor | None = None
@@ -127,13 +126,13 @@ class Link:
             try:
                 await self._send()
             except Exception as error:
-                log_error("state_items_left", error, actor=self.name, items=self.waiting_items)
+                log_error("state_items_left", error, items=self.waiting_items)
         self._forget()
         if self._finding is not None:
             self._finding.cancel()
         for _, future in self._asks:
             if not future.done():
-                future.set_exception(StateSilent(f"the link to {self.name} is closed"))
+                future.set_exception(StateSilent("the link to the state actor is closed"))
         self._asks.clear()
 
     def put(self, item: Item, *, flush: bool) -> None:
@@ -160,7 +159,7 @@ class Link:
             StateSilent: the actor is away, and the tier costs nothing; or the link is closed.
         """
         if self._closed or (not self._up and asked.ask.local):
-            raise StateSilent(f"state actor {self.name} is away")
+            raise StateSilent(AWAY)
         future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         self._asks.append((asked, future))
         self._wake.set()
@@ -184,7 +183,7 @@ class Link:
                 return await actor.call(method, *args)
         except Exception as error:
             self._forget()
-            raise StateSilent(f"state actor {self.name} doesn't answer ({type(error).__name__})") from error
+            raise StateSilent(f"the state actor doesn't answer ({type(error).__name__})") from error
 
     # -- the pump ----------------------------------------------------------------------------------------------
 
@@ -251,9 +250,8 @@ class Link:
             if reply is None:  # it decides by other limits
                 reply = await actor.call("step", step, limits)
         if not isinstance(reply, Reply) or len(reply.answers) != len(asks):
-            raise StateSilent(f"state actor {self.name} didn't answer what it was asked")
+            raise StateSilent("the state actor didn't answer what it was asked")
         self._number += step.works
-        self.worked_steps += step.works
         return reply
 
     def _deliver(self, asks: list[tuple[Asked, asyncio.Future[Answer]]], reply: Reply) -> None:
@@ -275,14 +273,14 @@ class Link:
             if future.done():
                 continue
             if asked.ask.local:
-                future.set_exception(StateSilent(f"state actor {self.name} is away"))
+                future.set_exception(StateSilent(AWAY))
             else:
                 self._asks.appendleft((asked, future))
 
     def _came_back(self) -> None:
         if not self._up:
             self._up = True
-            log_info("state_back", actor=self.name)
+            log_info("state_back")
 
     def _forget(self) -> None:
         """Look for it anew before the next call."""
@@ -294,7 +292,7 @@ class Link:
         self._forget()
         if self._up:
             self._up = False
-            log_error("state_silent", error, actor=self.name)
+            log_error("state_silent", error)
         # Who asked meanwhile for a local tier shouldn't wait either.
         waiting, self._asks = list(self._asks), deque()
         self._hand_back(waiting)

@@ -3,21 +3,50 @@
 A journal that is damaged, or that another version wrote, is renamed and never written over: it may still be read by
 hand. Budgets then start empty, which is said in the log and is the first incident of the new journal. A disk that is
 full, or a file that is locked, is no damage: that error is raised, and whoever starts the actor tries again.
+
+A folder in which an older version kept the books of sessions in several journals is refused as it stands, before
+anything is started: this journal alone may have forgotten what some of them have spent.
 """
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import sqlite3
 from dataclasses import replace
 from pathlib import Path
 
+from deployments.config import ConfigError
 from deployments.state.journal import Bounds, Journal, Restored
 
-__all__ = ["opened"]
+__all__ = ["JOURNAL", "opened", "refuse_parts"]
 
 LOG = logging.getLogger("ray.serve")
+JOURNAL = "ledger.sqlite"
 SUFFIXES = ("", "-wal", "-shm")
+
+
+def refuse_parts(path: Path) -> None:
+    """Refuse a journal beside which others hold the books of sessions.
+
+    Raises:
+        ConfigError: one line that says how to bring them together.
+    """
+    if _layout(path).endswith(" hub"):
+        raise ConfigError(
+            f"state.path: an older version kept the books in {path.parent} in several journals (state.shards): start "
+            "that version once with state.shards: 1, which brings them together, or name another folder"
+        )
+
+
+def _layout(path: Path) -> str:
+    """What an older version has written about its journals; of what can't be read, nothing: see `opened`."""
+    try:
+        with contextlib.closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as db:
+            row = db.execute("SELECT value FROM meta WHERE name = 'layout'").fetchone()
+    except sqlite3.Error:
+        return ""
+    return str(row[0]) if row else ""
 
 
 def opened(path: Path, life: str, bounds: Bounds) -> tuple[Journal, Restored]:
@@ -25,7 +54,9 @@ def opened(path: Path, life: str, bounds: Bounds) -> tuple[Journal, Restored]:
 
     Raises:
         OSError, sqlite3.OperationalError: the file can't be used now.
+        ConfigError: as `refuse_parts`.
     """
+    refuse_parts(path)
     journal = Journal(path, life, bounds)
     try:
         return journal, journal.begin()

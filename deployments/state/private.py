@@ -18,6 +18,7 @@ __all__ = ["make_private_file", "make_private_folder"]
 
 LOG = logging.getLogger("ray.serve")
 FOLDER, FILE, OTHERS = 0o700, 0o600, 0o077
+# Older versions also wrote sessions-K-of-N.sqlite and layouts.db.
 OURS = re.compile(
     r"(ledger|sessions-\d+-of-\d+)\.sqlite(\.unreadable-\d+)?(-wal|-shm|-journal)?|layouts\.db(-journal)?"
 )

@@ -118,11 +118,6 @@ class Batch:
             self._prompts.shrink(0)
         importlib.import_module("mlx.core").clear_cache()
 
-    @property
-    def kept_bytes(self) -> int:
-        """What the prompts kept for reuse hold."""
-        return 0 if self._prompts is None else self._prompts.nbytes
-
     def has_room(self, job: Job) -> bool:
         """Whether one more sequence may run: there is a place, it fits alone at its longest, and now beside the others
         with the beginning of its answer."""

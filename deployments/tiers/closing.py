@@ -6,6 +6,10 @@ and the last ones are the same few over and over, only the token is allowed that
 quote, a brace, a bracket, and a comma or what else leads on where more is required. Keys that are still owed are forced
 by the grammar, their values are as empty as it lets them be.
 
+Measured 2026-11-23 with SmolLM2-135M on the hundred demanded calls of `loadtests.grammar_bench`: 5 are led out. With it
+100 are valid, without it 95, and those 5 are cut after 256 tokens with no call. None of the 5 is the right call: valid
+is not right, which is why the notes say it.
+
 Nothing is closed that goes on to something new: its end would be missing without a word. An answer that is cut says
 `length`, and is checked as ever. One that was led out says so in its notes.
 """

@@ -47,7 +47,6 @@ class Loaded:
     artifact: Artifact
     context_tokens: int
     defaults: Sampling
-    matrix_library: str
     vocabulary: int
     adapter: str | None = None
     draft: Draft | None = None
@@ -79,7 +78,7 @@ def load(
     if needed_bytes(artifact) > available_bytes:
         raise ModelUnavailable(_too_little(artifact, available_bytes), again=True)
     say("loading the weights")
-    library = blas.preload(cache_dir, threads=blas_threads)
+    blas.preload(cache_dir, threads=blas_threads)
     model, tokenizer = _load_mlx(artifact.path, adapter)
     if not tokenizer.has_chat_template:
         raise ModelUnavailable(f"{source.label} has no chat template: it is a base model, not an instruct model")
@@ -91,7 +90,6 @@ def load(
         artifact=dataclasses.replace(artifact, sha256=artifact.sha256 or weights_sha256(artifact.path)),
         context_tokens=min(limits),
         defaults=_default_sampling(artifact.path),
-        matrix_library=library.words,
         vocabulary=max(tokenizer.get_vocab().values()) + 1,
         adapter=f"{adapter.label} (sha256 {adapter.sha256})" if adapter else None,
         draft=None if small is None else _drafter(small, draft_tokens, model, tokenizer),

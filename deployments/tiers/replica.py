@@ -137,7 +137,7 @@ class TierReplica:
         """Apply a changed `user_config`; see `deployments.live.applied`. The old tier is freed before the new one is
         made: two models at once may not fit."""
         config, self._refused_patch = applied(
-            lambda change: patched_tier(self._base, change, self._cloud),
+            lambda change: patched_tier(self._base, change),
             user_config,
             self._config,
             first=not self._configured,

@@ -29,10 +29,10 @@ from reliability.loops.judge import (
 )
 from reliability.loops.memo import Memo
 from reliability.loops.nouns import Call, Kind, Loop, Result, Stage, Turn
-from reliability.loops.nudge import nudge, nudged
-from reliability.loops.session import LoopDetector, LoopStatus, Window, observe, rearmed
+from reliability.loops.nudge import nudge
+from reliability.loops.session import LoopDetector, LoopStatus, Window, observe
 from reliability.loops.transcript import answer_turn, calls_turn, carries_history, read_turns
-from reliability.loops.written import repeated_calls, truncate_calls
+from reliability.loops.written import repeated_calls
 
 __all__ = [
     "Call",
@@ -60,14 +60,11 @@ __all__ = [
     "injection",
     "judge_request",
     "nudge",
-    "nudged",
     "observe",
     "open_scan",
     "read_suggestion",
     "read_turns",
-    "rearmed",
     "repeated_calls",
     "step",
     "truncate",
-    "truncate_calls",
 ]

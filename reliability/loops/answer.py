@@ -140,7 +140,7 @@ def _block(seen: Seen, block: str, written: Written | None, final: bool = False)
     if loop is None and run >= WHITE_CHARS:
         loop = _loop(Kind.WHITESPACE, run, 1, "", length - len(block) - seen.white)
     if loop is None:
-        loop = _cycle(tail, seen.fenced or fenced, length) or _chant(units, length)
+        loop = _cycle(tail, seen.fenced or fenced, length) or _chant(units)
     return Seen(length, white, tail, line, fenced, units, written, loop)
 
 
@@ -170,7 +170,7 @@ def _sentences(line: str) -> list[str]:
     return [piece for piece in pieces if sum(map(str.isalpha, piece)) >= UNIT_LETTERS]
 
 
-def _chant(units: tuple[str, ...], length: int) -> Loop | None:
+def _chant(units: tuple[str, ...]) -> Loop | None:
     if len(units) < UNITS_KEPT or len(set(units)) > UNITS_DISTINCT:
         return None
     return _loop(Kind.CYCLE, UNITS_KEPT // len(set(units)), len(set(units)), units[-1], None)
@@ -222,6 +222,5 @@ def _loop(kind: Kind, laps: int, period: int, unit: str, keep: int | None) -> Lo
         period=period,
         evidence=summary(unit),
         key=digest(kind, unit),
-        first=True,
         keep=keep,
     )

@@ -68,16 +68,16 @@ def _repeated(laps: Laps, period: int) -> Loop | None:
     limit = config.poller_break_threshold if polled else config.break_threshold
     stage = stage_of(count, warn, limit)
     if stage is not None:
-        return _calls_loop(laps, period, count, stage, Kind.CALLS, limit if stage is Stage.BREAK else warn)
+        return _calls_loop(laps, period, count, stage, Kind.CALLS)
     if polled or count == 0 or config.break_threshold <= 0:
         return None
     count = laps.count(period, laps.near, config.break_threshold)
     if count < config.break_threshold:
         return None
-    return _calls_loop(laps, period, count, Stage.BREAK, Kind.NEAR, config.break_threshold)
+    return _calls_loop(laps, period, count, Stage.BREAK, Kind.NEAR)
 
 
-def _calls_loop(laps: Laps, period: int, count: int, stage: Stage, kind: Kind, reached_at: int) -> Loop:
+def _calls_loop(laps: Laps, period: int, count: int, stage: Stage, kind: Kind) -> Loop:
     lap = laps.turns[laps.size - period :]
     names = list(dict.fromkeys(call.name for turn in lap for call in turn.calls))
     results = [result.text for turn in lap for result in turn.results if result is not None]
@@ -89,7 +89,6 @@ def _calls_loop(laps: Laps, period: int, count: int, stage: Stage, kind: Kind, r
         tool=" → ".join(names[:4]),
         evidence=summary(results[-1]) if results else "",
         key=digest(*sorted(key for keys in laps.lap_key(period) for key in keys)),
-        first=count == reached_at,
         strike=2 if _struck_before(laps, period, count) else 1,
     )
 

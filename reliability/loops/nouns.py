@@ -66,7 +66,7 @@ class Turn:
 class Loop:
     """A conviction. `key` names the streak: it stays the same from lap to lap and across processes.
 
-    `first` is True on the lap that reached the stage; `strike` is 2 where the same loop had been left before.
+    `strike` is 2 where the same loop had been left before.
     `keep` counts the characters of an answer that are worth keeping (the first two laps); it is None where
     whole turns repeat.
     """
@@ -78,6 +78,5 @@ class Loop:
     tool: str = ""
     evidence: str = ""
     key: str = ""
-    first: bool = False
     strike: int = 1
     keep: int | None = None

@@ -1,20 +1,15 @@
 """The nudge: what the model is told when it goes round in circles.
 
-Deterministic (the same loop gives the same words), and once per streak: the words end in the key of the
-streak, so a history that holds them already is not nudged again. They name the tool, say how often, and quote
-the result, since "you are looping" alone is ignored by weak models.
+Deterministic: the same loop gives the same words. They begin with the key of the streak, which its incident tells as
+well, name the tool, say how often, and quote the result, since "you are looping" alone is ignored by weak models.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
-from reliability.loops.content import NOTICE, text_of
+from reliability.loops.content import NOTICE
 from reliability.loops.nouns import Kind, Loop
-from reliability.loops.transcript import MESSAGES_MAX
 
-__all__ = ["nudge", "nudged"]
+__all__ = ["nudge"]
 
 
 def nudge(loop: Loop) -> str:
@@ -52,10 +47,3 @@ def _advice(loop: Loop) -> str:
         "Do not repeat this call. Use what you already know, try a different tool or other arguments, "
         "or answer the user and say what is missing."
     )
-
-
-def nudged(messages: Any, loop: Loop) -> bool:
-    """True where this streak has been nudged in the history already."""
-    listed = messages[-MESSAGES_MAX:] if isinstance(messages, (list, tuple)) else []
-    mark = f"{NOTICE} {loop.key}]"
-    return any(isinstance(m, Mapping) and text_of(m.get("content")).startswith(mark) for m in listed)

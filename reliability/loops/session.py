@@ -27,7 +27,7 @@ from reliability.loops.nouns import Kind, Loop, Stage, Turn
 from reliability.loops.polls import polling
 from reliability.loops.transcript import answer_turn
 
-__all__ = ["LoopDetector", "LoopStatus", "Said", "Window", "observe", "rearmed"]
+__all__ = ["LoopDetector", "LoopStatus", "Said", "Window", "observe"]
 
 TEXT_CHARS = 1_000
 PERIOD_MAX = 4
@@ -57,11 +57,6 @@ class LoopStatus(StrEnum):
     NORMAL = "NORMAL"
     WARNING = "WARNING"
     CIRCUIT_BREAK = "CIRCUIT_BREAK"
-
-
-def rearmed(window: Window) -> Window:
-    """The window after the user has spoken: empty."""
-    return Window()
 
 
 def observe(window: Window, answer: Turn, config: LoopConfig, request: str = "") -> tuple[Window, Loop | None]:
@@ -116,7 +111,6 @@ def _cycle(said: tuple[Said, ...], period: int, config: LoopConfig) -> Loop | No
         tool=newest.tool,
         evidence=summary(newest.text),
         key=digest(*sorted(answer.calls or "text" for answer in lap)),
-        first=laps == (limit if stage is Stage.BREAK else warn),
     )
 
 

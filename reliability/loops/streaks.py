@@ -20,7 +20,7 @@ from reliability.loops.canonical import digest, summary
 from reliability.loops.config import LoopConfig
 from reliability.loops.failures import error_text, failed
 from reliability.loops.laps import Laps, stage_of
-from reliability.loops.nouns import Kind, Loop, Stage, Turn
+from reliability.loops.nouns import Kind, Loop, Turn
 from reliability.loops.polls import generic
 from reliability.loops.volatile import same
 
@@ -97,5 +97,4 @@ def _streak(kind: Kind, count: int, warn: int, limit: int, evidence: str, tool: 
         tool=tool,
         evidence=evidence,
         key=digest(kind, tool or evidence),
-        first=count == (limit if stage is Stage.BREAK else warn),
     )

@@ -4,7 +4,7 @@ Four formats are seen: `[TOOL_REQUEST]…[END_TOOL_REQUEST]`, Harmony's `<|chann
 `<tool_call>…` (closed or not) and `⏺ Name: text` to the end of its line; the same mark before a line that names
 nothing is a line of progress. A call is compared by what it means (see `canonical`), not by its spacing. Two
 equal calls in one answer may be a slip; the third convicts, wherever it stands, since within one answer no
-result can have come between. The same holds for native calls: `repeated_calls` and `truncate_calls`.
+result can have come between. The same holds for native calls: `repeated_calls`.
 
 `feed` is incremental: `Written.held` is the text that may still become a call, at most `CALL_CHARS`; a longer
 call is not compared. `DISTINCT_MAX` calls are remembered.
@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from reliability.loops.canonical import call_key, canonical, digest, summary
 from reliability.loops.nouns import Call, Kind, Loop, Stage
 
-__all__ = ["REPEATS", "Written", "feed", "repeated_calls", "truncate_calls", "without_repeats"]
+__all__ = ["REPEATS", "Written", "feed", "repeated_calls", "without_repeats"]
 
 REPEATS = 3
 KEPT = REPEATS - 1
@@ -101,7 +101,6 @@ def _loop(times: int, body: str, key: str, keep: int | None) -> Loop:
         laps=times,
         evidence=summary(body),
         key=key,
-        first=times == REPEATS,
         keep=keep,
     )
 
@@ -193,15 +192,3 @@ def repeated_calls(calls: Sequence[Call]) -> Loop | None:
         return None
     call = calls[keys.index(key)]
     return replace(_loop(times, f"{call.name} {call.arguments}", digest(key), None), tool=call.name)
-
-
-def truncate_calls(calls: Sequence[Call]) -> tuple[Call, ...]:
-    """The calls without the third and every further copy of any of them, in their order."""
-    counts: dict[str, int] = {}
-    kept: list[Call] = []
-    for call in calls:
-        key = call_key(call)
-        counts[key] = counts.get(key, 0) + 1
-        if counts[key] <= KEPT:
-            kept.append(call)
-    return tuple(kept)

@@ -18,7 +18,6 @@ from reliability.tools.correct import corrective_message
 from reliability.tools.extract import extract
 from reliability.tools.ids import id_source, ids_in
 from reliability.tools.ladder import RETRY_STRATEGY, Reask, Rung, next_reask
-from reliability.tools.marks import OPENING_WORDS
 from reliability.tools.plausible import PLACEHOLDERS
 from reliability.tools.schema import BadSchema
 from reliability.tools.toolbox import BadTools, Tool, ToolBox, build_toolbox
@@ -34,7 +33,6 @@ from reliability.tools.verdicts import (
 )
 
 __all__ = [
-    "OPENING_WORDS",
     "PLACEHOLDERS",
     "RETRY_STRATEGY",
     "BadSchema",

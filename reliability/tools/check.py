@@ -99,7 +99,6 @@ def check_calls(
         calls=() if violations else calls,
         repairs=tuple(dict.fromkeys(repairs)),
         violations=_bounded(violations),
-        repeats=_repeats(calls),
     )
 
 
@@ -243,9 +242,3 @@ def _bounded(violations: list[Violation]) -> tuple[Violation, ...]:
         return tuple(found)
     more = len(found) - VIOLATIONS_MAX + 1
     return (*found[: VIOLATIONS_MAX - 1], Violation(Flaws.SCHEMA, "", f"and {more} more"))
-
-
-def _repeats(calls: Sequence[ToolCall]) -> tuple[int, ...]:
-    """The indexes of calls that say what an earlier one said."""
-    first: dict[tuple[str, str], int] = {}
-    return tuple(i for i, call in enumerate(calls) if first.setdefault((call.name, call.arguments), i) != i)

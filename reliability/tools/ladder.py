@@ -38,11 +38,6 @@ class Reask:
     rung: Rung
     constrained: bool
 
-    @property
-    def with_message(self) -> bool:
-        """True where the corrective message goes into the prompt."""
-        return self.rung is Rung.CORRECT
-
 
 def next_reask(strategy: Sequence[Rung], reasks: int, *, can_constrain: bool) -> Reask:
     """The rung after `reasks` re-asks were made on this tier."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["BLANK", "CLOSER", "FENCE", "NAME", "OPENER", "OPENING_WORDS", "only_marks", "quoted"]
+__all__ = ["BLANK", "CLOSER", "FENCE", "NAME", "OPENER", "only_marks", "quoted"]
 
 NAME = r"[A-Za-z_][A-Za-z0-9_.:/-]{0,127}+"
 
@@ -36,23 +36,6 @@ BLANK = re.compile(r"\s*+")
 FENCE = re.compile(r"`{3,}+[\w-]{0,32}+")
 _ONLY_MARKS = re.compile(rf"(?:{OPENER.pattern}|{CLOSER.pattern}|\s)*+", re.IGNORECASE)
 
-OPENING_WORDS = (
-    "{",
-    "[",
-    "```",
-    "<tool",
-    "<|",
-    "<function",
-    "<invoke",
-    "<minimax:",
-    "<longcat",
-    "<start_function_call>",
-    "<｜tool",
-    "functools[",
-    "call:",
-    "to=functions.",
-    "Action:",
-)
 """What a call may begin with, besides a declared tool's name: what a gate holds until it is settled."""
 
 

@@ -140,15 +140,11 @@ class Extraction:
 class Checked:
     """The verdict on all calls of one answer. `calls` is empty while any violation stands: all of them or
     none.
-
-    `repeats` are the indexes of calls that say verbatim what an earlier one of the same answer said. They
-    are reported, not dropped.
     """
 
     calls: tuple[ToolCall, ...] = ()
     repairs: tuple[Repair, ...] = ()
     violations: tuple[Violation, ...] = ()
-    repeats: tuple[int, ...] = ()
 
     @property
     def ok(self) -> bool:

@@ -195,27 +195,27 @@ async def crowd(
         watching.cancel()
 
 
-def state_actor(app: str, layout: str = "whole") -> Any:
+def state_actor(app: str) -> Any:
     """The handle of an app's state actor."""
     import ray
 
-    return ray.get_actor(actor_name(app, layout), NAMESPACE)
+    return ray.get_actor(actor_name(app), NAMESPACE)
 
 
-def state_pid(app: str, layout: str = "whole") -> int:
+def state_pid(app: str) -> int:
     """The process that the actor lives in now."""
     import ray
 
-    return int(ray.get(state_actor(app, layout).__ray_call__.remote(_pid)))
+    return int(ray.get(state_actor(app).__ray_call__.remote(_pid)))
 
 
 def _pid(_: Any) -> int:
     return os.getpid()
 
 
-def kill_state(app: str, layout: str = "whole") -> int:
+def kill_state(app: str) -> int:
     """Kill -9 an app's state actor."""
-    pid = state_pid(app, layout)
+    pid = state_pid(app)
     os.kill(pid, signal.SIGKILL)
     return pid
 

@@ -185,7 +185,7 @@ def hosted_price() -> None:
 def cloud(tier: str, value: bool) -> Callable[[], None]:
     def check() -> None:
         for config, expected in ((config_of(), not value), (config_of(f"tiers.{tier}.cloud", value), value)):
-            names = cloud_tiers(config.tiers, config.reliability.escalation.cloud_fallback)
+            names = cloud_tiers(config.tiers)
             assert (tier in names) is expected
 
     return check

@@ -116,9 +116,10 @@ def with_monitor(play: Play, **keys: Any) -> None:
             try:
                 await play(monitor, script)
             finally:
-                for task in monitor._tasks:
-                    task.cancel()
-                await asyncio.gather(*monitor._tasks, return_exceptions=True)
+                polling = monitor._polling
+                assert polling is not None
+                polling.cancel()
+                await asyncio.gather(polling, return_exceptions=True)
 
     asyncio.run(go())
 
@@ -179,8 +180,8 @@ def stale_s() -> None:
 
 def budget() -> None:
     async def bounded(monitor: MemoryPressure, script: Script) -> None:
-        assert (await monitor.acquire("a", "fast", 11, 1)).never
-        assert (await monitor.acquire("a", "fast", 10, 1)).granted
+        assert (await monitor.acquire("a", "fast", 11)).never
+        assert (await monitor.acquire("a", "fast", 10)).granted
 
     async def shared(monitor: MemoryPressure, script: Script) -> None:
         report = await monitor.peek()
@@ -193,14 +194,14 @@ def budget() -> None:
 
 def lease_s() -> None:
     async def frees(monitor: MemoryPressure, script: Script) -> None:
-        assert (await monitor.acquire("a", "fast", 10, 1)).granted
+        assert (await monitor.acquire("a", "fast", 10)).granted
         async with asyncio.timeout(5):
-            while not (await monitor.acquire("b", "fast", 10, 1)).granted:  # noqa: ASYNC110  # asking is how one waits
+            while not (await monitor.acquire("b", "fast", 10)).granted:  # noqa: ASYNC110  # asking is how one waits
                 await asyncio.sleep(0.01)
 
     async def keeps(monitor: MemoryPressure, script: Script) -> None:
-        assert (await monitor.acquire("a", "fast", 10, 1)).granted
-        assert not (await monitor.acquire("b", "fast", 10, 1)).granted
+        assert (await monitor.acquire("a", "fast", 10)).granted
+        assert not (await monitor.acquire("b", "fast", 10)).granted
 
     with_monitor(frees, budget_bytes=10, lease_s=0.5)
     with_monitor(keeps, budget_bytes=10)

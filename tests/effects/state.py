@@ -16,7 +16,7 @@ from deployments.judge import advise
 from deployments.plan import expected_of, hold_of, state_limits
 from deployments.ports import Ports
 from deployments.state.actor import SessionState
-from deployments.state.client import State, bounds_of, folder_of
+from deployments.state.client import bounds_of, folder_of
 from deployments.state.journal import Journal
 from deployments.state.records import Done, Query, Said, Step
 from deployments.telemetry import MonotonicClock
@@ -38,7 +38,7 @@ class Desk:
     """The reducer under a configuration, with a clock that is set by hand."""
 
     def __init__(self, config: AppConfig) -> None:
-        self.limits, _ = state_limits(config, config.state, {})
+        self.limits = state_limits(config, config.state, {})
         self.state = Admission()
         self.now_ns = START_NS
 
@@ -170,7 +170,7 @@ def window_size() -> None:
     """The session window, for clients that send no history: as many answers as it holds."""
     for size in (2, 5):
         config = config_of("reliability.loop_detection.window_size", size)
-        limits, _ = state_limits(config, config.state, {})
+        limits = state_limits(config, config.state, {})
         with tempfile.TemporaryDirectory() as folder:
             actor = actor_in(folder, config)
             actor.configure(limits)
@@ -255,7 +255,7 @@ def keep_text() -> None:
 
 
 def actor_in(folder: str, config: AppConfig) -> SessionState:
-    return SessionState(folder=folder, layout="whole", bounds=bounds_of(config.state), windows_max=10, idle_exit_s=None)
+    return SessionState(folder=folder, bounds=bounds_of(config.state), windows_max=10, idle_exit_s=None)
 
 
 def journal_bounds() -> None:
@@ -294,17 +294,10 @@ def state_path() -> None:
     with tempfile.TemporaryDirectory() as folder:
         config = config_of("state.path", f"{folder}/here")
         actor = actor_in(str(folder_of("app", config.state)), config)
-        limits, _ = state_limits(config, config.state, {})
+        limits = state_limits(config, config.state, {})
         actor.configure(limits)
         done = Done(key="", session="s", report={"request_id": "r", "session": "s", "attempts": []})
         actor.step(Step(client="c", number=1, config=limits.digest, items=(done,)))
         assert (Path(folder) / "here" / "ledger.sqlite").exists()
         assert actor.report(None, "r") is not None
         assert actor.incidents(Query()) == []
-
-
-def shards() -> None:
-    for count, links in ((1, 1), (3, 4)):
-        config = config_of("state.shards", count)
-        state = State(config.state.shards, lambda layout: None, *state_limits(config, config.state, {}))
-        assert len(state.links) == links

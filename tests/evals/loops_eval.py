@@ -4,6 +4,10 @@ Successful runs are replayed answer by answer: each is judged as the candidate a
 Loops are made from the same runs: up to four turns with their results are repeated, with other ids, another
 key order and meters added to the results, in each of the three dialects. Run it with a file of runs;
 without one it reads the recorded runs, or a small set that stands in for them.
+
+What those runs don't show stands in `fixtures/agent_loops.jsonl`: loops and pollers as agents' issue trackers tell of
+them (`after`), each with the answers at which it must be nudged and broken, null for never. Each is there for one rule
+and fails without it.
 """
 
 from __future__ import annotations
@@ -27,6 +31,7 @@ from reliability.loops import LoopConfig, Stage, answer_turn, find_loop, read_tu
 
 RECORDED = ROOT.parent / "shared" / "data" / "agent_traces.jsonl.gz"
 FIXTURE = Path(__file__).parent / "fixtures" / "agent_runs.jsonl"
+CASES = Path(__file__).parent / "fixtures" / "agent_loops.jsonl"
 CONFIG = LoopConfig()
 NUDGED_MAX = 0.01
 COST_MAX_S = 0.001
@@ -61,14 +66,16 @@ def stage_at(history: list[Message], answer: Message) -> Stage | None:
     return loop.stage if loop else None
 
 
+def stages_of(messages: list[Message]) -> list[Stage | None]:
+    """The stage at every answer of the run."""
+    answers = [index for index, message in enumerate(messages) if message.get("role") == "assistant"]
+    return [stage_at(messages[:index], messages[index]) for index in answers]
+
+
 def worst_stage(messages: list[Message]) -> Stage | None:
     """The worst stage that any answer of the run reaches."""
-    worst: Stage | None = None
-    for index, message in enumerate(messages):
-        if message.get("role") == "assistant":
-            stage = stage_at(messages[:index], message)
-            worst = stage if stage is Stage.BREAK or worst is None else worst
-    return worst
+    stages = stages_of(messages)
+    return Stage.BREAK if Stage.BREAK in stages else next((stage for stage in stages if stage), None)
 
 
 def _in_json(field: str, value: Callable[[random.Random, int], Any]) -> Meter:
@@ -278,9 +285,28 @@ def verdict_rows(runs: list[Run]) -> Iterator[Row]:
             yield _synthetic_row(runs, name, METERS["json duration_ms"], period, dialect)
 
 
+def case_rows() -> Iterator[Row]:
+    """The rows of the loops and pollers that the recorded runs don't show."""
+    for case in load_runs(CASES):
+        stages = stages_of(case["messages"])
+        found = {"nudged": _first(stages, Stage.WARN), "broken": _first(stages, Stage.BREAK)}
+        must = case["must"]
+        ok = all(found[word] == answer for word, answer in must.items())
+        yield Row(f"{case['rule']}: {case['id']}", _say(found), _say(must), ok)
+
+
+def _first(stages: list[Stage | None], stage: Stage) -> int | None:
+    return stages.index(stage) + 1 if stage in stages else None
+
+
+def _say(found: dict[str, int | None]) -> str:
+    return ", ".join(f"{word} {'never' if answer is None else f'at {answer}'}" for word, answer in found.items())
+
+
 def rows(runs: list[Run]) -> Iterator[Row]:
     """The rows of the table."""
     yield from verdict_rows(runs)
+    yield from case_rows()
     cost = median_cost_s(runs)
     yield Row("200 messages, median", f"{cost * 1e3:.3f} ms", f"< {COST_MAX_S * 1e3:.0f} ms", cost < COST_MAX_S)
 

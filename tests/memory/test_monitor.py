@@ -21,7 +21,7 @@ pytestmark = pytest.mark.ray
 def test_normal_warn_critical_normal(knob: Knob):
     """The level follows the sensor up at once and down one step at a time, and each move is kept with a snapshot."""
     until(lambda: knob.level() == "normal", "the first reading")
-    knob.call("acquire", "r1", "fast", 400, os.getpid())
+    knob.call("acquire", "r1", "fast", 400)
     for words in ("warn", "critical", "normal"):
         knob.turn(words)
         until(lambda words=words: knob.level() == words, f"the level is {words}")
@@ -59,23 +59,23 @@ def test_a_silent_sensor_is_unknown(knob: Knob):
 
 def test_bytes_are_leased_up_to_the_budget(knob: Knob):
     """What fits is granted, what doesn't fit now waits with a reason, and what can never fit is told so."""
-    assert knob.call("acquire", "a", "fast", 700, os.getpid()).granted
-    waits = knob.call("acquire", "b", "standard", 400, os.getpid())
+    assert knob.call("acquire", "a", "fast", 700).granted
+    waits = knob.call("acquire", "b", "standard", 400)
     assert (waits.granted, waits.never) == (False, False)
-    assert knob.call("acquire", "c", "longctx", BUDGET + 1, os.getpid()).never
+    assert knob.call("acquire", "c", "longctx", BUDGET + 1).never
     waiting = {h.tier: h.why for h in knob.call("peek").waiting}
     assert waiting["standard"] == "400 bytes needed, 300 of 1000 are free"
     knob.call("release", "a")
-    assert knob.call("acquire", "b", "standard", 400, os.getpid()).granted
+    assert knob.call("acquire", "b", "standard", 400).granted
 
 
 def test_nothing_is_loaded_at_critical(knob: Knob):
     """A lease waits while memory is critical, and is granted after."""
     knob.turn("critical")
     until(lambda: knob.level() == "critical", "critical")
-    assert not knob.call("acquire", "a", "fast", 1, os.getpid()).granted
+    assert not knob.call("acquire", "a", "fast", 1).granted
     knob.turn("normal")
-    until(lambda: knob.call("acquire", "a", "fast", 1, os.getpid()).granted, "granted after it")
+    until(lambda: knob.call("acquire", "a", "fast", 1).granted, "granted after it")
 
 
 def test_the_bytes_of_a_killed_holder_come_back(knob: Knob):
@@ -98,32 +98,32 @@ def test_the_bytes_of_a_killed_holder_come_back(knob: Knob):
     holder = Holder.remote()
     assert ray.get(holder.hold.remote(MemoryPlan(settings=knob.settings), knob.app), timeout=60) == ""
     until(lambda: knob.call("peek").held[0].since_s > 2 * knob.settings.lease_s, "it has renewed")
-    assert not knob.call("acquire", "next", "fast", 900, os.getpid()).granted
+    assert not knob.call("acquire", "next", "fast", 900).granted
     os.kill(ray.get(holder.pid.remote(), timeout=30), signal.SIGKILL)
-    until(lambda: knob.call("acquire", "next", "fast", 900, os.getpid()).granted, "the bytes are free", wait_s=15)
+    until(lambda: knob.call("acquire", "next", "fast", 900).granted, "the bytes are free", wait_s=15)
 
 
 def test_a_killed_monitor_comes_back_and_relearns_its_leases(knob: Knob):
     """`kill -9` of the monitor: Ray restarts it, its level is back, and what is held isn't granted again."""
     first = knob.call("peek")
-    assert knob.call("acquire", "a", "fast", 900, os.getpid()).granted
+    assert knob.call("acquire", "a", "fast", 900).granted
     os.kill(knob.call("peek").pid, signal.SIGKILL)
 
     def renewed() -> bool:
         try:
-            knob.call("renew", "a", "fast", 900, os.getpid())
+            knob.call("renew", "a", "fast", 900)
         except Exception:
             return False
         return bool(knob.call("peek").epoch != first.epoch)
 
     until(renewed, "the monitor is back")
     until(lambda: knob.level() == "normal", "its level is back")
-    barred = knob.call("acquire", "b", "standard", 200, os.getpid())
+    barred = knob.call("acquire", "b", "standard", 200)
     assert not barred.granted
 
     def settled() -> bool:
-        knob.call("renew", "a", "fast", 900, os.getpid())
-        return "100 of 1000 are free" in knob.call("acquire", "b", "standard", 200, os.getpid()).why
+        knob.call("renew", "a", "fast", 900)
+        return "100 of 1000 are free" in knob.call("acquire", "b", "standard", 200).why
 
     until(settled, "the holder's bytes count again")
 

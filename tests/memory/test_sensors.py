@@ -14,7 +14,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deployments.memory.footprint import RusageInfoV0, footprint_bytes
 from deployments.memory.linux import LinuxSensor
 from deployments.memory.macos import LEVEL, MacosSensor, _VmStatistics64
 from deployments.memory.scripted import ScriptedSensor, parse
@@ -64,17 +63,6 @@ def test_a_reading_takes_less_than_a_millisecond():
     assert sorted(took_s)[100] < 0.001
 
 
-@LINUX
-def test_memory_that_is_taken_shows():
-    """300 MB in a process of ours are in its footprint, and out of what is available."""
-    before = footprint_bytes(os.getpid())
-    block = bytearray(os.urandom(1024)) * (300 * 1024)
-    after = footprint_bytes(os.getpid())
-    assert before is not None
-    assert after is not None
-    assert after - before > 0.9 * len(block)
-
-
 @pytest.fixture
 def cgroup() -> Iterator[Path]:
     """A memory cgroup of one's own, where this machine lets us make one."""
@@ -100,11 +88,6 @@ def test_a_real_hog_in_a_real_cgroup(cgroup: Path):
     out = subprocess.run(command, check=False, cwd=ROOT, capture_output=True, text=True, timeout=120)
 
     assert out.stdout.split() == ["normal", "warn", "critical", "warn", "normal"], out.stderr
-
-
-def test_a_process_that_is_gone_has_no_footprint():
-    """Unknown is None, and no error."""
-    assert footprint_bytes(2**22 + 1) is None
 
 
 def machine(root: Path, **files: str) -> Path:
@@ -251,21 +234,8 @@ def test_macos_swap_is_a_rate_and_wakes_early():
 
 
 def test_the_layouts_are_those_of_the_headers():
-    """Sizes and offsets that <mach/vm_statistics.h> and <sys/resource.h> give."""
+    """Sizes and offsets that <mach/vm_statistics.h> gives."""
     assert (ctypes.sizeof(_VmStatistics64), _VmStatistics64.swapouts.offset) == (152, 120)
-    assert (ctypes.sizeof(RusageInfoV0), RusageInfoV0.footprint_bytes.offset) == (96, 72)
-
-
-def test_macos_footprint():
-    """`phys_footprint` of the process, or None where the call fails."""
-
-    class Lib:
-        def proc_pid_rusage(self, pid: int, flavor: int, info) -> int:
-            ctypes.cast(info, ctypes.POINTER(RusageInfoV0)).contents.footprint_bytes = 123
-            return 0 if (pid, flavor) == (7, 0) else -1
-
-    assert footprint_bytes(7, lib=Lib()) == 123
-    assert footprint_bytes(8, lib=Lib()) is None
 
 
 # -- scripted ----------------------------------------------------------------------------------------------------------

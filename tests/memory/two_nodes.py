@@ -43,7 +43,7 @@ async def play(cluster: Cluster, folder: Path, second: Any) -> None:
     here, there = cluster.head_node.node_id, second.node_id
     for node, tier in ((here, "fast"), (there, "standard")):
         monitor = nodes.on(node, "app", SETTINGS)
-        await monitor.renew.remote(tier, tier, 400, 1, PLAN.needs)
+        await monitor.renew.remote(tier, tier, 400, PLAN.needs)
     assert len(nodes.find("app")) == 2
     view = MemoryView(PLAN, "app")
     await until(lambda: (view.level(), len(view._nodes))[1] == 2, "both monitors are heard")

@@ -62,6 +62,7 @@ TESTS: dict[str, tuple[str, ...]] = {
     "deployments/patience.py": ("tests/test_stalls.py", "tests/test_drive*.py", "tests/sim/test_sim.py"),
     "deployments/config_paths.py": ("tests/test_config_paths.py",),
     "deployments/stopping.py": ("tests/test_stopping.py",),
+    "deployments/state/opening.py": ("tests/state/test_old_folders.py",),
     "deployments/running/": ("tests/running/test_*.py",),
     "deployments/": ("tests/test_attempt*.py", "tests/test_drive*.py", "tests/sim/test_sim.py"),
 }

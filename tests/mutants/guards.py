@@ -6,6 +6,19 @@ Each entry is (file, old text, new text, law); the old text stands in the file e
 from __future__ import annotations
 
 MUTANTS: list[tuple[str, str, str, str]] = [
+    # journal
+    (
+        "deployments/state/opening.py",
+        '    if _layout(path).endswith(" hub"):\n',
+        "    if False:\n",
+        "books that lie in several journals are refused, not read in part",
+    ),
+    (
+        "deployments/state/opening.py",
+        '    if _layout(path).endswith(" hub"):\n',
+        "    if _layout(path):\n",
+        "the books of one actor go on",
+    ),
     # leases
     (
         "reliability/leases.py",

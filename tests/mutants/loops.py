@@ -152,9 +152,45 @@ MUTANTS: list[tuple[str, str, str, str]] = [
     ),
     (
         "reliability/loops/near.py",
+        "_flows(older.strip(), newer.strip()) or ",
+        "",
+        "a log that goes on is progress",
+    ),
+    (
+        "reliability/loops/near.py",
+        " or _moved(older, newer, parse))\n",
+        ")\n",
+        "a phase that moves on is progress",
+    ),
+    (
+        "reliability/loops/history.py",
+        "    count = laps.count(period, laps.near, config.break_threshold)\n",
+        "    count = 0\n",
+        "the same call with results that are nearly the same breaks",
+    ),
+    (
+        "reliability/loops/history.py",
+        "        found.append(same_error(laps))\n",
+        "",
+        "the same error under any arguments is a loop",
+    ),
+    (
+        "reliability/loops/near.py",
         "or same(older, newer):\n",
         "or False:\n",
         "a result that equals the one before is not nearly the same",
+    ),
+    (
+        "reliability/loops/polls.py",
+        "    if polls_by_name(call.name, declared) or _waits(call):\n",
+        "    if polls_by_name(call.name, declared):\n",
+        "a command that sleeps, an empty one and `action: poll` are polls",
+    ),
+    (
+        "reliability/loops/polls.py",
+        "    return words[-1] in _LAST or words[0] in _FIRST or not _PAIRS.isdisjoint(pairwise(words))\n",
+        "    return False\n",
+        "a tool may say by its name that it waits or pages",
     ),
     (
         "reliability/loops/polls.py",
@@ -232,6 +268,6 @@ MUTANTS: list[tuple[str, str, str, str]] = [
         "reliability/loops/nudge.py",
         '    return f"{NOTICE} {loop.key}] {_what(loop)}{_quote(loop)} {_advice(loop)}"\n',
         '    return f"{NOTICE}] {_what(loop)}{_quote(loop)} {_advice(loop)}"\n',
-        "a nudge is recognised when it comes back",
+        "a nudge names its streak",
     ),
 ]

@@ -33,6 +33,11 @@ def test_the_small_set_is_above_the_floor(loops_eval: ModuleType) -> None:
         assert row.ok, row
 
 
+def test_the_loops_and_pollers_of_agents_are_told_apart(loops_eval: ModuleType) -> None:
+    """Each case is nudged and broken at its answer, or never: each shows what one rule is for."""
+    assert [row for row in loops_eval.case_rows() if not row.ok] == []
+
+
 def test_a_run_that_loops_is_counted(loops_eval: ModuleType) -> None:
     """A successful run in which a call was repeated five times counts as broken."""
     runs = loops_eval.load_runs(loops_eval.FIXTURE)

@@ -18,7 +18,6 @@ from reliability.loops import (
     Turn,
     Window,
     observe,
-    rearmed,
 )
 
 NORMAL, WARNING, BREAK = LoopStatus.NORMAL, LoopStatus.WARNING, LoopStatus.CIRCUIT_BREAK
@@ -111,7 +110,6 @@ def test_sessions_are_apart_and_rearmed_by_the_user() -> None:
     assert detector.check("a", completion("read")) is BREAK
     detector.rearm("a")
     assert detector.check("a", completion("read")) is NORMAL
-    assert rearmed(Window()) == Window()
 
 
 def test_sessions_are_bounded() -> None:
@@ -164,9 +162,9 @@ def test_a_loop_names_what_repeats() -> None:
         window, loop = observe(window, Turn((Call("read", "{}"),), (None,)), LoopConfig())
         found.append(loop)
     assert found[2] is not None
-    assert (found[2].kind, found[2].tool, found[2].laps, found[2].first) == (Kind.CALLS, "read", 3, True)
+    assert (found[2].kind, found[2].tool, found[2].laps) == (Kind.CALLS, "read", 3)
     assert found[3] is not None
-    assert (found[3].laps, found[3].first, found[3].key) == (4, False, found[2].key)
+    assert (found[3].laps, found[3].key) == (4, found[2].key)
 
 
 @pytest.mark.parametrize("bad", [{"similarity_threshold": 0}, {"window_size": 0}, {"nope": 1}, {"break_threshold": 99}])

@@ -22,7 +22,6 @@ from reliability.pressure import (
     level_at,
     observe,
     sustained,
-    worst,
 )
 from reliability.replicas import Demand, replicas_that_fit
 
@@ -191,13 +190,6 @@ def test_known_scales() -> None:
     config = replace(CONFIG, sources={"macos": MACOS_LEVEL})
     levels = [observe(Pressure(), config, [Reading("macos", v)], 0)[0].level for v in (1, 2, 4)]
     assert levels == [Level.NORMAL, Level.WARN, Level.CRITICAL]
-
-
-def test_the_worst_of_levels() -> None:
-    """The worst known level counts; unknown only where nothing is known."""
-    assert worst([Level.UNKNOWN, Level.WARN, Level.NORMAL]) is Level.WARN
-    assert worst([Level.UNKNOWN, Level.NORMAL]) is Level.NORMAL
-    assert worst([Level.UNKNOWN]) is worst([]) is Level.UNKNOWN
 
 
 def test_limits_out_of_order_are_refused() -> None:

@@ -19,6 +19,7 @@ from reliability.retry_budget import RetryBudgetConfig
 from reliability.types import Usage, Verdict
 
 S = 1_000_000_000
+OLD_FOLDERS = Path(__file__).parent / "fixtures" / "folders.tar.xz"
 ROOM = "/dev/shm" if Path("/dev/shm").is_dir() else None  # where many lives are short: files, but no disk
 CONFIG = AdmissionConfig(
     breaker=BreakerConfig(failures_max=2, rate_percent=None, open_ns=S, open_max_ns=8 * S, permit_ns=900 * S),
@@ -61,10 +62,16 @@ def tight(tokens: int, **more: Any) -> StateLimits:
     return limits(AdmissionConfig(budget=budget, retries=RetryBudgetConfig(floor=10**9)))
 
 
-def life(folder: Path, layout: str = "whole", clock: HandClock | None = None, **more: Any) -> SessionState:
+def life(folder: Path, clock: HandClock | None = None, **more: Any) -> SessionState:
     """A life of the actor that stays."""
     made = {"bounds": Bounds(), "windows_max": 100} | more
-    return SessionState(folder=str(folder), layout=layout, idle_exit_s=None, clock=clock, **made)
+    return SessionState(folder=str(folder), idle_exit_s=None, clock=clock, **made)
+
+
+def unpack(name: str, to: Path) -> Path:
+    """A folder as version 0.1.0 has left it; see `test_old_folders`."""
+    shutil.unpack_archive(OLD_FOLDERS, to, filter="data")
+    return to / name
 
 
 def killed(folder: Path, to: Path) -> Path:

@@ -1,9 +1,8 @@
-"""The state as a Router replica sees it, on a hub and two shards: exact over all of them, and nothing left open."""
+"""The state as a Router replica sees it: exact, and nothing left open."""
 
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 from math import inf, nan
 from pathlib import Path
 from typing import Any
@@ -12,62 +11,44 @@ import pytest
 
 from deployments.config import AppConfig
 from deployments.plan import state_limits
-from deployments.state.carry import part_of
 from deployments.state.client import RequestState, State
 from deployments.state.link import StateSilent
-from deployments.state.records import Query, Said
+from deployments.state.records import Query, Said, StateLimits
 from reliability.admission import Ask, Bar, Barred, Grant
 from reliability.loops import Turn
 from reliability.types import Usage, Verdict
 from tests.sim.clock import VirtualClock, run
 from tests.state.lives import done, life
 
-SHARDS = 2
-S0, S1 = (next(f"s{n}" for n in range(99) if part_of("k", f"s{n}", SHARDS) == part) for part in range(SHARDS))
-
-
-class Actors:
-    """All actors of a layout in this process. Calls to those in `away` fail, to those in `hanging` never end."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.actors: dict[str, Any] = {}
-        self.away: set[str] = set()
-        self.hanging: set[str] = set()
-        self.calls = 0
-
-    async def find(self, layout: str) -> Near:
-        self.actors.setdefault(layout, None)
-        if self.actors[layout] is None:
-            self.actors[layout] = life(self.folder, layout, VirtualClock())
-        return Near(self, layout)
-
-    def close(self) -> None:
-        for actor in self.actors.values():
-            actor._journal.close()
+S0, S1 = "s0", "s1"
 
 
 class Near:
-    """One of them, as the link calls it."""
+    """The actor in this process, as the link calls it. While `away` its calls fail, while `hanging` they never end."""
 
-    def __init__(self, actors: Actors, layout: str) -> None:
-        self.actors, self.layout = actors, layout
+    def __init__(self, folder: Path) -> None:
+        self.actor = life(folder, VirtualClock())
+        self.away = self.hanging = False
+        self.calls = 0
+
+    async def find(self) -> Near:
+        return self
 
     def close(self) -> None:
         pass
 
     async def call(self, method: str, *args: Any) -> Any:
-        self.actors.calls += method == "step" and args[0].works
+        self.calls += method == "step" and args[0].works
         await asyncio.sleep(0.001)
-        if self.layout in self.actors.away:
+        if self.away:
             raise ConnectionError("away")
-        if self.layout in self.actors.hanging:
+        if self.hanging:
             await asyncio.sleep(1e6)
-        return getattr(self.actors.actors[self.layout], method)(*args)
+        return getattr(self.actor, method)(*args)
 
 
-def config(session: int = 10**6, hour: int = 10**9, shards: int = SHARDS) -> Any:
-    """Limits of hub and shard, as the configuration gives them: asks reserve 100 tokens."""
+def config(session: int = 10**6, hour: int = 10**9) -> StateLimits:
+    """Limits as the configuration gives them: asks reserve 100 tokens."""
     app = AppConfig.model_validate(
         {
             "tiers": {name: {"kind": "scripted", "script": "x.yaml"} for name in ("fast", "cloud")},
@@ -82,25 +63,24 @@ def config(session: int = 10**6, hour: int = 10**9, shards: int = SHARDS) -> Any
                 },
                 "retry_budget": {"floor": 1000},
             },
-            "state": {"shards": shards},
         }
     )
     return state_limits(app, app.state, {})
 
 
-def playing(folder: Path, play: Any, *, shards: int = SHARDS, **limits: int) -> None:
-    """Run `play(state, actors)` in virtual time; then everything has been handed over and nothing is open."""
+def playing(folder: Path, play: Any, **limits: int) -> None:
+    """Run `play(state, near)` in virtual time; then everything has been handed over and nothing is open."""
 
     async def main() -> None:
-        actors = Actors(folder)
-        state = State(shards, actors.find, *config(shards=shards, **limits))
+        near = Near(folder)
+        state = State(near.find, config(**limits))
         await state.start()
-        await play(state, actors)
+        await play(state, near)
         await asyncio.sleep(30)
-        assert [stats["grants"] for stats in await state.stats()] == [0] * len(state.links)
-        assert [stats["reserved_tokens"] for stats in await state.stats()] == [0] * len(state.links)
+        stats = near.actor.stats()
+        assert (stats["grants"], stats["reserved_tokens"]) == (0, 0)
         await state.close()
-        actors.close()
+        near.actor._journal.close()
 
     run(main())
 
@@ -129,37 +109,35 @@ async def called(state: State, session: str, name: str, tokens: int = 100) -> bo
     return True
 
 
-@pytest.mark.parametrize("shards", [1, 2, 3])
-def test_the_hour_is_exact_over_all_shards(tmp_path, shards):
+def test_the_hour_is_exact(tmp_path):
     """Of 200 requests at once, of many sessions, exactly those for which the hour has tokens are admitted."""
 
-    async def play(state, actors):
+    async def play(state, near):
         admitted = await asyncio.gather(*(called(state, f"s{n % 20}", f"r{n}") for n in range(200)))
         assert sum(admitted) == 50
         spent = sum([(await state.session("k", f"s{n}") or {"spent_tokens": 0})["spent_tokens"] for n in range(20)])
         assert spent == 5000
 
-    playing(tmp_path, play, shards=shards, hour=5000)
+    playing(tmp_path, play, hour=5000)
 
 
-@pytest.mark.parametrize("shards", [1, 2, 3])
-def test_a_session_is_exact(tmp_path, shards):
-    """Each session gets what its own budget allows, under concurrency, whichever part it belongs to."""
+def test_a_session_is_exact(tmp_path):
+    """Each session gets what its own budget allows, under concurrency."""
 
-    async def play(state, actors):
+    async def play(state, near):
         admitted = await asyncio.gather(*(called(state, f"s{n % 4}", f"r{n}") for n in range(80)))
         assert sum(admitted) == 4 * 7
         for n in range(4):
             assert (await state.session("k", f"s{n}"))["spent_tokens"] == 700
 
-    playing(tmp_path, play, shards=shards, session=799)
+    playing(tmp_path, play, session=799)
 
 
 @pytest.mark.parametrize("third", [0, 1, 2])
 def test_leaving_clients_leave_nothing_open(tmp_path, third):
     """A third of the clients leave while their ask is on the way: whatever was granted for them is given back."""
 
-    async def play(state, actors):
+    async def play(state, near):
         tasks = [asyncio.create_task(called(state, f"s{n % 4}", f"r{n}")) for n in range(60)]
         await asyncio.sleep(0.0005 + 0.001 * third)
         for task in tasks[third::3]:
@@ -173,74 +151,12 @@ def test_leaving_clients_leave_nothing_open(tmp_path, third):
 def test_whatever_a_tier_asks_for_can_be_settled(tmp_path, wait_s):
     """No word on when to come back, however long or senseless, keeps a grant open or takes the link down."""
 
-    async def play(state, actors):
+    async def play(state, near):
         port = request(state)
         port.settle(await port.admit(ask()), Verdict.FAILURE, Usage(), wait_s)
         await asyncio.sleep(0.1)
-        assert [link.waiting_items for link in state.links] == [0] * len(state.links)
-        assert state.hub.up
-
-    playing(tmp_path, play)
-
-
-def test_the_session_bars_and_the_hub_gets_its_grant_back(tmp_path):
-    """A call that the session's budget bars costs the hour nothing."""
-
-    async def play(state, actors):
-        barred = await request(state).admit(ask())
-        assert isinstance(barred, Barred)
-        assert [load.window for load in barred.windows] == ["session"]
-        await asyncio.sleep(1)
-        assert actors.actors["hub"].budget("k", S0)["spent_tokens"] == 0
-
-    playing(tmp_path, play, session=99)
-
-
-def test_the_hub_bars_and_the_session_gets_its_grant_back(tmp_path):
-    """A call that the hour, or an isolated tier, bars costs the session nothing."""
-
-    async def play(state, actors):
-        barred = await request(state).admit(ask())
-        assert [load.window for load in barred.windows] == ["hour"]
-        await state.isolate("cloud")
-        barred = await request(state).admit(ask(tier="cloud"))
-        assert barred.bar is Bar.ISOLATED
-        await asyncio.sleep(1)
-        assert await state.session("k", S0) is None
-
-    playing(tmp_path, play, hour=99)
-
-
-@pytest.mark.parametrize("who", ["hub", "shard"])
-@pytest.mark.parametrize("how", ["away", "hanging"])
-def test_one_of_the_two_is_silent(tmp_path, who, how):
-    """Where one of the two doesn't answer, a local call is told, and the other's grant goes back."""
-
-    async def play(state, actors):
-        await called(state, S0, "warm")
-        name = "hub" if who == "hub" else f"{part_of('k', S0, SHARDS)}-of-{SHARDS}"
-        getattr(actors, how).add(name)
-        with pytest.raises(StateSilent):
-            await request(state).admit(ask())
-        getattr(actors, how).clear()
-        await asyncio.sleep(20)
-        assert (await state.session("k", S0))["spent_tokens"] == 100
-
-    playing(tmp_path, play)
-
-
-def test_a_silent_shard_is_no_other_shards_trouble(tmp_path):
-    """While one shard is away, sessions of the other go on."""
-
-    async def play(state, actors):
-        actors.away.add(f"0-of-{SHARDS}")
-        await asyncio.sleep(5)
-        with pytest.raises(StateSilent):
-            await request(state, S0).admit(ask(S0))
-        assert await called(state, S1, "r1")
-        actors.away.clear()
-        await asyncio.sleep(5)
-        assert await called(state, S0, "r0")
+        assert state.link.waiting_items == 0
+        assert state.link.up
 
     playing(tmp_path, play)
 
@@ -248,28 +164,27 @@ def test_a_silent_shard_is_no_other_shards_trouble(tmp_path):
 def test_charges_reach_hour_and_session(tmp_path):
     """What ran without a grant is spent in both, once."""
 
-    async def play(state, actors):
-        actors.away.update(actors.actors)
+    async def play(state, near):
+        near.away = True
         await asyncio.sleep(5)
         port = request(state)
         with pytest.raises(StateSilent):
             await port.admit(ask())
         port.charge(Usage(prompt_tokens=40, completion_tokens=2))
         port.done(done().report, (), None)
-        actors.away.clear()
+        near.away = False
         await asyncio.sleep(5)
         assert (await state.session("k", S0))["spent_tokens"] == 42
-        assert actors.actors["hub"].budget("k", S0)["spent_tokens"] == 42
         barred = await request(state, S1).admit(ask(S1))
         assert isinstance(barred, Barred)
 
     playing(tmp_path, play, hour=141)
 
 
-def test_a_breaker_is_the_hubs(tmp_path):
-    """Failures of a tier in sessions of all shards open one breaker; what a shard says of it counts for nothing."""
+def test_a_breaker_is_every_sessions(tmp_path):
+    """Failures of a tier in several sessions open one breaker; what is written of it names the last request."""
 
-    async def play(state, actors):
+    async def play(state, near):
         for n in range(5):
             port = request(state, (S0, S1)[n % 2], f"r{n}")
             grant = await port.admit(ask((S0, S1)[n % 2]))
@@ -285,10 +200,10 @@ def test_a_breaker_is_the_hubs(tmp_path):
     playing(tmp_path, play)
 
 
-def test_the_window_is_the_shards(tmp_path):
+def test_the_window_is_the_sessions(tmp_path):
     """What a session has said comes with its next request's first grant, and only where it is asked for."""
 
-    async def play(state, actors):
+    async def play(state, near):
         port = request(state)
         grant = await port.admit(ask())
         port.settle(grant, Verdict.SUCCESS, Usage(), None)
@@ -306,9 +221,9 @@ def test_the_window_is_the_shards(tmp_path):
 
 
 def test_what_is_known_of_a_session(tmp_path):
-    """A session's totals and books are found from any side, under its key; a reset clears them in both parts."""
+    """A session's totals and books are found from any side, under its key; a reset clears them."""
 
-    async def play(state, actors):
+    async def play(state, near):
         await called(state, S0, "r1", tokens=60)
         await asyncio.sleep(1)
         known = await state.session(None, S0)
@@ -319,66 +234,45 @@ def test_what_is_known_of_a_session(tmp_path):
         assert (await state.report("k", "r1"))["request_id"] == "r1"
         await state.reset("k", S0)
         assert await state.session("k", S0) is None
-        assert actors.actors["hub"].budget("k", S0)["spent_tokens"] == 0
 
     playing(tmp_path, play)
 
 
-def test_new_limits_reach_every_part(tmp_path):
-    """`limit` changes hub and shards, from the next step on."""
+def test_new_limits_reach_the_actor(tmp_path):
+    """`limit` changes them, from the next step on."""
 
-    async def play(state, actors):
+    async def play(state, near):
         assert await called(state, S0, "r1")
-        state.limit(*config(session=150))
+        state.limit(config(session=150))
         assert not await called(state, S0, "r2")
         assert await called(state, S1, "r3")
-        state.limit(*config(hour=250))
+        state.limit(config(hour=250))
         assert not await called(state, S1, "r4")
         assert (await state.session("k", S1))["spent_tokens"] == 100
 
     playing(tmp_path, play)
 
 
-@pytest.mark.parametrize(("shards", "calls"), [(1, 2), (2, 4)])
-def test_calls_of_a_lone_request(tmp_path, shards, calls):
-    """A request alone costs two calls to each actor that it concerns: its ask, and everything that it says at its
-    end."""
+def test_calls_of_a_lone_request(tmp_path):
+    """A request alone costs two calls: its ask, and everything that it says at its end."""
 
-    async def play(state, actors):
+    async def play(state, near):
         await called(state, S0, "warm")
         await asyncio.sleep(5)
-        before = actors.calls
+        before = near.calls
         await called(state, S0, "r")
         await asyncio.sleep(5)
-        assert actors.calls - before == calls
-
-    playing(tmp_path, play, shards=shards)
-
-
-def test_a_grant_of_both_is_the_smaller(tmp_path):
-    """What may be generated is the least of what both allow, and the warnings of both are given."""
-
-    async def play(state, actors):
-        await called(state, S0, "r1")
-        hub, shard = config(session=200, hour=230)
-        small = replace(shard.admission, budget=replace(shard.admission.budget, output_tokens_max=20))
-        state.limit(hub, replace(shard, admission=small, digest="small"))
-        port = request(state)
-        grant = await port.admit(ask(output_tokens=50))
-        assert (grant.output_cap, grant.capped) == (20, True)
-        assert {load.window for load in grant.warnings} == {"hour", "session"}
-        port.settle(grant, Verdict.SUCCESS, Usage(prompt_tokens=1), None)
+        assert near.calls - before == 2
 
     playing(tmp_path, play)
 
 
-@pytest.mark.parametrize("shards", [1, 2])
 @pytest.mark.parametrize("local", [True, False])
-def test_a_call_that_nobody_settles_is_in_the_books_while_it_runs_and_after(tmp_path, shards, local):
+def test_a_call_that_nobody_settles_is_in_the_books_while_it_runs_and_after(tmp_path, local):
     """Its session is known whoever asks, with what its call has said; when its time is over it is charged that, and a
     little more where it costs money, in the session and in the hour. What it says is worth one step at a time."""
 
-    async def play(state, actors):
+    async def play(state, near):
         port = request(state)
         grant = await port.admit(ask(hold_ns=20 * 10**9, local=local))
         assert isinstance(grant, Grant)
@@ -393,30 +287,63 @@ def test_a_call_that_nobody_settles_is_in_the_books_while_it_runs_and_after(tmp_
         charged = 68 if local else 100
         books = await state.session(None, S0)
         assert (books["spent_tokens"], books["reserved_tokens"], books["open_calls"]) == (charged, 0, 0)
-        hub = actors.actors["whole" if shards == 1 else "hub"]
-        assert hub.budget("k", S0)["spent_tokens"] == charged
         assert await state.session(None, "nobody") is None
 
-    playing(tmp_path, play, shards=shards)
+    playing(tmp_path, play)
 
 
 def test_what_is_said_while_the_actor_is_away_is_the_newest_word(tmp_path):
     """However long it is away: one word for each call is kept, none for a call that was settled meanwhile."""
 
-    async def play(state, actors):
+    async def play(state, near):
         port = request(state)
         grants = [await port.admit(ask()) for _ in range(2)]
-        actors.away.add("whole")
+        near.away = True
         await asyncio.sleep(2)
         for completion in range(1_000):
             for grant in grants:
                 port.progress(grant, Usage(prompt_tokens=40, completion_tokens=completion))
-        assert state.hub.waiting_items <= 4
+        assert state.link.waiting_items <= 4
         port.settle(grants[0], Verdict.SUCCESS, Usage(prompt_tokens=7), None)
-        actors.away.clear()
+        near.away = False
         await asyncio.sleep(2)
         books = await state.session("k", S0)
         assert (books["spent_tokens"], books["open_calls"]) == (7 + 1_039, 1)
         port.settle(grants[1], Verdict.SUCCESS, Usage(prompt_tokens=7), None)
 
-    playing(tmp_path, play, shards=1)
+    playing(tmp_path, play)
+
+
+@pytest.mark.parametrize("turns", range(6))
+def test_a_caller_that_is_cancelled_twice_leaves_nothing_open(tmp_path, turns):
+    """Whoever leaves while the actor is silent, and is told again to leave at any turn after that: whatever is granted
+    later goes back."""
+
+    async def play(state, near):
+        near.hanging = True
+        asking = asyncio.create_task(request(state).admit(ask()))
+        await asyncio.sleep(0.1)
+        asking.cancel()
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        asking.cancel()
+        await asyncio.wait({asking})
+        near.hanging = False
+
+    playing(tmp_path, play)
+
+
+@pytest.mark.parametrize("window", ["session", "hour"])
+def test_a_barred_call_costs_nothing(tmp_path, window):
+    """What a budget or an operator bars leaves the books as they were, and the session unknown."""
+
+    async def play(state, near):
+        barred = await request(state).admit(ask())
+        assert isinstance(barred, Barred)
+        assert [load.window for load in barred.windows] == [window]
+        await state.isolate("cloud")
+        assert (await request(state).admit(ask(tier="cloud"))).bar is Bar.ISOLATED
+        await asyncio.sleep(1)
+        assert await state.session("k", S0) is None
+
+    playing(tmp_path, play, **{window: 99})

@@ -12,7 +12,7 @@ def test_a_night_of_sleep_is_time(tmp_path, monkeypatch):
     was spent yesterday is over, and an incident is dated when it was. A wall clock that is set back moves nothing."""
     at_ns = [1_800_000_000 * S]
     monkeypatch.setattr("deployments.state.actor.time.time_ns", lambda: at_ns[0])
-    actor = SessionState(folder=str(tmp_path), layout="whole", bounds=Bounds(), windows_max=10, idle_exit_s=None)
+    actor = SessionState(folder=str(tmp_path), bounds=Bounds(), windows_max=10, idle_exit_s=None)
     before_ns = actor._now_ns()
     at_ns[0] += 8 * 3600 * S
     after_ns = actor._now_ns()

@@ -64,7 +64,7 @@ def test_a_link_tells_a_new_life_its_limits(tmp_path):
         async def find() -> Near:
             return near
 
-        link = Link("near", find, SHORT)
+        link = Link(find, SHORT)
         await link.start(1.0)
         near.actor = life(tmp_path, clock=VirtualClock())
         for each in said(20):

@@ -47,7 +47,7 @@ class Near:
         self.broken = False
         self.steps: list[Any] = []
         self.finds = 0
-        self.link = Link("near", self.find, limits)
+        self.link = Link(self.find, limits)
 
     async def find(self) -> Near:
         self.finds += 1
@@ -88,7 +88,6 @@ def test_a_lone_request_makes_two_steps(tmp_path):
         near.link.put(settled(answer.decision), flush=False)
         near.link.put(done(), flush=True)
         await asyncio.sleep(5)
-        assert near.link.worked_steps == 2
         assert near.actor.stats()["steps"] == 2
         assert near.link.waiting_items == 0
         assert len(near.steps) > 4  # the beats
@@ -109,7 +108,7 @@ def test_what_comes_up_meanwhile_goes_together(tmp_path):
         near.open.set()
         answers = await asyncio.gather(*asks)
         assert all(isinstance(answer.decision, Grant) for answer in answers)
-        assert near.link.worked_steps == 2
+        assert near.actor.stats()["steps"] == 2
         assert [step.number for step in near.steps if step.works][-1] == 2
 
     playing(tmp_path, play)
@@ -211,7 +210,7 @@ def test_one_search_at_a_time(tmp_path):
             near.finds += 1
             return await found
 
-        link = Link("slow", find, LIMITS)
+        link = Link(find, LIMITS)
         await link.start(0.1)
         with pytest.raises(StateSilent):
             await link.ask(ask())
@@ -355,7 +354,7 @@ def test_health_is_as_of_the_last_answer(tmp_path):
     """A breaker that opens is seen by every Router within a beat."""
 
     async def play(near):
-        other = Link("other", near.find, LIMITS)
+        other = Link(near.find, LIMITS)
         await other.start(1.0)
         for _ in range(2):
             answer = await near.link.ask(ask())

@@ -23,12 +23,12 @@ SPENT = Usage(prompt_tokens=3, completion_tokens=4)
 
 
 def limits() -> StateLimits:
-    return state_limits(RouterConfig(), StateConfig(), {})[0]
+    return state_limits(RouterConfig(), StateConfig(), {})
 
 
 def life(folder: Path) -> SessionState:
     """A life of the actor; the one before it is gone without a word."""
-    return SessionState(folder=str(folder), layout="whole", bounds=Bounds(), windows_max=10, idle_exit_s=None)
+    return SessionState(folder=str(folder), bounds=Bounds(), windows_max=10, idle_exit_s=None)
 
 
 def asked() -> Asked:
@@ -120,7 +120,7 @@ def test_a_caller_that_leaves_at_any_turn_leaves_no_grant_behind(tmp_path, turns
         async def find() -> Near:
             return Near(actor)
 
-        link = Link("near", find, limits())
+        link = Link(find, limits())
         await link.start(5.0)
         asking = asyncio.create_task(link.ask(asked()))
         for _ in range(turns):
@@ -149,7 +149,7 @@ def test_the_link_starts_with_an_actor_that_takes_its_time(tmp_path):
         return Near(life(tmp_path))
 
     async def start() -> bool:
-        link = Link("near", find, limits())
+        link = Link(find, limits())
         await link.start(30.0)
         answer = await link.ask(asked())
         await link.close()

@@ -143,7 +143,7 @@ def test_a_link_works_over_it_beside_other_calls(tmp_path):
     after another."""
 
     async def go(path: str, actor: Any) -> None:
-        links = [Link("near", lambda: found(path), tight(10**6)) for _ in range(2)]
+        links = [Link(lambda: found(path), tight(10**6)) for _ in range(2)]
         for link in links:
             await link.start(10.0)
 

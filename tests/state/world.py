@@ -61,7 +61,6 @@ class Wire:
     def born(self) -> SessionState:
         return SessionState(
             folder=str(self.folder),
-            layout="whole",
             bounds=Bounds(),
             windows_max=10,
             idle_exit_s=None,
@@ -146,7 +145,7 @@ class World:
     async def _play(self, folder: Path) -> Counter[str]:
         wire = Wire(self.rng, folder)
         self.hour_tokens = self.rng.choice((None, None, 3000))
-        links = [Link(f"r{n}", wire.find, self._limits()) for n in range(self.rng.randint(1, 2))]
+        links = [Link(wire.find, self._limits()) for n in range(self.rng.randint(1, 2))]
         for link in links:
             await link.start(1.0)
         clients = [asyncio.create_task(self._client(f"s{n % 4}", links[n % len(links)])) for n in range(CLIENTS)]

@@ -11,6 +11,7 @@ import jsonschema
 import pytest
 
 from deployments.tiers.artifacts import DEFAULT_SOURCE
+from deployments.tiers.closing import CLOSED_NOTE
 from deployments.tiers.mlx import MlxTier
 from deployments.tiers.vocabulary import Vocabulary
 from reliability.tools import RawCall, ToolBox, build_toolbox, check_calls, id_source
@@ -23,6 +24,27 @@ pytestmark = pytest.mark.model
 
 PATIENCE_S = 600.0
 CASES = [json.loads(line) for line in (FIXTURES / "bfcl_cases.jsonl").read_text(encoding="utf-8").splitlines()]
+# `simple_python_375` of the Berkeley Function-Calling Leaderboard: SmolLM2 writes "items" for ever.
+ITEMS = {"type": "array", "items": {"type": "string"}, "description": "List of items to be priced."}
+QUANTITIES = {
+    "type": "array",
+    "items": {"type": "integer"},
+    "description": "Quantity of each item corresponding to the items list.",
+}
+STORE = {
+    "type": "string",
+    "description": "The store location for specific pricing (optional). Default to all if not specified.",
+}
+PRICES = {
+    "name": "walmart_check_price",
+    "description": "Calculate total price for given items and their quantities at Walmart.",
+    "parameters": {
+        "type": "object",
+        "properties": {"items": ITEMS, "quantities": QUANTITIES, "store_location": STORE},
+        "required": ["items", "quantities"],
+    },
+}
+CHANT = {"id": "chant", "tools": [{"type": "function", "function": PRICES}]}
 PLACE = {
     "type": "object",
     "properties": {
@@ -89,6 +111,16 @@ class TestCalls:
         for case, events in zip(cases, said(tier, *asked), strict=True):
             assert reason_of(events) is FinishReason.TOOL_CALLS, case["id"]
             assert schema_violations(case, events) == [], case["id"]
+
+    def test_a_recorded_chant_is_led_out_of_its_string(self, tier: MlxTier) -> None:
+        """Law: a demanded call that turns in circles up to its limit is closed there, and says so, instead of cut."""
+        text = "Check the total price for three pumpkins and two dozen eggs at Walmart."
+        tools = tuple(CHANT["tools"])
+        (events,) = said(tier, request(text, tools=tools, tool_choice="required", max_tokens=256))
+        last = events[-1]
+        assert isinstance(last, Finish), last
+        assert (last.reason, last.notes) == (FinishReason.TOOL_CALLS, (CLOSED_NOTE,))
+        assert schema_violations(CHANT, events) == []
 
     def test_a_named_tool_is_the_one_that_is_called(self, tier: MlxTier) -> None:
         """Law: a named choice gives one call of that tool, whatever the question was."""

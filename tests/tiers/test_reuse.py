@@ -111,7 +111,7 @@ def test_the_bytes_that_are_kept_are_bounded() -> None:
         kept = []
         for number in range(6):
             await answer(tier, ask(f"{number} " * 150, temperature=0.0, max_tokens=2, timeout_s=PATIENCE_S))
-            kept.append(tier._engine._batch.kept_bytes)
+            kept.append(tier._engine._batch._prompts.nbytes)
         await tier.close()
         return kept
 
@@ -156,7 +156,7 @@ def test_what_is_kept_is_let_go_when_memory_is_short(tier: MlxTier) -> None:
     async def trimmed() -> tuple[tuple[str, Usage], tuple[str, Usage]]:
         before = await said(tier, request)
         tier.trim()
-        await eventually(lambda: tier._engine._batch.kept_bytes == 0, PATIENCE_S)
+        await eventually(lambda: tier._engine._batch._prompts.nbytes == 0, PATIENCE_S)
         return before, await said(tier, request)
 
     before, after = asyncio.run(trimmed())
