@@ -30,7 +30,7 @@ from deployments.plan import expected_of, limits_of
 from deployments.ports import Ports, Tier
 from deployments.telemetry import MonotonicClock
 from deployments.tiers.artifacts import on_disk, parse_source
-from deployments.tiers.prepare import chosen
+from deployments.tiers.catalog import choose_here
 from deployments.tiers.replica import make_tier
 from deployments.tiers.scripted import ScriptedTier
 from reliability.tools import ToolBox
@@ -114,7 +114,7 @@ def _models(config: AppConfig) -> Iterator[Finding]:
 def _model(name: str, model: str) -> tuple[Finding, int]:
     """Whether a tier's model is on disk, and the bytes of its weights where it is."""
     what = f"model of {name}"
-    choice = chosen(name, model)
+    choice = choose_here(name, model)
     try:
         artifact = on_disk(parse_source(choice.source))
     except ValueError as error:

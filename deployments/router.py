@@ -101,7 +101,7 @@ class Router(Stoppable):
         self._state = State(config.state.shards, ray_finder(app, config.state), *self._state_limits())
         self._insight = Insight(self._state, self._watch, tuple(self._tiers), self._access)
         self._clock = MonotonicClock()
-        self._workers = Workers()
+        self._workers = Workers(imports=("deployments.attempt", "deployments.wire.chat"))
         self._jitter = random.Random()
         self._metrics = RequestMetrics(tuple(self._tiers))
         self._bodies = Bodies(config.server.max_ongoing_requests // 2)
