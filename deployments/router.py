@@ -39,17 +39,17 @@ from deployments.incidents import memory_incident
 from deployments.insight import Insight, json_response
 from deployments.judge import advise
 from deployments.large_work import large
-from deployments.live import applied
 from deployments.memory.needs import plan_of
 from deployments.memory.view import MemoryView
+from deployments.metrics import RequestMetrics
 from deployments.parsing import parsed
-from deployments.patches import patched_router
+from deployments.patches import apply_change, patched_router
 from deployments.plan import chain_for, expected_of, hold_of, limits_of, state_limits, unknown_model
 from deployments.ports import Ports
 from deployments.sleeping import asleep_in, asleep_status, passed, patient, sleepers_of
 from deployments.state.client import State, ray_finder
 from deployments.stopping import Stoppable, Stopping
-from deployments.telemetry import MonotonicClock, RequestMetrics, log_error
+from deployments.telemetry import MonotonicClock, log_error
 from deployments.tiers.handle import HandleTier
 from deployments.watch import TierWatch
 from deployments.wire.body import Bodies
@@ -114,9 +114,9 @@ class Router(Stoppable):
         self._waits: dict[str, Timeouts] = {n: own or config.server.timeouts for n, own in self._timeouts.items()}
 
     def reconfigure(self, user_config: Mapping[str, Any]) -> None:
-        """Apply a changed `user_config`, a patch to `reliability` and `server`; see `deployments.live.applied`."""
+        """Apply a changed `user_config`, a patch to `reliability` and `server`; see `deployments.patches`."""
         first = not self._configured
-        config, self._refused_patch = applied(self._patched, user_config, self._config, first=first, at=ROUTER)
+        config, self._refused_patch = apply_change(self._patched, user_config, self._config, first=first, at=ROUTER)
         self._adopt(config)
         self._state.limit(*self._state_limits())
         self._configured = True
