@@ -138,8 +138,8 @@ class TierReplica:
         return make_tier(self.name, config, self._cloud)
 
     async def reconfigure(self, user_config: Mapping[str, Any]) -> None:
-        """Apply a changed `user_config`; see `deployments.patches`. The old tier is freed before the new one is made: two
-        models at once may not fit."""
+        """Apply a changed `user_config`; see `deployments.patches`. The old tier is freed before the new one is made:
+        two models at once may not fit."""
         config, self._refused_patch = apply_change(
             lambda change: patched_tier(self._base, change, self._cloud),
             user_config,
