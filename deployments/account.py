@@ -15,9 +15,10 @@ from deployments.cost import Price
 from deployments.drive import Run
 from deployments.incidents import IncidentKind, incidents_of, record
 from deployments.judge import Advice
+from deployments.metrics import RequestMetrics
 from deployments.state.client import RequestState
 from deployments.state.records import Said
-from deployments.telemetry import RequestMetrics, log_error, log_request
+from deployments.telemetry import log_error, log_request
 from deployments.wire.report import report_of
 from reliability.types import TierStatus
 

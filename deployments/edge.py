@@ -26,8 +26,8 @@ from starlette.routing import Route
 from starlette.types import Message, Receive, Scope, Send
 
 from deployments.access import Access
-from deployments.insight import json_response
 from deployments.wire.errors import ApiError
+from deployments.wire.responses import error_response
 
 __all__ = ["EXPOSED", "EdgeApp"]
 
@@ -76,7 +76,7 @@ class EdgeApp(Starlette):
                 raise ApiError("not_found", f"there is no route {_inner_path(scope)}")
             return Response(status_code=204, headers={"allow": ", ".join(methods)})
         except ApiError as error:
-            return json_response(error.body(), status=error.status, headers=error.headers())
+            return error_response(error)
 
     def _preflight(self, headers: Headers, methods: list[str]) -> Response:
         """Also of a route that doesn't exist: a browser that isn't let through keeps the 404 from its page."""

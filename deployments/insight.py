@@ -11,7 +11,6 @@ import math
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, TypeVar
 
-import orjson
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -23,9 +22,10 @@ from deployments.state.records import Health, Query
 from deployments.telemetry import log_error, log_info
 from deployments.watch import TierWatch
 from deployments.wire.errors import ApiError
+from deployments.wire.responses import json_response
 from reliability.breaker import Phase
 
-__all__ = ["Insight", "json_response"]
+__all__ = ["Insight"]
 
 LIMIT_MAX = 500
 LIMIT = 50
@@ -148,11 +148,6 @@ class Insight:
         caller = self._caller(request)
         self.access.require_admin(caller)
         return caller
-
-
-def json_response(value: Any, *, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
-    """A JSON answer."""
-    return Response(orjson.dumps(value), status_code=status, media_type="application/json", headers=headers)
 
 
 def _scope(caller: Caller) -> str | None:

@@ -5,19 +5,26 @@ is built, must stand under `args`: a key that is accepted has an effect, so here
 
 The Router decides by the tiers' configuration as it was at the start. So a tier's `user_config` must never turn a local
 tier into a cloud one behind the Router's back.
+
+At the start of a replica a wrong one is refused: the replica doesn't start, and Serve shows the line that names the
+key. Later it must not take a working server down, and Serve would stop a replica whose `reconfigure` raises. So the
+replica goes on with what it has, says so in the log, and `/ready` shows the refused line until a good one comes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from typing import Any
+from collections.abc import Callable, Collection, Mapping
+from typing import Any, TypeVar
 
 from deployments.config import ConfigError, RouterConfig, check_names, patch
 from deployments.config_tiers import TierBase
 from deployments.cost import is_cloud
 from deployments.memory.settings import check_live
+from deployments.telemetry import log_error
 
-__all__ = ["patched_router", "patched_tier"]
+__all__ = ["apply_change", "patched_router", "patched_tier"]
+
+C = TypeVar("C")
 
 # The Router reads these of a tier when it starts, or Serve did when it made the deployment.
 TIERS_AT_START = (
@@ -25,6 +32,23 @@ TIERS_AT_START = (
     *("usd_per_mtok_prompt", "usd_per_mtok_completion"),
 )
 SERVERS_AT_START = ("router_replicas", "max_ongoing_requests")
+
+
+def apply_change(
+    patched: Callable[[Mapping[str, Any]], C], change: Mapping[str, Any] | None, current: C, *, first: bool, at: str
+) -> tuple[C, str | None]:
+    """Return the configuration to go on with, and why a change was refused.
+
+    Raises:
+        ConfigError: at the start of a replica (`first`).
+    """
+    try:
+        return patched(change or {}), None
+    except ValueError as error:
+        if first:
+            raise ConfigError(f"user_config of {at}: {error}") from None
+        log_error("user_config_refused", error, deployment=at)
+        return current, str(error)
 
 
 def patched_router(base: RouterConfig, change: Mapping[str, Any], tiers: Collection[str]) -> RouterConfig:

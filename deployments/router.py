@@ -1,13 +1,13 @@
-"""The Router: the graph's ingress. It parses, drives and renders; what to do next is decided in `reliability`.
+"""The Router: the graph's ingress. It has the routes, and makes of each chat a run; what to do next is decided in
+`reliability`.
 
 One Router replica holds handles to all tiers and a link to the state actor, and no state of its own that must outlive
 it. Replicas may come and go.
 
-    body -> parse_chat -> Run -> (judge) -> drive -> render -> client
+    body -> parse_chat -> Run -> (judge) -> drive -> Exchange -> client
                                              `-> on every way out: `Account.close`, once
 
-The status code of a stream is decided by its first event: until then, or until a keep-alive is due, the headers wait,
-so a request that no tier can answer gets a real HTTP error. `user_config` patches `reliability` and `server` live.
+`user_config` patches `reliability` and `server` live.
 """
 
 from __future__ import annotations
@@ -16,14 +16,12 @@ import asyncio
 import contextlib
 import random
 import time
-import uuid
 from collections.abc import AsyncGenerator, Mapping
 from typing import Any
 
 from ray import serve
 from ray.serve.handle import DeploymentHandle
 from starlette.applications import Starlette
-from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -37,30 +35,28 @@ from deployments.cost import cloud_tiers, price_of
 from deployments.drive import Run, drive
 from deployments.edge import EdgeApp
 from deployments.incidents import memory_incident
-from deployments.insight import Insight, json_response
+from deployments.insight import Insight
 from deployments.judge import advise
 from deployments.large_work import large
-from deployments.live import applied
 from deployments.memory.needs import plan_of
 from deployments.memory.view import MemoryView
+from deployments.metrics import RequestMetrics
 from deployments.parsing import parsed
-from deployments.patches import patched_router
+from deployments.patches import apply_change, patched_router
 from deployments.plan import chain_for, expected_of, hold_of, limits_of, state_limits, unknown_model
 from deployments.ports import Ports
 from deployments.sleeping import asleep_in, asleep_status, passed, patient, sleepers_of
 from deployments.state.client import State, ray_finder
 from deployments.state.records import StateLimits
 from deployments.stopping import Stoppable, Stopping
-from deployments.telemetry import MonotonicClock, RequestMetrics, log_error
+from deployments.telemetry import MonotonicClock
 from deployments.tiers.handle import HandleTier
 from deployments.watch import TierWatch
 from deployments.wire.body import Bodies
 from deployments.wire.chat import ChatCall
-from deployments.wire.errors import ApiError, from_refusal
+from deployments.wire.exchange import Exchange
 from deployments.wire.models import held_off, model_list, readiness, seen_by
-from deployments.wire.render import KEEP_ALIVE, Answer, ChunkWriter, sse
-from deployments.wire.report import report_headers, session_header
-from deployments.wire.stream import EventStream, paced
+from deployments.wire.responses import ERROR_HANDLERS, json_response
 from deployments.wire.terms import deadline_of, is_local_only, request_id_of
 from deployments.workers import Workers
 from reliability.estimate import prompt_bytes
@@ -103,7 +99,7 @@ class Router(Stoppable):
         self._state = State(ray_finder(app, config.state), self._state_limits())
         self._insight = Insight(self._state, self._watch, tuple(self._tiers), self._access)
         self._clock = MonotonicClock()
-        self._workers = Workers()
+        self._workers = Workers(imports=("deployments.attempt", "deployments.wire.chat"))
         self._jitter = random.Random()
         self._metrics = RequestMetrics(tuple(self._tiers))
         self._bodies = Bodies(config.server.max_ongoing_requests // 2)
@@ -116,9 +112,9 @@ class Router(Stoppable):
         self._waits: dict[str, Timeouts] = {n: own or config.server.timeouts for n, own in self._timeouts.items()}
 
     def reconfigure(self, user_config: Mapping[str, Any]) -> None:
-        """Apply a changed `user_config`, a patch to `reliability` and `server`; see `deployments.live.applied`."""
+        """Apply a changed `user_config`, a patch to `reliability` and `server`; see `deployments.patches`."""
         first = not self._configured
-        config, self._refused_patch = applied(self._patched, user_config, self._config, first=first, at=ROUTER)
+        config, self._refused_patch = apply_change(self._patched, user_config, self._config, first=first, at=ROUTER)
         self._adopt(config)
         self._state.limit(self._state_limits())
         self._configured = True
@@ -157,8 +153,7 @@ class Router(Stoppable):
             Route("/v1/chat/completions", self.chat, methods=["POST"]),
             *self._insight.routes(),
         ]
-        handlers: dict[Any, Any] = {ApiError: _api_error, HTTPException: _http_error, Exception: _bug}
-        return EdgeApp(lambda: self._access, routes=routes, exception_handlers=handlers, lifespan=self._life)
+        return EdgeApp(lambda: self._access, routes=routes, exception_handlers=ERROR_HANDLERS, lifespan=self._life)
 
     # -- routes ------------------------------------------------------------------------------------------------
 
@@ -217,7 +212,15 @@ class Router(Stoppable):
             window=bool(run.expected.asked),
         )
         account = Account(run=run, state=state, started_ns=started_ns)
-        return await (self._streamed if call.stream else self._whole)(call, account)
+        exchange = Exchange(
+            call=call,
+            run=run,
+            events=self._drive(account),
+            report=lambda: account.report(self._clock.now_ns(), self._prices),
+            close=lambda: self._close(account),
+            keepalive_s=server.keepalive_s,
+        )
+        return await exchange.respond()
 
     def _caller(self, request: Request) -> Caller:
         self._access.guard(request.client.host if request.client else None, request.headers)
@@ -256,7 +259,7 @@ class Router(Stoppable):
                 self._state.note(memory_incident(transition, time.time()))
             await asyncio.sleep(NOTE_EVERY_S)
 
-    async def _driven(self, account: Account) -> AsyncGenerator[list[Event], None]:
+    async def _drive(self, account: Account) -> AsyncGenerator[list[Event], None]:
         asleep = asleep_in(account.run.chain, self._sleepers, self._tiers, self._stands_in)
         ports = Ports(
             tiers={**self._tiers, **passed(asleep, self._tiers)},
@@ -291,56 +294,6 @@ class Router(Stoppable):
         well = status is not None and status.state is TierState.READY and not held_off(self._state.health.get(name))
         return well and name not in self._cloud and self._tiers[name].awake
 
-    async def _whole(self, call: ChatCall, account: Account) -> Response:
-        run = account.run
-        answer = Answer(answer_id=_answer_id(), created_s=int(time.time()), legacy_functions=call.legacy_functions)
-        try:
-            async with contextlib.aclosing(self._driven(account)) as events:
-                async for batch in events:
-                    answer.take(batch)
-        finally:
-            self._close(account)
-        if run.finish is None or run.tier is None:
-            return _refused(run)
-        return Response(answer.body(run.tier, run.finish), media_type="application/json", headers=report_headers(run))
-
-    async def _streamed(self, call: ChatCall, account: Account) -> Response:
-        run = account.run
-        writer = ChunkWriter(answer_id=_answer_id(), created_s=int(time.time()), legacy_functions=call.legacy_functions)
-        frames = self._frames(call, account, writer)
-        # The first frame waits for the first event, or for the first keep-alive; a refusal yields no frame at all.
-        try:
-            first = await anext(frames, None)
-        except asyncio.CancelledError:
-            await frames.aclose()
-            raise
-        if first is None:
-            return _refused(run)
-        # Headers that leave before any tier has answered can't say which one will: the last chunk's report does.
-        headers = session_header(run) if first is KEEP_ALIVE else report_headers(run)
-        return EventStream(_with_first(first, frames), headers=headers | {"cache-control": "no-store"})
-
-    async def _frames(self, call: ChatCall, account: Account, writer: ChunkWriter) -> AsyncGenerator[bytes, None]:
-        """The frames of one stream. It yields nothing where the request is refused before anything was sent."""
-        run, begun = account.run, False
-        try:
-            async with contextlib.aclosing(paced(self._driven(account), self._config.server.keepalive_s)) as batches:
-                async for batch in batches:
-                    begun = True
-                    yield KEEP_ALIVE if batch is None else writer.chunks(run.tier or "", batch)
-            report = account.report(self._clock.now_ns(), self._prices)
-            if run.finish is not None:
-                yield writer.last(run.tier or "", run.finish, report, include_usage=call.include_usage)
-            elif run.refusal is not None and begun:
-                yield sse(from_refusal(run.refusal).body() | {"mlx_stack": report})
-        except Exception as error:
-            if not begun:
-                raise  # no byte has left: it can still be an HTTP error
-            log_error("stream_failed", error, request_id=run.request.request_id)
-            yield sse(ApiError("internal_error", "an error inside the server").body())
-        finally:
-            self._close(account)
-
     def _close(self, account: Account) -> None:
         account.close(
             self._clock.now_ns(),
@@ -353,48 +306,3 @@ class Router(Stoppable):
     async def _models(self) -> list[dict[str, Any]]:
         aliases, chain = self._config.server.aliases, self._config.reliability.escalation.chain
         return model_list(await self._watch.ask(), aliases, chain, self._started_s, self._state.health)
-
-
-async def _with_first(first: bytes, frames: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
-    try:
-        yield first
-        async for frame in frames:
-            yield frame
-    finally:
-        await frames.aclose()
-
-
-def _answer_id() -> str:
-    return f"chatcmpl-{uuid.uuid4().hex}"
-
-
-def _refused(run: Run) -> Response:
-    if run.refusal is None:
-        raise AssertionError("a request ends answered or refused")
-    error = from_refusal(run.refusal)
-    return json_response(error.body(), status=error.status, headers=report_headers(run) | error.headers())
-
-
-async def _api_error(request: Request, error: Exception) -> Response:
-    if not isinstance(error, ApiError):
-        raise error
-    return json_response(error.body(), status=error.status, headers=error.headers())
-
-
-async def _http_error(request: Request, error: Exception) -> Response:
-    """Starlette's own 404 and 405, in OpenAI's shape."""
-    status = getattr(error, "status_code", 500)
-    told = ApiError("internal_error", "an error inside the server")
-    if status == 404:
-        told = ApiError("not_found", f"there is no route {request.url.path}")
-    elif status == 405:
-        told = ApiError("method_not_allowed", "this method isn't allowed here")
-    response = await _api_error(request, told)
-    if "Allow" in (getattr(error, "headers", None) or {}):
-        response.headers["allow"] = error.headers["Allow"]  # type: ignore[attr-defined]
-    return response
-
-
-async def _bug(request: Request, error: Exception) -> Response:
-    log_error("bug", error, request_id=request_id_of(request.headers))
-    return await _api_error(request, ApiError("internal_error", "an error inside the server"))

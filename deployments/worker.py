@@ -1,6 +1,6 @@
 """The process at the other end of `deployments.workers`: reads a call, does it, sends what came of it.
 
-    python -m deployments.worker FD
+    python -m deployments.worker FD [MODULE...]    # the modules that its jobs need
 
 A job that runs beyond its seconds ends the process: the alarm's default action is the kernel's, so no loop in C code
 can hold it off. An answer is (True, result) or (False, exception). The end of the socket is the end of the process.
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import importlib
 import os
 import pickle
 import signal
@@ -17,13 +18,9 @@ import socket
 import sys
 from typing import Any
 
-import deployments.attempt
-import deployments.wire.chat
 from deployments.workers import HEAD
 
 __all__ = ["main"]
-
-NEEDED = deployments.attempt, deployments.wire.chat  # by jobs; imported before the first one comes
 
 NICENESS = 5
 
@@ -72,4 +69,6 @@ def _done(message: bytes) -> bytes:
 
 
 if __name__ == "__main__":
+    for module in sys.argv[2:]:
+        importlib.import_module(module)
     main(int(sys.argv[1]))

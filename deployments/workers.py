@@ -37,7 +37,7 @@ import struct
 import subprocess
 import sys
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 __all__ = ["JOB_S", "Busy", "Lost", "TooLong", "Undone", "Workers"]
@@ -74,8 +74,9 @@ class Lost(Undone):
 class Workers:
     """A few processes that do large work. Belongs to one event loop; nothing is started before it is needed."""
 
-    def __init__(self, count: int = WORKERS_MAX, *, job_s: float = JOB_S) -> None:
+    def __init__(self, count: int = WORKERS_MAX, *, job_s: float = JOB_S, imports: Sequence[str] = ()) -> None:
         self._count = count
+        self._imports = imports  # modules that a worker loads before its first job comes
         self._job_s = job_s
         self._running = 0
         self._idle: list[_Worker] = []
@@ -142,7 +143,7 @@ class Workers:
     async def _done(self, message: bytes) -> tuple[bool, Any]:
         try:
             for _ in range(2):
-                worker = self._idle.pop() if self._idle else await _Worker.start()
+                worker = self._idle.pop() if self._idle else await _Worker.start(self._imports)
                 try:
                     answer = await worker.job(message, self._job_s)
                 except BaseException as error:
@@ -168,11 +169,11 @@ class _Worker:
         self._process, self._reader, self._writer = process, reader, writer
 
     @classmethod
-    async def start(cls) -> _Worker:
+    async def start(cls, imports: Sequence[str]) -> _Worker:
         """A new process, ready for its first job. Raises OSError where there is none to be had."""
         ours, theirs = socket.socketpair()
         with theirs:
-            process = await asyncio.to_thread(_spawned, theirs)
+            process = await asyncio.to_thread(_spawn, theirs, imports)
         reader, writer = await asyncio.open_connection(sock=ours, limit=READ_BYTES)
         worker = cls(process, reader, writer)
         try:
@@ -213,11 +214,11 @@ class _Worker:
         await asyncio.to_thread(self._process.wait)
 
 
-def _spawned(theirs: socket.socket) -> subprocess.Popen[bytes]:
+def _spawn(theirs: socket.socket, imports: Sequence[str]) -> subprocess.Popen[bytes]:
     environment = {name: os.environ[name] for name in KEPT if name in os.environ}
     environment["PYTHONPATH"] = os.pathsep.join(path or os.getcwd() for path in sys.path)
     return subprocess.Popen(
-        [sys.executable, "-m", "deployments.worker", str(theirs.fileno())],
+        [sys.executable, "-m", "deployments.worker", str(theirs.fileno()), *imports],
         pass_fds=(theirs.fileno(),),
         env=environment,
         stdin=subprocess.DEVNULL,

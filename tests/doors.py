@@ -28,9 +28,9 @@ from starlette.routing import Route
 
 from deployments.direct_door import DoorProtocol
 from deployments.front import WRAPPER, environment, free_port
-from deployments.insight import json_response
 from deployments.wire.body import Bodies
 from deployments.wire.errors import ApiError
+from deployments.wire.responses import json_response
 from deployments.wire.stream import EventStream
 from tests.repository import ROOT
 from tests.serving import until

@@ -16,7 +16,7 @@ from deployments.access import Access, Caller, access_for
 from deployments.api_keys import ApiKey, digest, entry_line, load_keys, new_key, parse_file
 from deployments.config import ConfigError, ServerConfig
 from deployments.key_command import key_command
-from deployments.live import applied
+from deployments.patches import apply_change
 from tests.test_access import AGENT, BOSS, ENV, access
 
 
@@ -198,7 +198,7 @@ def test_a_path_that_no_file_can_have_is_one_line(path, line):
         load_keys(server, {})
         return "new"
 
-    current, why = applied(patched, {}, "old", first=False, at="Router")
+    current, why = apply_change(patched, {}, "old", first=False, at="Router")
     assert current == "old"
     assert f"server.api_keys_file: {line}" in str(why)
 

@@ -7,7 +7,7 @@ import socket
 
 import pytest
 
-from deployments import __main__, doctor
+from deployments import __main__, chain_faults, doctor
 from deployments.config import AppConfig, load
 
 TIER = {"kind": "scripted", "script": []}
@@ -22,14 +22,14 @@ def config(**escalation: object) -> AppConfig:
 
 @pytest.fixture(autouse=True)
 def _short_hang(monkeypatch):
-    monkeypatch.setattr(doctor, "HANG_S", 0.2)
+    monkeypatch.setattr(chain_faults, "HANG_S", 0.2)
 
 
 def test_every_edge_of_a_good_chain_works():
     """Each fault on each edge's head is answered by the next tier."""
-    findings = list(doctor.check_edges(config()))
+    findings = list(chain_faults.check_edges(config()))
 
-    assert len(findings) == 2 * len(doctor.FAULTS)
+    assert len(findings) == 2 * len(chain_faults.FAULTS)
     assert {f.level for f in findings} == {"ok"}
 
 
@@ -38,7 +38,7 @@ def test_every_edge_of_a_good_chain_works():
 )
 def test_an_edge_that_does_not_work_is_found(allowed, broken):
     """An `escalate_on` that lacks a reason makes the edges fail that need it; the line says so."""
-    findings = list(doctor.check_edges(config(escalate_on=allowed)))
+    findings = list(chain_faults.check_edges(config(escalate_on=allowed)))
     failed = {f.words.partition(" on ")[0] for f in findings if f.level == "fail"}
 
     assert failed == (broken or {"a 500", "a hang", "a cut connection"})
@@ -47,7 +47,7 @@ def test_an_edge_that_does_not_work_is_found(allowed, broken):
 
 def test_a_switched_off_chain_is_said_so():
     """`enabled: false` is no failure, and no silence either."""
-    findings = list(doctor.check_edges(config(enabled=False)))
+    findings = list(chain_faults.check_edges(config(enabled=False)))
 
     assert [f.level for f in findings] == ["warn"]
 

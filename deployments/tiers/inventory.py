@@ -15,7 +15,7 @@ from pathlib import Path
 
 from deployments.tiers import store
 from deployments.tiers.artifacts import on_disk, parse_source
-from deployments.tiers.prepare import chosen
+from deployments.tiers.catalog import choose_here
 
 __all__ = ["Held", "held", "inventory"]
 
@@ -62,7 +62,7 @@ def _users(
     users: dict[Path, tuple[str, ...]] = {}
     missing: dict[str, list[str]] = {}
     for role, model in models:
-        source = chosen(role, model).source
+        source = choose_here(role, model).source
         try:
             artifact = on_disk(parse_source(source), cache_dir=cache_dir)
         except ValueError:  # no source at all: the tier itself says so

@@ -27,11 +27,8 @@ from deployments.tiers.provenance import versions, weights_sha256
 from deployments.tiers.sampling import Sampling
 from deployments.tiers.store import Say
 
-__all__ = ["Loaded", "call_format", "load", "needed_bytes"]
+__all__ = ["Loaded", "call_format", "load"]
 
-# Beside the weights: a short conversation's cache, the prefill's intermediate values, Python and its
-# libraries.
-_BESIDE_WEIGHTS_BYTES = 400 << 20
 _METAL_BUFFERS_BYTES = 512 << 20
 _CONTEXT_UNKNOWN_TOKENS = 4096
 
@@ -75,7 +72,7 @@ def load(
     if small is not None:
         artifact = dataclasses.replace(artifact, weight_bytes=artifact.weight_bytes + small.weight_bytes)
     available_bytes = psutil.virtual_memory().available
-    if needed_bytes(artifact) > available_bytes:
+    if artifact.needed_bytes > available_bytes:
         raise ModelUnavailable(_too_little(artifact, available_bytes), again=True)
     say("loading the weights")
     blas.preload(cache_dir, threads=blas_threads)
@@ -95,11 +92,6 @@ def load(
         draft=None if small is None else _drafter(small, draft_tokens, model, tokenizer),
         versions=versions(),
     )
-
-
-def needed_bytes(artifact: Artifact) -> int:
-    """The memory that must be available before the model is loaded."""
-    return artifact.weight_bytes + _BESIDE_WEIGHTS_BYTES
 
 
 def call_format(tokenizer: Any, tools: Sequence[Mapping[str, Any]]) -> CallFormat | None:
@@ -196,5 +188,5 @@ def _default_sampling(folder: Path) -> Sampling:
 
 
 def _too_little(artifact: Artifact, available_bytes: int) -> str:
-    needed, available = needed_bytes(artifact) / 2**30, available_bytes / 2**30
+    needed, available = artifact.needed_bytes / 2**30, available_bytes / 2**30
     return f"too little memory: the model needs {needed:.1f} GiB and {available:.1f} GiB are available"

@@ -39,8 +39,7 @@ from deployments.tiers.loading import Loaded, call_format, load
 from deployments.tiers.logprobs import LogprobTeller
 from deployments.tiers.merging import merged
 from deployments.tiers.prompt import Refused, checkpoints, render, unsupported
-from deployments.tiers.sampling import Sampling
-from deployments.tiers.settings import sampling_of
+from deployments.tiers.sampling import Sampling, sampling_of
 from deployments.tiers.store import Say
 from reliability.types import ChatRequest, Event, Failed, Fault, Finish, Started, TierState, TierStatus
 from reliability.wording import figure

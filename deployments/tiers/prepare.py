@@ -10,19 +10,16 @@ that has arrived whole and, from version 25.1 on, takes up a broken connection w
 
 from __future__ import annotations
 
-import platform
 import subprocess
 import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-import psutil
-
 from deployments.tiers import blas, wheels
 from deployments.tiers.artifacts import Artifact, ModelUnavailable, parse_source, resolve
-from deployments.tiers.catalog import Choice, choose
+from deployments.tiers.catalog import Choice, choose_here
 
-__all__ = ["chosen", "prepare"]
+__all__ = ["prepare"]
 
 
 def prepare(models: Iterable[tuple[str, str]], *, cache_dir: Path | None = None) -> int:
@@ -31,7 +28,7 @@ def prepare(models: Iterable[tuple[str, str]], *, cache_dir: Path | None = None)
     roles: dict[Choice, list[str]] = {}
     missing = 0
     for role, model in models:
-        roles.setdefault(chosen(role, model), []).append(role)
+        roles.setdefault(choose_here(role, model), []).append(role)
     for choice, names in roles.items():
         _tell(f"{', '.join(names)}: {choice.source}\n  {choice.why}")
         try:
@@ -43,13 +40,6 @@ def prepare(models: Iterable[tuple[str, str]], *, cache_dir: Path | None = None)
             _tell(f"  ready: {_described(artifact)}")
     _prepare_blas(cache_dir)
     return missing
-
-
-def chosen(role: str, model: str) -> Choice:
-    """The source that `model` means for the tier `role` on this machine, and why."""
-    if model != "auto":
-        return Choice(model, "as configured")
-    return choose(role, sys.platform, platform.machine(), psutil.virtual_memory().total)
 
 
 def _described(artifact: Artifact) -> str:

@@ -22,11 +22,10 @@ from ray import serve
 
 from deployments.collector import collect_less
 from deployments.config_tiers import HostedTierConfig, MlxTierConfig, ScriptedTierConfig, TierBase
-from deployments.live import applied
 from deployments.memory.lease import ReplicaLease
 from deployments.memory.needs import replica_bytes
 from deployments.memory.settings import MemoryPlan
-from deployments.patches import patched_tier
+from deployments.patches import apply_change, patched_tier
 from deployments.ports import Tier
 from deployments.telemetry import hush, log_error
 from deployments.tiers.refused import RefusedTier
@@ -134,9 +133,9 @@ class TierReplica:
         return make_tier(self.name, config, self._cloud)
 
     async def reconfigure(self, user_config: Mapping[str, Any]) -> None:
-        """Apply a changed `user_config`; see `deployments.live.applied`. The old tier is freed before the new one is
-        made: two models at once may not fit."""
-        config, self._refused_patch = applied(
+        """Apply a changed `user_config`; see `deployments.patches`. The old tier is freed before the new one is made:
+        two models at once may not fit."""
+        config, self._refused_patch = apply_change(
             lambda change: patched_tier(self._base, change),
             user_config,
             self._config,

@@ -65,7 +65,8 @@ def counting(serve_port: int) -> Any:
     """A replica that counts and logs the reports that it is sent."""
     from ray import serve
 
-    from deployments.telemetry import RequestMetrics, log_request
+    from deployments.metrics import RequestMetrics
+    from deployments.telemetry import log_request
 
     class Counting:
         def __init__(self) -> None:

@@ -15,9 +15,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from ray.serve.config import AutoscalingConfig, AutoscalingPolicy
 
-from deployments.memory.autoscaling import Cell, MemoryCappedPolicy, Seen, newest
+from deployments.memory.autoscaling import (
+    Cell,
+    HeldDemand,
+    MemoryCappedPolicy,
+    Seen,
+    after_factors,
+    before_factors,
+    newest,
+)
 from deployments.memory.caps import capped, refused_replicas
-from deployments.memory.demand import HeldDemand, after_factors, before_factors
 from deployments.memory.report import Holder, NodeReport
 from deployments.memory.settings import TierNeed
 from reliability.pressure import Level

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from transformers import PreTrainedTokenizerFast
 
 from deployments.tiers.prompt import Refused, checkpoints, render, tidied, unsupported
-from deployments.tiers.sampling import Sampling
-from deployments.tiers.settings import sampling_of
+from deployments.tiers.sampling import Sampling, sampling_of
 from reliability.types import Fault
 from tests.tiers.asking import WEATHER_TOOL, ask
 
