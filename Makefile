@@ -8,7 +8,7 @@ CONFIG ?= serve_config.yaml
 # by every second terminal.
 export RAY_USAGE_STATS_ENABLED ?= 0
 
-.PHONY: serve help prepare doctor test evals mutants bench load chaos bystander soak stops nightly bench-mlx sim coverage \
+.PHONY: serve help prepare doctor test test-fast evals mutants bench load chaos bystander soak stops nightly bench-mlx sim coverage \
 	check format docs lock clean
 
 serve: .venv/.serve ## run the server in the foreground on 127.0.0.1:8000, with the flags of serve.env
@@ -25,10 +25,12 @@ prepare: .venv/.serve ## fetch and convert the models that the configuration nam
 doctor: .venv/.serve ## check platform, packages, models, key, memory and every edge of the chain
 	@$(BIN)/python -m deployments doctor $(CONFIG)
 
-test: .venv/.dev ## the whole test suite
-	$(BIN)/python -m pytest -n 2 -m "not ray and not model"
+test: .venv/.dev test-fast ## the whole test suite
 	$(BIN)/python -m pytest -n 0 -m "model and not ray" # by themselves: each has a matrix thread per core
-	$(BIN)/python -m pytest -n 0 -m ray
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m ray # each process has a Ray of its own; they mostly wait
+
+test-fast: .venv/.dev ## what needs no Ray and no model: nearly all laws, in three minutes on two cores
+	$(BIN)/python -m pytest -n 2 -m "not ray and not model"
 
 evals: .venv/.dev ## the core on recorded data, as a table; fails below the floor
 	$(BIN)/python -m tests.evals

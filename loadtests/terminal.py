@@ -12,6 +12,7 @@ import contextlib
 import os
 import pty
 import select
+import signal
 import time
 import uuid
 from collections.abc import Iterator, Sequence
@@ -112,6 +113,8 @@ def terminal(command: Sequence[str], env: dict[str, str]) -> Iterator[Terminal]:
     pid, master = pty.fork()
     if pid == 0:
         with contextlib.suppress(BaseException):
+            for number in (signal.SIGINT, signal.SIGHUP):  # ignored where the caller is in the background
+                signal.signal(number, signal.SIG_DFL)
             os.chdir(ROOT)
             os.execve(command[0], list(command), env | {MARK: mark})
         os._exit(127)
