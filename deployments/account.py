@@ -13,10 +13,11 @@ from typing import Any
 
 from deployments.cost import Price
 from deployments.drive import Run
-from deployments.incidents import IncidentKind, incidents_of, record
+from deployments.incidents import incidents_of
 from deployments.judge import Advice
 from deployments.metrics import RequestMetrics
 from deployments.state.client import RequestState
+from deployments.state.incident_record import IncidentKind, record
 from deployments.state.records import Said
 from deployments.telemetry import log_error, log_request
 from deployments.wire.report import report_of

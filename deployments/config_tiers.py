@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from reliability.tools import RETRY_STRATEGY, Rung
+from reliability.tools.ladder import RETRY_STRATEGY, Rung
 
 __all__ = [
     "ENV_NAME",

@@ -2,12 +2,10 @@
 
     Run (when the request is over)  --incidents_of-->  records  -->  journal, GET /v1/reliability/incidents
 
-A record is one flat JSON object of one shape, whoever made it; what doesn't apply is None. One request gives, for each
-attempt in order: what was wrong with it (one record: a `loop`, a `flaw`, a `fault`, or a `budget` event), a count of
-its tokens that can't be (`usage`), its `repair`s (one for each kind), and the `escalation` where another tier came
-next; then a loop that no attempt was refused for, and the warnings of the budget. Breaker changes, memory transitions,
-an operator's acts, grants that nobody settled and a journal that was put aside are no part of a request; those who see
-them call `record`.
+One request gives, for each attempt in order: what was wrong with it (one record: a `loop`, a `flaw`, a `fault`, or a
+`budget` event), a count of its tokens that can't be (`usage`), its `repair`s (one for each kind), and the `escalation`
+where another tier came next; then a loop that no attempt was refused for, and the warnings of the budget. The form of a
+record stands in `deployments/state/incident_record.py`.
 
 `tier`, `model`, tokens and times are those of the attempt that `attempt` counts (from 0, its place in the report's
 `attempts`); `generation` is what the client asked for. `at` is the moment at which the record was made.
@@ -24,92 +22,31 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Any
 
 from deployments.drive import Run
-from deployments.evidence import Shown, cut, plain, within
+from deployments.evidence import Shown, cut, within
 from deployments.memory.report import Transition
+from deployments.state.incident_record import IncidentKind, record, shorten
 from reliability.answer import Judged
 from reliability.escalation import reason_of
 from reliability.loops import Loop
 from reliability.loops.content import text_of
 from reliability.types import Attempt, ChatRequest, Fault, Flaw, Reason, TierStatus
 
-__all__ = ["RECORDS_MAX", "RECORD_BYTES_MAX", "IncidentKind", "incidents_of", "memory_incident", "record"]
+__all__ = ["RECORDS_MAX", "incidents_of", "memory_incident"]
 
 RECORDS_MAX = 48
-RECORD_BYTES_MAX = 8192
 VIOLATIONS_MAX = 6
 PATHS_MAX = 6
 DETAIL_BYTES_MAX = 512
 MESSAGE_BYTES_MAX = 200
-ID_BYTES_MAX = 512
-WORD_BYTES_MAX = 128
 MODEL_BYTES_MAX = 200
 VERSIONS_MAX = 3
 VERSION_BYTES_MAX = 32
-FACTS_BYTES_MAX = 2048
 NS_PER_MS = 1_000_000
 WARNINGS_MAX = 3  # one for each window
 TOOL_CHOICES = ("none", "auto", "required", "function", "allowed_tools")
-
-
-FACTS: dict[str, Any] = dict.fromkeys(
-    ("model", "generation", "prompt_tokens", "completion_tokens", "ttft_ms", "elapsed_ms", "attempt")
-)
-
-
-class IncidentKind(StrEnum):
-    """What happened. The value stands in records and in the filters of the API."""
-
-    LOOP = "loop"
-    FLAW = "flaw"
-    REPAIR = "repair"
-    ESCALATION = "escalation"  # and fallback: `evidence.how` says which
-    FAULT = "fault"
-    BUDGET = "budget"
-    USAGE = "usage"  # a tier said that an answer had cost what it can't have cost; an estimate is booked
-    BREAKER = "breaker"
-    MEMORY = "memory"
-    OPERATOR = "operator"
-    GRANT_EXPIRED = "grant_expired"
-    JOURNAL = "journal"  # it could not be read and was put aside: budgets and incidents begin empty
-
-
-def record(
-    kind: IncidentKind,
-    *,
-    at_s: float,
-    reason: str,
-    request_id: str | None = None,
-    session: str | None = None,
-    key: str | None = None,
-    tier: str | None = None,
-    evidence: Mapping[str, Any] | None = None,
-    **facts: Any,
-) -> dict[str, Any]:
-    """One record, bounded and JSON-ready. `at_s`: seconds since the epoch. `key`: the name of the API key, never the
-    key. `facts`: more of the fields that `incidents_of` fills (`model`, `attempt`, `ttft_ms`, ...).
-
-    `evidence` is cut to its bound here; whether it may be shown at all is the caller's to say.
-
-    Raises:
-        TypeError: a fact that no record has.
-    """
-    unknown = facts.keys() - FACTS.keys()
-    if unknown:
-        raise TypeError(f"a record has no {', '.join(sorted(unknown))}")
-    head = {
-        "at": plain(float(at_s)),
-        "kind": kind.value,
-        "request_id": _word(request_id, ID_BYTES_MAX),
-        "session": _word(session, ID_BYTES_MAX),
-        "key": _word(key),
-        "tier": _word(tier),
-    }
-    known = {name: value for name, value in within(facts, FACTS_BYTES_MAX).items() if name in FACTS}
-    return head | FACTS | known | {"reason": cut(reason, WORD_BYTES_MAX), "evidence": within(evidence or {})}
 
 
 def incidents_of(
@@ -278,10 +215,6 @@ class _Told:
         }
 
 
-def _word(text: str | None, bytes_max: int = WORD_BYTES_MAX) -> str | None:
-    return None if text is None else cut(text, bytes_max)
-
-
 def _repeats(attempt: Attempt) -> bool:
     return reason_of(attempt) is Reason.LOOP_DETECTED
 
@@ -311,7 +244,7 @@ def _model(status: TierStatus | None) -> dict[str, Any] | None:
     if status is None:
         return None
     names = ("model", "source", "revision", "sha256", "quantization", "adapter", "draft")
-    words: dict[str, Any] = {name: _word(getattr(status, name), MODEL_BYTES_MAX) for name in names}
+    words: dict[str, Any] = {name: shorten(getattr(status, name), MODEL_BYTES_MAX) for name in names}
     packages = list(status.versions.items())[:VERSIONS_MAX]
     versions = {cut(name, VERSION_BYTES_MAX): cut(version, VERSION_BYTES_MAX) for name, version in packages}
     return words | {"context_tokens": status.context_tokens, "versions": versions or None}

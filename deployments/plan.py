@@ -17,7 +17,8 @@ from reliability.budget import Bounds, BudgetConfig, Limit
 from reliability.escalation import Limits
 from reliability.gate import Hold
 from reliability.retry_budget import RetryBudgetConfig
-from reliability.tools import Rung, ToolBox
+from reliability.tools import ToolBox
+from reliability.tools.ladder import Rung
 from reliability.types import ChatRequest, Reason
 
 __all__ = ["chain_for", "expected_of", "hold_of", "limits_of", "state_limits", "unknown_model"]

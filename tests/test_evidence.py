@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deployments.evidence import EVIDENCE_BYTES_MAX, cut, plain, within
-from deployments.incidents import RECORD_BYTES_MAX, IncidentKind, record
+from deployments.state.incident_record import RECORD_BYTES_MAX, IncidentKind, record
 from tests.run_values import (
     AT_S,
     FIELDS,

@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 
 from deployments.config_tiers import Timeouts
 from deployments.drive import Run, drive
-from deployments.incidents import RECORD_BYTES_MAX, RECORDS_MAX, IncidentKind
+from deployments.incidents import RECORDS_MAX
 from deployments.ports import Ports
+from deployments.state.incident_record import RECORD_BYTES_MAX, IncidentKind
 from deployments.telemetry import MonotonicClock
 from deployments.tiers.scripted import ScriptedTier
 from reliability.budget import Load, Window

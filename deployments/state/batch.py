@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from deployments.incidents import IncidentKind, record
+from deployments.state.incident_record import IncidentKind, record
 from deployments.state.journal import UNWRITABLE, Journal
 from deployments.state.records import (
     RETRY_AFTER_S_MAX,

@@ -17,7 +17,6 @@ from reliability.tools.compiled import Compiled, compile_schema, keep
 from reliability.tools.correct import corrective_message
 from reliability.tools.extract import extract
 from reliability.tools.ids import id_source, ids_in
-from reliability.tools.ladder import RETRY_STRATEGY, Reask, Rung, next_reask
 from reliability.tools.plausible import PLACEHOLDERS
 from reliability.tools.schema import BadSchema
 from reliability.tools.toolbox import BadTools, Tool, ToolBox, build_toolbox
@@ -34,7 +33,6 @@ from reliability.tools.verdicts import (
 
 __all__ = [
     "PLACEHOLDERS",
-    "RETRY_STRATEGY",
     "BadSchema",
     "BadTools",
     "CheckConfig",
@@ -45,10 +43,8 @@ __all__ = [
     "Flaws",
     "Malformed",
     "RawCall",
-    "Reask",
     "Repair",
     "RepairKind",
-    "Rung",
     "Tool",
     "ToolBox",
     "Violation",
@@ -60,6 +56,5 @@ __all__ = [
     "id_source",
     "ids_in",
     "keep",
-    "next_reask",
     "parse_choice",
 ]

@@ -19,7 +19,8 @@ from reliability.gate import TextKind
 from reliability.health import barred_attempt, verdict_of
 from reliability.loops import LoopConfig
 from reliability.reask import RESAMPLE_TEMPERATURE, request_for
-from reliability.tools import CheckConfig, Reask, Rung, ToolBox, build_toolbox
+from reliability.tools import CheckConfig, ToolBox, build_toolbox
+from reliability.tools.ladder import Reask, Rung
 from reliability.types import (
     Attempt,
     CallDelta,

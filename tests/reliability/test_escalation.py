@@ -22,7 +22,7 @@ from reliability.escalation import (
 )
 from reliability.faults import TRAITS, Again, OtherTier, traits_of
 from reliability.refusals import WALK_CHARS_MAX, walk_in_words
-from reliability.tools import Rung
+from reliability.tools.ladder import Rung
 from reliability.types import Attempt, Fault, Flaw, Reason, RefuseCode
 
 CHAIN = ("fast", "standard", "longctx", "premium")

@@ -5,20 +5,18 @@ from __future__ import annotations
 import pytest
 
 from reliability.tools import (
-    RETRY_STRATEGY,
     BadTools,
     Flaws,
     Malformed,
     RawCall,
-    Rung,
     check_calls,
     corrective_message,
     id_source,
     ids_in,
-    next_reask,
     parse_choice,
 )
 from reliability.tools.ids import IDS_TRIED_MAX, assign
+from reliability.tools.ladder import RETRY_STRATEGY, Rung, next_reask
 from tests.reliability.renderings import tool
 from tests.reliability.values import IDS, made
 

@@ -1,0 +1,82 @@
+"""The record of an incident: one flat JSON object of one shape, whoever made it; what doesn't apply is None.
+
+Breaker changes, memory transitions, an operator's acts, grants that nobody settled and a journal that was put aside are
+no part of a request: those who see them call `record`. What becomes of a request is told by `deployments/incidents.py`.
+
+What must never happen: a record without a bound.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Any
+
+from deployments.evidence import cut, plain, within
+
+__all__ = ["RECORD_BYTES_MAX", "IncidentKind", "record", "shorten"]
+
+RECORD_BYTES_MAX = 8192
+ID_BYTES_MAX = 512
+WORD_BYTES_MAX = 128
+FACTS_BYTES_MAX = 2048
+FACTS: dict[str, Any] = dict.fromkeys(
+    ("model", "generation", "prompt_tokens", "completion_tokens", "ttft_ms", "elapsed_ms", "attempt")
+)
+
+
+class IncidentKind(StrEnum):
+    """What happened. The value stands in records and in the filters of the API."""
+
+    LOOP = "loop"
+    FLAW = "flaw"
+    REPAIR = "repair"
+    ESCALATION = "escalation"  # and fallback: `evidence.how` says which
+    FAULT = "fault"
+    BUDGET = "budget"
+    USAGE = "usage"  # a tier said that an answer had cost what it can't have cost; an estimate is booked
+    BREAKER = "breaker"
+    MEMORY = "memory"
+    OPERATOR = "operator"
+    GRANT_EXPIRED = "grant_expired"
+    JOURNAL = "journal"  # it could not be read and was put aside: budgets and incidents begin empty
+
+
+def record(
+    kind: IncidentKind,
+    *,
+    at_s: float,
+    reason: str,
+    request_id: str | None = None,
+    session: str | None = None,
+    key: str | None = None,
+    tier: str | None = None,
+    evidence: Mapping[str, Any] | None = None,
+    **facts: Any,
+) -> dict[str, Any]:
+    """One record, bounded and JSON-ready. `at_s`: seconds since the epoch. `key`: the name of the API key, never the
+    key. `facts`: more of the fields that `incidents_of` fills (`model`, `attempt`, `ttft_ms`, ...).
+
+    `evidence` is cut to its bound here; whether it may be shown at all is the caller's to say.
+
+    Raises:
+        TypeError: a fact that no record has.
+    """
+    unknown = facts.keys() - FACTS.keys()
+    if unknown:
+        raise TypeError(f"a record has no {', '.join(sorted(unknown))}")
+    head = {
+        "at": plain(float(at_s)),
+        "kind": kind.value,
+        "request_id": shorten(request_id, ID_BYTES_MAX),
+        "session": shorten(session, ID_BYTES_MAX),
+        "key": shorten(key),
+        "tier": shorten(tier),
+    }
+    known = {name: value for name, value in within(facts, FACTS_BYTES_MAX).items() if name in FACTS}
+    return head | FACTS | known | {"reason": cut(reason, WORD_BYTES_MAX), "evidence": within(evidence or {})}
+
+
+def shorten(text: str | None, bytes_max: int = WORD_BYTES_MAX) -> str | None:
+    """Cut a text to its bound; None stays None."""
+    return None if text is None else cut(text, bytes_max)
