@@ -14,10 +14,10 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from deployments.cli.front import serve, supervised
 from deployments.config import ConfigError
 from deployments.config_paths import BUILT_IN, find_config
 from deployments.config_tiers import MlxTierConfig
-from deployments.front import serve, supervised
 
 if TYPE_CHECKING:
     from deployments.config_file import ConfigFile
@@ -100,7 +100,7 @@ def _run(arguments: argparse.Namespace) -> int:
     if arguments.command == "serve" and arguments.checked:
         return supervised(arguments.checked, verbose=arguments.verbose)
     if arguments.command == "key":
-        from deployments.key_command import key_command
+        from deployments.cli.key import key_command
 
         return key_command(arguments.name, admin=arguments.admin, local_only=arguments.local_only, file=arguments.file)
     if arguments.command == "pull" and arguments.name and ":" in arguments.name:
@@ -125,14 +125,14 @@ def _run_on(config: Path, arguments: argparse.Namespace) -> int:
 
 
 def _check(file: ConfigFile) -> int:
-    from deployments.preflight import check
+    from deployments.cli.preflight import check
 
     check(file)
     return 0
 
 
 def _preflight(config: Path, arguments: argparse.Namespace) -> int:
-    from deployments.preflight import PortTaken, preflight
+    from deployments.cli.preflight import PortTaken, preflight
 
     try:
         if arguments.command == "serve":
@@ -145,14 +145,14 @@ def _preflight(config: Path, arguments: argparse.Namespace) -> int:
 
 
 def _prepare(file: ConfigFile) -> int:
-    from deployments.tiers.prepare import prepare
+    from deployments.cli.prepare import prepare
 
     prepare(_models_of(file))
     return 0
 
 
 def _models(file: ConfigFile) -> int:
-    from deployments.tiers.inventory import inventory
+    from deployments.cli.inventory import inventory
 
     for line in inventory(_models_of(file)):
         print(line)  # noqa: T201
@@ -160,7 +160,7 @@ def _models(file: ConfigFile) -> int:
 
 
 def _pulled(models: list[tuple[str, str]]) -> int:
-    from deployments.tiers.prepare import prepare
+    from deployments.cli.prepare import prepare
 
     return 1 if prepare(models) else 0
 
@@ -175,7 +175,7 @@ def _models_of(file: ConfigFile, name: str | None = None) -> list[tuple[str, str
 
 
 def _doctor(file: ConfigFile) -> int:
-    from deployments.doctor import doctor
+    from deployments.cli.doctor import doctor
 
     return doctor(file.args)
 

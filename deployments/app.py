@@ -12,15 +12,15 @@ from typing import Any
 
 from ray import serve
 
-from deployments.access import access_for
+from deployments.api.access import access_for
 from deployments.config import ROUTER, AppConfig, load
 from deployments.config_tiers import MlxTierConfig, TierBase
-from deployments.memory.needs import plan_of
+from deployments.graph.replica import TierReplica
+from deployments.graph.session_routing import session_routing
 from deployments.memory.placement import memory_asks
-from deployments.memory.settings import MemoryPlan
+from deployments.memory.plan import MemoryPlan
+from deployments.models.needs import plan_of
 from deployments.router import Router
-from deployments.tiers.affinity import session_routing
-from deployments.tiers.replica import TierReplica
 
 __all__ = ["blas_threads", "build"]
 

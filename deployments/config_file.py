@@ -19,8 +19,8 @@ from pydantic import ValidationError
 from ray.serve.config import ProxyLocation
 from ray.serve.schema import DeploymentSchema, HTTPOptionsSchema, ServeApplicationSchema, ServeDeploySchema
 
-from deployments.access import Access
-from deployments.api_keys import load_keys
+from deployments.api.access import Access
+from deployments.api.api_keys import load_keys
 from deployments.config import ROUTER, AppConfig, ConfigError, RouterConfig, ServerConfig, load
 from deployments.patches import patched_router, patched_tier
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from reliability.tools.ladder import RETRY_STRATEGY, Rung
+from reliability.escalation.retry_strategy import RETRY_STRATEGY, Rung
 
 __all__ = [
     "ENV_NAME",
@@ -237,7 +237,8 @@ class ScriptedTierConfig(TierBase):
 
     kind: Literal["scripted"] = Field(description="answers and faults from a script")
     script: str | list[dict[str, Any]] | dict[str, Any] = Field(
-        description="a YAML, JSON or JSONL file, or what could stand in it: see `deployments/tiers/scripted.py`"
+        description="a YAML, JSON or JSONL file, or what could stand in it: see "
+        "`deployments/tiers/scripted/scripted_tier.py`"
     )
     seed: int = Field(default=0, description="of the script's draws")
     cloud: bool = Field(default=False, description="the tier plays one that is not on this machine")

@@ -12,8 +12,8 @@ from typing import Any
 
 from ray.serve import metrics
 
-from reliability.escalation import reason_of
-from reliability.tools.verdicts import RepairKind
+from reliability.escalation.policies import reason_of
+from reliability.tool_calls import RepairKind
 from reliability.types import Attempt, Fault, Flaw, Reason, RefuseCode
 
 __all__ = ["RequestMetrics"]

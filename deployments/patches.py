@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 from deployments.config import ConfigError, RouterConfig, check_names, patch
 from deployments.config_tiers import TierBase
 from deployments.cost import is_cloud
-from deployments.memory.settings import check_live
+from deployments.memory.plan import check_live
 from deployments.telemetry import log_error
 
 __all__ = ["apply_change", "patched_router", "patched_tier"]

@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from deployments.config_tiers import Timeouts
-from deployments.judging import Elsewhere
-from deployments.large_work import Large, at_once
-from reliability.admission import Ask, Barred, Grant
+from deployments.work.judging import Elsewhere
+from deployments.work.large_work import Large, at_once
+from reliability.admission.admit import Ask, Barred, Grant
 from reliability.loops import Window
-from reliability.pressure import Level
+from reliability.memory.pressure import Level
 from reliability.types import ChatRequest, Event, TierStatus, Usage, Verdict
 
 __all__ = ["Admission", "Clock", "Ports", "Tier"]

@@ -26,41 +26,41 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from deployments.access import Caller, access_for
-from deployments.account import Account
+from deployments.api.access import Caller, access_for
+from deployments.api.admin import Insight
+from deployments.api.body import Bodies
+from deployments.api.boundary import EdgeApp
+from deployments.api.exchange import Exchange
+from deployments.api.headers import deadline_of, is_local_only, request_id_of
+from deployments.api.models import held_off, model_list, readiness, seen_by
+from deployments.api.openai_chat import ChatCall
+from deployments.api.parsing import parsed
+from deployments.api.responses import ERROR_HANDLERS, json_response
 from deployments.collector import collect_less
 from deployments.config import ROUTER, AppConfig, RouterConfig
 from deployments.config_tiers import Timeouts
 from deployments.cost import cloud_tiers, price_of
-from deployments.drive import Run, drive
-from deployments.edge import EdgeApp
-from deployments.incidents import memory_incident
-from deployments.insight import Insight
-from deployments.judge import advise
-from deployments.large_work import large
-from deployments.memory.needs import plan_of
+from deployments.graph.handle import HandleTier
+from deployments.graph.scale_to_zero import asleep_in, asleep_status, passed, patient, sleepers_of
+from deployments.graph.status_poll import TierWatch
+from deployments.graph.stopping import Stoppable, Stopping
 from deployments.memory.view import MemoryView
 from deployments.metrics import RequestMetrics
-from deployments.parsing import parsed
+from deployments.models.needs import plan_of
 from deployments.patches import apply_change, patched_router
-from deployments.plan import chain_for, expected_of, hold_of, limits_of, state_limits, unknown_model
 from deployments.ports import Ports
-from deployments.sleeping import asleep_in, asleep_status, passed, patient, sleepers_of
+from deployments.reports.account import Account
+from deployments.reports.incidents import memory_incident
+from deployments.request.drive import Run, drive
+from deployments.request.judge import advise
+from deployments.request.policy import chain_for, expected_of, hold_of, limits_of, state_limits, unknown_model
 from deployments.state.client import State, ray_finder
 from deployments.state.records import StateLimits
-from deployments.stopping import Stoppable, Stopping
 from deployments.telemetry import MonotonicClock
-from deployments.tiers.handle import HandleTier
-from deployments.watch import TierWatch
-from deployments.wire.body import Bodies
-from deployments.wire.chat import ChatCall
-from deployments.wire.exchange import Exchange
-from deployments.wire.models import held_off, model_list, readiness, seen_by
-from deployments.wire.responses import ERROR_HANDLERS, json_response
-from deployments.wire.terms import deadline_of, is_local_only, request_id_of
-from deployments.workers import Workers
-from reliability.estimate import prompt_bytes
-from reliability.pressure import Level
+from deployments.work.large_work import large
+from deployments.work.worker_pool import Workers
+from reliability.answer.estimate import prompt_bytes
+from reliability.memory.pressure import Level
 from reliability.types import Event, TierState
 
 __all__ = ["Router"]
@@ -99,7 +99,7 @@ class Router(Stoppable):
         self._state = State(ray_finder(app, config.state), self._state_limits())
         self._insight = Insight(self._state, self._watch, tuple(self._tiers), self._access)
         self._clock = MonotonicClock()
-        self._workers = Workers(imports=("deployments.attempt", "deployments.wire.chat"))
+        self._workers = Workers(imports=("deployments.request.attempt", "deployments.api.openai_chat"))
         self._jitter = random.Random()
         self._metrics = RequestMetrics(tuple(self._tiers))
         self._bodies = Bodies(config.server.max_ongoing_requests // 2)

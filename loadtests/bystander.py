@@ -27,7 +27,7 @@ from typing import Any
 
 import httpx
 
-from deployments.front import free_port
+from deployments.cli.front import free_port
 from loadtests.hostile import BODIES, MODEL, SCHEMAS
 from loadtests.hostile_answers import ANSWERS
 from loadtests.running import ends_cleanly, process, serving, short_folder, until_up

@@ -48,7 +48,7 @@ from typing import Any
 import httpx
 import psutil
 
-from deployments.front import free_port
+from deployments.cli.front import free_port
 from loadtests.bench.upstream import WORDS
 from loadtests.running import Running, ends_cleanly, process, serving, short_folder, until_up
 

@@ -6,7 +6,7 @@
                                                                  and consume against the decode step, batch 1 and 8
 
 The default is all of it, with the default model (SmolLM2-135M, float32 on Linux). What the layers of the server add to
-each other is measured by `loadtests.layers_bench`. Figures: `deployments/tiers/constraint.py`.
+each other is measured by `loadtests.layers_bench`. Figures: `deployments/tiers/mlx/grammar/constraint.py`.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from deployments.tiers.artifacts import DEFAULT_SOURCE
-from deployments.tiers.batch import Batch
-from deployments.tiers.constraint import Constraints, Masker
-from deployments.tiers.mlx import MlxTier
+from deployments.models.sources import DEFAULT_SOURCE
+from deployments.tiers.mlx.batch import Batch
+from deployments.tiers.mlx.grammar.constraint import Constraints, Masker
+from deployments.tiers.mlx.mlx_tier import MlxTier
 from loadtests.bfcl import Case, Score, checked_calls, events_of, request_of, sampled
 from loadtests.table import Figure
 from loadtests.turns import Turns

@@ -2,9 +2,9 @@
 
     python -m loadtests.layers_bench --cases 100 --data FOLDER
 
-Each case is driven through the server's own loop (`deployments.drive`) with one mlx tier and no other, first without
-grammars, then with them; an attempt that both would make alike (greedy, the same prompt) is made once. In the first
-row a call counts only as it came from the model, unmended.
+Each case is driven through the server's own loop (`deployments.request.drive`) with one mlx tier and no other, first
+without grammars, then with them; an attempt that both would make alike (greedy, the same prompt) is made once. In the
+first row a call counts only as it came from the model, unmended.
 
 Measured 2026-11-22 on 2 vCPU AMD EPYC, Linux, no GPU, SmolLM2-135M f32, the hundred cases (35 minutes):
 
@@ -31,15 +31,15 @@ from typing import Any
 
 from deployments.config import RouterConfig, ServerConfig
 from deployments.config_tiers import Timeouts
-from deployments.drive import Run, drive
-from deployments.plan import expected_of, limits_of
+from deployments.models.sources import DEFAULT_SOURCE
 from deployments.ports import Ports
+from deployments.request.drive import Run, drive
+from deployments.request.policy import expected_of, limits_of
 from deployments.telemetry import MonotonicClock
-from deployments.tiers.artifacts import DEFAULT_SOURCE
-from deployments.tiers.mlx import MlxTier
+from deployments.tiers.mlx.mlx_tier import MlxTier
 from loadtests.bfcl import CASE_S, SEED, TOKENS_MAX, Case, Score, checked_calls, request_of, sampled, toolbox_of
+from reliability.answer.gate import Hold
 from reliability.config import ReliabilityConfig
-from reliability.gate import Hold
 from reliability.types import ChatRequest, Event, TierState
 
 TIER = "fast"

@@ -21,23 +21,23 @@ from contextlib import aclosing
 from functools import partial
 from typing import Any
 
-from deployments.account import Account
+from deployments.api.openai_chat import ChatCall, parse_chat
+from deployments.api.openai_render import Answer, ChunkWriter
 from deployments.config import AppConfig, RouterConfig, load
-from deployments.drive import Run, drive
-from deployments.incidents import incidents_of
-from deployments.large_work import large
-from deployments.plan import chain_for, expected_of, hold_of, limits_of
+from deployments.errors import ApiError
 from deployments.ports import Ports
+from deployments.reports.account import Account
+from deployments.reports.incidents import incidents_of
+from deployments.reports.redaction import Redactor
+from deployments.request.drive import Run, drive
+from deployments.request.policy import chain_for, expected_of, hold_of, limits_of
 from deployments.telemetry import MonotonicClock
-from deployments.tiers.chat_body import chat_body
-from deployments.tiers.chat_reader import ChatReader
-from deployments.tiers.redaction import Redactor
-from deployments.wire.chat import ChatCall, parse_chat
-from deployments.wire.errors import ApiError
-from deployments.wire.render import Answer, ChunkWriter
+from deployments.tiers.hosted.chat_body import chat_body
+from deployments.tiers.hosted.chat_reader import ChatReader
+from deployments.work.large_work import large
 from loadtests.hostile import BODIES, MODEL, SCHEMAS, Case, body_of, case_of
 from loadtests.hostile_answers import ANSWERS, asking_for, pieces_of
-from reliability.estimate import prompt_bytes
+from reliability.answer.estimate import prompt_bytes
 from reliability.types import ChatRequest, Event, Started, TierState, TierStatus
 
 __all__ = ["longest_step_s"]

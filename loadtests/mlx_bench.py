@@ -32,10 +32,10 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any
 
-from deployments.tiers import blas
-from deployments.tiers.artifacts import DEFAULT_SOURCE, parse_source, resolve
-from deployments.tiers.batch import AHEAD_TOKENS
-from deployments.tiers.mlx import MlxTier
+from deployments.models import blas
+from deployments.models.sources import DEFAULT_SOURCE, parse_source, resolve
+from deployments.tiers.mlx.batch import AHEAD_TOKENS
+from deployments.tiers.mlx.mlx_tier import MlxTier
 from loadtests.grammar_bench import grammar
 from loadtests.server_bench import server
 from loadtests.table import Figure, write

@@ -19,8 +19,8 @@ from typing import Any
 import psutil
 import yaml
 
+from deployments.cli.front import environment, free_port
 from deployments.config import load
-from deployments.front import environment, free_port
 
 __all__ = [
     "ROOT",

@@ -27,9 +27,9 @@ from typing import Any
 
 import httpx
 
-from deployments.front import free_port
-from deployments.tiers import blas
-from deployments.tiers.artifacts import DEFAULT_SOURCE, parse_source, resolve
+from deployments.cli.front import free_port
+from deployments.models import blas
+from deployments.models.sources import DEFAULT_SOURCE, parse_source, resolve
 from loadtests.running import serving, short_folder
 from loadtests.table import Figure
 from loadtests.turns import Turns

@@ -37,7 +37,7 @@ import httpx
 import psutil
 import yaml
 
-from deployments.front import free_port
+from deployments.cli.front import free_port
 from loadtests.running import ends_cleanly, short_folder, until_up
 from loadtests.table import put, stamp
 from loadtests.terminal import Terminal, terminal

@@ -11,9 +11,9 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from reliability.admission import MemoryRules
-from reliability.budget import Policy
-from reliability.gate import Hold
+from reliability.admission.admit import MemoryRules
+from reliability.admission.budget import Policy
+from reliability.answer.gate import Hold
 from reliability.loops import JudgeConfig, LoopConfig
 from reliability.rolling import SECOND_NS
 from reliability.tools import PLACEHOLDERS, CheckConfig
@@ -212,7 +212,8 @@ class MemoryPressureConfig(Section):
     sensor: str = Field(
         default="auto",
         pattern=r"^(auto|scripted:.+)$",
-        description="`auto`: the machine; `scripted:PATH`: a file says the level (`deployments/memory/scripted.py`)",
+        description="`auto`: the machine; `scripted:PATH`: a file says the level "
+        "(`deployments/memory/sensors/scripted.py`)",
     )
     sustained_s: float = Field(
         default=60.0, ge=0, le=86400, description="pressure for this long keeps complex requests off the node's tiers"
@@ -265,7 +266,7 @@ class MemoryPressureConfig(Section):
 
     @property
     def rules(self) -> MemoryRules:
-        """What `reliability.admission` bars by."""
+        """What `reliability.admission.admit` bars by."""
         return MemoryRules(
             sustained_ns=int(self.sustained_s * SECOND_NS),
             complex_prompt_tokens=self.complex_prompt_tokens,

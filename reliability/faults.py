@@ -25,7 +25,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from reliability.admission import Bar
+from reliability.admission.admit import Bar
 from reliability.types import Attempt, Fault, Flaw, Reason, RefuseCode, Verdict
 
 __all__ = ["NEITHER", "TRAITS", "Again", "OtherTier", "Ran", "Traits", "traits_of"]

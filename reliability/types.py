@@ -9,7 +9,7 @@ An *attempt* is one call to one tier. What a tier sends back is a stream of *eve
 
 `Started` says that a replica took the request; before it the request waits for a replica, after it the model
 works. Exactly one `Finish` or `Failed` ends the stream. A tier never raises what it can say as `Failed`, so the one
-loop that drives a request (`deployments/drive.py`) reads values and never guesses from exception types.
+loop that drives a request (`deployments/request/drive.py`) reads values and never guesses from exception types.
 
 A *fault* says that the tier is unwell; a *flaw* says that its answer is not good enough. They never mix: a fault
 feeds the breaker, a flaw feeds escalation. What follows from each stands in `reliability.faults`.
@@ -106,7 +106,7 @@ class Reason(StrEnum):
 
 
 class RefuseCode(StrEnum):
-    """Why a request gets no answer. Each has one row in the error table of `deployments/wire/errors.py`."""
+    """Why a request gets no answer. Each has one row in the error table of `deployments/errors.py`."""
 
     BAD_REQUEST = "bad_request"
     UNSUPPORTED = "unsupported"

@@ -26,12 +26,13 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
-from deployments.direct_door import DoorProtocol
-from deployments.front import WRAPPER, environment, free_port
-from deployments.wire.body import Bodies
-from deployments.wire.errors import ApiError
-from deployments.wire.responses import json_response
-from deployments.wire.stream import EventStream
+from deployments.api.body import Bodies
+from deployments.api.responses import json_response
+from deployments.api.stream import EventStream
+from deployments.cli.front import environment, free_port
+from deployments.errors import ApiError
+from deployments.listener.direct import DoorProtocol
+from deployments.listener.haproxy import WRAPPER
 from tests.repository import ROOT
 from tests.serving import until
 

@@ -8,14 +8,14 @@ from typing import Any
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
-from deployments.drive import Run
-from deployments.incidents import incidents_of
-from reliability.answer import Judged, expect
-from reliability.budget import Load, Window
-from reliability.escalation import Limits, Refuse
+from deployments.reports.incidents import incidents_of
+from deployments.request.drive import Run
+from reliability.admission.budget import Load, Window
+from reliability.answer.judgement import Judged, expect
+from reliability.escalation.policies import Limits, Refuse
 from reliability.loops import Kind, Loop, LoopConfig, Stage
+from reliability.tool_calls import Flaws, RepairKind
 from reliability.tools import CheckConfig, Repair, Violation, build_toolbox
-from reliability.tools.verdicts import Flaws, RepairKind
 from reliability.types import (
     Attempt,
     ChatRequest,

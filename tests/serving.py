@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pytest
 
-from deployments.front import free_port
+from deployments.cli.front import free_port
 
 if TYPE_CHECKING:
     import openai

@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deployments import __main__
-from deployments.access import Access, Caller, access_for
-from deployments.api_keys import digest, load_keys
+from deployments.api.access import Access, Caller, access_for
+from deployments.api.api_keys import digest, load_keys
+from deployments.cli.front import free_port
 from deployments.config import ConfigError, ServerConfig
-from deployments.front import free_port
-from deployments.wire.errors import ApiError
+from deployments.errors import ApiError
 from tests.effects.driving import config_of
 
 ENV = "MLX_STACK_API_KEYS"
@@ -127,7 +127,7 @@ def test_every_entry_is_compared(monkeypatch):
         compared.append(a)
         return a == b
 
-    monkeypatch.setattr("deployments.access.hmac.compare_digest", spy)
+    monkeypatch.setattr("deployments.api.access.hmac.compare_digest", spy)
     for key in (AGENT, LOCAL, "wrong"):
         compared.clear()
         with contextlib.suppress(ApiError):

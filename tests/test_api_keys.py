@@ -11,11 +11,12 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deployments import __main__, api_keys
-from deployments.access import Access, Caller, access_for
-from deployments.api_keys import ApiKey, digest, entry_line, load_keys, new_key, parse_file
+from deployments import __main__
+from deployments.api import api_keys
+from deployments.api.access import Access, Caller, access_for
+from deployments.api.api_keys import ApiKey, digest, entry_line, load_keys, new_key, parse_file
+from deployments.cli.key import key_command
 from deployments.config import ConfigError, ServerConfig
-from deployments.key_command import key_command
 from deployments.patches import apply_change
 from tests.test_access import AGENT, BOSS, ENV, access
 

@@ -9,14 +9,14 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from deployments.attempt import Reading
-from deployments.event_sizes import OVERRUN_BYTES, TOKEN_BYTES_MOST
-from reliability.admission import PROGRESS_TOKENS
-from reliability.answer import expect
-from reliability.estimate import text_bytes, tokens_max, tokens_min, tokens_near
+from deployments.request.attempt import Reading
+from deployments.request.event_sizes import OVERRUN_BYTES, TOKEN_BYTES_MOST
+from reliability.admission.admit import PROGRESS_TOKENS
+from reliability.answer.estimate import text_bytes, tokens_max, tokens_min, tokens_near
+from reliability.answer.gate import Hold
+from reliability.answer.judgement import expect
+from reliability.answer.logprobs import WaitingLogprobs
 from reliability.faults import TRAITS, Ran
-from reliability.gate import Hold
-from reliability.logprobs import WaitingLogprobs
 from reliability.loops import LoopConfig
 from reliability.tools import CheckConfig, build_toolbox
 from reliability.types import (

@@ -5,9 +5,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deployments.attempt import Reading
-from reliability.answer import expect
-from reliability.gate import Hold
+from deployments.request.attempt import Reading
+from reliability.answer.gate import Hold
+from reliability.answer.judgement import expect
 from reliability.loops import LoopConfig, Scan, step
 from reliability.tools import CheckConfig, build_toolbox
 from reliability.types import CallDelta, Event, Finish, FinishReason, Flaw, Reasoning, Started, Text

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from deployments.config import ConfigError, load
 from deployments.cost import Price, cloud_tiers, cost_usd, is_cloud, price_of
-from deployments.listening import is_loopback
+from deployments.listener.listening import is_loopback
 from reliability.config import CloudFallback
 from reliability.types import Usage
 

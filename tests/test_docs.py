@@ -11,11 +11,11 @@ import pytest
 from pydantic import BaseModel
 from starlette.routing import Route
 
-from deployments.access import Access
+from deployments.api.access import Access
+from deployments.api.admin import Insight
 from deployments.config import AppConfig
 from deployments.config_file import read_file
 from deployments.config_tiers import KINDS
-from deployments.insight import Insight
 from deployments.router import Router
 from tests.repository import ROOT, tracked
 from tests.test_config_effects import all_keys
@@ -163,7 +163,7 @@ def test_the_load_tests_open_with_their_figures():
 
 def test_every_header_is_explained_and_no_other():
     """The headers that the code can send are those of the table."""
-    source = (ROOT / "deployments/wire/report.py").read_text(encoding="utf-8")
+    source = (ROOT / "deployments/reports/report.py").read_text(encoding="utf-8")
     sent = set(re.findall(r'"(X-MLX-Stack-[A-Za-z-]+)"', source))
     table = TEXTS["docs/http.md"].partition("## Headers of an answer")[2].partition("\n## ")[0]
     shown = set(re.findall(r"^\| `(X-MLX-Stack-[A-Za-z-]+)`", table, re.MULTILINE))

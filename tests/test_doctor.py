@@ -7,7 +7,8 @@ import socket
 
 import pytest
 
-from deployments import __main__, chain_faults, doctor
+from deployments import __main__
+from deployments.cli import chain_faults, doctor
 from deployments.config import AppConfig, load
 
 TIER = {"kind": "scripted", "script": []}

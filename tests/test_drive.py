@@ -13,17 +13,17 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from deployments.config_tiers import Timeouts
-from deployments.drive import Run, drive
 from deployments.ports import Ports
+from deployments.reports.report import report_headers, report_of
+from deployments.request.drive import Run, drive
 from deployments.telemetry import MonotonicClock
-from deployments.tiers.scripted import ScriptedTier
-from deployments.wire.report import report_headers, report_of
-from reliability.admission import AdmissionConfig
-from reliability.answer import expect
-from reliability.escalation import Limits
-from reliability.gate import Hold
+from deployments.tiers.scripted.scripted_tier import ScriptedTier
+from reliability.admission.admit import AdmissionConfig
+from reliability.admission.retry_budget import RetryBudgetConfig
+from reliability.answer.gate import Hold
+from reliability.answer.judgement import expect
+from reliability.escalation.policies import Limits
 from reliability.loops import LoopConfig
-from reliability.retry_budget import RetryBudgetConfig
 from reliability.tools import CheckConfig, build_toolbox
 from reliability.types import (
     Attempt,

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from deployments.drive import Run, drive
+from deployments.reports.report import report_of
+from deployments.request.drive import Run, drive
 from deployments.telemetry import MonotonicClock
-from deployments.tiers.scripted import ScriptedTier
-from deployments.wire.report import report_of
-from reliability.answer import expect
-from reliability.gate import Hold
+from deployments.tiers.scripted.scripted_tier import ScriptedTier
+from reliability.answer.gate import Hold
+from reliability.answer.judgement import expect
 from reliability.loops import LoopConfig
 from reliability.tools import CheckConfig, build_toolbox
 from reliability.types import CallDelta, ChatRequest, Event, Finish, FinishReason, Flaw, Logprobs, Started, Text, Usage

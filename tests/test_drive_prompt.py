@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 
-from deployments.drive import Run, drive
-from deployments.judge import advise
 from deployments.ports import Ports
+from deployments.request.drive import Run, drive
+from deployments.request.judge import advise
 from deployments.telemetry import MonotonicClock
-from deployments.tiers.scripted import ScriptedTier
-from reliability.admission import Ask, Barred, Grant
-from reliability.answer import expect
-from reliability.estimate import prompt_bytes, tokens_max, tokens_min
+from deployments.tiers.scripted.scripted_tier import ScriptedTier
+from reliability.admission.admit import Ask, Barred, Grant
+from reliability.answer.estimate import prompt_bytes, tokens_max, tokens_min
+from reliability.answer.judgement import expect
 from reliability.loops import JudgeConfig, LoopConfig
 from reliability.tools import build_toolbox
 from reliability.types import ChatRequest, Event, Fault, Flaw, Usage, Verdict

@@ -14,10 +14,10 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 
-from deployments.access import Access, access_for
+from deployments.api.access import Access, access_for
+from deployments.api.boundary import EXPOSED, EdgeApp
 from deployments.config import ConfigError, ServerConfig
-from deployments.edge import EXPOSED, EdgeApp
-from deployments.listening import is_own, is_own_page
+from deployments.listener.listening import is_own, is_own_page
 from tests.effects.driving import config_of
 from tests.repository import ROOT
 
@@ -153,7 +153,7 @@ def test_a_slash_too_many_is_no_other_route(root, path):
 
 def test_what_a_page_may_see_is_all_that_is_sent():
     """Every header of ours that the report knows is exposed."""
-    source = (ROOT / "deployments/wire/report.py").read_text()
+    source = (ROOT / "deployments/reports/report.py").read_text()
 
     assert set(re.findall(r'"(X-MLX-Stack-[A-Za-z-]+)"', source)) <= set(EXPOSED)
 

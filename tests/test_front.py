@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from deployments import front
+from deployments.cli import front
 from deployments.config import ConfigError
 from tests.repository import ROOT
 

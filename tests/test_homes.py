@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from deployments.cli.key import key_command
 from deployments.config import ConfigError
-from deployments.key_command import key_command
-from deployments.memory.scripted import ScriptedSensor
-from deployments.tiers.adapter import adapter_at
-from deployments.tiers.artifacts import ModelUnavailable, parse_source, resolve
+from deployments.memory.sensors.scripted import ScriptedSensor
+from deployments.models.adapter import adapter_at
+from deployments.models.sources import ModelUnavailable, parse_source, resolve
 
 NOBODY = "~nobody-of-that-name"
 

@@ -14,13 +14,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from deployments.config_tiers import Timeouts
-from deployments.drive import Run, drive
-from deployments.incidents import RECORDS_MAX
 from deployments.ports import Ports
+from deployments.reports.incidents import RECORDS_MAX
+from deployments.request.drive import Run, drive
 from deployments.state.incident_record import RECORD_BYTES_MAX, IncidentKind
 from deployments.telemetry import MonotonicClock
-from deployments.tiers.scripted import ScriptedTier
-from reliability.budget import Load, Window
+from deployments.tiers.scripted.scripted_tier import ScriptedTier
+from reliability.admission.budget import Load, Window
 from reliability.types import (
     Attempt,
     ChatRequest,

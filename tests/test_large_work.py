@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deployments.json_values import has_more_values
-from deployments.large_work import QUIET_BYTES, large
+from deployments.work.json_values import has_more_values
+from deployments.work.large_work import QUIET_BYTES, large
 
 
 def _count(until_s: float) -> int:
@@ -111,7 +111,7 @@ def test_values_are_told_from_the_bytes(value: object):
 @pytest.mark.parametrize("piece", [7, 8, 9, 64])
 def test_values_are_told_however_the_pieces_are_cut(piece: int, monkeypatch: pytest.MonkeyPatch):
     """Law: a cut through an escape or a text changes nothing."""
-    monkeypatch.setattr("deployments.json_values.PIECE_BYTES", piece)
+    monkeypatch.setattr("deployments.work.json_values.PIECE_BYTES", piece)
     value = [{"a\\": '\\",["', "b": ["\\\\", '"', "x" * 30]}, "\\" * 9, [1, 2]] * 5
     raw = orjson.dumps(value)
     assert has_more_values(raw, _values(value) - 1)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
-from deployments.listening import is_loopback
+from deployments.listener.listening import is_loopback
 from tests.repository import ROOT
 
 LOOPBACK = (ipaddress.ip_network("127.0.0.0/8"), ipaddress.ip_network("::1/128"))
@@ -85,7 +85,7 @@ def test_any_text_is_a_host_or_not(text):
 
 def test_the_rule_needs_no_ray():
     """Who asks about a host, as a tier does, need not load Ray for it."""
-    code = "import sys, deployments.listening\nprint('ray' in sys.modules)"
+    code = "import sys, deployments.listener.listening\nprint('ray' in sys.modules)"
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
 
     assert out.stdout.strip() == "False"

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from deployments import metrics
-from deployments.wire.report import report_of
-from reliability.tools.verdicts import RepairKind
+from deployments.reports.report import report_of
+from reliability.tool_calls import RepairKind
 from reliability.types import Fault, Flaw, Reason, RefuseCode
 from tests.effects.driving import config_of, run
 

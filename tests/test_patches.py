@@ -9,8 +9,8 @@ import pytest
 
 from deployments.config import ConfigError, RouterConfig
 from deployments.cost import is_cloud
+from deployments.graph.replica import TierReplica
 from deployments.patches import SERVERS_AT_START, TIERS_AT_START, patched_router, patched_tier
-from deployments.tiers.replica import TierReplica
 from tests.test_cost import CLOUD, other, preset, tier
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from deployments.config import RouterConfig, ServerConfig
-from deployments.plan import limits_of
+from deployments.request.policy import limits_of
 from reliability.config import ReliabilityConfig
 
 

@@ -19,9 +19,9 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from deployments import __main__
+from deployments.cli.front import environment, free_port
 from deployments.config import ConfigError
 from deployments.config_file import read_file
-from deployments.front import environment, free_port
 from tests.repository import ROOT
 from tests.state.lives import unpack
 

@@ -14,11 +14,11 @@ from pathlib import Path
 
 import pytest
 
-from deployments import direct_door
-from deployments import haproxy as haproxy_module
-from deployments.front import free_port
-from deployments.haproxy import HEADER_BYTES_MAX, Limits, limits_of, rewritten
-from deployments.wire.errors import TABLE
+from deployments.cli.front import free_port
+from deployments.errors import TABLE
+from deployments.listener import direct as direct_door
+from deployments.listener import haproxy as haproxy_module
+from deployments.listener.haproxy import HEADER_BYTES_MAX, Limits, limits_of, rewritten
 from tests.doors import Back, Raw, ask, behind_haproxy, behind_uvicorn, haproxy, rays_config
 from tests.serving import until
 

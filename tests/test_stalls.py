@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from deployments.config_tiers import Timeouts
-from deployments.drive import Run, drive
-from deployments.patience import unless_stalled
-from deployments.tiers.scripted import ScriptedTier
+from deployments.request.drive import Run, drive
+from deployments.request.patience import unless_stalled
+from deployments.tiers.scripted.scripted_tier import ScriptedTier
 from reliability.faults import TRAITS, Again
 from reliability.types import ChatRequest, Event, Failed, Fault, Reason, Started, Text
 from tests.sim.clock import VirtualClock

@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from deployments.api.stream import paced
 from deployments.config_tiers import Timeouts
-from deployments.drive import Run, drive
+from deployments.errors import from_refusal
+from deployments.graph.stopping import CUT_S, LAST_BYTES_S, Stopping
 from deployments.ports import Ports
-from deployments.stopping import CUT_S, LAST_BYTES_S, Stopping
-from deployments.tiers.scripted import ScriptedTier
-from deployments.wire.errors import from_refusal
-from deployments.wire.stream import paced
+from deployments.request.drive import Run, drive
+from deployments.tiers.scripted.scripted_tier import ScriptedTier
 from reliability.types import RefuseCode, Text
 from tests.sim.clock import VirtualClock
 from tests.sim.clock import run as play

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from deployments.wire.exchange import Exchange
+from deployments.api.exchange import Exchange
 from reliability.types import Event, Text
 from tests.run_values import request_of, run_of
 

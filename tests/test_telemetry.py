@@ -18,8 +18,8 @@ from ray.exceptions import RayTaskError
 from ray.serve._private import constants
 from ray.serve._private.logging_utils import ServeFormatter
 
+from deployments.reports.report import report_of
 from deployments.telemetry import TAKEN, log_error, log_info, log_request, session_tag
-from deployments.wire.report import report_of
 from tests.effects.driving import REQUEST, config_of, run
 
 SECRET = "QXZJKVWYQXZJ"

@@ -45,9 +45,11 @@ def test_the_core_does_no_io(name):
     assert roots <= PURE
 
 
-@pytest.mark.parametrize("name", [n for n in OURS if not n.startswith("deployments/tiers/")])
+@pytest.mark.parametrize(
+    "name", [n for n in OURS if not n.startswith(("deployments/tiers/", "deployments/models/"))]
+)
 def test_only_the_tiers_know_mlx(name):
-    """Nothing but the `mlx` tier's code imports mlx."""
+    """Nothing but the tiers, and what makes their models, imports mlx."""
     assert not {module for module in imports(parsed(name)) if module.partition(".")[0] in ("mlx", "mlx_lm")}
 
 
@@ -63,7 +65,7 @@ def test_mlx_is_not_imported_with_the_modules():
 
 def test_drive_knows_no_ray():
     """The simulator runs the very code of `drive`: nothing that it imports imports Ray."""
-    code = "import sys, deployments.drive\nprint('ray' in sys.modules)"
+    code = "import sys, deployments.request.drive\nprint('ray' in sys.modules)"
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
 
     assert out.stdout.strip() == "False"
@@ -169,3 +171,60 @@ def test_no_room_without_a_name(name):
 def test_the_readme_is_short():
     """Who comes first reads all of it; the rest is in docs/."""
     assert (ROOT / "README.md").stat().st_size <= README_BYTES_MAX
+
+
+# -- the tree ------------------------------------------------------------------------------------------------------
+
+MODULES_MAX = 20
+MODULES = {name.removesuffix(".py").removesuffix("/__init__").replace("/", "."): name for name in OURS}
+
+
+def imported(name: str) -> set[str]:
+    """The modules of ours that a module imports, wherever in it."""
+    found = set()
+    for node in ast.walk(parsed(name)):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found |= {
+                whole if (whole := f"{node.module}.{alias.name}") in MODULES else node.module for alias in node.names
+            }
+    return found & MODULES.keys()
+
+
+def room_of(module: str) -> str:
+    """Where a module stands: its folder; the modules at the root of a package stand each for itself."""
+    folder = module.rpartition(".")[0]
+    return module if MODULES[module].endswith("__init__.py") or "." not in folder else folder
+
+
+def ways() -> dict[str, set[str]]:
+    """Which folders a folder imports from."""
+    found: dict[str, set[str]] = {}
+    for module, name in MODULES.items():
+        found.setdefault(room_of(module), set()).update(room_of(other) for other in imported(name))
+    return {room: others - {room} for room, others in found.items()}
+
+
+def test_no_folder_imports_in_a_circle():
+    """Whoever reads from the bottom up meets nothing that he hasn't met."""
+    left = ways()
+    while free := [room for room, others in left.items() if not others & left.keys()]:
+        for room in free:
+            del left[room]
+
+    assert left == {}
+
+
+@pytest.mark.parametrize("folder", sorted({str(Path(name).parent) for name in OURS}))
+def test_a_folder_can_be_seen_at_a_glance(folder):
+    """At most so many modules in one folder."""
+    assert sum(str(Path(name).parent) == folder for name in OURS) <= MODULES_MAX + 1  # `__init__` isn't counted
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_a_name_stands_once(package):
+    """No two modules of a package have one name: a name in a traceback, or in talk, says which file."""
+    names = [Path(name).name for name in OURS if name.startswith(package) and not name.endswith("__init__.py")]
+
+    assert [name for name in sorted(set(names)) if names.count(name) > 1] == []

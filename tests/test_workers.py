@@ -13,8 +13,8 @@ import time
 import psutil
 import pytest
 
-from deployments import workers as rooms
-from deployments.workers import Busy, Lost, TooLong, Workers
+from deployments.work import worker_pool as rooms
+from deployments.work.worker_pool import Busy, Lost, TooLong, Workers
 from tests.serving import until
 
 ENDLESS = ("(a{1,2}){50}b", "a" * 60)
@@ -22,7 +22,7 @@ ENDLESS = ("(a{1,2}){50}b", "a" * 60)
 
 def children() -> list[psutil.Process]:
     found = psutil.Process().children(recursive=True)
-    return [one for one in found if "deployments.worker" in " ".join(one.cmdline())]
+    return [one for one in found if "deployments.work.worker" in " ".join(one.cmdline())]
 
 
 def over(process: psutil.Process) -> bool:
@@ -133,7 +133,7 @@ def test_a_worker_inherits_no_secret_and_no_signal(monkeypatch):
 
 PARENT = """
 import asyncio, re, sys
-from deployments.workers import Workers
+from deployments.work.worker_pool import Workers
 async def main():
     workers = Workers(job_s=1.0)
     print(await workers.run(__import__("os").getpid), flush=True)

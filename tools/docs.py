@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from deployments.__main__ import HELP
-from deployments.wire.errors import TABLE
+from deployments.errors import TABLE
 from tools.config_schema import config_schema
 from tools.config_tables import config_tables
 

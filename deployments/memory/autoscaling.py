@@ -13,9 +13,9 @@ cell; a call reads the cell and computes. An error of the computation is logged 
                doesn't throw away a model that took a minute to load. That is the hysteresis of the demand: the
                `downscale_delay_s` of the deployments is short (`deployments/app.py`), so that a cap takes effect fast.
                The last replica of a tier that may sleep is let go by `tiers.NAME.idle_s` alone
-    cap        `reliability.replicas.replicas_that_fit`: bytes x replicas of all tiers in the sum of the nodes' budgets,
-               minimums first, then priority; and no more of a tier than the nodes hold one by one, since half a model
-               on each of two nodes is none
+    cap        `reliability.memory.replicas.replicas_that_fit`: bytes x replicas of all tiers in the sum of the nodes'
+               budgets, minimums first, then priority; and no more of a tier than the nodes hold one by one, since half
+               a model on each of two nodes is none
     level      that of the nodes where the tier has replicas, the worst of them; of all nodes where it has none.
                At warn it doesn't grow, at critical it shrinks to its minimum, and without a fresh reading from every
                one of those nodes it doesn't grow
@@ -51,9 +51,9 @@ import ray
 from ray.serve.autoscaling_policy import replica_queue_length_autoscaling_policy
 
 from deployments.memory import nodes
-from deployments.memory.caps import capped
-from deployments.memory.report import NodeReport
-from deployments.memory.settings import TierNeed
+from deployments.memory.node_report import NodeReport
+from deployments.memory.plan import TierNeed
+from deployments.memory.replica_caps import capped
 
 __all__ = ["Cell", "HeldDemand", "MemoryCappedPolicy", "Seen", "after_factors", "before_factors", "newest"]
 

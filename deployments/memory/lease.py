@@ -19,10 +19,10 @@ from collections.abc import Callable
 from typing import Any
 
 from deployments.memory import nodes
-from deployments.memory.settings import MemoryPlan
+from deployments.memory.plan import MemoryPlan
 from deployments.telemetry import log_error, log_info
-from reliability.leases import Answer
-from reliability.pressure import Level
+from reliability.memory.leases import Answer
+from reliability.memory.pressure import Level
 
 __all__ = ["ReplicaLease"]
 

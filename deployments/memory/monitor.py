@@ -1,7 +1,7 @@
 """MemoryPressure: one actor per node, the only writer of that node's level and of its leases.
 
-    sensor ─ every poll_s, or woken ─▶ observe (reliability.pressure) ─▶ level, transitions
-    replicas ─ acquire / renew / release ─▶ reliability.leases
+    sensor ─ every poll_s, or woken ─▶ observe (reliability.memory.pressure) ─▶ level, transitions
+    replicas ─ acquire / renew / release ─▶ reliability.memory.leases
     views, the policy ─ report ─▶ what is known, with the transitions that they haven't seen
 
 It is an asyncio actor: everything runs on one event loop, and no transition of its state has an `await` in it. The
@@ -34,13 +34,13 @@ from dataclasses import replace
 
 import ray
 
-from deployments.memory.report import Holder, NodeReport, Transition
-from deployments.memory.sensors import NS_PER_S, Sample, make_sensor
-from deployments.memory.settings import MonitorSettings, TierNeed
+from deployments.memory.node_report import Holder, NodeReport, Transition
+from deployments.memory.plan import MonitorSettings, TierNeed
+from deployments.memory.sensors.sensor import NS_PER_S, Sample, make_sensor
 from deployments.telemetry import log_error
-from reliability import leases as ledger
-from reliability.leases import Answer, Lease, Leases
-from reliability.pressure import Level, LevelChange, Pressure, PressureConfig, level_at, observe, sustained
+from reliability.memory import leases as ledger
+from reliability.memory.leases import Answer, Lease, Leases
+from reliability.memory.pressure import Level, LevelChange, Pressure, PressureConfig, level_at, observe, sustained
 
 __all__ = ["MemoryPressure"]
 

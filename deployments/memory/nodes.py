@@ -19,7 +19,7 @@ from ray.util import list_named_actors
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from deployments.memory.monitor import MemoryPressure
-from deployments.memory.settings import NAMESPACE, MonitorSettings, monitor_name, name_prefix
+from deployments.memory.plan import NAMESPACE, MonitorSettings, monitor_name, name_prefix
 
 __all__ = ["find", "here", "on"]
 

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 import ray
 
-from deployments.memory.settings import TierNeed
+from deployments.memory.plan import TierNeed
 from deployments.telemetry import log_info
 
 __all__ = ["asks_within", "memory_asks"]

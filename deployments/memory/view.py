@@ -26,13 +26,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from deployments.memory import nodes
-from deployments.memory.caps import refused_replicas
 from deployments.memory.monitor import TRANSITIONS_MAX
-from deployments.memory.report import NodeReport, Transition
-from deployments.memory.sensors import NS_PER_S
-from deployments.memory.settings import MemoryPlan
+from deployments.memory.node_report import NodeReport, Transition
+from deployments.memory.plan import MemoryPlan
+from deployments.memory.replica_caps import refused_replicas
+from deployments.memory.sensors.sensor import NS_PER_S
 from deployments.telemetry import log_error, log_info
-from reliability.pressure import Level
+from reliability.memory.pressure import Level
 
 __all__ = ["Felt", "MemoryView", "NodeView"]
 

@@ -9,7 +9,7 @@ keeper       leads a session of its own, into which all else is born; it ends th
 driver       `serve run CONFIG`, with an ear for "stop" (`driver.py`)
 
 A stop (TERM, INT, HUP, or the supervisor's death, which closes its pipe) is three steps with one clock: the Routers
-drain (`deployments/stopping.py`), Serve and Ray end as they do on Ctrl-C, and what is left is killed. Whoever of the
-three is killed, the next one in line does it: the keeper for the supervisor, the supervisor for the keeper, the keeper
-for the driver. What even that leaves (all were killed at once) the next start clears (`folder.py`).
+drain (`deployments/graph/stopping.py`), Serve and Ray end as they do on Ctrl-C, and what is left is killed. Whoever of
+the three is killed, the next one in line does it: the keeper for the supervisor, the supervisor for the keeper, the
+keeper for the driver. What even that leaves (all were killed at once) the next start clears (`folder.py`).
 """

@@ -28,10 +28,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from deployments.running.bounded_log import tail
-from deployments.running.door import is_open
 from deployments.running.family import adopt_orphans, kill_all
 from deployments.running.folder import RunFolder
 from deployments.running.keeper import DRAIN_S, STOP_S
+from deployments.running.reachable import is_open
 from deployments.running.words import Place, Standing, failure, heard, ready_lines
 
 __all__ = ["held_back", "supervise"]

@@ -32,19 +32,21 @@ from typing import Any, TypeVar, cast
 
 from deployments.collector import settle_collector
 from deployments.ports import Clock
-from deployments.state.batch import Batch
 from deployments.state.journal import Bounds, Superseded
-from deployments.state.near import Door
-from deployments.state.opening import JOURNAL, opened
 from deployments.state.records import Answer, Asked, Health, Query, Reply, Said, StateLimits, Step
+from deployments.state.recovery import JOURNAL, opened
+from deployments.state.transaction import Batch
+from deployments.state.unix_socket import Door
 from deployments.telemetry import MonotonicClock
-from reliability import admission, loops, replay
-from reliability.admission import AdmissionConfig, Grant
-from reliability.breaker import Phase
-from reliability.budget import loads
-from reliability.ledger import owner_of, running, session_name, session_of
+from reliability import loops
+from reliability.admission import admit as admission
+from reliability.admission import events as replay
+from reliability.admission.admit import AdmissionConfig, Grant
+from reliability.admission.breaker import Phase
+from reliability.admission.budget import loads
+from reliability.admission.events import Close, Isolate, Reset, Restore, Sweep
+from reliability.admission.ledger import owner_of, running, session_name, session_of
 from reliability.loops import LoopConfig, Window
-from reliability.replay import Close, Isolate, Reset, Restore, Sweep
 
 __all__ = ["SessionState"]
 

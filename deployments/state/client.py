@@ -21,8 +21,6 @@ from deployments.config import ConfigError, StateConfig
 from deployments.state.actor import SessionState
 from deployments.state.journal import SCHEMA_VERSION, Bounds
 from deployments.state.link import Actor, Link
-from deployments.state.near import NearActor
-from deployments.state.opening import JOURNAL, refuse_parts
 from deployments.state.records import (
     RETRY_AFTER_S_MAX,
     Asked,
@@ -36,7 +34,9 @@ from deployments.state.records import (
     Settled,
     StateLimits,
 )
-from reliability.admission import Ask, Barred, Grant
+from deployments.state.recovery import JOURNAL, refuse_parts
+from deployments.state.unix_socket import NearActor
+from reliability.admission.admit import Ask, Barred, Grant
 from reliability.loops import Window
 from reliability.types import Usage, Verdict
 

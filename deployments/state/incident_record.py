@@ -1,7 +1,8 @@
 """The record of an incident: one flat JSON object of one shape, whoever made it; what doesn't apply is None.
 
 Breaker changes, memory transitions, an operator's acts, grants that nobody settled and a journal that was put aside are
-no part of a request: those who see them call `record`. What becomes of a request is told by `deployments/incidents.py`.
+no part of a request: those who see them call `record`. What becomes of a request is told by
+`deployments/reports/incidents.py`.
 
 What must never happen: a record without a bound.
 """

@@ -31,8 +31,8 @@ from pydantic import TypeAdapter
 
 from deployments.state.private import make_private_file, make_private_folder
 from deployments.state.records import Query
-from reliability import replay
-from reliability.admission import Admission, AdmissionConfig
+from reliability.admission import events as replay
+from reliability.admission.admit import Admission, AdmissionConfig
 
 __all__ = ["UNWRITABLE", "Bounds", "Journal", "Restored", "Superseded", "restored"]
 

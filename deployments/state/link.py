@@ -43,7 +43,7 @@ from deployments.state.records import (
     Step,
 )
 from deployments.telemetry import log_error, log_info
-from reliability.admission import Grant
+from reliability.admission.admit import Grant
 from reliability.types import Usage, Verdict
 
 __all__ = ["Actor", "Link", "StateSilent"]

@@ -15,8 +15,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from reliability.admission import AdmissionConfig, Ask, Barred, Grant
-from reliability.breaker import Phase
+from reliability.admission.admit import AdmissionConfig, Ask, Barred, Grant
+from reliability.admission.breaker import Phase
 from reliability.loops import LoopConfig, Turn, Window
 from reliability.types import Usage, Verdict
 

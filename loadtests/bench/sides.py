@@ -32,7 +32,7 @@ from typing import Any
 import psutil
 import yaml
 
-from deployments.front import free_port
+from deployments.cli.front import free_port
 from loadtests.bench.upstream import SPARE
 from loadtests.running import flags_for, own_bytes, process, until_up
 

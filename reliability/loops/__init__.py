@@ -15,9 +15,9 @@ What must never happen: a verdict that depends on ids, on key order or on how a 
 is stopped for waiting; a detector that raises on what a client or a model has written.
 """
 
-from reliability.loops.answer import Scan, finish, open_scan, step, truncate
-from reliability.loops.config import JudgeConfig, LoopConfig
+from reliability.loops.findings import Call, Kind, Loop, Result, Stage, Turn
 from reliability.loops.history import find_loop
+from reliability.loops.in_answer import Scan, finish, open_scan, step, truncate
 from reliability.loops.judge import (
     Case,
     JudgeRequest,
@@ -28,9 +28,9 @@ from reliability.loops.judge import (
     read_suggestion,
 )
 from reliability.loops.memo import Memo
-from reliability.loops.nouns import Call, Kind, Loop, Result, Stage, Turn
 from reliability.loops.nudge import nudge
 from reliability.loops.session import LoopDetector, LoopStatus, Window, observe
+from reliability.loops.thresholds import JudgeConfig, LoopConfig
 from reliability.loops.transcript import answer_turn, calls_turn, carries_history, read_turns
 from reliability.loops.written import repeated_calls
 

@@ -22,11 +22,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from reliability.loops.canonical import digest, summary
-from reliability.loops.config import LoopConfig
+from reliability.loops.findings import Kind, Loop, Stage, Turn
 from reliability.loops.laps import Laps, stage_of
 from reliability.loops.memo import Memo
-from reliability.loops.nouns import Kind, Loop, Stage, Turn
 from reliability.loops.streaks import same_error, same_text
+from reliability.loops.thresholds import LoopConfig
 
 __all__ = ["find_loop"]
 

@@ -22,10 +22,10 @@ from enum import StrEnum
 from typing import Any
 
 from reliability.loops.canonical import summary
-from reliability.loops.config import JudgeConfig
 from reliability.loops.content import NOTICE, text_of
-from reliability.loops.failures import failed
-from reliability.loops.nouns import Loop, Turn
+from reliability.loops.errors import failed
+from reliability.loops.findings import Loop, Turn
+from reliability.loops.thresholds import JudgeConfig
 
 __all__ = ["Case", "JudgeRequest", "Trouble", "find_case", "injection", "judge_request", "read_suggestion"]
 

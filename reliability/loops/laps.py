@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from reliability.loops.canonical import call_key
-from reliability.loops.config import LoopConfig
+from reliability.loops.findings import Call, Result, Stage, Turn
 from reliability.loops.memo import Memo
 from reliability.loops.near import near
-from reliability.loops.nouns import Call, Result, Stage, Turn
-from reliability.loops.polls import polling
-from reliability.loops.volatile import same
+from reliability.loops.polling import polling
+from reliability.loops.same_result import same
+from reliability.loops.thresholds import LoopConfig
 
 __all__ = ["Laps", "stage_of"]
 

@@ -23,7 +23,7 @@ from typing import Any
 from rapidfuzz import fuzz
 
 from reliability.loops.canonical import parse
-from reliability.loops.volatile import Parse, same
+from reliability.loops.same_result import Parse, same
 
 __all__ = ["near"]
 

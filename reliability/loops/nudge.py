@@ -7,7 +7,7 @@ well, name the tool, say how often, and quote the result, since "you are looping
 from __future__ import annotations
 
 from reliability.loops.content import NOTICE
-from reliability.loops.nouns import Kind, Loop
+from reliability.loops.findings import Kind, Loop
 
 __all__ = ["nudge"]
 

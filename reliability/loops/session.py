@@ -21,10 +21,10 @@ from typing import Any
 from rapidfuzz import fuzz
 
 from reliability.loops.canonical import call_key, digest, summary
-from reliability.loops.config import LoopConfig
+from reliability.loops.findings import Kind, Loop, Stage, Turn
 from reliability.loops.laps import stage_of
-from reliability.loops.nouns import Kind, Loop, Stage, Turn
-from reliability.loops.polls import polling
+from reliability.loops.polling import polling
+from reliability.loops.thresholds import LoopConfig
 from reliability.loops.transcript import answer_turn
 
 __all__ = ["LoopDetector", "LoopStatus", "Said", "Window", "observe"]

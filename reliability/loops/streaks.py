@@ -17,12 +17,12 @@ from collections.abc import Sequence
 from rapidfuzz import fuzz
 
 from reliability.loops.canonical import digest, summary
-from reliability.loops.config import LoopConfig
-from reliability.loops.failures import error_text, failed
+from reliability.loops.errors import error_text, failed
+from reliability.loops.findings import Kind, Loop, Turn
 from reliability.loops.laps import Laps, stage_of
-from reliability.loops.nouns import Kind, Loop, Turn
-from reliability.loops.polls import generic
-from reliability.loops.volatile import same
+from reliability.loops.polling import generic
+from reliability.loops.same_result import same
+from reliability.loops.thresholds import LoopConfig
 
 __all__ = ["same_error", "same_text"]
 

@@ -26,7 +26,7 @@ from typing import Any
 
 from reliability.loops.canonical import dumps
 from reliability.loops.content import Message, Who, blocks_of, text_of, type_of, who
-from reliability.loops.nouns import Call, Result, Turn
+from reliability.loops.findings import Call, Result, Turn
 
 __all__ = ["MESSAGES_MAX", "TURNS_MAX", "answer_turn", "calls_turn", "carries_history", "read_turns"]
 

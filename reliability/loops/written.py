@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from reliability.loops.canonical import call_key, canonical, digest, summary
-from reliability.loops.nouns import Call, Kind, Loop, Stage
+from reliability.loops.findings import Call, Kind, Loop, Stage
 
 __all__ = ["REPEATS", "Written", "feed", "repeated_calls", "without_repeats"]
 

@@ -2,7 +2,7 @@
 
     build_toolbox     the request's tools, compiled           ToolBox | BadTools
     compile_schema    one schema, compiled                     Compiled | BadSchema
-    extract           the calls in a text                      Extraction
+    extract_calls     the calls in a text                      Extraction
     check_calls       the verdict on all calls of an answer    Checked
     corrective_message, next_reask                             how to ask again
 
@@ -11,25 +11,16 @@ nothing is fetched, timed or drawn. An invalid call is never delivered, a valid 
 what is changed is recorded.
 """
 
-from reliability.tools.check import CheckConfig, check_calls
-from reliability.tools.choice import Choice, parse_choice
-from reliability.tools.compiled import Compiled, compile_schema, keep
-from reliability.tools.correct import corrective_message
-from reliability.tools.extract import extract
-from reliability.tools.ids import id_source, ids_in
-from reliability.tools.plausible import PLACEHOLDERS
-from reliability.tools.schema import BadSchema
-from reliability.tools.toolbox import BadTools, Tool, ToolBox, build_toolbox
-from reliability.tools.verdicts import (
-    Checked,
-    Extraction,
-    Flaws,
-    Malformed,
-    RawCall,
-    Repair,
-    RepairKind,
-    Violation,
-)
+from reliability.tool_calls import Checked, Extraction, Flaws, Malformed, RawCall, Repair, RepairKind, Violation
+from reliability.tools.check.calls import CheckConfig, check_calls
+from reliability.tools.check.choice import Choice, parse_choice
+from reliability.tools.check.corrective_message import corrective_message
+from reliability.tools.check.ids import id_source, ids_in
+from reliability.tools.check.placeholders import PLACEHOLDERS
+from reliability.tools.extract.scanner import extract_calls
+from reliability.tools.schema.compiled import Compiled, compile_schema, keep
+from reliability.tools.schema.dialects import BadSchema
+from reliability.tools.schema.toolbox import BadTools, Tool, ToolBox, build_toolbox
 
 __all__ = [
     "PLACEHOLDERS",
@@ -52,7 +43,7 @@ __all__ = [
     "check_calls",
     "compile_schema",
     "corrective_message",
-    "extract",
+    "extract_calls",
     "id_source",
     "ids_in",
     "keep",

@@ -19,7 +19,7 @@ import httpx
 import openai
 
 from deployments.state.client import NAMESPACE, actor_name
-from reliability.estimate import prompt_bytes, tokens_max
+from reliability.answer.estimate import prompt_bytes, tokens_max
 from tests.plays import SSE, Act, Head, Play, Seen, Wait, tail, words
 from tests.serving import Server
 

@@ -15,8 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deployments.config import load
-from deployments.tiers.affinity import SPREAD, SessionRouter, by_load, session_routing
-from deployments.tiers.handle import HandleTier
+from deployments.graph.handle import HandleTier
+from deployments.graph.session_routing import SPREAD, SessionRouter, by_load, session_routing
 from reliability.types import Event, Finish, FinishReason, Text
 from tests.effects.driving import BASE, REQUEST, options_of
 

@@ -17,7 +17,7 @@ from typing import Any
 import httpx
 import pytest
 
-from deployments.api_keys import digest, new_key
+from deployments.api.api_keys import digest, new_key
 from tests.conftest import CLOUD_KEY_ENV
 from tests.contract import scripts
 from tests.contract.load import (

@@ -11,9 +11,9 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.routing import Route
 
-from deployments.access import Access
-from deployments.listening import serving_host
-from deployments.wire.errors import ApiError
+from deployments.api.access import Access
+from deployments.errors import ApiError
+from deployments.listener.listening import serving_host
 
 pytestmark = pytest.mark.ray
 

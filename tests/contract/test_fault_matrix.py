@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from deployments.front import free_port
+from deployments.cli.front import free_port
 from tests import upstream as plays
 from tests.conftest import CLOUD_KEY_ENV
 from tests.contract import scripts

@@ -18,7 +18,7 @@ from typing import Any
 import httpx
 import pytest
 
-from deployments.tiers.artifacts import DEFAULT_SOURCE
+from deployments.models.sources import DEFAULT_SOURCE
 from tests.contract import scripts
 from tests.contract.test_faults import processes
 from tests.serving import Deploy, Server, until

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deployments.config_tiers import ScriptedTierConfig
-from deployments.sleeping import asleep_in, sleepers_of
+from deployments.graph.scale_to_zero import asleep_in, sleepers_of
 from tests.contract.test_faults import processes
 from tests.serving import Deploy, Server, until
 

@@ -17,7 +17,7 @@ import psutil
 import pytest
 import yaml
 
-from deployments.front import free_port
+from deployments.cli.front import free_port
 from tests.repository import ROOT
 from tests.serving import until
 

@@ -23,7 +23,7 @@ import psutil
 import pytest
 import yaml
 
-from deployments.front import environment, free_port
+from deployments.cli.front import environment, free_port
 from tests.doors import Raw, ask
 from tests.repository import ROOT
 from tests.serving import until

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
-from deployments.front import free_port
+from deployments.cli.front import free_port
 from loadtests.running import short_folder
 from loadtests.stops import WAYS, config_of, one_stop
 from loadtests.terminal import terminal

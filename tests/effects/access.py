@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from deployments.access import access_for
-from deployments.api_keys import ApiKey, digest, entry_line
+from deployments.api.access import access_for
+from deployments.api.api_keys import ApiKey, digest, entry_line
 from deployments.config import ConfigError
-from deployments.wire.errors import ApiError
+from deployments.errors import ApiError
 from tests.effects.driving import config_of
 
 SECRET = "effect-key-0123456789abcdef"

@@ -8,12 +8,12 @@ from typing import Any
 
 from deployments.app import build
 from deployments.config import AppConfig, load
-from deployments.drive import Run, drive
-from deployments.plan import chain_for, expected_of, limits_of
+from deployments.graph.replica import make_tier
 from deployments.ports import Ports
+from deployments.request.drive import Run, drive
+from deployments.request.policy import chain_for, expected_of, limits_of
 from deployments.telemetry import MonotonicClock
-from deployments.tiers.replica import make_tier
-from reliability.gate import Hold
+from reliability.answer.gate import Hold
 from reliability.tools import build_toolbox
 from reliability.types import ChatRequest
 

@@ -11,8 +11,8 @@ from typing import Any
 
 from deployments.app import blas_threads as shared_out
 from deployments.config import AppConfig, load
-from deployments.tiers.mlx import MlxTier
-from deployments.tiers.replica import make_tier
+from deployments.graph.replica import make_tier
+from deployments.tiers.mlx.mlx_tier import MlxTier
 from reliability.types import TierState, TierStatus
 from tests.effects.driving import BASE, config_of
 from tests.repository import ROOT
@@ -91,7 +91,7 @@ def max_reasoning_tokens() -> None:
 
 def blas_threads() -> None:
     """The library of a fresh process says its threads; without the key the cores are shared out."""
-    code = "from deployments.tiers import blas\nprint(blas.preload(threads=2).words)"
+    code = "from deployments.models import blas\nprint(blas.preload(threads=2).words)"
     words = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True).stdout
     assert "2 threads" in words or "reference BLAS" in words or sys.platform == "darwin"
     tier = made(config_of("tiers.m.blas_threads", 3))

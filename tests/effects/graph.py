@@ -11,20 +11,20 @@ from typing import Any
 import pytest
 from starlette.requests import Request
 
+from deployments.api.body import Bodies
+from deployments.api.openai_chat import parse_chat
+from deployments.api.stream import paced
 from deployments.config import AppConfig, ConfigError, load
 from deployments.config_tiers import Timeouts
 from deployments.cost import cloud_tiers, cost_usd, price_of
-from deployments.plan import chain_for
-from deployments.sleeping import asleep_in, patient, sleepers_of
-from deployments.tiers.handle import HandleTier
-from deployments.tiers.hosted import HostedTier
-from deployments.tiers.mlx import MlxTier
-from deployments.tiers.replica import make_tier
-from deployments.tiers.scripted import ScriptedTier
-from deployments.wire.body import Bodies
-from deployments.wire.chat import parse_chat
-from deployments.wire.errors import ApiError
-from deployments.wire.stream import paced
+from deployments.errors import ApiError
+from deployments.graph.handle import HandleTier
+from deployments.graph.replica import make_tier
+from deployments.graph.scale_to_zero import asleep_in, patient, sleepers_of
+from deployments.request.policy import chain_for
+from deployments.tiers.hosted.hosted_tier import HostedTier
+from deployments.tiers.mlx.mlx_tier import MlxTier
+from deployments.tiers.scripted.scripted_tier import ScriptedTier
 from reliability.types import Fault, TierState, TierStatus, Usage
 from tests.effects.driving import BASE, REQUEST, config_of, options_of, run, status_of, with_broken_fast
 from tests.upstream import Upstream

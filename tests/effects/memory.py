@@ -10,11 +10,11 @@ from typing import Any
 
 from deployments.config import AppConfig
 from deployments.memory.monitor import MemoryPressure
-from deployments.memory.needs import plan_of
-from deployments.memory.scripted import ScriptedSensor
-from deployments.memory.sensors import make_sensor
-from reliability.admission import Admission, AdmissionConfig, Ask, Barred, admit
-from reliability.pressure import Level
+from deployments.memory.sensors.scripted import ScriptedSensor
+from deployments.memory.sensors.sensor import make_sensor
+from deployments.models.needs import plan_of
+from reliability.admission.admit import Admission, AdmissionConfig, Ask, Barred, admit
+from reliability.memory.pressure import Level
 from tests.effects.driving import config_of, options_of
 
 AT = "reliability.memory_pressure"

@@ -11,19 +11,19 @@ from pathlib import Path
 from typing import Any
 
 from deployments.config import AppConfig
-from deployments.incidents import incidents_of
-from deployments.judge import advise
-from deployments.plan import expected_of, hold_of, state_limits
+from deployments.graph.replica import make_tier
 from deployments.ports import Ports
+from deployments.reports.incidents import incidents_of
+from deployments.request.judge import advise
+from deployments.request.policy import expected_of, hold_of, state_limits
 from deployments.state.actor import SessionState
 from deployments.state.client import bounds_of, folder_of
 from deployments.state.journal import Journal
 from deployments.state.records import Done, Query, Said, Step
 from deployments.telemetry import MonotonicClock
-from deployments.tiers.replica import make_tier
-from reliability import admission as reducer
-from reliability.admission import Admission, Ask, Bar, Barred, Grant
-from reliability.gate import Hold
+from reliability.admission import admit as reducer
+from reliability.admission.admit import Admission, Ask, Bar, Barred, Grant
+from reliability.answer.gate import Hold
 from reliability.loops import JudgeConfig, Turn
 from reliability.tools import build_toolbox
 from reliability.types import Usage, Verdict

@@ -6,7 +6,7 @@ import statistics
 import sys
 import time
 
-from reliability.escalation import Limits, Situation, decide
+from reliability.escalation.policies import Limits, Situation, decide
 from reliability.types import Attempt, Fault, Flaw, Reason
 from tests.evals import loops_eval, tools_eval
 

@@ -32,7 +32,7 @@ from reliability.tools import (  # noqa: E402
     ToolBox,
     build_toolbox,
     check_calls,
-    extract,
+    extract_calls,
     id_source,
 )
 from tests.evals.damages import DAMAGES, Damaged, hermes  # noqa: E402
@@ -84,7 +84,7 @@ def same(calls: Iterable[Any], expected: Sequence[Case]) -> bool:
 
 
 def judge_text(text: str, box: ToolBox, conversation: Sequence[str] | None = None) -> Checked:
-    found = extract(text, box)
+    found = extract_calls(text, box)
     return check_calls(found.calls, box, new_id=IDS, malformed=found.malformed, conversation=conversation)
 
 
@@ -227,7 +227,7 @@ def costs(cases: Sequence[Case]) -> Row:
             start = time.perf_counter()
             check_calls(raw, box, new_id=IDS)
             middle = time.perf_counter()
-            extract(text, box)
+            extract_calls(text, box)
             end = time.perf_counter()
         checks.append(1e6 * (middle - start))
         extractions.append(1e6 * (end - middle))

@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from deployments.front import free_port
+from deployments.cli.front import free_port
 from tests.repository import ROOT
 
 PIECE = {"choices": [{"delta": {"content": "hello"}, "finish_reason": None}]}

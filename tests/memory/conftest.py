@@ -11,7 +11,7 @@ import pytest
 from hypothesis import settings
 
 from deployments.memory import nodes
-from deployments.memory.settings import MonitorSettings
+from deployments.memory.plan import MonitorSettings
 
 BUDGET = 1000
 # How long an example takes on a busy machine is no law.

@@ -11,8 +11,8 @@ import sys
 import time
 from pathlib import Path
 
-from deployments.memory.linux import LinuxSensor
-from reliability.pressure import Level, Pressure, PressureConfig, observe
+from deployments.memory.sensors.linux import LinuxSensor
+from reliability.memory.pressure import Level, Pressure, PressureConfig, observe
 
 LIMIT = 200 << 20
 

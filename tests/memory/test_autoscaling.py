@@ -24,10 +24,10 @@ from deployments.memory.autoscaling import (
     before_factors,
     newest,
 )
-from deployments.memory.caps import capped, refused_replicas
-from deployments.memory.report import Holder, NodeReport
-from deployments.memory.settings import TierNeed
-from reliability.pressure import Level
+from deployments.memory.node_report import Holder, NodeReport
+from deployments.memory.plan import TierNeed
+from deployments.memory.replica_caps import capped, refused_replicas
+from reliability.memory.pressure import Level
 
 GB = 10**9
 

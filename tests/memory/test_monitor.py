@@ -11,7 +11,7 @@ import types
 import pytest
 
 from deployments.memory import nodes
-from deployments.memory.settings import MemoryPlan
+from deployments.memory.plan import MemoryPlan
 from tests.memory.conftest import BUDGET, Knob
 from tests.serving import until
 

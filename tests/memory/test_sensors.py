@@ -14,11 +14,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deployments.memory.linux import LinuxSensor
-from deployments.memory.macos import LEVEL, MacosSensor, _VmStatistics64
-from deployments.memory.scripted import ScriptedSensor, parse
-from deployments.memory.sensors import NS_PER_S, Counter, Sample, make_sensor
-from reliability.pressure import Level, Pressure, PressureConfig, Reading, level_at, observe
+from deployments.memory.sensors.linux import LinuxSensor
+from deployments.memory.sensors.macos import LEVEL, MacosSensor, _VmStatistics64
+from deployments.memory.sensors.scripted import ScriptedSensor, parse
+from deployments.memory.sensors.sensor import NS_PER_S, Counter, Sample, make_sensor
+from reliability.memory.pressure import Level, Pressure, PressureConfig, Reading, level_at, observe
 from tests.repository import ROOT
 from tests.serving import until
 

@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deployments.config_tiers import MlxTierConfig
-from deployments.memory.needs import KV_TOKENS, plan_of, replica_bytes
 from deployments.memory.placement import asks_within
-from deployments.memory.settings import MonitorSettings, TierNeed, check_live, monitor_name, name_prefix, settings_of
-from deployments.tiers.catalog import weight_bytes_of
+from deployments.memory.plan import MonitorSettings, TierNeed, check_live, monitor_name, name_prefix, settings_of
+from deployments.models.catalog import weight_bytes_of
+from deployments.models.needs import KV_TOKENS, plan_of, replica_bytes
 from reliability.config import MemoryPressureConfig
 from tests.effects.driving import config_of
 

@@ -13,9 +13,9 @@ import pytest
 
 from deployments.memory import nodes
 from deployments.memory.lease import ReplicaLease
-from deployments.memory.settings import MemoryPlan, TierNeed
+from deployments.memory.plan import MemoryPlan, TierNeed
 from deployments.memory.view import MemoryView
-from reliability.pressure import Level
+from reliability.memory.pressure import Level
 from tests.memory.conftest import BUDGET, Knob
 
 pytestmark = pytest.mark.ray

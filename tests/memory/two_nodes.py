@@ -17,9 +17,9 @@ import ray
 from ray.cluster_utils import Cluster
 
 from deployments.memory import nodes
-from deployments.memory.settings import MemoryPlan, MonitorSettings, TierNeed
+from deployments.memory.plan import MemoryPlan, MonitorSettings, TierNeed
 from deployments.memory.view import MemoryView
-from reliability.pressure import Level
+from reliability.memory.pressure import Level
 
 SETTINGS = MonitorSettings(
     sensor="scripted:$MS_KNOB", budget_bytes=1000, poll_s=0.1, calm_s=0.3, stale_s=1.5, lease_s=30.0

@@ -28,14 +28,17 @@ MUTANTS = [
 ]
 # The longest matching beginning of a mutant's file decides.
 TESTS: dict[str, tuple[str, ...]] = {
-    "reliability/escalation.py": ("tests/reliability/test_escalation*.py",),
+    "reliability/escalation/policies.py": ("tests/reliability/test_escalation*.py",),
     "reliability/faults.py": ("tests/reliability/test_faults.py",),
-    "reliability/refusals.py": ("tests/reliability/test_refusals.py", "tests/reliability/test_escalation*.py"),
-    "reliability/wording.py": ("tests/reliability/test_wording.py",),
-    "reliability/answer.py": ("tests/reliability/test_answer*.py",),
-    "reliability/reask.py": ("tests/reliability/test_answer.py",),
-    "reliability/health.py": ("tests/reliability/test_answer.py", "tests/reliability/test_faults.py"),
-    "reliability/leases.py": ("tests/reliability/test_leases.py",),
+    "reliability/escalation/refusals.py": (
+        "tests/reliability/test_refusals.py",
+        "tests/reliability/test_escalation*.py",
+    ),
+    "reliability/escalation/wording.py": ("tests/reliability/test_wording.py",),
+    "reliability/answer/judgement.py": ("tests/reliability/test_answer*.py",),
+    "reliability/escalation/reask.py": ("tests/reliability/test_answer.py",),
+    "reliability/escalation/health.py": ("tests/reliability/test_answer.py", "tests/reliability/test_faults.py"),
+    "reliability/memory/leases.py": ("tests/reliability/test_leases.py",),
     "reliability/loops/": ("tests/reliability/test_loops_*.py",),
     "reliability/tools/": ("tests/reliability/test_tools_*.py",),
     "reliability/": tuple(
@@ -55,14 +58,14 @@ TESTS: dict[str, tuple[str, ...]] = {
             "logprobs",
         )
     ),
-    "deployments/tiers/faults.py": ("tests/tiers/test_faults.py",),
-    "deployments/tiers/chat_chunks.py": ("tests/tiers/test_usage.py",),
-    "deployments/tiers/hosted.py": ("tests/tiers/test_usage.py",),
-    "deployments/listening.py": ("tests/test_listening.py",),
-    "deployments/patience.py": ("tests/test_stalls.py", "tests/test_drive*.py", "tests/sim/test_sim.py"),
+    "deployments/tiers/hosted/upstream_errors.py": ("tests/tiers/test_faults.py",),
+    "deployments/tiers/hosted/chat_chunks.py": ("tests/tiers/test_usage.py",),
+    "deployments/tiers/hosted/hosted_tier.py": ("tests/tiers/test_usage.py",),
+    "deployments/listener/listening.py": ("tests/test_listening.py",),
+    "deployments/request/patience.py": ("tests/test_stalls.py", "tests/test_drive*.py", "tests/sim/test_sim.py"),
     "deployments/config_paths.py": ("tests/test_config_paths.py",),
-    "deployments/stopping.py": ("tests/test_stopping.py",),
-    "deployments/state/opening.py": ("tests/state/test_old_folders.py",),
+    "deployments/graph/stopping.py": ("tests/test_stopping.py",),
+    "deployments/state/recovery.py": ("tests/state/test_old_folders.py",),
     "deployments/running/": ("tests/running/test_*.py",),
     "deployments/": ("tests/test_attempt*.py", "tests/test_drive*.py", "tests/sim/test_sim.py"),
 }

@@ -4,17 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from reliability.admission import (
-    Admission,
-    AdmissionConfig,
-    Ask,
-    Grant,
-    admit,
-    settle,
-)
-from reliability.breaker import BreakerConfig
-from reliability.budget import Bounds, BudgetConfig, Limit
-from reliability.retry_budget import RetryBudgetConfig
+from reliability.admission.admit import Admission, AdmissionConfig, Ask, Grant, admit, settle
+from reliability.admission.breaker import BreakerConfig
+from reliability.admission.budget import Bounds, BudgetConfig, Limit
+from reliability.admission.retry_budget import RetryBudgetConfig
 from reliability.rolling import SECOND_NS
 from reliability.types import Usage, Verdict
 

@@ -2,16 +2,7 @@
 
 from __future__ import annotations
 
-from reliability.budget import (
-    Bounds,
-    Budget,
-    BudgetAsk,
-    BudgetConfig,
-    Limit,
-    Reserved,
-    reserve,
-    settle,
-)
+from reliability.admission.budget import Bounds, Budget, BudgetAsk, BudgetConfig, Limit, Reserved, reserve, settle
 from reliability.rolling import SECOND_NS
 
 S = SECOND_NS

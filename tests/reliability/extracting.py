@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from reliability.tools import extract
+from reliability.tools import extract_calls
 from tests.reliability.renderings import tool
 from tests.reliability.values import made
 
@@ -36,8 +36,8 @@ CALL = '{"name": "search", "arguments": {"query": "x"}}'
 
 
 def calls(text):
-    return [(call.name, call.arguments) for call in extract(text, BOX).calls]
+    return [(call.name, call.arguments) for call in extract_calls(text, BOX).calls]
 
 
 def kinds(text):
-    return {repair.kind for call in extract(text, BOX).calls for repair in call.repairs}
+    return {repair.kind for call in extract_calls(text, BOX).calls for repair in call.repairs}

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reliability import admission, replay
-from reliability.admission import (
+from reliability.admission import admit as admission
+from reliability.admission import events as replay
+from reliability.admission.admit import (
     Admission,
     AdmissionConfig,
     Ask,
@@ -27,10 +28,10 @@ from reliability.admission import (
     sweep,
     with_epoch,
 )
-from reliability.breaker import Phase
-from reliability.budget import Budget, Limit, Policy
-from reliability.pressure import Level
-from reliability.retry_budget import RetryBudgetConfig
+from reliability.admission.breaker import Phase
+from reliability.admission.budget import Budget, Limit, Policy
+from reliability.admission.retry_budget import RetryBudgetConfig
+from reliability.memory.pressure import Level
 from reliability.types import Usage, Verdict
 from tests.reliability.admissions import CONFIG, S, ask, failed, granted
 

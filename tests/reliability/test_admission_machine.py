@@ -8,17 +8,10 @@ from typing import Any
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from reliability import replay
-from reliability.admission import (
-    PROGRESS_TOKENS,
-    Admission,
-    Barred,
-    Grant,
-    Settled,
-    with_epoch,
-)
-from reliability.ledger import used
-from reliability.pressure import Level
+from reliability.admission import events as replay
+from reliability.admission.admit import PROGRESS_TOKENS, Admission, Barred, Grant, Settled, with_epoch
+from reliability.admission.ledger import used
+from reliability.memory.pressure import Level
 from reliability.types import Usage, Verdict
 from tests.reliability.admissions import CONFIG, S, ask
 

@@ -10,17 +10,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reliability import gate
-from reliability.admission import Ask, Bar, Barred
-from reliability.answer import expect, judge, settle_text
-from reliability.budget import Load, Policy, Window
-from reliability.escalation import Call
-from reliability.gate import TextKind
-from reliability.health import barred_attempt, verdict_of
+from reliability.admission.admit import Ask, Bar, Barred
+from reliability.admission.budget import Load, Policy, Window
+from reliability.answer import gate
+from reliability.answer.gate import TextKind
+from reliability.answer.judgement import expect, judge, settle_text
+from reliability.escalation.health import barred_attempt, verdict_of
+from reliability.escalation.policies import Call
+from reliability.escalation.reask import RESAMPLE_TEMPERATURE, request_for
+from reliability.escalation.retry_strategy import Reask, Rung
 from reliability.loops import LoopConfig
-from reliability.reask import RESAMPLE_TEMPERATURE, request_for
 from reliability.tools import CheckConfig, ToolBox, build_toolbox
-from reliability.tools.ladder import Reask, Rung
 from reliability.types import (
     Attempt,
     CallDelta,

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from reliability import breaker as breakers
-from reliability.breaker import (
+from reliability.admission import breaker as breakers
+from reliability.admission.breaker import (
     Breaker,
     BreakerConfig,
     Cause,

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reliability.budget import (
+from reliability.admission.budget import (
     Bounds,
     Budget,
     BudgetConfig,
@@ -25,7 +25,7 @@ from reliability.budget import (
     reserve,
     settle,
 )
-from reliability.ledger import session_name, session_of, used
+from reliability.admission.ledger import session_name, session_of, used
 from tests.reliability.budgets import BOUNDS, CONFIG, FREE, S, ask, spent
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from reliability.budget import (
+from reliability.admission.budget import (
     Budget,
     BudgetAsk,
     Closed,
@@ -19,7 +19,7 @@ from reliability.budget import (
     reserve,
     settle,
 )
-from reliability.ledger import session_name, session_of, used
+from reliability.admission.ledger import session_name, session_of, used
 from tests.reliability.budgets import BOUNDS, CONFIG, HOUR_S, S, ask
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from reliability.escalation import (
+from reliability.escalation.policies import (
     BACKOFF_MAX_NS,
     RETRY_AFTER_MAX_NS,
     Accept,
@@ -20,9 +20,9 @@ from reliability.escalation import (
     decide,
     reason_of,
 )
+from reliability.escalation.refusals import WALK_CHARS_MAX, walk_in_words
+from reliability.escalation.retry_strategy import Rung
 from reliability.faults import TRAITS, Again, OtherTier, traits_of
-from reliability.refusals import WALK_CHARS_MAX, walk_in_words
-from reliability.tools.ladder import Rung
 from reliability.types import Attempt, Fault, Flaw, Reason, RefuseCode
 
 CHAIN = ("fast", "standard", "longctx", "premium")

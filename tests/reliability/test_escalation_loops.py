@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 
-from reliability.escalation import Accept, Call, Refuse, decide
+from reliability.escalation.policies import Accept, Call, Refuse, decide
 from reliability.types import Attempt, Flaw, RefuseCode
 from tests.reliability.test_escalation import chains, limits, no_retries, outcomes, situation, walk
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reliability.estimate import IMAGE_TOKENS, prompt_bytes, text_bytes, tokens_max, tokens_min
+from reliability.answer.estimate import IMAGE_TOKENS, prompt_bytes, text_bytes, tokens_max, tokens_min
 
 texts = st.text(max_size=40)
 junk = st.recursive(

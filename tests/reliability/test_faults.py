@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reliability.admission import Bar
-from reliability.escalation import reason_of
+from reliability.admission.admit import Bar
+from reliability.escalation.health import verdict_of
+from reliability.escalation.policies import reason_of
+from reliability.escalation.refusals import PASSING, code_of
 from reliability.faults import TRAITS, Again, OtherTier, Ran, traits_of
-from reliability.health import verdict_of
-from reliability.refusals import PASSING, code_of
 from reliability.types import Attempt, Fault, Flaw, Reason, RefuseCode, Verdict
 
 # What no tier can do anything about: the request itself, and who may spend or send what.

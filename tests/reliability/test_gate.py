@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reliability import gate as gates
-from reliability.gate import Gate, Hold, TextKind, finish, open_gate, step
+from reliability.answer import gate as gates
+from reliability.answer.gate import Gate, Hold, TextKind, finish, open_gate, step
 from reliability.types import (
     CallDelta,
     Event,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reliability.leases import HOLDERS_MAX, Leases, acquire, expire, leased_bytes, release, renew
-from reliability.pressure import Level
+from reliability.memory.leases import HOLDERS_MAX, Leases, acquire, expire, leased_bytes, release, renew
+from reliability.memory.pressure import Level
 
 BUDGET = 100
 TTL = 10

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from reliability.budget import (
+from reliability.admission.budget import (
     Bounds,
     Budget,
     Denial,
@@ -18,7 +18,7 @@ from reliability.budget import (
     settle,
     sweep,
 )
-from reliability.ledger import session_name, session_of
+from reliability.admission.ledger import session_name, session_of
 from tests.reliability.budgets import BOUNDS, CONFIG, FREE, S, ask, spent
 
 

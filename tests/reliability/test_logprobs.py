@@ -7,7 +7,7 @@ import itertools
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from reliability.logprobs import WaitingLogprobs
+from reliability.answer.logprobs import WaitingLogprobs
 from reliability.types import Logprobs, Text, TokenLogprob
 
 

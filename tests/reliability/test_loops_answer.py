@@ -20,7 +20,7 @@ from reliability.loops import (
     step,
     truncate,
 )
-from reliability.loops.answer import BLOCK, LINE_CHARS, TAIL_CHARS, UNITS_KEPT
+from reliability.loops.in_answer import BLOCK, LINE_CHARS, TAIL_CHARS, UNITS_KEPT
 from reliability.loops.written import CALL_CHARS, DISTINCT_MAX
 
 law = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])

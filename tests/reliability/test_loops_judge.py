@@ -28,8 +28,8 @@ from reliability.loops import (
     read_suggestion,
     read_turns,
 )
-from reliability.loops.failures import error_text, failed
-from reliability.loops.polls import polls_by_name
+from reliability.loops.errors import error_text, failed
+from reliability.loops.polling import polls_by_name
 
 ON = JudgeConfig(enabled=True)
 law = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])

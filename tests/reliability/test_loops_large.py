@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from reliability.loops import Kind, LoopConfig, Memo, Stage, calls_turn, find_loop, read_turns, volatile
+from reliability.loops import Kind, LoopConfig, Memo, Stage, calls_turn, find_loop, read_turns
+from reliability.loops import same_result as volatile
 from reliability.loops.content import Who, who
 from reliability.loops.transcript import TURNS_MAX
 

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from reliability.loops.near import near
-from reliability.loops.volatile import MASKED_CHARS, ongoing, same
+from reliability.loops.same_result import MASKED_CHARS, ongoing, same
 
 law = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from reliability.admission import Ask, MemoryRules, memory_rule
-from reliability.pressure import Level
+from reliability.admission.admit import Ask, MemoryRules, memory_rule
+from reliability.memory.pressure import Level
 from reliability.rolling import SECOND_NS
 
 S = SECOND_NS

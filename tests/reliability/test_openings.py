@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from reliability.openings import PARTIAL, find_opening, words
+from reliability.answer.call_starts import PARTIAL, find_opening, words
 
 
 def test_words_know_no_empty_name() -> None:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reliability.pressure import (
+from reliability.memory.pressure import (
     LINUX_PSI,
     MACOS_LEVEL,
     USED_SHARE,
@@ -23,7 +23,7 @@ from reliability.pressure import (
     observe,
     sustained,
 )
-from reliability.replicas import Demand, replicas_that_fit
+from reliability.memory.replicas import Demand, replicas_that_fit
 
 CONFIG = PressureConfig(
     sources={"share": USED_SHARE, "psi": LINUX_PSI},

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reliability.refusals import TELLING, code_of, passes, telling_rank
+from reliability.escalation.refusals import TELLING, code_of, passes, telling_rank
 from reliability.types import Attempt, Fault, Flaw
 
 waits = st.none() | st.floats(0, 86_400)

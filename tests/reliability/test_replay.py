@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from reliability import admission, replay
-from reliability.admission import Admission, AdmissionConfig, Ask, Grant
+from reliability.admission import admit as admission
+from reliability.admission import events as replay
+from reliability.admission.admit import Admission, AdmissionConfig, Ask, Grant
 from reliability.types import Usage, Verdict
 
 ASK = Ask(tier="fast", key="k", session="s", prompt_tokens=50)

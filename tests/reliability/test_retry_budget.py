@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reliability.retry_budget import Allowed, Exhausted, RetryBudget, RetryBudgetConfig, take
+from reliability.admission.retry_budget import Allowed, Exhausted, RetryBudget, RetryBudgetConfig, take
 
 CONFIG = RetryBudgetConfig(share_percent=20, floor=3, window_ns=600)
 

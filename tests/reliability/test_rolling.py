@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from reliability.admission.shards import Shards
 from reliability.rolling import Rolling, Span, added, aged, frees_in_ns, inner_total
-from reliability.shards import Shards
 
 SPAN = Span(100, 10)
 ENTRIES = st.lists(st.tuples(st.integers(0, 40), st.integers(0, 9)), max_size=60)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from reliability.escalation.retry_strategy import RETRY_STRATEGY, Rung, next_reask
 from reliability.tools import (
     BadTools,
     Flaws,
@@ -15,8 +16,7 @@ from reliability.tools import (
     ids_in,
     parse_choice,
 )
-from reliability.tools.ids import IDS_TRIED_MAX, assign
-from reliability.tools.ladder import RETRY_STRATEGY, Rung, next_reask
+from reliability.tools.check.ids import IDS_TRIED_MAX, assign
 from tests.reliability.renderings import tool
 from tests.reliability.values import IDS, made
 

@@ -17,8 +17,8 @@ from reliability.tools import (
     compile_schema,
     id_source,
 )
-from reliability.tools.repair import mend
-from reliability.tools.validator import UNBOUNDED
+from reliability.tools.check.repair import mend
+from reliability.tools.schema.validator import UNBOUNDED
 from tests.reliability.renderings import tool
 from tests.reliability.values import made
 

@@ -8,7 +8,7 @@ import pytest
 
 from reliability.steps import OutOfSteps, Steps
 from reliability.tools import CheckConfig, Checked, Flaws, Malformed, RawCall, Repair, RepairKind, check_calls
-from reliability.tools.check import VIOLATIONS_MAX
+from reliability.tools.check.calls import VIOLATIONS_MAX
 from tests.reliability.renderings import tool
 from tests.reliability.values import IDS, made
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from reliability.answer import expect, judge
+from reliability.answer.judgement import expect, judge
 from reliability.loops import LoopConfig
 from reliability.tools import CheckConfig, RepairKind
 from reliability.types import CallDelta, Finish, FinishReason

@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from reliability.tools import RepairKind, extract
+from reliability.tools import RepairKind, extract_calls
 from tests.reliability.extracting import BOX, CALL, calls, kinds
 from tests.reliability.values import made
 
@@ -57,7 +57,7 @@ from tests.reliability.values import made
 )
 def test_one_call_in_many_disguises(text):
     """Envelopes, wrappers, missing tags, foreign keys and literals: one call, exactly, and no prose left."""
-    found = extract(text, BOX)
+    found = extract_calls(text, BOX)
 
     assert [
         (call.name, call.arguments if isinstance(call.arguments, dict) else json.loads(call.arguments))
@@ -98,7 +98,7 @@ def test_one_call_in_many_disguises(text):
 )
 def test_prose_and_data_are_left_alone(text):
     """No mark and no declared name with a call's keys: nothing is found, and the text is as it came."""
-    found = extract(text, BOX)
+    found = extract_calls(text, BOX)
 
     assert (found.calls, found.malformed, found.text) == ((), (), text)
 
@@ -164,7 +164,7 @@ def test_prose_and_data_are_left_alone(text):
 )
 def test_what_looks_like_a_call_and_cant_be_read_is_reported(text):
     """Nothing is dropped in silence, and nothing is guessed: no call, and the raw text with a reason."""
-    found = extract(text, BOX)
+    found = extract_calls(text, BOX)
 
     assert found.calls == ()
     assert len(found.malformed) == 1
@@ -175,7 +175,7 @@ def test_what_looks_like_a_call_and_cant_be_read_is_reported(text):
 
 def test_text_around_calls_is_kept_in_order():
     """Prose before, between and after calls stays; commas between calls and fences around them go."""
-    found = extract(f"First.\n```json\n{CALL}\n```\nThen:\n{CALL}, {CALL}\nDone.", BOX)
+    found = extract_calls(f"First.\n```json\n{CALL}\n```\nThen:\n{CALL}, {CALL}\nDone.", BOX)
 
     assert len(found.calls) == 3
     assert found.before == "First."
@@ -267,13 +267,13 @@ def test_json_behind_a_name_and_in_parentheses():
     """`functions.name({...})` and a fenced object behind a name are calls of that tool."""
     assert calls('functions.search({"query": "x"})') == [("functions.search", {"query": "x"})]
     assert calls('search\n```json\n{"query": "x"}\n```') == [("search", {"query": "x"})]
-    assert extract('<tool_call>search(["x"])</tool_call>', BOX).malformed
-    assert extract('<tool_call>search[ARGS]["x"]</tool_call>', BOX).malformed
+    assert extract_calls('<tool_call>search(["x"])</tool_call>', BOX).malformed
+    assert extract_calls('<tool_call>search[ARGS]["x"]</tool_call>', BOX).malformed
 
 
 def test_harmony_messages_are_told_apart():
     """Thinking is reasoning, preambles and the final channel are text, a recipient makes a call."""
-    found = extract(
+    found = extract_calls(
         "<|channel|>analysis<|message|>Let me see.<|end|>"
         "<|start|>assistant<|channel|>commentary<|message|>I look.<|end|>"
         "<|start|>assistant<|channel|>commentary to=functions.search <|constrain|>json<|message|>"
@@ -298,10 +298,10 @@ def test_harmony_marks_inside_a_call_are_its_text():
 
 def test_model_ids_are_kept():
     """An id that stands next to a call comes with it."""
-    assert extract('{"id": "c1", "function": {"name": "search", "arguments": {}}}', BOX).calls[0].id == "c1"
-    assert extract("[TOOL_CALLS]search[CALL_ID]abc123def[ARGS]{}", BOX).calls[0].id == "abc123def"
+    assert extract_calls('{"id": "c1", "function": {"name": "search", "arguments": {}}}', BOX).calls[0].id == "c1"
+    assert extract_calls("[TOOL_CALLS]search[CALL_ID]abc123def[ARGS]{}", BOX).calls[0].id == "abc123def"
     kimi = "<|tool_call_begin|>functions.search:3<|tool_call_argument_begin|>{}<|tool_call_end|>"
-    assert [(call.name, call.id) for call in extract(kimi, BOX).calls] == [("search", "functions.search:3")]
+    assert [(call.name, call.id) for call in extract_calls(kimi, BOX).calls] == [("search", "functions.search:3")]
 
 
 def test_a_lone_name_is_a_call_only_where_nothing_is_needed():
@@ -315,5 +315,5 @@ def test_a_lone_name_is_a_call_only_where_nothing_is_needed():
 
 def test_without_tools_nothing_is_a_call():
     """No tools were declared: all text is text."""
-    assert extract(f"<tool_call>{CALL}</tool_call>", made([])).text == f"<tool_call>{CALL}</tool_call>"
-    assert extract("", BOX).text == ""
+    assert extract_calls(f"<tool_call>{CALL}</tool_call>", made([])).text == f"<tool_call>{CALL}</tool_call>"
+    assert extract_calls("", BOX).text == ""

@@ -7,19 +7,19 @@ import sys
 
 import pytest
 
-from reliability.tools import extract
-from reliability.tools.extract import MALFORMED_MAX
+from reliability.tools import extract_calls
+from reliability.tools.extract.scanner import MALFORMED_MAX
 from tests.reliability.extracting import BOX, CALL, calls
 
 
 def test_calls_and_reports_have_bounds():
     """More calls, or more unreadable pieces, than the bound are one report with all the rest in it."""
-    many = extract(CALL * 200, BOX)
-    bad = extract("<tool_call>x</tool_call>\n" * 100, BOX)
+    many = extract_calls(CALL * 200, BOX)
+    bad = extract_calls("<tool_call>x</tool_call>\n" * 100, BOX)
 
     assert len(many.calls) == 128
     assert "more than 128" in many.malformed[0].reason
-    assert "more than 128" in extract("[" + ",".join([CALL] * 200) + "]", BOX).malformed[0].reason
+    assert "more than 128" in extract_calls("[" + ",".join([CALL] * 200) + "]", BOX).malformed[0].reason
     assert len(bad.malformed) == MALFORMED_MAX
     assert bad.malformed[-1].raw.count("<tool_call>") == 100 - MALFORMED_MAX + 1
 
@@ -58,7 +58,7 @@ def test_hostile_repetition_gives_an_answer(piece):
     """A long run of any opening ends in an answer, without running out of stack."""
     text = piece * (100_000 // len(piece))
 
-    found = extract(text, BOX)
+    found = extract_calls(text, BOX)
 
     assert len(found.calls) <= 128
     assert len(found.malformed) <= MALFORMED_MAX
@@ -75,7 +75,7 @@ def test_readings_that_fail_are_paid_for():
 
     sys.setprofile(count)
     try:
-        found = extract(text, BOX)
+        found = extract_calls(text, BOX)
     finally:
         sys.setprofile(None)
 
@@ -88,10 +88,10 @@ def test_a_spent_reader_reports_what_may_be_a_call():
     noise = '{"a":[' + "1," * 3_000
     text = noise * 60 + CALL
 
-    found = extract(text, BOX)
+    found = extract_calls(text, BOX)
 
     assert found.calls or found.malformed
-    assert extract(noise * 60, BOX).text == noise * 60
+    assert extract_calls(noise * 60, BOX).text == noise * 60
 
 
 def test_big_strings_pass():

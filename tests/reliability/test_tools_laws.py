@@ -16,9 +16,9 @@ from reliability.tools import (
     build_toolbox,
     check_calls,
     corrective_message,
-    extract,
+    extract_calls,
 )
-from reliability.tools.literal import Unreadable, dump, read
+from reliability.tools.extract.literal import Unreadable, dump, read
 from reliability.types import ToolCall
 from tests.evals.damages import DAMAGES
 from tests.reliability.renderings import ALL, JSON, fits, schema_of, tool
@@ -64,7 +64,7 @@ def test_a_call_is_extracted_exactly_whatever_it_is_written_in(kind, name, value
     assume(kind not in ("pythonic", "pythonic in marks", "python tag", "python alone") or "-" not in name)
     box = box_for(**{name: value})
 
-    found = extract(f"{prose}\n{ALL[kind](name, value)}" if prose else ALL[kind](name, value), box)
+    found = extract_calls(f"{prose}\n{ALL[kind](name, value)}" if prose else ALL[kind](name, value), box)
     verdict = checked(found, box)
 
     assert not found.malformed
@@ -80,7 +80,7 @@ def test_no_call_of_several_is_dropped(kind, first, second):
     """Two calls in one answer are two calls, in order, in every notation that can stand twice."""
     box = box_for(get_weather=first, q7=second)
 
-    found = extract(JSON[kind]("get_weather", first) + "\n" + JSON[kind]("q7", second), box)
+    found = extract_calls(JSON[kind]("get_weather", first) + "\n" + JSON[kind]("q7", second), box)
 
     assert not found.malformed
     assert [(call.name) for call in found.calls] == ["get_weather", "q7"]
@@ -115,7 +115,7 @@ def test_a_damaged_call_is_mended_or_refused(damage, name, value, seed):
     if hurt.native is not None:
         verdicts.append(judged([RawCall(name=hurt.name, arguments=hurt.native, id="x")], box))
     if hurt.hermes is not None:
-        verdicts.append(checked(extract(hurt.hermes, box), box))
+        verdicts.append(checked(extract_calls(hurt.hermes, box), box))
 
     for verdict in verdicts:
         if verdict.violations:
@@ -135,7 +135,7 @@ def test_prose_stays_prose(before, data, after, fenced):
     assume(not any(mark in text for mark in ("tool_call", "TOOL_", "think>")))
     box = made([tool("frobnicate_all", {})])
 
-    found = extract(text, box)
+    found = extract_calls(text, box)
 
     assert found.calls == ()
     assert found.malformed == ()
@@ -149,8 +149,8 @@ def test_data_with_a_declared_name_is_no_call_without_a_calls_keys(fields):
     text = f"The record is {json.dumps({**fields, 'name': 'get_weather'})}, as I said."
     box = made([tool("get_weather", {"type": "object", "properties": {"place": {"type": "string"}}})])
 
-    assert extract(text, box).calls == ()
-    assert extract(text, box).text == text
+    assert extract_calls(text, box).calls == ()
+    assert extract_calls(text, box).text == text
 
 
 @settings(laws, max_examples=400)
@@ -161,7 +161,7 @@ def test_extraction_is_total_and_invents_nothing(text):
     schema = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
     box = made([tool("get_weather", schema)])
 
-    found = extract(text, box)
+    found = extract_calls(text, box)
     verdict = checked(found, box)
 
     for call in found.calls:
@@ -181,7 +181,7 @@ def test_nothing_that_looks_like_a_call_is_dropped_in_silence(text):
     box = made([tool("get_weather", {})])
     assume("</think>" not in text)
 
-    found = extract('<tool_call>{"name": "get_weather", "arguments": ' + text, box)
+    found = extract_calls('<tool_call>{"name": "get_weather", "arguments": ' + text, box)
 
     assert found.calls or found.malformed
 
@@ -191,7 +191,7 @@ def test_nothing_that_looks_like_a_call_is_dropped_in_silence(text):
 def test_checking_is_idempotent(name, value, kind):
     """What was delivered once is delivered again without a repair, with the same ids."""
     box = box_for(**{name: value})
-    once = checked(extract(JSON[kind](name, value), box), box)
+    once = checked(extract_calls(JSON[kind](name, value), box), box)
     again = judged([RawCall(name=c.name, arguments=c.arguments, id=c.id) for c in once.calls], box)
 
     assert again.calls == once.calls

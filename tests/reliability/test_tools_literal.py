@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from reliability.tools.literal import DEPTH_MAX, Unreadable, dump, read
-from reliability.tools.text import read_arguments
+from reliability.tools.extract.literal import DEPTH_MAX, Unreadable, dump, read
+from reliability.tools.extract.text import read_arguments
 
 
 @pytest.mark.parametrize(

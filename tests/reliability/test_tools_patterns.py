@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reliability.steps import OutOfSteps, Steps
-from reliability.tools.patterns import BrokenPattern, Unasserted, compile_steps, translate
+from reliability.tools.schema.patterns import BrokenPattern, Unasserted, compile_steps, translate
 from tests.reliability.renderings import tool
 from tests.reliability.values import made
 

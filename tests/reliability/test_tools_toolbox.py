@@ -7,8 +7,8 @@ import json
 import pytest
 
 from reliability.tools import BadTools, build_toolbox
-from reliability.tools.compiled import CHARS_KEPT_MAX, KEPT, SCHEMAS_KEPT_MAX
-from reliability.tools.kinds import allowed, property_schema
+from reliability.tools.schema.compiled import CHARS_KEPT_MAX, KEPT, SCHEMAS_KEPT_MAX
+from reliability.tools.schema.types_allowed import allowed, property_schema
 from tests.reliability.renderings import tool
 from tests.reliability.values import made
 

@@ -14,9 +14,9 @@ from jsonschema.exceptions import SchemaError
 
 from reliability.steps import OutOfSteps, Steps
 from reliability.tools import BadSchema, compile_schema
-from reliability.tools.formats import FORMATS
-from reliability.tools.references import check_references
-from reliability.tools.validator import UNBOUNDED, Run, Validator
+from reliability.tools.schema.format_keyword import FORMATS
+from reliability.tools.schema.references import check_references
+from reliability.tools.schema.validator import UNBOUNDED, Run, Validator
 from tests.evals.tools_eval import records
 
 KEYS = ["a", "b", "ab", "x1"]

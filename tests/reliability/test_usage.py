@@ -8,9 +8,9 @@ import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
-from reliability.estimate import prompt_bytes, prompt_tokens_most, tokens_near
+from reliability.answer.estimate import prompt_bytes, prompt_tokens_most, tokens_near
+from reliability.answer.usage import HIDDEN_TOKENS_MAX, REASONING_TOKENS_MAX, Possible, believed, written_tokens
 from reliability.types import CallDelta, Reasoning, Text, Usage
-from reliability.usage import HIDDEN_TOKENS_MAX, REASONING_TOKENS_MAX, Possible, believed, written_tokens
 
 ESTIMATE = Usage(prompt_tokens=50, completion_tokens=30, exact=False)
 counts = st.integers(0, 10**12) | st.integers(0, 20_000)

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from reliability.admission import Admission, AdmissionConfig, Ask, Bar, Barred, admit, charge
-from reliability.budget import BudgetConfig, Limit, Policy
-from reliability.wording import FIGURE_MAX, LIKE_A_STATUS, barred_in_words, duration, figure
+from reliability.admission.admit import Admission, AdmissionConfig, Ask, Bar, Barred, admit, charge
+from reliability.admission.budget import BudgetConfig, Limit, Policy
+from reliability.escalation.wording import FIGURE_MAX, LIKE_A_STATUS, barred_in_words, duration, figure
 
 SIZES = {"thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10**12}
 SPENT = 616_827

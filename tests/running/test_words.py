@@ -60,7 +60,7 @@ deployments.config.ConfigError: http_options.host: 0.0.0.0 is not loopback
     ("messages", "said"),
     [
         ([STACK], "http_options.host: 0.0.0.0 is not loopback"),
-        (["\x1b[36mray::build()\x1b[39m deployments.tiers.script.ScriptError: rule 1: no"], "rule 1: no"),
+        (["\x1b[36mray::build()\x1b[39m deployments.tiers.scripted.script.ScriptError: rule 1: no"], "rule 1: no"),
         (["", "Failed.\nTraceback:\n  File x\nModuleNotFoundError: No module named 'no'"],
          "ModuleNotFoundError: No module named 'no'"),
         (["The deployment failed to start 3 times in a row."], "The deployment failed to start 3 times in a row."),

@@ -17,18 +17,18 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from deployments.config_tiers import Timeouts
-from deployments.drive import Run, drive
 from deployments.ports import Ports
-from reliability import admission as reducer
-from reliability.admission import Admission, AdmissionConfig, Ask, Barred, Grant
-from reliability.answer import expect
-from reliability.budget import BudgetConfig, Limit, Policy
-from reliability.escalation import Limits
-from reliability.estimate import text_bytes, tokens_min
-from reliability.gate import Hold
-from reliability.ledger import PROGRESS_TOKENS
+from deployments.request.drive import Run, drive
+from reliability.admission import admit as reducer
+from reliability.admission.admit import Admission, AdmissionConfig, Ask, Barred, Grant
+from reliability.admission.budget import BudgetConfig, Limit, Policy
+from reliability.admission.ledger import PROGRESS_TOKENS
+from reliability.answer.estimate import text_bytes, tokens_min
+from reliability.answer.gate import Hold
+from reliability.answer.judgement import expect
+from reliability.escalation.policies import Limits
 from reliability.loops import LoopConfig
-from reliability.pressure import Level
+from reliability.memory.pressure import Level
 from reliability.tools import CheckConfig, build_toolbox
 from reliability.types import CallDelta, ChatRequest, Event, Flaw, Reason, Reasoning, Text, Usage, Verdict
 from tests.sim.clock import VirtualClock, run

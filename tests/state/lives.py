@@ -10,12 +10,12 @@ from typing import Any
 from deployments.state.actor import SessionState
 from deployments.state.journal import Bounds
 from deployments.state.records import Answer, Asked, Done, Item, Settled, StateLimits, Step
-from reliability.admission import Admission, AdmissionConfig, Ask, Grant
-from reliability.breaker import BreakerConfig
-from reliability.budget import Bounds as BooksBounds
-from reliability.budget import BudgetConfig, Limit
+from reliability.admission.admit import Admission, AdmissionConfig, Ask, Grant
+from reliability.admission.breaker import BreakerConfig
+from reliability.admission.budget import Bounds as BooksBounds
+from reliability.admission.budget import BudgetConfig, Limit
+from reliability.admission.retry_budget import RetryBudgetConfig
 from reliability.loops import LoopConfig
-from reliability.retry_budget import RetryBudgetConfig
 from reliability.types import Usage, Verdict
 
 S = 1_000_000_000

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deployments.state.records import Charged, Progressed, Query, Said, Step
-from reliability.admission import AdmissionConfig, Bar, Barred, Grant
-from reliability.breaker import BreakerConfig, Phase
+from reliability.admission.admit import AdmissionConfig, Bar, Barred, Grant
+from reliability.admission.breaker import BreakerConfig, Phase
 from reliability.loops import LoopConfig, Turn
 from reliability.types import Verdict
 from tests.state.lives import (

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from deployments.config import AppConfig
-from deployments.plan import state_limits
+from deployments.request.policy import state_limits
 from deployments.state.client import RequestState, State
 from deployments.state.link import StateSilent
 from deployments.state.records import Query, Said, StateLimits
-from reliability.admission import Ask, Bar, Barred, Grant
+from reliability.admission.admit import Ask, Bar, Barred, Grant
 from reliability.loops import Turn
 from reliability.types import Usage, Verdict
 from tests.sim.clock import VirtualClock, run

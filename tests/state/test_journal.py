@@ -18,10 +18,10 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from deployments.state.journal import Superseded, restored
 from deployments.state.records import Charged, Query, Said
-from reliability import replay
-from reliability.admission import Admission
+from reliability.admission import events as replay
+from reliability.admission.admit import Admission
+from reliability.admission.events import Charge
 from reliability.loops import Turn
-from reliability.replay import Charge
 from reliability.types import Verdict
 from tests.repository import ROOT
 from tests.state.lives import (

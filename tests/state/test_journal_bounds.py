@@ -6,8 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from deployments.state.journal import Bounds, Journal
-from deployments.state.opening import opened
 from deployments.state.records import Query
+from deployments.state.recovery import opened
 from tests.state.lives import (
     CONFIG,
     Driver,

@@ -12,7 +12,7 @@ import pytest
 from deployments.state.actor import SessionState
 from deployments.state.link import Link
 from deployments.state.records import Charged, Reply, Said, Step
-from reliability.admission import Grant
+from reliability.admission.admit import Grant
 from reliability.loops import LoopConfig, Turn
 from tests.sim.clock import VirtualClock, run
 from tests.state.lives import LIMITS, Driver, HandClock, ask, life, limits, settled, state_of, tight

@@ -12,7 +12,7 @@ import pytest
 from deployments.state import link as links
 from deployments.state.link import CALL_S, Link, StateSilent
 from deployments.state.records import Charged, Query, Said
-from reliability.admission import Grant
+from reliability.admission.admit import Grant
 from reliability.loops import Turn
 from reliability.types import Verdict
 from tests.sim.clock import VirtualClock, run

@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 from deployments.config import RouterConfig, StateConfig
-from deployments.plan import state_limits
+from deployments.request.policy import state_limits
 from deployments.state.actor import SessionState
 from deployments.state.journal import Bounds
 from deployments.state.link import Link
 from deployments.state.records import Asked, Query, Settled, StateLimits, Step
-from reliability.admission import Ask, Grant
+from reliability.admission.admit import Ask, Grant
 from reliability.types import Usage, Verdict
 
 SPENT = Usage(prompt_tokens=3, completion_tokens=4)

@@ -18,8 +18,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from deployments.state.link import Link
-from deployments.state.near import FRAME_BYTES_MAX, Door, NearActor
-from reliability.admission import Grant
+from deployments.state.unix_socket import FRAME_BYTES_MAX, Door, NearActor
+from reliability.admission.admit import Grant
 from tests.state.lives import ask, life, settled, tight
 
 

@@ -11,9 +11,9 @@ import pytest
 
 from deployments.config import ConfigError
 from deployments.state.journal import Bounds
-from deployments.state.opening import JOURNAL, opened, refuse_parts
 from deployments.state.records import Query
-from reliability.breaker import Phase
+from deployments.state.recovery import JOURNAL, opened, refuse_parts
+from reliability.admission.breaker import Phase
 from tests.state.lives import Driver, HandClock, ask, life, settled, unpack
 
 

@@ -21,10 +21,10 @@ from deployments.state.actor import SessionState
 from deployments.state.journal import Bounds
 from deployments.state.link import CALL_S, Link, StateSilent
 from deployments.state.records import Charged, Progressed, Query, StateLimits
-from reliability.admission import AdmissionConfig, Grant
-from reliability.breaker import BreakerConfig
-from reliability.budget import BudgetConfig, Limit
-from reliability.retry_budget import RetryBudgetConfig
+from reliability.admission.admit import AdmissionConfig, Grant
+from reliability.admission.breaker import BreakerConfig
+from reliability.admission.budget import BudgetConfig, Limit
+from reliability.admission.retry_budget import RetryBudgetConfig
 from reliability.types import Verdict
 from tests.sim.clock import VirtualClock, run
 from tests.state.lives import ROOM, S, ask, done, limits, settled

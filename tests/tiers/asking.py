@@ -9,7 +9,7 @@ from contextlib import aclosing
 from typing import Any
 
 from deployments.ports import Tier
-from deployments.tiers.hosted import HostedTier
+from deployments.tiers.hosted.hosted_tier import HostedTier
 from reliability.types import CallDelta, ChatRequest, Event, Failed, Finish, Text, Usage
 from tests.plays import Play
 from tests.upstream import Upstream

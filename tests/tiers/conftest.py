@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from deployments.tiers import blas
-from deployments.tiers.constraint import Constraints
+from deployments.models import blas
+from deployments.tiers.mlx.grammar.constraint import Constraints
 from tests.tiers import tiny_model
 from tests.tiers.engine_rig import Rig
 from tests.upstream import Upstream

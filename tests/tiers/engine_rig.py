@@ -8,14 +8,14 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from deployments.tiers.answer import AnswerReader
-from deployments.tiers.artifacts import parse_source
-from deployments.tiers.batch import Job
-from deployments.tiers.engine import Engine
-from deployments.tiers.loading import Loaded, load
-from deployments.tiers.room import Layout
-from deployments.tiers.sampling import Sampling
-from deployments.tiers.store import Say
+from deployments.models.cache_folder import Say
+from deployments.models.sources import parse_source
+from deployments.tiers.mlx.answer import AnswerReader
+from deployments.tiers.mlx.batch import Job
+from deployments.tiers.mlx.engine import Engine
+from deployments.tiers.mlx.loading import Loaded, load
+from deployments.tiers.mlx.memory_budget import Layout
+from deployments.tiers.mlx.sampling import Sampling
 from reliability.types import Event, Failed, Fault, Finish, Text, TierState
 
 PATIENCE_S = 60.0

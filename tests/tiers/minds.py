@@ -8,7 +8,7 @@ import mlx.core as mx
 import numpy as np
 from hypothesis import strategies as st
 
-from deployments.tiers.constraint import Constraint, Constraints, Masker
+from deployments.tiers.mlx.grammar.constraint import Constraint, Constraints, Masker
 from reliability.types import ChatRequest
 from tests.tiers import tiny_model as tiny
 from tests.tiers.asking import ask

@@ -6,7 +6,7 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
-from deployments.tiers.mlx import MlxTier
+from deployments.tiers.mlx.mlx_tier import MlxTier
 from reliability.types import TierState
 from tests.tiers.asking import answer, ask, text_of
 

@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from deployments.tiers.adapter import adapter_at
-from deployments.tiers.artifacts import ModelUnavailable
-from deployments.tiers.mlx import MlxTier
-from deployments.tiers.provenance import versions, weights_sha256
+from deployments.models.adapter import adapter_at
+from deployments.models.provenance import versions, weights_sha256
+from deployments.models.sources import ModelUnavailable
+from deployments.tiers.mlx.mlx_tier import MlxTier
 from reliability.types import TierState, TierStatus
 from tests.tiers import tiny_model as tiny
 from tests.tiers.asking import answer, ask, text_of

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deployments.tiers.answer import AnswerReader
 from deployments.tiers.call_split import CallFormat, strict_json_call
 from deployments.tiers.cuts import StopCut
 from deployments.tiers.merging import merged
+from deployments.tiers.mlx.answer import AnswerReader
 from reliability.types import CallDelta, Event, Reasoning, Text
 
 HERMES = CallFormat("<tool_call>", "</tool_call>", strict_json_call)

@@ -18,8 +18,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deployments.tiers import store
-from deployments.tiers.artifacts import DEFAULT_SOURCE, ModelUnavailable, parse_source, resolve
+from deployments.models import cache_folder as store
+from deployments.models.sources import DEFAULT_SOURCE, ModelUnavailable, parse_source, resolve
 from tests.tiers import tiny_model as tiny
 
 ROOT = Path(__file__).parents[2]
@@ -91,7 +91,7 @@ class TestHub:
         with socket.socket() as nobody:  # bound, but not listening: every connection is refused
             nobody.bind(("127.0.0.1", 0))
             code = (
-                "from deployments.tiers.artifacts import *\n"
+                "from deployments.models.sources import *\n"
                 "try: resolve(parse_source('hf:org/name@main'))\n"
                 "except ModelUnavailable as error: print(error.again, error)"
             )
@@ -150,7 +150,7 @@ class TestWheel:
 BUILDER = """
 import sys
 from pathlib import Path
-from deployments.tiers.store import made_once
+from deployments.models.cache_folder import made_once
 
 def build(folder):
     (folder / "part").write_text("x")

@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
-from deployments.tiers.answer import AnswerReader
-from deployments.tiers.artifacts import parse_source
-from deployments.tiers.batch import Batch, Job
-from deployments.tiers.loading import Loaded, load
-from deployments.tiers.pace import Pace
-from deployments.tiers.sampling import Sampling
-from deployments.tiers.starting import started
+from deployments.models.sources import parse_source
+from deployments.tiers.mlx.answer import AnswerReader
+from deployments.tiers.mlx.batch import Batch, Job
+from deployments.tiers.mlx.loading import Loaded, load
+from deployments.tiers.mlx.pace import Pace
+from deployments.tiers.mlx.sampling import Sampling
+from deployments.tiers.mlx.starting import started
 from reliability.types import Event, Failed, Fault, Finish
 from tests.tiers.engine_rig import text_of
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deployments.tiers.artifacts import DEFAULT_SOURCE, parse_source
-from deployments.tiers.catalog import _ROWS, ROLES, choose
+from deployments.models.catalog import _ROWS, ROLES, choose
+from deployments.models.sources import DEFAULT_SOURCE, parse_source
 
 GIB = 1 << 30
 MEMORY = st.integers(1 * GIB, 1024 * GIB)

@@ -10,8 +10,8 @@ import mlx.core as mx
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from deployments.tiers.closing import CLOSED_NOTE, SPAN, turns_in_circles
-from deployments.tiers.constraint import Constraints
+from deployments.tiers.mlx.grammar.closing import CLOSED_NOTE, SPAN, turns_in_circles
+from deployments.tiers.mlx.grammar.constraint import Constraints
 from reliability.types import Finish, FinishReason
 from tests.tiers.engine_rig import PROMPT, Rig, text_of, whole
 from tests.tiers.minds import CITY, END, Chant, Mind, json_answer, must, says, spoken

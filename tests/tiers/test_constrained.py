@@ -10,10 +10,10 @@ from typing import Any
 import jsonschema
 import pytest
 
-from deployments.tiers.artifacts import DEFAULT_SOURCE
-from deployments.tiers.closing import CLOSED_NOTE
-from deployments.tiers.mlx import MlxTier
-from deployments.tiers.vocabulary import Vocabulary
+from deployments.models.sources import DEFAULT_SOURCE
+from deployments.tiers.mlx.grammar.closing import CLOSED_NOTE
+from deployments.tiers.mlx.grammar.vocabulary import Vocabulary
+from deployments.tiers.mlx.mlx_tier import MlxTier
 from reliability.tools import RawCall, ToolBox, build_toolbox, check_calls, id_source
 from reliability.types import Event, Failed, Fault, Finish, FinishReason, TierState
 from tests.evals.tools_eval import FIXTURES

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from deployments.ports import Tier
-from deployments.tiers.hosted import HostedTier
-from deployments.tiers.scripted import ScriptedTier
+from deployments.tiers.hosted.hosted_tier import HostedTier
+from deployments.tiers.scripted.scripted_tier import ScriptedTier
 from reliability.types import (
     CallDelta,
     Counted,
@@ -95,7 +95,7 @@ def _played(seen: Seen) -> Play:
 
 
 def mlx() -> Iterator[Kind]:
-    from deployments.tiers.mlx import MlxTier
+    from deployments.tiers.mlx.mlx_tier import MlxTier
 
     def is_idle(tier: Any) -> bool:
         return not tier._engine._batch and not tier._engine._waiting

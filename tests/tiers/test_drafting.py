@@ -13,17 +13,17 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from deployments.tiers.answer import AnswerReader
-from deployments.tiers.artifacts import DEFAULT_SOURCE, parse_source
-from deployments.tiers.batch import Batch, Job
-from deployments.tiers.constraint import Constraints
-from deployments.tiers.drafting import Draft, cuttable
-from deployments.tiers.loading import Loaded, load
-from deployments.tiers.mlx import MlxTier
-from deployments.tiers.pace import Pace
-from deployments.tiers.prompt_cache import PromptCache
-from deployments.tiers.sampling import Sampling
-from deployments.tiers.starting import started
+from deployments.models.sources import DEFAULT_SOURCE, parse_source
+from deployments.tiers.mlx.answer import AnswerReader
+from deployments.tiers.mlx.batch import Batch, Job
+from deployments.tiers.mlx.drafting import Draft, cuttable
+from deployments.tiers.mlx.grammar.constraint import Constraints
+from deployments.tiers.mlx.loading import Loaded, load
+from deployments.tiers.mlx.mlx_tier import MlxTier
+from deployments.tiers.mlx.pace import Pace
+from deployments.tiers.mlx.prompt_cache import PromptCache
+from deployments.tiers.mlx.sampling import Sampling
+from deployments.tiers.mlx.starting import started
 from reliability.types import Event, Failed, Fault, Finish, TierState
 from tests.tiers import tiny_model as tiny
 from tests.tiers.asking import WEATHER_TOOL, answer, ask, calls_of

@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deployments.tiers import engine as engine_module
-from deployments.tiers.answer import AnswerReader
-from deployments.tiers.pace import Pace
-from deployments.tiers.sampling import Sampling
+from deployments.tiers.mlx import engine as engine_module
+from deployments.tiers.mlx.answer import AnswerReader
+from deployments.tiers.mlx.pace import Pace
+from deployments.tiers.mlx.sampling import Sampling
 from reliability.types import Failed, Fault, Finish, FinishReason, Reasoning, Text
 from tests.tiers import tiny_model as tiny
 from tests.tiers.engine_rig import PATIENCE_S, PROMPT, FineLayout, Rig, fault_of, text_of, whole

@@ -12,14 +12,14 @@ from typing import Any
 
 import pytest
 
-from deployments.tiers import engine as engine_module
-from deployments.tiers.answer import AnswerReader
-from deployments.tiers.artifacts import ModelUnavailable, parse_source
-from deployments.tiers.batch import Job
-from deployments.tiers.engine import Engine
-from deployments.tiers.loading import Loaded, load
-from deployments.tiers.sampling import Sampling
-from deployments.tiers.store import Say
+from deployments.models.cache_folder import Say
+from deployments.models.sources import ModelUnavailable, parse_source
+from deployments.tiers.mlx import engine as engine_module
+from deployments.tiers.mlx.answer import AnswerReader
+from deployments.tiers.mlx.batch import Job
+from deployments.tiers.mlx.engine import Engine
+from deployments.tiers.mlx.loading import Loaded, load
+from deployments.tiers.mlx.sampling import Sampling
 from reliability.types import Event, Failed, Fault, Finish, TierState
 from tests.tiers.engine_rig import PATIENCE_S, PROMPT, Rig, fault_of, text_of, whole
 

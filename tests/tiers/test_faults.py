@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deployments.tiers.faults import _STATUS_BY_CODE, failed, read_complaint
+from deployments.tiers.hosted.upstream_errors import _STATUS_BY_CODE, failed, read_complaint
 from reliability.types import Fault
 
 CONTEXT = [

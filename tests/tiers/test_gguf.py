@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.numpy import load_file
 
-from deployments.tiers.gguf import UnknownModel, convert, model_config, quantization_name, unpermute
-from deployments.tiers.gguf_tokenizer import UnknownTokenizer, build_tokenizer
+from deployments.models.gguf import UnknownModel, convert, model_config, quantization_name, unpermute
+from deployments.models.gguf_tokenizer import UnknownTokenizer, build_tokenizer
 from tests.tiers import tiny_model as tiny
 
 META = {

@@ -16,12 +16,12 @@ from hypothesis import strategies as st
 from mlx_lm.tokenizer_utils import load
 from tokenizers import AddedToken
 
-from deployments.tiers.answer import AnswerReader
-from deployments.tiers.constraint import Constraints
-from deployments.tiers.grammar import CALLS_MAX, HERMES, demand_of
-from deployments.tiers.narrowing import EXACT, WHITE_MAX, rungs
+from deployments.tiers.mlx.answer import AnswerReader
+from deployments.tiers.mlx.grammar.constraint import Constraints
+from deployments.tiers.mlx.grammar.lark import CALLS_MAX, HERMES, demand_of
+from deployments.tiers.mlx.grammar.narrowing import EXACT, WHITE_MAX, rungs
+from deployments.tiers.mlx.grammar.vocabulary import NoVocabulary, Vocabulary
 from deployments.tiers.prompt import Refused
-from deployments.tiers.vocabulary import NoVocabulary, Vocabulary
 from reliability.tools import RawCall, ToolBox, build_toolbox, check_calls, id_source
 from reliability.types import CallDelta, Event, Fault
 from tests.tiers import tiny_model as tiny

@@ -16,7 +16,7 @@ import pytest
 from ray.serve._private.common import RequestMetadata
 from ray.serve.handle import DeploymentResponseGenerator
 
-from deployments.tiers.handle import END_S, HandleTier
+from deployments.graph.handle import END_S, HandleTier
 from reliability.types import Event, Failed, Fault, Finish, FinishReason, Started, Text
 from tests.sim.clock import run
 from tests.tiers.asking import ask
@@ -68,7 +68,7 @@ class Handle:
 
 
 async def read(stream: AsyncIterator[list[Event]], seen: list[Event]) -> None:
-    """Read like `deployments.attempt.read`: up to the finish."""
+    """Read like `deployments.request.attempt.read`: up to the finish."""
     async with aclosing(stream) as batches:
         async for batch in batches:
             seen += batch

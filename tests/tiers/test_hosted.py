@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from deployments.tiers.faults import MESSAGE_CHARS_MAX, Complaint, fault_of, retry_after_s
-from deployments.tiers.hosted import HostedTier, preset
+from deployments.tiers.hosted.hosted_tier import HostedTier, preset
+from deployments.tiers.hosted.upstream_errors import MESSAGE_CHARS_MAX, Complaint, fault_of, retry_after_s
 from reliability.types import (
     CallDelta,
     Event,

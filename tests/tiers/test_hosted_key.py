@@ -8,8 +8,8 @@ import logging
 
 import pytest
 
-from deployments.tiers.faults import MESSAGE_CHARS_MAX
-from deployments.tiers.hosted import HostedTier
+from deployments.tiers.hosted.hosted_tier import HostedTier
+from deployments.tiers.hosted.upstream_errors import MESSAGE_CHARS_MAX
 from reliability.types import (
     Fault,
     Finish,

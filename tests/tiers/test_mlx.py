@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 
-from deployments.tiers import blas
-from deployments.tiers.artifacts import DEFAULT_SOURCE, parse_source
-from deployments.tiers.mlx import MlxTier
+from deployments.models import blas
+from deployments.models.sources import DEFAULT_SOURCE, parse_source
+from deployments.tiers.mlx.mlx_tier import MlxTier
 from reliability.types import Event, Failed, Fault, Finish, FinishReason, Logprobs, Started, Text, TierState
 from tests.tiers import tiny_model as tiny
 from tests.tiers.asking import WEATHER_TOOL, answer, batches, calls_of, text_of, usage_of
@@ -46,7 +46,7 @@ class TestBeforeItIsReady:
         time."""
         code = (
             "import sys, time\n"
-            "from deployments.tiers.mlx import MlxTier\n"
+            "from deployments.tiers.mlx.mlx_tier import MlxTier\n"
             "assert not [m for m in sys.modules if m.split('.')[0] in ('mlx', 'mlx_lm', 'transformers')]\n"
             "began = time.monotonic(); tier = MlxTier(name='t', model='path:nowhere')\n"
             "assert time.monotonic() - began < 0.5"
@@ -57,7 +57,7 @@ class TestBeforeItIsReady:
         """Law: a process that ends while its tier is inside of MLX ends normally, and doesn't abort."""
         code = (
             "import sys\n"
-            "from deployments.tiers.mlx import MlxTier\n"
+            "from deployments.tiers.mlx.mlx_tier import MlxTier\n"
             f"tier = MlxTier(name='t', model='path:{tiny.write_folder(tmp_path / 'm')}')\n"
             "while 'mlx.core' not in sys.modules: pass"
         )
@@ -292,7 +292,7 @@ class TestMatrixLibrary:
     def test_the_stock_path_works_and_says_why(self, setup: str, words: str) -> None:
         """Law: without the fast library MLX computes the same, and the reason is in words."""
         code = (
-            f"import os\n{setup}\nfrom deployments.tiers import blas\nlibrary = blas.preload()\n"
+            f"import os\n{setup}\nfrom deployments.models import blas\nlibrary = blas.preload()\n"
             "import mlx.core as mx\nproduct = mx.array([[1.0, 2.0]]) @ mx.array([[3.0], [4.0]])\n"
             "print(library.fast, product.item(), library.words)"
         )

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from deployments.tiers import engine as engine_module
-from deployments.tiers.answer import AnswerReader
-from deployments.tiers.batch import Job
-from deployments.tiers.mlx import MlxTier
-from deployments.tiers.sampling import Sampling
+from deployments.tiers.mlx import engine as engine_module
+from deployments.tiers.mlx.answer import AnswerReader
+from deployments.tiers.mlx.batch import Job
+from deployments.tiers.mlx.mlx_tier import MlxTier
+from deployments.tiers.mlx.sampling import Sampling
 from reliability.types import Event, Failed, Fault
 from tests.tiers.asking import answer, eventually
 from tests.tiers.engine_rig import PROMPT, Rig, fault_of

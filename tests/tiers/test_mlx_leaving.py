@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from deployments.tiers.artifacts import DEFAULT_SOURCE
-from deployments.tiers.batch import Batch
-from deployments.tiers.mlx import MlxTier
+from deployments.models.sources import DEFAULT_SOURCE
+from deployments.tiers.mlx.batch import Batch
+from deployments.tiers.mlx.mlx_tier import MlxTier
 from reliability.types import Started, Text
 from tests.tiers.asking import answer, eventually, text_of
 from tests.tiers.mlx_rig import PATIENCE_S, QUESTIONS, greedy, ready, running, texts

@@ -12,12 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from transformers import PreTrainedTokenizerFast
 
+from deployments.tiers.mlx.sampling import Sampling, sampling_of
 from deployments.tiers.prompt import Refused, checkpoints, render, tidied, unsupported
-from deployments.tiers.sampling import Sampling, sampling_of
 from reliability.types import Fault
 from tests.tiers.asking import WEATHER_TOOL, ask
 
-TEMPLATE = Path(__file__).parents[2] / "deployments" / "tiers" / "smollm2_tools.jinja"
+TEMPLATE = Path(__file__).parents[2] / "deployments" / "models" / "smollm2_tools.jinja"
 CALL = {"id": "c", "type": "function", "function": {"name": "f", "arguments": '{"a": "é"}'}}
 
 

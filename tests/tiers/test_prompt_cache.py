@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from deployments.tiers.prompt_cache import PromptCache
+from deployments.tiers.mlx.prompt_cache import PromptCache
 
 TOKEN_BYTES = 10
 

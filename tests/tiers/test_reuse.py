@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from deployments.tiers.artifacts import DEFAULT_SOURCE
-from deployments.tiers.mlx import MlxTier
+from deployments.models.sources import DEFAULT_SOURCE
+from deployments.tiers.mlx.mlx_tier import MlxTier
 from reliability.types import ChatRequest, Text, Usage
 from tests.tiers.asking import WEATHER_TOOL, answer, ask, eventually, text_of, usage_of
 from tests.tiers.mlx_rig import PATIENCE_S, ROOT, ready, running
@@ -126,7 +126,7 @@ def test_peak_memory_stays_under_the_budget() -> None:
 import asyncio, sys
 from tests.tiers.mlx_rig import ready
 from tests.tiers.asking import answer, ask
-from deployments.tiers.artifacts import DEFAULT_SOURCE
+from deployments.models.sources import DEFAULT_SOURCE
 
 budget_bytes = 640 << 20
 tier = ready(model=DEFAULT_SOURCE, memory_bytes=budget_bytes)

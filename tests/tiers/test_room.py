@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deployments.tiers.room import Layer, Layout, Room, default_budget_bytes
+from deployments.tiers.mlx.memory_budget import Layer, Layout, Room, default_budget_bytes
 
 layers = st.builds(
     Layer, st.integers(1, 1000), st.one_of(st.none(), st.integers(1, 4096)), fixed_bytes=st.integers(0, 1000)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from deployments.tiers.sampling import Guarded, Sampling, penalties
+from deployments.tiers.mlx.sampling import Guarded, Sampling, penalties
 
 mx = pytest.importorskip("mlx.core")
 

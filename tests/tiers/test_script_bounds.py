@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from deployments.tiers.script import ScriptError, load_script
+from deployments.tiers.scripted.script import ScriptError, load_script
 
 DAY_S = 86_400
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from deployments.tiers.scripted import ScriptedTier
+from deployments.tiers.scripted.scripted_tier import ScriptedTier
 from reliability.types import (
     Failed,
     Fault,

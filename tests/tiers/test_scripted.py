@@ -17,11 +17,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deployments.tiers import scripted
-from deployments.tiers.faults import Complaint, fault_of
-from deployments.tiers.script import Rule, Script, Step, load_script
-from deployments.tiers.script_player import Beat, Facts, beats, tokens_of
-from deployments.tiers.scripted import ScriptedTier
+from deployments.tiers.hosted.upstream_errors import Complaint, fault_of
+from deployments.tiers.scripted import scripted_tier as scripted
+from deployments.tiers.scripted.player import Beat, Facts, beats, tokens_of
+from deployments.tiers.scripted.script import Rule, Script, Step, load_script
+from deployments.tiers.scripted.scripted_tier import ScriptedTier
 from reliability.types import (
     CallDelta,
     ChatRequest,

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deployments.tiers.chat_reader import SKIPPED_MAX, ChatReader
+from deployments.tiers.hosted.chat_reader import SKIPPED_MAX, ChatReader
 from reliability.types import Counted, Event, Failed, Fault, Finish, Usage
 from tests import plays
 from tests.plays import SSE, Abort, Head, Send

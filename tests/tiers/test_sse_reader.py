@@ -11,11 +11,11 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from deployments.tiers import sse_reader
-from deployments.tiers.chat_chunks import COUNT_MAX
-from deployments.tiers.chat_reader import ChatReader
+from deployments.tiers.hosted import sse_reader
+from deployments.tiers.hosted.chat_chunks import COUNT_MAX
+from deployments.tiers.hosted.chat_reader import ChatReader
+from deployments.tiers.hosted.sse_reader import Frame, SseReader, TooLong
 from deployments.tiers.merging import merged
-from deployments.tiers.sse_reader import Frame, SseReader, TooLong
 from reliability.types import CallDelta, Counted, Event, Failed, Fault, Finish, FinishReason, Reasoning, Text, Usage
 
 LINES = st.lists(

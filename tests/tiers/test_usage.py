@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deployments.tiers.chat_reader import ChatReader
-from deployments.tiers.hosted import HostedTier
+from deployments.tiers.hosted.chat_reader import ChatReader
+from deployments.tiers.hosted.hosted_tier import HostedTier
 from reliability.types import Event, Failed, Fault, Finish, Usage
 from tests import plays
 from tests.tiers.asking import answer, ask, failed, play

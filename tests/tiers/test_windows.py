@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from deployments.tiers.artifacts import parse_source
-from deployments.tiers.loading import Loaded, load
-from deployments.tiers.store import Say
+from deployments.models.cache_folder import Say
+from deployments.models.sources import parse_source
+from deployments.tiers.mlx.loading import Loaded, load
 from reliability.types import Event, Finish, Usage
 from tests.tiers import tiny_model as tiny
 from tests.tiers.engine_rig import Moody, Rig, text_of, whole

@@ -10,7 +10,7 @@ from typing import Any
 import gguf
 import numpy as np
 
-from deployments.tiers.gguf import convert
+from deployments.models.gguf import convert
 
 HEADS, KV_HEADS, HEAD_DIM, LAYERS, WIDE, CONTEXT = 4, 2, 16, 2, 96, 256
 HIDDEN = HEADS * HEAD_DIM

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deployments.wire.chat import DEPTH_MAX, parse_chat
-from deployments.wire.errors import ApiError
-from deployments.wire.session import SESSION_CHARS_MAX, session_of
+from deployments.api.openai_chat import DEPTH_MAX, parse_chat
+from deployments.api.session import SESSION_CHARS_MAX, session_of
+from deployments.errors import ApiError
 
 HI = [{"role": "user", "content": "hi"}]
 

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deployments.wire.errors import OF_REFUSAL, TABLE, ApiError, from_refusal
-from reliability.escalation import Limits, Refuse, Situation, decide
+from deployments.errors import OF_REFUSAL, TABLE, ApiError, from_refusal
+from reliability.escalation.policies import Limits, Refuse, Situation, decide
+from reliability.escalation.refusals import PASSING
 from reliability.faults import TRAITS, OtherTier
-from reliability.refusals import PASSING
 from reliability.types import Attempt, Fault, Flaw, Reason, RefuseCode
 
 # What litellm (for OpenHands and CrewAI), CrewAI itself and Hermes look for, 2026-11: then they condense their history.

@@ -7,7 +7,7 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deployments.wire.render import Answer, ChunkWriter
+from deployments.api.openai_render import Answer, ChunkWriter
 from reliability.types import CallDelta, Finish, FinishReason, Logprobs, Reasoning, Text, TokenLogprob
 
 LOGPROBS = st.builds(

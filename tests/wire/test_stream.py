@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deployments.wire.stream import paced
+from deployments.api.stream import paced
 
 
 async def source(delays, closed):

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deployments.wire.errors import ApiError
-from deployments.wire.terms import deadline_of
+from deployments.api.headers import deadline_of
+from deployments.errors import ApiError
 
 MOST_S = 600.0
 WRONG = [

@@ -1,0 +1,1 @@
+"""What HTTP clients see: requests in, answers and streams out, who may ask, the routes for operators."""

@@ -1,0 +1,198 @@
+"""The routes under `/v1/reliability/`: what the server knows of requests, sessions, tiers and incidents.
+
+A caller sees what came with its own key: its requests and its sessions. Incidents, tiers and everything that changes
+something need an admin key. Without configured keys everybody is admin (and only loopback listens). What belongs to
+somebody else is answered as if it weren't there.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, TypeVar
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from deployments.api.access import Access, Caller
+from deployments.api.responses import json_response
+from deployments.errors import ApiError
+from deployments.graph.status_poll import TierWatch
+from deployments.state.client import State
+from deployments.state.link import StateSilent
+from deployments.state.records import Health, Query
+from deployments.telemetry import log_error, log_info
+from reliability.admission.breaker import Phase
+
+__all__ = ["Insight"]
+
+LIMIT_MAX = 500
+LIMIT = 50
+BACK_S = 2.0
+T = TypeVar("T")
+
+
+class Insight:
+    """The routes. `access` says who asks."""
+
+    def __init__(self, state: State, watch: TierWatch, tiers: tuple[str, ...], access: Access) -> None:
+        self._state = state
+        self._watch = watch
+        self._tiers = tiers
+        self.access = access
+
+    def routes(self) -> list[Route]:
+        """For the Router's app."""
+        at = "/v1/reliability"
+        return [
+            Route(f"{at}/requests/{{request_id}}", self.report),
+            Route(f"{at}/sessions/{{session:path}}/reset", self.reset, methods=["POST"]),
+            Route(f"{at}/sessions/{{session:path}}", self.session),
+            Route(f"{at}/incidents", self.incidents),
+            Route(f"{at}/tiers", self.tiers),
+            Route(f"{at}/tiers/{{tier}}/isolate", self.isolate, methods=["POST"]),
+            Route(f"{at}/tiers/{{tier}}/restore", self.restore, methods=["POST"]),
+            Route(f"{at}/tiers/{{tier}}/close", self.close, methods=["POST"]),
+        ]
+
+    async def report(self, request: Request) -> Response:
+        """The report of one finished request."""
+        caller = self._caller(request)
+        request_id = request.path_params["request_id"]
+        report = await _answered(self._state.report(_scope(caller), request_id))
+        if report is None:
+            raise ApiError("not_found", f"there is no report of request {request_id!r}")
+        return json_response(report)
+
+    async def session(self, request: Request) -> Response:
+        """What one session has done, spent and reserved."""
+        caller = self._caller(request)
+        name = request.path_params["session"]
+        key = request.query_params.get("key") if caller.admin else caller.name
+        found = await _answered(self._state.session(key, name))
+        if found is None:
+            raise ApiError("not_found", f"there is no session {name!r}")
+        return json_response(found)
+
+    async def incidents(self, request: Request) -> Response:
+        """The newest incidents first, filtered and in pages: `next` is the `before` of the page that follows."""
+        self._admin(request)
+        query = _query(request.query_params)
+        found = await _answered(self._state.incidents(query))
+        more = found[-1]["id"] if len(found) == query.limit else None
+        return json_response({"object": "list", "data": found, "next": more})
+
+    async def tiers(self, request: Request) -> Response:
+        """Each tier: its own word, and its breaker."""
+        self._admin(request)
+        health = self._state.health
+        return json_response({"object": "list", "data": [self._tier(name, health.get(name)) for name in self._tiers]})
+
+    async def isolate(self, request: Request) -> Response:
+        """Keep all calls off one tier until it is restored."""
+        return await self._order(request, self._state.isolate, "isolated")
+
+    async def restore(self, request: Request) -> Response:
+        """Lift the hold."""
+        return await self._order(request, self._state.restore, "restored")
+
+    async def close(self, request: Request) -> Response:
+        """Close the tier's breaker: calls go through again at once."""
+        return await self._order(request, self._state.close_breaker, "closed")
+
+    async def reset(self, request: Request) -> Response:
+        """Forget what one session has spent."""
+        caller = self._admin(request)
+        name = request.path_params["session"]
+        given = request.query_params.get("key")
+        found = await _answered(self._state.session(given, name))
+        if found is None:
+            raise ApiError("not_found", f"there is no session {name!r}")
+        await _answered(self._state.reset(found["key"], name))
+        log_info("session_reset", by=caller.name or None)
+        return json_response({"session": name, "key": found["key"], "reset": True})
+
+    def _tier(self, name: str, health: Health | None) -> dict[str, Any]:
+        status = self._watch.known.get(name)
+        health = health or Health(phase=Phase.CLOSED, isolated=False)
+        return {
+            "name": name,
+            "kind": status.kind if status else None,
+            "state": status.state.value if status else "unknown",
+            "reason": (status.reason or None) if status else None,
+            "degraded": health.degraded,
+            "breaker": health.phase.value,
+            "isolated": health.isolated,
+            "opens_in_s": round(health.until_s, 3) or None,
+            "context_length": self._watch.context_tokens.get(name),
+            "model": status.model if status else None,
+            "source": status.source if status else None,
+            "revision": status.revision if status else None,
+        }
+
+    async def _order(self, request: Request, order: Callable[[str], Awaitable[None]], word: str) -> Response:
+        caller = self._admin(request)
+        tier = request.path_params["tier"]
+        if tier not in self._tiers:
+            raise ApiError("not_found", f"there is no tier {tier!r}; tiers: {', '.join(self._tiers)}")
+        await _answered(order(tier))
+        log_info(f"tier_{word}", tier=tier, by=caller.name or None)
+        return json_response({"tier": tier, word: True})
+
+    def _caller(self, request: Request) -> Caller:
+        self.access.guard(request.client.host if request.client else None, request.headers)
+        return self.access.caller(request.headers)
+
+    def _admin(self, request: Request) -> Caller:
+        caller = self._caller(request)
+        self.access.require_admin(caller)
+        return caller
+
+
+def _scope(caller: Caller) -> str | None:
+    """The key whose things the caller may see; None: everybody's."""
+    return None if caller.admin else caller.name
+
+
+def _query(params: Mapping[str, str]) -> Query:
+    known = {"kind", "tier", "session", "key", "request_id", "since", "until", "before", "limit"}
+    for name in params:
+        if name not in known:
+            raise ApiError("invalid_request", f"{name}: unknown; known: {', '.join(sorted(known))}", param=name)
+    limit = _number(params, "limit", LIMIT)
+    before = _number(params, "before", None)
+    return Query(
+        kind=params.get("kind"),
+        tier=params.get("tier"),
+        session=params.get("session"),
+        key=params.get("key"),
+        request_id=params.get("request_id"),
+        since_s=_number(params, "since", None),
+        until_s=_number(params, "until", None),
+        before=None if before is None else int(before),
+        limit=max(1, min(LIMIT_MAX, int(limit or LIMIT))),
+    )
+
+
+def _number(params: Mapping[str, str], name: str, default: float | None) -> float | None:
+    text = params.get(name)
+    if text is None:
+        return default
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if not 0 <= number < 2**53:
+        raise ApiError("invalid_request", f"{name}: a number is needed (got {text[:40]!r})", param=name)
+    return number
+
+
+async def _answered(question: Awaitable[T]) -> T:
+    """The state's answer, or a 503 that says when to come back."""
+    try:
+        return await question
+    except StateSilent as error:
+        log_error("state_silent", error)
+        words = "the state actor doesn't answer; it is restarted within seconds"
+        raise ApiError("no_tier_available", words, retry_after_s=BACK_S) from None

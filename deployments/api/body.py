@@ -1,0 +1,96 @@
+"""The body of a request: read within its bytes and within its time, so that no client holds a place by sending slowly.
+
+A place in the Router is taken from the request's head on, and there are `server.max_ongoing_requests`. So a body has:
+
+    rate       `first_s` seconds, and one more for each `RATE_BYTES` that have come: ten mebibytes may take five minutes
+               and more, one byte a second ends after `first_s`
+    silence    no `first_s` without a byte
+    crowd      no more than `readers_max` bodies come at once: whoever is one too many ends the slowest. What arrives at
+               once, as agents' bodies do, never waits for what dribbles, and a large one that comes well stays.
+
+All three end in a 408, which closes the connection. Behind HAProxy what fits into its buffer has come before the Router
+hears of it (`deployments/listener/haproxy.py`); these bounds are for what is larger, and for the direct door.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+
+from starlette.requests import Request
+
+from deployments.errors import ApiError
+
+__all__ = ["RATE_BYTES", "Bodies"]
+
+RATE_BYTES = 32_768
+
+
+@dataclass(eq=False, slots=True)
+class _Coming:
+    """One body on its way. `clock` ends it."""
+
+    clock: asyncio.Timeout
+    begun_s: float
+    size: int = 0
+
+    def slowness(self, now_s: float) -> float:
+        """Seconds for each byte; one that has just begun isn't slow."""
+        return (now_s - self.begun_s) / (self.size + RATE_BYTES)
+
+    def more(self, size: int, first_s: float, now_s: float) -> None:
+        """`size` bytes have come, and its end moves on. An end that the crowd has set stays."""
+        self.size += size
+        if (self.clock.when() or 0.0) > now_s:
+            self.clock.reschedule(min(self.begun_s + first_s + self.size / RATE_BYTES, now_s + first_s))
+
+
+class Bodies:
+    """The bodies that are coming to one Router replica, at most `readers_max`."""
+
+    def __init__(self, readers_max: int) -> None:
+        self._readers_max = max(1, readers_max)
+        self._coming: set[_Coming] = set()
+
+    async def read(self, request: Request, *, bytes_max: int, first_s: float) -> bytes:
+        """The whole body, of at most `bytes_max` bytes.
+
+        Raises:
+            ApiError: `body_too_large`; `request_timeout`.
+            ClientDisconnect: the client left.
+        """
+        try:
+            async with asyncio.timeout(first_s) as clock:
+                body = self._enter(clock)
+                try:
+                    return await _read(request, body, bytes_max, first_s)
+                finally:
+                    self._coming.discard(body)
+        except TimeoutError:
+            words = (
+                f"the body came too slowly: it may take {first_s:g} s (server.body_s) and one more for each "
+                f"{RATE_BYTES} bytes, without a pause; where many come at once, the slowest ends first"
+            )
+            raise ApiError("request_timeout", words) from None
+
+    def _enter(self, clock: asyncio.Timeout) -> _Coming:
+        now_s = asyncio.get_running_loop().time()
+        if len(self._coming) >= self._readers_max:
+            slowest = max(self._coming, key=lambda body: body.slowness(now_s))
+            self._coming.discard(slowest)
+            slowest.clock.reschedule(now_s)
+        body = _Coming(clock, now_s)
+        self._coming.add(body)
+        return body
+
+
+async def _read(request: Request, body: _Coming, bytes_max: int, first_s: float) -> bytes:
+    loop = asyncio.get_running_loop()
+    parts: list[bytes] = []
+    async for part in request.stream():
+        if part:
+            body.more(len(part), first_s, loop.time())
+        if body.size > bytes_max:
+            raise ApiError("body_too_large", f"the body is over {bytes_max:,} bytes (server.body_bytes_max)")
+        parts.append(part)
+    return b"".join(parts)

@@ -1,0 +1,137 @@
+"""The Router's ASGI app: Starlette's, with what comes before any route.
+
+    OPTIONS          answered here, without a key: a preflight of CORS, or the methods of a path in `Allow`
+    Origin           an answer to a page that may read it says so: `Access-Control-Allow-Origin` and what it may see
+    trailing slash   `/v1/chat/completions/` is `/v1/chat/completions`: clients don't follow a redirect of a POST
+
+Who may read: pages of this machine (the origins that `deployments/api/access.py` lets in without keys), and those that
+`server.cors_origins` names. To all others a preflight is a 403 and an answer has no CORS header, so the browser keeps
+it from them. No cookies are ever allowed (`Access-Control-Allow-Credentials`): a key is sent by the page itself.
+Whether a request is answered at all isn't decided here, but by its key and by `Access.guard`.
+
+It is a wrapper of `send` and holds nothing back: a stream is a stream. What must never happen: an origin in
+`Access-Control-Allow-Origin` that isn't allowed, or `*`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, MutableMapping
+from typing import Any
+
+from starlette.applications import Starlette
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.responses import Response
+from starlette.routing import Route
+from starlette.types import Message, Receive, Scope, Send
+
+from deployments.api.access import Access
+from deployments.api.responses import error_response
+from deployments.errors import ApiError
+
+__all__ = ["EXPOSED", "EdgeApp"]
+
+# What a page may read of an answer's headers, besides those that every page may.
+EXPOSED = (
+    *("X-MLX-Stack-Tier", "X-MLX-Stack-Escalated-From", "X-MLX-Stack-Escalation-Reason", "X-MLX-Stack-Retries"),
+    *("X-MLX-Stack-Attempts", "X-MLX-Stack-Budget-Warning", "X-MLX-Stack-Memory-Pressure", "X-MLX-Stack-Loop"),
+    *("X-MLX-Stack-Repaired", "X-MLX-Stack-Session", "x-request-id", "x-should-retry", "retry-after"),
+)
+# A page asks for the headers that it will send; any may come (`Authorization`, the openai client's `x-stainless-*`).
+ASKED_MAX, ASKED_CHARS_MAX = 64, 4096
+TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+PREFLIGHT_MAX_AGE_S = 600
+
+
+class EdgeApp(Starlette):
+    """The app. `access` is called at each request, since a `user_config` may change it."""
+
+    def __init__(self, access: Callable[[], Access], **options: Any) -> None:
+        super().__init__(**options)
+        self._access = access
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        if scope["type"] != "http":
+            await super().__call__(scope, receive, send)
+            return
+        self._drop_slash(scope)
+        headers = Headers(scope=scope)
+        if scope["method"] == "OPTIONS":
+            await self._options(scope, headers)(scope, receive, send)
+            return
+        origin = headers.get("origin")
+        if origin is not None:
+            send = _marked(send, origin if self._access().lets_read(origin) else None)
+        await super().__call__(scope, receive, send)
+
+    def _options(self, scope: Scope, headers: Headers) -> Response:
+        client = scope.get("client")
+        try:
+            self._access().guard(client[0] if client else None, headers)
+            methods = self._methods(scope)
+            if "access-control-request-method" in headers:
+                return self._preflight(headers, methods or ["GET", "POST"])
+            if not methods:
+                raise ApiError("not_found", f"there is no route {_inner_path(scope)}")
+            return Response(status_code=204, headers={"allow": ", ".join(methods)})
+        except ApiError as error:
+            return error_response(error)
+
+    def _preflight(self, headers: Headers, methods: list[str]) -> Response:
+        """Also of a route that doesn't exist: a browser that isn't let through keeps the 404 from its page."""
+        origin = headers.get("origin", "")
+        if not self._access().lets_read(origin):
+            raise ApiError("forbidden", f"pages of {origin[:100]!r} may not ask: add it to server.cors_origins")
+        told = {
+            "access-control-allow-origin": origin,
+            "access-control-allow-methods": ", ".join(methods),
+            "access-control-max-age": str(PREFLIGHT_MAX_AGE_S),
+            "vary": "Origin, Access-Control-Request-Method, Access-Control-Request-Headers",
+        }
+        asked = _names(headers.get("access-control-request-headers", ""))
+        if asked:
+            told["access-control-allow-headers"] = asked
+        if headers.get("access-control-request-private-network") == "true":
+            told["access-control-allow-private-network"] = "true"
+        return Response(status_code=204, headers=told)
+
+    def _methods(self, scope: Scope) -> list[str]:
+        """The methods of a path; none where there is no such route."""
+        path = _inner_path(scope)
+        routes = [route for route in self.routes if isinstance(route, Route) and route.path_regex.match(path)]
+        return sorted({"OPTIONS"}.union(*(route.methods or () for route in routes))) if routes else []
+
+    def _drop_slash(self, scope: MutableMapping[str, Any]) -> None:
+        path = _inner_path(scope)
+        if path.endswith("/") and any(getattr(route, "path", None) == path[:-1] for route in self.routes):
+            scope["path"] = scope["path"][:-1]
+
+
+def _inner_path(scope: MutableMapping[str, Any]) -> str:
+    """The path without the prefix that the app is served under."""
+    root: str = scope.get("root_path", "")
+    path: str = scope["path"]
+    return path[len(root) :] if root and path.startswith(root + "/") else path
+
+
+def _names(asked: str) -> str:
+    """The header names that a page asks for, as far as they are some, and not too many."""
+    names = [name.strip() for name in asked[:ASKED_CHARS_MAX].split(",")][:ASKED_MAX]
+    return ", ".join(name for name in names if TOKEN.fullmatch(name))
+
+
+def _marked(send: Send, origin: str | None) -> Send:
+    """`send`, with the headers by which a browser gives the answer to a page of `origin`; None: it may not have it."""
+
+    async def marked(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            headers = MutableHeaders(raw=list(message.get("headers", [])))
+            headers.add_vary_header("Origin")
+            if origin is not None:
+                headers["access-control-allow-origin"] = origin
+                headers["access-control-expose-headers"] = ", ".join(EXPOSED)
+            message = {**message, "headers": headers.raw}
+        await send(message)
+
+    return marked

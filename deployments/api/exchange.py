@@ -1,0 +1,121 @@
+"""One chat over HTTP: from the events of a run to a whole answer, or to a stream.
+
+    events ─▶ Answer ─▶ one JSON body
+        └───▶ ChunkWriter ─▶ frames, a keep-alive where nothing comes, and at the end a report, an error frame or both
+
+The status code of a stream is decided by its first event: until then, or until a keep-alive is due, the headers wait,
+so a request that no tier can answer gets a real HTTP error.
+
+What must never happen: a stream that ends without a finish reason or an error frame, a way out on which `close` isn't
+called.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+import uuid
+from collections.abc import AsyncGenerator, Callable
+from dataclasses import dataclass
+from typing import Any
+
+from starlette.responses import Response
+
+from deployments.api.openai_chat import ChatCall
+from deployments.api.openai_render import KEEP_ALIVE, Answer, ChunkWriter, sse
+from deployments.api.responses import error_response
+from deployments.api.stream import EventStream, paced
+from deployments.errors import ApiError, from_refusal
+from deployments.reports.report import report_headers, session_header
+from deployments.request.drive import Run
+from deployments.telemetry import log_error
+from reliability.types import Event
+
+__all__ = ["Exchange"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exchange:
+    """One chat between a client and this server. `events` drives the run; `report` tells of it once its outcome is
+    known; `close` ends its account, and does nothing the second time. After `keepalive_s` seconds without an event a
+    stream is sent a comment."""
+
+    call: ChatCall
+    run: Run
+    events: AsyncGenerator[list[Event], None]
+    report: Callable[[], dict[str, Any]]
+    close: Callable[[], None]
+    keepalive_s: float
+
+    async def respond(self) -> Response:
+        """Answer whole, or as a stream, as the client asked."""
+        return await (self._stream() if self.call.stream else self._answer_whole())
+
+    async def _answer_whole(self) -> Response:
+        run, legacy = self.run, self.call.legacy_functions
+        answer = Answer(answer_id=_make_id(), created_s=int(time.time()), legacy_functions=legacy)
+        try:
+            async with contextlib.aclosing(self.events) as events:
+                async for batch in events:
+                    answer.take(batch)
+        finally:
+            self.close()
+        if run.finish is None or run.tier is None:
+            return self._refuse()
+        return Response(answer.body(run.tier, run.finish), media_type="application/json", headers=report_headers(run))
+
+    async def _stream(self) -> Response:
+        legacy = self.call.legacy_functions
+        writer = ChunkWriter(answer_id=_make_id(), created_s=int(time.time()), legacy_functions=legacy)
+        frames = self._frames(writer)
+        # The first frame waits for the first event, or for the first keep-alive; a refusal yields no frame at all.
+        try:
+            first = await anext(frames, None)
+        except asyncio.CancelledError:
+            await frames.aclose()
+            raise
+        if first is None:
+            return self._refuse()
+        # Headers that leave before any tier has answered can't say which one will: the last chunk's report does.
+        headers = session_header(self.run) if first is KEEP_ALIVE else report_headers(self.run)
+        return EventStream(_prepend(first, frames), headers=headers | {"cache-control": "no-store"})
+
+    async def _frames(self, writer: ChunkWriter) -> AsyncGenerator[bytes, None]:
+        """The frames of one stream. It yields nothing where the request is refused before anything was sent."""
+        run, begun = self.run, False
+        try:
+            async with contextlib.aclosing(paced(self.events, self.keepalive_s)) as batches:
+                async for batch in batches:
+                    begun = True
+                    yield KEEP_ALIVE if batch is None else writer.chunks(run.tier or "", batch)
+            report = self.report()
+            if run.finish is not None:
+                yield writer.last(run.tier or "", run.finish, report, include_usage=self.call.include_usage)
+            elif run.refusal is not None and begun:
+                yield sse(from_refusal(run.refusal).body() | {"mlx_stack": report})
+        except Exception as error:
+            if not begun:
+                raise  # no byte has left: it can still be an HTTP error
+            log_error("stream_failed", error, request_id=run.request.request_id)
+            yield sse(ApiError("internal_error", "an error inside the server").body())
+        finally:
+            self.close()
+
+    def _refuse(self) -> Response:
+        if self.run.refusal is None:
+            raise AssertionError("a request ends answered or refused")
+        return error_response(from_refusal(self.run.refusal), report_headers(self.run))
+
+
+async def _prepend(first: bytes, frames: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
+    try:
+        yield first
+        async for frame in frames:
+            yield frame
+    finally:
+        await frames.aclose()
+
+
+def _make_id() -> str:
+    return f"chatcmpl-{uuid.uuid4().hex}"

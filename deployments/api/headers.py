@@ -1,0 +1,59 @@
+"""The terms that a client sets by header: how long it waits, whether its request may leave the machine, its name."""
+
+from __future__ import annotations
+
+import math
+import re
+import uuid
+from collections.abc import Mapping
+
+from deployments.errors import ApiError
+
+__all__ = ["deadline_of", "is_local_only", "request_id_of"]
+
+DEADLINE = "X-MLX-Stack-Deadline"
+LOCAL_ONLY = "X-MLX-Stack-Local-Only"
+TRUE = frozenset({"true", "1", "yes"})
+FALSE = frozenset({"false", "0", "no", ""})
+# A number as a person or a program writes one: `float` takes `inf`, `1_0` and digits without end, too.
+SECONDS = re.compile(r"\+?([0-9]{1,12}(\.[0-9]{0,20})?|\.[0-9]{1,20})([eE][+-]?[0-9]{1,2})?")
+REQUEST_ID_CHARS_MAX = 128
+SECONDS_MAX = 31_536_000  # a year: what is longer is a mistake
+
+
+def deadline_of(headers: Mapping[str, str], most_s: float) -> float:
+    """How many seconds the request may take: what the client says, at most what the server allows.
+
+    Raises:
+        ApiError: the header holds no positive number, or one that no deadline can be.
+    """
+    text = headers.get(DEADLINE.lower())
+    if text is None:
+        return most_s
+    asked_s = float(text) if SECONDS.fullmatch(text.strip()) else math.nan
+    if not 0 < asked_s <= SECONDS_MAX:
+        words = f"{DEADLINE}: a positive number of seconds is needed, at most {SECONDS_MAX:,}"
+        raise ApiError("invalid_request", words, param=DEADLINE)
+    return min(asked_s, most_s)
+
+
+def is_local_only(headers: Mapping[str, str]) -> bool:
+    """Whether the request must stay on this machine.
+
+    Raises:
+        ApiError: the header is neither true nor false. A typing error must not send a private prompt away.
+    """
+    text = headers.get(LOCAL_ONLY.lower(), "").strip().lower()
+    if text in TRUE:
+        return True
+    if text not in FALSE:
+        raise ApiError("invalid_request", f"{LOCAL_ONLY}: true or false is needed", param=LOCAL_ONLY)
+    return False
+
+
+def request_id_of(headers: Mapping[str, str]) -> str:
+    """The client's `x-request-id`, else the one that Serve has put in its place; Serve also sends it back."""
+    given = headers.get("x-request-id", "")
+    if given.isascii() and given.isprintable() and 0 < len(given) <= REQUEST_ID_CHARS_MAX:
+        return given
+    return str(uuid.uuid4())

@@ -1,0 +1,288 @@
+"""`POST /v1/chat/completions`, inwards: from bytes to a `ChatRequest`, or one `ApiError` that names the field.
+
+Known fields are checked strictly ("5" is no number); unknown ones are kept and go to hosted tiers. Legacy `functions`
+and `function_call` become `tools` and `tool_choice` here, so that nothing further in knows of them.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+import orjson
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from deployments.api.session import session_of
+from deployments.errors import ApiError
+from deployments.work.json_values import VALUES_MAX, has_more_values
+from reliability.steps import OutOfSteps, Steps
+from reliability.tools import BadSchema, BadTools, ToolBox, build_toolbox, compile_schema, parse_choice
+from reliability.types import ChatRequest
+
+__all__ = ["DEPTH_MAX", "ChatCall", "parse_chat"]
+
+MESSAGES_MAX = 10_000
+TOOLS_MAX = 512
+STOPS_MAX = 16
+TOP_LOGPROBS_MAX = 20
+MODEL_CHARS_MAX = 256
+# Of objects and lists in one another. Whoever walks, pickles or dumps the body further in has bounds of their own, the
+# nearest at about 250, and would break in the middle of the work.
+DEPTH_MAX = 100
+TOO_LARGE = "the schemas are larger than this server takes"
+
+Text = Annotated[str, Field(min_length=1)]
+# A token cap of this size is no cap; larger numbers are refused before they meet C code.
+TokenCount = Annotated[int, Field(ge=1, le=100_000_000)]
+
+
+class Strict(BaseModel):
+    """Strict types; unknown keys are kept, since clients send more than the documentation names."""
+
+    model_config = ConfigDict(extra="allow", strict=True)
+
+
+class Message(Strict):
+    """One message. What its parts mean is each tier's business; that they have the right form is checked here."""
+
+    role: Literal["system", "developer", "user", "assistant", "tool", "function"]
+    content: str | list[dict[str, Any]] | None = None
+    name: str | None = None
+    tool_call_id: str | None = None
+    tool_calls: list[dict[str, Any]] | None = None
+
+
+class StreamOptions(Strict):
+    """`include_usage` asks for a last chunk with the usage."""
+
+    include_usage: bool = False
+
+
+class ChatBody(Strict):
+    """The fields that this server reads."""
+
+    model: str = Field(default="auto", min_length=1, max_length=MODEL_CHARS_MAX)
+    messages: list[Message] = Field(min_length=1, max_length=MESSAGES_MAX)
+    stream: bool | None = None
+    stream_options: StreamOptions | None = None
+    max_tokens: TokenCount | None = None
+    max_completion_tokens: TokenCount | None = None
+    temperature: float | None = Field(default=None, ge=0, le=2)
+    top_p: float | None = Field(default=None, gt=0, le=1)
+    seed: int | None = Field(default=None, ge=-(2**63), le=2**63 - 1)
+    n: int | None = None
+    logprobs: bool | None = None
+    top_logprobs: int | None = Field(default=None, ge=0, le=TOP_LOGPROBS_MAX)
+    stop: Text | Annotated[list[Text], Field(max_length=STOPS_MAX)] | None = None
+    tools: list[dict[str, Any]] | None = Field(default=None, max_length=TOOLS_MAX)
+    tool_choice: str | dict[str, Any] | None = None
+    parallel_tool_calls: bool | None = None
+    response_format: dict[str, Any] | None = None
+    functions: list[dict[str, Any]] | None = Field(default=None, max_length=TOOLS_MAX)
+    function_call: str | dict[str, Any] | None = None
+
+
+# What pydantic puts into the path for a choice of a union, beside names such as `constrained-str` or `list[dict]`.
+CHOICES = frozenset({"str", "dict", "list", "int", "float"})
+# Fields that `ChatRequest` carries under its own name, or that end at this edge.
+READ_HERE = frozenset(ChatBody.model_fields)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChatCall:
+    """One parsed call: the request for the tiers, and what the edge itself needs to answer.
+
+    `legacy_functions`: the client speaks `functions`, so its answer carries `function_call`.
+    """
+
+    model: str
+    stream: bool
+    include_usage: bool
+    legacy_functions: bool
+    request: ChatRequest
+    toolbox: ToolBox
+
+
+def parse_chat(
+    raw: bytes,
+    headers: Mapping[str, str],
+    *,
+    request_id: str,
+    tokens_max: int,
+    timeout_s: float,
+    steps: Steps | None = None,
+) -> ChatCall:
+    """Parse one body. `tokens_max` caps the output, and is its default.
+
+    Raises:
+        ApiError: `invalid_json`, `invalid_request`, `invalid_tools` or `unsupported`, with the field in `param`.
+        OutOfSteps: its schemas take more than `steps` to compile; never where they are final.
+    """
+    steps = steps or Steps(sys.maxsize)
+    fields = _object(raw)
+    body = _checked(fields)
+    tools, choice, toolbox = _tools_of(body, steps)
+    messages = tuple(fields["messages"])
+    asked = body.max_completion_tokens or body.max_tokens
+    request = ChatRequest(
+        request_id=request_id,
+        session_id=session_of(headers, fields, messages),
+        messages=messages,
+        max_tokens=min(asked or tokens_max, tokens_max),
+        max_tokens_named=asked is not None,
+        timeout_s=timeout_s,
+        tools=tools,
+        tool_choice=choice,
+        # A legacy answer has room for one call.
+        parallel_tool_calls=body.parallel_tool_calls if body.functions is None else False,
+        response_format=_response_format(body, steps),
+        stop=(body.stop,) if isinstance(body.stop, str) else tuple(body.stop or ()),
+        seed=body.seed,
+        temperature=body.temperature,
+        top_p=body.top_p,
+        top_logprobs=(body.top_logprobs or 0) if body.logprobs else None,
+        body_bytes=len(raw),
+        extra={key: value for key, value in fields.items() if key not in READ_HERE},
+    )
+    return ChatCall(
+        model=body.model,
+        stream=bool(body.stream),
+        include_usage=bool(body.stream_options and body.stream_options.include_usage),
+        legacy_functions=body.functions is not None,
+        request=request,
+        toolbox=toolbox,
+    )
+
+
+def _object(raw: bytes) -> dict[str, Any]:
+    if has_more_values(raw):
+        told = f"the body holds more than {VALUES_MAX} values: texts, numbers, lists, objects, each with its key"
+        raise ApiError("invalid_request", told)
+    try:
+        value = orjson.loads(raw)
+    except orjson.JSONDecodeError as error:
+        raise ApiError("invalid_json", f"the body is not valid JSON: {error}") from None
+    if not isinstance(value, dict):
+        raise ApiError("invalid_json", "the body must be a JSON object")
+    # No deeper than it has brackets: most bodies need not be walked.
+    if raw.count(b"{") + raw.count(b"[") > DEPTH_MAX and _deeper(value):
+        raise ApiError("invalid_request", f"the body is nested deeper than {DEPTH_MAX} levels")
+    return value
+
+
+def _deeper(value: Any) -> bool:
+    """Whether there is a level beyond `DEPTH_MAX`."""
+    level = [value]
+    for _ in range(DEPTH_MAX):
+        inner = (node.values() if isinstance(node, dict) else node for node in level)
+        level = [child for children in inner for child in children if isinstance(child, dict | list)]
+    return bool(level)
+
+
+def _checked(fields: dict[str, Any]) -> ChatBody:
+    try:
+        # Fields that nobody here reads aren't copied.
+        body = ChatBody.model_validate({name: fields[name] for name in READ_HERE if name in fields})
+    except ValidationError as error:
+        raise _field_error(error) from None
+    if body.n not in (None, 1):
+        raise ApiError("invalid_request", f"n must be 1: this server gives one answer (got {body.n})", param="n")
+    if body.top_logprobs and not body.logprobs:
+        raise ApiError("invalid_request", "top_logprobs needs logprobs to be true", param="top_logprobs")
+    _check_message_parts(fields["messages"])
+    return body
+
+
+def _field_error(error: ValidationError) -> ApiError:
+    """Name the first wrong field the way a person writes it: `messages.0.role`."""
+    first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+    # A union adds the name of each choice to the path; the field ends where the body's own keys end.
+    path: list[str] = []
+    for part in first["loc"]:
+        if isinstance(part, str) and not (part.isidentifier() and part.islower() and part not in CHOICES):
+            break
+        path.append(str(part))
+    param = ".".join(path)
+    return ApiError("invalid_request", f"{param}: {first['msg']}", param=param)
+
+
+def _check_message_parts(messages: list[dict[str, Any]]) -> None:
+    """Tool calls in the history must have the form that every chat template and API relies on."""
+    for i, message in enumerate(messages):
+        for j, call in enumerate(message.get("tool_calls") or ()):
+            function = call.get("function")
+            if not isinstance(function, dict) or not isinstance(function.get("name"), str):
+                param = f"messages.{i}.tool_calls.{j}.function.name"
+                raise ApiError("invalid_request", f"{param}: a function with a name is needed", param=param)
+        for j, part in enumerate(message["content"] if isinstance(message.get("content"), list) else ()):
+            if not isinstance(part.get("type"), str):
+                param = f"messages.{i}.content.{j}.type"
+                raise ApiError("invalid_request", f"{param}: each part needs a type", param=param)
+
+
+def _response_format(body: ChatBody, steps: Steps) -> Mapping[str, Any] | None:
+    value = body.response_format
+    if value is None or value.get("type") == "text":
+        return None
+    if value.get("type") not in ("json_object", "json_schema"):
+        raise ApiError(
+            "invalid_request",
+            "response_format.type: text, json_object or json_schema is needed",
+            param="response_format.type",
+        )
+    given = value.get("json_schema")
+    schema = given.get("schema") if isinstance(given, dict) else None
+    if value["type"] == "json_object":
+        return value
+    if not isinstance(schema, dict):
+        param = "response_format.json_schema.schema"
+        raise ApiError("invalid_request", f"{param}: a schema is needed", param=param)
+    _check_schema(schema, steps)
+    return value
+
+
+def _check_schema(schema: Mapping[str, Any], steps: Steps) -> None:
+    """A schema that no tier could use, or that would cost one its time, is the client's mistake, as in a tool."""
+    try:
+        found = compile_schema(schema, steps, arguments=False)
+    except OutOfSteps:
+        if not steps.final:
+            raise
+        found = BadSchema("", TOO_LARGE)
+    if isinstance(found, BadSchema):
+        raise _bad_tools("invalid_request", BadTools("/response_format/json_schema/schema" + found.path, found.message))
+
+
+def _tools_of(
+    body: ChatBody, steps: Steps
+) -> tuple[tuple[Mapping[str, Any], ...], str | Mapping[str, Any] | None, ToolBox]:
+    """The tools, the choice and the compiled tools, with the legacy fields translated."""
+    if body.tools is not None and body.functions is not None:
+        raise ApiError("invalid_request", "functions: send tools or functions, not both", param="functions")
+    tools: tuple[Mapping[str, Any], ...] = tuple(body.tools or ())
+    choice = body.tool_choice
+    if body.functions is not None:
+        tools = tuple({"type": "function", "function": function} for function in body.functions)
+        choice = body.function_call
+        if isinstance(choice, dict):
+            choice = {"type": "function", "function": choice}
+    try:
+        toolbox = build_toolbox(body.tools, body.functions, steps)
+    except OutOfSteps:
+        if not steps.final:
+            raise
+        toolbox = BadTools("/tools", TOO_LARGE)
+    if isinstance(toolbox, BadTools):
+        raise _bad_tools("invalid_tools", toolbox)
+    wrong = parse_choice(choice, toolbox)
+    if isinstance(wrong, BadTools):
+        raise _bad_tools("invalid_request", wrong)
+    return tools, choice if tools else None, toolbox
+
+
+def _bad_tools(code: str, bad: BadTools) -> ApiError:
+    """The core's finding, with its JSON pointer as the path that a client knows: `tools.0.function.name`."""
+    path = bad.path.strip("/").replace("/", ".")
+    return ApiError(code, f"{path}: {bad.message}", param=path)

@@ -1,0 +1,195 @@
+"""`POST /v1/chat/completions`, outwards: events as one JSON answer, or as the chunks of a stream.
+
+The answer's `model` is the tier that gave it: the tier's own model stands in `/v1/models` and in the report.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
+
+from deployments.reports.report import usage_json
+from reliability.types import CallDelta, Event, Finish, FinishReason, Logprobs, Reasoning, Text, TokenLogprob, Usage
+
+__all__ = ["DONE", "KEEP_ALIVE", "Answer", "ChunkWriter", "sse"]
+
+KEEP_ALIVE = b": keep-alive\n\n"
+DONE = b"data: [DONE]\n\n"
+
+
+def sse(value: Any) -> bytes:
+    """One server-sent event."""
+    return b"data: " + orjson.dumps(value) + b"\n\n"
+
+
+@dataclass(slots=True, kw_only=True)
+class Answer:
+    """Collects the events of an answer that isn't streamed."""
+
+    answer_id: str
+    created_s: int
+    legacy_functions: bool
+    texts: list[str] = field(default_factory=list)
+    thoughts: list[str] = field(default_factory=list)
+    calls: dict[int, dict[str, Any]] = field(default_factory=dict)
+    tokens: list[TokenLogprob] = field(default_factory=list)
+
+    def take(self, events: Iterable[Event]) -> None:
+        """Add a batch of events."""
+        for event in events:
+            match event:
+                case Text(text=text):
+                    self.texts.append(text)
+                case Reasoning(text=text):
+                    self.thoughts.append(text)
+                case CallDelta():
+                    _add_call(self.calls, event)
+                case Logprobs(tokens=tokens):
+                    self.tokens += tokens
+
+    def body(self, model: str, finish: Finish) -> bytes:
+        """The whole chat completion."""
+        choice = {
+            "index": 0,
+            "message": self._message(),
+            "logprobs": _logprobs_json(self.tokens),
+            "finish_reason": _finish_reason(finish, legacy=self.legacy_functions),
+        }
+        return orjson.dumps(
+            {
+                "id": self.answer_id,
+                "object": "chat.completion",
+                "created": self.created_s,
+                "model": model,
+                "choices": [choice],
+                "usage": usage_json(finish.usage or Usage(exact=False)),
+            }
+        )
+
+    def _message(self) -> dict[str, Any]:
+        text = "".join(self.texts)
+        message: dict[str, Any] = {"role": "assistant", "content": text or (None if self.calls else "")}
+        if self.thoughts:
+            message["reasoning_content"] = "".join(self.thoughts)
+        calls = [self.calls[index] for index in sorted(self.calls)]
+        if calls and self.legacy_functions:
+            message["function_call"] = calls[0]["function"]
+        elif calls:
+            message["tool_calls"] = calls
+        return message
+
+
+def _add_call(calls: dict[int, dict[str, Any]], delta: CallDelta) -> None:
+    call = calls.setdefault(delta.index, {"id": "", "type": "function", "function": {"name": "", "arguments": ""}})
+    if delta.id:
+        call["id"] = delta.id
+    if delta.name:
+        call["function"]["name"] = delta.name
+    call["function"]["arguments"] += delta.arguments
+
+
+def _logprobs_json(tokens: Sequence[TokenLogprob]) -> dict[str, Any] | None:
+    """OpenAI's `logprobs` of a choice; None where there are none."""
+    if not tokens:
+        return None
+    content = [
+        _token_json(token.raw, token.logprob) | {"top_logprobs": [_token_json(*other) for other in token.top]}
+        for token in tokens
+    ]
+    return {"content": content, "refusal": None}
+
+
+def _token_json(raw: bytes, logprob: float) -> dict[str, Any]:
+    return {"token": raw.decode(errors="replace"), "logprob": logprob, "bytes": list(raw)}
+
+
+def _finish_reason(finish: Finish, *, legacy: bool) -> str:
+    if legacy and finish.reason is FinishReason.TOOL_CALLS:
+        return "function_call"
+    return finish.reason.value
+
+
+@dataclass(slots=True, kw_only=True)
+class ChunkWriter:
+    """Writes the chunks of a stream. The first chunk names the role, as OpenAI's does."""
+
+    answer_id: str
+    created_s: int
+    legacy_functions: bool
+    role_sent: bool = False
+
+    def chunks(self, model: str, events: Iterable[Event]) -> bytes:
+        """One SSE event for each run of like events: a batch of ten text pieces is one delta. The probabilities of its
+        tokens stand in the first one that has text."""
+        batch = list(events)
+        logprobs = _logprobs_json([token for event in batch if isinstance(event, Logprobs) for token in event.tokens])
+        out: list[bytes] = []
+        for delta in _deltas(batch, legacy=self.legacy_functions):
+            out.append(self._chunk(model, delta, logprobs if "content" in delta else None))
+            logprobs = None if "content" in delta else logprobs
+        if logprobs is not None:
+            out.append(self._chunk(model, {"content": ""}, logprobs))
+        return b"".join(out)
+
+    def last(self, model: str, finish: Finish, report: dict[str, Any], *, include_usage: bool) -> bytes:
+        """The finish reason, the usage where it was asked for, the report on the last of them, and `[DONE]`."""
+        reason = _finish_reason(finish, legacy=self.legacy_functions)
+        end = self._body(model, [{"index": 0, "delta": self._with_role({}), "logprobs": None, "finish_reason": reason}])
+        if not include_usage:
+            return sse(end | {"mlx_stack": report}) + DONE
+        usage = self._body(model, [])
+        usage["usage"] = usage_json(finish.usage or Usage(exact=False))
+        return sse(end) + sse(usage | {"mlx_stack": report}) + DONE
+
+    def _chunk(self, model: str, delta: dict[str, Any], logprobs: dict[str, Any] | None) -> bytes:
+        choice = {"index": 0, "delta": self._with_role(delta), "logprobs": logprobs, "finish_reason": None}
+        return sse(self._body(model, [choice]))
+
+    def _body(self, model: str, choices: list[dict[str, Any]]) -> dict[str, Any]:
+        return {
+            "id": self.answer_id,
+            "object": "chat.completion.chunk",
+            "created": self.created_s,
+            "model": model,
+            "choices": choices,
+        }
+
+    def _with_role(self, delta: dict[str, Any]) -> dict[str, Any]:
+        if self.role_sent:
+            return delta
+        self.role_sent = True
+        return {"role": "assistant", "content": ""} | delta
+
+
+def _deltas(events: Iterable[Event], *, legacy: bool) -> Iterable[dict[str, Any]]:
+    """OpenAI deltas; neighbouring texts become one."""
+    key, held = "", ""
+    for event in events:
+        if isinstance(event, Logprobs):
+            continue  # they stand beside a delta, not in one
+        kind = {Text: "content", Reasoning: "reasoning_content"}.get(type(event), "")
+        if kind != key and held:
+            yield {key: held}
+            held = ""
+        key = kind
+        if isinstance(event, (Text, Reasoning)):
+            held += event.text
+        elif isinstance(event, CallDelta):
+            yield _call_delta(event, legacy=legacy)
+    if held:
+        yield {key: held}
+
+
+def _call_delta(event: CallDelta, *, legacy: bool) -> dict[str, Any]:
+    function: dict[str, Any] = {"arguments": event.arguments}
+    if event.name:
+        function = {"name": event.name} | function
+    if legacy:
+        return {"function_call": function}
+    call: dict[str, Any] = {"index": event.index, "function": function}
+    if event.id:
+        call = {"index": event.index, "id": event.id, "type": "function", "function": function}
+    return {"tool_calls": [call]}

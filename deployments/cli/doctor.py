@@ -1,0 +1,115 @@
+"""`mlx-stack-serve doctor`: is this installation able to do what its configuration says?
+
+Two kinds of checks. The first look at what is there: platform, packages, memory, the models on disk, the key. The
+second force a fault through every edge of the chain (`chain_faults`).
+
+Nothing here needs a running server, and no request leaves this machine.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.metadata
+import platform
+import sys
+from collections import Counter
+from collections.abc import Iterator
+
+import psutil
+
+from deployments.cli.chain_faults import Finding, check_edges
+from deployments.config import AppConfig
+from deployments.config_tiers import HostedTierConfig, MlxTierConfig, TierBase
+from deployments.graph.replica import make_tier
+from deployments.models.catalog import choose_here
+from deployments.models.sources import on_disk, parse_source
+from reliability.types import TierState
+
+__all__ = ["doctor"]
+
+PACKAGES = ("ray", "starlette", "aiohttp", "pydantic", "mlx-lm", "mlx")
+GIB = 1024**3
+# Ray with its dashboard, for the whole server.
+RAY_BYTES = 1 * GIB
+
+
+def doctor(config: AppConfig) -> int:
+    """Print every finding; the result is the exit code, 1 where something failed."""
+    levels: Counter[str] = Counter()
+    for finding in _findings(config):
+        print(f"{finding.level:>4}  {finding.what}: {finding.words}", flush=True)  # noqa: T201
+        levels[finding.level] += 1
+    print(f"\n{levels['ok']} ok, {levels['warn']} warnings, {levels['fail']} failed", flush=True)  # noqa: T201
+    return 1 if levels["fail"] else 0
+
+
+def _findings(config: AppConfig) -> Iterator[Finding]:
+    yield _platform()
+    yield from (_package(name) for name in PACKAGES)
+    yield from _models(config)
+    hosted = {name: asyncio.run(_tier_word(name, tier, config)) for name, tier in _hosted(config)}
+    yield from hosted.values()
+    dead = {name: finding.words for name, finding in hosted.items() if finding.level != "ok"}
+    yield from check_edges(config, dead)
+
+
+def _platform() -> Finding:
+    version = ".".join(map(str, sys.version_info[:3]))
+    words = f"{platform.system()} {platform.machine()}, Python {version}"
+    good = (3, 11) <= sys.version_info[:2] < (3, 14)
+    return Finding("ok" if good else "fail", "platform", words if good else f"{words}: 3.11 to 3.13 is needed")
+
+
+def _package(name: str) -> Finding:
+    try:
+        return Finding("ok", f"package {name}", importlib.metadata.version(name))
+    except importlib.metadata.PackageNotFoundError:
+        # Without mlx the hosted and scripted tiers still answer.
+        return Finding("warn" if name.startswith("mlx") else "fail", f"package {name}", "missing: run `make serve`")
+
+
+def _models(config: AppConfig) -> Iterator[Finding]:
+    """What each mlx tier would load, whether it is on disk, and whether all of them fit this machine's memory."""
+    needed = RAY_BYTES
+    for name, tier in config.tiers.items():
+        if not isinstance(tier, MlxTierConfig):
+            continue
+        for role, model in tier.sources(name):
+            finding, weight_bytes = _model(role, model)
+            yield finding
+            needed += weight_bytes * tier.min_replicas
+    total = psutil.virtual_memory().total
+    words = f"{needed / GIB:.1f} GiB needed for Ray and the weights, {total / GIB:.1f} GiB in this machine"
+    yield Finding("ok" if needed < 0.8 * total else "fail", "memory", words)
+
+
+def _model(name: str, model: str) -> tuple[Finding, int]:
+    """Whether a tier's model is on disk, and the bytes of its weights where it is."""
+    what = f"model of {name}"
+    choice = choose_here(name, model)
+    try:
+        artifact = on_disk(parse_source(choice.source))
+    except ValueError as error:
+        return Finding("fail", what, str(error)), 0
+    if artifact is None:
+        words = (
+            f"{choice.source} ({choice.why}): not on disk yet; `make prepare` fetches it, or the tier when it starts"
+        )
+        return Finding("warn", what, words), 0
+    size = f"{artifact.weight_bytes / 1e6:.0f} MB, {artifact.quantization}"
+    return Finding("ok", what, f"{choice.source} ({choice.why}): {size}"), artifact.weight_bytes
+
+
+def _hosted(config: AppConfig) -> Iterator[tuple[str, HostedTierConfig]]:
+    return ((name, tier) for name, tier in config.tiers.items() if isinstance(tier, HostedTierConfig))
+
+
+async def _tier_word(name: str, config: TierBase, app: AppConfig) -> Finding:
+    tier = make_tier(name, config, app.reliability.escalation.cloud_fallback)
+    try:
+        status = await tier.status()
+    finally:
+        await tier.close()
+    if status.state is TierState.READY:
+        return Finding("ok", f"tier {name}", f"{status.model} is configured (no request was sent)")
+    return Finding("warn", f"tier {name}", f"{status.state.value}: {status.reason}")

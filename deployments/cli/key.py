@@ -1,0 +1,98 @@
+"""`mlx-stack-serve key NAME`: make an API key, show it once, and keep only its digest.
+
+Standard output is the key and, without `--file`, the entry for the file; what is said about them goes to standard
+error, so that `KEY=$(mlx-stack-serve key agent --file keys.yaml)` does what it looks like.
+
+`--file` appends the entry: the new text is checked whole, written beside the old one with mode 0600 and renamed over
+it, so a reader sees the old file or the new one. Two commands at once take turns by a lock on the folder. The key is
+shown after its entry is safe; a key that is never shown opens nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from deployments.api.api_keys import NAME, ApiKey, digest, entry_line, new_key, parse_file
+from deployments.config import ConfigError
+
+__all__ = ["key_command"]
+
+
+def key_command(name: str, *, admin: bool, local_only: bool, file: Path | None) -> int:
+    """Make a key; the result is the exit code.
+
+    Raises:
+        ConfigError: one line: the name can't be used, or the file can't be extended.
+    """
+    if not NAME.fullmatch(name) or name.startswith("sk-"):
+        raise ConfigError("NAME must have 1 to 64 letters, digits, dots, underscores or dashes, and not begin as a key")
+    secret = new_key()
+    line = entry_line(ApiKey(name=name, sha256=digest(secret), admin=admin, allow_cloud=not local_only))
+    if file is not None:
+        _append(file, line)
+    _print(secret, line, file)
+    return 0
+
+
+def _print(secret: str, line: str, file: Path | None) -> None:
+    say = "The key, shown this once:" if file else "The key, shown this once, and its entry for server.api_keys_file:"
+    print(say, file=sys.stderr, flush=True)  # noqa: T201
+    print(secret if file else f"{secret}\n{line}", flush=True)  # noqa: T201
+    if file:
+        words = f"Its entry is in {file}; a server that runs reads it when it is started anew."
+        print(words, file=sys.stderr)  # noqa: T201
+
+
+def _append(file: Path, line: str) -> None:
+    # Through a link: the file that it leads to is the one to change.
+    path = Path(os.path.expanduser(file)).resolve()  # `~` of nobody stays as it is
+    try:
+        with _alone(path.parent):
+            old = path.read_text(encoding="utf-8") if path.exists() else ""
+            new = old + ("\n" if old and not old.endswith("\n") else "") + line + "\n"
+            _check(old, new, str(file))
+            _replace(path, new)
+    except UnicodeDecodeError:
+        raise ConfigError(f"{file}: is not UTF-8 text") from None
+    except OSError as error:
+        raise ConfigError(f"{file}: can't be written: {error.strerror}") from None
+
+
+def _check(old: str, new: str, at: str) -> None:
+    parse_file(old, at)
+    try:
+        parse_file(new, at)
+    except ConfigError as error:
+        if "same name" in str(error):
+            raise
+        raise ConfigError(f"{at}: nothing can be appended to it: write it as lines that begin with `- `") from None
+
+
+@contextlib.contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
+
+
+def _replace(path: Path, text: str) -> None:
+    """The whole new text or the whole old one, also after a power cut. A temporary file is born with mode 0600."""
+    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        Path(name).replace(path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise

@@ -1,0 +1,168 @@
+"""What can be known to be wrong before anything is started: one line, and nothing has begun.
+
+`mlx-stack-serve serve` and `preflight` do the same checks. A wrong configuration raises `ConfigError` (exit code
+2), a port that somebody else holds `PortTaken` (1). The cheap ones come first; the port is tried last, by binding it,
+since only the kernel knows what may be bound.
+
+What is left for later is what only Ray can find: then the supervisor ends the start, with one line too.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+import ssl
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from deployments.config import ConfigError
+from deployments.config_file import ConfigFile, check_door, read_file
+from deployments.config_tiers import ScriptedTierConfig
+from deployments.port import listener
+from deployments.running.folder import RunFolder, base_folder, clear_dead
+from deployments.state.client import folder_of
+from deployments.state.recovery import JOURNAL, refuse_parts
+from deployments.tiers.scripted.script import ScriptError, load_script
+
+__all__ = ["TOKEN", "PortTaken", "check", "preflight"]
+
+TOKEN = (
+    "RAY_AUTH_MODE=disabled: the ports between replicas, which other machines reach too, would take calls from "
+    "anybody, with API keys or without. Unset it."
+)
+
+
+class PortTaken(RuntimeError):
+    """Somebody else listens there. The message is one line that names who."""
+
+
+def preflight(path: Path, environ: Mapping[str, str] = os.environ) -> ConfigFile:
+    """Check everything and clear what dead runs have left; warnings and what was cleared go to the terminal.
+
+    Raises:
+        ConfigError: one line that names the file and the key.
+        PortTaken: one line that names the owner.
+    """
+    try:
+        file = read_file(path)
+        check(file, environ)
+        _check_state(file)
+    except ConfigError as error:
+        raise ConfigError(f"{path}: {error}") from None
+    for line in clear_dead(base_folder(environ)):
+        _say(line)
+    _check_port(path, file, environ)
+    return file
+
+
+def check(file: ConfigFile, environ: Mapping[str, str] = os.environ) -> None:
+    """Hold the file against what it names; nothing is written, and no port is tried.
+
+    Raises:
+        ConfigError: one line that names the key.
+    """
+    if check_door(file, environ):
+        _say(f"warning: server.allow_open lets everybody who reaches {file.host}:{file.port} in without an API key")
+    _check_scripts(file)
+    _check_tls(file)
+
+
+def _say(words: str) -> None:
+    print(words, file=sys.stderr)  # noqa: T201
+
+
+def _check_scripts(file: ConfigFile) -> None:
+    for name, tier in file.args.tiers.items():
+        if isinstance(tier, ScriptedTierConfig):
+            try:
+                load_script(tier.script)
+            except ScriptError as error:
+                raise ConfigError(f"tiers.{name}.script: {' '.join(str(error).split())}") from None
+
+
+def _check_state(file: ConfigFile) -> None:
+    """The journal's folder is made here, where it isn't there, as the state actor would."""
+    folder = folder_of(file.app, file.args.state)
+    key = "state.path" if file.args.state.path else "state.path (not set)"
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise ConfigError(f"{key}: can't write to {folder}: {error.strerror}") from None
+    except ValueError:
+        raise ConfigError(f"{key}: no folder can have that name") from None
+    refuse_parts(folder / JOURNAL)
+
+
+def _check_tls(file: ConfigFile) -> None:
+    """Certificate and key, as whoever listens will load them."""
+    if not file.tls:
+        return
+    http = file.http
+    for key in ("ssl_keyfile", "ssl_certfile", "ssl_ca_certs"):
+        path = getattr(http, key)
+        try:
+            if path is not None:
+                Path(path).open("rb").close()
+        except (OSError, ValueError) as error:
+            raise ConfigError(f"http_options.{key}: can't be read: {getattr(error, 'strerror', error)}") from None
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    try:
+        # A password that isn't given is not asked for.
+        context.load_cert_chain(http.ssl_certfile, http.ssl_keyfile, http.ssl_keyfile_password or "")
+    except (OSError, ValueError) as error:
+        words = getattr(error, "reason", None) or "they don't fit each other"
+        raise ConfigError(f"http_options.ssl_certfile: certificate and key can't be used: {words}") from None
+
+
+def _check_port(path: Path, file: ConfigFile, environ: Mapping[str, str]) -> None:
+    try:
+        found = socket.getaddrinfo(file.host, file.port, type=socket.SOCK_STREAM)
+    except (socket.gaierror, UnicodeError):
+        raise ConfigError(f"{path}: http_options.host: there is no address {file.host!r}") from None
+    # A name may stand for an address that this machine doesn't have (`localhost` without IPv6): one is enough.
+    tried = [_bound(family, address) for family, _, _, _, address in found]
+    if errno.EADDRINUSE in tried:
+        raise PortTaken(_taken(file, environ))
+    if None not in tried:
+        words = {
+            errno.EACCES: f"http_options.port: {file.port} may be used by root alone: take one over 1023",
+            errno.EADDRNOTAVAIL: f"http_options.host: {file.host} is no address of this machine",
+        }.get(tried[0] or 0, f"http_options: can't listen on {file.host}:{file.port}: {os.strerror(tried[0] or 0)}")
+        raise ConfigError(f"{path}: {words}")
+    # Linux lets two share a port where both ask for it, as Ray Serve does, and an open one elsewhere take ours.
+    if listener(file.host, file.port) is not None:
+        raise PortTaken(_taken(file, environ))
+
+
+def _bound(family: int, address: Any) -> int | None:
+    """Why one can't listen there, None where one can."""
+    try:
+        with socket.socket(family, socket.SOCK_STREAM) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(address)
+    except OSError as error:
+        return error.errno
+    return None
+
+
+def _taken(file: ConfigFile, environ: Mapping[str, str]) -> str:
+    at = f"{file.host}:{file.port}"
+    owner = _other_server(file.port, base_folder(environ)) or listener(file.host, file.port) or "another process"
+    return f"{at} is taken by {owner}: stop it, or change http_options.port in the configuration"
+
+
+def _other_server(port: int, base: Path) -> str | None:
+    """A server of this kind on that port, by its own record."""
+    for path in (base / "runs").glob(f"{port}-*"):
+        run = RunFolder(path)
+        record = run.record()
+        with run.dead() as dead:
+            if not dead and "supervisor" in record:
+                return f"another server of this kind, process {record['supervisor']} ({record.get('config', '')})"
+    return None

@@ -1,0 +1,160 @@
+"""A tier as the Router sees it: a Ray Serve handle behind the `Tier` protocol.
+
+Every way in which a call over a handle can break becomes a `Failed` event here, so that `drive` reads values. Measured
+facts of Ray Serve 2.60 that this file rests on:
+
+- `_by_reference=False` sends requests and answers by gRPC straight between the replicas: a quarter of the latency and
+  of the cost per chunk of the default, which goes through actor calls.
+- gRPC carries at most 4 MiB in one message. A larger request takes the default way, by reference.
+- A stream that one stops reading is not cancelled by Serve. `cancel()` is ours to call, in `finally`; it may re-raise
+  the error of a call that has already failed. Where Serve's router runs on this event loop (`serve.env`), it forgets a
+  call that was given to a replica and that nobody has read from yet: a reader that is cancelled in that very turn would
+  leave the tier generating for nobody. So `_stop` looks after it.
+- A call that is cancelled counts as an error in Serve's metrics and is `CANCELLED` in its log, also where the answer
+  was whole and the replica was only tidying up: so it was with 7 % of good answers before `_see_off` (2026-11-22, a
+  hosted tier, 32 clients).
+- `options()` on a handle that has been used costs microseconds. The session goes with each call, so that a tier of
+  several replicas can send it where its prompts are (`affinity.py`); the client's header reaches the Router only.
+- While the only replica of a deployment restarts, a call waits without a word. That is what `connect_s` is for.
+- Any call that waits for a replica is demand, and wakes a deployment that has none: a question for the status too. And
+  a question to the last replica of an idle tier is load, which keeps it awake. So a tier that may sleep is asked only
+  while it is awake, until it says once that it is ready; that word stands until it sleeps again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator
+from dataclasses import replace
+from typing import Any
+
+from ray.exceptions import RayActorError, RayTaskError
+from ray.serve.exceptions import BackPressureError, DeploymentUnavailableError
+from ray.serve.handle import DeploymentHandle
+
+from deployments.graph.replica_counts import replicas_seen
+from deployments.telemetry import log_error
+from reliability.types import ChatRequest, Event, Failed, Fault, Finish, TierState, TierStatus
+
+__all__ = ["HandleTier"]
+
+
+# For how long a wake call waits; the next request tries again.
+WAKING_MAX_S = 900.0
+ASLEEP = "no replica runs; a request wakes it"
+# A quarter of gRPC's bound: pickling makes a body larger, a list of short fractions by a factor of 2.5.
+GRPC_BODY_BYTES_MAX = 1024 * 1024
+RESTART_S = 5.0  # Serve tries again to start what has failed
+END_S = 1.0  # how long a replica may tidy up after its last event
+
+
+class HandleTier:
+    """Implements `deployments.ports.Tier` by calling the replicas of one deployment. `asleep` is what a tier that may
+    sleep says of itself while nobody has asked it yet; None: it never sleeps."""
+
+    def __init__(self, name: str, handle: DeploymentHandle, asleep: TierStatus | None = None) -> None:
+        self.name = name
+        self._at = (handle.app_name, handle.deployment_name)
+        self._known = asleep
+        self._waking: asyncio.Task[None] | None = None
+        self._ending: set[asyncio.Task[None]] = set()
+        self._stream = handle.options(stream=True, _by_reference=False).stream
+        self._stream_large = handle.options(stream=True, _by_reference=True).stream
+        self._status = handle.options(_by_reference=False).status
+
+    async def stream(self, request: ChatRequest) -> AsyncGenerator[list[Event], None]:
+        """As the protocol. Closing it cancels the call, also one that still waits for a replica."""
+        response: Any = None
+        whole = False
+        try:
+            call = self._stream if request.body_bytes <= GRPC_BODY_BYTES_MAX else self._stream_large
+            response = call.options(session_id=request.session_id).remote(request)
+            async for events in response:
+                whole = bool(events) and isinstance(events[-1], Finish | Failed)
+                yield events
+            response = None  # only who reads on to the very end comes here; the Router stops at the last event
+        except Exception as error:
+            yield [self._failed(error, request)]
+        finally:
+            if response is not None and whole:
+                self._see_off(response)
+            elif response is not None:
+                _stop(response)
+
+    def _see_off(self, response: Any) -> None:
+        """Let a call that has said everything come to its end by itself."""
+        ending = asyncio.get_running_loop().create_task(_ended(response))
+        self._ending.add(ending)  # the loop holds its tasks weakly
+        ending.add_done_callback(self._ending.discard)
+
+    async def status(self) -> TierStatus:
+        """As the protocol, but it waits for a replica: give it a timeout. Raises what the handle raises. It wakes
+        nobody."""
+        if self._known is None:
+            return await self._asked()
+        if not self.awake:
+            self._known = replace(self._known, state=TierState.ASLEEP, reason=ASLEEP)
+        elif self._known.state is not TierState.READY:
+            self._known = await self._asked()
+        return self._known
+
+    @property
+    def awake(self) -> bool:
+        """False while a tier that may sleep has no replica that takes requests."""
+        return self._known is None or replicas_seen(*self._at) > 0
+
+    def wake(self) -> None:
+        """Make Serve start a replica. Returns at once; must run on an event loop."""
+        if self._waking is None or self._waking.done():
+            self._waking = asyncio.get_running_loop().create_task(self._wake())
+
+    async def _wake(self) -> None:
+        """A question that waits for a replica is all the demand that it takes."""
+        response = self._status.remote()
+        try:
+            async with asyncio.timeout(WAKING_MAX_S):
+                await response
+        except Exception as error:
+            log_error("tier_does_not_wake", error, tier=self.name)
+        finally:
+            _stop(response)
+
+    async def _asked(self) -> TierStatus:
+        status: TierStatus = await self._status.remote()
+        return status
+
+    async def close(self) -> None:
+        """Nothing to free: Serve owns the replicas."""
+
+    def _failed(self, error: Exception, request: ChatRequest) -> Failed:
+        if isinstance(error, BackPressureError):
+            return Failed(fault=Fault.OVERLOADED, message=f"tier {self.name}: its queue is full", retry_after_s=1.0)
+        if isinstance(error, DeploymentUnavailableError):
+            message = f"tier {self.name}: its deployment failed"
+            return Failed(fault=Fault.UNAVAILABLE, message=message, retry_after_s=RESTART_S)
+        if isinstance(error, RayActorError):
+            return Failed(fault=Fault.CRASHED, message=f"tier {self.name}: its replica died", lost=True)
+        log_error("tier_call_failed", error, tier=self.name, request_id=request.request_id)
+        inside = isinstance(error, RayTaskError)
+        words = "an error inside the tier" if inside else "the call to the tier failed"
+        return Failed(fault=Fault.SERVER_ERROR, message=f"tier {self.name}: {words}", lost=not inside)
+
+
+async def _ended(response: Any) -> None:
+    try:
+        async with asyncio.timeout(END_S):
+            async for _ in response:
+                pass
+    except Exception:  # the answer was whole: how the call ended is nobody's business any more
+        _stop(response)
+
+
+def _stop(response: Any) -> None:
+    """Cancel a call, wherever it is. Looks at what Ray keeps to itself, and does without where that is not there."""
+    with contextlib.suppress(Exception):
+        response.cancel()
+    with contextlib.suppress(Exception):
+        assigned = response._replica_result_future
+        if response._replica_result is None and assigned.done() and not assigned.cancelled():
+            assigned.result().cancel()

@@ -1,0 +1,185 @@
+"""TierReplica: what a tier's Ray Serve deployment runs. It owns one tier and adds what only a replica needs.
+
+The constructor never raises for a missing package, model or key: a replica that raised three times would make Serve
+give the whole deployment up. What is missing is the tier's own word, in its status.
+
+It is quick, unless the node's memory is held by others: before anything is loaded the replica waits there for its
+lease of bytes (`deployments.memory.lease`), and Serve sends it no request. A tier that could never have its bytes here
+is `unavailable`, with the reason. Hosted tiers hold no model and take no lease. A tier that may sleep also loads its
+model there: a replica that runs is one that can answer, so until then requests wait for it or go elsewhere
+(`deployments/graph/scale_to_zero.py`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import aclosing
+from dataclasses import replace
+from typing import Any
+
+from ray import serve
+
+from deployments.collector import collect_less
+from deployments.config_tiers import HostedTierConfig, MlxTierConfig, ScriptedTierConfig, TierBase
+from deployments.graph.unavailable import RefusedTier
+from deployments.memory.lease import ReplicaLease
+from deployments.memory.plan import MemoryPlan
+from deployments.models.needs import replica_bytes
+from deployments.patches import apply_change, patched_tier
+from deployments.ports import Tier
+from deployments.telemetry import hush, log_error
+from reliability.config import CloudFallback
+from reliability.memory.pressure import Level
+from reliability.types import ChatRequest, Event, Failed, Fault, TierStatus
+
+__all__ = ["TierReplica", "make_tier"]
+
+IDLE_NET_S = 3600.0
+
+
+def make_tier(name: str, config: TierBase, cloud: CloudFallback) -> Tier:
+    """Make the tier that `config` describes. Cheap; raises nothing that a user's machine can cause."""
+    match config:
+        case MlxTierConfig():
+            return _mlx(name, config)
+        case HostedTierConfig():
+            return _hosted(name, config, cloud)
+        case ScriptedTierConfig():
+            return _scripted(name, config)
+    raise AssertionError(f"no tier kind for {type(config).__name__}")
+
+
+def _mlx(name: str, config: MlxTierConfig) -> Tier:
+    from deployments.tiers.mlx.mlx_tier import MlxTier
+
+    return MlxTier(
+        name=name,
+        model=config.model,
+        context_tokens=config.context_tokens,
+        max_running=config.max_running,
+        max_waiting=config.max_waiting,
+        temperature=config.temperature,
+        memory_bytes=config.memory_bytes,
+        prompt_cache_bytes=config.prompt_cache_bytes,
+        max_reasoning_tokens=config.max_reasoning_tokens,
+        blas_threads=config.blas_threads,
+        adapter=config.adapter,
+        draft_model=config.draft_model,
+        draft_tokens=config.draft_tokens,
+    )
+
+
+def _hosted(name: str, config: HostedTierConfig, cloud: CloudFallback) -> Tier:
+    from deployments.tiers.hosted.hosted_tier import HostedTier, preset
+
+    # A preset is the cloud fallback's provider: what the tier doesn't say itself comes from there.
+    known = preset(config.preset) if config.preset else None
+    model = config.model or cloud.model
+    key_env = config.api_key_env or (cloud.api_key_env if known else None)
+    return HostedTier(
+        name=name,
+        base_url=config.base_url or (known.base_url if known else ""),
+        model=model,
+        api_key_env=key_env,
+        headers={**(known.headers if known else {}), **config.headers},
+        context_tokens=config.context_tokens,
+        # `drive` bounds silence, by the tier's or the server's timeouts; this is only a net below them.
+        idle_s=IDLE_NET_S,
+    )
+
+
+def _scripted(name: str, config: ScriptedTierConfig) -> Tier:
+    from deployments.tiers.scripted.scripted_tier import ScriptedTier
+
+    return ScriptedTier(name=name, script=config.script, seed=config.seed, context_tokens=config.context_tokens)
+
+
+class TierReplica:
+    """One replica of one tier. `user_config` is a patch to the tier's entry in `args`. Without `memory` there are no
+    leases."""
+
+    async def __init__(  # type: ignore[misc]  # Serve awaits it
+        self, name: str, config: TierBase, cloud: CloudFallback, memory: MemoryPlan | None = None
+    ) -> None:
+        hush("CALL status OK")  # the Router asks every few seconds
+        self.name = name
+        self._base = config
+        self._config = config
+        self._cloud = cloud
+        self._configured = False
+        self._refused_patch: str | None = None
+        self._lease = _lease(name, memory, self._felt) if memory and not isinstance(config, HostedTierConfig) else None
+        self._tier = await self._make(config)
+        settled = getattr(self._tier, "settled", None)
+        if settled is not None and config.min_replicas == 0:
+            await settled(config.wake_s)
+        if isinstance(config, HostedTierConfig):
+            collect_less()  # where a model runs, a forgotten cycle may hold a prompt's cache: it goes early there
+
+    def _felt(self, level: Level) -> None:
+        """The node's level, with each renewal of the lease. At critical nothing is kept that could be computed anew."""
+        trim = getattr(getattr(self, "_tier", None), "trim", None)
+        if level is Level.CRITICAL and trim is not None:
+            trim()
+
+    async def _make(self, config: TierBase) -> Tier:
+        """The tier, once its bytes are this replica's."""
+        if self._lease is not None:
+            wanted_bytes = await asyncio.to_thread(replica_bytes, self.name, config)
+            refused = await self._lease.hold(wanted_bytes)
+            if refused:
+                return RefusedTier(self.name, getattr(config, "kind", ""), f"memory: {refused}")
+        return make_tier(self.name, config, self._cloud)
+
+    async def reconfigure(self, user_config: Mapping[str, Any]) -> None:
+        """Apply a changed `user_config`; see `deployments.patches`. The old tier is freed before the new one is made:
+        two models at once may not fit."""
+        config, self._refused_patch = apply_change(
+            lambda change: patched_tier(self._base, change),
+            user_config,
+            self._config,
+            first=not self._configured,
+            at=self.name,
+        )
+        self._configured = True
+        if config != self._config:
+            await self._tier.close()
+            self._tier, self._config = await self._make(config), config
+
+    async def stream(self, request: ChatRequest) -> AsyncGenerator[list[Event], None]:
+        """As `deployments.ports.Tier`. A bug inside the tier is this request's fault event, and a line in the log."""
+        try:
+            async with aclosing(self._tier.stream(request)) as events:
+                async for batch in events:
+                    yield batch
+        except Exception as error:
+            log_error("tier_raised", error, tier=self.name, request_id=request.request_id)
+            yield [Failed(fault=Fault.SERVER_ERROR, message=f"tier {self.name}: an error inside it")]
+
+    async def status(self) -> TierStatus:
+        """The tier's own word on itself, and a `user_config` that was refused."""
+        status = await self._tier.status()
+        if self._refused_patch is None:
+            return status
+        reason = "; ".join(filter(None, (status.reason, f"user_config was refused: {self._refused_patch}")))
+        return replace(status, reason=reason)
+
+    async def check_health(self) -> None:
+        """Raise where this replica must be replaced. Only an engine that hangs is: what is missing stays missing."""
+        healthy = getattr(self._tier, "healthy", None)
+        if healthy is not None and not healthy():
+            raise RuntimeError(f"tier {self.name}: work is queued and no step was made")
+
+    async def __del__(self) -> None:
+        """Serve calls this when it stops the replica: free first, then give the bytes back."""
+        tier, lease = getattr(self, "_tier", None), getattr(self, "_lease", None)
+        if tier is not None:
+            await tier.close()
+        if lease is not None:
+            await lease.close()
+
+
+def _lease(tier: str, memory: MemoryPlan, on_level: Callable[[Level], None]) -> ReplicaLease:
+    context = serve.get_replica_context()
+    return ReplicaLease(memory, context.app_name, tier, context.replica_id.unique_id, on_level)

@@ -1,0 +1,156 @@
+"""How a Router replica stops: it takes nothing new, lets what runs come to its end, and cuts off the rest in words.
+
+    taking ──stop_taking──▶ stopping: new requests get a 503 with a Retry-After, running ones go on
+                               └─drain(within_s)──▶ those that aren't done by then are cut: a stream ends in an error
+                                                    frame, a request without a byte yet gets the same as a status
+
+Serve's own graceful end of a replica waits for requests too, but then cuts their connections: a client can't tell that
+from an answer that is over. So whoever runs the server asks each Router for these two steps first, and ends Serve when
+they are done (`deployments/running/driver.py`).
+
+A running request is one whose batches go through `Stopping.bounded`. It is cut by cancelling the task that waits for
+its next batch, and only there: whatever is open beneath it (attempt, grant, the tier's stream) closes as when a client
+leaves, and the caller sees an ordinary end with `run.refusal` set.
+
+What must never happen: a stream that just stops, a grant that stays open, a client's own cancellation taken for a cut.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import aclosing, suppress
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from deployments.graph.status_poll import TierWatch
+from deployments.request.drive import Run
+from deployments.state.client import State
+from deployments.telemetry import flush_logs
+from reliability.escalation.policies import Refuse
+from reliability.types import Event, RefuseCode
+
+__all__ = ["Stoppable", "Stopping"]
+
+# What it takes to start the server again, with a small model: a client that waits so long finds it, or asks again.
+RETRY_S = 15.0
+# For the last bytes of an answer, from the moment that it is whole until they are on the wire.
+LAST_BYTES_S = 0.3
+# For what was cut to say so.
+CUT_S = 1.0
+WORDS = "the server is being stopped: ask again when it is back"
+CUT_WORDS = "the server was stopped before the answer was whole: ask again when it is back"
+
+
+@dataclass(slots=True, eq=False)
+class _Running:
+    """One request. `task` is the one that waits for its next batch, None while nobody does."""
+
+    task: asyncio.Task[Any] | None = None
+    cut: bool = False
+
+
+class Stopping:
+    """The running requests of one Router replica. It belongs to the replica's event loop."""
+
+    def __init__(self) -> None:
+        self.begun = False
+        self._cut = False
+        self._running: set[_Running] = set()
+        self._idle = asyncio.Event()
+        self._idle.set()
+
+    @property
+    def running(self) -> int:
+        """How many requests run."""
+        return len(self._running)
+
+    async def bounded(self, run: Run, batches: AsyncGenerator[list[Event], None]) -> AsyncGenerator[list[Event], None]:
+        """Pass the batches of one request on, until they end or the request is cut; then `run.refusal` says so."""
+        if self.begun:
+            run.refusal = Refuse(code=RefuseCode.STOPPING, message=WORDS, retry_after_s=RETRY_S)
+            return
+        one = _Running()
+        self._running.add(one)
+        self._idle.clear()
+        try:
+            async with aclosing(batches):
+                while not self._cut:
+                    batch = await self._next(one, batches)
+                    if batch is None:
+                        break
+                    yield batch
+            if self._cut and run.finish is None and run.refusal is None:
+                run.refusal = Refuse(code=RefuseCode.STOPPING, message=CUT_WORDS, retry_after_s=RETRY_S)
+        finally:
+            self._running.discard(one)
+            if not self._running:
+                self._idle.set()
+
+    async def _next(self, one: _Running, batches: AsyncGenerator[list[Event], None]) -> list[Event] | None:
+        """The next batch; None at the end, and where the request was cut meanwhile."""
+        one.task = task = asyncio.current_task()
+        try:
+            batch = await anext(batches, None)
+        except asyncio.CancelledError:
+            # Both may have happened: then the client's leaving is the one that counts.
+            if not one.cut or task is None or task.uncancel() > 0:
+                raise
+            return None
+        finally:
+            one.task = None
+        if one.cut and task is not None:
+            task.uncancel()  # what was beneath has come to its end all the same
+            return None
+        return batch
+
+    def begin(self) -> int:
+        """Take nothing new from now on; return how many requests run."""
+        self.begun = True
+        return self.running
+
+    async def drain(self, within_s: float) -> int:
+        """Wait for the running requests, then cut what is left; return how many were cut."""
+        self.begin()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(within_s):
+                await self._idle.wait()
+        left = self.cut()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(CUT_S):
+                await self._idle.wait()
+        await asyncio.sleep(LAST_BYTES_S)
+        return left
+
+    def cut(self) -> int:
+        """Cut all that runs; return how many that are."""
+        self._cut = True
+        for one in self._running:
+            if one.task is not None and not one.cut:
+                one.cut = True
+                one.task.cancel()
+        return self.running
+
+
+class Stoppable:
+    """What whoever runs the server may ask of a Router replica, by its handle."""
+
+    _stopping: Stopping
+    _state: State
+    _watch: TierWatch
+
+    async def standing(self) -> list[dict[str, Any]]:
+        """What the tiers say of themselves now: `TierStatus`, each as a mapping."""
+        return [asdict(status) for status in await self._watch.ask()]
+
+    async def stop_taking(self) -> int:
+        """Refuse new requests from now on; how many are running."""
+        return self._stopping.begin()
+
+    async def drain(self, within_s: float) -> int:
+        """Let the running requests end within this time and cut the rest; how many those were. When it returns, the
+        state has heard everything, and the logs are written."""
+        cut = await self._stopping.drain(within_s)
+        await self._state.close()
+        flush_logs()
+        return cut

@@ -1,0 +1,273 @@
+"""The door where no HAProxy stands before it: uvicorn's protocol, with bounds on slow clients and errors in JSON.
+
+    client ──TCP──▶ DoorProtocol (uvicorn's, in Serve's own proxy and in the Router's listener) ──▶ ASGI
+
+uvicorn bounds only the idle time between two requests. So here, of each connection:
+
+    head       bytes and seconds from the connection's beginning, or from the first byte of a later request, to the end
+               of the headers: `header_s` and `HEADER_BYTES_MAX`; else a 408 or a 431, and the connection is closed
+    unread     what has been written and isn't taken: no byte less of it for `unread_s`, and the connection is cut. For
+               the app that is a client that left: the tier stops, the grant is settled. Whoever reads slowly, but
+               reads, isn't cut: the kernel's own queue is counted too, not only uvicorn's buffer
+    crowd      no more than `WAITING_MAX` connections wait for a head at once, new ones and kept ones: one more closes
+               the one that has waited longest. A client that sends its head when it connects, as agents do, is served
+               however many dribble beside it
+    unreadable a request that is no HTTP is a 400 in OpenAI's shape
+
+The body's own bound is the Router's (`deployments/api/body.py`), behind HAProxy too.
+
+An error is followed by the end of the stream and a second in which what the client still sends is thrown away: closing
+at once, with bytes unread, would reset the connection, and the client would never see the answer.
+
+Serve has no option for uvicorn's protocol. `install` makes this one uvicorn's default for the process; Ray calls it in
+its proxy and in the Router's replica, before either listens, where `serve.env` says so
+(RAY_SERVE_HTTP_PROXY_CALLBACK_IMPORT_PATH). Typed by hand, `serve run` has no such flag, and uvicorn's own protocol.
+
+What must never happen: an error written into the middle of an answer; a timer that outlives its connection by more than
+its own time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fcntl
+import os
+import resource
+import socket
+import struct
+import sys
+from typing import Any, ClassVar
+
+import orjson
+import uvicorn.config
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+
+from deployments.errors import ApiError
+from deployments.listener.haproxy import HEADER_BYTES_MAX, HEADER_S, SLOW, UNREAD_S, UNREADABLE, seconds
+
+__all__ = ["DoorProtocol", "install"]
+
+# After an error: so long the client may finish sending.
+LINGER_S = 1.0
+WAITING_MAX = 1024
+# How often an unread connection is looked at, in its time.
+LOOKS = 4
+# How many times as long HAProxy may take nothing.
+BEHIND_HAPROXY = 10
+# The kernel doubles it; what is sent and not taken should be seen soon, and not fit into the kernel's megabytes.
+SEND_BUFFER_BYTES = 65_536
+UNREAD_QUEUE = 0x5411  # Linux: SIOCOUTQ
+SO_NWRITE = 0x1024  # macOS
+
+
+def _waiting_max() -> int:
+    """A quarter of the files that the process may open, and no more than is of use."""
+    soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    return WAITING_MAX if soft == resource.RLIM_INFINITY else max(1, min(WAITING_MAX, soft // 4))
+
+
+def install() -> list[Any]:
+    """Make `DoorProtocol` what uvicorn takes by default, in this process. Returns Serve's list of middlewares: none.
+
+    Raises:
+        ValueError: one line that names the variable of the environment that can't be used.
+    """
+    _times()
+    uvicorn.config.HTTP_PROTOCOLS["auto"] = f"{__name__}:DoorProtocol"
+    return []
+
+
+def _times() -> tuple[float, float]:
+    unread_s = seconds(os.environ, "MLX_STACK_UNREAD_S", UNREAD_S)
+    behind = os.environ.get("RAY_SERVE_ENABLE_HA_PROXY") == "1"
+    return seconds(os.environ, "MLX_STACK_HEADER_S", HEADER_S), unread_s * (BEHIND_HAPROXY if behind else 1)
+
+
+class DoorProtocol(HttpToolsProtocol):
+    """One connection."""
+
+    # Those of this process that wait for a head, the longest first.
+    _waiting: ClassVar[dict[DoorProtocol, None]] = {}
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._header_s, self._unread_s = _times()
+        self._head_clock: asyncio.TimerHandle | None = None
+        self._unread_clock: asyncio.TimerHandle | None = None
+        self._head_bytes = 0
+        self._in_head = True
+        self._refused: ApiError | None = None
+        self._left_bytes, self._moved_s = 0, 0.0
+
+    # -- the head ----------------------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """The first request's time begins."""
+        super().connection_made(transport)
+        peer = transport.get_extra_info("socket")
+        if peer is not None:
+            with contextlib.suppress(OSError):
+                peer.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER_BYTES)
+        self._start_head_clock()
+        self._wait()
+
+    def _wait(self) -> None:
+        """Be one of those that wait, in the last place."""
+        waiting = DoorProtocol._waiting
+        waiting.pop(self, None)
+        waiting[self] = None
+        if len(waiting) > _waiting_max():
+            longest = next(iter(waiting))
+            del waiting[longest]
+            longest.transport.close()
+
+    def data_received(self, data: bytes) -> None:
+        """Read on, within the bounds of a head."""
+        if self._refused is not None:
+            return
+        head_before = self._head_bytes
+        super().data_received(data)
+        if self._in_head and self._refused is None:
+            # Also a header that has no end yet, of which the parser has told nothing.
+            self._head_bytes = max(self._head_bytes, head_before + len(data))
+            if self._head_bytes > HEADER_BYTES_MAX:
+                self._refuse(_too_large())
+
+    def on_message_begin(self) -> None:
+        """The first byte of a request."""
+        super().on_message_begin()
+        self._in_head, self._head_bytes = True, 0
+        self._start_head_clock()
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """One header, counted."""
+        self._head_bytes += len(name) + len(value) + 4
+        super().on_header(name, value)
+
+    def on_headers_complete(self) -> None:
+        """The head is there: its time ends."""
+        self._stop_head_clock()
+        DoorProtocol._waiting.pop(self, None)
+        self._in_head = False
+        if self._head_bytes > HEADER_BYTES_MAX:
+            self._refuse(_too_large())
+            # The parser stops, and says so to `data_received`, which calls `send_400_response`.
+            raise ValueError("headers too large")
+        super().on_headers_complete()
+
+    def _start_head_clock(self) -> None:
+        if self._head_clock is None:
+            self._head_clock = self.loop.call_later(self._header_s, self._head_late)
+
+    def _stop_head_clock(self) -> None:
+        if self._head_clock is not None:
+            self._head_clock.cancel()
+            self._head_clock = None
+
+    def _head_late(self) -> None:
+        self._head_clock = None
+        if self.cycle is not None and self.cycle.more_body:
+            self.transport.abort()
+        elif self._head_bytes or self.cycle is not None:
+            self._refuse(ApiError("request_timeout", SLOW))
+        else:
+            self.transport.close()  # opened ahead, and never used
+
+    # -- an error ----------------------------------------------------------------------------------------------
+
+    def send_400_response(self, msg: str) -> None:
+        """What uvicorn calls for a request that it can't parse."""
+        self._refuse(ApiError("invalid_request", UNREADABLE))
+
+    def _refuse(self, error: ApiError) -> None:
+        if self._refused is not None or self.transport.is_closing():
+            return
+        self._refused = error
+        self._stop_head_clock()
+        self._unset_keepalive_if_required()
+        if self.cycle is not None and not self.cycle.response_complete:
+            self.transport.close()  # an earlier request's answer is under way
+            return
+        self.flow.resume_reading()
+        self.transport.write(_answer(error))
+        if self.transport.can_write_eof():
+            self.transport.write_eof()
+        self.loop.call_later(LINGER_S, self.transport.abort)
+
+    # -- what nobody reads -------------------------------------------------------------------------------------
+
+    def pause_writing(self) -> None:
+        """More has been written than was taken."""
+        super().pause_writing()
+        self._watch_unread()
+
+    def on_response_complete(self) -> None:
+        """A connection that closes waits for its last bytes to be taken: not for ever."""
+        super().on_response_complete()
+        if self.transport.is_closing():
+            self._watch_unread()
+        elif self.cycle is not None and self.cycle.response_complete:
+            self._wait()
+            if self.cycle.more_body:
+                # Answered before its body was there. What still comes is thrown away, but not for ever.
+                self._start_head_clock()
+
+    def timeout_keep_alive_handler(self) -> None:
+        """As above."""
+        super().timeout_keep_alive_handler()
+        self._watch_unread()
+
+    def _watch_unread(self) -> None:
+        if self._unread_clock is None and self._unread():
+            self._left_bytes, self._moved_s = self._unread(), self.loop.time()
+            self._unread_clock = self.loop.call_later(self._unread_s / LOOKS, self._look)
+
+    def _look(self) -> None:
+        self._unread_clock = None
+        left_bytes = self._unread()
+        if not left_bytes or not (self.flow.write_paused or self.transport.is_closing()):
+            return
+        if left_bytes < self._left_bytes:
+            self._moved_s = self.loop.time()
+        elif self.loop.time() - self._moved_s >= self._unread_s:
+            self.transport.abort()
+            return
+        self._left_bytes = left_bytes
+        self._unread_clock = self.loop.call_later(self._unread_s / LOOKS, self._look)
+
+    def _unread(self) -> int:
+        """Bytes that were written and that the peer hasn't taken."""
+        return int(self.transport.get_write_buffer_size()) + _queued(self.transport)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """No clock goes on."""
+        self._stop_head_clock()
+        DoorProtocol._waiting.pop(self, None)
+        if self._unread_clock is not None:
+            self._unread_clock.cancel()
+            self._unread_clock = None
+        super().connection_lost(exc)
+
+
+def _queued(transport: asyncio.Transport) -> int:
+    """Bytes in the kernel's queue; 0 where it doesn't say."""
+    peer = transport.get_extra_info("socket")
+    if peer is None:
+        return 0
+    with contextlib.suppress(OSError):
+        if sys.platform == "darwin":
+            return int(peer.getsockopt(socket.SOL_SOCKET, SO_NWRITE))
+        return int(struct.unpack("i", fcntl.ioctl(peer.fileno(), UNREAD_QUEUE, b"\0\0\0\0"))[0])
+    return 0
+
+
+def _too_large() -> ApiError:
+    return ApiError("headers_too_large", f"the headers are over {HEADER_BYTES_MAX} bytes: send fewer or shorter ones")
+
+
+def _answer(error: ApiError) -> bytes:
+    body = orjson.dumps(error.body())
+    headers = {"content-type": "application/json", "content-length": str(len(body)), "connection": "close"}
+    lines = "".join(f"{name}: {value}\r\n" for name, value in (headers | error.headers()).items())
+    return STATUS_LINE[error.status] + lines.encode("ascii") + b"\r\n" + body

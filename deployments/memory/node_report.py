@@ -1,0 +1,87 @@
+"""What a monitor says of its node: values that cross processes, so they hold durations and no moments."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from deployments.memory.plan import TierNeed
+from reliability.memory.pressure import Level
+
+__all__ = ["Holder", "NodeReport", "Transition"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Holder:
+    """A replica that holds bytes, or waits for them (`why`)."""
+
+    holder: str
+    tier: str
+    bytes: int
+    since_s: float
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Transition:
+    """A node's move between levels, with what was known at that moment. `id` is unique for ever: whoever writes
+    transitions down drops one that it has. `age_s`: how long ago it was, when the report was made."""
+
+    id: str
+    node: str
+    host: str
+    before: Level
+    after: Level
+    source: str
+    values: Mapping[str, float]
+    total_bytes: int | None
+    available_bytes: int | None
+    budget_bytes: int | None
+    held: tuple[Holder, ...]
+    age_s: float = 0.0
+
+    def snapshot(self) -> dict[str, Any]:
+        """As JSON: for an incident."""
+        held = [{"tier": h.tier, "replica": h.holder, "bytes": h.bytes} for h in self.held]
+        return {
+            "id": self.id,
+            "node": self.node,
+            "host": self.host,
+            "before": self.before.value,
+            "after": self.after.value,
+            "source": self.source,
+            "values": dict(self.values),
+            "total_bytes": self.total_bytes,
+            "available_bytes": self.available_bytes,
+            "budget_bytes": self.budget_bytes,
+            "held": held,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeReport:
+    """All of it. `fresh_s`: for how long from now the level may be believed; 0: it is unknown. `pid`: the monitor's own
+    process. `epoch` names one life of the monitor, `started_unix_s` tells which of two monitors of a node is the newer
+    one. `needs` and `caps` are what was last brought by a view and by the policy; `caps` says per tier why it doesn't
+    get what it wants."""
+
+    node: str
+    host: str
+    pid: int
+    epoch: str
+    started_unix_s: float
+    level: Level
+    source: str
+    sustained_s: float
+    fresh_s: float
+    values: Mapping[str, float]
+    total_bytes: int | None
+    available_bytes: int | None
+    budget_bytes: int | None
+    held: tuple[Holder, ...]
+    waiting: tuple[Holder, ...]
+    needs: tuple[TierNeed, ...]
+    caps: Mapping[str, str]
+    transitions: tuple[Transition, ...]
+    problem: str = ""

@@ -1,0 +1,112 @@
+"""What the nodes' memory allows each tier: `reliability.memory.replicas` over the reports of all monitors.
+
+A tier that not even the largest node could hold once is out of the reckoning: its replica is refused by the lease and
+holds nothing, so it must not keep the others from growing. Must never happen: growth of a tier while any node that
+counts for it is unknown; more bytes than the budgets, unless the minimums alone are more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from deployments.memory.node_report import NodeReport
+from deployments.memory.plan import TierNeed
+from reliability.memory.pressure import Level
+from reliability.memory.replicas import Demand, Fit, replicas_that_fit
+
+__all__ = ["capped", "refused_replicas"]
+
+
+def capped(
+    needs: tuple[TierNeed, ...], reports: tuple[NodeReport, ...], wanted: Mapping[str, int], now: Mapping[str, int]
+) -> dict[str, Fit]:
+    """What each deployment may have. Without needs, which means that no view has spoken yet, nothing grows.
+
+    Tiers whose number is fixed aren't asked for (they aren't in `wanted`), but their bytes count.
+    """
+    budgets = [report.budget_bytes for report in reports]
+    local = {need.name: need for need in needs if need.local and not _never(need, budgets)}
+    if not needs:
+        why = "no monitor has reported yet: nothing grows"
+        return {n: Fit(n, min(w, now[n]), why if w > now[n] else "") for n, w in wanted.items()}
+    fixed = {name: need.replicas_min for name, need in local.items()}
+    demands = [
+        _demand(need, reports, {**fixed, **wanted}[name], {**fixed, **now}[name]) for name, need in local.items()
+    ]
+    budget = sum(b for b in budgets if b is not None) if budgets and None not in budgets else None
+    by_level: dict[Level, dict[str, Fit]] = {}
+    fits = {name: Fit(name, count, "") for name, count in wanted.items()}
+    for need in needs:
+        if need.name in wanted and _never(need, budgets):
+            fits[need.name] = Fit(need.name, min(need.replicas_min, wanted[need.name]), _never(need, budgets))
+    for name in local.keys() & wanted.keys():
+        level = _level_of(name, reports)
+        if level not in by_level:
+            by_level[level] = {fit.name: fit for fit in replicas_that_fit(demands, budget, level)}
+        fits[name] = _whole(by_level[level][name], local[name], reports)
+    return fits
+
+
+def _demand(need: TierNeed, reports: tuple[NodeReport, ...], wanted: int, now: int) -> Demand:
+    """A tier whose bytes aren't known counts with what its largest replica holds."""
+    held = max((h.bytes for r in reports for h in r.held if h.tier == need.name), default=0)
+    return Demand(
+        name=need.name,
+        replica_bytes=max(need.replica_bytes or 0, held),
+        replicas_min=need.replicas_min,
+        replicas_wanted=wanted,
+        replicas_now=now,
+        priority=need.priority,
+    )
+
+
+def _level_of(tier: str, reports: tuple[NodeReport, ...]) -> Level:
+    """Unknown where any node that counts is unknown and none is in trouble."""
+    homes = [r for r in reports if tier in {h.tier for h in r.held}] or reports
+    levels = [report.level if report.fresh_s > 0 else Level.UNKNOWN for report in homes]
+    worst = max(levels, key=lambda level: level.rank, default=Level.UNKNOWN)
+    return Level.UNKNOWN if worst is Level.NORMAL and Level.UNKNOWN in levels else worst
+
+
+def _whole(fit: Fit, need: TierNeed, reports: tuple[NodeReport, ...]) -> Fit:
+    """No more replicas than the nodes hold one by one."""
+    if not need.replica_bytes:
+        return fit
+    whole = sum((report.budget_bytes or 0) // need.replica_bytes for report in reports)
+    if not reports or fit.replicas <= max(whole, need.replicas_min):
+        return fit
+    replicas = max(whole, need.replicas_min)
+    return Fit(fit.name, replicas, f"the nodes hold {whole} replicas of {need.replica_bytes} bytes one by one")
+
+
+def refused_replicas(needs: Sequence[TierNeed], budgets: Sequence[int | None]) -> dict[str, str]:
+    """Why tiers can't have their `max_replicas`, by tier: weights and KV of all of them against the nodes' budgets."""
+    known = [budget for budget in budgets if budget is not None]
+    if not known:
+        return {}
+    never = {need.name: _never(need, known) for need in needs if _never(need, known)}
+    demands = [
+        Demand(
+            name=need.name,
+            replica_bytes=need.replica_bytes or 0,
+            replicas_min=need.replicas_min,
+            replicas_wanted=need.replicas_max,
+            replicas_now=need.replicas_max,
+            priority=need.priority,
+        )
+        for need in needs
+        if need.local and need.name not in never
+    ]
+    fits = replicas_that_fit(demands, sum(known), Level.NORMAL)
+    return never | {fit.name: fit.why for fit in fits if fit.why}
+
+
+def _never(need: TierNeed, budgets: Sequence[int | None]) -> str:
+    """Why no node could ever hold a replica of this tier; empty where one could, or where a budget isn't known."""
+    known = [budget for budget in budgets if budget is not None]
+    if not need.local or not need.replica_bytes or not known or len(known) < len(budgets):
+        return ""
+    largest = max(known)
+    if need.replica_bytes <= largest:
+        return ""
+    return f"{need.replica_bytes} bytes needed for one replica, the largest budget of a node is {largest}"

@@ -1,0 +1,182 @@
+"""The sensor for Linux, from files that the kernel keeps.
+
+    psi             /proc/pressure/memory, `some avg10`: percent of the last 10 s in which some task waited for memory
+    psi_cgroup      the same of this process's cgroup (v2 `memory.pressure`)
+    used_share      1 - MemAvailable / MemTotal of /proc/meminfo
+    cgroup_share    of the tightest limit of the cgroups above this process (v2 `memory.max`, v1
+                    `memory.limit_in_bytes`): what is used and isn't file cache that can be dropped
+    swap_out_mb     MB per second that leave for swap, from /proc/vmstat
+
+A kernel without PSI, a container without a limit and a machine without swap lack the source, and nothing else. Which
+cgroups there are is looked up once: a process is moved rarely, and never by this program.
+
+Cost of a reading, 2026-11-22, 2 vCPU AMD EPYC Linux, `python -m deployments.memory.sensors.linux`: 0.09 ms median, 0.14
+ms at the 99th percentile.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from deployments.memory.sensors.sensor import SWAP_OUT_MB_PER_S, Counter, Sample
+from reliability.memory.pressure import LINUX_PSI, USED_SHARE, Reading, Thresholds
+
+__all__ = ["LinuxSensor"]
+
+PAGE_MB = os.sysconf("SC_PAGE_SIZE") / 1e6
+_AVG10 = re.compile(r"^some avg10=([\d.]+)", re.MULTILINE)
+# A v1 cgroup without a limit has the largest number of pages as its limit.
+NO_LIMIT_BYTES = 1 << 60
+
+
+@dataclass(frozen=True, slots=True)
+class _Cgroup:
+    """A cgroup with a limit: the files of its use and its statistics, and how its statistics call the file cache."""
+
+    limit_bytes: int
+    used: Path
+    stat: Path
+    cache: str
+
+
+class LinuxSensor:
+    """A `deployments.memory.sensors.sensor.Sensor`. `root` is where /proc and /sys stand."""
+
+    def __init__(self, root: Path = Path("/")) -> None:
+        self._proc = root / "proc"
+        self._swapped = Counter()
+        folders_v2, folders_v1 = _cgroup_folders(root)
+        limits = [*_limits(folders_v2, _V2), *_limits(folders_v1, _V1)]
+        self._cgroup = min(limits, key=lambda group: group.limit_bytes, default=None)
+        self._psi_cgroup = next((f / "memory.pressure" for f in folders_v2 if (f / "memory.pressure").exists()), None)
+
+    @property
+    def sources(self) -> Mapping[str, Thresholds]:
+        """As the protocol."""
+        return {
+            "psi": LINUX_PSI,
+            "psi_cgroup": LINUX_PSI,
+            "used_share": USED_SHARE,
+            "cgroup_share": USED_SHARE,
+            "swap_out_mb": SWAP_OUT_MB_PER_S,
+        }
+
+    def read(self, now_ns: int) -> Sample:
+        """As the protocol."""
+        total, available = _meminfo(_text(self._proc / "meminfo"))
+        share = None if not total or available is None else 1 - available / total
+        swapped = _number_of(_text(self._proc / "vmstat"), "pswpout")
+        group_used = self._group_used()
+        readings = [
+            Reading("psi", _avg10(_text(self._proc / "pressure/memory"))),
+            Reading("psi_cgroup", _avg10(_text(self._psi_cgroup)) if self._psi_cgroup else None),
+            Reading("used_share", share),
+            Reading("swap_out_mb", self._swapped.per_s(None if swapped is None else swapped * PAGE_MB, now_ns)),
+        ]
+        if self._cgroup is not None and group_used is not None:
+            limit_bytes = self._cgroup.limit_bytes
+            readings.append(Reading("cgroup_share", group_used / limit_bytes))
+            total = min(total or limit_bytes, limit_bytes)
+            left = max(0, limit_bytes - group_used)
+            available = left if available is None else min(available, left)
+        problem = "" if share is not None else "/proc/meminfo can't be read"
+        return Sample(readings=tuple(readings), total_bytes=total, available_bytes=available, problem=problem)
+
+    def wake_by(self, wake: Callable[[], None]) -> bool:
+        """PSI triggers need a window of 2 s without privileges: no earlier than the next poll."""
+        return False
+
+    def _group_used(self) -> int | None:
+        """What the tightest cgroup uses, without the file cache that the kernel would drop first."""
+        if self._cgroup is None:
+            return None
+        used = _text(self._cgroup.used).strip()
+        if not used.isdigit():
+            return None
+        return max(0, int(used) - (_number_of(_text(self._cgroup.stat), self._cgroup.cache) or 0))
+
+
+_V2 = ("memory.max", "memory.current", "inactive_file")
+_V1 = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
+
+
+def _cgroup_folders(root: Path) -> tuple[list[Path], list[Path]]:
+    """The folders of this process's cgroup and of those above it, innermost first: v2, and v1's memory controller."""
+    paths: dict[str, str] = {}
+    for line in _text(root / "proc/self/cgroup").splitlines():
+        _, _, rest = line.partition(":")
+        controllers, _, path = rest.partition(":")
+        paths |= dict.fromkeys(controllers.split(","), path)
+    tree = root / "sys/fs/cgroup"
+    unified = tree if (tree / "cgroup.controllers").exists() else tree / "unified"
+    return _upwards(unified, paths.get("")), _upwards(tree / "memory", paths.get("memory"))
+
+
+def _upwards(top: Path, path: str | None) -> list[Path]:
+    if path is None:
+        return []
+    inner = top / path.lstrip("/")
+    # Inside a container the path may be that of the host, and only the top exists here.
+    return [f for f in (inner, *inner.parents) if f.is_relative_to(top) and f.is_dir()]
+
+
+def _limits(folders: list[Path], names: tuple[str, str, str]) -> list[_Cgroup]:
+    limit, used, cache = names
+    found = []
+    for folder in folders:
+        text = _text(folder / limit).strip()
+        if text.isdigit() and 0 < int(text) < NO_LIMIT_BYTES:
+            found.append(_Cgroup(int(text), folder / used, folder / "memory.stat", cache))
+    return found
+
+
+def _meminfo(text: str) -> tuple[int | None, int | None]:
+    total, available = _number_of(text, "MemTotal:"), _number_of(text, "MemAvailable:")
+    return (None if total is None else total * 1024), (None if available is None else available * 1024)
+
+
+def _number_of(text: str, name: str) -> int | None:
+    """The number after `name` at the beginning of a line."""
+    at = 0 if text.startswith(f"{name} ") else text.find(f"\n{name} ") + 1
+    if at == 0 and not text.startswith(f"{name} "):
+        return None
+    words = text[at + len(name) : at + len(name) + 32].split(None, 1)
+    return int(words[0]) if words and words[0].isdigit() else None
+
+
+def _avg10(text: str) -> float | None:
+    found = _AVG10.search(text)
+    return float(found[1]) if found else None
+
+
+def _text(path: Path) -> str:
+    """A small file's text; empty where it can't be read: the source is unknown then."""
+    try:
+        fd = os.open(path, os.O_RDONLY)
+    except OSError:
+        return ""
+    try:
+        return os.read(fd, 65536).decode("ascii", "replace")
+    except OSError:
+        return ""
+    finally:
+        os.close(fd)
+
+
+def _measure(times: int = 1000) -> None:
+    sensor, took_ms = LinuxSensor(), []
+    for _ in range(times):
+        began = time.perf_counter_ns()
+        sensor.read(time.monotonic_ns())
+        took_ms.append((time.perf_counter_ns() - began) / 1e6)
+    took_ms.sort()
+    print(f"a reading: {took_ms[times // 2]:.3f} ms median, {took_ms[times * 99 // 100]:.3f} ms p99")  # noqa: T201
+
+
+if __name__ == "__main__":
+    _measure()

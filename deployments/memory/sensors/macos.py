@@ -1,0 +1,153 @@
+"""The sensor for macOS, from the kernel's own calls. Not run here: written from Apple's headers, tested with fakes.
+
+    macos_level     sysctl `kern.memorystatus_vm_pressure_level`: 1 normal, 2 warn, 4 critical (readable by anybody;
+                    hidden from `sysctl -a`). `vm.memory_pressure_level`, which is often quoted, does not exist.
+    swap_out_mb     MB per second, from `swapouts` of `host_statistics64(HOST_VM_INFO64)`
+
+How much memory is free is no source here: a healthy Mac keeps little of it free, and the kernel's own level knows what
+its compressor can still do. The level has the kernel's hysteresis in it.
+
+`wake_by` opens libdispatch's memory-pressure source. It fires on transitions only and may come later than the level
+itself, so it only wakes the poll loop early; the level is polled all the same. Its handler runs on a thread of
+libdispatch's and must stay referenced for as long as the process lives, as must the source.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import ctypes.util
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+import psutil
+
+from deployments.memory.sensors.sensor import SWAP_OUT_MB_PER_S, Counter, Sample
+from reliability.memory.pressure import MACOS_LEVEL, Reading, Thresholds
+
+__all__ = ["Kernel", "MacosSensor", "SystemKernel"]
+
+LEVEL = "kern.memorystatus_vm_pressure_level"
+LEVELS = (1, 2, 4)
+_HOST_VM_INFO64 = 4
+# DISPATCH_MEMORYPRESSURE_NORMAL | WARN | CRITICAL
+_ALL_PRESSURES = 1 | 2 | 4
+
+
+class Kernel(Protocol):
+    """The calls of macOS that the sensor makes. None: the call failed."""
+
+    def sysctl_u32(self, name: str) -> int | None:
+        """A sysctl of four bytes."""
+        ...
+
+    def swapped_out_bytes(self) -> int | None:
+        """What has left for swap since the start."""
+        ...
+
+    def memory_bytes(self) -> tuple[int, int]:
+        """Total, and available."""
+        ...
+
+    def on_pressure(self, handler: Callable[[], None]) -> bool:
+        """Call `handler` at each transition of the pressure. False: that can't be had."""
+        ...
+
+
+class MacosSensor:
+    """A `deployments.memory.sensors.sensor.Sensor`."""
+
+    sources: Mapping[str, Thresholds] = {"macos_level": MACOS_LEVEL, "swap_out_mb": SWAP_OUT_MB_PER_S}
+
+    def __init__(self, kernel: Kernel | None = None) -> None:
+        self._kernel = kernel or SystemKernel()
+        self._swapped = Counter()
+
+    def read(self, now_ns: int) -> Sample:
+        """As the protocol."""
+        level = self._kernel.sysctl_u32(LEVEL)
+        known = float(level) if level in LEVELS else None
+        swapped = self._kernel.swapped_out_bytes()
+        rate = self._swapped.per_s(None if swapped is None else swapped / 1e6, now_ns)
+        total, available = self._kernel.memory_bytes()
+        return Sample(
+            readings=(Reading("macos_level", known), Reading("swap_out_mb", rate)),
+            total_bytes=total,
+            available_bytes=available,
+            problem="" if known is not None else f"sysctl {LEVEL} says {level}",
+        )
+
+    def wake_by(self, wake: Callable[[], None]) -> bool:
+        """As the protocol."""
+        return self._kernel.on_pressure(wake)
+
+
+class _VmStatistics64(ctypes.Structure):
+    """`vm_statistics64` of <mach/vm_statistics.h>. `natural_t` is 32 bits wide."""
+
+    _fields_ = (
+        ("pages", ctypes.c_uint32 * 4),  # free, active, inactive, wire
+        (
+            "events",
+            ctypes.c_uint64 * 9,
+        ),  # zero_fill, reactivations, pageins, pageouts, faults, cow, lookups, hits, purges
+        ("more_pages", ctypes.c_uint32 * 2),  # purgeable, speculative
+        ("decompressions", ctypes.c_uint64),
+        ("compressions", ctypes.c_uint64),
+        ("swapins", ctypes.c_uint64),
+        ("swapouts", ctypes.c_uint64),
+        ("kinds_of_pages", ctypes.c_uint32 * 4),  # compressor, throttled, external, internal
+        ("uncompressed_in_compressor", ctypes.c_uint64),
+    )
+
+
+class SystemKernel:
+    """The real calls, by ctypes on libSystem."""
+
+    def __init__(self) -> None:
+        self._lib = ctypes.CDLL(None)
+        pointer = ctypes.c_void_p
+        self._lib.sysctlbyname.argtypes = [ctypes.c_char_p, pointer, pointer, pointer, ctypes.c_size_t]
+        self._lib.host_statistics64.argtypes = [ctypes.c_uint32, ctypes.c_int, pointer, pointer]
+        self._lib.mach_host_self.restype = ctypes.c_uint32
+        self._host = self._lib.mach_host_self()  # once: each call takes a port right
+        self._page_bytes = ctypes.c_uint64.in_dll(self._lib, "vm_kernel_page_size").value
+        self._kept: list[Any] = []
+
+    def sysctl_u32(self, name: str) -> int | None:
+        """As the protocol."""
+        value, size = ctypes.c_uint32(), ctypes.c_size_t(4)
+        failed = self._lib.sysctlbyname(name.encode(), ctypes.byref(value), ctypes.byref(size), None, 0)
+        return None if failed else value.value
+
+    def swapped_out_bytes(self) -> int | None:
+        """As the protocol."""
+        statistics = _VmStatistics64()
+        count = ctypes.c_uint32(ctypes.sizeof(statistics) // 4)
+        failed = self._lib.host_statistics64(self._host, _HOST_VM_INFO64, ctypes.byref(statistics), ctypes.byref(count))
+        return None if failed else int(statistics.swapouts) * self._page_bytes
+
+    def memory_bytes(self) -> tuple[int, int]:
+        """As the protocol."""
+        memory = psutil.virtual_memory()
+        return memory.total, memory.available
+
+    def on_pressure(self, handler: Callable[[], None]) -> bool:
+        """As the protocol."""
+        lib = self._lib
+        kind = ctypes.c_char.in_dll(lib, "_dispatch_source_type_memorypressure")
+        lib.dispatch_get_global_queue.restype = ctypes.c_void_p
+        lib.dispatch_get_global_queue.argtypes = [ctypes.c_long, ctypes.c_ulong]
+        lib.dispatch_source_create.restype = ctypes.c_void_p
+        lib.dispatch_source_create.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_ulong, ctypes.c_void_p]
+        queue = lib.dispatch_get_global_queue(0, 0)
+        source = lib.dispatch_source_create(ctypes.addressof(kind), None, _ALL_PRESSURES, queue)
+        if not source:
+            return False
+        function = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+        callback = function(lambda _: handler())
+        lib.dispatch_source_set_event_handler_f.argtypes = [ctypes.c_void_p, function]
+        lib.dispatch_source_set_event_handler_f(source, callback)
+        lib.dispatch_resume.argtypes = [ctypes.c_void_p]
+        lib.dispatch_resume(source)
+        self._kept += [source, callback, kind]
+        return True

@@ -1,0 +1,110 @@
+"""A sensor that reads a file: for tests and demonstrations, on any machine.
+
+The file says the level now, or a play in lines with the seconds since the sensor's start:
+
+    critical                    0    normal
+                                2.5  warn
+                                5    used_share=0.97 psi=3
+                                9    normal
+
+A line is an optional time, then a level (`normal`, `warn`, `critical`, `unknown`) or values of named sources
+(`used_share`, `psi`, `macos_level`, `swap_out_mb`), or both. The last line whose time has come counts; `#` begins a
+comment. Environment variables in the path are expanded, so that each node may have a file of its own. The file is read
+anew at each reading, so whoever writes it turns the knob. A file that is missing or can't be read is unknown, and the
+sample says why.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+from deployments.memory.sensors.sensor import NS_PER_S, SWAP_OUT_MB_PER_S, Sample
+from reliability.memory.pressure import LINUX_PSI, MACOS_LEVEL, USED_SHARE, Level, Reading, Thresholds
+
+__all__ = ["ScriptedSensor", "Step", "parse"]
+
+SCRIPT_BYTES_MAX = 65536
+# The scale of macOS stands for the words.
+LEVELS = {Level.NORMAL.value: 1.0, Level.WARN.value: 2.0, Level.CRITICAL.value: 4.0, Level.UNKNOWN.value: None}
+SOURCES: Mapping[str, Thresholds] = {
+    "scripted": MACOS_LEVEL,
+    "macos_level": MACOS_LEVEL,
+    "used_share": USED_SHARE,
+    "psi": LINUX_PSI,
+    "swap_out_mb": SWAP_OUT_MB_PER_S,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What the sources say from `at_s` on."""
+
+    at_s: float
+    readings: tuple[Reading, ...]
+
+
+def parse(text: str) -> list[Step]:
+    """The steps, by time. Raises ValueError with the line that can't be read."""
+    steps = []
+    for line in text.splitlines():
+        words = line.partition("#")[0].split()
+        if not words:
+            continue
+        at_s = _seconds(words[0])
+        said = words if at_s is None else words[1:]
+        steps.append(Step(at_s or 0.0, tuple(_reading(word, line) for word in said)))
+    return sorted(steps, key=lambda step: step.at_s)
+
+
+class ScriptedSensor:
+    """A `deployments.memory.sensors.sensor.Sensor`. Time begins with the first reading."""
+
+    sources = SOURCES
+
+    def __init__(self, path: str) -> None:
+        self._path = Path(os.path.expanduser(os.path.expandvars(path)))  # `~` of nobody stays as it is
+        self._began_ns: int | None = None
+
+    def read(self, now_ns: int) -> Sample:
+        """As the protocol."""
+        began_ns = self._began_ns = now_ns if self._began_ns is None else self._began_ns
+        memory = psutil.virtual_memory()
+        try:
+            with self._path.open(encoding="utf-8") as file:
+                steps = parse(file.read(SCRIPT_BYTES_MAX))
+        except (OSError, ValueError) as error:
+            reason = getattr(error, "strerror", None) or str(error)
+            return Sample(
+                total_bytes=memory.total, available_bytes=memory.available, problem=f"{self._path.name}: {reason}"
+            )
+        since_s = (now_ns - began_ns) / NS_PER_S
+        now = [step for step in steps if step.at_s <= since_s]
+        return Sample(
+            readings=now[-1].readings if now else (), total_bytes=memory.total, available_bytes=memory.available
+        )
+
+    def wake_by(self, wake: Callable[[], None]) -> bool:
+        """It can't: the file is read at each poll."""
+        return False
+
+
+def _seconds(word: str) -> float | None:
+    try:
+        return float(word)
+    except ValueError:
+        return None
+
+
+def _reading(word: str, line: str) -> Reading:
+    if word in LEVELS:
+        return Reading("scripted", LEVELS[word])
+    name, _, value = word.partition("=")
+    number = _seconds(value)
+    if name not in SOURCES or number is None:
+        raise ValueError(f"{line.strip()!r}: neither a level nor one of {', '.join(SOURCES)} with a value")
+    return Reading(name, number)

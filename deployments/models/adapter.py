@@ -1,0 +1,75 @@
+"""A LoRA adapter beside a model: what must be there, asked before anything large is loaded.
+
+An adapter is a folder as mlx-lm's training writes it: `adapter_config.json` and `adapters.safetensors`. mlx-lm loads
+it, and refuses one whose weights don't fit the model; this file says what is missing in words that a person can act on.
+`full` fine-tunes are whole models in disguise: they replace the weights, so they cost no more memory.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from deployments.models.provenance import file_sha256
+from deployments.models.sources import ModelUnavailable
+
+__all__ = ["Adapter", "adapter_at"]
+
+_KINDS = ("lora", "dora", "full")
+_PARAMETERS = {"rank", "scale", "dropout"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Adapter:
+    """A usable adapter. `label` is fit for clients; `extra_bytes` is what it adds to the model's weights."""
+
+    path: Path
+    label: str
+    sha256: str
+    extra_bytes: int
+
+
+def adapter_at(folder: str) -> Adapter:
+    """The adapter in `folder`. Raises `ModelUnavailable` with what is wrong."""
+    path = Path(os.path.expanduser(folder))  # `~` of nobody stays as it is
+    weights = path / "adapters.safetensors"
+    kind = _kind_of(_said(path), path.name)
+    if not weights.is_file():
+        raise ModelUnavailable(f"adapter {path.name}: it has no adapters.safetensors")
+    try:
+        sha256, size_bytes = file_sha256(weights), weights.stat().st_size
+    except OSError as error:
+        raise ModelUnavailable(f"adapter {path.name}: {error.strerror or error}") from error
+    return Adapter(path=path, label=path.name, sha256=sha256, extra_bytes=0 if kind == "full" else size_bytes)
+
+
+def _said(path: Path) -> Mapping[str, Any]:
+    if not path.is_dir():
+        raise ModelUnavailable(f"adapter {path.name}: there is no such folder")
+    try:
+        said = json.loads((path / "adapter_config.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ModelUnavailable(f"adapter {path.name}: its adapter_config.json can't be read") from error
+    if not isinstance(said, Mapping):
+        raise ModelUnavailable(f"adapter {path.name}: its adapter_config.json is no object")
+    return said
+
+
+def _kind_of(said: Mapping[str, Any], name: str) -> str:
+    kind = said.get("fine_tune_type", "lora")
+    if kind not in _KINDS:
+        raise ModelUnavailable(f"adapter {name}: fine_tune_type is {str(kind)[:40]!r}, not one of {', '.join(_KINDS)}")
+    if kind != "full" and not _shaped(said):
+        needed = ", ".join(f"lora_parameters.{key}" for key in sorted(_PARAMETERS))
+        raise ModelUnavailable(f"adapter {name}: its adapter_config.json lacks num_layers or one of {needed}")
+    return str(kind)
+
+
+def _shaped(said: Mapping[str, Any]) -> bool:
+    """Whether all is there that mlx-lm reads without asking."""
+    parameters = said.get("lora_parameters")
+    return isinstance(said.get("num_layers"), int) and isinstance(parameters, Mapping) and {*parameters} >= _PARAMETERS

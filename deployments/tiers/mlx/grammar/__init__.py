@@ -1,0 +1,1 @@
+"""Decoding under a grammar: what an answer must look like, and which tokens may come next."""

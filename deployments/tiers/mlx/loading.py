@@ -1,0 +1,192 @@
+"""From a model source to a model that can generate, and what its tokenizer says about the form of its
+answers.
+
+Called on the engine thread (MLX is imported and used here for the first time). The order matters: the
+model's files first, since they take longest and need no MLX; then the memory check, before anything is
+allocated; then the matrix library, which must be in the process before MLX is; then MLX itself; at last a few
+tokens are generated, so that ready means "has generated".
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from deployments.models import blas
+from deployments.models.adapter import Adapter, adapter_at
+from deployments.models.cache_folder import Say
+from deployments.models.provenance import versions, weights_sha256
+from deployments.models.sources import Artifact, ModelSource, ModelUnavailable, resolve
+from deployments.tiers.call_split import CallFormat, strict_json_call
+from deployments.tiers.mlx.drafting import Draft, cuttable
+from deployments.tiers.mlx.sampling import Sampling
+
+__all__ = ["Loaded", "call_format", "load"]
+
+_METAL_BUFFERS_BYTES = 512 << 20
+_CONTEXT_UNKNOWN_TOKENS = 4096
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loaded:
+    """A model in memory. `model` may be touched by the engine thread only; the tokenizer by one thread at a
+    time.
+    """
+
+    model: Any
+    tokenizer: Any
+    artifact: Artifact
+    context_tokens: int
+    defaults: Sampling
+    vocabulary: int
+    adapter: str | None = None
+    draft: Draft | None = None
+    versions: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    # Whether sequences that decode together give what each gives alone; None where it wasn't tried.
+    batched_as_alone: bool | None = None
+    # Whether what it keeps of a prompt can always be cut back to a shorter one.
+    cuttable: bool = True
+
+
+def load(
+    source: ModelSource,
+    *,
+    cache_dir: Path | None,
+    context_tokens: int | None,
+    say: Say,
+    blas_threads: int | None = None,
+    adapter_dir: str | None = None,
+    draft: ModelSource | None = None,
+    draft_tokens: int = 0,
+) -> Loaded:
+    """Fetch, check and load. Raises `ModelUnavailable` or ImportError for what a person can mend."""
+    adapter = adapter_at(adapter_dir) if adapter_dir else None
+    artifact = _whole(resolve(source, cache_dir=cache_dir, say=say), adapter)
+    small = None if draft is None else resolve(draft, cache_dir=cache_dir, say=say)
+    if small is not None:
+        artifact = dataclasses.replace(artifact, weight_bytes=artifact.weight_bytes + small.weight_bytes)
+    available_bytes = psutil.virtual_memory().available
+    if artifact.needed_bytes > available_bytes:
+        raise ModelUnavailable(_too_little(artifact, available_bytes), again=True)
+    say("loading the weights")
+    blas.preload(cache_dir, threads=blas_threads)
+    model, tokenizer = _load_mlx(artifact.path, adapter)
+    if not tokenizer.has_chat_template:
+        raise ModelUnavailable(f"{source.label} has no chat template: it is a base model, not an instruct model")
+    limits = [n for n in (context_tokens, artifact.context_tokens) if n] or [_CONTEXT_UNKNOWN_TOKENS]
+    return Loaded(
+        model=model,
+        tokenizer=tokenizer,
+        # Its files have just been read, so they are in memory: a digest where the source brought none.
+        artifact=dataclasses.replace(artifact, sha256=artifact.sha256 or weights_sha256(artifact.path)),
+        context_tokens=min(limits),
+        defaults=_default_sampling(artifact.path),
+        vocabulary=max(tokenizer.get_vocab().values()) + 1,
+        adapter=f"{adapter.label} (sha256 {adapter.sha256})" if adapter else None,
+        draft=None if small is None else _drafter(small, draft_tokens, model, tokenizer),
+        versions=versions(),
+    )
+
+
+def call_format(tokenizer: Any, tools: Sequence[Mapping[str, Any]]) -> CallFormat | None:
+    """How this model marks its calls, or None where mlx-lm knows no marks for it."""
+    if not tools or not tokenizer.has_tool_calling:
+        return None
+    parser = tokenizer.tool_parser
+    # mlx-lm's plain JSON parser takes any JSON value for a call; ours takes calls only and keeps their
+    # spelling.
+    plain = parser.__module__.endswith(".json_tools")
+    parse = strict_json_call if plain else _checked(parser, [dict(tool) for tool in tools])
+    return CallFormat(tokenizer.tool_call_start, tokenizer.tool_call_end, parse)
+
+
+def _whole(artifact: Artifact, adapter: Adapter | None) -> Artifact:
+    """With the adapter's bytes."""
+    extra_bytes = adapter.extra_bytes if adapter else 0
+    return dataclasses.replace(artifact, weight_bytes=artifact.weight_bytes + extra_bytes)
+
+
+def _load_mlx(folder: Path, adapter: Adapter | None) -> tuple[Any, Any]:
+    import mlx.core as mx
+    from mlx_lm import load as mlx_load
+
+    if mx.metal.is_available():
+        mx.set_cache_limit(_METAL_BUFFERS_BYTES)  # the default keeps freed buffers up to the whole memory limit
+    if adapter is None:
+        model, tokenizer = mlx_load(str(folder))
+        return model, tokenizer
+    try:
+        model, tokenizer = mlx_load(str(folder), adapter_path=str(adapter.path))
+    except ValueError as error:
+        raise ModelUnavailable(f"adapter {adapter.label} doesn't fit this model: {_short(error)}") from error
+    return model, tokenizer
+
+
+def _drafter(small: Artifact, tokens: int, model: Any, tokenizer: Any) -> Draft:
+    """The draft model. Raises `ModelUnavailable` where it can't draft for this one."""
+    from mlx_lm.models.cache import make_prompt_cache
+
+    draft, its_tokenizer = _load_mlx(small.path, None)
+    if its_tokenizer.get_vocab() != tokenizer.get_vocab():
+        raise ModelUnavailable(f"draft_model {small.source}: it has other tokens than the model that it drafts for")
+    for one, words in ((model, "this model"), (draft, f"draft_model {small.source}")):
+        if not cuttable(make_prompt_cache(one)):
+            raise ModelUnavailable(
+                f"{words} keeps a window or a state that can't be cut back: no draft_model is possible"
+            )
+    return Draft(draft, tokens, f"{small.source} (sha256 {small.sha256 or weights_sha256(small.path)})")
+
+
+def _short(error: Exception) -> str:
+    return " ".join(str(error).split())[:200]
+
+
+def _checked(parser: Callable[..., Any], tools: list[dict[str, Any]]) -> Callable[[str], list[tuple[str, str]] | None]:
+    """A parser of mlx-lm's that gives whole calls or None, whatever it returns or raises."""
+
+    def parse(body: str) -> list[tuple[str, str]] | None:
+        try:
+            found = parser(body, tools)
+        except Exception:  # its input is whatever a model wrote
+            return None
+        calls = [_call(one) for one in (found if isinstance(found, list) else [found])]
+        return None if any(call is None for call in calls) else [call for call in calls if call is not None]
+
+    return parse
+
+
+def _call(found: Any) -> tuple[str, str] | None:
+    if not isinstance(found, Mapping) or not isinstance(found.get("name"), str) or not found["name"]:
+        return None
+    arguments = found.get("arguments")
+    try:
+        arguments = json.loads(arguments) if isinstance(arguments, str) else arguments
+        return (found["name"], json.dumps(arguments, ensure_ascii=False)) if isinstance(arguments, dict) else None
+    except (TypeError, ValueError):
+        return None
+
+
+def _default_sampling(folder: Path) -> Sampling:
+    """What the model's maker recommends; the most likely token where nothing is said."""
+    try:
+        said = json.loads((folder / "generation_config.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return Sampling()
+    if not said.get("do_sample", False):
+        return Sampling()
+    return Sampling(
+        temperature=float(said.get("temperature") or 1.0),
+        top_p=float(said.get("top_p") or 1.0),
+        top_k=int(said.get("top_k") or 0),
+    )
+
+
+def _too_little(artifact: Artifact, available_bytes: int) -> str:
+    needed, available = artifact.needed_bytes / 2**30, available_bytes / 2**30
+    return f"too little memory: the model needs {needed:.1f} GiB and {available:.1f} GiB are available"

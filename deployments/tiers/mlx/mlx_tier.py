@@ -1,0 +1,344 @@
+"""The tier kind `mlx`: a model in this process, by mlx-lm.
+
+Constructing it is cheap and never fails: an engine thread starts, fetches and loads the model, and publishes
+how far it is. Until then `status` says `loading` and a request is answered at once by `Failed(LOADING)`;
+without the package, the model or the memory it is `unavailable`, with the reason. Nothing of MLX is imported
+on any other thread.
+
+One request: what this tier can't do is refused by its field; a place is taken (running and waiting requests
+are bounded, the next one is told when to come back); the prompt is rendered and counted on a helper thread,
+one prompt at a time, since a tokenizer is not made for two threads; the job goes to the engine, and its
+events come back in chunks through the event loop. Leaving the stream in any way gives the place back and
+aborts the job, which ends within one step of the engine.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import platform
+import sys
+import time
+from collections.abc import AsyncGenerator, Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from deployments.models.cache_folder import Say
+from deployments.models.catalog import choose
+from deployments.models.sources import ModelSource, ModelUnavailable, parse_source
+from deployments.tiers.call_split import CallFormat
+from deployments.tiers.logprobs import LogprobTeller
+from deployments.tiers.merging import merged
+from deployments.tiers.mlx.answer import AnswerReader
+from deployments.tiers.mlx.batch import Job
+from deployments.tiers.mlx.engine import Engine, Phase
+from deployments.tiers.mlx.grammar.constraint import Constraint, Constraints
+from deployments.tiers.mlx.grammar.lark import HERMES
+from deployments.tiers.mlx.loading import Loaded, call_format, load
+from deployments.tiers.mlx.sampling import Sampling, sampling_of
+from deployments.tiers.prompt import Refused, checkpoints, render, unsupported
+from reliability.escalation.wording import figure
+from reliability.types import ChatRequest, Event, Failed, Fault, Finish, Started, TierState, TierStatus
+
+__all__ = ["MlxTier"]
+
+_LOADING_RETRY_S = 5.0
+_AGAIN_S = 30.0  # a model that could not be had is looked for again after so long, and longer each time
+_RESTART_S = 5.0  # Serve starts another replica in place of one that ends
+_RETRY_MAX_S = 60.0
+_CHECK_S = 5.0
+
+
+class MlxTier:
+    """A `deployments.ports.Tier` that generates here."""
+
+    def __init__(
+        self,
+        *,
+        name: str,
+        model: str = "auto",
+        context_tokens: int | None = None,
+        max_running: int = 8,
+        max_waiting: int = 16,
+        temperature: float | None = None,
+        memory_bytes: int | None = None,
+        prompt_cache_bytes: int | None = None,
+        max_reasoning_tokens: int | None = None,
+        blas_threads: int | None = None,
+        adapter: str | None = None,
+        draft_model: str | None = None,
+        draft_tokens: int = 4,
+        cache_dir: Path | None = None,
+    ) -> None:
+        self._name = name
+        self._model, self._adapter = model, adapter
+        self._draft_model, self._draft_tokens = draft_model, draft_tokens
+        self._context_tokens = context_tokens
+        self._temperature = temperature
+        self._cache_dir, self._blas_threads = cache_dir, blas_threads
+        self._max_running, self._places = max_running, max_running + max_waiting
+        self._open = 0
+        self._request_s = 1.0  # a running mean, for the advice when to come back
+        self._constraints: Constraints | None = None
+        self._renderer = ThreadPoolExecutor(1, thread_name_prefix=f"render-{name}")
+        self._max_reasoning_tokens = max_reasoning_tokens
+        self._engine = Engine(
+            name,
+            self._load,
+            running_max=max_running,
+            memory_bytes=memory_bytes,
+            prompt_cache_bytes=prompt_cache_bytes,
+        )
+
+    async def stream(self, request: ChatRequest) -> AsyncGenerator[list[Event], None]:
+        """Answer `request`; see `deployments.ports.Tier.stream`."""
+        refused = unsupported(request) or self._not_ready() or self._no_place()
+        if refused is not None:
+            yield [refused]
+            return
+        self._open += 1
+        began_s = time.monotonic()
+        try:
+            async with contextlib.aclosing(self._answer(request)) as chunks:
+                async for events in chunks:
+                    yield events
+        except Refused as refusal:
+            yield [refusal.failed]
+        finally:
+            self._open -= 1
+            self._request_s += 0.2 * (time.monotonic() - began_s - self._request_s)
+
+    async def status(self) -> TierStatus:
+        """What this tier is and whether it can answer."""
+        phase = self._engine.phase
+        artifact = phase.loaded.artifact if phase.loaded else None
+        reason = f"{phase.reason}: {phase.detail}" if phase.detail else phase.reason
+        return TierStatus(
+            name=self._name,
+            kind="mlx",
+            state=phase.state,
+            reason=reason,
+            model=self._model,
+            source=artifact.source if artifact else None,
+            revision=artifact.revision if artifact else None,
+            quantization=artifact.quantization if artifact else None,
+            sha256=artifact.sha256 if artifact else None,
+            adapter=phase.loaded.adapter if phase.loaded else None,
+            draft=phase.loaded.draft.label if phase.loaded and phase.loaded.draft else None,
+            versions=phase.loaded.versions if phase.loaded else {},
+            context_tokens=phase.loaded.context_tokens if phase.loaded else self._context_tokens,
+            batched_as_alone=phase.loaded.batched_as_alone if phase.loaded else None,
+        )
+
+    async def settled(self, timeout_s: float) -> TierStatus:
+        """The status once the first attempt to load the model has ended, or after `timeout_s`."""
+        await asyncio.to_thread(self._engine.settled.wait, timeout_s)
+        return await self.status()
+
+    async def close(self) -> None:
+        """Stop the engine and free the model."""
+        await asyncio.to_thread(self._engine.close)
+        self._renderer.shutdown(wait=False, cancel_futures=True)
+
+    def trim(self) -> None:
+        """Let go of what is only kept for reuse: the machine is short of memory."""
+        self._engine.trim()
+
+    def healthy(self) -> bool:
+        """False once this replica needs to be replaced: its engine is hung, or fails step after step."""
+        return self._engine.healthy()
+
+    async def _answer(self, request: ChatRequest) -> AsyncGenerator[list[Event], None]:
+        loaded = self._loaded()
+        arrived = _Arrived(asyncio.get_running_loop())
+        with self._engine.expecting():
+            job = await self._rendered(loaded, request, arrived.put)
+        ticket = self._engine.submit(job)
+        try:
+            yield [Started()]
+            last: Event | None = None
+            while not isinstance(last, Finish | Failed):
+                events = await self._next(arrived)
+                last = events[-1]
+                yield events
+        finally:
+            self._engine.abort(ticket)
+
+    async def _rendered(self, loaded: Loaded, request: ChatRequest, sink: Callable[[list[Event]], None]) -> Job:
+        """The job, made on the helper thread. Raises `Refused`, also where the tier is closed before its turn comes."""
+        loop = asyncio.get_running_loop()
+        try:
+            rendering = loop.run_in_executor(self._renderer, self._job, loaded, request, sink)
+        except RuntimeError:  # the helper thread takes no more
+            raise Refused(self._closed()) from None
+        try:
+            # Not awaited itself: `close` cancels it, and that must not look as if the reader had been cancelled.
+            await asyncio.wait({rendering})
+        finally:
+            rendering.cancel()  # of a reader that has left; does nothing to one that is done
+        if rendering.cancelled():
+            raise Refused(self._closed())
+        return rendering.result()
+
+    async def _next(self, arrived: _Arrived) -> list[Event]:
+        """All events that have arrived, as one chunk. An engine that has died ends the wait."""
+        while not await arrived.within(_CHECK_S):
+            if not self._engine.healthy():
+                return [Failed(fault=Fault.CRASHED, message="the engine has stopped working")]
+        return merged(arrived.take())
+
+    def _job(self, loaded: Loaded, request: ChatRequest, sink: Callable[[list[Event]], None]) -> Job:
+        """Render and count the prompt. Runs on the helper thread; raises `Refused`."""
+        tokenizer = loaded.tokenizer
+        text = render(tokenizer, request)
+        prompt = tokenizer.encode(text, add_special_tokens=False)
+        room = loaded.context_tokens - len(prompt)
+        if room < 1:
+            raise Refused(_too_long(len(prompt), loaded.context_tokens))
+        think = (tokenizer.think_start, tokenizer.think_end) if tokenizer.has_thinking else None
+        # Some templates open the thinking themselves, at the end of the prompt.
+        opened = think is not None and text.rstrip().endswith(think[0])
+        constraints, top = self._constraints_of(tokenizer), request.top_logprobs
+        constraint = constraints.of(request, opened=opened)
+        calls, calls_max = _calls_of(request, constraint, tokenizer)
+        reader = AnswerReader(stops=request.stop, think=think, thinking=opened, calls=calls, calls_max=calls_max)
+        return Job(
+            prompt=prompt,
+            max_tokens=max(1, min(request.max_tokens, room)),
+            sampling=sampling_of(request, self._defaults(loaded), loaded.vocabulary),
+            reader=reader,
+            sink=sink,
+            deadline_s=time.monotonic() + request.timeout_s,
+            reasoning_tokens_max=self._max_reasoning_tokens,
+            think_close=_close(tokenizer) if think else (),
+            checkpoints=checkpoints(tokenizer, request, prompt, turns=not loaded.cuttable),
+            constraint=constraint,
+            teller=None if top is None else LogprobTeller(constraints.speller(), top),
+        )
+
+    def _constraints_of(self, tokenizer: Any) -> Constraints:
+        """The grammars of the model's tokenizer. Helper thread only, like the tokenizer."""
+        if self._constraints is None:
+            self._constraints = Constraints(tokenizer)
+        return self._constraints
+
+    def _defaults(self, loaded: Loaded) -> Sampling:
+        if self._temperature is None:
+            return loaded.defaults
+        return dataclasses.replace(loaded.defaults, temperature=self._temperature)
+
+    def _load(self, say: Say) -> Loaded:
+        """Runs on the engine thread."""
+        source = self._source(say)
+        draft = None if self._draft_model is None else _parsed(self._draft_model)
+        return load(
+            source,
+            cache_dir=self._cache_dir,
+            context_tokens=self._context_tokens,
+            blas_threads=self._blas_threads,
+            adapter_dir=self._adapter,
+            draft=draft,
+            draft_tokens=self._draft_tokens,
+            say=say,
+        )
+
+    def _source(self, say: Say) -> ModelSource:
+        text = self._model
+        if text == "auto":
+            memory_bytes = psutil.virtual_memory().total
+            choice = choose(self._name, sys.platform, platform.machine(), memory_bytes)
+            say(f"auto: {choice.source} ({choice.why})")
+            text = choice.source
+        return _parsed(text)
+
+    def _loaded(self) -> Loaded:
+        loaded = self._engine.phase.loaded
+        if loaded is None:
+            raise Refused(self._failed_by(self._engine.phase))
+        return loaded
+
+    def _not_ready(self) -> Failed | None:
+        phase = self._engine.phase
+        return None if phase.state is TierState.READY else self._failed_by(phase)
+
+    def _failed_by(self, phase: Phase) -> Failed:
+        if phase.state is TierState.LOADING:
+            message = f"tier {self._name} is loading its model: {phase.reason}"
+            return Failed(fault=Fault.LOADING, message=message, retry_after_s=_LOADING_RETRY_S)
+        message = f"tier {self._name} is unavailable: {phase.reason}"
+        return Failed(fault=Fault.UNAVAILABLE, message=message, retry_after_s=_AGAIN_S if phase.again else None)
+
+    def _closed(self) -> Failed:
+        message = f"tier {self._name} is unavailable: it is closed"
+        return Failed(fault=Fault.UNAVAILABLE, message=message, retry_after_s=_RESTART_S)
+
+    def _no_place(self) -> Failed | None:
+        if self._open < self._places:
+            return None
+        ahead = (self._open - self._max_running + 1) / self._max_running
+        retry_after_s = min(_RETRY_MAX_S, max(1.0, ahead * self._request_s))
+        message = f"tier {self._name} is full: {figure(self._open)} requests run or wait (max_running, max_waiting)"
+        return Failed(fault=Fault.OVERLOADED, message=message, retry_after_s=round(retry_after_s, 1))
+
+
+class _Arrived:
+    """The events of one answer on their way from the engine's thread to the event loop."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._events: list[Event] = []
+        self._news = asyncio.Event()
+
+    def put(self, events: list[Event]) -> None:
+        """From any thread."""
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody listens any more
+            self._loop.call_soon_threadsafe(self._arrive, events)
+
+    def _arrive(self, events: list[Event]) -> None:
+        self._events += events
+        self._news.set()
+
+    async def within(self, seconds: float) -> bool:
+        """Wait so long for something to take."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._news.wait()
+        return bool(self._events)
+
+    def take(self) -> list[Event]:
+        """All that has arrived."""
+        events, self._events = self._events, []
+        self._news.clear()
+        return events
+
+
+def _parsed(text: str) -> ModelSource:
+    try:
+        return parse_source(text)
+    except ValueError as error:
+        raise ModelUnavailable(str(error)) from error
+
+
+def _close(tokenizer: Any) -> list[int]:
+    """The end of a thinking, as a model writes it itself."""
+    tokens: list[int] = tokenizer.encode(f"\n{tokenizer.think_end}\n\n", add_special_tokens=False)
+    return tokens
+
+
+def _calls_of(
+    request: ChatRequest, constraint: Constraint | None, tokenizer: Any
+) -> tuple[CallFormat | None, int | None]:
+    """How the calls of the answer are written, and how many may be: as the grammar has it, else as the model does."""
+    if constraint is not None:
+        return (HERMES, constraint.demand.calls_max) if constraint.demand.tools else (None, None)
+    calls = None if request.tool_choice == "none" else call_format(tokenizer, request.tools)
+    return calls, 1 if request.parallel_tool_calls is False else None
+
+
+def _too_long(prompt_tokens: int, context_tokens: int) -> Failed:
+    message = f"the prompt has {figure(prompt_tokens)} tokens; this tier's context holds {figure(context_tokens)}"
+    return Failed(fault=Fault.CONTEXT_LENGTH, message=message, param="messages")

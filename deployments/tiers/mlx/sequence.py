@@ -1,0 +1,183 @@
+"""One sequence of the batch: its request, its own record of tokens, and what of its answer is still to leave.
+
+The record is what a sequence is rebuilt from after a failed step, so it holds what was given out and nothing else: a
+token that was computed ahead and never given out isn't in it. It counts what the request has used, too.
+
+Text leaves at once for its first piece and then in windows of `WINDOW_S`, since each message to another process costs
+more than a token.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from deployments.tiers.logprobs import LogprobTeller
+from deployments.tiers.merging import merged
+from deployments.tiers.mlx.answer import AnswerReader
+from deployments.tiers.mlx.grammar.closing import CLOSED_NOTE
+from deployments.tiers.mlx.grammar.constraint import Constraint, Masker
+from deployments.tiers.mlx.sampling import Guarded, Processor, Sampling
+from reliability.answer.logprobs import WaitingLogprobs
+from reliability.types import Counted, Event, FinishReason, Text, Usage
+
+__all__ = ["WINDOW_S", "Job", "Row"]
+
+WINDOW_S = 0.03
+
+
+@dataclass(slots=True, kw_only=True)
+class Job:
+    """One request as the engine takes it. `sink` is called on the engine thread with each chunk of events; where that
+    has ended, on another.
+
+    `processors` change its logits (see `sampling.py`), and `constraint` is the grammar that the answer must keep to.
+    `checkpoints` are places in the prompt behind which its cache is worth keeping. After `reasoning_tokens_max` tokens
+    of thinking, `think_close` is written for the model. `teller`: the probabilities of its tokens are wanted.
+    """
+
+    prompt: Sequence[int]
+    max_tokens: int
+    sampling: Sampling
+    reader: AnswerReader
+    sink: Callable[[list[Event]], None]
+    deadline_s: float = float("inf")
+    processors: Sequence[Processor] = ()
+    constraint: Constraint | None = None
+    teller: LogprobTeller | None = None
+    checkpoints: Sequence[int] = ()
+    reasoning_tokens_max: int | None = None
+    think_close: Sequence[int] = ()
+
+    @property
+    def tokens_max(self) -> int:
+        """Prompt and answer at their longest."""
+        return len(self.prompt) + self.max_tokens
+
+    def tokens_kept(self, answer: int) -> int:
+        """Prompt and so many tokens of answer, as far as there may be so many."""
+        return len(self.prompt) + min(answer, self.max_tokens)
+
+
+@dataclass(slots=True, eq=False)
+class Row:
+    """The state of one sequence. `struck`: it has been in a failed step and was started again."""
+
+    ticket: int
+    job: Job
+    detokenizer: Any
+    guards: list[Guarded] = field(default_factory=list)
+    masker: Masker | None = None
+    tokens: list[int] = field(default_factory=list)
+    pending: list[Event] = field(default_factory=list)
+    logprobs: WaitingLogprobs = field(default_factory=WaitingLogprobs)
+    left_s: float = 0.0  # when something last left; 0 before the first
+    cached_tokens: int | None = None
+    reasoning_tokens: int = 0
+    struck: bool = False
+    closed_thinking: bool = False
+
+    def tokens_kept(self, ahead: int) -> int:
+        """Prompt and answer as far as memory is set aside for them: `ahead` tokens beyond what there is."""
+        return self.job.tokens_kept(len(self.tokens) + ahead)
+
+    def usage(self) -> Usage:
+        """The tokens so far: true at any moment, not only at the end."""
+        return Usage(
+            prompt_tokens=len(self.job.prompt),
+            completion_tokens=len(self.tokens),
+            cached_tokens=self.cached_tokens or 0,
+            reasoning_tokens=self.reasoning_tokens,
+        )
+
+    def guarded(self, penalties: Sequence[Processor]) -> list[Guarded]:
+        """What changes the logits from here on, made anew for each generator; the grammar has the last word."""
+        processors: list[Processor] = [*self.job.processors, *penalties]
+        if self.job.constraint is not None:
+            closing = self.masker is not None and self.masker.closing
+            self.masker = self.job.constraint.masker(self.tokens, tokens_max=self.job.max_tokens, closing=closing)
+            processors.append(self.masker)
+        self.guards = [Guarded(one) for one in processors]
+        return self.guards
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What the answer's reader should know of the grammar."""
+        known = self.job.constraint.notes if self.job.constraint is not None else ()
+        return (*known, CLOSED_NOTE) if self.masker is not None and self.masker.closing else known
+
+    @property
+    def error(self) -> Exception | None:
+        """What one of its processors raised."""
+        return next((guard.error for guard in self.guards if guard.error is not None), None)
+
+    @property
+    def thinks_too_long(self) -> bool:
+        """Whether its thinking has to be closed now."""
+        most = self.job.reasoning_tokens_max
+        return (
+            most is not None
+            and self.reasoning_tokens >= most
+            and self.job.reader.thinking
+            and bool(self.job.think_close)
+            and not self.closed_thinking
+        )
+
+    def take(self, token: int, finish: str | None, logprobs: Any = None) -> FinishReason | None:
+        """Turn one token into events; the reason if the answer ends with it. `logprobs`: those of all tokens there, as
+        the model gave them; None for a token that was written for it."""
+        self.tokens.append(token)
+        reader = self.job.reader
+        thought = reader.thinking
+        self.reasoning_tokens += thought
+        events = reader.feed(self._text(token, finish))
+        ended, truncated = finish is not None or reader.done, finish == "length" and not reader.done
+        if ended:
+            events += reader.finish(truncated=truncated)
+        if self.job.teller is not None and logprobs is not None and finish != "stop":
+            self.logprobs.add([] if thought or reader.thinking else [self.job.teller.tell(token, logprobs)])
+        self.pending += self._with_logprobs(events) if self.job.teller is not None else events
+        return _reason(reader, truncated) if ended else None
+
+    def _with_logprobs(self, events: list[Event]) -> list[Event]:
+        """The same, and what the tokens of the text in them were worth. Thoughts, calls and stop strings have no part
+        in it: what waits when one of those comes out of the reader is of no text."""
+        out: list[Event] = []
+        for event in events:
+            out.append(event)
+            if isinstance(event, Text):
+                out += self.logprobs.leave_with([event])
+            else:
+                self.logprobs.forget()
+        return out
+
+    def flush(self, now_s: float, *, last: Event | None = None) -> None:
+        """Send what is due: the first piece at once, the following in windows, everything with the last event.
+
+        Each chunk tells what the answer has cost so far, so that a client that leaves is charged what was generated.
+        """
+        due = last is not None or now_s - self.left_s >= WINDOW_S
+        events = merged(self.pending) if due else []
+        if events and last is None:
+            events.append(Counted(self.usage()))
+        if last is not None:
+            events.append(last)
+        if events:
+            self.pending, self.left_s = [], now_s
+            self.job.sink(events)
+
+    def _text(self, token: int, finish: str | None) -> str:
+        if finish != "stop":  # the token that ends the answer is no text
+            self.detokenizer.add_token(token)
+        text = self.detokenizer.last_segment
+        if finish is not None:
+            self.detokenizer.finalize()
+            text += self.detokenizer.last_segment
+        return str(text)
+
+
+def _reason(reader: AnswerReader, truncated: bool) -> FinishReason:
+    if truncated:
+        return FinishReason.LENGTH
+    return FinishReason.TOOL_CALLS if reader.calls else FinishReason.STOP

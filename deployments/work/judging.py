@@ -1,0 +1,47 @@
+"""What is judged on the event loop, or on its thread for large work, and what is too large for either.
+
+    question ─▶ STEPS_INLINE here ─▶ answer
+                       `─ used up ─▶ a worker, STEPS_LARGE ─▶ answer
+                                           `─ no worker, no time ─▶ the answer of one who can't judge: refused
+
+An ordinary call takes 10 to 100 steps and never knows of this. Nothing is carried over: the worker starts anew, so a
+question costs at most the steps inline, about 25 ms, whoever asks.
+
+What must never happen: a call that was not judged and is delivered; a question without an end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Any
+
+from deployments.work.worker_pool import Undone
+from reliability.answer.judgement import Judged
+from reliability.steps import OutOfSteps, Steps
+
+__all__ = ["STEPS_INLINE", "STEPS_LARGE", "Elsewhere", "Question", "settled"]
+
+STEPS_INLINE = 20_000
+STEPS_LARGE = 20_000_000  # more than a worker's seconds are worth: those decide
+
+Question = Callable[..., Judged]
+Here = Callable[[Callable[[], Judged]], Awaitable[Judged]]
+Elsewhere = Callable[..., Awaitable[Any]]
+
+
+async def settled(question: Question, here: Here, elsewhere: Elsewhere | None, left_s: float) -> Judged:
+    """The judgement, within `left_s` seconds where it is made elsewhere. Without `elsewhere` it is made `here`, in as
+    many steps as it takes."""
+    if elsewhere is None:
+        return await here(question)
+    try:
+        return await here(partial(question, steps=Steps(STEPS_INLINE)))
+    except OutOfSteps:
+        pass
+    try:
+        async with asyncio.timeout(max(0.0, left_s)):
+            return await elsewhere(question, steps=Steps(STEPS_LARGE, final=True))  # type: ignore[no-any-return]
+    except (Undone, TimeoutError):
+        return question(steps=Steps(0, final=True))

@@ -1,0 +1,227 @@
+"""Work that is too large for the event loop, done by processes of their own.
+
+    await workers.run(function, *args)  ->  what the function returns, or raises
+
+Python runs one thread at a time: a second of matching, checking or parsing in any thread of the Router is a second
+in which nobody else is answered. So what has used up its steps on the loop is done again here, whole, by one of
+`WORKERS_MAX` processes with a lower priority. They are started when first needed (half a second), and never for
+ordinary requests.
+
+One job: a message with the pickled call goes through a socket to a worker, one comes back. Function, arguments and
+result must be values of this program's own modules (`function` is looked up by its name); nothing that a client
+sends is ever unpickled, only carried as bytes, strings and numbers in such values.
+
+Bounds, each with one answer:
+
+    a job runs for `JOB_S`            the kernel ends the worker (an alarm that it sets itself), `TooLong`
+    WAITING_MAX jobs wait             `Busy`
+    a job waits for WAIT_S            `Busy`
+    a worker dies of something else   the job is done once more by a new one, then `Lost`
+
+A caller that is cancelled leaves its job behind, which runs on to its end or its alarm. What ends with the Router:
+an idle worker reads the end of its socket at once, even if the Router was killed; a busy one is ended by its alarm.
+A worker inherits no descriptor but its socket, no environment but the search path and the locale (so no key), and
+ignores the terminal's signals: the socket alone decides.
+
+What must never happen: a job without an end, a worker without a Router, a job that is done on the loop instead.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import pickle
+import socket
+import struct
+import subprocess
+import sys
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+__all__ = ["JOB_S", "Busy", "Lost", "TooLong", "Undone", "Workers"]
+
+WORKERS_MAX = 2
+WAITING_MAX = 64
+WAIT_S = 20.0
+JOB_S = 5.0
+START_S = 30.0  # until a new worker has imported what it needs
+GRACE_S = 2.0  # the alarm in the worker comes first
+HEAD = struct.Struct("!dQ")  # seconds for the job, bytes of the message
+READ_BYTES = 1 << 20
+KEPT = ("PATH", "HOME", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "PYTHONHOME", "TMPDIR", "VIRTUAL_ENV")
+
+Result = TypeVar("Result")
+
+
+class Undone(Exception):
+    """A job that brought no result. The message is fit for clients."""
+
+
+class TooLong(Undone):
+    """It took longer than a job may."""
+
+
+class Busy(Undone):
+    """Too many jobs wait already, or this one waited too long."""
+
+
+class Lost(Undone):
+    """The worker died of something else, twice."""
+
+
+class Workers:
+    """A few processes that do large work. Belongs to one event loop; nothing is started before it is needed."""
+
+    def __init__(self, count: int = WORKERS_MAX, *, job_s: float = JOB_S, imports: Sequence[str] = ()) -> None:
+        self._count = count
+        self._imports = imports  # modules that a worker loads before its first job comes
+        self._job_s = job_s
+        self._running = 0
+        self._idle: list[_Worker] = []
+        self._waiting: deque[asyncio.Future[None]] = deque()
+        self._jobs: set[asyncio.Task[Any]] = set()
+        self._closed = False
+
+    async def run(self, function: Callable[..., Result], *args: Any, **named: Any) -> Result:
+        """What `function(*args, **named)` returns or raises, done by a worker.
+
+        Raises:
+            Undone: it was not done, or not to its end.
+        """
+        await self._turn()
+        job = asyncio.create_task(self._done(pickle.dumps((function, args, named), protocol=5)))
+        self._jobs.add(job)
+        job.add_done_callback(self._jobs.discard)
+        job.add_done_callback(lambda task: task.cancelled() or task.exception())  # its caller may be gone
+        good, value = await asyncio.shield(job)
+        if good:
+            return value  # type: ignore[no-any-return]
+        raise value
+
+    async def close(self) -> None:
+        """End all workers; what they were at is lost."""
+        self._closed = True
+        for job in list(self._jobs):
+            job.cancel()
+        await asyncio.gather(*self._jobs, return_exceptions=True)
+        for worker in self._idle:
+            await worker.end()
+        self._idle.clear()
+
+    async def _turn(self) -> None:
+        """Wait until a worker is free; the turn is then the caller's."""
+        if self._running < self._count:
+            self._running += 1
+            return
+        if len(self._waiting) >= WAITING_MAX:
+            raise Busy("this server is busy with other large requests")
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append(turn)
+        try:
+            async with asyncio.timeout(WAIT_S):
+                await turn
+        except BaseException as error:
+            if turn.done() and not turn.cancelled():
+                self._pass_on()
+            else:
+                self._waiting.remove(turn)
+            if isinstance(error, TimeoutError):
+                raise Busy("this server is busy with other large requests") from None
+            raise
+
+    def _pass_on(self) -> None:
+        """A turn is over: the next one's, or nobody's."""
+        while self._waiting:
+            turn = self._waiting.popleft()
+            if not turn.done():
+                turn.set_result(None)
+                return
+        self._running -= 1
+
+    async def _done(self, message: bytes) -> tuple[bool, Any]:
+        try:
+            for _ in range(2):
+                worker = self._idle.pop() if self._idle else await _Worker.start(self._imports)
+                try:
+                    answer = await worker.job(message, self._job_s)
+                except BaseException as error:
+                    await worker.end()
+                    if isinstance(error, TimeoutError):
+                        raise TooLong(f"it takes longer than {self._job_s:g} s") from None
+                    if isinstance(error, (OSError, asyncio.IncompleteReadError)):
+                        continue
+                    raise
+                self._idle.append(worker)
+                return pickle.loads(answer)  # type: ignore[no-any-return]
+            raise Lost("the process that worked on it died")
+        finally:
+            self._pass_on()
+
+
+class _Worker:
+    """One process and the socket to it."""
+
+    def __init__(
+        self, process: subprocess.Popen[bytes], reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        self._process, self._reader, self._writer = process, reader, writer
+
+    @classmethod
+    async def start(cls, imports: Sequence[str]) -> _Worker:
+        """A new process, ready for its first job. Raises OSError where there is none to be had."""
+        ours, theirs = socket.socketpair()
+        with theirs:
+            process = await asyncio.to_thread(_spawn, theirs, imports)
+        reader, writer = await asyncio.open_connection(sock=ours, limit=READ_BYTES)
+        worker = cls(process, reader, writer)
+        try:
+            async with asyncio.timeout(START_S):
+                await reader.readexactly(1)
+        except BaseException:
+            await worker.end()
+            raise
+        return worker
+
+    async def job(self, message: bytes, job_s: float) -> bytes:
+        """The answer to a message.
+
+        Raises:
+            TimeoutError: the worker took longer than `job_s` seconds, and is gone.
+            OSError, IncompleteReadError: the worker is gone.
+        """
+        loop = asyncio.get_running_loop()
+        started_s = loop.time()
+        try:
+            async with asyncio.timeout(job_s + GRACE_S):
+                self._writer.write(HEAD.pack(job_s, len(message)))
+                self._writer.write(message)
+                await self._writer.drain()
+                _, size = HEAD.unpack(await self._reader.readexactly(HEAD.size))
+                return await self._reader.readexactly(size)
+        except (OSError, asyncio.IncompleteReadError):
+            if loop.time() - started_s >= job_s:
+                raise TimeoutError from None
+            raise
+
+    async def end(self) -> None:
+        """Kill the process and wait for its end; safe for one that is gone."""
+        self._writer.close()
+        with contextlib.suppress(OSError):
+            await self._writer.wait_closed()
+        self._process.kill()
+        await asyncio.to_thread(self._process.wait)
+
+
+def _spawn(theirs: socket.socket, imports: Sequence[str]) -> subprocess.Popen[bytes]:
+    environment = {name: os.environ[name] for name in KEPT if name in os.environ}
+    environment["PYTHONPATH"] = os.pathsep.join(path or os.getcwd() for path in sys.path)
+    return subprocess.Popen(
+        [sys.executable, "-m", "deployments.work.worker", str(theirs.fileno()), *imports],
+        pass_fds=(theirs.fileno(),),
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )

@@ -1,0 +1,1 @@
+"""May this call run now? Breakers, token budgets and the retry budget, in one step."""

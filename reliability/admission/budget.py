@@ -1,0 +1,370 @@
+"""Tokens: reserved before a call, settled after it. The books themselves stand in `ledger.py`.
+
+Windows
+    session   all tokens of one session, for as long as the session is remembered
+    hour      all tokens of the server in the last hour
+    key_hour  all tokens of one API key in the last hour
+    output    per request: a cap on what may be generated, with a default for a request that names none
+A limit of None means "counted, never refused"; 0 means that nothing may be spent. A cap of None lets every
+request have what it names; a cap is at least 1.
+
+A reservation is open until it is settled (with what was really used; None for unknown, which is the reserved
+amount) or until it expires. While its call runs, `progress` says what it has used so far; one that expires is
+charged that and the `slack` that it was reserved with, or its prompt where nothing was ever said: whoever worked on
+it has died. A settle that comes later still adds what was used beyond. The owner of the state gives each reservation
+its name; a name that is already open gets the same answer again and reserves nothing twice.
+
+Policies, per window: `warn_and_continue` admits and says so; `escalate` refuses all tiers but the cheap one,
+where the session goes on; `hard_stop` refuses. Warnings carry the percent of each window from `warn_percent`
+on; percents count spent and reserved together.
+
+Under `hard_stop`, spent + reserved of a window never exceeds its limit, whatever is interleaved, since one
+`reserve` both looks and takes. One thing can carry it past: a tier that uses more than was reserved for it is
+charged in full (`overrun`), and nothing more is admitted then. The ledger may say too much, never too little.
+
+Bounds: `reservations_max`, `keys_max`, `sessions_max`. A session without open reservations is forgotten
+`session_ttl_ns` after its last use; at the bound the longest idle one of a shard goes early. That forgives
+its session window only: the hours still hold every token. Where everything that is remembered is in use, the
+ask is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+
+from reliability.admission.ledger import (
+    HOUR,
+    Bounds,
+    Budget,
+    Reservation,
+    booked,
+    forgotten,
+    hour_of,
+    marked,
+    owed,
+    remembered,
+    session_name,
+    session_of,
+    spent_unreserved,
+    sweep_sessions,
+    unbooked,
+    used,
+    with_room,
+)
+from reliability.rolling import SECOND_NS, aged, frees_in_ns
+
+__all__ = [
+    "Bounds",
+    "Budget",
+    "BudgetAsk",
+    "BudgetConfig",
+    "Closed",
+    "Denial",
+    "Denied",
+    "Limit",
+    "Load",
+    "Policy",
+    "Reserved",
+    "Window",
+    "charge",
+    "expire",
+    "loads",
+    "output_cap",
+    "progress",
+    "reserve",
+    "reset_session",
+    "settle",
+    "sweep",
+]
+
+IN_FLIGHT_RETRY_S = 5  # where open reservations stand in the way: they end sooner than the hour
+
+
+class Window(StrEnum):
+    """What tokens are counted by."""
+
+    SESSION = "session"
+    HOUR = "hour"
+    KEY_HOUR = "key_hour"
+
+
+class Policy(StrEnum):
+    """What happens at the limit of a window."""
+
+    WARN_AND_CONTINUE = "warn_and_continue"
+    ESCALATE = "escalate"
+    HARD_STOP = "hard_stop"
+
+
+class Denial(StrEnum):
+    """What was lacking: the tokens of a window, or the room to remember one more name."""
+
+    TOKENS = "tokens"
+    ROOM = "room"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limit:
+    """The limit of one window. None: counted, never refused. 0: nothing may be spent."""
+
+    tokens_max: int | None = None
+    policy: Policy = Policy.HARD_STOP
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BudgetConfig:
+    """All limits. `key_hours` holds the keys whose hour differs from `key_hour`."""
+
+    session: Limit = Limit()
+    hour: Limit = Limit()
+    key_hour: Limit = Limit()
+    key_hours: Mapping[str, Limit] = field(default_factory=dict)
+    output_tokens_max: int | None = None
+    output_tokens_default: int = 2048
+    warn_percent: int = 80
+    reservation_ns: int = 900 * SECOND_NS
+    bounds: Bounds = field(default_factory=Bounds)
+
+    def __post_init__(self) -> None:
+        if self.output_tokens_default < 1 or self.reservation_ns < 1:
+            raise ValueError("budget: output_tokens_default and reservation_ns must be at least 1")
+        if self.output_tokens_max is not None and self.output_tokens_max < 1:
+            raise ValueError("budget: output_tokens_max must be at least 1, or None for no cap")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BudgetAsk:
+    """What one call may cost. `prompt_tokens` is an upper estimate; `output_tokens` None: none is named. `slack`: what
+    it may have used beyond what it was last known to have, where nobody is left to say."""
+
+    key: str
+    session: str
+    prompt_tokens: int
+    output_tokens: int | None = None
+    cheap: bool = False  # the tier that a session goes on with under `escalate`
+    slack: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """How full a limited window is, in tokens and in percent. A limit of 0 is full. `reserved`: how many of the tokens
+    are held by open calls, which may give some of them back."""
+
+    window: Window
+    tokens: int
+    tokens_max: int
+    percent: int
+    reserved: int = field(default=0, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Reserved:
+    """The call may cost `tokens`, and generate `output_cap` of them (`capped`: fewer than it named)."""
+
+    name: str
+    tokens: int
+    output_cap: int
+    capped: bool
+    expires_ns: int
+    warnings: tuple[Load, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Denied:
+    """Nothing was reserved. `retry_after_s` None: waiting doesn't help. `asked`: the tokens that were to be reserved,
+    which stand in the windows too."""
+
+    denial: Denial
+    policy: Policy
+    windows: tuple[Load, ...]
+    retry_after_s: int | None
+    asked: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Closed:
+    """A reservation has ended: what was charged, and by how much that is more than was set aside."""
+
+    name: str
+    tokens: int
+    overrun: int
+    expired: bool
+    warnings: tuple[Load, ...]
+
+
+def output_cap(config: BudgetConfig, named: int | None) -> int:
+    """How much a request may generate that names `named` tokens. At least 1."""
+    wanted = config.output_tokens_default if named is None else max(1, named)
+    return wanted if config.output_tokens_max is None else min(wanted, config.output_tokens_max)
+
+
+def reserve(
+    budget: Budget, config: BudgetConfig, name: str, ask: BudgetAsk, now_ns: int, hold_ns: int | None = None
+) -> tuple[Budget, Reserved | Denied]:
+    """Set tokens aside for one call. A refusal changes nothing but what time has closed."""
+    budget, _ = expire(budget, config, now_ns)
+    held = budget.open.get(name)
+    if held is not None:
+        full = loads(budget, config, held.key, held.session, now_ns)
+        return budget, _reserved(config, name, held, full)
+    cap = output_cap(config, ask.output_tokens)
+    tokens = max(0, ask.prompt_tokens) + cap
+    full = loads(budget, config, ask.key, ask.session, now_ns, tokens)
+    denied = _denied(budget, config, ask, full, tokens, now_ns)
+    if denied is not None:
+        return budget, denied
+    roomy = with_room(budget, config.bounds, ask.key, ask.session, now_ns)
+    if roomy is None:
+        return budget, Denied(Denial.ROOM, Policy.HARD_STOP, (), IN_FLIGHT_RETRY_S)
+    hold = config.reservation_ns if hold_ns is None else min(max(0, hold_ns), config.reservation_ns)
+    capped = ask.output_tokens is not None and cap < ask.output_tokens
+    taken = Reservation(ask.key, ask.session, tokens, cap, capped, now_ns + hold, slack=ask.slack)
+    return booked(roomy, config.bounds, name, taken, now_ns), _reserved(config, name, taken, full)
+
+
+def settle(
+    budget: Budget, config: BudgetConfig, name: str, tokens: int | None, now_ns: int
+) -> tuple[Budget, Closed | None]:
+    """Close a reservation with the tokens that were used. None: it isn't open; where it has expired, what was used
+    beyond its charge is added, once, and else nothing changes."""
+    held = budget.open.get(name)
+    if held is None:
+        return _settled_late(budget, config, name, tokens, now_ns), None
+    expired = now_ns >= held.expires_ns
+    charged = held.tokens if tokens is None else max(0, tokens)
+    if expired:  # the same books, whoever notices the time first
+        charged = max(owed(held), tokens or 0)
+    return _closed(budget, config, name, charged, now_ns, expired=expired)
+
+
+def progress(budget: Budget, name: str, tokens: int) -> Budget:
+    """Note what an open reservation's call has used so far, prompt included. It charges nothing; the same books where
+    it isn't open."""
+    return marked(budget, name, max(0, tokens))
+
+
+def _settled_late(budget: Budget, config: BudgetConfig, name: str, tokens: int | None, now_ns: int) -> Budget:
+    budget, late = forgotten(budget, name)
+    if late is None or tokens is None or tokens <= late.charged:
+        return budget
+    return spent_unreserved(budget, config.bounds, late.key, late.session, tokens - late.charged, now_ns)
+
+
+def _closed(
+    budget: Budget, config: BudgetConfig, name: str, charged: int, now_ns: int, *, expired: bool
+) -> tuple[Budget, Closed | None]:
+    held = budget.open.get(name)
+    if held is None:
+        return budget, None
+    after = unbooked(budget, name, held, charged, now_ns)
+    warnings = _warnings(loads(after, config, held.key, held.session, now_ns), config)
+    return after, Closed(name, charged, max(0, charged - held.tokens), expired, warnings)
+
+
+def charge(budget: Budget, config: BudgetConfig, key: str, session: str, tokens: int, now_ns: int) -> Budget:
+    """Spend tokens that nobody has reserved: those of a call that ran while the owner of the books was away.
+
+    The books take them whatever their limits say: it has happened. At their bounds a session or key for which no idle
+    one can go is left out, as if it had been forgotten; the hour of the server has every token.
+    """
+    budget, _ = expire(budget, config, now_ns)
+    return spent_unreserved(budget, config.bounds, key, session, max(0, tokens), now_ns)
+
+
+def expire(budget: Budget, config: BudgetConfig, now_ns: int) -> tuple[Budget, tuple[Closed, ...]]:
+    """Close what was never settled, at what it is known to have used. Costs nothing where nothing is due."""
+    if budget.wake_ns is None or now_ns < budget.wake_ns:
+        return budget, ()
+    closed: list[Closed] = []
+    due = [(name, held) for name, held in budget.open.items() if now_ns >= held.expires_ns]
+    for name, held in due:
+        budget, answer = _closed(budget, config, name, owed(held), now_ns, expired=True)
+        budget = remembered(budget, name, held, owed(held))
+        closed += [answer] if answer is not None else []
+    wake_ns = min((held.expires_ns for _, held in budget.open.items()), default=None)
+    return replace(budget, wake_ns=wake_ns), tuple(closed)
+
+
+def sweep(budget: Budget, config: BudgetConfig, now_ns: int) -> Budget:
+    """Let every idle session go: for the owner's timer. `reserve` sweeps one shard at a time."""
+    return sweep_sessions(budget, config.bounds, now_ns)
+
+
+def reset_session(budget: Budget, key: str, session: str) -> Budget:
+    """Forget by hand what a session has spent. What it has reserved stays."""
+    name = session_name(key, session)
+    known = budget.sessions.get(name)
+    if known is None:
+        return budget
+    return replace(budget, sessions=budget.sessions.put(name, replace(known, spent=0)))
+
+
+def loads(budget: Budget, config: BudgetConfig, key: str, session: str, now_ns: int, more: int = 0) -> tuple[Load, ...]:
+    """How full each limited window is for this session, with `more` tokens on top."""
+    full: list[Load] = []
+    if config.session.tokens_max is not None:
+        known = session_of(budget, config.bounds, key, session, now_ns)
+        tokens = known.spent + known.reserved + more
+        full.append(_load(Window.SESSION, tokens, config.session.tokens_max, known.reserved))
+    if config.hour.tokens_max is not None:
+        tokens = used(budget.hour, now_ns) + more
+        full.append(_load(Window.HOUR, tokens, config.hour.tokens_max, budget.hour.reserved))
+    key_limit = _limit(config, Window.KEY_HOUR, key)
+    if key_limit.tokens_max is not None:
+        hour = hour_of(budget, key)
+        full.append(_load(Window.KEY_HOUR, used(hour, now_ns) + more, key_limit.tokens_max, hour.reserved))
+    return tuple(full)
+
+
+def _denied(
+    budget: Budget, config: BudgetConfig, ask: BudgetAsk, full: tuple[Load, ...], tokens: int, now_ns: int
+) -> Denied | None:
+    over = [(load, _limit(config, load.window, ask.key).policy) for load in full if load.tokens > load.tokens_max]
+    policies = {policy for _, policy in over}
+    if Policy.HARD_STOP in policies:
+        policy = Policy.HARD_STOP
+    elif Policy.ESCALATE in policies and not ask.cheap:
+        policy = Policy.ESCALATE
+    else:
+        return None
+    bars = tuple(load for load, its in over if its is policy)
+    waits = [_wait_s(budget, load, ask.key, tokens, now_ns) for load in bars]
+    known = [wait for wait in waits if wait is not None]
+    return Denied(Denial.TOKENS, policy, bars, max(known) if len(known) == len(waits) else None, tokens)
+
+
+def _wait_s(budget: Budget, load: Load, key: str, tokens: int, now_ns: int) -> int | None:
+    """Seconds until the ask may fit: exact where no reservation is open, else a guess at when one ends. None: never,
+    since it is larger than the limit, or since a session's spent tokens don't come back."""
+    if tokens > load.tokens_max:
+        return None
+    if load.window is Window.SESSION:
+        return IN_FLIGHT_RETRY_S if load.tokens - load.reserved <= load.tokens_max else None
+    hour = budget.hour if load.window is Window.HOUR else hour_of(budget, key)
+    spent = aged(hour.spent, HOUR, now_ns)
+    excess = load.tokens - load.tokens_max
+    wait_ns = frees_in_ns(spent, HOUR, excess, now_ns)
+    if wait_ns is None:  # not before reservations return something
+        wait_ns = frees_in_ns(spent, HOUR, excess - hour.reserved, now_ns) or 0
+    return max(-(-wait_ns // SECOND_NS), IN_FLIGHT_RETRY_S if hour.reserved else 1)
+
+
+def _reserved(config: BudgetConfig, name: str, held: Reservation, full: tuple[Load, ...]) -> Reserved:
+    warnings = _warnings(full, config)
+    return Reserved(name, held.tokens, held.output_cap, held.capped, held.expires_ns, warnings)
+
+
+def _limit(config: BudgetConfig, window: Window, key: str) -> Limit:
+    if window is Window.SESSION:
+        return config.session
+    return config.hour if window is Window.HOUR else config.key_hours.get(key, config.key_hour)
+
+
+def _load(window: Window, tokens: int, tokens_max: int, reserved: int) -> Load:
+    return Load(window, tokens, tokens_max, tokens * 100 // tokens_max if tokens_max > 0 else 100, reserved)
+
+
+def _warnings(full: tuple[Load, ...], config: BudgetConfig) -> tuple[Load, ...]:
+    return tuple(load for load in full if load.percent >= config.warn_percent)

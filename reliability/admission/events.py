@@ -1,0 +1,208 @@
+"""What the journal writes: the admission state as plain values, and every event that changed it.
+
+`to_plain` and `event_to_plain` give dicts, lists, strings, numbers and None, fit for JSON; `from_plain` and
+`event_from_plain` take them back and raise ValueError, with the place, on anything that they did not write.
+The owner then starts empty.
+
+`reduce` is the one entrance for events. It is deterministic and every name and time that it uses stands in
+the state or in the event, so a snapshot with the events since gives the very state that was lost, with the
+same grant ids. A grant whose `Settle` was never written stays open in that state and expires at what its last
+`Progress` said. After a replay the owner writes a `Begin` before it admits anything: the names of its grants are made
+of the epoch, so a second replay must know where each life began.
+
+Only events that changed something need to be written: a bar changes nothing but what time has closed anyway. But all
+of those must be, also what the owner's timers did: a session that was swept makes room, which later events used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, TypeAdapter
+
+from reliability.admission import admit as admission
+from reliability.admission.admit import Admission, AdmissionConfig, Ask, Barred, Grant, Settled
+from reliability.types import Usage, Verdict
+
+__all__ = [
+    "VERSION",
+    "Admit",
+    "Begin",
+    "Charge",
+    "Close",
+    "Event",
+    "Expire",
+    "Isolate",
+    "Progress",
+    "Reset",
+    "Restore",
+    "Settle",
+    "Sweep",
+    "event_from_plain",
+    "event_to_plain",
+    "from_plain",
+    "reduce",
+    "replay",
+    "to_plain",
+]
+
+VERSION = 1  # of the shape of the state; a snapshot of another version is refused
+
+
+@dataclass(frozen=True, slots=True)
+class Begin:
+    """A new life of the owner begins."""
+
+    epoch: str
+    kind: Literal["begin"] = "begin"
+
+
+@dataclass(frozen=True, slots=True)
+class Admit:
+    """Somebody asked."""
+
+    ask: Ask
+    kind: Literal["admit"] = "admit"
+
+
+@dataclass(frozen=True, slots=True)
+class Settle:
+    """Somebody gave a grant back."""
+
+    grant_id: str
+    verdict: Verdict
+    usage: Usage | None
+    retry_after_ns: int = 0
+    kind: Literal["settle"] = "settle"
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """A call that still runs has used so many tokens, prompt included."""
+
+    grant_id: str
+    tokens: int
+    kind: Literal["progress"] = "progress"
+
+
+@dataclass(frozen=True, slots=True)
+class Charge:
+    """A call has run without a grant, since nobody answered when it asked for one."""
+
+    key: str
+    session: str
+    tokens: int
+    kind: Literal["charge"] = "charge"
+
+
+@dataclass(frozen=True, slots=True)
+class Expire:
+    """The owner's timer rang."""
+
+    kind: Literal["expire"] = "expire"
+
+
+@dataclass(frozen=True, slots=True)
+class Sweep:
+    """The owner let the idle sessions go."""
+
+    kind: Literal["sweep"] = "sweep"
+
+
+@dataclass(frozen=True, slots=True)
+class Isolate:
+    """An operator took a tier out."""
+
+    tier: str
+    kind: Literal["isolate"] = "isolate"
+
+
+@dataclass(frozen=True, slots=True)
+class Restore:
+    """An operator let a tier back in."""
+
+    tier: str
+    kind: Literal["restore"] = "restore"
+
+
+@dataclass(frozen=True, slots=True)
+class Close:
+    """An operator closed the breaker of a tier."""
+
+    tier: str
+    kind: Literal["close"] = "close"
+
+
+@dataclass(frozen=True, slots=True)
+class Reset:
+    """An operator forgave a session what it has spent."""
+
+    key: str
+    session: str
+    kind: Literal["reset"] = "reset"
+
+
+Event = Begin | Admit | Settle | Progress | Charge | Expire | Sweep | Isolate | Restore | Close | Reset
+Answer = Grant | Barred | Settled | tuple[Settled, ...] | None
+
+_STATE: TypeAdapter[Admission] = TypeAdapter(Admission)
+_EVENT: TypeAdapter[Event] = TypeAdapter(Annotated[Event, Field(discriminator="kind")])
+
+
+def reduce(state: Admission, config: AdmissionConfig, event: Event, now_ns: int) -> tuple[Admission, Answer]:
+    """Apply one event."""
+    match event:
+        case Begin(epoch):
+            return admission.with_epoch(state, epoch), None
+        case Admit(ask):
+            return admission.admit(state, config, ask, now_ns)
+        case Settle(grant_id, verdict, usage, retry_after_ns):
+            return admission.settle(state, config, grant_id, verdict, usage, now_ns, retry_after_ns)
+        case Progress(grant_id, tokens):
+            return admission.progress(state, grant_id, tokens), None
+        case Charge(key, session, tokens):
+            return admission.charge(state, config, key, session, tokens, now_ns), None
+        case Expire():
+            return admission.expire(state, config, now_ns)
+        case Sweep():
+            return admission.sweep(state, config, now_ns), None
+        case Isolate(tier):
+            return admission.isolate(state, tier), None
+        case Restore(tier):
+            return admission.restore(state, tier), None
+        case Close(tier):
+            return admission.close(state, tier, now_ns), None
+        case Reset(key, session):
+            return admission.reset_session(state, key, session), None
+
+
+def replay(state: Admission, config: AdmissionConfig, events: Iterable[tuple[int, Event]]) -> Admission:
+    """The state after these events, each with its time."""
+    for now_ns, event in events:
+        state, _ = reduce(state, config, event, now_ns)
+    return state
+
+
+def to_plain(state: Admission) -> dict[str, Any]:
+    """The state as JSON-able values."""
+    return {"version": VERSION, "state": _STATE.dump_python(state, mode="json")}
+
+
+def from_plain(plain: Mapping[str, Any]) -> Admission:
+    """The state that `to_plain` wrote down."""
+    if plain.get("version") != VERSION:
+        raise ValueError(f"snapshot: version {plain.get('version')!r} is not {VERSION}")
+    return _STATE.validate_python(plain.get("state"))
+
+
+def event_to_plain(event: Event) -> dict[str, Any]:
+    """An event as JSON-able values."""
+    plain: dict[str, Any] = _EVENT.dump_python(event, mode="json")
+    return plain
+
+
+def event_from_plain(plain: Mapping[str, Any]) -> Event:
+    """The event that `event_to_plain` wrote down."""
+    return _EVENT.validate_python(plain)

@@ -1,0 +1,311 @@
+"""What may leave now. Between a tier and the client stands one gate per attempt.
+
+States
+    PASS     text leaves at once.
+    OPENING  the text ends in something that may become the beginning of a call (`<tool_c`, two backticks,
+             `{`): that tail waits, a few hundred characters at most (`openings.py` has the bounds).
+    BODY     a candidate has begun. It waits until `settle_text` says what it is.
+    HELD     a call has been seen, or everything is to be held: nothing leaves any more.
+
+Tool-call parts are always held, and so is all text after one. Text is looked at only where the request
+declares tools. With hold mode `all`, text, reasoning and calls are held from the start. `Started`, `Finish`,
+`Failed` and (with hold mode `tool_calls`) `Reasoning` pass in any state; they are no part of the text. (`Logprobs` pass
+too, but whoever drives the attempt keeps them until their text has left: `logprobs.py`.)
+
+The gate doesn't parse calls. It finds the moments at which a candidate may be decided and asks `settle_text`,
+which must be pure and total, with the candidate's text from where the call would begin:
+    CALL   it is a call, or an attempt at one, whatever follows: it and all the rest stay held
+    PROSE  it is neither: it leaves, and the gate goes on behind it
+    OPEN   more text is needed
+It is asked where the candidate's brackets close, and after that (and for candidates without brackets) at the
+ends of lines, tags and brackets, each time only when the candidate has doubled, so that all questions
+together cost linear time. At `HOLD_CHARS` it is asked a last time: an undecided candidate that is only bare
+brackets and names no declared tool leaves, any other stays held. So one kind of call can leak its beginning:
+bare JSON whose name comes later than that.
+
+Law: what left as text plus what is held is what came in, in that order, and where the cut between them lies
+doesn't depend on how the text was cut into chunks.
+
+Who owns it: the loop that drives the attempt. Gates are values; only the buffer behind `Pieces` is shared
+between a gate and its successors, and it is only ever appended to.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+
+from reliability.answer.call_starts import Kind, Opening, Words, find_opening, folded, words
+from reliability.types import CallDelta, Counted, Event, Failed, Finish, Logprobs, Reasoning, Started, Text
+
+__all__ = ["HOLD_CHARS", "Gate", "Hold", "TextKind", "finish", "open_gate", "step"]
+
+HOLD_CHARS = 65_536  # of one undecided candidate
+
+_JSON_SPOT = re.compile(r"[\"'\\{}\[\]]")
+_CALL_SPOT = re.compile(r"[\"'\\{}\[\]()]")
+_SETTLE_SPOT = re.compile(r"[\n>\]})]")
+_BEFORE_STRING = "{[(,:="  # a quote behind anything else is an apostrophe, or stands unescaped in a string
+
+
+class Hold(StrEnum):
+    """What is held until the whole answer is there."""
+
+    TOOL_CALLS = "tool_calls"
+    ALL = "all"
+
+
+class TextKind(StrEnum):
+    """What the text of a candidate is."""
+
+    CALL = "call"
+    PROSE = "prose"
+    OPEN = "open"
+
+
+class Mode(StrEnum):
+    """The state of a gate."""
+
+    PASS = "pass"
+    OPENING = "opening"
+    BODY = "body"
+    HELD = "held"
+
+
+SettleText = Callable[[str], TextKind]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Pieces:
+    """A sequence that grows at its end without copying: a list shared with older versions, and a length.
+
+    Whoever appends to a version that somebody else has already gone on from gets a list of its own.
+    """
+
+    items: list[Event] = field(default_factory=list)
+    count: int = 0
+
+    def plus(self, piece: Event) -> Pieces:
+        items = self.items if len(self.items) == self.count else self.items[: self.count]
+        items.append(piece)
+        return Pieces(items, self.count + 1)
+
+    def __iter__(self) -> Iterator[Event]:
+        return iter(self.items[: self.count])
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Pieces) and list(self) == list(other)
+
+    def __hash__(self) -> int:
+        return hash(tuple(self))
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What doesn't change while an answer runs."""
+
+    hold: Hold
+    names: Words
+    settle_text: SettleText
+
+
+@dataclass(frozen=True, slots=True)
+class Body:
+    """A candidate that has begun. `chars` counts from where the call begins, `skip` stands before that."""
+
+    kind: Kind
+    strong: bool
+    skip: int
+    chars: int
+    ask_at: int = 0
+    round: bool = False
+    depth: int = 0
+    quote: str = ""
+    escaped: bool = False
+    last: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """The state of one attempt's gate. `tail` waits in OPENING, `held` in BODY and HELD."""
+
+    rules: Rules
+    mode: Mode = Mode.PASS
+    line_start: bool = True
+    tail: str = ""
+    body: Body | None = None
+    held: Pieces = field(default_factory=Pieces)
+
+    @property
+    def open_chars(self) -> int:
+        """How much text is held that may have to be looked at again to settle what it is."""
+        return self.body.chars if self.body is not None else len(self.tail)
+
+
+def open_gate(tools: Iterable[str], settle_text: SettleText, hold: Hold = Hold.TOOL_CALLS) -> Gate:
+    """The gate of a new attempt; `tools` are the declared names."""
+    mode = Mode.HELD if hold is Hold.ALL else Mode.PASS
+    return Gate(Rules(hold, words(tools), settle_text), mode)
+
+
+def step(gate: Gate, event: Event) -> tuple[Gate, tuple[Event, ...]]:
+    """Take one event; give what may leave now."""
+    match event:
+        case Started() | Counted() | Logprobs() | Finish() | Failed():
+            return gate, (event,)
+        case Reasoning():
+            if gate.rules.hold is Hold.ALL:
+                return _holding(gate, event), ()
+            return gate, (event,)
+        case CallDelta():
+            settled, out = _settled(gate)
+            return replace(settled, mode=Mode.HELD, held=settled.held.plus(event)), out
+        case Text(text):
+            if gate.mode is Mode.HELD:
+                return _holding(gate, event), ()
+            if not gate.rules.names.names:
+                return gate, (event,)
+            return _walk(gate, text)
+
+
+def _holding(gate: Gate, event: Event) -> Gate:
+    """`replace`, written out: once a list of events, for whole answers."""
+    return Gate(gate.rules, gate.mode, gate.line_start, gate.tail, gate.body, gate.held.plus(event))
+
+
+def finish(gate: Gate) -> tuple[Gate, tuple[Event, ...], tuple[Event, ...]]:
+    """The answer is over: what may still leave, and what is held for whoever parses it. The gate is new."""
+    settled, out = _settled(gate)
+    new = Gate(gate.rules, Mode.HELD if gate.rules.hold is Hold.ALL else Mode.PASS)
+    return new, out, _joined(settled.held)
+
+
+def _settled(gate: Gate) -> tuple[Gate, tuple[Event, ...]]:
+    """Decide what is still open, since no more text follows it: only prose leaves."""
+    if gate.mode is Mode.OPENING:
+        waiting, skip = gate.tail, 0
+    elif gate.mode is Mode.BODY and gate.body is not None:
+        waiting, skip = _text_of(gate.held), gate.body.skip
+    else:
+        return gate, ()
+    passed = Gate(gate.rules)
+    if gate.rules.settle_text(waiting[skip:]) is TextKind.PROSE:
+        return passed, (Text(waiting),)
+    return replace(passed, mode=Mode.HELD, held=Pieces().plus(Text(waiting))), ()
+
+
+def _walk(gate: Gate, text: str) -> tuple[Gate, tuple[Event, ...]]:
+    """Go through new text, from state to state, until it is used up."""
+    text, at, out = gate.tail + text, 0, []
+    gate = replace(gate, tail="", mode=Mode.PASS) if gate.mode is Mode.OPENING else gate
+    while at < len(text):
+        if gate.mode is Mode.PASS:
+            gate, end, piece = _pass(gate, text, at)
+        elif gate.mode is Mode.BODY and gate.body is not None:
+            gate, end, piece = _hold(gate, gate.body, text, at)
+        else:
+            gate, end, piece = replace(gate, held=gate.held.plus(Text(text[at:]))), len(text), ""
+        out.append(piece)
+        at = end
+    passed = "".join(out)
+    return gate, (Text(passed),) if passed else ()
+
+
+def _pass(gate: Gate, text: str, at: int) -> tuple[Gate, int, str]:
+    start, line_start, found = find_opening(gate.rules.names, text, at, gate.line_start)
+    passed = text[at:start]
+    if isinstance(found, Opening):
+        body = Body(
+            kind=found.kind,
+            strong=found.strong,
+            skip=found.call - start,
+            chars=found.scan - found.call,
+            round=text[found.scan] not in "{[" if found.scan < len(text) else False,
+        )
+        held = Pieces().plus(Text(text[start : found.scan])) if found.scan > start else Pieces()
+        return Gate(gate.rules, Mode.BODY, False, "", body, held), found.scan, passed
+    if found is None:
+        return replace(gate, line_start=line_start), len(text), passed
+    return replace(gate, mode=Mode.OPENING, line_start=line_start, tail=text[start:]), len(text), passed
+
+
+def _hold(gate: Gate, body: Body, text: str, at: int) -> tuple[Gate, int, str]:
+    """Go on in a candidate up to where it may be decided, and decide it there."""
+    limit = min(len(text), at + HOLD_CHARS - body.chars)
+    scan = _to_bracket if body.kind is Kind.BRACKETS else _to_settle_spot
+    body, end = scan(body, text, at, limit)
+    stop = limit if end is None else end
+    gate = replace(gate, body=body, held=gate.held.plus(Text(text[at:stop]))) if stop > at else gate
+    if end is None and body.chars < HOLD_CHARS:
+        return gate, stop, ""
+    waiting = _text_of(gate.held)
+    kind = gate.rules.settle_text(waiting[body.skip :])
+    if kind is TextKind.OPEN and body.chars < HOLD_CHARS:
+        asked = replace(body, kind=Kind.OPEN_ENDED, ask_at=2 * body.chars)
+        return replace(gate, body=asked), stop, ""
+    named = body.strong or any(name in folded(waiting) for name in gate.rules.names.names)
+    if kind is TextKind.PROSE or (kind is TextKind.OPEN and not named):
+        return Gate(gate.rules, line_start=waiting[-1] == "\n"), stop, waiting
+    return replace(gate, mode=Mode.HELD, body=None), stop, ""
+
+
+def _to_bracket(body: Body, text: str, at: int, limit: int) -> tuple[Body, int | None]:
+    """Read up to the bracket that closes the candidate."""
+    depth, quote, pos = body.depth, body.quote, at + body.escaped
+    escaped = at + body.escaped > limit
+    spots = _CALL_SPOT if body.round else _JSON_SPOT
+    end = None
+    while end is None and (spot := spots.search(text, pos, limit)):
+        char, pos = text[spot.start()], spot.start() + 1
+        if quote:
+            if char == "\\":
+                escaped, pos = pos == limit, pos + 1
+            elif char == quote:
+                quote = ""
+        elif char in "\"'":
+            if _char_before(text, at, spot.start(), body.last) in _BEFORE_STRING:
+                quote = char
+        elif char in "{[(":
+            depth += 1
+        elif char != "\\":
+            depth -= 1
+            end = pos if depth <= 0 else None
+    stop = limit if end is None else end
+    last = _char_before(text, at, stop, body.last)
+    chars = body.chars + stop - at
+    return replace(body, chars=chars, depth=depth, quote=quote, escaped=escaped, last=last), end
+
+
+def _to_settle_spot(body: Body, text: str, at: int, limit: int) -> tuple[Body, int | None]:
+    """Read up to a place where it is worth asking again."""
+    first = min(max(at, at + body.ask_at - body.chars - 1), limit)
+    spot = _SETTLE_SPOT.search(text, first, limit)
+    stop = limit if spot is None else spot.end()
+    return replace(body, chars=body.chars + stop - at), None if spot is None else stop
+
+
+def _char_before(text: str, start: int, at: int, before: str) -> str:
+    """The last character before `at` that isn't white space; `before` is that of the earlier text."""
+    while at > start and text[at - 1].isspace():
+        at -= 1
+    return text[at - 1] if at > start else before
+
+
+def _text_of(held: Pieces) -> str:
+    return "".join(piece.text for piece in held if isinstance(piece, Text))
+
+
+def _joined(held: Pieces) -> tuple[Event, ...]:
+    """The pieces in their order, with neighbouring texts in one."""
+    joined: list[Event] = []
+    texts: list[str] = []
+    for piece in held:
+        if isinstance(piece, Text):
+            texts.append(piece.text)
+            continue
+        joined += [Text("".join(texts))] if texts else []
+        joined.append(piece)
+        texts = []
+    return (*joined, Text("".join(texts))) if texts else tuple(joined)

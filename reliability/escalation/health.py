@@ -1,0 +1,39 @@
+"""What an attempt says of its tier's health, and what an admission that was refused says to the walk.
+
+The table of `reliability.faults` keeps faults and flaws apart: only a fault of the tier itself feeds its breaker. An
+answer that isn't good enough came from a tier that is well, and a client that leaves says nothing at all.
+"""
+
+from __future__ import annotations
+
+from reliability.admission.admit import Ask, Bar, Barred
+from reliability.admission.budget import Policy
+from reliability.escalation.wording import barred_in_words
+from reliability.faults import TRAITS, traits_of
+from reliability.types import Attempt, Fault, Verdict
+
+__all__ = ["barred_attempt", "verdict_of"]
+
+
+def verdict_of(attempt: Attempt) -> Verdict:
+    """Return what the breaker hears. A tier that is full and says until when is left alone until then: a failure."""
+    traits = traits_of(attempt)
+    if attempt.retry_after_s is not None and traits.verdict_with_time is not None:
+        return traits.verdict_with_time
+    return Verdict.IGNORED if attempt.cancelled else traits.verdict
+
+
+def barred_attempt(barred: Barred, ask: Ask) -> Attempt:
+    """The record of a call that was not let through: nothing ran."""
+    return Attempt(
+        tier=barred.tier,
+        ran=False,
+        fault=_fault_of(barred.bar),
+        detail=barred_in_words(barred, ask),
+        retry_after_s=barred.retry_after_s,
+        hard_stop=barred.bar is Bar.BUDGET and barred.policy is Policy.HARD_STOP,
+    )
+
+
+def _fault_of(bar: Bar) -> Fault:
+    return next(fault for fault in Fault if bar in TRAITS[fault].bars)

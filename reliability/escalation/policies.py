@@ -1,0 +1,355 @@
+"""Where a request goes next: `decide(situation)`, an ordered list of small policies.
+
+`decide` sees only the attempts so far and what is left of the request's limits, and the first policy that has an
+opinion wins. It keeps nothing between calls: a request has few attempts, so each decision reads them all again. The
+order of `POLICIES` is the specification; what follows from each fault and flaw stands in `reliability.faults`:
+
+1.  a good answer is accepted;
+2.  an answer whose text has left can't be taken back: where the text itself broke off, refuse (the shell ends the
+    stream in an error frame); where it only repeats itself, deliver it, marked, or refuse where the circuit breaks;
+3.  a call that was held because it loops, where text stands before the client: it is delivered, marked, once the
+    nudge has brought no other call, or where the walk may not go on. A model that takes the advice answers in words,
+    and those come too late;
+4.  a request that a tier calls wrong in itself is refused, since every tier would say so, and so is one that no
+    budget allows;
+5.  no time or no attempt left: what 11 says, or refuse;
+6.  a session whose budget bars this tier goes on with the cheap one: the only step that may lead back down the chain;
+7.  a loop: first the same tier is asked again with a nudge; if the model repeats itself the next tier is asked; if
+    that one says the same, it is delivered, marked. A broken circuit asks no tier twice and delivers nothing;
+8.  a flaw is re-asked on the same tier, by the rungs of its retry strategy, a bounded number of times; an answer that
+    repeats itself within itself only once, since each such answer is a long one;
+9.  a fault that a second call may cure is retried on the same tier, a bounded number of times; none of 7 to 9 takes
+    the last attempts, of which each tier further up has one;
+10. otherwise the next tier of the chain;
+11. nothing left: a call as in 3, and an answer that repeats itself as far as it is worth it, are delivered, marked;
+    everything else is refused, with the most telling of what was met.
+
+This is the only place that retries. Inner clients retry nothing. A *retry* follows a fault, a *re-ask* a flaw; an
+*escalation* is to the next tier because of a flaw, a *fallback* because of a fault.
+
+What must never happen: a tier called twice after it said that it can't, a call after the call commit point, a walk
+that goes back down the chain but for a budget, more attempts than `attempts_max`, an invalid call accepted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from reliability.escalation.refusals import code_of, passes, retry_after_s, speaking, telling_rank, walk_in_words
+from reliability.escalation.retry_strategy import RETRY_STRATEGY, Reask, Rung, next_reask
+from reliability.faults import Again, OtherTier, traits_of
+from reliability.types import Attempt, Fault, Flaw, Reason, RefuseCode
+
+__all__ = [
+    "POLICIES",
+    "Accept",
+    "Call",
+    "Decision",
+    "Limits",
+    "Refuse",
+    "Situation",
+    "decide",
+    "reason_of",
+]
+
+BACKOFF_FIRST_NS = 100_000_000
+BACKOFF_MAX_NS = 2_000_000_000
+# A tier may ask for patience with Retry-After; more than this and another tier is the better answer.
+RETRY_AFTER_MAX_NS = 2_000_000_000
+LOOP_RETRY_AFTER_S = 5.0
+CYCLE_REASKS_MAX = 1
+DEADLINE_PASSED = "the request's deadline has passed (X-MLX-Stack-Deadline, at most server.deadline_s)"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What bounds the walk. `escalate_on` holds the reasons that may move a request to another tier.
+
+    `strategies` are the retry strategies of the tiers that have one of their own; `grammars` the tiers that can decode
+    under a grammar. `cheap` is the tier that a session goes on with when its budget bars the others.
+    """
+
+    retries_max: int
+    attempts_max: int
+    escalate_on: frozenset[Reason]
+    reasks_max: int = 0
+    strategies: Mapping[str, tuple[Rung, ...]] = field(default_factory=dict)
+    grammars: frozenset[str] = frozenset()
+    cheap: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Situation:
+    """All that `decide` may look at. `chain` begins with the tier that the request starts at; `jitter` is in [0, 1)."""
+
+    chain: tuple[str, ...]
+    attempts: tuple[Attempt, ...]
+    remaining_ns: int
+    limits: Limits
+    jitter: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """Call `tier` after `wait_ns`. `reask`: how the prompt differs because of a flaw. `nudge`: tell of the loop."""
+
+    tier: str
+    wait_ns: int = 0
+    reask: Reask | None = None
+    nudge: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Accept:
+    """An attempt is the answer: the last one, unless `attempt` says another."""
+
+    attempt: int = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refuse:
+    """No answer. `message` and `param` are those of the attempt that explains the refusal best."""
+
+    code: RefuseCode
+    message: str
+    param: str | None = None
+    retry_after_s: float | None = None
+
+
+Decision = Call | Accept | Refuse
+Policy = Callable[[Situation], Decision | None]
+
+
+def decide(situation: Situation) -> Decision:
+    """Return what to do next. Total: the last policy always answers."""
+    for policy in POLICIES:
+        decision = policy(situation)
+        if decision is not None:
+            return decision
+    raise AssertionError("the last policy answers every situation")
+
+
+def reason_of(attempt: Attempt) -> Reason:
+    """Return the public reason for leaving a tier after `attempt`."""
+    return traits_of(attempt).reason
+
+
+def accept_good(situation: Situation) -> Decision | None:
+    """A good attempt is the answer."""
+    return Accept() if situation.attempts and situation.attempts[-1].good else None
+
+
+def stop_after_text(situation: Situation) -> Decision | None:
+    """What the client has seen can't be taken back."""
+    last = _last(situation)
+    if last is None or not last.text_out:
+        return None
+    if last.fault is not None:
+        return Refuse(code=RefuseCode.BROKEN_STREAM, message=last.detail)
+    if last.calls_held:
+        return None
+    if last.flaw is Flaw.CIRCUIT_BREAK:
+        return refuse_exhausted(situation)
+    # Only text that repeats itself: there is no call that could still be mended.
+    return Accept() if reason_of(last) is Reason.LOOP_DETECTED else None
+
+
+def take_looped_call(situation: Situation) -> Decision | None:
+    """Where text stands, a nudged model's words can't stand behind it; the call that it was nudged for can."""
+    last, looped = _last(situation), _looped_call(situation)
+    if last is None or looped is None:
+        return None
+    traits = traits_of(last)
+    wordy = traits.again is Again.REASK and not traits.tool_call
+    stuck = situation.remaining_ns <= 0 or last.hard_stop or traits.other_tier is OtherTier.NEVER
+    return Accept(attempt=looped) if wordy or stuck else None
+
+
+def stop_bad_request(situation: Situation) -> Decision | None:
+    """A request that is wrong in itself is wrong on every tier."""
+    last = _last(situation)
+    if last is None or traits_of(last).other_tier is not OtherTier.NEVER:
+        return None
+    return Refuse(code=code_of(last), message=last.detail, param=last.param)
+
+
+def stop_on_budget(situation: Situation) -> Decision | None:
+    """Under `hard_stop` no tier may be called; under `escalate` only a cheaper one, which is `climb`'s business."""
+    last = _last(situation)
+    if last is None or last.fault is not Fault.BUDGET or not last.hard_stop:
+        return None
+    return Refuse(code=code_of(last), message=last.detail, retry_after_s=last.retry_after_s)
+
+
+def go_on_cheaper(situation: Situation) -> Decision | None:
+    """A budget that bars a tier but not the session: the cheap tier answers, wherever in the chain it stands."""
+    last, cheap = _last(situation), situation.limits.cheap
+    if last is None or last.fault is not Fault.BUDGET or cheap is None:
+        return None
+    asked = any(attempt.tier == cheap for attempt in situation.attempts)
+    return None if asked else Call(tier=cheap, nudge=_looped(situation))
+
+
+def stop_when_spent(situation: Situation) -> Decision | None:
+    """One deadline and one cap of attempts for the whole request."""
+    if situation.remaining_ns <= 0:
+        met = "; ".join(filter(None, (DEADLINE_PASSED, walk_in_words(situation.attempts))))
+        return Refuse(code=RefuseCode.DEADLINE, message=met)
+    if len(situation.attempts) >= situation.limits.attempts_max:
+        return exhausted(situation)
+    return None
+
+
+def leave_loop(situation: Situation) -> Decision | None:
+    """Nudge once, then the next tier; what two tiers say alike is delivered, marked. A broken circuit never is."""
+    last = _last(situation)
+    if last is None or not traits_of(last).nudge:
+        return None
+    up = _climb_from(situation, last, nudge=True)
+    if last.flaw is Flaw.CIRCUIT_BREAK:
+        return up or refuse_exhausted(situation)
+    looped = [a.tier for a in situation.attempts if a.flaw is Flaw.LOOP]
+    if len(looped) == 1 and situation.limits.reasks_max > 0 and _may_repeat(situation, last):
+        return Call(tier=last.tier, nudge=True)
+    if len(set(looped)) == 1 and up is not None:
+        return up
+    return Accept()
+
+
+def reask_flaw(situation: Situation) -> Decision | None:
+    """Ask the same tier again after a flaw: same prompt or with feedback, as its strategy says."""
+    last = _last(situation)
+    if last is None or traits_of(last).again is not Again.REASK:
+        return None
+    reasks = sum(1 for a in situation.attempts if a.tier == last.tier and traits_of(a).again is Again.REASK) - 1
+    reasks_max = situation.limits.reasks_max
+    if reasks >= (min(reasks_max, CYCLE_REASKS_MAX) if last.flaw is Flaw.CYCLE else reasks_max):
+        return None
+    if not _may_repeat(situation, last):
+        return None
+    strategy = situation.limits.strategies.get(last.tier, RETRY_STRATEGY)
+    if last.flaw is not Flaw.TOOL_CALL_INVALID:
+        # There is nothing to correct in an empty or runaway answer; saying so would only lengthen the prompt.
+        strategy = tuple(rung for rung in strategy if rung is not Rung.CORRECT) or (Rung.RESAMPLE,)
+    # A grammar demands a call, so it is for a model that tried to call; one that said nothing may have nothing to call.
+    can_constrain = traits_of(last).tool_call and last.tier in situation.limits.grammars
+    return Call(tier=last.tier, reask=next_reask(strategy, reasks, can_constrain=can_constrain))
+
+
+def retry_transient(situation: Situation) -> Decision | None:
+    """Call the same tier again after a fault that a second call may cure."""
+    last = _last(situation)
+    if last is None or traits_of(last).again is not Again.RETRY:
+        return None
+    retries = sum(1 for a in situation.attempts if a.tier == last.tier and a.fault is not None) - 1
+    # The wait grows, so that a tier that is coming back isn't stormed, and `Retry-After` is obeyed.
+    wait_ns = max(_backoff_ns(retries, situation.jitter), _retry_after_ns(last))
+    patient = wait_ns <= RETRY_AFTER_MAX_NS and wait_ns < situation.remaining_ns
+    if retries >= situation.limits.retries_max or not patient or not _may_repeat(situation, last):
+        return None
+    return Call(tier=last.tier, wait_ns=wait_ns, nudge=_looped(situation))
+
+
+def climb(situation: Situation) -> Decision | None:
+    """The first tier of the chain, then the next one after the tier that was tried last."""
+    last = _last(situation)
+    if last is None:
+        return Call(tier=situation.chain[0])
+    return _climb_from(situation, last, nudge=_looped(situation))
+
+
+def exhausted(situation: Situation) -> Decision:
+    """No tier is left. A call that loops is still a call. A text that ran in circles is still a text: what came before
+    it turned round is worth more than an error, unless another attempt's text stands before the client."""
+    looped = _looped_call(situation)
+    if looped is not None:
+        return Accept(attempt=looped)
+    cycles = [i for i, attempt in enumerate(situation.attempts) if attempt.flaw is Flaw.CYCLE]
+    if cycles and not any(attempt.text_out for attempt in situation.attempts):
+        return Accept(attempt=cycles[-1])
+    return refuse_exhausted(situation)
+
+
+def refuse_exhausted(situation: Situation) -> Refuse:
+    """Say so with the reason that helps the client most, and name every tier's."""
+    telling = min(speaking(situation.attempts), key=telling_rank)
+    loop = next((a for a in situation.attempts if a.flaw is Flaw.CIRCUIT_BREAK), None)
+    if loop is not None:
+        return Refuse(code=code_of(loop), message=loop.detail, retry_after_s=LOOP_RETRY_AFTER_S)
+    if any(a.text_out for a in situation.attempts):
+        return Refuse(code=RefuseCode.BROKEN_STREAM, message=walk_in_words(situation.attempts))
+    return Refuse(
+        code=code_of(telling),
+        message=walk_in_words(situation.attempts),
+        param=telling.param,
+        retry_after_s=retry_after_s(situation.attempts) if passes(telling) else None,
+    )
+
+
+POLICIES: tuple[Policy, ...] = (
+    accept_good,
+    stop_after_text,
+    take_looped_call,
+    stop_bad_request,
+    stop_on_budget,
+    stop_when_spent,
+    go_on_cheaper,
+    leave_loop,
+    reask_flaw,
+    retry_transient,
+    climb,
+    exhausted,
+)
+
+
+def _last(situation: Situation) -> Attempt | None:
+    return situation.attempts[-1] if situation.attempts else None
+
+
+def _looped(situation: Situation) -> bool:
+    return any(traits_of(attempt).nudge for attempt in situation.attempts)
+
+
+def _looped_call(situation: Situation) -> int | None:
+    """The newest attempt whose calls were held as the next lap of a loop, where text stands before the client and no
+    circuit is broken."""
+    attempts = situation.attempts
+    if not any(a.text_out for a in attempts) or any(a.flaw is Flaw.CIRCUIT_BREAK for a in attempts):
+        return None
+    return next((i for i, a in reversed(list(enumerate(attempts))) if a.flaw is Flaw.LOOP and a.calls_held), None)
+
+
+def _climb_from(situation: Situation, last: Attempt, *, nudge: bool) -> Call | None:
+    if not _may_leave(situation, last):
+        return None
+    if last.tier not in situation.chain:
+        return None  # the cheap tier: the ones of the chain are what the budget has barred
+    position = situation.chain.index(last.tier) + 1
+    return Call(tier=situation.chain[position], nudge=nudge) if position < len(situation.chain) else None
+
+
+def _may_leave(situation: Situation, last: Attempt) -> bool:
+    """Say whether another tier may be asked in the place of this one."""
+    traits = traits_of(last)
+    if traits.other_tier is OtherTier.IF_ON:
+        return traits.reason in situation.limits.escalate_on
+    return traits.other_tier is OtherTier.ALWAYS
+
+
+def _may_repeat(situation: Situation, last: Attempt) -> bool:
+    """Whether one more call on the same tier leaves an attempt for each tier that the walk may still climb to."""
+    if _climb_from(situation, last, nudge=False) is None:
+        return True
+    behind = len(situation.chain) - 1 - situation.chain.index(last.tier)
+    return situation.limits.attempts_max - len(situation.attempts) > behind
+
+
+def _backoff_ns(retries: int, jitter: float) -> int:
+    """Doubling, capped in the exponent so that no number of retries overflows, with up to half of it as jitter."""
+    full = min(BACKOFF_MAX_NS, BACKOFF_FIRST_NS << min(retries, 10))
+    return int(full * (0.5 + 0.5 * jitter))
+
+
+def _retry_after_ns(attempt: Attempt) -> int:
+    return int((attempt.retry_after_s or 0.0) * 1e9)

@@ -1,0 +1,124 @@
+"""How a refusal is told to the caller: what happened, the figures, and the way out.
+
+Who reads it is a person before an agent that has stopped, or the agent itself, and neither knows this server's parts.
+So each sentence says what was met in the caller's own terms, names the limit by its configuration key, and ends with
+what can be done. One sentence speaks of one tier, or of a budget; `walk_in_words` in `refusals` puts them together.
+
+Agents read the text by machine as well. One of them (opencode 1.18.33, read and tried 2026-11-23) asks again, five
+times and without a word, whatever the status, where three digits in the text look like a passing error's status: the
+"500" of "500,000 tokens" is one. So `figure` writes such numbers in another unit, and a session whose name has such
+digits in it isn't named.
+
+What must never happen: a session of somebody else in a message, a text without a bound.
+"""
+
+from __future__ import annotations
+
+import re
+
+from reliability.admission.admit import Ask, Bar, Barred
+from reliability.admission.budget import Load, Policy, Window
+
+__all__ = ["barred_in_words", "duration", "figure"]
+
+LIKE_A_STATUS = re.compile(r"429|50[0234]|524")
+PLAIN_NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
+UNITS = ((10**12, "trillion"), (10**9, "billion"), (10**6, "million"), (10**3, "thousand"))
+FIGURE_MAX = 10**15
+MINUTES_FROM_S = 120
+
+WAYS_OUT = {
+    Bar.ISOLATED: "was taken out by hand: POST /v1/reliability/tiers/{tier}/restore lets it back in",
+    Bar.OPEN: "has failed and is left alone for {wait} more (its circuit breaker is open): come back then, or POST "
+    "/v1/reliability/tiers/{tier}/close",
+    Bar.PROBING: "has failed and is being tried with another request: come back in {wait}",
+    Bar.RETRY_BUDGET: "failed, and all requests together have had their second tries of this minute: come back in "
+    "{wait}",
+    Bar.MEMORY_PRESSURE: "takes no request of this size while the machine is short of memory ({rule}): come back in "
+    "{wait}, or send a smaller one",
+    Bar.FULL: "can take no more calls ({rule}): come back in {wait}",
+}
+
+
+def figure(number: int) -> str:
+    """A number as people read it: 616,827, and 0.5 million where its digits would look like a status."""
+    number = min(max(number, -FIGURE_MAX), FIGURE_MAX)
+    for tried in (number, _rounded(number)):
+        for text in (f"{tried:,}", *_in_units(tried)):
+            if not LIKE_A_STATUS.search(text):
+                return text if tried == number else f"about {text}"
+    return "many"
+
+
+def duration(seconds: float | None) -> str:
+    """A wait as people read it, never shorter than it is."""
+    whole_s = max(1, -int(-(seconds or 0.0) // 1))
+    if whole_s <= MINUTES_FROM_S:
+        return f"{whole_s} s"
+    return f"{figure(-(-whole_s // 60))} min"
+
+
+def barred_in_words(barred: Barred, ask: Ask) -> str:
+    """Why this call wasn't let through."""
+    if barred.bar is Bar.BUDGET:
+        return "; ".join(_window_in_words(load, barred, ask) for load in barred.windows) or barred.detail
+    words = WAYS_OUT[barred.bar].format(
+        tier=barred.tier, wait=duration(barred.retry_after_s), rule=_rule_in_words(barred.detail)
+    )
+    return f"tier {barred.tier} {words}"
+
+
+def _rule_in_words(rule: str) -> str:
+    return re.sub(r"\d+", lambda digits: figure(int(digits[0])), rule.replace("_", " "))
+
+
+def _window_in_words(load: Load, barred: Barred, ask: Ask) -> str:
+    """Which tokens are spent, of how many, and what helps."""
+    owner, key = {
+        Window.SESSION: ("this session", "reliability.token_budget.per_session"),
+        Window.HOUR: ("all sessions together", "reliability.token_budget.per_hour"),
+        Window.KEY_HOUR: ("this API key", "tokens_per_hour of the key"),
+    }[load.window]
+    span = "" if load.window is Window.SESSION else " of an hour"
+    most = f"{figure(load.tokens_max)} tokens{span} ({key})"
+    if barred.asked > load.tokens_max:
+        said = f"this request may take {figure(barred.asked)} tokens, and {owner} may take {most}"
+        return f"{said}: shorten it, ask for fewer `max_tokens`, or raise the limit"
+    spent = load.tokens - barred.asked - load.reserved
+    has, its = ("have", "the") if load.window is Window.HOUR else ("has", "its")
+    parts = [f"{has} used {figure(spent)} of {its} {most}"]
+    if load.reserved:
+        parts.append(f"open calls hold {figure(load.reserved)}")
+    if spent <= load.tokens_max:
+        parts.append(f"this request may take {figure(barred.asked)}")
+    return f"{owner} {', '.join(parts)}: {_way_out(load, barred, ask)}"
+
+
+def _way_out(load: Load, barred: Barred, ask: Ask) -> str:
+    cheaper = ", and until then only the cheapest tier answers" if barred.policy is Policy.ESCALATE else ""
+    if barred.retry_after_s is not None:
+        return f"come back in {duration(barred.retry_after_s)}, or raise the limit{cheaper}"
+    if load.window is not Window.SESSION:
+        return f"raise the limit{cheaper}"
+    return (
+        "start a new session (another X-MLX-Stack-Session), raise the limit, or POST "
+        f"/v1/reliability/sessions/{_named(ask.session)}/reset{cheaper}"
+    )
+
+
+def _named(session: str) -> str:
+    """The session's name where it can stand in a path as it is and misleads no machine; the header has it anyway."""
+    plain = PLAIN_NAME.fullmatch(session) and not LIKE_A_STATUS.search(session)
+    return session if plain else "{id}"
+
+
+def _in_units(number: int) -> list[str]:
+    """The number in larger units, exactly: those in which it has no more than two digits before its point."""
+    fits = [(size, name) for size, name in UNITS if abs(number) < 100 * size and abs(number) * 10 >= size]
+    return [f"{number / size:.12f}".rstrip("0").rstrip(".") + f" {name}" for size, name in fits]
+
+
+def _rounded(number: int) -> int:
+    """To two digits."""
+    power: int = 10 ** max(0, len(str(abs(number))) - 2)
+    return round(number / power) * power

@@ -1,0 +1,130 @@
+"""Leases on the bytes of one node: who may load a model now, who waits, and who never will.
+
+A replica asks before it loads (`acquire`), says again and again that it is still there (`renew`) and gives the bytes
+back at its end (`release`). A lease that isn't renewed for `ttl_ns` is gone: that is how the bytes of a killed replica
+come back.
+
+The answer to an ask is one of three: granted; not now (the bytes are held by others, or memory is critical: ask
+again); never (it is more than the whole budget: waiting would not help). An ask for nothing is always granted, since
+it only says that somebody is there. Nobody is kept waiting for the sake of a larger one: which tier should grow is
+decided before (`reliability.memory.replicas`), and this guard must not turn one large wish into a stop for all.
+
+A renewal is a fact and not a wish: it says what is in memory already. So it always counts, also where this state has
+never heard of the holder (its owner was restarted) or where the sum goes above the budget.
+
+Who owns it: the monitor of the node. Must never happen: a grant that takes the sum above the budget; a lease that
+outlives its last renewal by more than `ttl_ns`; a waiting list with somebody who asks no more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from reliability.memory.pressure import Level
+
+__all__ = ["HOLDERS_MAX", "Answer", "Lease", "Leases", "acquire", "expire", "leased_bytes", "release", "renew"]
+
+HOLDERS_MAX = 1024  # holders, and waiting ones; more is a mistake somewhere
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """Bytes held, or waited for. `since_ns`: from when on. `why`: why it waits."""
+
+    tier: str
+    bytes: int
+    since_ns: int
+    expires_ns: int
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Leases:
+    """Both by holder."""
+
+    held: Mapping[str, Lease] = field(default_factory=dict)
+    waiting: Mapping[str, Lease] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """`never`: asking again is of no use. `why` is empty where it is granted."""
+
+    granted: bool
+    never: bool = False
+    why: str = ""
+
+
+def acquire(
+    leases: Leases,
+    holder: str,
+    tier: str,
+    wanted_bytes: int,
+    *,
+    budget_bytes: int | None,
+    level: Level,
+    ttl_ns: int,
+    now_ns: int,
+) -> tuple[Leases, Answer]:
+    """Ask for bytes. A holder that asks again asks for its bytes anew: what it held doesn't stand against it."""
+    leases = expire(leases, now_ns)
+    held = _without(leases.held, holder)
+    waiting = _without(leases.waiting, holder)
+    answer = _answer(replace(leases, held=held), wanted_bytes, budget_bytes, level)
+    since = leases.waiting.get(holder) or leases.held.get(holder)
+    lease = Lease(tier, max(0, wanted_bytes), since.since_ns if since else now_ns, now_ns + ttl_ns, answer.why)
+    if answer.granted:
+        return Leases({**held, holder: replace(lease, since_ns=now_ns)}, waiting), answer
+    if len(waiting) < HOLDERS_MAX:
+        waiting = {**waiting, holder: lease}
+    return Leases(held, waiting), answer
+
+
+def renew(leases: Leases, holder: str, tier: str, held_bytes: int, *, ttl_ns: int, now_ns: int) -> Leases:
+    """The holder is still there with these bytes."""
+    leases = expire(leases, now_ns)
+    known = leases.held.get(holder)
+    if known is None and len(leases.held) >= HOLDERS_MAX:
+        return leases
+    lease = Lease(tier, max(0, held_bytes), known.since_ns if known else now_ns, now_ns + ttl_ns)
+    return Leases({**leases.held, holder: lease}, _without(leases.waiting, holder))
+
+
+def release(leases: Leases, holder: str) -> Leases:
+    """The holder has freed its bytes, or doesn't want any more."""
+    return Leases(_without(leases.held, holder), _without(leases.waiting, holder))
+
+
+def expire(leases: Leases, now_ns: int) -> Leases:
+    """Forget who hasn't been heard of."""
+    return Leases(
+        {name: lease for name, lease in leases.held.items() if now_ns < lease.expires_ns},
+        {name: lease for name, lease in leases.waiting.items() if now_ns < lease.expires_ns},
+    )
+
+
+def leased_bytes(leases: Leases) -> int:
+    """The sum of what is held."""
+    return sum(lease.bytes for lease in leases.held.values())
+
+
+def _answer(leases: Leases, wanted_bytes: int, budget_bytes: int | None, level: Level) -> Answer:
+    if len(leases.held) >= HOLDERS_MAX:
+        return Answer(False, why=f"{HOLDERS_MAX} replicas hold leases already")
+    if wanted_bytes <= 0:
+        return Answer(True)
+    if budget_bytes is not None and wanted_bytes > budget_bytes:
+        return Answer(False, never=True, why=f"{wanted_bytes} bytes needed, the node's budget is {budget_bytes}")
+    if level is Level.CRITICAL:
+        return Answer(False, why="memory is critical: nothing is loaded")
+    if budget_bytes is None:
+        return Answer(True)  # nothing is known of this machine; the tier's own check before it loads remains
+    free_bytes = budget_bytes - leased_bytes(leases)
+    if wanted_bytes > free_bytes:
+        return Answer(False, why=f"{wanted_bytes} bytes needed, {max(0, free_bytes)} of {budget_bytes} are free")
+    return Answer(True)
+
+
+def _without(leases: Mapping[str, Lease], holder: str) -> Mapping[str, Lease]:
+    return {name: lease for name, lease in leases.items() if name != holder}

@@ -1,0 +1,244 @@
+"""The one judgement on the calls of an answer: may they be delivered?
+
+In this order, for each call: its name is a declared tool, its arguments are JSON of an object, they satisfy
+the schema, they say something. Then, for all of them: the client's `tool_choice` and `parallel_tool_calls`
+are obeyed, and every id is unique in the conversation. A step that fails ends that call's row, but all calls
+are judged, so that the model hears everything at once. Repairs happen on the way, lossless or not at all,
+each recorded.
+
+The verdict is whole: while one violation stands, nothing is delivered, so that never one call of several
+is dropped. A valid call passes through to the letter: its argument text changes only where a repair is
+recorded. Judging the result again changes nothing and finds nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+
+from reliability.steps import Steps
+from reliability.tool_calls import Checked, Flaws, Malformed, RawCall, Repair, RepairKind, Violation, join
+from reliability.tools.check.choice import breaches, parse_choice
+from reliability.tools.check.complaints import describe, unknown_tool
+from reliability.tools.check.ids import assign
+from reliability.tools.check.placeholders import PLACEHOLDERS, implausible
+from reliability.tools.check.repair import mend
+from reliability.tools.extract.literal import Unreadable, dump, read
+from reliability.tools.extract.text import read_arguments
+from reliability.tools.schema.toolbox import BadTools, Tool, ToolBox
+from reliability.tools.schema.validator import UNBOUNDED
+from reliability.types import ToolCall
+
+__all__ = ["CheckConfig", "check_calls"]
+
+ENCODINGS_MAX = 3
+STEPS_A_GUESS = 5  # at what an unknown name may mean, for each tool
+VIOLATIONS_MAX = 100
+RAW_CHARS_MAX = 300
+
+
+class CheckConfig(BaseModel):
+    """Which checks are on. Each key switches one off; repairs that belong to it go with it."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    validate_json: bool = True
+    validate_schema: bool = True
+    validate_tool_names: bool = True
+    placeholders: tuple[str, ...] = PLACEHOLDERS
+
+
+@dataclass(frozen=True, slots=True)
+class _Judged:
+    """One call after all of its checks."""
+
+    name: str
+    arguments: str
+    repairs: tuple[Repair, ...] = ()
+    violations: tuple[Violation, ...] = ()
+
+
+def check_calls(
+    raw_calls: Sequence[RawCall],
+    toolbox: ToolBox,
+    tool_choice: Any = None,
+    parallel_tool_calls: bool | None = None,
+    config: CheckConfig = CheckConfig(),  # noqa: B008 (frozen)
+    *,
+    new_id: Callable[[int], str],
+    used_ids: Collection[str] = frozenset(),
+    conversation: Sequence[str] | None = None,
+    malformed: Sequence[Malformed] = (),
+    steps: Steps | None = None,
+) -> Checked:
+    """The verdict on all calls of one answer.
+
+    `new_id` gives the n-th spare id (`ids.id_source`), `used_ids` are taken already (`ids.ids_in`).
+    `conversation` holds the texts of the messages, for words that may stand in for a value. `malformed`
+    comes from the extraction: each is a violation.
+
+    Raises:
+        OutOfSteps: it takes more than `steps` (None: as many as it takes); never where they are final.
+    """
+    steps = steps or Steps(UNBOUNDED)
+    judged = [_judge(raw, i, toolbox, config, conversation, steps) for i, raw in enumerate(raw_calls)]
+    ids = assign([raw.id for raw in raw_calls], used_ids, new_id)
+    violations = [violation for one in judged for violation in one.violations]
+    violations += [_malformed(one, len(judged) + i) for i, one in enumerate(malformed)]
+    choice = parse_choice(tool_choice, toolbox)
+    if not isinstance(choice, BadTools):
+        violations += breaches([one.name for one in judged], choice, parallel_tool_calls, len(malformed))
+    repairs = [repair for one in judged for repair in one.repairs]
+    repairs += [Repair(RepairKind.ID, join(i, "id")) for i, raw in enumerate(raw_calls) if raw.id and raw.id != ids[i]]
+    calls = tuple(ToolCall(id=id, name=one.name, arguments=one.arguments) for id, one in zip(ids, judged, strict=True))
+    return Checked(
+        calls=() if violations else calls,
+        repairs=tuple(dict.fromkeys(repairs)),
+        violations=_bounded(violations),
+    )
+
+
+def _judge(
+    raw: RawCall, i: int, box: ToolBox, config: CheckConfig, conversation: Sequence[str] | None, steps: Steps
+) -> _Judged:
+    """All checks of one call."""
+    tool = box.find(raw.name)
+    before = tuple(Repair(repair.kind, join(i) + repair.path) for repair in raw.repairs)
+    if tool is None and config.validate_tool_names:
+        _pay(steps, STEPS_A_GUESS * len(box.tools))
+        return _Judged(raw.name, "", before, (unknown_tool(raw.name, i, box),))
+    if tool is not None and tool.name != raw.name:
+        before = (*before, Repair(RepairKind.NAME, join(i, "name")))
+    name = raw.name if tool is None else tool.name
+    given = _arguments(raw)
+    if isinstance(given, _Refused):
+        if not config.validate_json and isinstance(raw.arguments, str):
+            return _Judged(name, raw.arguments, before)
+        return _Judged(name, "", before, (Violation(given.kind, join(i, "arguments"), given.message, name),))
+    value, text, kinds = given
+    repairs = (*before, *(Repair(kind, join(i, "arguments")) for kind in kinds))
+    if tool is None:
+        return _Judged(name, text, repairs)
+    return _against_schema(_Judged(name, text, repairs), value, tool, i, config, conversation, steps)
+
+
+def _pay(steps: Steps, count: int) -> None:
+    """Spend steps on what has to be said in any case: where they are final, only as many as there are."""
+    steps.spend(min(count, max(steps.left, 0)) if steps.final else count)
+
+
+def _against_schema(
+    call: _Judged,
+    value: dict[str, Any],
+    tool: Tool,
+    i: int,
+    config: CheckConfig,
+    conversation: Sequence[str] | None,
+    steps: Steps,
+) -> _Judged:
+    """Schema and plausibility, with the repairs that the schema allows."""
+    text, repairs = call.arguments, call.repairs
+    violations: list[Violation] = []
+    if config.validate_schema:
+        mended = mend(value, tool, steps)
+        if mended.repairs:
+            value, text = mended.value, dump(mended.value)
+            repairs = (
+                *repairs,
+                *(Repair(kind, join(i, "arguments", *path)) for kind, path in mended.repairs),
+            )
+        violations = describe(mended.errors, i, tool)
+    if not violations:
+        violations = [
+            Violation(kind, join(i, "arguments", *path), message, tool.name)
+            for kind, path, message in implausible(value, tool, config.placeholders, conversation, steps)
+        ]
+    return _Judged(call.name, text, repairs, tuple(violations))
+
+
+# --- arguments ----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Refused:
+    """Arguments that are no JSON, or no object."""
+
+    kind: Flaws
+    message: str
+
+
+def _arguments(raw: RawCall) -> tuple[dict[str, Any], str, tuple[RepairKind, ...]] | _Refused:
+    """The arguments as an object, as JSON text, and what was mended."""
+    given = raw.arguments
+    if isinstance(given, str):
+        return _from_text(given)
+    if given is None:
+        return _nothing()
+    if not isinstance(given, Mapping):
+        return _Refused(Flaws.NOT_OBJECT, f"must be an object, not {_kind(given)}")
+    try:
+        text = dump(given if isinstance(given, dict) else dict(given))
+        value = read(text).value
+    except (Unreadable, ValueError, TypeError, RecursionError):
+        return _Refused(Flaws.NOT_JSON, "can't be written as JSON")
+    return value, text, (RepairKind.OBJECT,) if raw.format == "native" else ()
+
+
+def _from_text(text: str) -> tuple[dict[str, Any], str, tuple[RepairKind, ...]] | _Refused:
+    if not text.strip():
+        return _nothing()
+    kinds: tuple[RepairKind, ...] = ()
+    inner: Any = text
+    for _ in range(ENCODINGS_MAX):
+        value = read_arguments(inner)
+        if isinstance(value, str):
+            return _Refused(Flaws.NOT_JSON, f"can't be read as JSON: {value}")
+        kinds, inner = (*kinds, *value.mended), value.value
+        if isinstance(inner, dict):
+            return inner, dump(inner) if kinds else text, tuple(dict.fromkeys(kinds))
+        if not isinstance(inner, str):
+            break
+        if not inner.strip():
+            return _nothing()
+        kinds = (*kinds, RepairKind.DOUBLE_ENCODING)
+    if inner is None and not kinds:
+        return _nothing()
+    return _Refused(Flaws.NOT_OBJECT, f"must be an object, not {_kind(inner)}")
+
+
+def _nothing() -> tuple[dict[str, Any], str, tuple[RepairKind, ...]]:
+    """No arguments at all: an empty object, which the schema then judges."""
+    return {}, "{}", (RepairKind.EMPTY,)
+
+
+def _kind(value: Any) -> str:
+    kinds = {
+        str: "a string",
+        bool: "a boolean",
+        int: "a number",
+        float: "a number",
+        list: "an array",
+        type(None): "null",
+    }
+    return kinds.get(type(value), "that")
+
+
+# --- all calls together -------------------------------------------------------------------------------------
+
+
+def _malformed(one: Malformed, i: int) -> Violation:
+    raw = re.sub(r"\s+", " ", one.raw[:RAW_CHARS_MAX])
+    return Violation(Flaws.MALFORMED, join(i), f"{one.reason}, in: {raw}")
+
+
+def _bounded(violations: list[Violation]) -> tuple[Violation, ...]:
+    """All violations, or as many as may be said, and how many more there are."""
+    found = list(dict.fromkeys(violations))
+    if len(found) <= VIOLATIONS_MAX:
+        return tuple(found)
+    more = len(found) - VIOLATIONS_MAX + 1
+    return (*found[: VIOLATIONS_MAX - 1], Violation(Flaws.SCHEMA, "", f"and {more} more"))

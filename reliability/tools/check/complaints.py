@@ -1,0 +1,132 @@
+"""A schema's complaints, said to a model: the place, what is wanted, and what came, each in one short
+sentence.
+
+Everything is cut to `MESSAGE_CHARS_MAX`: a value may be as long as an answer. A missing or a surplus field
+is named in the path, since the path is what a model looks for.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from rapidfuzz import fuzz, process
+
+from reliability.tool_calls import Flaws, Violation, join
+from reliability.tools.schema.toolbox import Tool, ToolBox, fold
+from reliability.tools.schema.validator import KEYS_MAX, Complaint
+
+__all__ = ["describe", "unknown_tool"]
+
+MESSAGE_CHARS_MAX = 200
+SUGGESTIONS_MAX = 3
+SUGGESTION_SCORE_MIN = 60.0
+NAME_CHARS_MAX = 80
+
+
+def unknown_tool(name: str, i: int, box: ToolBox) -> Violation:
+    """There is no such tool; the guess at what was meant goes into the message, never into the call."""
+    shown = name[:NAME_CHARS_MAX]
+    folded = {tool.name: fold(tool.name) for tool in box.tools}
+    near = process.extract(
+        fold(shown), folded, scorer=fuzz.WRatio, limit=SUGGESTIONS_MAX, score_cutoff=SUGGESTION_SCORE_MIN
+    )
+    hint = f"; did you mean {' or '.join(repr(key) for _, _, key in near)}?" if near else ""
+    return Violation(Flaws.UNKNOWN_TOOL, join(i, "name"), f"there is no tool named {shown!r}{hint}", shown)
+
+
+def describe(errors: Iterable[Complaint], i: int, tool: Tool) -> list[Violation]:
+    """The complaints, each once, at most `KEYS_MAX`."""
+    found: dict[Violation, None] = {}
+    for error in errors:
+        for path, message in _said(error):
+            if len(found) >= KEYS_MAX:
+                break
+            found[Violation(Flaws.SCHEMA, join(i, "arguments", *path), message[:MESSAGE_CHARS_MAX], tool.name)] = None
+    return list(found)
+
+
+def _said(error: Complaint) -> Iterator[tuple[tuple[object, ...], str]]:
+    """Where something is wrong, and what."""
+    path, kind, got, wanted = error.path, error.keyword, error.got, error.wanted
+    if kind == "required":
+        yield from (((*path, key), "is required") for key in error.keys)
+    elif kind == "dependentRequired":
+        yield from (((*path, key), f"is required beside {next(iter(wanted))!r}") for key in error.keys)
+    elif kind in ("additionalProperties", "unevaluatedProperties"):
+        yield from (((*path, key), "is no parameter of this tool") for key in error.keys)
+    elif kind == "propertyNames":
+        yield from (((*path, key), "is no name that is allowed here") for key in error.keys)
+    elif kind == "type":
+        kinds = wanted if isinstance(wanted, list) else [wanted]
+        yield path, f"must be {' or '.join(kinds)}, not {_short(got)}"
+    elif kind == "enum":
+        yield path, f"must be one of {_short(wanted, 120)[1:-1]}, not {_short(got)}"
+    elif kind == "const":
+        yield path, f"must be {_short(wanted)}, not {_short(got)}"
+    elif kind == "format":
+        yield path, f"{_short(got)} is no valid {wanted}"
+    elif kind in ("anyOf", "oneOf"):
+        count = "none" if error.context else "more than one"
+        yield path, f"{_short(got)} fits {count} of the allowed forms{_nearest(error)}"
+    else:
+        yield path, _SAID[kind].format(got=_short(got), wanted=_short(wanted))
+
+
+_SAID = {
+    "pattern": "{got} does not match {wanted}",
+    "multipleOf": "{got} is not a multiple of {wanted}",
+    "minimum": "{got} is less than the minimum of {wanted}",
+    "maximum": "{got} is greater than the maximum of {wanted}",
+    "exclusiveMinimum": "{got} is not greater than {wanted}",
+    "exclusiveMaximum": "{got} is not less than {wanted}",
+    "minLength": "{got} is too short: at least {wanted} characters",
+    "maxLength": "{got} is too long: at most {wanted} characters",
+    "minItems": "{got} is too short: at least {wanted} items",
+    "maxItems": "{got} is too long: at most {wanted} items",
+    "minProperties": "{got} has too few members: at least {wanted}",
+    "maxProperties": "{got} has too many members: at most {wanted}",
+    "uniqueItems": "{got} has items that are equal",
+    "contains": "{got} holds too few items of the kind that must be there",
+    "maxContains": "{got} holds more than {wanted} items of a kind",
+    "items": "{got} has more items than are allowed",
+    "unevaluatedItems": "{got} has more items than are allowed",
+    "not": "{got} is of a form that is not allowed",
+    "false": "{got} is not allowed here",
+    "unjudged": "the schema of this tool can't judge these arguments",
+    "too large": "the arguments take longer to check than this server allows",
+}
+
+
+def _nearest(error: Complaint) -> str:
+    """What the form that came closest was refused for."""
+    inner = max(error.context, key=lambda one: len(one.path), default=None)
+    said = next(_said(inner), None) if inner is not None else None
+    return f" ({join(*said[0])} {said[1]})" if said is not None else ""
+
+
+def _short(value: Any, chars: int = 60) -> str:
+    """The beginning of a value's JSON; what is behind it is never written."""
+    text, parts = "", _written(value, chars)
+    while len(text) <= chars and (part := next(parts, None)) is not None:
+        text += part
+    return text if len(text) <= chars else text[: chars - 1] + "…"
+
+
+def _written(value: Any, chars: int) -> Iterator[str]:
+    """The JSON of a value, piece by piece; a text is cut where it is too long to be shown."""
+    if isinstance(value, dict):
+        yield "{"
+        for i, (key, member) in enumerate(value.items()):
+            yield f"{', ' if i else ''}{json.dumps(str(key)[:chars], ensure_ascii=False)}: "
+            yield from _written(member, chars)
+        yield "}"
+    elif isinstance(value, list):
+        yield "["
+        for i, item in enumerate(value):
+            yield ", " if i else ""
+            yield from _written(item, chars)
+        yield "]"
+    else:
+        yield json.dumps(value[: chars + 1] if isinstance(value, str) else value, ensure_ascii=False, default=str)

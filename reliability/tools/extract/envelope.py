@@ -1,0 +1,147 @@
+"""What stands between an opener and its closer: one call or several, in any notation.
+
+Inside an envelope the model has said that it calls, so every name is taken and everything must be read:
+what can't be is `Unreadable`, and the whole envelope with it, so that no call of several is lost. What may
+be missing or too much without loss: the closer (a call's JSON ends by itself), a fence, prose before or
+behind the call.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from reliability.tool_calls import RepairKind
+from reliability.tools.extract.literal import Unreadable
+from reliability.tools.extract.marks import CLOSER, NAME, OPENER
+from reliability.tools.extract.markup import read_elements, read_pairs
+from reliability.tools.extract.payloads import Found, blank, mended, read_braces, read_json, read_named
+from reliability.tools.extract.pythonic import read_python
+from reliability.tools.extract.shapes import Setting
+from reliability.tools.extract.text import harmless_after, harmless_before
+
+__all__ = [
+    "FENCE_LINE",
+    "SPEECH_END",
+    "Nothing",
+    "Reader",
+    "closed_by_a_mark",
+    "closers",
+    "read_envelope",
+    "region_end",
+]
+
+TAIL_CHARS = 64
+
+Reader = Callable[[str, int, Setting], Found | None]
+
+_READERS: tuple[Reader, ...] = (read_python, read_elements, read_pairs, read_braces, read_named, read_json)
+
+FENCE_LINE = re.compile(r"`{3,}[\w-]{0,32}\s*")
+SPEECH_END = re.compile(r"<\|(?:call|eom_id|eot_id|im_end)\|>", re.IGNORECASE)
+_MARK = re.compile(rf"(?P<open>{OPENER.pattern})|(?P<close>{CLOSER.pattern})", re.IGNORECASE)
+_ENDLESS = re.compile(r"\[TOOL_CALLS?\]|<\|python_tag\|>|functools", re.IGNORECASE)
+_SEPARATORS = re.compile(r"[\s,;]*+")
+_FRAMING = re.compile(r"[\s`]*+")
+_NEXT = re.compile(rf"\{{|\[\{{|<(?:\w{{1,32}}:)?(?:function|invoke)\b|{NAME}\[ARGS\]")
+_PAYLOAD = re.compile(r"\{|<function=")
+
+
+class Nothing(Unreadable):
+    """An opener with nothing behind it that could be a call."""
+
+
+def read_envelope(text: str, opener: re.Match[str], setting: Setting) -> Found:
+    """All calls of one envelope, and where it ends."""
+    at, fenced = _openers(text, opener.end())
+    found, before = _first(text, at, setting)
+    calls = list(found.calls)
+    end, closed = closers(text, found.end)
+    while not closed and (place := _next(text, end)) >= 0:
+        more = _read(text, place, setting)
+        if more is None or not more.calls:
+            break
+        calls += more.calls
+        end, closed = closers(text, more.end)
+    behind = False
+    if not closed:
+        end, closed, behind = _tail(text, end)
+    missing = not closed and _ENDLESS.match(opener[0]) is None
+    kinds = [RepairKind.FENCE] * fenced + [RepairKind.EXTRA_TEXT] * (before or behind) + [RepairKind.ENVELOPE] * missing
+    return Found([mended(call, kinds) for call in calls], end)
+
+
+def region_end(text: str, at: int) -> int:
+    """Where something unreadable ends: behind the next closer, before the next opener, or with the text."""
+    mark = _MARK.search(text, at)
+    if mark is None:
+        return len(text)
+    return mark.start() if mark.lastgroup == "open" else closers(text, mark.start())[0]
+
+
+def closed_by_a_mark(text: str, at: int) -> bool:
+    """True where the next mark is a closer."""
+    mark = _MARK.search(text, at)
+    return mark is not None and mark.lastgroup == "close"
+
+
+def closers(text: str, at: int) -> tuple[int, bool]:
+    """The place behind a row of closers, and whether there was one. Only a fence may stand before it."""
+    framing = _FRAMING.match(text, at)
+    closer = CLOSER.match(text, framing.end() if framing else at)
+    if closer is None:
+        return at, False
+    while closer is not None:
+        at = closer.end()
+        closer = CLOSER.match(text, blank(text, at))
+    return at, True
+
+
+def _openers(text: str, at: int) -> tuple[int, bool]:
+    """The place behind a row of openers and a fence, and whether a fence was there."""
+    at, fenced = blank(text, at), False
+    while (match := OPENER.match(text, at) or FENCE_LINE.match(text, at)) is not None:
+        fenced = fenced or match[0].startswith("`")
+        at = blank(text, match.end())
+    return at, fenced
+
+
+def _read(text: str, at: int, setting: Setting) -> Found | None:
+    """Whatever notation stands here."""
+    for reader in _READERS:
+        found = reader(text, at, setting)
+        if found is not None:
+            return found
+    return None
+
+
+def _first(text: str, at: int, setting: Setting) -> tuple[Found, bool]:
+    """The first call in an envelope, and whether prose stood before it."""
+    found = _read(text, at, setting)
+    if found is not None and found.calls:
+        return found, False
+    start = _PAYLOAD.search(text, at, region_end(text, at))
+    if found is None and start is not None and harmless_before(text[at : start.start()].strip()):
+        found = _read(text, start.start(), setting)
+        if found is not None and found.calls:
+            return found, True
+    raise (Nothing if found is None else Unreadable)("no call could be read here", at)
+
+
+def _next(text: str, at: int) -> int:
+    """The place where another call of the same envelope may begin, or -1."""
+    match = _SEPARATORS.match(text, at)
+    place = match.end() if match else at
+    return place if _NEXT.match(text, place) and not OPENER.match(text, place) else -1
+
+
+def _tail(text: str, at: int) -> tuple[int, bool, bool]:
+    """Where an envelope ends that goes on behind its calls; whether a closer is there, and prose."""
+    mark = _MARK.search(text, at)
+    if mark is None or mark.lastgroup == "open" or SPEECH_END.fullmatch(mark[0]):
+        if text[at : at + TAIL_CHARS].lstrip()[:1] in (",", ":", '"'):
+            raise Unreadable("the text goes on where a part of the call would", at)
+        return at, False, False
+    if not harmless_after(text[at : mark.start()]):
+        raise Unreadable("there is more in it than a call", at)
+    return closers(text, mark.start())[0], True, True

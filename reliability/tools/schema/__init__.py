@@ -1,0 +1,1 @@
+"""The tools of a request and their schemas: read, bounded, and ready to judge with."""

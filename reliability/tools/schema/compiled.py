@@ -1,0 +1,129 @@
+"""A client's schema, compiled: normalised, checked, and ready to judge with.
+
+    schema ─▶ its text ─▶ kept? ─▶ walk (`schema.py`) ─▶ references ─▶ Compiled
+
+Compiling costs a thousand times what a validation costs, and agents send the same tools with every request, so what
+was compiled is kept by its text: `SCHEMAS_KEPT_MAX` of them with `CHARS_KEPT_MAX` characters together, the oldest goes.
+That memory is invisible: the same text compiles to the same thing. What another process compiled can be kept here too
+(`keep`).
+
+It is done in counted steps: a schema that was too large for one caller's steps is none for another's.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import OrderedDict
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from reliability.steps import Steps
+from reliability.tools.schema.dialects import BadSchema, Normaliser
+from reliability.tools.schema.references import check_references
+from reliability.tools.schema.validator import Validator
+
+__all__ = ["CHARS_KEPT_MAX", "KEPT", "SCHEMAS_KEPT_MAX", "Compiled", "compile_schema", "keep"]
+
+SCHEMA_CHARS_MAX = 1_000_000
+SCHEMAS_KEPT_MAX = 1_024
+CHARS_KEPT_MAX = 8_000_000  # as Python's objects, about twelve times as many bytes
+CHARS_A_STEP = 50  # written as text and read again
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """`schema` in draft 2020-12, what of it is not asserted, and the text that it was compiled from."""
+
+    text: str
+    schema: Mapping[str, Any]
+    unchecked: tuple[str, ...]
+
+    @cached_property
+    def validator(self) -> Validator:
+        """The schema, ready to judge."""
+        return Validator(self.schema)
+
+
+Key = tuple[bool, str]
+
+
+class Kept:
+    """Compiled schemas by their text, within bounds; the one that was asked for longest ago goes first."""
+
+    def __init__(self) -> None:
+        self.chars = 0
+        self._found: OrderedDict[Key, Compiled | BadSchema] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._found)
+
+    def get(self, key: Key) -> Compiled | BadSchema | None:
+        """What is kept, as the newest now."""
+        found = self._found.get(key)
+        if found is not None:
+            with suppress(KeyError):  # another thread was faster
+                self._found.move_to_end(key)
+        return found
+
+    def put(self, key: Key, found: Compiled | BadSchema) -> None:
+        """Keep it, and let go of what is too much."""
+        if key in self._found:
+            return
+        self._found[key] = found
+        self.chars += len(key[1])
+        while len(self._found) > SCHEMAS_KEPT_MAX or self.chars > CHARS_KEPT_MAX:
+            (_, text), _ = self._found.popitem(last=False)
+            self.chars -= len(text)
+
+
+KEPT = Kept()
+
+
+def compile_schema(given: Mapping[str, Any], steps: Steps, *, arguments: bool) -> Compiled | BadSchema:
+    """A schema ready to validate with, or what is wrong with it. `arguments`: of a tool, so always an object.
+
+    Raises:
+        OutOfSteps: it is larger than `steps`. What is known already costs next to nothing.
+    """
+    try:
+        text = json.dumps(given, sort_keys=False, allow_nan=False)
+    except (TypeError, ValueError, RecursionError):
+        return BadSchema("", "must be plain JSON of a bounded depth")
+    steps.spend(1 + len(text) // (CHARS_A_STEP * 10))
+    found = KEPT.get((arguments, text))
+    if found is None:
+        found = _compile(text, steps, arguments=arguments)
+        KEPT.put((arguments, text), found)
+    return found
+
+
+def keep(compiled: Compiled, *, arguments: bool) -> None:
+    """Keep what was compiled elsewhere."""
+    KEPT.put((arguments, compiled.text), compiled)
+
+
+def _compile(text: str, steps: Steps, *, arguments: bool) -> Compiled | BadSchema:
+    if len(text) > SCHEMA_CHARS_MAX:
+        return BadSchema("", "the schema is larger than this server takes")
+    steps.spend(len(text) // CHARS_A_STEP)
+    walk = Normaliser(steps)
+    try:
+        schema = walk.schema(json.loads(text))
+        check_references(schema)
+        if arguments:
+            _check_object(schema)
+    except BadSchema as bad:
+        return BadSchema(bad.path, bad.message)  # without the stack that it was raised from
+    except (RecursionError, ValueError, TypeError, KeyError, ArithmeticError) as error:
+        return BadSchema("", f"the schema can't be compiled: {type(error).__name__}")
+    return Compiled(text, schema, tuple(walk.unchecked))
+
+
+def _check_object(schema: Mapping[str, Any]) -> None:
+    """Arguments are always an object, so a schema that allows none can never be met."""
+    kinds = schema.get("type", "object")
+    if "object" not in ([kinds] if isinstance(kinds, str) else kinds):
+        raise BadSchema("/type", "the parameters of a tool must be an object")

@@ -1,0 +1,219 @@
+"""Schemas as clients really send them, turned into draft 2020-12, the one dialect that is validated here.
+
+`normalise` walks a client's schema once and gives back a new one; the client's own object is never changed.
+What other drafts, OpenAPI and sloppy generators write is said again in today's words:
+
+    nullable: true                           null joins `type`, or an `anyOf` with null
+    items: [..], additionalItems             prefixItems, items
+    dependencies                             dependentRequired, dependentSchemas
+    exclusiveMinimum: true (draft 4)         a number
+    required: true on a property (draft 3)   the parent's `required`
+    type: "STRING", a keyword that is null   "string", nothing
+    $schema, $id, id                         dropped: they only move the base of references
+
+References stay inside the document: `#`, `#/...` and `#anchor`. Anything else would have to be fetched,
+and nothing is ever fetched, so it is a `BadSchema` (`references.py` follows the rest). Data under `enum`,
+`const`, `default` and `examples` is not touched. A keyword that nobody knows may still hold schemas that a
+reference points into, so it is walked too, but never refused. Each node is checked against the schema of schemas
+(`meta.py`) in the same walk, the deepest first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from reliability.steps import Steps
+from reliability.tool_calls import join
+from reliability.tools.schema.meta import TYPES, wrong_keyword
+from reliability.tools.schema.patterns import BrokenPattern, Unasserted, compile_steps, translate
+
+__all__ = ["DATA", "MAPS", "BadSchema", "Normaliser"]
+
+SCHEMA_DEPTH_MAX = 64
+SCHEMA_NODES_MAX = 20_000
+
+DATA = frozenset({"enum", "const", "default", "examples", "example"})
+MAPS = frozenset({"properties", "patternProperties", "$defs", "definitions", "dependentSchemas"})
+_LISTS = frozenset({"allOf", "anyOf", "oneOf", "prefixItems"})
+_SINGLE = frozenset(
+    {"items", "additionalProperties", "contains", "propertyNames", "not", "if", "then", "else"}
+    | {"unevaluatedItems", "unevaluatedProperties", "contentSchema"}
+)
+_NULL_IS_DATA = frozenset({"const", "default", "example"})
+_DROPPED = frozenset({"$schema", "$id", "id", "nullable", "$vocabulary"})
+STEPS_A_NODE = 12  # with everything that is done to it until it is compiled
+_LIMITS = {"exclusiveMinimum": "minimum", "exclusiveMaximum": "maximum"}
+
+
+class BadSchema(ValueError):
+    """A schema that can't be used, with the place of the mistake in it."""
+
+    def __init__(self, path: str, message: str) -> None:
+        super().__init__(message)
+        self.path = path
+        self.message = message
+
+
+class Normaliser:
+    """One walk over one schema. `unchecked` collects what is valid but not asserted here."""
+
+    def __init__(self, steps: Steps) -> None:
+        self.unchecked: list[str] = []
+        self._nodes = 0
+        self._steps = steps
+
+    def schema(self, node: Any, path: tuple[object, ...] = (), *, known: bool = True) -> Any:
+        """The same schema in draft 2020-12. `known` is False below keywords that nobody knows.
+
+        Raises:
+            BadSchema: it can't be used, or is too large.
+            OutOfSteps: it is larger than the steps that were given.
+        """
+        self._nodes += 1
+        self._steps.spend(STEPS_A_NODE)
+        if len(path) > SCHEMA_DEPTH_MAX or self._nodes > SCHEMA_NODES_MAX:
+            raise BadSchema(join(*path[:8]), "the schema is larger or deeper than this server takes")
+        if isinstance(node, list) and not known:
+            return [self.schema(item, (*path, i), known=False) for i, item in enumerate(node)]
+        if not isinstance(node, Mapping):
+            return node
+        old = self._modern(node)
+        new = {key: self._keyword(key, value, path, known) for key, value in old.items()}
+        self._patterns(new, path, known)
+        _hoist_required(old, new)
+        if known and (wrong := wrong_keyword(new)) is not None:
+            raise BadSchema(join(*path, wrong[0]), f"is no valid JSON Schema: it {wrong[1]}")
+        return _nullable(new) if node.get("nullable") is True else new
+
+    def _modern(self, node: Mapping[Any, Any]) -> dict[str, Any]:
+        """Today's keywords, before anything below is walked."""
+        keep = {str(k): v for k, v in node.items() if k not in _DROPPED or (k == "id" and isinstance(v, Mapping))}
+        new = {k: v for k, v in keep.items() if v is not None or k in _NULL_IS_DATA or k not in _KNOWN}
+        if isinstance(new.get("items"), list):
+            new["prefixItems"] = new.pop("items")
+            if "additionalItems" in new:
+                new["items"] = new.pop("additionalItems")
+        if isinstance(new.get("dependencies"), Mapping):
+            _split_dependencies(new)
+        for limit, bound in _LIMITS.items():
+            if isinstance(new.get(limit), bool) and new.pop(limit) and bound in new:
+                new[limit] = new.pop(bound)
+        if isinstance(new.get("required"), bool):
+            del new["required"]
+        return _type(new)
+
+    def _keyword(self, key: str, value: Any, path: tuple[object, ...], known: bool) -> Any:
+        below = (*path, key)
+        if key in DATA:
+            return value
+        if key in MAPS and isinstance(value, Mapping):
+            return {str(k): self.schema(v, (*below, k), known=known) for k, v in value.items()}
+        if key in _LISTS and isinstance(value, list):
+            return [self.schema(v, (*below, i), known=known) for i, v in enumerate(value)]
+        if key in _SINGLE:
+            return self.schema(value, below, known=known)
+        if key in ("$ref", "$dynamicRef") and isinstance(value, str) and known and not value.startswith("#"):
+            raise BadSchema(join(*below), "only references inside the schema (#/...) are followed")
+        if isinstance(value, (Mapping, list)) and key not in _KNOWN:
+            return self.schema(value, below, known=False)
+        return value
+
+    def _patterns(self, new: dict[str, Any], path: tuple[object, ...], known: bool) -> None:
+        """Take out the expressions that aren't asserted; refuse the ones that are none."""
+        if isinstance(new.get("pattern"), str) and not self._asserted(new["pattern"], (*path, "pattern"), known):
+            del new["pattern"]
+        named = new.get("patternProperties")
+        if not isinstance(named, dict):
+            return
+        kept = {k: v for k, v in named.items() if self._asserted(k, (*path, "patternProperties", k), known)}
+        if len(kept) < len(named):
+            # Keys that can't be told apart can't be refused either.
+            for closed in ("additionalProperties", "unevaluatedProperties"):
+                new.pop(closed, None)
+        new["patternProperties"] = kept
+
+    def _asserted(self, pattern: str, path: tuple[object, ...], known: bool) -> bool:
+        self._steps.spend(compile_steps(pattern))
+        try:
+            translate(pattern)
+        except Unasserted as why:
+            self.unchecked.append(f"{join(*path)}: the pattern {why}")
+            return False
+        except BrokenPattern as why:
+            if known:
+                raise BadSchema(join(*path), f"the pattern {why}") from None
+            return False
+        return True
+
+
+_KNOWN = (
+    DATA
+    | MAPS
+    | _LISTS
+    | _SINGLE
+    | frozenset(_LIMITS)
+    | {
+        "type",
+        "required",
+        "pattern",
+        "format",
+        "title",
+        "description",
+        "$comment",
+        "$ref",
+        "$dynamicRef",
+        "$anchor",
+    }
+    | {"minimum", "maximum", "multipleOf", "minLength", "maxLength", "minItems", "maxItems", "uniqueItems"}
+    | {"minProperties", "maxProperties", "minContains", "maxContains", "dependentRequired", "$dynamicAnchor"}
+    | {"deprecated", "readOnly", "writeOnly", "contentEncoding", "contentMediaType", "additionalItems"}
+)
+
+
+def _type(node: dict[str, Any]) -> dict[str, Any]:
+    """Types in capitals, as some vendors write them, in small letters; an empty type is none."""
+    kind = node.get("type")
+    if isinstance(kind, str) and kind.lower() in TYPES:
+        node["type"] = kind.lower()
+    elif kind in ("", "any", []):
+        del node["type"]
+    elif isinstance(kind, list) and all(isinstance(k, str) for k in kind):
+        node["type"] = list(dict.fromkeys(k.lower() if k.lower() in TYPES else k for k in kind))
+    return node
+
+
+def _split_dependencies(node: dict[str, Any]) -> None:
+    both = node.pop("dependencies")
+    names = {k: v for k, v in both.items() if isinstance(v, list)}
+    if names:
+        node["dependentRequired"] = names
+    if len(names) < len(both):
+        node["dependentSchemas"] = {k: v for k, v in both.items() if k not in names}
+
+
+def _hoist_required(old: Mapping[str, Any], new: dict[str, Any]) -> None:
+    """Draft 3 says on a property itself that it is required."""
+    properties = old.get("properties")
+    if not isinstance(properties, Mapping):
+        return
+    said = [str(k) for k, v in properties.items() if isinstance(v, Mapping) and v.get("required") is True]
+    if said and isinstance(new.get("required", []), list):
+        new["required"] = list(dict.fromkeys([*new.get("required", []), *said]))
+
+
+def _nullable(node: dict[str, Any]) -> dict[str, Any]:
+    """OpenAPI's `nullable`: null is fine, whatever else is said. The shape stays where it can, since
+    references point into it."""
+    new = dict(node)
+    if isinstance(kind := new.get("type"), (str, list)):
+        kinds = kind if isinstance(kind, list) else [kind]
+        new["type"] = kinds if "null" in kinds else [*kinds, "null"]
+    if isinstance(new.get("enum"), list) and None not in new["enum"]:
+        new["enum"] = [*new["enum"], None]
+    for either in ("anyOf", "oneOf"):
+        if isinstance(new.get(either), list) and {"type": "null"} not in new[either]:
+            new[either] = [*new[either], {"type": "null"}]
+    if not {"$ref", "const", "allOf", "not", "if"} & new.keys():
+        return new
+    return {"anyOf": [node, {"type": "null"}]}

@@ -1,0 +1,180 @@
+"""The tools of one request, ready to judge calls with.
+
+`build_toolbox` takes what the client sent (`tools`, or the legacy `functions`) and gives back a `ToolBox`, or
+`BadTools`: the client's mistake as a value, with its place, for a 400. It never raises and never fetches. A
+`ToolBox` is frozen and may be shared by threads.
+
+Names are looked up exactly, then by what may differ without a guess: case, `-` against `_`, and a
+`functions.` prefix, and only where one single tool answers to that.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from reliability.steps import Steps
+from reliability.tool_calls import join
+from reliability.tools.schema.compiled import Compiled, compile_schema
+from reliability.tools.schema.dialects import BadSchema
+from reliability.tools.schema.validator import UNBOUNDED, Validator
+
+__all__ = ["BadTools", "Tool", "ToolBox", "build_toolbox", "fold"]
+
+TOOLS_MAX = 1_024
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:/-]{0,127}")
+_PREFIX = "functions."
+
+
+@dataclass(frozen=True, slots=True)
+class BadTools:
+    """The client's mistake in its tools: a 400. `path` is a JSON pointer into the request's body."""
+
+    path: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tool:
+    """One declared tool. `parameters` is its schema in draft 2020-12; `unchecked` says what of it is not
+    asserted."""
+
+    name: str
+    description: str
+    strict: bool
+    compiled: Compiled = field(repr=False)
+
+    @property
+    def parameters(self) -> Mapping[str, Any]:
+        """The schema of its arguments, in draft 2020-12."""
+        return self.compiled.schema
+
+    @property
+    def unchecked(self) -> tuple[str, ...]:
+        """What of the schema is not asserted, by its place in it, and why."""
+        return self.compiled.unchecked
+
+    @property
+    def validator(self) -> Validator:
+        """The schema, ready to judge."""
+        return self.compiled.validator
+
+    @property
+    def required(self) -> tuple[str, ...]:
+        """The names that the schema's top level requires."""
+        return tuple(self.parameters.get("required", ()))
+
+    @property
+    def takes_nothing(self) -> bool:
+        """True where `{}` is a valid set of arguments."""
+        return not self.parameters.get("required") and bool(self.validator.is_valid({}))
+
+
+@dataclass(frozen=True)
+class ToolBox:
+    """The tools of one request, in the client's order."""
+
+    tools: tuple[Tool, ...] = ()
+
+    @cached_property
+    def by_name(self) -> Mapping[str, Tool]:
+        """Tools by their exact name."""
+        return {tool.name: tool for tool in self.tools}
+
+    @cached_property
+    def _folded(self) -> Mapping[str, Tool | None]:
+        """Tools by their folded name; None where two share it."""
+        found: dict[str, Tool | None] = {}
+        for tool in self.tools:
+            key = fold(tool.name)
+            found[key] = None if key in found else tool
+        return found
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The declared names, in order."""
+        return tuple(self.by_name)
+
+    def find(self, name: str) -> Tool | None:
+        """The one tool that this name means, exactly or without a guess."""
+        exact = self.by_name.get(name)
+        return exact if exact is not None else self._folded.get(fold(name))
+
+
+def fold(name: str) -> str:
+    """A name without what models get wrong and mean the same by."""
+    return name.strip().removeprefix(_PREFIX).replace("-", "_").casefold()
+
+
+def build_toolbox(tools: object, functions: object = None, steps: Steps | None = None) -> ToolBox | BadTools:
+    """The toolbox of a request, from its `tools` and its legacy `functions`; None and [] mean that there
+    are none.
+
+    Raises:
+        OutOfSteps: compiling the schemas takes more than `steps` (None: as many as it takes).
+    """
+    steps = steps or Steps(UNBOUNDED)
+    found: list[Tool] = []
+    names: set[str] = set()
+    for key, value in (("tools", tools), ("functions", functions)):
+        if value is None:
+            continue
+        if isinstance(value, (str, bytes)) or not isinstance(value, Sequence):
+            return BadTools(join(key), "must be an array of tools")
+        if len(value) + len(found) > TOOLS_MAX:
+            return BadTools("/tools", f"more than {TOOLS_MAX} tools")
+        for i, item in enumerate(value):
+            tool = _tool(item, (key, i), steps, legacy=key == "functions")
+            if isinstance(tool, BadTools):
+                return tool
+            if tool.name in names:
+                return BadTools(
+                    join(key, i, *(() if key == "functions" else ("function",)), "name"),
+                    f"two tools are named {tool.name!r}",
+                )
+            found.append(tool)
+            names.add(tool.name)
+    return ToolBox(tuple(found))
+
+
+def _tool(item: object, path: tuple[object, ...], steps: Steps, *, legacy: bool) -> Tool | BadTools:
+    """One entry of `tools` or `functions`."""
+    if not isinstance(item, Mapping):
+        return BadTools(join(*path), "must be an object")
+    function: Any = item
+    if not legacy and ("function" in item or "name" not in item):
+        if item.get("type", "function") != "function":
+            return BadTools(join(*path, "type"), "only tools of type 'function' are known here")
+        path, function = (*path, "function"), item.get("function")
+        if not isinstance(function, Mapping):
+            return BadTools(join(*path), "must be an object with a name")
+    name = function.get("name")
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        return BadTools(
+            join(*path, "name"),
+            "must be 1 to 128 letters, digits or _ . : / -, and begin with one of the first two or _",
+        )
+    return _compiled_tool(name, function, bool(function.get("strict") or item.get("strict")), path, steps)
+
+
+def _compiled_tool(
+    name: str, function: Mapping[str, Any], strict: bool, path: tuple[object, ...], steps: Steps
+) -> Tool | BadTools:
+    key = "input_schema" if "input_schema" in function and "parameters" not in function else "parameters"
+    path = (*path, key)
+    given = function.get(key)
+    if given is not None and not isinstance(given, Mapping):
+        return BadTools(join(*path), "must be a JSON Schema object")
+    compiled = compile_schema(given or {}, steps, arguments=True)
+    if isinstance(compiled, BadSchema):
+        return BadTools(join(*path) + compiled.path, compiled.message)
+    description = function.get("description")
+    return Tool(
+        name=name,
+        description=description if isinstance(description, str) else "",
+        strict=strict,
+        compiled=compiled,
+    )

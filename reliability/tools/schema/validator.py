@@ -1,0 +1,129 @@
+"""JSON Schema, draft 2020-12: a value against a schema, in counted steps.
+
+    Validator(schema).complaints(value, steps)  ->  what is wrong, () where nothing is
+
+The schema has been normalised and checked before (`schema.py`, `references.py`): one dialect, references that stay
+inside and end. So one walk is left, keyword by keyword, in `keywords.py`.
+
+Why not jsonschema itself: it is right, and tests hold this module against it on recorded and on generated schemas, but
+it has no bound. A union whose forms repeat a key (`and`, `or`, `not` over `args`) costs it k^depth, since each form
+looks at the same arguments again; comparing all items of a list with each other costs it n². Here each
+(schema, value) pair is judged once (`Run.known`), items and words are compared by canonical texts, and every visit is a
+step. Native validators that were tried are faster and as unbounded, and can't be counted.
+
+What must never happen: a verdict that depends on how many steps were left, other than `OutOfSteps`; a key or a
+pattern of the client in Python's `re`.
+
+Measured 2026-11-23, 2 vCPU AMD EPYC, Linux, shared with other work, jsonschema 4.26 in brackets:
+    a valid filter of and, or, not, xor nested 9 deep     0.5 ms, 225 steps (7.2 s); 30 deep 3.2 ms
+    uniqueItems on 4,000 objects                          11 ms (over 20 s)
+    5,000 wrong words for an enum of 5,000                2.2 ms (10 s, with its repairs)
+    an ordinary call                                      20 µs
+    9,000 properties, 1,024 small tools, compiled         143 ms, 68 ms (8.8 s, 16.5 s)
+16,829 recorded arguments, right and damaged: no verdict differs from jsonschema's. Of the standard's own suite for
+draft 2020-12 all verdicts are right but those that ask for what is refused here on purpose (references that leave the
+document, `$id`, other vocabularies) and those that want formats not to be asserted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from reliability.steps import Steps
+from reliability.tools.schema.references import anchors_of, resolve
+
+__all__ = ["ERRORS_MAX", "KEYS_MAX", "UNBOUNDED", "Complaint", "Run", "Validator"]
+
+ERRORS_MAX = 200
+KEYS_MAX = 1_000  # that one complaint names
+UNBOUNDED = 1 << 62
+
+Path = tuple[str | int, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Complaint:
+    """One thing that is wrong. `wanted` is what stands behind `keyword`, `got` the value at `path`, `keys` the members
+    that are meant, `context` what each of the allowed forms had to say, with paths from here on."""
+
+    keyword: str
+    wanted: Any
+    got: Any
+    path: Path = ()
+    keys: tuple[str, ...] = ()
+    context: tuple[Complaint, ...] = ()
+
+
+class Run:
+    """What one judgement knows: its steps, and what it has judged. Values are kept, so that their ids stay theirs."""
+
+    __slots__ = ("known", "steps")
+
+    def __init__(self, steps: Steps) -> None:
+        self.steps = steps
+        self.known: dict[tuple[int, int], tuple[Any, Sequence[Complaint]]] = {}
+
+
+# A keyword's rule: (validator, what stands behind the keyword, value, the whole schema node, run) -> complaints
+Rule = Callable[["Validator", Any, Any, Mapping[str, Any], Run], Sequence[Complaint]]
+
+
+class Validator:
+    """One schema, ready. Shared by threads: what it keeps is the same whoever computes it."""
+
+    def __init__(self, schema: Any) -> None:
+        self.schema = schema
+        self._anchors = anchors_of(schema)
+        self._rules: dict[int, list[tuple[Rule, Any]]] = {}
+        self._targets: dict[str, Any] = {}
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Validator, (self.schema,)
+
+    def is_valid(self, value: Any, steps: Steps | None = None) -> bool:
+        """Whether nothing is wrong. Raises `OutOfSteps`."""
+        return not self.complaints(value, Run(steps or Steps(UNBOUNDED)))
+
+    def complaints(self, value: Any, run: Run) -> tuple[Complaint, ...]:
+        """What is wrong, at most `ERRORS_MAX` things of it. Raises `OutOfSteps`, RecursionError."""
+        return tuple(self.judge(self.schema, value, run))
+
+    def judge(self, node: Any, value: Any, run: Run) -> Sequence[Complaint]:
+        """A value against one node of the schema."""
+        steps = run.steps
+        steps.spend()
+        if node is True or node is False:
+            return () if node else (Complaint("false", False, value),)
+        kept = type(value) is dict or type(value) is list
+        if kept and (known := run.known.get((id(node), id(value)))) is not None:
+            return known[1]
+        rules = self._rules.get(id(node))
+        if rules is None:
+            rules = self._rules[id(node)] = self._compiled(node)
+        found: list[Complaint] = []
+        for rule, wanted in rules:
+            if wrong := rule(self, wanted, value, node, run):
+                found += wrong
+        del found[ERRORS_MAX:]
+        if kept:
+            run.known[id(node), id(value)] = value, found
+        return found
+
+    def target(self, reference: str) -> Any:
+        """The node that a reference means."""
+        if reference not in self._targets:
+            self._targets[reference] = resolve(self.schema, reference, self._anchors)
+        return self._targets[reference]
+
+    def _compiled(self, node: Mapping[str, Any]) -> list[tuple[Rule, Any]]:
+        from reliability.tools.schema.keywords import RULES, prepared
+
+        return [(RULES[key], prepared(key, wanted)) for key, wanted in node.items() if key in RULES]
+
+
+def below(part: str | int, wrong: Sequence[Complaint], run: Run) -> list[Complaint]:
+    """Complaints of a member or an item, told from its owner."""
+    run.steps.spend(len(wrong))
+    return [replace(one, path=(part, *one.path)) for one in wrong]
