@@ -45,9 +45,7 @@ def test_the_core_does_no_io(name):
     assert roots <= PURE
 
 
-@pytest.mark.parametrize(
-    "name", [n for n in OURS if not n.startswith(("deployments/tiers/", "deployments/models/"))]
-)
+@pytest.mark.parametrize("name", [n for n in OURS if not n.startswith(("deployments/tiers/", "deployments/models/"))])
 def test_only_the_tiers_know_mlx(name):
     """Nothing but the tiers, and what makes their models, imports mlx."""
     assert not {module for module in imports(parsed(name)) if module.partition(".")[0] in ("mlx", "mlx_lm")}
