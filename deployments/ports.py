@@ -14,7 +14,7 @@ from typing import Protocol
 from deployments.config_tiers import Timeouts
 from deployments.work.judging import Elsewhere
 from deployments.work.large_work import Large, at_once
-from reliability.admission.admit import Ask, Barred, Grant
+from reliability.admission.admit import Ask, Grant, Rejection
 from reliability.loops import Window
 from reliability.memory.pressure import Level
 from reliability.types import ChatRequest, Event, TierStatus, Usage, Verdict
@@ -45,7 +45,7 @@ class Tier(Protocol):
 class Admission(Protocol):
     """Who says whether a call may run: breaker, budgets and memory level in one step."""
 
-    async def admit(self, ask: Ask) -> Grant | Barred:
+    async def admit(self, ask: Ask) -> Grant | Rejection:
         """Give a grant, or the reason why not. May raise or be late: `drive` bounds the wait and goes on without."""
         ...
 

@@ -266,7 +266,7 @@ class MemoryPressureConfig(Section):
 
     @property
     def rules(self) -> MemoryRules:
-        """What `reliability.admission.admit` bars by."""
+        """What `reliability.admission.admit` rejects by."""
         return MemoryRules(
             sustained_ns=int(self.sustained_s * SECOND_NS),
             complex_prompt_tokens=self.complex_prompt_tokens,

@@ -12,8 +12,8 @@ for a single one (a session's budget under `hard_stop`, say) stays with the poli
 
 A time to come back (`Attempt.retry_after_s`) may say that the tier is to be left alone, and that waiting helps: for
 this `verdict_with_time` and `code_with_time` stand in the place of `verdict` and `code`. Our own admission knows when
-its bars end, and says none where only a person can lift them; a tier that is only restarting says so, too, and one
-without a model or a key doesn't.
+its rejections end, and says none where only a person can lift them; a tier that is only restarting says so, too, and
+one without a model or a key doesn't.
 
 What must never happen: a fault or a flaw without a row; a second place that sorts them; a flaw, or a fault of the
 request's own, that opens a breaker; a charge for what did not run. `tests/reliability/test_faults.py` holds the laws.
@@ -25,7 +25,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from reliability.admission.admit import Bar
+from reliability.admission.admit import RejectedBy
 from reliability.types import Attempt, Fault, Flaw, Reason, RefuseCode, Verdict
 
 __all__ = ["NEITHER", "TRAITS", "Again", "OtherTier", "Ran", "Traits", "traits_of"]
@@ -45,7 +45,7 @@ class OtherTier(StrEnum):
 
     NEVER = "never"  # the request is wrong in itself: every tier would say so
     IF_ON = "if_on"  # where `escalate_on` has the reason
-    ALWAYS = "always"  # it is no candidate, or was barred: to move on is no escalation that could be switched off
+    ALWAYS = "always"  # it is no candidate, or was rejected: to move on is no escalation that could be switched off
 
 
 class Ran(StrEnum):
@@ -60,7 +60,7 @@ class Ran(StrEnum):
 class Traits:
     """What follows from one fault or flaw. The columns without a default are those of the table's lines.
 
-    `bars`: the bars of admission that are this fault. `upstream_words`: what is said of an upstream whose own words are
+    `rejected_by`: what of admission is this fault. `upstream_words`: what is said of an upstream whose own words are
     this fault, behind its name. `tool_call`: the answer is an attempt at a tool call, so that a grammar may help.
     `nudge`: it is a loop of the conversation, of which whoever is asked next is told.
     """
@@ -73,7 +73,7 @@ class Traits:
     code: RefuseCode
     verdict_with_time: Verdict | None = None
     code_with_time: RefuseCode | None = None
-    bars: tuple[Bar, ...] = ()
+    rejected_by: tuple[RejectedBy, ...] = ()
     upstream_words: str = "failed"
     tool_call: bool = False
     nudge: bool = False
@@ -102,7 +102,8 @@ TRAITS: Mapping[Fault | Flaw, Traits] = {
                                       upstream_words="refused our credentials"),
     # The tier is well, as far as it is there. A full one is left alone as long as it asks for.
     Fault.OVERLOADED:          Traits(NO,    IF_ON,  IGNORED, RAN,        Reason.SERVER_ERROR,    Code.OVERLOADED,
-                                      verdict_with_time=FAILURE, bars=(Bar.FULL,), upstream_words="is overloaded"),
+                                      verdict_with_time=FAILURE, rejected_by=(RejectedBy.FULL,),
+                                      upstream_words="is overloaded"),
     Fault.LOADING:             Traits(NO,    ALWAYS, IGNORED, IF_STARTED, Reason.SERVER_ERROR,    Code.LOADING),
     Fault.UNAVAILABLE:         Traits(NO,    ALWAYS, IGNORED, IF_STARTED, Reason.SERVER_ERROR,    Code.NO_TIER_EVER,
                                       code_with_time=Code.NO_TIER, upstream_words="doesn't have this model or route"),
@@ -113,15 +114,16 @@ TRAITS: Mapping[Fault | Flaw, Traits] = {
                                       upstream_words="can't do what this request asks"),
     Fault.BAD_REQUEST:         Traits(NO,    NEVER,  IGNORED, RAN,        Reason.SERVER_ERROR,    Code.BAD_REQUEST,
                                       upstream_words="refused the request"),
-    # Not the tier's word: the call was barred.
+    # Not the tier's word: the call was rejected.
     Fault.BREAKER_OPEN:        Traits(NO,    ALWAYS, IGNORED, NOTHING,    Reason.SERVER_ERROR,    Code.NO_TIER_EVER,
-                                      code_with_time=Code.NO_TIER, bars=(Bar.OPEN, Bar.PROBING, Bar.ISOLATED)),
+                                      code_with_time=Code.NO_TIER,
+                                      rejected_by=(RejectedBy.OPEN, RejectedBy.PROBING, RejectedBy.ISOLATED)),
     Fault.RETRY_BUDGET:        Traits(NO,    ALWAYS, IGNORED, NOTHING,    Reason.SERVER_ERROR,    Code.NO_TIER_EVER,
-                                      code_with_time=Code.NO_TIER, bars=(Bar.RETRY_BUDGET,)),
+                                      code_with_time=Code.NO_TIER, rejected_by=(RejectedBy.RETRY_BUDGET,)),
     Fault.BUDGET:              Traits(NO,    ALWAYS, IGNORED, NOTHING,    Reason.BUDGET,          Code.BUDGET,
-                                      code_with_time=Code.RATE, bars=(Bar.BUDGET,)),
+                                      code_with_time=Code.RATE, rejected_by=(RejectedBy.BUDGET,)),
     Fault.MEMORY_PRESSURE:     Traits(NO,    ALWAYS, IGNORED, NOTHING,    Reason.MEMORY_PRESSURE, Code.MEMORY_PRESSURE,
-                                      bars=(Bar.MEMORY_PRESSURE,)),
+                                      rejected_by=(RejectedBy.MEMORY_PRESSURE,)),
     Fault.STATE_SILENT:        Traits(NO,    ALWAYS, IGNORED, NOTHING,    Reason.SERVER_ERROR,    Code.NO_TIER_EVER,
                                       code_with_time=Code.NO_TIER),
     Fault.CLOUD_BARRED:        Traits(NO,    ALWAYS, IGNORED, NOTHING,    Reason.SERVER_ERROR,    Code.CLOUD_BARRED),

@@ -15,7 +15,7 @@ from deployments.request.drive import Run, drive
 from deployments.request.judge import advise
 from deployments.telemetry import MonotonicClock
 from deployments.tiers.scripted.scripted_tier import ScriptedTier
-from reliability.admission.admit import Ask, Barred, Grant
+from reliability.admission.admit import Ask, Grant, Rejection
 from reliability.answer.estimate import prompt_bytes, tokens_max, tokens_min
 from reliability.answer.judgement import expect
 from reliability.loops import JudgeConfig, LoopConfig
@@ -33,7 +33,7 @@ class Listening(SimAdmission):
     asks: list[Ask]
     spent_by: list[Usage | None]
 
-    async def admit(self, ask: Ask) -> Grant | Barred:
+    async def admit(self, ask: Ask) -> Grant | Rejection:
         self.asks.append(ask)
         return await super().admit(ask)
 
@@ -122,7 +122,7 @@ def test_the_grant_still_bounds_the_answer(cap):
     """What may be written is settled after the prompt is known: the smaller of what was asked for and granted."""
 
     class Small(SimAdmission):
-        async def admit(self, ask: Ask) -> Grant | Barred:
+        async def admit(self, ask: Ask) -> Grant | Rejection:
             granted = await super().admit(ask)
             return replace(granted, output_cap=cap) if isinstance(granted, Grant) else granted
 

@@ -28,13 +28,13 @@ from functools import cache, partial
 
 from deployments.ports import Ports
 from deployments.request.attempt import Reading, read
-from reliability.admission.admit import Ask, Barred, Grant
+from reliability.admission.admit import Ask, Grant, Rejection
 from reliability.admission.budget import Load
 from reliability.answer.estimate import prompt_bytes, prompt_tokens_most, tokens_max, tokens_min
 from reliability.answer.gate import Hold
 from reliability.answer.judgement import Expected, Judged
 from reliability.answer.logprobs import WaitingLogprobs
-from reliability.escalation.health import barred_attempt, verdict_of
+from reliability.escalation.health import rejected_attempt, verdict_of
 from reliability.escalation.policies import Accept, Call, Limits, Refuse, Situation, decide, reason_of
 from reliability.escalation.reask import request_for
 from reliability.escalation.wording import duration, figure
@@ -286,8 +286,8 @@ def _out_of_question(run: Run, tier: str, size: int, ports: Ports) -> Attempt | 
 
 
 async def _admitted(run: Run, tier: str, size: int, ports: Ports) -> Grant | Attempt | None:
-    """The grant, the record of a call that was barred, or None: nobody has to be asked, or nobody answers and the tier
-    costs nothing."""
+    """The grant, the record of a call that was rejected, or None: nobody has to be asked, or nobody answers and the
+    tier costs nothing."""
     if ports.admission is None:
         return None
     cloud = tier in ports.cloud
@@ -301,8 +301,8 @@ async def _admitted(run: Run, tier: str, size: int, ports: Ports) -> Grant | Att
             return None
         detail = f"tier {tier} costs money, and the ledger can't be asked now: come back in {duration(SILENT_RETRY_S)}"
         return Attempt(tier=tier, ran=False, fault=Fault.STATE_SILENT, detail=detail, retry_after_s=SILENT_RETRY_S)
-    if isinstance(answer, Barred):
-        return barred_attempt(answer, ask)
+    if isinstance(answer, Rejection):
+        return rejected_attempt(answer, ask)
     run.warnings = answer.warnings
     run.expected = replace(run.expected, window=ports.admission.window)
     return answer

@@ -36,7 +36,7 @@ from deployments.state.records import (
 )
 from deployments.state.recovery import JOURNAL, refuse_parts
 from deployments.state.unix_socket import NearActor
-from reliability.admission.admit import Ask, Barred, Grant
+from reliability.admission.admit import Ask, Grant, Rejection
 from reliability.loops import Window
 from reliability.types import Usage, Verdict
 
@@ -132,7 +132,7 @@ class RequestState:
         self._key, self._session, self._request_id = key, session, request_id
         self._wants_window = window
 
-    async def admit(self, ask: Ask) -> Grant | Barred:
+    async def admit(self, ask: Ask) -> Grant | Rejection:
         """As the protocol. Raises `StateSilent` at once where the actor is away and the tier costs nothing."""
         answer = await self._link.ask(Asked(ask=ask, request_id=self._request_id, window=self._wants_window))
         if answer.window is not None:

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from reliability.admission.admit import AdmissionConfig, Ask, Barred, Grant
+from reliability.admission.admit import AdmissionConfig, Ask, Grant, Rejection
 from reliability.admission.breaker import Phase
 from reliability.loops import LoopConfig, Turn, Window
 from reliability.types import Usage, Verdict
@@ -115,7 +115,7 @@ class Asked:
 class Answer:
     """What was decided, and the window where it was asked for."""
 
-    decision: Grant | Barred
+    decision: Grant | Rejection
     window: Window | None = None
 
 

@@ -86,7 +86,7 @@ class Batch:
                         self._record(self._journal.write_incident, incident)
 
     def ask(self, asked: Sequence[Asked]) -> list[Answer]:
-        """What may run. Only a grant is written: a bar changes nothing that time wouldn't."""
+        """What may run. Only a grant is written: a rejection changes nothing that time wouldn't."""
         answers = []
         for each in asked:
             after, decision = admission.admit(self.state, self._config, each.ask, self._now_ns)

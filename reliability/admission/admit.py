@@ -2,7 +2,7 @@
 
 A *grant* is the permit of the tier's breaker, a reservation of tokens and a counted call together. `admit`
 gives all of it or nothing: each part is a pure step on its own value, and the new values are put together
-only when all have said yes. So a bar leaves the others untouched, and nothing ever has to be rolled back.
+only when all have said yes. So a rejection leaves the others untouched, and nothing ever has to be rolled back.
 
 A grant is open from `admit` until `settle` names it, or until it expires; then it is closed by whichever call
 comes next (`expire` is for the owner's timer): the verdict counts as ignored, and charged is what `progress` has last
@@ -43,10 +43,10 @@ __all__ = [
     "Admission",
     "AdmissionConfig",
     "Ask",
-    "Bar",
-    "Barred",
     "Grant",
     "MemoryRules",
+    "RejectedBy",
+    "Rejection",
     "Settled",
     "admit",
     "charge",
@@ -66,7 +66,7 @@ __all__ = [
 TIERS_MAX = 64  # tiers come from the configuration; this only bounds a mistake
 
 
-class Bar(StrEnum):
+class RejectedBy(StrEnum):
     """Why a call may not run."""
 
     MEMORY_PRESSURE = "memory_pressure"
@@ -124,11 +124,11 @@ class Grant:
 
 
 @dataclass(frozen=True, slots=True)
-class Barred:
-    """The call may not run. `policy`, `windows` and `asked` (tokens) only where the token budget bars."""
+class Rejection:
+    """The call may not run. `policy`, `windows` and `asked` (tokens) only where the token budget rejects."""
 
     tier: str
-    bar: Bar
+    rejected_by: RejectedBy
     detail: str
     retry_after_s: float | None
     policy: Policy | None = None
@@ -171,27 +171,27 @@ class Admission:
     now_ns: int = 0
 
 
-def admit(state: Admission, config: AdmissionConfig, ask: Ask, now_ns: int) -> tuple[Admission, Grant | Barred]:
+def admit(state: Admission, config: AdmissionConfig, ask: Ask, now_ns: int) -> tuple[Admission, Grant | Rejection]:
     """Give everything that the call needs, or nothing."""
     now_ns = max(now_ns, state.now_ns)
     state, _ = expire(state, config, now_ns)
-    barred = _barred_at_once(state, config, ask)
-    if barred is not None:
-        return state, barred
+    rejection = _reject_at_once(state, config, ask)
+    if rejection is not None:
+        return state, rejection
     breaker, permit = breakers.admit(
         state.breakers.get(ask.tier, Breaker()), _breaker_config(config, ask.tier), now_ns, ask.hold_ns
     )
     if isinstance(permit, breakers.Rejected):
-        return state, _barred_by_breaker(ask.tier, permit)
+        return state, _reject_by_breaker(ask.tier, permit)
     name = f"{state.epoch}:{state.granted}"
     hold_ns = permit.expires_ns - now_ns
     budget, reserved = budgets.reserve(state.budget, config.budget, name, _budget_ask(ask), now_ns, hold_ns)
     if isinstance(reserved, budgets.Denied):
-        return state, _barred_by_budget(ask.tier, reserved)
+        return state, _reject_by_budget(ask.tier, reserved)
     calls, taken = retries.take(state.retries, config.retries, ask.extra, now_ns, counted=not ask.fallback)
     if isinstance(taken, retries.Exhausted):
         wait_s = taken.retry_after_ns / SECOND_NS
-        return state, Barred(ask.tier, Bar.RETRY_BUDGET, "too many extra calls", wait_s)
+        return state, Rejection(ask.tier, RejectedBy.RETRY_BUDGET, "too many extra calls", wait_s)
     after = Admission(
         breakers={**state.breakers, ask.tier: breaker},
         budget=budget,
@@ -292,13 +292,13 @@ def with_epoch(state: Admission, epoch: str) -> Admission:
     return replace(state, epoch=epoch)
 
 
-def _barred_at_once(state: Admission, config: AdmissionConfig, ask: Ask) -> Barred | None:
+def _reject_at_once(state: Admission, config: AdmissionConfig, ask: Ask) -> Rejection | None:
     rule = memory_rule(config.memory, ask)
     if rule:
-        return Barred(ask.tier, Bar.MEMORY_PRESSURE, rule, config.memory.retry_after_s)
+        return Rejection(ask.tier, RejectedBy.MEMORY_PRESSURE, rule, config.memory.retry_after_s)
     if _has_room(state, ask.tier):
         return None
-    return Barred(ask.tier, Bar.FULL, f"more than {TIERS_MAX} tiers", None)
+    return Rejection(ask.tier, RejectedBy.FULL, f"more than {TIERS_MAX} tiers", None)
 
 
 def _budget_ask(ask: Ask) -> BudgetAsk:
@@ -350,17 +350,19 @@ def _released(
     )
 
 
-def _barred_by_breaker(tier: str, rejected: breakers.Rejected) -> Barred:
+def _reject_by_breaker(tier: str, rejected: breakers.Rejected) -> Rejection:
     wait_ns = rejected.retry_after_ns
-    bar = Bar(rejected.cause.value)
-    return Barred(tier, bar, f"breaker is {bar.value}", None if wait_ns is None else wait_ns / SECOND_NS)
+    rejected_by = RejectedBy(rejected.cause.value)
+    return Rejection(
+        tier, rejected_by, f"breaker is {rejected_by.value}", None if wait_ns is None else wait_ns / SECOND_NS
+    )
 
 
-def _barred_by_budget(tier: str, denied: budgets.Denied) -> Barred:
+def _reject_by_budget(tier: str, denied: budgets.Denied) -> Rejection:
     if denied.denial is budgets.Denial.ROOM:
-        return Barred(tier, Bar.FULL, "too many open reservations", denied.retry_after_s)
+        return Rejection(tier, RejectedBy.FULL, "too many open reservations", denied.retry_after_s)
     detail = ", ".join(f"{load.window}: {load.tokens} > {load.tokens_max}" for load in denied.windows)
-    return Barred(tier, Bar.BUDGET, detail, denied.retry_after_s, denied.policy, denied.windows, denied.asked)
+    return Rejection(tier, RejectedBy.BUDGET, detail, denied.retry_after_s, denied.policy, denied.windows, denied.asked)
 
 
 def _with_breaker(state: Admission, tier: str, breaker: Breaker) -> Admission:

@@ -329,10 +329,10 @@ def _denied(
         policy = Policy.ESCALATE
     else:
         return None
-    bars = tuple(load for load, its in over if its is policy)
-    waits = [_wait_s(budget, load, ask.key, tokens, now_ns) for load in bars]
+    rejected_by = tuple(load for load, its in over if its is policy)
+    waits = [_wait_s(budget, load, ask.key, tokens, now_ns) for load in rejected_by]
     known = [wait for wait in waits if wait is not None]
-    return Denied(Denial.TOKENS, policy, bars, max(known) if len(known) == len(waits) else None, tokens)
+    return Denied(Denial.TOKENS, policy, rejected_by, max(known) if len(known) == len(waits) else None, tokens)
 
 
 def _wait_s(budget: Budget, load: Load, key: str, tokens: int, now_ns: int) -> int | None:

@@ -10,8 +10,8 @@ same grant ids. A grant whose `Settle` was never written stays open in that stat
 `Progress` said. After a replay the owner writes a `Begin` before it admits anything: the names of its grants are made
 of the epoch, so a second replay must know where each life began.
 
-Only events that changed something need to be written: a bar changes nothing but what time has closed anyway. But all
-of those must be, also what the owner's timers did: a session that was swept makes room, which later events used.
+Only events that changed something need to be written: a rejection changes nothing but what time has closed anyway. But
+all of those must be, also what the owner's timers did: a session that was swept makes room, which later events used.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, TypeAdapter
 
 from reliability.admission import admit as admission
-from reliability.admission.admit import Admission, AdmissionConfig, Ask, Barred, Grant, Settled
+from reliability.admission.admit import Admission, AdmissionConfig, Ask, Grant, Rejection, Settled
 from reliability.types import Usage, Verdict
 
 __all__ = [
@@ -145,7 +145,7 @@ class Reset:
 
 
 Event = Begin | Admit | Settle | Progress | Charge | Expire | Sweep | Isolate | Restore | Close | Reset
-Answer = Grant | Barred | Settled | tuple[Settled, ...] | None
+Answer = Grant | Rejection | Settled | tuple[Settled, ...] | None
 
 _STATE: TypeAdapter[Admission] = TypeAdapter(Admission)
 _EVENT: TypeAdapter[Event] = TypeAdapter(Annotated[Event, Field(discriminator="kind")])

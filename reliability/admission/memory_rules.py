@@ -1,7 +1,7 @@
 """What a node that is short of memory takes, and what not: the part of admission that looks at memory.
 
-What the caller knows of the tier's node stands in the ask. Local tiers are barred for big prompts at critical, and for
-complex requests once pressure has been sustained. Must never happen: a bar where nothing is known of the memory.
+What the caller knows of the tier's node stands in the ask. Local tiers are closed to big prompts at critical, and for
+complex requests once pressure has been sustained. Must never happen: a rejection where nothing is known of the memory.
 """
 
 from __future__ import annotations

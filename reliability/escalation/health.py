@@ -6,13 +6,13 @@ answer that isn't good enough came from a tier that is well, and a client that l
 
 from __future__ import annotations
 
-from reliability.admission.admit import Ask, Bar, Barred
+from reliability.admission.admit import Ask, RejectedBy, Rejection
 from reliability.admission.budget import Policy
-from reliability.escalation.wording import barred_in_words
+from reliability.escalation.wording import describe_rejection
 from reliability.faults import TRAITS, traits_of
 from reliability.types import Attempt, Fault, Verdict
 
-__all__ = ["barred_attempt", "verdict_of"]
+__all__ = ["rejected_attempt", "verdict_of"]
 
 
 def verdict_of(attempt: Attempt) -> Verdict:
@@ -23,17 +23,17 @@ def verdict_of(attempt: Attempt) -> Verdict:
     return Verdict.IGNORED if attempt.cancelled else traits.verdict
 
 
-def barred_attempt(barred: Barred, ask: Ask) -> Attempt:
+def rejected_attempt(rejection: Rejection, ask: Ask) -> Attempt:
     """The record of a call that was not let through: nothing ran."""
     return Attempt(
-        tier=barred.tier,
+        tier=rejection.tier,
         ran=False,
-        fault=_fault_of(barred.bar),
-        detail=barred_in_words(barred, ask),
-        retry_after_s=barred.retry_after_s,
-        hard_stop=barred.bar is Bar.BUDGET and barred.policy is Policy.HARD_STOP,
+        fault=_fault_of(rejection.rejected_by),
+        detail=describe_rejection(rejection, ask),
+        retry_after_s=rejection.retry_after_s,
+        hard_stop=rejection.rejected_by is RejectedBy.BUDGET and rejection.policy is Policy.HARD_STOP,
     )
 
 
-def _fault_of(bar: Bar) -> Fault:
-    return next(fault for fault in Fault if bar in TRAITS[fault].bars)
+def _fault_of(rejected_by: RejectedBy) -> Fault:
+    return next(fault for fault in Fault if rejected_by in TRAITS[fault].rejected_by)

@@ -6,8 +6,8 @@ has one that passes (`PASSING`) exactly where something that was met may pass. A
 left alone comes back; an hour's tokens do too. A session's spent tokens, an invalid answer after all re-asks, a prompt
 that is too long and a missing key stay as they are, however often they are asked.
 
-What counts is what each tier said last. Where that is a second try that was barred for want of a retry budget, what it
-was for counts as well.
+What counts is what each tier said last. Where that is a second try that was rejected for want of a retry budget, what
+it was for counts as well.
 
 What must never happen: a code that passes where nothing may pass, or the other way round; a time to come back that
 nobody has told.
@@ -76,7 +76,7 @@ def code_of(attempt: Attempt) -> RefuseCode:
 
 
 def walk_in_words(attempts: tuple[Attempt, ...]) -> str:
-    """How each tier was left, in order. Each clause names its tier; what bars several of them alike is said once."""
+    """How each tier was left, in order. Each clause names its tier; what rejects several of them alike is said once."""
     clauses = dict.fromkeys(_named(attempt)[:CLAUSE_CHARS_MAX] for attempt in speaking(attempts))
     return "; ".join(clauses)[:WALK_CHARS_MAX]
 
@@ -93,7 +93,7 @@ def retry_after_s(attempts: tuple[Attempt, ...]) -> float | None:
 
 def speaking(attempts: tuple[Attempt, ...]) -> list[Attempt]:
     """The attempts that say how each tier was left: its last, and what was behind it where that is a second try that
-    was barred."""
+    was rejected."""
     found: list[Attempt] = []
     silent = {attempt.tier for attempt in attempts}
     for attempt in reversed(attempts):

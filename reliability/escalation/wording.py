@@ -16,10 +16,10 @@ from __future__ import annotations
 
 import re
 
-from reliability.admission.admit import Ask, Bar, Barred
+from reliability.admission.admit import Ask, RejectedBy, Rejection
 from reliability.admission.budget import Load, Policy, Window
 
-__all__ = ["barred_in_words", "duration", "figure"]
+__all__ = ["describe_rejection", "duration", "figure"]
 
 LIKE_A_STATUS = re.compile(r"429|50[0234]|524")
 PLAIN_NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
@@ -28,15 +28,15 @@ FIGURE_MAX = 10**15
 MINUTES_FROM_S = 120
 
 WAYS_OUT = {
-    Bar.ISOLATED: "was taken out by hand: POST /v1/reliability/tiers/{tier}/restore lets it back in",
-    Bar.OPEN: "has failed and is left alone for {wait} more (its circuit breaker is open): come back then, or POST "
-    "/v1/reliability/tiers/{tier}/close",
-    Bar.PROBING: "has failed and is being tried with another request: come back in {wait}",
-    Bar.RETRY_BUDGET: "failed, and all requests together have had their second tries of this minute: come back in "
-    "{wait}",
-    Bar.MEMORY_PRESSURE: "takes no request of this size while the machine is short of memory ({rule}): come back in "
-    "{wait}, or send a smaller one",
-    Bar.FULL: "can take no more calls ({rule}): come back in {wait}",
+    RejectedBy.ISOLATED: "was taken out by hand: POST /v1/reliability/tiers/{tier}/restore lets it back in",
+    RejectedBy.OPEN: "has failed and is left alone for {wait} more (its circuit breaker is open): come back then, or "
+    "POST /v1/reliability/tiers/{tier}/close",
+    RejectedBy.PROBING: "has failed and is being tried with another request: come back in {wait}",
+    RejectedBy.RETRY_BUDGET: "failed, and all requests together have had their second tries of this minute: come back "
+    "in {wait}",
+    RejectedBy.MEMORY_PRESSURE: "takes no request of this size while the machine is short of memory ({rule}): come "
+    "back in {wait}, or send a smaller one",
+    RejectedBy.FULL: "can take no more calls ({rule}): come back in {wait}",
 }
 
 
@@ -58,21 +58,21 @@ def duration(seconds: float | None) -> str:
     return f"{figure(-(-whole_s // 60))} min"
 
 
-def barred_in_words(barred: Barred, ask: Ask) -> str:
+def describe_rejection(rejection: Rejection, ask: Ask) -> str:
     """Why this call wasn't let through."""
-    if barred.bar is Bar.BUDGET:
-        return "; ".join(_window_in_words(load, barred, ask) for load in barred.windows) or barred.detail
-    words = WAYS_OUT[barred.bar].format(
-        tier=barred.tier, wait=duration(barred.retry_after_s), rule=_rule_in_words(barred.detail)
+    if rejection.rejected_by is RejectedBy.BUDGET:
+        return "; ".join(_window_in_words(load, rejection, ask) for load in rejection.windows) or rejection.detail
+    words = WAYS_OUT[rejection.rejected_by].format(
+        tier=rejection.tier, wait=duration(rejection.retry_after_s), rule=_rule_in_words(rejection.detail)
     )
-    return f"tier {barred.tier} {words}"
+    return f"tier {rejection.tier} {words}"
 
 
 def _rule_in_words(rule: str) -> str:
     return re.sub(r"\d+", lambda digits: figure(int(digits[0])), rule.replace("_", " "))
 
 
-def _window_in_words(load: Load, barred: Barred, ask: Ask) -> str:
+def _window_in_words(load: Load, rejection: Rejection, ask: Ask) -> str:
     """Which tokens are spent, of how many, and what helps."""
     owner, key = {
         Window.SESSION: ("this session", "reliability.token_budget.per_session"),
@@ -81,23 +81,23 @@ def _window_in_words(load: Load, barred: Barred, ask: Ask) -> str:
     }[load.window]
     span = "" if load.window is Window.SESSION else " of an hour"
     most = f"{figure(load.tokens_max)} tokens{span} ({key})"
-    if barred.asked > load.tokens_max:
-        said = f"this request may take {figure(barred.asked)} tokens, and {owner} may take {most}"
+    if rejection.asked > load.tokens_max:
+        said = f"this request may take {figure(rejection.asked)} tokens, and {owner} may take {most}"
         return f"{said}: shorten it, ask for fewer `max_tokens`, or raise the limit"
-    spent = load.tokens - barred.asked - load.reserved
+    spent = load.tokens - rejection.asked - load.reserved
     has, its = ("have", "the") if load.window is Window.HOUR else ("has", "its")
     parts = [f"{has} used {figure(spent)} of {its} {most}"]
     if load.reserved:
         parts.append(f"open calls hold {figure(load.reserved)}")
     if spent <= load.tokens_max:
-        parts.append(f"this request may take {figure(barred.asked)}")
-    return f"{owner} {', '.join(parts)}: {_way_out(load, barred, ask)}"
+        parts.append(f"this request may take {figure(rejection.asked)}")
+    return f"{owner} {', '.join(parts)}: {_way_out(load, rejection, ask)}"
 
 
-def _way_out(load: Load, barred: Barred, ask: Ask) -> str:
-    cheaper = ", and until then only the cheapest tier answers" if barred.policy is Policy.ESCALATE else ""
-    if barred.retry_after_s is not None:
-        return f"come back in {duration(barred.retry_after_s)}, or raise the limit{cheaper}"
+def _way_out(load: Load, rejection: Rejection, ask: Ask) -> str:
+    cheaper = ", and until then only the cheapest tier answers" if rejection.policy is Policy.ESCALATE else ""
+    if rejection.retry_after_s is not None:
+        return f"come back in {duration(rejection.retry_after_s)}, or raise the limit{cheaper}"
     if load.window is not Window.SESSION:
         return f"raise the limit{cheaper}"
     return (

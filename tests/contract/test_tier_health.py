@@ -172,16 +172,16 @@ def test_a_breaker_is_closed_by_hand(server, upstream, stream):
     """A tier that wants to be left alone for ten minutes: who asks for it is told so, with the time and the way out;
     once a person has closed the breaker the very next request is answered by it, and the act is an incident."""
     upstream.plays(MODEL, plays.status(429, headers={"Retry-After": "600"}), plays.good())
-    first, barred = (ask(server, user("hi"), model="alone", stream=stream) for _ in range(2))
+    first, rejection = (ask(server, user("hi"), model="alone", stream=stream) for _ in range(2))
     closed = httpx.post(f"{server.url}/v1/reliability/tiers/alone/close", timeout=30.0)
     after = ask(server, user("hi"), model="alone", stream=stream)
 
     assert (first.status, first.code) == (429, "overloaded")
-    assert (barred.status, barred.code) == (503, "no_tier_available")
-    assert "x-should-retry" not in barred.headers
-    assert 500 < int(barred.headers["retry-after"]) <= 600
-    assert "tier alone has failed and is left alone for 10 min more" in barred.error["message"]
-    assert "POST /v1/reliability/tiers/alone/close" in barred.error["message"]
+    assert (rejection.status, rejection.code) == (503, "no_tier_available")
+    assert "x-should-retry" not in rejection.headers
+    assert 500 < int(rejection.headers["retry-after"]) <= 600
+    assert "tier alone has failed and is left alone for 10 min more" in rejection.error["message"]
+    assert "POST /v1/reliability/tiers/alone/close" in rejection.error["message"]
     assert closed.json() == {"tier": "alone", "closed": True}
     assert (after.status, after.header("Tier")) == (200, "alone")
     found = server.get("/v1/reliability/incidents?kind=operator&tier=alone").json()["data"]

@@ -13,7 +13,7 @@ from deployments.memory.monitor import MemoryPressure
 from deployments.memory.sensors.scripted import ScriptedSensor
 from deployments.memory.sensors.sensor import make_sensor
 from deployments.models.needs import plan_of
-from reliability.admission.admit import Admission, AdmissionConfig, Ask, Barred, admit
+from reliability.admission.admit import Admission, AdmissionConfig, Ask, Rejection, admit
 from reliability.memory.pressure import Level
 from tests.effects.driving import config_of, options_of
 
@@ -25,7 +25,7 @@ def section(**keys: Any) -> AppConfig:
     return config_of(AT, keys)
 
 
-def barred(config: AppConfig, **ask: Any) -> Barred | None:
+def rejection(config: AppConfig, **ask: Any) -> Rejection | None:
     """Why a call under long pressure isn't admitted, if it isn't."""
     facts = {
         "tier": "fast",
@@ -37,27 +37,27 @@ def barred(config: AppConfig, **ask: Any) -> Barred | None:
     }
     rules = AdmissionConfig(memory=config.reliability.memory_pressure.rules)
     _, answer = admit(Admission(), rules, Ask(**(facts | ask)), 0)
-    return answer if isinstance(answer, Barred) else None
+    return answer if isinstance(answer, Rejection) else None
 
 
 def rule(key: str, limit: int, **ask: Any) -> Callable[[], None]:
     """By default the call is barred; with a higher limit, or without one, it isn't."""
 
     def check() -> None:
-        assert barred(section(), **ask) is not None
-        assert barred(section(**{key: limit}), **ask) is None
-        assert barred(section(**{key: None}), **ask) is None
+        assert rejection(section(), **ask) is not None
+        assert rejection(section(**{key: limit}), **ask) is None
+        assert rejection(section(**{key: None}), **ask) is None
 
     return check
 
 
 def sustained_s() -> None:
-    assert barred(section(), prompt_tokens=9000) is not None
-    assert barred(section(sustained_s=70), prompt_tokens=9000) is None
+    assert rejection(section(), prompt_tokens=9000) is not None
+    assert rejection(section(sustained_s=70), prompt_tokens=9000) is None
 
 
 def retry_after_s() -> None:
-    answer = barred(section(retry_after_s=33), prompt_tokens=9000)
+    answer = rejection(section(retry_after_s=33), prompt_tokens=9000)
     assert answer is not None
     assert answer.retry_after_s == 33
 

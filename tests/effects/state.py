@@ -22,7 +22,7 @@ from deployments.state.journal import Journal
 from deployments.state.records import Done, Query, Said, Step
 from deployments.telemetry import MonotonicClock
 from reliability.admission import admit as reducer
-from reliability.admission.admit import Admission, Ask, Bar, Barred, Grant
+from reliability.admission.admit import Admission, Ask, Grant, RejectedBy, Rejection
 from reliability.answer.gate import Hold
 from reliability.loops import JudgeConfig, Turn
 from reliability.tools import build_toolbox
@@ -42,11 +42,11 @@ class Desk:
         self.state = Admission()
         self.now_ns = START_NS
 
-    def ask(self, **changes: Any) -> Grant | Barred:
+    def ask(self, **changes: Any) -> Grant | Rejection:
         self.state, answer = reducer.admit(self.state, self.limits.admission, replace(ASK, **changes), self.now_ns)
         return answer
 
-    def end(self, grant: Grant | Barred, verdict: Verdict, retry_after_s: float = 0.0) -> None:
+    def end(self, grant: Grant | Rejection, verdict: Verdict, retry_after_s: float = 0.0) -> None:
         assert isinstance(grant, Grant)
         wait_ns = int(retry_after_s * NS_PER_S)
         self.state, _ = reducer.settle(
@@ -61,15 +61,15 @@ class Desk:
         """How many failures in a row it takes."""
         for count in range(1, 1000):
             self.fail(1)
-            if isinstance(self.ask(), Barred):
+            if isinstance(self.ask(), Rejection):
                 return count
         return 0
 
     def open_s(self) -> float:
-        barred = self.ask()
-        assert isinstance(barred, Barred)
-        assert barred.retry_after_s is not None
-        return barred.retry_after_s
+        rejection = self.ask()
+        assert isinstance(rejection, Rejection)
+        assert rejection.retry_after_s is not None
+        return rejection.retry_after_s
 
     def probe(self) -> None:
         """Wait until a probe may run, and let it fail."""
@@ -89,7 +89,7 @@ def budget_limit(key: str) -> Callable[[], None]:
     def check() -> None:
         few = desk("reliability.token_budget", hard(**{key: 150}))
         assert isinstance(few.ask(), Grant)
-        assert isinstance(few.ask(), Barred)
+        assert isinstance(few.ask(), Rejection)
 
     return check
 
@@ -120,7 +120,7 @@ def failure_rate() -> None:
         for count in range(1, 100):
             alternating.now_ns += int(spread_s * NS_PER_S)
             grant = alternating.ask()
-            if isinstance(grant, Barred):
+            if isinstance(grant, Rejection):
                 return count - 1
             alternating.end(grant, Verdict.FAILURE if count % 2 else Verdict.SUCCESS)
         return 0
@@ -161,9 +161,9 @@ def retry_budget() -> None:
     assert extras(share_percent=0, floor=3) == 3
     assert extras(share_percent=100, floor=0) == 20
     assert extras(share_percent=100, floor=0, window_s=5) == 0
-    barred = desk("reliability.retry_budget", {"share_percent": 0, "floor": 0}).ask(extra=True)
-    assert isinstance(barred, Barred)
-    assert barred.bar is Bar.RETRY_BUDGET
+    rejection = desk("reliability.retry_budget", {"share_percent": 0, "floor": 0}).ask(extra=True)
+    assert isinstance(rejection, Rejection)
+    assert rejection.rejected_by is RejectedBy.RETRY_BUDGET
 
 
 def window_size() -> None:

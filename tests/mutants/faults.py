@@ -46,9 +46,9 @@ MUTANTS: list[tuple[str, str, str, str]] = [
     ),
     (
         "reliability/faults.py",
-        "verdict_with_time=FAILURE, bars=(Bar.FULL,),",
+        "verdict_with_time=FAILURE, rejected_by=(RejectedBy.FULL,),",
         "verdict_with_time=FAILURE,",
-        "every bar has its fault",
+        "every rejected_by has its fault",
     ),
     # refusals, health, escalation
     (
@@ -73,7 +73,7 @@ MUTANTS: list[tuple[str, str, str, str]] = [
         "reliability/escalation/refusals.py",
         "            if attempt.fault is not Fault.RETRY_BUDGET:\n",
         "            if True:\n",
-        "a barred second try hides no fault",
+        "a rejection second try hides no fault",
     ),
     (
         "reliability/escalation/refusals.py",

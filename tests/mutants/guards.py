@@ -303,16 +303,16 @@ MUTANTS: list[tuple[str, str, str, str]] = [
     ),
     (
         "reliability/admission/admit.py",
-        "        return state, _barred_by_budget(ask.tier, reserved)\n",
-        "        return _with_breaker(state, ask.tier, breaker), _barred_by_budget(ask.tier, reserved)\n",
-        "a bar of the budget leaks no permit",
+        "        return state, _reject_by_budget(ask.tier, reserved)\n",
+        "        return _with_breaker(state, ask.tier, breaker), _reject_by_budget(ask.tier, reserved)\n",
+        "a rejected_by of the budget leaks no permit",
     ),
     (
         "reliability/admission/admit.py",
-        '        return state, Barred(ask.tier, Bar.RETRY_BUDGET, "too many extra calls", wait_s)\n',
-        "        return replace(state, budget=budget), Barred(ask.tier, Bar.RETRY_BUDGET, "
+        '        return state, Rejection(ask.tier, RejectedBy.RETRY_BUDGET, "too many extra calls", wait_s)\n',
+        "        return replace(state, budget=budget), Rejection(ask.tier, RejectedBy.RETRY_BUDGET, "
         '"too many extra calls", wait_s)\n',
-        "a bar of the retry budget leaks no reservation",
+        "a rejected_by of the retry budget leaks no reservation",
     ),
     (
         "reliability/admission/admit.py",
@@ -336,7 +336,7 @@ MUTANTS: list[tuple[str, str, str, str]] = [
         "reliability/admission/memory_rules.py",
         "if not ask.local or ask.level not in (Level.WARN, Level.CRITICAL):",
         "if not ask.local or ask.level is Level.NORMAL:",
-        "unknown pressure bars nothing",
+        "unknown pressure rejected_by nothing",
     ),
     (
         "reliability/admission/memory_rules.py",

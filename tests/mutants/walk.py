@@ -47,7 +47,7 @@ MUTANTS: list[tuple[str, str, str, str]] = [
         "reliability/escalation/policies.py",
         "if last is None or last.fault is not Fault.BUDGET or not last.hard_stop:",
         "if last is None or last.fault is not Fault.BUDGET:",
-        "a bar that is not hard leaves the next tier",
+        "a rejected_by that is not hard leaves the next tier",
     ),
     (
         "reliability/escalation/policies.py",
@@ -227,8 +227,8 @@ MUTANTS: list[tuple[str, str, str, str]] = [
     ),
     (
         "reliability/escalation/wording.py",
-        "    spent = load.tokens - barred.asked - load.reserved\n",
-        "    spent = load.tokens - barred.asked\n",
+        "    spent = load.tokens - rejection.asked - load.reserved\n",
+        "    spent = load.tokens - rejection.asked\n",
         "the figures are those of the ledger",
     ),
     # drive, attempt: the simulation is their test

@@ -15,9 +15,9 @@ from reliability.admission.admit import (
     Admission,
     AdmissionConfig,
     Ask,
-    Bar,
-    Barred,
     Grant,
+    RejectedBy,
+    Rejection,
     admit,
     expire,
     isolate,
@@ -41,41 +41,41 @@ def test_a_bar_leaks_nothing() -> None:
     state = failed(Admission(), "fast", 2)
     for wrong in ({"prompt_tokens": 10_000}, {"extra": True}):
         config = replace(CONFIG, retries=RetryBudgetConfig(floor=0, share_percent=0))
-        same, barred = admit(state, config, ask(**wrong), S)
-        assert isinstance(barred, Barred)
+        same, rejection = admit(state, config, ask(**wrong), S)
+        assert isinstance(rejection, Rejection)
         assert same is state
     assert granted(state, S)[1].probe
 
 
 @pytest.mark.parametrize(
-    ("more", "bar"),
+    ("more", "rejected_by"),
     [
-        ({"tier": "open"}, Bar.OPEN),
-        ({"tier": "probing"}, Bar.PROBING),
-        ({"tier": "out"}, Bar.ISOLATED),
-        ({"prompt_tokens": 1951}, Bar.BUDGET),
-        ({"extra": True}, Bar.RETRY_BUDGET),
-        ({"level": Level.CRITICAL, "prompt_tokens": 4000}, Bar.MEMORY_PRESSURE),
+        ({"tier": "open"}, RejectedBy.OPEN),
+        ({"tier": "probing"}, RejectedBy.PROBING),
+        ({"tier": "out"}, RejectedBy.ISOLATED),
+        ({"prompt_tokens": 1951}, RejectedBy.BUDGET),
+        ({"extra": True}, RejectedBy.RETRY_BUDGET),
+        ({"level": Level.CRITICAL, "prompt_tokens": 4000}, RejectedBy.MEMORY_PRESSURE),
     ],
 )
-def test_every_bar_has_its_name(more: dict[str, Any], bar: Bar) -> None:
+def test_every_bar_has_its_name(more: dict[str, Any], rejected_by: RejectedBy) -> None:
     """What keeps a call off is named, with a time where waiting helps."""
     state = isolate(failed(failed(Admission(), "probing", 2), "open", 2, S), "out")
     state, _ = granted(state, S, tier="probing")
     for _ in range(5):
         state, answer = admit(state, CONFIG, ask("other", "t", extra=True), S)
     _, answer = admit(state, CONFIG, ask(**more), S)
-    assert isinstance(answer, Barred)
-    assert answer.bar is bar
+    assert isinstance(answer, Rejection)
+    assert answer.rejected_by is rejected_by
     assert answer.detail
-    assert (answer.retry_after_s is None) is (bar in (Bar.ISOLATED, Bar.BUDGET))
-    assert (answer.policy is Policy.HARD_STOP) is bool(answer.windows) is (bar is Bar.BUDGET)
+    assert (answer.retry_after_s is None) is (rejected_by in (RejectedBy.ISOLATED, RejectedBy.BUDGET))
+    assert (answer.policy is Policy.HARD_STOP) is bool(answer.windows) is (rejected_by is RejectedBy.BUDGET)
 
 
 def test_waits_are_in_seconds() -> None:
     """An open breaker's time reaches the answer in seconds."""
     _, answer = admit(failed(Admission(), "fast", 2), CONFIG, ask(), S // 2)
-    assert isinstance(answer, Barred)
+    assert isinstance(answer, Rejection)
     assert answer.retry_after_s == 0.5
 
 
@@ -97,8 +97,8 @@ def test_retry_after_reaches_the_breaker() -> None:
     state, grant = granted(Admission())
     state, _ = settle(state, CONFIG, grant.id, Verdict.FAILURE, Usage(), 0, retry_after_ns=7 * S)
     _, answer = admit(state, CONFIG, ask(), 0)
-    assert isinstance(answer, Barred)
-    assert (answer.bar, answer.retry_after_s) == (Bar.OPEN, 7)
+    assert isinstance(answer, Rejection)
+    assert (answer.rejected_by, answer.retry_after_s) == (RejectedBy.OPEN, 7)
 
 
 def test_an_expired_grant_counts_as_ignored_and_spent() -> None:
@@ -152,7 +152,7 @@ def test_escalation_leaves_the_cheap_tier() -> None:
     limit = Limit(tokens_max=10, policy=Policy.ESCALATE)
     config = replace(CONFIG, budget=replace(CONFIG.budget, session=limit))
     dear = admit(Admission(), config, ask(), 0)[1]
-    assert isinstance(dear, Barred)
+    assert isinstance(dear, Rejection)
     assert dear.policy is Policy.ESCALATE
     assert isinstance(admit(Admission(), config, ask(cheap=True), 0)[1], Grant)
 
@@ -165,8 +165,8 @@ def test_tiers_are_bounded() -> None:
     assert isolate(state, "one more") is state
     assert restore(state, "one more") is state
     _, answer = admit(state, CONFIG, ask("one more"), 0)
-    assert isinstance(answer, Barred)
-    assert answer.bar is Bar.FULL
+    assert isinstance(answer, Rejection)
+    assert answer.rejected_by is RejectedBy.FULL
     assert isinstance(admit(restore(state, "t1"), CONFIG, ask("t1"), 0)[1], Grant)
 
 
@@ -176,8 +176,8 @@ def test_a_full_house_is_named() -> None:
     for n in range(8):
         state, _ = granted(state, session=str(n % 4))
     _, answer = admit(state, CONFIG, ask(session="1"), 0)
-    assert isinstance(answer, Barred)
-    assert (answer.bar, answer.retry_after_s) == (Bar.FULL, 5)
+    assert isinstance(answer, Rejection)
+    assert (answer.rejected_by, answer.retry_after_s) == (RejectedBy.FULL, 5)
 
 
 def test_grants_of_an_older_life_can_be_settled() -> None:
@@ -194,7 +194,7 @@ def test_hands_reach_the_books() -> None:
     """Resetting a session frees its budget, and a sweep forgets the idle."""
     state, grant = granted(Admission(), prompt_tokens=1900)
     state, _ = settle(state, CONFIG, grant.id, Verdict.SUCCESS, None, 0)
-    assert isinstance(admit(state, CONFIG, ask(), 0)[1], Barred)
+    assert isinstance(admit(state, CONFIG, ask(), 0)[1], Rejection)
     assert isinstance(admit(reset_session(state, "k", "s"), CONFIG, ask(), 0)[1], Grant)
     assert sweep(state, CONFIG, 300 * S).budget.sessions.count == 0
     assert sweep(state, CONFIG, 299 * S) is state
@@ -233,5 +233,5 @@ def test_a_fallback_is_neither_first_nor_extra():
         assert isinstance(answer, Grant)
     _, answer = admission.admit(state, config, replace(call, extra=True), S)
 
-    assert isinstance(answer, Barred)
-    assert answer.bar is Bar.RETRY_BUDGET
+    assert isinstance(answer, Rejection)
+    assert answer.rejected_by is RejectedBy.RETRY_BUDGET

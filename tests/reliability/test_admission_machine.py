@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from reliability.admission import events as replay
-from reliability.admission.admit import PROGRESS_TOKENS, Admission, Barred, Grant, Settled, with_epoch
+from reliability.admission.admit import PROGRESS_TOKENS, Admission, Grant, Rejection, Settled, with_epoch
 from reliability.admission.ledger import used
 from reliability.memory.pressure import Level
 from reliability.types import Usage, Verdict
@@ -68,7 +68,7 @@ class AdmissionMachine(RuleBasedStateMachine):
         before = self.state
         wanted = ask(tier, session, extra=extra, hold_ns=hold_ns, level=level, prompt_tokens=prompt, local=local)
         answer = self.happen(replay.Admit(wanted))
-        if isinstance(answer, Barred):
+        if isinstance(answer, Rejection):
             assert self.state is before
             return
         assert answer.id not in self.ids

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reliability.admission.admit import Ask, Bar, Barred
+from reliability.admission.admit import Ask, RejectedBy, Rejection
 from reliability.admission.budget import Load, Policy, Window
 from reliability.answer import gate
 from reliability.answer.gate import TextKind
 from reliability.answer.judgement import expect, judge, settle_text
-from reliability.escalation.health import barred_attempt, verdict_of
+from reliability.escalation.health import rejected_attempt, verdict_of
 from reliability.escalation.policies import Call
 from reliability.escalation.reask import RESAMPLE_TEMPERATURE, request_for
 from reliability.escalation.retry_strategy import Reask, Rung
@@ -306,14 +306,14 @@ def test_a_full_tier_that_says_until_when_is_left_alone():
     assert verdict_of(replace(full, retry_after_s=3.0)) is Verdict.FAILURE
 
 
-@pytest.mark.parametrize("bar", list(Bar))
-def test_every_bar_has_its_fault(bar):
+@pytest.mark.parametrize("rejected_by", list(RejectedBy))
+def test_every_bar_has_its_fault(rejected_by):
     """A call that was not let through is written down: nothing ran, and the reason is said."""
-    barred = Barred("fast", bar, "why", 2.0, Policy.HARD_STOP, (Load(Window.HOUR, 90, 80, 112),), 20)
-    attempt = barred_attempt(barred, Ask(tier="fast", key="k", session="s", prompt_tokens=20))
+    rejection = Rejection("fast", rejected_by, "why", 2.0, Policy.HARD_STOP, (Load(Window.HOUR, 90, 80, 112),), 20)
+    attempt = rejected_attempt(rejection, Ask(tier="fast", key="k", session="s", prompt_tokens=20))
 
     assert not attempt.ran
     assert attempt.fault is not None
     assert attempt.detail
     assert "was not called" not in attempt.detail
-    assert attempt.hard_stop == (bar is Bar.BUDGET)
+    assert attempt.hard_stop == (rejected_by is RejectedBy.BUDGET)

@@ -284,10 +284,10 @@ def test_only_a_model_that_tried_to_call_is_made_to_call(flaw, reasks):
 
 def test_a_spent_budget_stops_or_moves_on():
     """`hard_stop` refuses at once; a bar that is not hard leaves the next tier."""
-    barred = Attempt(tier="fast", ran=False, fault=Fault.BUDGET, detail="spent", retry_after_s=60.0)
-    hard = decide(situation((replace(barred, hard_stop=True),)))
-    spent = decide(situation((replace(barred, hard_stop=True, retry_after_s=None),)))
-    soft = decide(situation((barred,)))
+    rejection = Attempt(tier="fast", ran=False, fault=Fault.BUDGET, detail="spent", retry_after_s=60.0)
+    hard = decide(situation((replace(rejection, hard_stop=True),)))
+    spent = decide(situation((replace(rejection, hard_stop=True, retry_after_s=None),)))
+    soft = decide(situation((rejection,)))
 
     assert isinstance(hard, Refuse)
     assert isinstance(spent, Refuse)

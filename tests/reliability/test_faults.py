@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reliability.admission.admit import Bar
+from reliability.admission.admit import RejectedBy
 from reliability.escalation.health import verdict_of
 from reliability.escalation.policies import reason_of
 from reliability.escalation.refusals import PASSING, code_of
@@ -57,11 +57,11 @@ def test_an_attempt_has_the_row_of_what_it_met(met):
     )
 
 
-@pytest.mark.parametrize("bar", Bar)
-def test_each_bar_is_one_fault(bar):
+@pytest.mark.parametrize("rejected_by", RejectedBy)
+def test_each_bar_is_one_fault(rejected_by):
     """A call that admission bars is written down as one fault, and only a fault is a bar."""
-    assert Counter(each for traits in rows(Fault).values() for each in traits.bars)[bar] == 1
-    assert not any(traits.bars for traits in rows(Flaw).values())
+    assert Counter(each for traits in rows(Fault).values() for each in traits.rejected_by)[rejected_by] == 1
+    assert not any(traits.rejected_by for traits in rows(Flaw).values())
 
 
 @pytest.mark.parametrize("flaw", Flaw)

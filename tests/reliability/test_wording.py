@@ -6,9 +6,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from reliability.admission.admit import Admission, AdmissionConfig, Ask, Bar, Barred, admit, charge
+from reliability.admission.admit import Admission, AdmissionConfig, Ask, RejectedBy, Rejection, admit, charge
 from reliability.admission.budget import BudgetConfig, Limit, Policy
-from reliability.escalation.wording import FIGURE_MAX, LIKE_A_STATUS, barred_in_words, duration, figure
+from reliability.escalation.wording import FIGURE_MAX, LIKE_A_STATUS, describe_rejection, duration, figure
 
 SIZES = {"thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10**12}
 SPENT = 616_827
@@ -60,7 +60,7 @@ def refused(
     session: int | None = None,
     hour: int | None = None,
     policy: Policy = Policy.HARD_STOP,
-) -> tuple[Barred, Ask]:
+) -> tuple[Rejection, Ask]:
     """What a call hears that wants `asked` tokens where `spent` are spent and open calls hold `held`."""
     limits = {"session": Limit(tokens_max=session, policy=policy), "hour": Limit(tokens_max=hour, policy=policy)}
     config, state = AdmissionConfig(budget=BudgetConfig(**limits)), Admission(epoch="e")
@@ -68,7 +68,7 @@ def refused(
     if held:
         state, _ = admit(state, config, wanting(held, named), 0)
     _, answer = admit(state, config, wanting(asked, named), 1)
-    assert isinstance(answer, Barred)
+    assert isinstance(answer, Rejection)
     return answer, wanting(asked, named)
 
 
@@ -124,28 +124,34 @@ HOUR = "tokens of an hour (reliability.token_budget.per_hour)"
 )
 def test_a_budget_says_what_happened_and_what_helps(what, wait_s, told):
     """The figures are those of the ledger; a time to come back stands there exactly where one helps."""
-    barred, ask = refused(**what)
+    rejection, ask = refused(**what)
 
-    assert barred.retry_after_s == wait_s
-    assert barred_in_words(barred, ask) == told
+    assert rejection.retry_after_s == wait_s
+    assert describe_rejection(rejection, ask) == told
 
 
 @pytest.mark.parametrize("name", ["c-12500ab", "two words", "a/b", "x" * 100, "c-429"])
 def test_a_session_whose_name_misleads_is_not_named(name):
     """It would not stand in a path as it is, or look like a status; the header has it anyway."""
-    told = barred_in_words(*refused(SPENT, 900, named=name, session=600_000))
+    told = describe_rejection(*refused(SPENT, 900, named=name, session=600_000))
 
     assert "/v1/reliability/sessions/{id}/reset" in told
     assert name not in told
 
 
-@pytest.mark.parametrize("bar", [bar for bar in Bar if bar is not Bar.BUDGET])
-def test_every_bar_names_its_tier_and_a_way_out(bar):
-    """Who is barred hears which tier, and when to come back or which route helps."""
-    barred = Barred("fast", bar, "critical: prompt_tokens >= 4000", None if bar is Bar.ISOLATED else 7.0)
-    told = barred_in_words(barred, wanting(20, "s"))
+@pytest.mark.parametrize(
+    "rejected_by", [rejected_by for rejected_by in RejectedBy if rejected_by is not RejectedBy.BUDGET]
+)
+def test_every_rejection_names_its_tier_and_a_way_out(rejected_by):
+    """Who is rejected hears which tier, and when to come back or which route helps."""
+    rejection = Rejection(
+        "fast", rejected_by, "critical: prompt_tokens >= 4000", None if rejected_by is RejectedBy.ISOLATED else 7.0
+    )
+    told = describe_rejection(rejection, wanting(20, "s"))
 
     assert told.startswith("tier fast ")
-    assert ("/restore" in told) if bar is Bar.ISOLATED else ("7 s" in told)
+    assert ("/restore" in told) if rejected_by is RejectedBy.ISOLATED else ("7 s" in told)
     assert "{" not in told
-    assert ("(critical: prompt tokens >= 4,000)" in told) == (bar in (Bar.MEMORY_PRESSURE, Bar.FULL))
+    assert ("(critical: prompt tokens >= 4,000)" in told) == (
+        rejected_by in (RejectedBy.MEMORY_PRESSURE, RejectedBy.FULL)
+    )

@@ -20,7 +20,7 @@ from deployments.config_tiers import Timeouts
 from deployments.ports import Ports
 from deployments.request.drive import Run, drive
 from reliability.admission import admit as reducer
-from reliability.admission.admit import Admission, AdmissionConfig, Ask, Barred, Grant
+from reliability.admission.admit import Admission, AdmissionConfig, Ask, Grant, Rejection
 from reliability.admission.budget import BudgetConfig, Limit, Policy
 from reliability.admission.ledger import PROGRESS_TOKENS
 from reliability.answer.estimate import text_bytes, tokens_min
@@ -66,7 +66,7 @@ class SimAdmission:
         self.state, closed = reducer.expire(self.state, self.config, self.clock.now_ns())
         self.spent |= {each.id: each.tokens for each in closed}
 
-    async def admit(self, ask: Ask) -> Grant | Barred:
+    async def admit(self, ask: Ask) -> Grant | Rejection:
         self.expire()
         if self.rng.random() < self.silence:
             await asyncio.sleep(30.0)
@@ -102,7 +102,7 @@ class Router:
         self.dead = False
         self.grant: Grant | None = None
 
-    async def admit(self, ask: Ask) -> Grant | Barred:
+    async def admit(self, ask: Ask) -> Grant | Rejection:
         answer = await self.admission.admit(ask)
         self.grant = answer if isinstance(answer, Grant) else None
         return answer

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deployments.state.records import Charged, Progressed, Query, Said, Step
-from reliability.admission.admit import AdmissionConfig, Bar, Barred, Grant
+from reliability.admission.admit import AdmissionConfig, Grant, RejectedBy, Rejection
 from reliability.admission.breaker import BreakerConfig, Phase
 from reliability.loops import LoopConfig, Turn
 from reliability.types import Verdict
@@ -90,9 +90,9 @@ def test_two_hundred_asks_against_a_budget_for_fifty(tmp_path):
     two.put(*(settled(grant, 100) for grant in grants))
     assert one.actor.budget("k", "s")["spent_tokens"] == 5000
     assert one.actor.stats()["reserved_tokens"] == 0
-    (barred,) = one.ask(ask())
-    assert isinstance(barred, Barred)
-    assert barred.bar is Bar.BUDGET
+    (rejection,) = one.ask(ask())
+    assert isinstance(rejection, Rejection)
+    assert rejection.rejected_by is RejectedBy.BUDGET
 
 
 def test_a_step_is_done_once(tmp_path):
@@ -241,8 +241,8 @@ def test_a_breaker_that_changes_leaves_an_incident(tmp_path):
     assert (incident["tier"], incident["request_id"]) == ("fast", "q1")
     assert (incident["session"], incident["key"]) == ("s", "k")
     assert incident["reason"] == "closed -> open: consecutive_failures"
-    (barred,) = driver.ask(ask())
-    assert barred.bar is Bar.OPEN
+    (rejection,) = driver.ask(ask())
+    assert rejection.rejected_by is RejectedBy.OPEN
     clock.wait(2)
     (probe,) = driver.granted(ask())
     driver.put(settled(probe, 0, request_id="q9"))
@@ -270,8 +270,8 @@ def test_isolate_and_restore(tmp_path):
     driver = Driver(life(tmp_path))
     driver.actor.isolate("fast")
     driver.actor = life(tmp_path)
-    (barred,) = driver.ask(ask())
-    assert barred.bar is Bar.ISOLATED
+    (rejection,) = driver.ask(ask())
+    assert rejection.rejected_by is RejectedBy.ISOLATED
     driver.actor.restore("fast")
     assert len(driver.granted(ask())) == 1
     words = [(one["reason"], one["tier"]) for one in driver.actor.incidents(Query(kind="operator"))]
@@ -285,7 +285,7 @@ def test_a_breaker_is_closed_by_hand(tmp_path):
     driver = Driver(life(tmp_path), limits=limits(config))
     for grant in driver.granted(ask(), ask()):
         driver.put(settled(grant, 0, Verdict.FAILURE))
-    assert driver.ask(ask())[0].bar is Bar.OPEN
+    assert driver.ask(ask())[0].rejected_by is RejectedBy.OPEN
     driver.actor.close_breaker("fast")
     driver.actor = life(tmp_path)
     (grant,) = driver.granted(ask())
@@ -295,7 +295,7 @@ def test_a_breaker_is_closed_by_hand(tmp_path):
 
     driver.actor.isolate("fast")
     driver.actor.close_breaker("fast")
-    assert driver.ask(ask())[0].bar is Bar.ISOLATED
+    assert driver.ask(ask())[0].rejected_by is RejectedBy.ISOLATED
 
 
 def test_reset(tmp_path):
@@ -351,10 +351,10 @@ def test_new_limits_keep_the_books(tmp_path):
 
     driver.limits = tight(500)
     driver.number = 2
-    (barred,) = driver.ask(ask())
-    assert barred.windows[0].tokens == 650
+    (rejection,) = driver.ask(ask())
+    assert rejection.windows[0].tokens == 650
     driver.actor = life(tmp_path)
-    assert isinstance(driver.ask(ask())[0], Barred)
+    assert isinstance(driver.ask(ask())[0], Rejection)
     driver.limits = tight(650)
     assert isinstance(driver.ask(ask())[0], Grant)
 
@@ -375,7 +375,7 @@ def test_two_routers_under_different_limits(tmp_path):
     poor, rich = Driver(actor, "poor", tight(200)), Driver(actor, "rich", tight(1000))
     kinds = Counter(type(d.ask(ask())[0]).__name__ + d.client for _ in range(6) for d in (poor, rich))
 
-    assert kinds == {"Grantpoor": 1, "Barredpoor": 5, "Grantrich": 6}
+    assert kinds == {"Grantpoor": 1, "Rejectionpoor": 5, "Grantrich": 6}
 
 
 def test_reports_and_sessions_are_found_by_their_key(tmp_path):

@@ -14,7 +14,7 @@ from deployments.request.policy import state_limits
 from deployments.state.client import RequestState, State
 from deployments.state.link import StateSilent
 from deployments.state.records import Query, Said, StateLimits
-from reliability.admission.admit import Ask, Bar, Barred, Grant
+from reliability.admission.admit import Ask, Grant, RejectedBy, Rejection
 from reliability.loops import Turn
 from reliability.types import Usage, Verdict
 from tests.sim.clock import VirtualClock, run
@@ -97,7 +97,7 @@ async def called(state: State, session: str, name: str, tokens: int = 100) -> bo
     """One whole request of 100 tokens; whether it was admitted."""
     port = request(state, session, name)
     grant = await port.admit(ask(session))
-    if isinstance(grant, Barred):
+    if isinstance(grant, Rejection):
         return False
     verdict, usage = Verdict.IGNORED, Usage()
     try:
@@ -175,8 +175,8 @@ def test_charges_reach_hour_and_session(tmp_path):
         near.away = False
         await asyncio.sleep(5)
         assert (await state.session("k", S0))["spent_tokens"] == 42
-        barred = await request(state, S1).admit(ask(S1))
-        assert isinstance(barred, Barred)
+        rejection = await request(state, S1).admit(ask(S1))
+        assert isinstance(rejection, Rejection)
 
     playing(tmp_path, play, hour=141)
 
@@ -190,8 +190,8 @@ def test_a_breaker_is_every_sessions(tmp_path):
             grant = await port.admit(ask((S0, S1)[n % 2]))
             assert isinstance(grant, Grant)
             port.settle(grant, Verdict.FAILURE, Usage(), None)
-        barred = await request(state).admit(ask())
-        assert barred.bar is Bar.OPEN
+        rejection = await request(state).admit(ask())
+        assert rejection.rejected_by is RejectedBy.OPEN
         assert state.health["fast"].degraded
         await asyncio.sleep(1)
         (incident,) = await state.incidents(Query(kind="breaker"))
@@ -338,11 +338,11 @@ def test_a_barred_call_costs_nothing(tmp_path, window):
     """What a budget or an operator bars leaves the books as they were, and the session unknown."""
 
     async def play(state, near):
-        barred = await request(state).admit(ask())
-        assert isinstance(barred, Barred)
-        assert [load.window for load in barred.windows] == [window]
+        rejection = await request(state).admit(ask())
+        assert isinstance(rejection, Rejection)
+        assert [load.window for load in rejection.windows] == [window]
         await state.isolate("cloud")
-        assert (await request(state).admit(ask(tier="cloud"))).bar is Bar.ISOLATED
+        assert (await request(state).admit(ask(tier="cloud"))).rejected_by is RejectedBy.ISOLATED
         await asyncio.sleep(1)
         assert await state.session("k", S0) is None
 
