@@ -27,7 +27,7 @@ doctor: .venv/.serve ## check platform, packages, models, key, memory and every 
 
 test: .venv/.dev test-fast ## the whole test suite
 	$(BIN)/python -m pytest -n 0 -m "model and not ray" # by themselves: each has a matrix thread per core
-	$(BIN)/python -m pytest -n 2 --dist loadfile -m ray # each process has a Ray of its own; they mostly wait
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m ray # each process has a Ray of its own; they mostly wait
 
 test-fast: .venv/.dev ## what needs no Ray and no model: nearly all laws, in three minutes on two cores
 	$(BIN)/python -m pytest -n 2 -m "not ray and not model"

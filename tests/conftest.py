@@ -34,12 +34,17 @@ atexit.register(shutil.rmtree, os.environ["XDG_STATE_HOME"], ignore_errors=True)
 os.environ.pop("MLX_STACK_API_KEYS", None)
 
 
+# The files that take longest, by minutes: they begin first, so that no process waits for another at the end.
+LONGEST = ("e2e/test_stops.py", "contract/test_mlx_kill.py", "e2e/test_default_server.py", "memory/test_nodes.py")
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Whatever uses the session's Ray is run with the others that do, one after the other."""
+    """Whatever uses the session's Ray is run with the others that do, a file in one process."""
     for item in items:
         if "serve_port" in getattr(item, "fixturenames", ()):
             item.add_marker("ray")
+    items.sort(key=lambda item: not item.nodeid.removeprefix("tests/").startswith(LONGEST))
 
 
 LOOPBACK = ("127.", "localhost", "::1", "")

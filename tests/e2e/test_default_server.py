@@ -49,7 +49,14 @@ class Running:
         self.env.pop("OPENROUTER_API_KEY", None)
         with self.log.open("wb") as out:
             self.process = subprocess.Popen(
-                [BIN / "serve", "run", path], cwd=ROOT, env=self.env, stdout=out, stderr=out, start_new_session=True
+                [BIN / "serve", "run", path],
+                cwd=ROOT,
+                env=self.env,
+                stdout=out,
+                stderr=out,
+                start_new_session=True,
+                # Ignored where the tests run in the background, and then by what they start.
+                preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509
             )
         self.url = f"http://127.0.0.1:{self.port}"
 
