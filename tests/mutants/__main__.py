@@ -28,10 +28,13 @@ MUTANTS = [
 ]
 # The longest matching beginning of a mutant's file decides.
 TESTS: dict[str, tuple[str, ...]] = {
-    "reliability/escalation/policies.py": ("tests/reliability/test_escalation*.py",),
+    "reliability/escalation/policies.py": (
+        "tests/reliability/test_escalation*.py",
+        "tests/reliability/test_refused_requests.py",
+    ),
     "reliability/faults.py": ("tests/reliability/test_faults.py",),
     "reliability/escalation/refusals.py": (
-        "tests/reliability/test_refusals.py",
+        "tests/reliability/test_refus*.py",
         "tests/reliability/test_escalation*.py",
     ),
     "reliability/escalation/wording.py": ("tests/reliability/test_wording.py",),
