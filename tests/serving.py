@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -10,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import httpx
+import psutil
 import pytest
 
 from deployments.cli.front import free_port
@@ -29,6 +32,20 @@ def until(condition: Callable[[], Any], what: str, wait_s: float = WAIT_S) -> An
             return value
         time.sleep(0.02)
     raise AssertionError(f"not within {wait_s:g} s: {what}")
+
+
+@contextlib.contextmanager
+def ends_with_family(process: subprocess.Popen[bytes]) -> Iterator[None]:
+    """At the end of the block a server that still runs is killed, with all that it has started."""
+    family = psutil.Process(process.pid)
+    try:
+        yield
+    finally:
+        if process.poll() is None:
+            for left in (*family.children(recursive=True), family):
+                with contextlib.suppress(psutil.Error):
+                    left.kill()
+        process.wait(30)
 
 
 @dataclass

@@ -26,7 +26,7 @@ import yaml
 from deployments.cli.front import environment, free_port
 from tests.doors import Raw, ask
 from tests.repository import ROOT
-from tests.serving import until
+from tests.serving import ends_with_family, until
 
 pytestmark = pytest.mark.ray
 
@@ -81,17 +81,10 @@ def started(request) -> Iterator[Started]:
             command = [Path(sys.executable).with_name("serve"), "run", path]
             flags = environment(ROOT / "serve.env", kept | own)
             process = subprocess.Popen(command, cwd=ROOT, env=flags, stdout=out, stderr=out, start_new_session=True)
-        family = psutil.Process(process.pid)
-        try:
+        with ends_with_family(process):
             server = Started(process, port, log, request.param == "1")
             until(server.ready, "the server is up", wait_s=300)
             yield server
-        finally:
-            if process.poll() is None:
-                for left in (*family.children(recursive=True), family):
-                    with contextlib.suppress(psutil.Error):
-                        left.kill()
-            process.wait(30)
 
 
 def chat(model: str, request_id: str, **more: Any) -> str:

@@ -23,7 +23,7 @@ import yaml
 
 from deployments.cli.front import environment, free_port
 from tests.repository import ROOT
-from tests.serving import until
+from tests.serving import ends_with_family, until
 
 pytestmark = pytest.mark.ray
 
@@ -78,17 +78,10 @@ def started() -> Iterator[Started]:
         with log.open("wb") as out:
             command = [sys.executable, "-m", "deployments", "serve", path]
             process = subprocess.Popen(command, cwd=ROOT, env=flags, stdout=out, stderr=out, start_new_session=True)
-        family = psutil.Process(process.pid)
-        try:
+        with ends_with_family(process):
             server = Started(process, f"http://127.0.0.1:{port}", log)
             until(server.ready, "the server is up", wait_s=300)
             yield server
-        finally:
-            if process.poll() is None:
-                for left in (*family.children(recursive=True), family):
-                    with contextlib.suppress(psutil.Error):
-                        left.kill()
-            process.wait(30)
 
 
 def test_nothing_but_loopback_listens(started):
