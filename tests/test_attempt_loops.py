@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -10,6 +11,7 @@ from reliability.answer.gate import Hold
 from reliability.answer.judgement import expect
 from reliability.loops import LoopConfig, Scan, step
 from reliability.tools import CheckConfig, build_toolbox
+from reliability.tools.formats import CALL_FORMATS
 from reliability.types import CallDelta, Event, Finish, FinishReason, Flaw, Reasoning, Started, Text
 from tests.test_attempt import MESSAGES, TOOLS
 
@@ -93,6 +95,23 @@ def test_three_real_calls_are_two_good_ones():
     assert made.record(2).good
     assert len(made.judged.calls) == 2
     assert broken.record(2).flaw is Flaw.TOOL_CALL_INVALID
+
+
+SEARCH = [{"type": "function", "function": {"name": "search", "parameters": {"type": "object"}}}]
+COMPARED = [row.examples[0] for row in CALL_FORMATS if row.compared and row.reader is not None]
+
+
+@pytest.mark.parametrize("call", COMPARED)
+@given(st.integers(3, 40), st.integers(1, 60), st.sampled_from(list(Hold)))
+def test_a_run_of_equal_calls_is_its_first_two_in_whatever_pieces(call, copies, size, hold):
+    """The tier is stopped in the middle of a copy; what is broken off there spoils none of the calls before it."""
+    made, text = reading(tools=SEARCH, hold=hold), f"{call}\n" * copies
+    left = read(made, [Text(text[at : at + size]) for at in range(0, len(text), size)])
+
+    assert [call.name for call in made.judged.calls] == ["search"] * 2
+    assert made.judged.dropped_calls >= 1
+    assert made.record(2).good
+    assert not "".join([left, *(event.text for event in made.judged.events if isinstance(event, Text))]).strip()
 
 
 @given(st.sampled_from([CALL, "⏺ Bash(npm test)\n", "[TOOL_REQUEST]{}[END_TOOL_REQUEST]\n"]), st.booleans())

@@ -251,6 +251,7 @@ class Reading:
             sent="".join(self.sent),
             text_committed=self.text_committed,
             attempt=self.number,
+            stopped=self._calls_loop,
         )
 
     def answered(self, judged: Judged) -> list[Event]:

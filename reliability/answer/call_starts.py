@@ -1,119 +1,159 @@
 """Where, in the text of an answer, a tool call may begin.
 
-Weak models write their calls as text: bare JSON, in a code fence, behind a tag, or as `name(...)`. This
-module looks at one place of a text and says one of three things: nothing begins here (None), something may
-begin here but the text ends too early to tell (PARTIAL), or a *candidate* begins here (`Opening`). It doesn't
-know where a candidate ends (that is `gate.py`) and doesn't parse it (that is the extraction of calls).
+Weak models write their calls as text: bare JSON, in a code fence, behind a tag, or as `name(...)`. The table of call
+formats says what is held (`Format.starts`). This module looks at one place of a text and says one of three things:
+nothing begins here (None), something may begin here but the text ends too early to tell (PARTIAL), or a *candidate*
+begins here (`Opening`). It doesn't know where a candidate ends (that is `gate.py`) and doesn't parse it (that is the
+extraction of calls).
 
 The answers are final: with more text after it, a place that was None stays None and an Opening stays that
-Opening. So it doesn't matter how a text is cut. To keep it cheap, no place is looked at further than the
-bounds below reach; every bound errs towards holding, except where a name and its bracket are further apart
-than `SPACES_MAX`.
+Opening. So it doesn't matter how a text is cut. To keep it cheap, no place is looked at further than the bounds of the
+table reach; every bound errs towards holding, except where a name and its bracket are further apart.
 
-Names and tags are compared without case, and with `-` like `_`.
+Marks count anywhere, unless they stand in quotes. Words and names count where a line begins, and some of them behind
+the end of a sentence (`Place`). A fence or a tag right before a candidate belongs to it. Tags are compared without
+case, and so are names, with `-` like `_`; words, and names behind a sentence, where they are ordinary words, to the
+letter.
 """
 
 from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Final, Literal
 
-__all__ = ["MARKERS", "PARTIAL", "Kind", "Opening", "Words", "find_opening", "folded", "words"]
+from reliability.tools.delimiters import QUOTES, SENTENCE_ENDS, beginnings
+from reliability.tools.format_row import Place, Reader, Start, Until
+from reliability.tools.formats import CALL_FORMATS, FENCE, TAG
 
-SPACES_MAX = 64  # white space between two parts of an opening
-KEY_MAX = 128  # characters of the first key of an object
-TICKS_MAX = 8  # backticks of a code fence
-INFO_MAX = 32  # characters of a code fence's language
-BRACES_MAX = 4  # `{{` and the like, as templates write them
+__all__ = ["PARTIAL", "Opening", "Words", "find_opening", "folded", "place_behind", "words"]
 
-# What begins a call wherever it stands.
-MARKERS: Final = (
-    "<tool_call",
-    "<toolcall",
-    "<tool_use",
-    "<tool_code",
-    "<tool name=",
-    "<tool>",
-    "<tools>",
-    "<function=",
-    "<function>",
-    "<function name",
-    "<function_call",
-    "<functioncall",
-    "<functions",
-    "<start_function_call",
-    "<invoke ",
-    "<parameter=",
-    "<arg_key>",
-    "<minimax:tool",
-    "<longcat_tool",
-    "<seed:tool",
-    "<atem:",
-    "<|tool",
-    "<|channel|>",
-    "<|start|>",
-    "<|message|>",
-    "<|constrain|>",
-    "<|python_tag|>",
-    "<|call",
-    "<|open|>",
-    "<|plugin|>",
-    "<|action_start|>",
-    "<｜tool",
-    "[tool_request",
-    "[tool_call",
-    "[toolcall",
-    "⏺",
-    "✿function",
-)
-# What models put before a name at the start of a line.
-PREFIXES: Final = ("", "functions.", "default_api.", "call:", "print(", "print(default_api.")
+MARK_MAX = 400  # characters that are looked at to tell whether something begins
+SPACES_MAX = 64  # white space between a fence or a tag and a candidate
 
 PARTIAL: Final = "partial"
 _FOLD = str.maketrans("ABCDEFGHIJKLMNOPQRSTUVWXYZ-", "abcdefghijklmnopqrstuvwxyz_")
-_MARKER_MAX = max(map(len, MARKERS))
-_SPOT = re.compile(r"[{\[<`⏺✿\n]")
-_SPACES = re.compile(rf"\s{{0,{SPACES_MAX + 1}}}")
+_SPOT = re.compile(rf"[{{\[<`⏺{SENTENCE_ENDS}]")
 _INDENT = re.compile(r"[ \t\r]*")
-_TICKS = re.compile(rf"`{{1,{TICKS_MAX}}}")
-_BRACES = re.compile(rf"\{{{{1,{BRACES_MAX}}}")
-_BARE_KEY = re.compile(rf"[^\W\d]\w{{0,{KEY_MAX}}}")
-_INFO = re.compile(rf"[\w+.#-]{{0,{INFO_MAX + 1}}}")
-_QUOTES: Final = {'"': '"', "'": "'", "“": "”"}
-
-
-class Kind(StrEnum):
-    """How the end of a candidate is found: where its brackets close, or only by asking."""
-
-    BRACKETS = "brackets"
-    OPEN_ENDED = "open_ended"
+_NAME = re.compile(r"[A-Za-z0-9_.:/-]{1,128}")
+_NAME_PART = re.compile(r"[.:/-][^.:/-]*\Z")
 
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """A candidate. The call would begin at `call` (a fence may stand before it), its brackets at `scan`."""
+    """A candidate. The call would begin at `call` (a fence or a tag may stand before it). `until` says how its end is
+    found; its brackets are counted from `scan`. `strong`: it may be a call though it names no declared tool."""
 
     call: int
     scan: int
-    kind: Kind
+    until: Until
     strong: bool
 
 
-Found = Opening | Literal["partial"] | None
+Partial = Literal["partial"]
+Found = Opening | Partial | None
+
+
+@dataclass(frozen=True, slots=True)
+class Lookup:
+    """Names, made ready for looking up, and for looking up what they begin with."""
+
+    in_order: tuple[str, ...]
+    known: frozenset[str]
+    exact: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Words:
-    """The declared names, made ready for looking up."""
+    """The declared names: folded, and to the letter. `firsts` are what they and the words of the table begin with."""
 
     names: tuple[str, ...]
-    whole: frozenset[str]
-    in_order: tuple[str, ...]
-    lengths: tuple[int, ...]
+    folded: Lookup
+    exact: Lookup
+    firsts: frozenset[str]
+
+
+class _Starts:
+    """Texts that are looked for at one place: one of them whole, or the beginning of one with which the text ends."""
+
+    def __init__(self, patterns: Iterable[str], flags: re.RegexFlag = re.IGNORECASE) -> None:
+        patterns = tuple(patterns)
+        self.whole = re.compile("|".join(f"({pattern})" for pattern in patterns), flags)
+        self.begun = re.compile("|".join(map(beginnings, patterns)), flags)
+
+    def at(self, text: str, at: int) -> re.Match[str] | Partial | None:
+        """Tell what stands here; the match's `lastindex` counts the patterns from 1."""
+        match = self.whole.match(text, at)
+        if match is not None:
+            return match
+        return PARTIAL if len(text) - at <= MARK_MAX and self.begun.match(text, at) else None
+
+
+class _Heads:
+    """What may stand before a declared name, and what must stand behind it then; or words that need no name."""
+
+    def __init__(self, starts: Iterable[Start]) -> None:
+        by_head: dict[str, list[Start]] = {}
+        for start in starts:
+            by_head.setdefault(start.head, []).append(start)
+        bare = by_head.pop("", [])
+        self.bare = _Tails(bare) if bare else None
+        self.heads = _Starts(by_head, re.NOFLAG)
+        self.tails = [None if group[0].tail is None else _Tails(group) for group in by_head.values()]
+
+    def at(self, names: Lookup, text: str, at: int) -> Found:
+        """The candidate that begins here."""
+        head = self.heads.at(text, at)
+        found = self._behind(head, names, text, at) if isinstance(head, re.Match) else head
+        if isinstance(found, Opening) or self.bare is None:
+            return found
+        return _first(self.bare.at(names, text, at, at), found)
+
+    def _behind(self, head: re.Match[str], names: Lookup, text: str, at: int) -> Found:
+        tails = self.tails[(head.lastindex or 1) - 1]
+        if tails is None:
+            return Opening(at, head.end(), Until.ASKED, strong=True)
+        return tails.at(names, text, at, head.end())
+
+
+class _Tails:
+    """What must stand behind a declared name."""
+
+    def __init__(self, starts: Sequence[Start]) -> None:
+        self.untils = [start.until for start in starts]
+        self.tails = _Starts(start.tail or "" for start in starts)
+
+    def at(self, names: Lookup, text: str, start: int, at: int) -> Found:
+        """The candidate that begins at `start`, with its name at `at`."""
+        end = _past_name(names, text, at)
+        if not isinstance(end, int):
+            return end
+        tail = self.tails.at(text, end)
+        if not isinstance(tail, re.Match):
+            return tail
+        return _opening(start, tail, self.untils[(tail.lastindex or 1) - 1], strong=False)
+
+
+def _opening(start: int, match: re.Match[str], until: Until, *, strong: bool) -> Opening:
+    scan = {Until.ASKED: match.end(), Until.FIRST_CLOSES: start, Until.LAST_CLOSES: match.end() - 1}[until]
+    return Opening(start, scan, until, strong)
+
+
+_ALL = [start for row in CALL_FORMATS for start in row.starts]
+_CLOSERS = [Start(closer) for row in CALL_FORMATS if row.reader is Reader.ENVELOPE for closer in row.closes]
+_MARKS = [start for start in (*_ALL, *_CLOSERS) if start.place is Place.ANYWHERE and start.tail is None]
+_SIGNS = {sign: [start for start in _MARKS if start.head.lstrip("\\")[0] == sign] for sign in "{[<⏺"}
+_AT_SIGN = {sign: _Starts(start.head for start in starts) for sign, starts in _SIGNS.items()}
+_IN_BRACKETS = _Heads(start for start in _ALL if start.place is Place.ANYWHERE and start.tail is not None)
+_AT_PLACE = {
+    place: _Heads(start for start in _ALL if start.place in (place, Place.SENTENCE))
+    for place in (Place.LINE, Place.SENTENCE)
+}
+_FIRSTS = {start.head.lstrip("[")[0].lower() for start in _ALL if start.place is not Place.ANYWHERE and start.head}
+_FENCES = (_Starts([rf"{FENCE}\s{{0,{SPACES_MAX}}}"]), _Starts(["`{3,8}"]))
+_TAGS = _Starts([rf"{TAG}\s{{0,{SPACES_MAX}}}"])
 
 
 def folded(text: str) -> str:
@@ -123,43 +163,65 @@ def folded(text: str) -> str:
 
 def words(names: Iterable[str]) -> Words:
     """Make the names of the declared tools ready."""
-    known = tuple(sorted({folded(name) for name in names if name}))
-    whole = frozenset(prefix + name for prefix in PREFIXES for name in known)
-    return Words(known, whole, tuple(sorted(whole)), tuple(sorted({len(word) for word in whole}, reverse=True)))
+    exact = {name for name in names if name}
+    lower = {folded(name) for name in exact}
+    return Words(
+        tuple(sorted(lower)),
+        _lookup(lower, False),
+        _lookup(exact, True),
+        frozenset(_FIRSTS.union(name[0] for name in lower)),
+    )
 
 
-def find_opening(known: Words, text: str, at: int, line_start: bool) -> tuple[int, bool, Found]:
-    """The first place from `at` on where something begins or may begin, and whether a line starts there."""
+def _lookup(names: set[str], exact: bool) -> Lookup:
+    return Lookup(tuple(sorted(names)), frozenset(names), exact)
+
+
+def find_opening(known: Words, text: str, at: int, place: Place, before: str = "") -> tuple[int, Place, Found]:
+    """Find the first place from `at` on where something begins or may begin, and say which place of its line that is.
+    `before` is what stands before the text."""
     while at < len(text):
-        if line_start:
+        if place is not Place.ANYWHERE:
             at = _skip(_INDENT, text, at)
-            found = _at_name(known, text, at) if at < len(text) else None
+            found = _at_word(known, text, at, place) if at < len(text) else None
             if found is not None or at == len(text):
-                return at, True, found
+                return at, place, found
         spot = _SPOT.search(text, at)
         if spot is None:
-            return len(text), False, None
-        line_start = line_start and spot.start() == at
+            return len(text), Place.ANYWHERE, None
+        place = place if spot.start() == at else Place.ANYWHERE
         at = spot.start()
-        if text[at] == "\n":
-            at, line_start = at + 1, True
+        if text[at] in SENTENCE_ENDS:
+            at, place = at + 1, place_behind(text[at])
             continue
-        found = _at_spot(known, text, at)
+        found = _at_spot(known, text, at, text[at - 1] if at else before[-1:])
         if found is not None:
-            return at, line_start, found
-        at, line_start = at + 1, False
-    return len(text), line_start, None
+            return at, place, found
+        at, place = at + 1, Place.ANYWHERE
+    return len(text), place, None
 
 
-def _at_spot(known: Words, text: str, at: int) -> Found:
-    match text[at]:
-        case "{":
-            return _at_object(text, at)
-        case "[":
-            return _first(_at_marker(text, at), _at_list(known, text, at))
-        case "`":
-            return _at_fence(known, text, at)
-    return _at_marker(text, at)
+def place_behind(char: str) -> Place:
+    """Say what kind of place stands behind a character."""
+    if char not in SENTENCE_ENDS:
+        return Place.ANYWHERE
+    return Place.LINE if char == "\n" else Place.SENTENCE
+
+
+def _at_word(known: Words, text: str, at: int, place: Place) -> Found:
+    """A word of the table, or a declared name."""
+    if folded(text[at]) not in known.firsts:
+        return None
+    return _AT_PLACE[place].at(known.folded if place is Place.LINE else known.exact, text, at)
+
+
+def _at_spot(known: Words, text: str, at: int, before: str) -> Found:
+    if text[at] == "`":
+        return _first(*(_at_frame(known, fence, text, at, Place.LINE) for fence in _FENCES))
+    found = _at_mark(known, text, at, before)
+    if text[at] == "<" and not isinstance(found, Opening):
+        found = _first(_at_frame(known, _TAGS, text, at, Place.SENTENCE), found)
+    return found
 
 
 def _first(*found: Found) -> Found:
@@ -167,135 +229,51 @@ def _first(*found: Found) -> Found:
     return next((f for f in found if isinstance(f, Opening)), PARTIAL if PARTIAL in found else None)
 
 
-def _at_marker(text: str, at: int) -> Found:
-    rest = folded(text[at : at + _MARKER_MAX])
-    for marker in MARKERS:
-        if rest.startswith(marker):
-            return Opening(at, at + len(marker), Kind.OPEN_ENDED, strong=True)
-    return PARTIAL if any(marker.startswith(rest) for marker in MARKERS) else None
-
-
-def _at_object(text: str, at: int) -> Found:
-    """`{` opens a candidate when a key and a colon follow: a call must say what it calls."""
-    opening = Opening(at, at, Kind.BRACKETS, strong=False)
-    key = _past_spaces(text, _skip(_BRACES, text, at))
-    if key is None:
-        return opening
-    if key < len(text) and text[key] == "\\":  # an object inside a string
-        key += 1
-    end = _past_key(text, key)
-    colon = _past_spaces(text, end) if isinstance(end, int) and end < len(text) else end
-    if colon is None:
-        return opening if isinstance(end, int) else None
-    if colon == PARTIAL or colon == len(text):
-        return PARTIAL
-    return opening if text[colon] == ":" else None
-
-
-def _past_key(text: str, at: int) -> int | Literal["partial"] | None:
-    """The end of the key that begins here."""
-    if at >= len(text):
-        return PARTIAL
-    quote = _QUOTES.get(text[at])
-    if quote is None:
-        bare = _BARE_KEY.match(text, at)
-        if bare is None or bare.end() - at > KEY_MAX:
-            return None
-        return PARTIAL if bare.end() == len(text) else bare.end()
-    end = text.find(quote, at + 1, at + KEY_MAX + 2)
-    line = text.find("\n", at + 1, end if end >= 0 else at + KEY_MAX + 2)
-    if line >= 0:
-        return None
-    if end >= 0:
-        return end + 1
-    return PARTIAL if len(text) < at + KEY_MAX + 2 else None
-
-
-def _at_list(known: Words, text: str, at: int) -> Found:
-    """`[{`, `[name(` and `[name] {`."""
-    opening = Opening(at, at, Kind.BRACKETS, strong=False)
-    item = _past_spaces(text, at + 1)
-    if item is None:
-        return opening
-    if item == len(text):
-        return PARTIAL
-    if text[item] == "{":
-        return opening
-    end = _past_name(known, text, item)
-    if end is None or end == PARTIAL or end == len(text):
-        return end if end is None else PARTIAL
-    if text[end] == "(":
-        return opening
-    if text[end] != "]":
-        return None
-    body = _past_spaces(text, end + 1)
-    if body is None or body == len(text):
-        return None if body is None else PARTIAL
-    return Opening(at, body, Kind.BRACKETS, strong=False) if text[body] == "{" else None
-
-
-def _at_name(known: Words, text: str, at: int) -> Found:
-    """A declared name with its arguments: `name(`, `name: `, `name {`, `name <`."""
-    end = _past_name(known, text, at)
-    if end is None or end == PARTIAL:
-        return end
-    body = _past_spaces(text, end)
-    if body is None:
-        return None
-    if body == len(text):
-        return PARTIAL
-    match text[body]:
-        case "(":
-            return Opening(at, at, Kind.BRACKETS, strong=False)
-        case "{" | "[":
-            return Opening(at, body, Kind.BRACKETS, strong=False)
-        case ":" | "<":
-            return Opening(at, body, Kind.OPEN_ENDED, strong=False)
-    return None
-
-
-def _past_name(known: Words, text: str, at: int) -> int | Literal["partial"] | None:
-    """The end of the longest declared name that stands here; who asks looks at what follows it."""
-    if not known.lengths:
-        return None
-    rest = folded(text[at : at + known.lengths[0] + 1])
-    if at + len(rest) == len(text):
-        following = bisect_left(known.in_order, rest)
-        if following < len(known.in_order) and known.in_order[following].startswith(rest):
+def _at_mark(known: Words, text: str, at: int, before: str) -> Found:
+    """What begins a call wherever it stands; not where it is only talked about."""
+    sign = text[at]
+    match = _AT_SIGN[sign].at(text, at)
+    named = _IN_BRACKETS.at(known.folded, text, at) if sign == "[" else None
+    if not isinstance(match, re.Match):
+        return _first(named, match)
+    until = _SIGNS[sign][(match.lastindex or 1) - 1].until
+    if until is Until.ASKED and before and before in QUOTES:
+        if match.end() == len(text):
             return PARTIAL
-    for length in known.lengths:
-        if rest[:length] in known.whole:
-            return at + length
-    return None
+        if text[match.end()] == before:
+            return None
+    return _opening(at, match, until, strong=until is Until.ASKED)
 
 
-def _at_fence(known: Words, text: str, at: int) -> Found:
-    """A code fence is a candidate when something inside it is, right at its beginning."""
-    inside = _skip(_TICKS, text, at)
+def _at_frame(known: Words, frame: _Starts, text: str, at: int, place: Place) -> Found:
+    """A fence or a tag is a candidate when something inside it is, right at its beginning."""
+    match = frame.at(text, at)
+    if not isinstance(match, re.Match):
+        return match
+    inside = match.end()
     if inside == len(text):
         return PARTIAL
-    if inside - at < 3:
-        return None
-    info = _skip(_INFO, text, inside)
-    body = _past_spaces(text, info)
-    found = [_at_body(known, text, inside)]
-    if info - inside <= INFO_MAX and body is not None and body > inside:
-        found.append(_at_body(known, text, body))
-    return _first(*found)
+    if text[inside] in _AT_SIGN:
+        return _at_mark(known, text, inside, "")
+    return _at_word(known, text, inside, place)
 
 
-def _at_body(known: Words, text: str, at: int) -> Found:
-    if at == len(text):
-        return PARTIAL
-    if text[at] in "{[<⏺✿":
-        return _at_spot(known, text, at)
-    return _at_name(known, text, at)
-
-
-def _past_spaces(text: str, at: int) -> int | None:
-    """The end of the white space that begins here; None: there is too much of it."""
-    end = _skip(_SPACES, text, at)
-    return None if end - at > SPACES_MAX else end
+def _past_name(names: Lookup, text: str, at: int) -> int | Partial | None:
+    """The end of the longest declared name that stands here; who asks looks at what follows it."""
+    match = _NAME.match(text, at)
+    if match is None:
+        return PARTIAL if at == len(text) else None
+    name = match[0] if names.exact else folded(match[0])
+    if match.end() == len(text):
+        following = bisect_left(names.in_order, name)
+        if following < len(names.in_order) and names.in_order[following].startswith(name):
+            return PARTIAL
+    while name not in names.known:
+        part = _NAME_PART.search(name)
+        if part is None:
+            return None
+        name = name[: part.start()]
+    return at + len(name)
 
 
 def _skip(pattern: re.Pattern[str], text: str, at: int) -> int:

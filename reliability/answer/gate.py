@@ -13,15 +13,17 @@ declares tools. With hold mode `all`, text, reasoning and calls are held from th
 too, but whoever drives the attempt keeps them until their text has left: `logprobs.py`.)
 
 The gate doesn't parse calls. It finds the moments at which a candidate may be decided and asks `settle_text`,
-which must be pure and total, with the candidate's text from where the call would begin:
+which must be pure and total, with the candidate's text from where the call would begin, and the last `BEFORE_CHARS`
+characters of the text before it:
     CALL   it is a call, or an attempt at one, whatever follows: it and all the rest stay held
     PROSE  it is neither: it leaves, and the gate goes on behind it
     OPEN   more text is needed
 It is asked where the candidate's brackets close, and after that (and for candidates without brackets) at the
-ends of lines, tags and brackets, each time only when the candidate has doubled, so that all questions
-together cost linear time. At `HOLD_CHARS` it is asked a last time: an undecided candidate that is only bare
-brackets and names no declared tool leaves, any other stays held. So one kind of call can leak its beginning:
-bare JSON whose name comes later than that.
+ends of lines, sentences, tags and brackets, each time only when the candidate has doubled, so that all questions
+together cost linear time. Where a mark was prose, a call may have begun behind it meanwhile: the end of the candidate
+is looked through for one. At `HOLD_CHARS` it is asked a last time: an undecided candidate that is only bare brackets
+and names no declared tool leaves, any other stays held. So one kind of call can leak its beginning: bare JSON whose
+name comes later than that.
 
 Law: what left as text plus what is held is what came in, in that order, and where the cut between them lies
 doesn't depend on how the text was cut into chunks.
@@ -37,16 +39,19 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
-from reliability.answer.call_starts import Kind, Opening, Words, find_opening, folded, words
+from reliability.answer.call_starts import Opening, Words, find_opening, folded, place_behind, words
+from reliability.tools.format_row import Place, Until
 from reliability.types import CallDelta, Counted, Event, Failed, Finish, Logprobs, Reasoning, Started, Text
 
-__all__ = ["HOLD_CHARS", "Gate", "Hold", "TextKind", "finish", "open_gate", "step"]
+__all__ = ["BEFORE_CHARS", "HOLD_CHARS", "Gate", "Hold", "TextKind", "finish", "open_gate", "step"]
 
 HOLD_CHARS = 65_536  # of one undecided candidate
+AGAIN_CHARS = 256  # at the end of a candidate that was prose, which are looked through for another one
+BEFORE_CHARS = 160  # of what has left, to tell what a candidate stands behind
 
 _JSON_SPOT = re.compile(r"[\"'\\{}\[\]]")
 _CALL_SPOT = re.compile(r"[\"'\\{}\[\]()]")
-_SETTLE_SPOT = re.compile(r"[\n>\]})]")
+_SETTLE_SPOT = re.compile(r"[\n>\]}).]")
 _BEFORE_STRING = "{[(,:="  # a quote behind anything else is an apostrophe, or stands unescaped in a string
 
 
@@ -74,7 +79,7 @@ class Mode(StrEnum):
     HELD = "held"
 
 
-SettleText = Callable[[str], TextKind]
+SettleText = Callable[[str, str], TextKind]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -88,7 +93,7 @@ class Pieces:
     count: int = 0
 
     def plus(self, piece: Event) -> Pieces:
-        items = self.items if len(self.items) == self.count else self.items[: self.count]
+        items = self.items if 0 < self.count == len(self.items) else self.items[: self.count]
         items.append(piece)
         return Pieces(items, self.count + 1)
 
@@ -100,6 +105,9 @@ class Pieces:
 
     def __hash__(self) -> int:
         return hash(tuple(self))
+
+
+NOTHING = Pieces()  # shared by all gates, since what is added to it goes into a list of its own
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +123,7 @@ class Rules:
 class Body:
     """A candidate that has begun. `chars` counts from where the call begins, `skip` stands before that."""
 
-    kind: Kind
+    until: Until
     strong: bool
     skip: int
     chars: int
@@ -129,14 +137,16 @@ class Body:
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """The state of one attempt's gate. `tail` waits in OPENING, `held` in BODY and HELD."""
+    """The state of one attempt's gate. `tail` waits in OPENING, `held` in BODY and HELD; `before` is the end of what
+    has left, and `place` what kind of place that is."""
 
     rules: Rules
     mode: Mode = Mode.PASS
-    line_start: bool = True
+    place: Place = Place.LINE
+    before: str = ""
     tail: str = ""
     body: Body | None = None
-    held: Pieces = field(default_factory=Pieces)
+    held: Pieces = NOTHING
 
     @property
     def open_chars(self) -> int:
@@ -153,6 +163,12 @@ def open_gate(tools: Iterable[str], settle_text: SettleText, hold: Hold = Hold.T
 def step(gate: Gate, event: Event) -> tuple[Gate, tuple[Event, ...]]:
     """Take one event; give what may leave now."""
     match event:
+        case Text(text):
+            if gate.mode is Mode.HELD:
+                return _holding(gate, event), ()
+            if not gate.rules.names.names:
+                return gate, (event,)
+            return _walk(gate, text)
         case Started() | Counted() | Logprobs() | Finish() | Failed():
             return gate, (event,)
         case Reasoning():
@@ -162,17 +178,11 @@ def step(gate: Gate, event: Event) -> tuple[Gate, tuple[Event, ...]]:
         case CallDelta():
             settled, out = _settled(gate)
             return replace(settled, mode=Mode.HELD, held=settled.held.plus(event)), out
-        case Text(text):
-            if gate.mode is Mode.HELD:
-                return _holding(gate, event), ()
-            if not gate.rules.names.names:
-                return gate, (event,)
-            return _walk(gate, text)
 
 
 def _holding(gate: Gate, event: Event) -> Gate:
     """`replace`, written out: once a list of events, for whole answers."""
-    return Gate(gate.rules, gate.mode, gate.line_start, gate.tail, gate.body, gate.held.plus(event))
+    return Gate(gate.rules, gate.mode, gate.place, gate.before, gate.tail, gate.body, gate.held.plus(event))
 
 
 def finish(gate: Gate) -> tuple[Gate, tuple[Event, ...], tuple[Event, ...]]:
@@ -191,16 +201,18 @@ def _settled(gate: Gate) -> tuple[Gate, tuple[Event, ...]]:
     else:
         return gate, ()
     passed = Gate(gate.rules)
-    if gate.rules.settle_text(waiting[skip:]) is TextKind.PROSE:
+    if gate.rules.settle_text(waiting[skip:], gate.before + waiting[:skip]) is TextKind.PROSE:
         return passed, (Text(waiting),)
-    return replace(passed, mode=Mode.HELD, held=Pieces().plus(Text(waiting))), ()
+    return replace(passed, mode=Mode.HELD, held=NOTHING.plus(Text(waiting))), ()
 
 
 def _walk(gate: Gate, text: str) -> tuple[Gate, tuple[Event, ...]]:
     """Go through new text, from state to state, until it is used up."""
-    text, at, out = gate.tail + text, 0, []
-    gate = replace(gate, tail="", mode=Mode.PASS) if gate.mode is Mode.OPENING else gate
+    at, out = 0, []
     while at < len(text):
+        if gate.mode is Mode.OPENING:
+            text, at = gate.tail + text[at:], 0
+            gate = Gate(gate.rules, Mode.PASS, gate.place, gate.before)
         if gate.mode is Mode.PASS:
             gate, end, piece = _pass(gate, text, at)
         elif gate.mode is Mode.BODY and gate.body is not None:
@@ -214,41 +226,62 @@ def _walk(gate: Gate, text: str) -> tuple[Gate, tuple[Event, ...]]:
 
 
 def _pass(gate: Gate, text: str, at: int) -> tuple[Gate, int, str]:
-    start, line_start, found = find_opening(gate.rules.names, text, at, gate.line_start)
+    """Let text pass up to where a call may begin."""
+    rules = gate.rules
+    start, place, found = find_opening(rules.names, text, at, gate.place, gate.before)
     passed = text[at:start]
+    before = (gate.before + passed)[-BEFORE_CHARS:]
     if isinstance(found, Opening):
         body = Body(
-            kind=found.kind,
+            until=found.until,
             strong=found.strong,
             skip=found.call - start,
             chars=found.scan - found.call,
-            round=text[found.scan] not in "{[" if found.scan < len(text) else False,
+            round=text[found.scan : found.scan + 1] == "(",
         )
-        held = Pieces().plus(Text(text[start : found.scan])) if found.scan > start else Pieces()
-        return Gate(gate.rules, Mode.BODY, False, "", body, held), found.scan, passed
+        held = NOTHING.plus(Text(text[start : found.scan])) if found.scan > start else NOTHING
+        return Gate(rules, Mode.BODY, place, before, "", body, held), found.scan, passed
     if found is None:
-        return replace(gate, line_start=line_start), len(text), passed
-    return replace(gate, mode=Mode.OPENING, line_start=line_start, tail=text[start:]), len(text), passed
+        return Gate(rules, Mode.PASS, place, before), len(text), passed
+    return Gate(rules, Mode.OPENING, place, before, text[start:]), len(text), passed
 
 
 def _hold(gate: Gate, body: Body, text: str, at: int) -> tuple[Gate, int, str]:
     """Go on in a candidate up to where it may be decided, and decide it there."""
     limit = min(len(text), at + HOLD_CHARS - body.chars)
-    scan = _to_bracket if body.kind is Kind.BRACKETS else _to_settle_spot
+    scan = _to_settle_spot if body.until is Until.ASKED else _to_bracket
     body, end = scan(body, text, at, limit)
     stop = limit if end is None else end
     gate = replace(gate, body=body, held=gate.held.plus(Text(text[at:stop]))) if stop > at else gate
     if end is None and body.chars < HOLD_CHARS:
         return gate, stop, ""
     waiting = _text_of(gate.held)
-    kind = gate.rules.settle_text(waiting[body.skip :])
+    kind = gate.rules.settle_text(waiting[body.skip :], gate.before + waiting[: body.skip])
     if kind is TextKind.OPEN and body.chars < HOLD_CHARS:
-        asked = replace(body, kind=Kind.OPEN_ENDED, ask_at=2 * body.chars)
+        asked = replace(body, until=Until.ASKED, ask_at=2 * body.chars)
         return replace(gate, body=asked), stop, ""
     named = body.strong or any(name in folded(waiting) for name in gate.rules.names.names)
     if kind is TextKind.PROSE or (kind is TextKind.OPEN and not named):
-        return Gate(gate.rules, line_start=waiting[-1] == "\n"), stop, waiting
+        gate, passed = _let_go(gate, body, waiting)
+        return gate, stop, passed
     return replace(gate, mode=Mode.HELD, body=None), stop, ""
+
+
+def _let_go(gate: Gate, body: Body, waiting: str) -> tuple[Gate, str]:
+    """Let a candidate pass that is prose. Where its end was not found by its brackets, another one may have begun in it
+    meanwhile; that one has been asked about as far as it goes."""
+    end, place, found = len(waiting), place_behind(waiting[-1]), None
+    if body.until is Until.ASKED:
+        at = max(body.skip + 1, end - AGAIN_CHARS)
+        end, place, found = find_opening(gate.rules.names, waiting, at, place_behind(waiting[at - 1]), waiting[:at])
+    passed, rest = waiting[:end], waiting[end:]
+    before = (gate.before + passed)[-BEFORE_CHARS:]
+    if not isinstance(found, Opening):
+        return Gate(gate.rules, Mode.OPENING if rest else Mode.PASS, place, before, rest), passed
+    skip = found.call - end
+    chars = len(rest) - skip
+    again = Body(until=Until.ASKED, strong=found.strong, skip=skip, chars=chars, ask_at=2 * chars)
+    return Gate(gate.rules, Mode.BODY, place, before, "", again, NOTHING.plus(Text(rest))), passed
 
 
 def _to_bracket(body: Body, text: str, at: int, limit: int) -> tuple[Body, int | None]:

@@ -37,6 +37,7 @@ from reliability.loops import (
     read_turns,
     repeated_calls,
 )
+from reliability.loops.written import before_repeats
 from reliability.steps import Steps
 from reliability.tools import (
     CheckConfig,
@@ -53,13 +54,18 @@ from reliability.tools import (
     ids_in,
 )
 from reliability.tools.check.ids import assign
-from reliability.tools.extract.marks import only_marks
+from reliability.tools.delimiters import only_marks
+from reliability.tools.extract.envelope import may_open
+from reliability.tools.extract.harmony import is_harmony
+from reliability.tools.extract.scanner import is_prose
+from reliability.tools.formats import HERMES
 from reliability.types import CallDelta, Event, Finish, FinishReason, Flaw, Reasoning, Text, ToolCall
 
 __all__ = ["Expected", "Judged", "expect", "judge", "settle_text"]
 
 IDENTICAL_CALLS_MAX = 2
 WORDS_CHARS_MAX = 200_000
+PROSE_BEHIND = "\n\nAnd so on."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,14 +151,15 @@ def _name_of(messages: Sequence[Mapping[str, Any]]) -> str:
     return name.hexdigest()[:24]
 
 
-def settle_text(text: str, toolbox: ToolBox) -> TextKind:
-    """What a candidate in the text is, for the gate: a call or an attempt at one, prose, or too short to tell."""
-    found = extract_calls(text, toolbox)
-    if found.calls or found.malformed:
+def settle_text(text: str, before: str, toolbox: ToolBox) -> TextKind:
+    """Tell the gate what a candidate in the text is: a call or an attempt at one whatever follows, prose, or too short
+    to tell. `before` is the text in front of it."""
+    whole, begin = before + text, max(before.rfind("}"), before.rfind("\n")) + 1
+    if not is_prose(whole + PROSE_BEHIND, toolbox, begin):
         return TextKind.CALL
-    # A marker announces what may follow later; brackets that have closed and a finished line have said all.
-    marked = text[:1] in "<✿⏺" and "\n" not in text.strip()
-    return TextKind.OPEN if marked else TextKind.PROSE
+    if not is_prose(whole, toolbox, begin) or is_harmony(whole):  # it depends on what follows
+        return TextKind.OPEN
+    return TextKind.OPEN if may_open(text) else TextKind.PROSE
 
 
 def judge(
@@ -163,21 +170,23 @@ def judge(
     sent: str,
     text_committed: bool,
     attempt: int,
+    stopped: bool = False,
     steps: Steps | None = None,
 ) -> Judged:
     """Judge one whole answer.
 
     `held` is what the gate kept back, `sent` the text that it let pass, `text_committed` whether an earlier attempt's
-    text stands before the client, `attempt` the number of this attempt (so that ids don't meet).
+    text stands before the client, `attempt` the number of this attempt (so that ids don't meet). The answer is read
+    whole, so that it is judged the same however much of it has left. `stopped`: it was stopped at the third copy of a
+    call.
 
     Raises:
         OutOfSteps: judging the calls takes more than `steps` (None: as many as it takes); never where they are final.
     """
     text = "".join(event.text for event in held if isinstance(event, Text))
-    declared = bool(expected.toolbox.tools)
-    found = extract_calls(text, expected.toolbox) if declared and text else Extraction(text=text)
+    found, dropped = _read(sent + text, len(sent), expected.toolbox, stopped)
     found, native = _without_leaks(found, _native(held), expected.toolbox)
-    raw, dropped = _without_repeats((*found.calls, *native))
+    raw, copies = _without_repeats((*found.calls, *native))
     checked = _checked(expected, raw, found, attempt, steps)
     flaw, detail = _flaw(checked, finish, raw, found, sent=sent, text_committed=text_committed)
     turn, loop = _against_loops(expected, checked, sent + found.text) if flaw is None else (None, None)
@@ -193,10 +202,18 @@ def judge(
         violations=checked.violations,
         loop=loop,
         turn=turn,
-        dropped_calls=dropped,
+        dropped_calls=dropped + copies,
         raw_text=sent + text,
         written=sent + text + _as_written(held),
     )
+
+
+def _read(text: str, sent: int, toolbox: ToolBox, stopped: bool) -> tuple[Extraction, int]:
+    """What is in the text, and how many calls were dropped. An answer that was stopped at the third copy of a call is
+    read up to that copy, since another one may be broken off behind it."""
+    found = extract_calls(text, toolbox, sent)
+    kept = extract_calls(before_repeats(text), toolbox, sent) if stopped else found
+    return (kept, max(1, len(found.calls) - len(kept.calls))) if stopped and kept.calls else (found, 0)
 
 
 def _native(held: Sequence[Event]) -> list[RawCall]:
@@ -245,7 +262,7 @@ def _meant(raw: RawCall, box: ToolBox) -> tuple[str, str]:
 def _as_written(held: Sequence[Event]) -> str:
     """Native calls as a model would have written them: what it is shown as its own words in a re-ask."""
     calls = (f'{{"name": {json.dumps(call.name)}, "arguments": {call.arguments or "{}"}}}' for call in _native(held))
-    return "\n".join(f"<tool_call>\n{call}\n</tool_call>" for call in calls)
+    return "\n".join("\n".join((HERMES.writes[0], call, HERMES.writes[1])) for call in calls)
 
 
 def _without_repeats(calls: Sequence[RawCall]) -> tuple[tuple[RawCall, ...], int]:

@@ -1,10 +1,11 @@
 """Tool calls that a model writes into its text, and what to do when it writes the same one again and again.
 
-Four formats are seen: `[TOOL_REQUEST]…[END_TOOL_REQUEST]`, Harmony's `<|channel|>commentary to=…`,
-`<tool_call>…` (closed or not) and `⏺ Name: text` to the end of its line; the same mark before a line that names
-nothing is a line of progress. A call is compared by what it means (see `canonical`), not by its spacing. Two
-equal calls in one answer may be a slip; the third convicts, wherever it stands, since within one answer no
-result can have come between. The same holds for native calls: `repeated_calls`.
+Which formats are seen, and how they begin and end, says the table of call formats (`Format.compared`): what stands in
+an envelope (closed or not), in a Harmony message, and behind `⏺` up to the end of its line; the same mark before a line
+that names nothing is a line of progress. A call ends with a closer of its own row, or before its next opener. It is
+compared by what it means (see `canonical`), not by its spacing. Two equal calls in one answer may be a slip; the third
+convicts, wherever it stands, since within one answer no result can have come between. The same holds for native calls:
+`repeated_calls`.
 
 `feed` is incremental: `Written.held` is the text that may still become a call, at most `CALL_CHARS`; a longer
 call is not compared. `DISTINCT_MAX` calls are remembered.
@@ -19,27 +20,28 @@ from dataclasses import dataclass, replace
 
 from reliability.loops.canonical import call_key, canonical, digest, summary
 from reliability.loops.findings import Call, Kind, Loop, Stage
+from reliability.tools.format_row import Format
+from reliability.tools.formats import CALL_FORMATS
 
-__all__ = ["REPEATS", "Written", "feed", "repeated_calls", "without_repeats"]
+__all__ = ["REPEATS", "Written", "before_repeats", "feed", "repeated_calls", "without_repeats"]
 
 REPEATS = 3
 KEPT = REPEATS - 1
 CALL_CHARS = 32_768
 DISTINCT_MAX = 64
 
-_HARMONY = (("<|call|>", "<|end|>", "<|return|>"), ("<|start|>", "<|channel|>"))
-#: opener → what ends the call. An ending that opens the next thing is left in the text.
-_FORMATS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
-    "[TOOL_REQUEST]": (("[END_TOOL_REQUEST]",), ("[TOOL_REQUEST]",)),
-    "<tool_call>": (("</tool_call>",), ("<tool_call>",)),
-    "<|start|>assistant<|channel|>commentary to=": _HARMONY,
-    "<|channel|>commentary to=": _HARMONY,
-    "⏺": ((), ("\n",)),
-}
+
+def _ends_of(row: Format) -> str:
+    """What ends a call: a closer, or before the next opener of its row; before the line's end where nobody reads it."""
+    closers, openers = "|".join(row.closes), "|".join(row.opens)
+    return f"(?={closers})(?P<next>x)?" if row.reader is None else f"{closers}|(?=(?P<next>{openers}))"
+
+
+MARK_CHARS = 64  # no mark of the table is longer
+_ROWS = [row for row in CALL_FORMATS if row.compared]
+_OPENER = re.compile("|".join(f"(?P<r{at}>{'|'.join(row.compared)})" for at, row in enumerate(_ROWS)), re.IGNORECASE)
+_ENDS = [re.compile(_ends_of(row), re.IGNORECASE) for row in _ROWS]
 _UNNAMED = re.compile(r"⏺(?!\s*[\w.-]+\s*[:(])")
-_OPENER = re.compile("|".join(re.escape(opener) for opener in _FORMATS))
-_OPENER_CHARS = max(map(len, _FORMATS))
-_ENDING_CHARS = max(len(ending) for pair in _FORMATS.values() for side in pair for ending in side)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,33 +109,48 @@ def _loop(times: int, body: str, key: str, keep: int | None) -> Loop:
 
 def _next(text: str, at: int, searched: int, final: bool) -> _Span | tuple[int, int]:
     """The next whole call from `at` on; else (what may be dropped, what has been searched)."""
+    outer = None
     while True:
-        match = _OPENER.search(text, at)
-        if match is None:
-            return (len(text) if final else max(at, len(text) - _OPENER_CHARS + 1)), 0
-        start, body_at = match.span()
-        bounds = _ending(text, match.group(), max(body_at, searched - _ENDING_CHARS))
-        if bounds is None and final:
-            bounds = len(text), len(text)
-        if (bounds[0] if bounds else len(text)) - start > CALL_CHARS:
+        opener = _OPENER.search(text, at)
+        if opener is None:
+            return (len(text) if final else max(at, len(text) - MARK_CHARS + 1)), 0
+        start, body_at = opener.span()
+        ending = _ending(text, opener, max(body_at, searched - MARK_CHARS))
+        body_end, end = ending.span() if ending else (len(text), len(text))
+        if body_end - start > CALL_CHARS:
             at, searched = body_at, 0
-        elif bounds is None:
+        elif ending is None and not final:
             return start, len(text)
+        elif ending is not None and _is_outer(opener, ending):
+            at, searched, outer = end, 0, start if outer is None else outer
         else:
-            body = text[body_at : bounds[0]]
-            return _Span(start, bounds[1], _key(body), text[start : bounds[1]])
+            return _Span(start if outer is None else outer, end, _key(text[body_at:body_end]), text[start:end])
 
 
-def _ending(text: str, opener: str, at: int) -> tuple[int, int] | None:
-    """(end of the body, end of the call) of the first ending."""
-    closing, opening = _FORMATS[opener]
-    found = [(i, i + len(ending)) for ending in closing if (i := text.find(ending, at)) >= 0]
-    found += [(i, i) for ending in opening if (i := text.find(ending, at)) >= 0]
-    return min(found, default=None)
+def _ending(text: str, opener: re.Match[str], at: int) -> re.Match[str] | None:
+    """Find the first ending of a call: the body ends where it begins, the call where it ends."""
+    return _ENDS[int((opener.lastgroup or "r0")[1:])].search(text, at)
+
+
+def _is_outer(opener: re.Match[str], ending: re.Match[str]) -> bool:
+    """True for an opener with nothing in it but another one: `<tool_calls><tool_call>`."""
+    inner = ending["next"]
+    return bool(inner) and inner != opener[0] and not opener.string[opener.end() : ending.start()].strip()
 
 
 def _key(body: str) -> str:
     return digest(" ".join(canonical(body).split()))
+
+
+def before_repeats(text: str) -> str:
+    """The text up to the third copy of a call."""
+    at, counts = 0, Counter[str]()
+    while isinstance(span := _next(text, at, 0, True), _Span):
+        counts[span.key] += not _UNNAMED.match(span.body)
+        if counts[span.key] > KEPT:
+            return text[: span.start]
+        at = span.end
+    return text
 
 
 def without_repeats(text: str) -> str:

@@ -14,18 +14,12 @@ import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from tests.mutants import doors, faults, guards, loops, stops, tools, walk
+from tests.mutants import doors, faults, formats, guards, loops, stops, tools, walk
 
 ROOT = Path(__file__).resolve().parents[2]
-MUTANTS = [
-    *walk.MUTANTS,
-    *faults.MUTANTS,
-    *guards.MUTANTS,
-    *doors.MUTANTS,
-    *loops.MUTANTS,
-    *tools.MUTANTS,
-    *stops.MUTANTS,
-]
+FILES = (walk, faults, guards, doors, loops, tools, formats, stops)
+MUTANTS = [one for file in FILES for one in file.MUTANTS]
+_FORMATS = "tests/reliability/test_tools_formats.py"
 # The longest matching beginning of a mutant's file decides.
 TESTS: dict[str, tuple[str, ...]] = {
     "reliability/escalation/policies.py": (
@@ -38,11 +32,11 @@ TESTS: dict[str, tuple[str, ...]] = {
         "tests/reliability/test_escalation*.py",
     ),
     "reliability/escalation/wording.py": ("tests/reliability/test_wording.py",),
-    "reliability/answer/judgement.py": ("tests/reliability/test_answer*.py",),
+    "reliability/answer/judgement.py": ("tests/reliability/test_answer*.py", _FORMATS, "tests/test_attempt_loops.py"),
     "reliability/escalation/reask.py": ("tests/reliability/test_answer.py",),
     "reliability/escalation/health.py": ("tests/reliability/test_answer.py", "tests/reliability/test_faults.py"),
     "reliability/memory/leases.py": ("tests/reliability/test_leases.py",),
-    "reliability/loops/": ("tests/reliability/test_loops_*.py",),
+    "reliability/loops/": ("tests/reliability/test_loops_*.py", _FORMATS),
     "reliability/tools/": ("tests/reliability/test_tools_*.py",),
     "reliability/": tuple(
         f"tests/reliability/test_{name}.py"
@@ -52,6 +46,7 @@ TESTS: dict[str, tuple[str, ...]] = {
             "rolling",
             "openings",
             "gate",
+            "tools_formats",
             "pressure",
             "memory_rules",
             "ledger",

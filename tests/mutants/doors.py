@@ -1,4 +1,4 @@
-"""Small sabotages of what stands between a model and its client: pressure, replicas, the gate, the listener.
+"""Small sabotages of what stands between a model and its client: pressure, replicas, the listener.
 
 Each entry is (file, old text, new text, law); the old text stands in the file exactly once.
 """
@@ -61,80 +61,6 @@ MUTANTS: list[tuple[str, str, str, str]] = [
         "if (level is not Level.NORMAL or budget_bytes is None) and held > now:",
         "if level is Level.WARN and held > now:",
         "in the dark nothing grows",
-    ),
-    # gate
-    (
-        "reliability/answer/gate.py",
-        "if kind is TextKind.PROSE or (kind is TextKind.OPEN and not named):",
-        "if kind is not TextKind.CALL:",
-        "a tag or a named candidate stays held",
-    ),
-    (
-        "reliability/answer/gate.py",
-        "            if gate.mode is Mode.HELD:\n                return _holding(gate, event), ()\n            if not",
-        "            if not",
-        "text after a held call stays held",
-    ),
-    (
-        "reliability/answer/gate.py",
-        "items = self.items if len(self.items) == self.count else self.items[: self.count]",
-        "items = self.items",
-        "gates are values",
-    ),
-    (
-        "reliability/answer/gate.py",
-        "escaped, pos = pos == limit, pos + 1",
-        "escaped, pos = False, pos + 1",
-        "a backslash at a cut still escapes",
-    ),
-    (
-        "reliability/answer/gate.py",
-        "asked = replace(body, kind=Kind.OPEN_ENDED, ask_at=2 * body.chars)",
-        "asked = replace(body, kind=Kind.OPEN_ENDED, ask_at=0)",
-        "questions cost linear time",
-    ),
-    (
-        "reliability/answer/gate.py",
-        "            if _char_before(text, at, spot.start(), body.last) in _BEFORE_STRING:\n"
-        "                quote = char\n",
-        "            quote = char\n",
-        "an apostrophe is no string",
-    ),
-    (
-        "reliability/answer/gate.py",
-        'return Gate(gate.rules, line_start=waiting[-1] == "\\n"), stop, waiting',
-        "return Gate(gate.rules, line_start=False), stop, waiting",
-        "a name at the start of the line behind a candidate is seen",
-    ),
-    (
-        "reliability/answer/call_starts.py",
-        "return PARTIAL if any(marker.startswith(rest) for marker in MARKERS) else None",
-        "return None",
-        "a tag that is cut in two is still a tag",
-    ),
-    (
-        "reliability/answer/call_starts.py",
-        'return opening if text[colon] == ":" else None',
-        "return opening",
-        "a doubt ends with certainty",
-    ),
-    (
-        "reliability/answer/call_starts.py",
-        'rf"`{{1,{TICKS_MAX}}}"',
-        'r"`+"',
-        "what waits undecided is bounded",
-    ),
-    (
-        "reliability/answer/call_starts.py",
-        "    if at + len(rest) == len(text):\n        following",
-        "    if at > len(text):\n        following",
-        "a name that is cut in two is still a name",
-    ),
-    (
-        "reliability/answer/call_starts.py",
-        "            at, line_start = at + 1, True\n",
-        "            at, line_start = at + 1, False\n",
-        "a name counts at the start of every line",
     ),
     # logprobs
     (

@@ -178,9 +178,9 @@ MUTANTS: list[tuple[str, str, str, str]] = [
     ),
     (
         "reliability/answer/judgement.py",
-        "    if found.calls or found.malformed:\n        return TextKind.CALL",
-        "    if found.calls:\n        return TextKind.CALL",
-        "an attempt at a call is held",
+        "    if not is_prose(whole + PROSE_BEHIND, toolbox, begin):\n        return TextKind.CALL",
+        "    if False:\n        return TextKind.CALL",
+        "a call is held, whatever follows it",
     ),
     (
         "reliability/answer/judgement.py",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -176,7 +177,7 @@ def test_the_outcome_doesn_t_depend_on_the_cuts(pieces, cuts):
 
 
 def through(text: str, cuts: list[int]) -> tuple[str, list[tuple[str, str]]]:
-    state = gate.open_gate(["search"], lambda candidate: settle_text(candidate, BOX))
+    state = gate.open_gate(["search"], partial(settle_text, toolbox=BOX))
     sent: list[str] = []
     at = 0
     for size in [*cuts, len(text)]:
@@ -202,7 +203,7 @@ def through(text: str, cuts: list[int]) -> tuple[str, list[tuple[str, str]]]:
 )
 def test_what_a_candidate_is(text, kind):
     """A call, an attempt at one, prose, or too short to tell."""
-    assert settle_text(text, BOX) is kind
+    assert settle_text(text, "", BOX) is kind
 
 
 def test_thinking_is_no_answer():

@@ -33,7 +33,7 @@ FRAGMENTS = (
 SOUP = st.lists(st.sampled_from(FRAGMENTS), max_size=40).map("".join)
 
 
-def decide(text: str) -> TextKind:
+def decide(text: str, before: str = "") -> TextKind:
     """A small stand-in for the extraction: a tag, or a declared name in brackets, makes a call."""
     bare = text.strip().removesuffix("```").strip()
     if bare.startswith(("<tool_call>{", "[TOOL_REQUEST]", "<|channel|>commentary", "⏺ get_weather")):
@@ -49,12 +49,12 @@ def decide(text: str) -> TextKind:
     return TextKind.CALL if named else TextKind.PROSE
 
 
-def never(text: str) -> TextKind:
+def never(text: str, before: str = "") -> TextKind:
     """Nothing is ever a call."""
     return TextKind.PROSE
 
 
-def always_open(text: str) -> TextKind:
+def always_open(text: str, before: str = "") -> TextKind:
     """Nothing is ever decided."""
     return TextKind.OPEN
 
@@ -180,7 +180,7 @@ def test_prose_all_leaves(text: str, seed: int) -> None:
 )
 def test_a_doubt_ends_with_certainty(text: str, later: str) -> None:
     """A beginning that can't become a call leaves as soon as that is certain, without asking."""
-    outs = live([text, later + " and so on."], kind=lambda _: pytest.fail("asked"))
+    outs = live([text, later + " and so on."], kind=lambda *_: pytest.fail("asked"))
     assert "".join(outs) == text + later + " and so on."
 
 
@@ -198,7 +198,7 @@ def test_an_apostrophe_is_no_string() -> None:
 def test_the_line_behind_a_candidate_may_begin_a_call() -> None:
     """Where a candidate that is prose ends with its line, a name that begins the next line is seen."""
 
-    def ask(candidate: str) -> TextKind:
+    def ask(candidate: str, before: str) -> TextKind:
         return TextKind.PROSE if candidate.startswith("search:") else TextKind.CALL
 
     gate = open_gate(TOOLS, ask)
@@ -210,7 +210,7 @@ def test_unescaped_quotes_do_not_hide_the_end() -> None:
     text = '{"text": "He said "hi" to me"}'
     asked: list[str] = []
 
-    def ask(candidate: str) -> TextKind:
+    def ask(candidate: str, before: str) -> TextKind:
         asked.append(candidate)
         return TextKind.PROSE
 
@@ -225,7 +225,7 @@ def test_a_backslash_at_a_cut_still_escapes(at: int) -> None:
     split = text.index("b") + at
     asked: list[str] = []
 
-    def ask(candidate: str) -> TextKind:
+    def ask(candidate: str, before: str) -> TextKind:
         asked.append(candidate)
         return TextKind.PROSE
 
@@ -291,7 +291,7 @@ def test_reasoning_passes_a_held_call() -> None:
 
 def test_without_tools_text_is_not_looked_at() -> None:
     """Where the request declares no tools, even a call in text leaves at once."""
-    gate = open_gate((), lambda _: pytest.fail("asked"))
+    gate = open_gate((), lambda *_: pytest.fail("asked"))
     for chunk in ('{"name": "x"', "<tool_call>", "```"):
         gate, out = step(gate, Text(chunk))
         assert out == (Text(chunk),)
@@ -303,7 +303,7 @@ def test_questions_cost_linear_time(parts: list[str]) -> None:
     text = "".join(parts) * 4
     asked = [0]
 
-    def ask(candidate: str) -> TextKind:
+    def ask(candidate: str, before: str) -> TextKind:
         asked[0] += len(candidate)
         return TextKind.OPEN
 
@@ -356,14 +356,14 @@ def test_gates_are_values(start: str, one: str, other: str) -> None:
 @pytest.mark.parametrize("name", ["Get-Weather", "functions.get_weather", "WRITE_FILE"])
 def test_names_are_found_in_other_clothes(name: str) -> None:
     """A declared name at the start of a line is seen whatever its case, dashes or prefix."""
-    outs = live(["Now.\n" + name, "(city='Lima')\n"], kind=lambda _: TextKind.CALL)
+    outs = live(["Now.\n" + name, "(city='Lima')\n"], kind=lambda *_: TextKind.CALL)
     assert "".join(outs) == "Now.\n"
 
 
 @pytest.mark.parametrize("text", ["I call search(q=1) now", "research(q=1)", "search_all(q=1)", "search now"])
 def test_names_count_only_as_words_at_line_starts(text: str) -> None:
     """A declared name inside a line, or inside another word, opens nothing."""
-    assert "".join(live([text, " on"], kind=lambda _: pytest.fail("asked"))) == text + " on"
+    assert "".join(live([text, " on"], kind=lambda *_: pytest.fail("asked"))) == text + " on"
 
 
 @pytest.mark.parametrize(

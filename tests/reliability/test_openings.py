@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from reliability.answer.call_starts import PARTIAL, find_opening, words
+from reliability.tools.format_row import Place
 
 
 def test_words_know_no_empty_name() -> None:
     """An empty name declares nothing, and without names only brackets and tags begin anything."""
     assert words(["", "a"]).names == ("a",)
-    assert find_opening(words([""]), "a(1) and {", 0, True) == (9, False, PARTIAL)
+    assert find_opening(words([""]), "a(1) and {", 0, Place.LINE) == (9, Place.ANYWHERE, PARTIAL)

@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from reliability.tools import RepairKind, extract_calls
+from reliability.tools import Extraction, RepairKind, extract_calls
 from tests.reliability.extracting import BOX, CALL, calls, kinds
 from tests.reliability.values import made
 
@@ -317,3 +317,62 @@ def test_without_tools_nothing_is_a_call():
     """No tools were declared: all text is text."""
     assert extract_calls(f"<tool_call>{CALL}</tool_call>", made([])).text == f"<tool_call>{CALL}</tool_call>"
     assert extract_calls("", BOX).text == ""
+
+
+@pytest.mark.parametrize(
+    "before",
+    ["See {x} and [1]: ", "See {x and\n", "It has {a: b c} in it.\n", "{ return 1 } ", "[link](url) "],
+)
+@pytest.mark.parametrize(
+    "text",
+    [
+        CALL,
+        f"<tool_call>{CALL}</tool_call>",
+        '<|channel|>commentary to=functions.search<|message|>{"query": "x"}<|call|>',
+    ],
+)
+def test_braces_in_the_prose_before_a_call_spoil_nothing(before, text):
+    """What only looks like JSON is prose, and the call behind it is a call."""
+    if before == "See {x and\n" and text.startswith("<|"):
+        return  # an open brace: the marks may stand in the arguments of a call
+
+    found = extract_calls(before + text, BOX)
+
+    assert [call.name for call in found.calls] == ["search"]
+    assert not found.malformed
+    assert found.text == before.strip()
+
+
+def test_a_mark_in_the_middle_of_a_line_opens_a_call_in_that_line_only():
+    """A mark that prose mentions makes no call of the JSON that a later line shows."""
+    data = '{"name": "made_up", "arguments": {}}'
+    mentioned = f"I write <tool_call> now and then.\nMore of that, as an example: {data}"
+
+    assert extract_calls(mentioned, BOX) == Extraction(text=mentioned)
+    assert [call.name for call in extract_calls(f"So <tool_call> here it is: {data}", BOX).calls] == ["made_up"]
+    assert [call.name for call in extract_calls(f"So <tool_call>\n{data}", BOX).calls] == ["made_up"]
+
+
+def test_python_lines_are_calls_where_nothing_follows():
+    """`f(a=1)` on a line of its own is a call at the end of an answer or in a fence for tool calls, else an example."""
+    assert calls("I look it up:\nsearch(query='x')\nget_time()") == [("search", {"query": "x"}), ("get_time", {})]
+    assert calls("So:\n```tool_code\nsearch(query='x')\n```\nDone.") == [("search", {"query": "x"})]
+    assert calls("One writes\nsearch(query='x')\nto find things.") == []
+    assert calls("```python\nsearch(query='x')\n```\nfinds things.") == []
+
+
+def test_line_ends_of_windows_frame_a_parameter():
+    """The line break that stands before and behind a parameter's text is no part of it, whichever it is."""
+    for line_break in ("\n", "\r\n"):
+        inner = line_break.join(["<parameter=query>", f"a{line_break}b", "</parameter>"])
+        assert calls(f"<function=search>{inner}</function>") == [("search", {"query": f"a{line_break}b"})]
+    assert calls("<function=search><parameter=query>\na\r\n</parameter></function>") == [("search", {"query": "a\r"})]
+
+
+@pytest.mark.parametrize(("sent", "left"), [(0, "First.\nThen: Done."), (7, "Then: Done."), (12, "en: Done.")])
+def test_what_has_left_is_not_given_back(sent, left):
+    """Prose that a client has already is read, and not said again."""
+    found = extract_calls(f"First.\n{CALL}Then: Done.", BOX, min(sent, 7) if sent < 8 else 7 + len(CALL) + 2)
+
+    assert [call.name for call in found.calls] == ["search"]
+    assert found.text == left

@@ -83,6 +83,25 @@ def test_readings_that_fail_are_paid_for():
     assert found.text == text
 
 
+@pytest.mark.parametrize("text", ["I say " + "<tool_call>" * 2_000, "search(query='x')\n" * 2_000 + "or so"])
+def test_what_is_looked_at_once_is_not_looked_at_again(text):
+    """A row of openers, or of Python lines, that comes to nothing is read a few times at most, not from each of its
+    parts."""
+    read = 0
+
+    def count(frame, event, _):
+        nonlocal read
+        read += event == "call" and frame.f_code.co_name in ("blank", "_call")
+
+    sys.setprofile(count)
+    try:
+        assert extract_calls(text, BOX).calls == ()
+    finally:
+        sys.setprofile(None)
+
+    assert read < 30 * 2_000
+
+
 def test_a_spent_reader_reports_what_may_be_a_call():
     """When too much couldn't be read, bare JSON with a declared name is malformed instead of overlooked."""
     noise = '{"a":[' + "1," * 3_000

@@ -12,38 +12,40 @@ import re
 from collections.abc import Callable
 
 from reliability.tool_calls import RepairKind
+from reliability.tools.delimiters import CLOSER, ENDLESS, MARK, OPENER, SPEECH_END
 from reliability.tools.extract.literal import Unreadable
-from reliability.tools.extract.marks import CLOSER, NAME, OPENER
 from reliability.tools.extract.markup import read_elements, read_pairs
 from reliability.tools.extract.payloads import Found, blank, mended, read_braces, read_json, read_named
 from reliability.tools.extract.pythonic import read_python
 from reliability.tools.extract.shapes import Setting
 from reliability.tools.extract.text import harmless_after, harmless_before
+from reliability.tools.formats import NAME
 
 __all__ = [
     "FENCE_LINE",
-    "SPEECH_END",
     "Nothing",
     "Reader",
     "closed_by_a_mark",
     "closers",
+    "may_open",
     "read_envelope",
     "region_end",
 ]
 
 TAIL_CHARS = 64
+INLINE_CHARS_MAX = 120  # of prose between an opener in the middle of a line and its call
 
 Reader = Callable[[str, int, Setting], Found | None]
 
 _READERS: tuple[Reader, ...] = (read_python, read_elements, read_pairs, read_braces, read_named, read_json)
 
 FENCE_LINE = re.compile(r"`{3,}[\w-]{0,32}\s*")
-SPEECH_END = re.compile(r"<\|(?:call|eom_id|eot_id|im_end)\|>", re.IGNORECASE)
 _MARK = re.compile(rf"(?P<open>{OPENER.pattern})|(?P<close>{CLOSER.pattern})", re.IGNORECASE)
-_ENDLESS = re.compile(r"\[TOOL_CALLS?\]|<\|python_tag\|>|functools", re.IGNORECASE)
 _SEPARATORS = re.compile(r"[\s,;]*+")
 _FRAMING = re.compile(r"[\s`]*+")
 _NEXT = re.compile(rf"\{{|\[\{{|<(?:\w{{1,32}}:)?(?:function|invoke)\b|{NAME}\[ARGS\]")
+_NAME_FIRST = re.compile(rf"{NAME}\s{{0,8}}")
+_FENCED_NAME = re.compile(rf"{NAME}\s*`{{1,8}}[\w-]{{0,32}}")
 _PAYLOAD = re.compile(r"\{|<function=")
 
 
@@ -51,10 +53,11 @@ class Nothing(Unreadable):
     """An opener with nothing behind it that could be a call."""
 
 
-def read_envelope(text: str, opener: re.Match[str], setting: Setting) -> Found:
-    """All calls of one envelope, and where it ends."""
-    at, fenced = _openers(text, opener.end())
-    found, before = _first(text, at, setting)
+def read_envelope(text: str, start: int, at: int, setting: Setting, *, inline: bool = False) -> Found:
+    """All calls of one envelope, whose opener stands from `start` to `at`, and where it ends. `inline`: other text
+    stands before it on its line, so that it may only be talked about; then prose before a call must be short."""
+    at, fenced = _openers(text, at)
+    found, before = _first(text, at, setting, inline)
     calls = list(found.calls)
     end, closed = closers(text, found.end)
     while not closed and (place := _next(text, end)) >= 0:
@@ -66,7 +69,7 @@ def read_envelope(text: str, opener: re.Match[str], setting: Setting) -> Found:
     behind = False
     if not closed:
         end, closed, behind = _tail(text, end)
-    missing = not closed and _ENDLESS.match(opener[0]) is None
+    missing = not closed and ENDLESS.match(text, start) is None
     kinds = [RepairKind.FENCE] * fenced + [RepairKind.EXTRA_TEXT] * (before or behind) + [RepairKind.ENVELOPE] * missing
     return Found([mended(call, kinds) for call in calls], end)
 
@@ -115,13 +118,28 @@ def _read(text: str, at: int, setting: Setting) -> Found | None:
     return None
 
 
-def _first(text: str, at: int, setting: Setting) -> tuple[Found, bool]:
+def may_open(text: str) -> bool:
+    """True while a text that begins with a mark (or a name and a mark) in a line of prose may still become a call."""
+    name = _NAME_FIRST.match(text)
+    mark = MARK.match(text, name.end() if name else 0)
+    if mark is None:
+        return False
+    rest = text[_openers(text, mark.end())[0] :].strip()
+    return _in_line(rest) or _FENCED_NAME.fullmatch(rest) is not None
+
+
+def _in_line(prose: str) -> bool:
+    return len(prose) <= INLINE_CHARS_MAX and "\n" not in prose
+
+
+def _first(text: str, at: int, setting: Setting, inline: bool) -> tuple[Found, bool]:
     """The first call in an envelope, and whether prose stood before it."""
     found = _read(text, at, setting)
     if found is not None and found.calls:
         return found, False
     start = _PAYLOAD.search(text, at, region_end(text, at))
-    if found is None and start is not None and harmless_before(text[at : start.start()].strip()):
+    before = text[at : start.start()].strip() if start is not None else ""
+    if found is None and start is not None and harmless_before(before) and (_in_line(before) or not inline):
         found = _read(text, start.start(), setting)
         if found is not None and found.calls:
             return found, True

@@ -5,7 +5,8 @@
 What a message is follows from its header alone: a recipient makes it a call (wherever the recipient
 stands, in the role or after the channel, and whatever the channel), `analysis` without one is the model's
 thinking, and the rest is text. The body of a call must be one object; the end mark may be missing, since
-it is a stop token that engines cut off. A header with a recipient and no body is a call that was cut.
+it is a stop token that engines cut off. A header with a recipient and no body is a call that was cut. The beginning
+of the first header may stand in the prompt.
 """
 
 from __future__ import annotations
@@ -13,24 +14,28 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from reliability.tools.extract.marks import OPENER
+from reliability.tools.delimiters import OPENER, begins_sentence
 
 __all__ = ["Message", "is_harmony", "split"]
 
 _MARK = re.compile(r"<\|(start|channel|constrain|message|end|call|return)\|>")
 _RECIPIENT = re.compile(r"\bto=([A-Za-z0-9_.:/-]{1,160})")
-_OTHER = re.compile(rf"\{{|{OPENER.pattern}", re.IGNORECASE)
+_HEADER = re.compile(
+    r"(?:assistant|analysis|commentary|final|(?:assistant)?(?:(?:commentary|analysis) )?to=[\w.:/-]{1,160})\s*\Z"
+)
 _NOBODY = frozenset({"assistant", "user", "all"})
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One message. `complete` is False where its header was cut before any body."""
+    """One message; its body begins `at` this place of the text. `complete` is False where its header was cut before any
+    body."""
 
     recipient: str | None
     channel: str
     body: str
     raw: str
+    at: int
     complete: bool = True
 
     @property
@@ -42,35 +47,45 @@ class Message:
 def is_harmony(text: str) -> bool:
     """True where a text has messages of this format, not only their marks in a call of another."""
     mark = _MARK.search(text)
-    return mark is not None and "<|message|>" in text and not _OTHER.search(text, 0, mark.start())
+    if mark is None or "<|message|>" not in text:
+        return False
+    inside = text.count("{", 0, mark.start()) > text.count("}", 0, mark.start())
+    return not inside and OPENER.search(text, 0, mark.start()) is None
 
 
 def split(text: str) -> list[Message]:
     """All messages of a text, in order; text without a header is a message of its own."""
-    first, *rest = _MARK.split(text)
-    found: list[Message] = []
-    header, raw = "", ""
-    if rest and rest[0] == "message":
-        header = raw = first
-    elif first.strip():
-        found.append(Message(None, "", first, first))
-    for mark, part in zip(rest[::2], rest[1::2], strict=True):
-        if mark == "message":
-            found.append(_message(header, part, f"{raw}<|message|>{part}"))
+    marks = list(_MARK.finditer(text))
+    ends = [mark.start() for mark in marks[1:]] + [len(text)]
+    first, header = _begun(text[: marks[0].start()]) if marks else (text, "")
+    found: list[Message] = [Message(None, "", first, first, 0)] if first.strip() else []
+    raw = header
+    for mark, end in zip(marks, ends, strict=True):
+        kind, part = mark[1], text[mark.end() : end]
+        if kind == "message":
+            found.append(_message(header, part, f"{raw}{mark[0]}{part}", mark.end()))
             header, raw = "", ""
-        elif mark in ("start", "channel", "constrain"):
-            header, raw = f"{header} {mark}:{part}", f"{raw}<|{mark}|>{part}"
+        elif kind in ("start", "channel", "constrain"):
+            header, raw = f"{header} {kind}:{part}", f"{raw}{mark[0]}{part}"
         else:
-            header, raw = "", ""
+            part, header = _begun(part) if end < len(text) else (part, "")
+            raw = header
             if part.strip():
-                found.append(Message(None, "", part, part))
+                found.append(Message(None, "", part, part, mark.end()))
     if header:
-        found.append(_message(header, "", raw, complete=False))
+        found.append(_message(header, "", raw, len(text), complete=False))
     return found
 
 
-def _message(header: str, body: str, raw: str, *, complete: bool = True) -> Message:
+def _begun(text: str) -> tuple[str, str]:
+    """Part what stands before the first mark: prose, and the beginning of a header whose first mark is missing."""
+    header = _HEADER.search(text)
+    at = header.start() if header and begins_sentence(text, header.start()) else len(text)
+    return text[:at], text[at:]
+
+
+def _message(header: str, body: str, raw: str, at: int, *, complete: bool = True) -> Message:
     recipient = _RECIPIENT.search(header)
     channel = re.search(r"channel:\s*(\w+)", header)
     name = None if recipient is None or recipient[1] in _NOBODY else recipient[1].removeprefix("functions.")
-    return Message(name, channel[1] if channel else "", body, raw, complete)
+    return Message(name, channel[1] if channel else "", body, raw, at, complete)

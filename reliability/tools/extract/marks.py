@@ -1,49 +1,105 @@
-"""The marks that models put around their calls, as regular expressions.
+"""Where in a whole text a call may begin: the marks of the table of call formats, from left to right.
 
-An *opener* says that a call follows, a *closer* that it ended. Models mix them up between families (a
-wrong special token, a missing one), so any opener goes with any closer: what counts is what stands
-between. All expressions are possessive or bounded, so that scanning stays linear.
+`SPOT` finds the places that are worth a look, fast: the ends of lines, and the signs that stand in every mark.
+`mark_at` says what stands at such a place (a word that begins a call stands before its sign: `call:`, `to=`),
+`mark_in_line` what begins a line. A mark is a row of the table (`Mark.row`), a closer, or the beginning of a thought.
+
+A word in the middle of a sentence is no part of the call that it begins: where the answer is streamed it has left by
+then (`Place`), and a whole answer says the same as a streamed one.
 """
 
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass, replace
 
-__all__ = ["BLANK", "CLOSER", "FENCE", "NAME", "OPENER", "only_marks", "quoted"]
+from reliability.tools.delimiters import CLOSER, begins_sentence
+from reliability.tools.format_row import Format, Place, Reader
+from reliability.tools.formats import CALL_FORMATS, NAME
 
-NAME = r"[A-Za-z_][A-Za-z0-9_.:/-]{0,127}+"
+__all__ = ["SPOT", "Mark", "mark_at", "mark_in_line"]
 
-_OPENERS = (
-    r"<\|?(?:\w{1,32}:)?(?:longcat_)?(?:tool_?calls?|function_?calls?|tool_code|toolcalls)\|?>",
-    r"<\|(?:tool_call_start|tool_call_begin|tool_calls_section_begin|python_tag|action_start|plugin)\|>",
-    r"<start_function_call>|<tool>",
-    r"<｜tool▁calls▁begin｜>|<｜tool▁call▁begin｜>(?:function<｜tool▁sep｜>)?",
-    r"\[TOOL_CALLS?\]|\[TOOL_REQUEST\]",
-    r"\bfunctools(?=\[)",
+_NAME_CHARS = 136
+_WHOLE_WORD = r"(?<![\w.:/-])"
+_READ = [row for row in CALL_FORMATS if row.reader not in (None, Reader.MESSAGES)]
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """What was found: where it begins (with the name before it), where it ends, and of which row it is. `kind` is the
+    row's reader, `close`, or `think`. The text of a call that is read here is taken away from `held` on."""
+
+    kind: Reader | str
+    start: int
+    end: int
+    held: int
+    row: Format | None = None
+
+
+def _guarded(row: Format, opener: str) -> str:
+    """A word begins a call only as a whole word; behind a point it is a part of a longer name."""
+    if not opener[0].isalpha():
+        return opener
+    return rf"\b{opener}" if row.reader in (Reader.ENVELOPE, Reader.CHANNEL) else f"{_WHOLE_WORD}{opener}"
+
+
+def _groups(rows: list[Format]) -> list[str]:
+    return [f"(?P<r{_READ.index(row)}>{'|'.join(_guarded(row, opener) for opener in row.opens)})" for row in rows]
+
+
+_ANYWHERE = [row for row in _READ if row.place is Place.ANYWHERE]
+_ENVELOPES = _groups([row for row in _ANYWHERE if row.reader is Reader.ENVELOPE])
+_OTHERS = _groups([row for row in _ANYWHERE if row.reader is not Reader.ENVELOPE])
+_WORDS = tuple(
+    word[0]
+    for row in _ANYWHERE
+    for opener in row.opens
+    if (word := re.match(r"[A-Za-z][A-Za-z ]*", opener)) is not None
 )
-_CLOSERS = (
-    r"<\|?/(?:\w{1,32}:)?(?:longcat_)?(?:tool_?calls?|function_?calls?|tool_code|toolcalls|tool)\|?>",
-    r"<(?:longcat_)?tool_call\|>|<\|(?:tool_call_end|tool_calls_section_end|action_end)\|>",
-    r"<end_function_call>",
-    r"<｜tool▁calls▁end｜>|<｜tool▁call▁end｜>",
-    r"\[/TOOL_CALLS?\]|\[END_TOOL_REQUEST\]",
-    r"<\|(?:call|eom_id|eot_id|im_end)\|>",
-)
 
-OPENER = re.compile("|".join(_OPENERS), re.IGNORECASE)
-CLOSER = re.compile("|".join(_CLOSERS), re.IGNORECASE)
-BLANK = re.compile(r"\s*+")
-FENCE = re.compile(r"`{3,}+[\w-]{0,32}+")
-_ONLY_MARKS = re.compile(rf"(?:{OPENER.pattern}|{CLOSER.pattern}|\s)*+", re.IGNORECASE)
-
-"""What a call may begin with, besides a declared tool's name: what a gate holds until it is settled."""
+SPOT = re.compile(r"[<\[{\n=:.]")
+_MARK = re.compile("|".join(["(?P<think><think>)", *_ENVELOPES, f"(?P<close>{CLOSER.pattern})", *_OTHERS]), re.I)
+_LINE = re.compile("|".join(_groups([row for row in _READ if row.place is Place.LINE])))
+_BRACKET = re.compile(r"[<\[{]")
+_NAME_BEFORE = re.compile(rf"{_WHOLE_WORD}{NAME}\s{{0,8}}\Z")
 
 
-def quoted(text: str, start: int, end: int) -> bool:
-    """True where a mark is only talked about: it stands between two equal quotes."""
-    return start > 0 and end < len(text) and text[start - 1] in "`\"'" and text[end] == text[start - 1]
+def mark_at(text: str, at: int, kept: int) -> Mark | None:
+    """Find the mark whose first sign stands at this place; `kept`: what stands before is settled."""
+    start = _word_before(text, at, kept)
+    match = _MARK.match(text, start)
+    if match is None and start < at:
+        start, match = at, _MARK.match(text, at)
+    if match is None:
+        return None
+    mark = _mark(match)
+    if mark.row is not None and mark.row.named:
+        name = _NAME_BEFORE.search(text, max(kept, at - _NAME_CHARS), at)
+        if name is None:
+            return None
+        start = name.start()
+    if start == at or begins_sentence(text, start):
+        return replace(mark, start=start, held=start)
+    sign = _BRACKET.search(text, at)
+    return replace(mark, start=start, held=sign.start() if sign else at)
 
 
-def only_marks(text: str) -> bool:
-    """True where nothing stands in a text but marks and white space."""
-    return _ONLY_MARKS.fullmatch(text) is not None
+def _word_before(text: str, at: int, kept: int) -> int:
+    """The place of the longest word before a sign that may begin a call together with it."""
+    if not text.endswith(_WORDS, kept, at):
+        return at
+    return at - max(len(word) for word in _WORDS if text.endswith(word, kept, at))
+
+
+def mark_in_line(text: str, at: int) -> Mark | None:
+    """Find the mark with which the line begins that begins here."""
+    match = _LINE.match(text, at)
+    return None if match is None else _mark(match)
+
+
+def _mark(match: re.Match[str]) -> Mark:
+    group = match.lastgroup or ""
+    if group in ("think", "close"):
+        return Mark(group, match.start(), match.end(), match.start())
+    row = _READ[int(group[1:])]
+    return Mark(row.reader or "", match.start(), match.end(), match.start(), row)

@@ -19,10 +19,12 @@ from collections.abc import Iterator
 from typing import Any
 
 from reliability.tool_calls import RawCall, RepairKind
+from reliability.tools.delimiters import CLOSER, closer_of
 from reliability.tools.extract.literal import Unreadable, read
-from reliability.tools.extract.marks import CLOSER, NAME
 from reliability.tools.extract.payloads import Found, blank, mended
 from reliability.tools.extract.shapes import Setting
+from reliability.tools.format_row import Reader
+from reliability.tools.formats import NAME
 from reliability.tools.schema.toolbox import Tool
 from reliability.tools.schema.types_allowed import allowed, property_schema
 
@@ -36,7 +38,7 @@ _PARAMETER = re.compile(
     r"(?:\s+[\w-]{1,32}=[\"'][^<>\"']{0,64}[\"'])*+\s*>"
 )
 _PARAMETER_END = re.compile(r"</(?:\w{1,32}:)?param(?:eter)?>")
-_FUNCTION_END = re.compile(r"</(?:\w{1,32}:)?(?:function|invoke)>")
+_FUNCTION_END = closer_of(Reader.ELEMENTS)
 _PAIRS = re.compile(rf"(?P<name>{NAME})\s*(?=<(?:longcat_)?arg_key>)")
 _ONLY_NAME = re.compile(rf"(?P<name>{NAME})\s*+")
 _PAIR = re.compile(
@@ -46,7 +48,7 @@ _PAIR_PART = re.compile(r"</?(?:longcat_)?arg_")
 _JSON_TEXT = re.compile(r'"(?:[^"\\]|\\.)*+"', re.DOTALL)
 _TOOL = re.compile(rf"<tool\s+name\s*=\s*\"(?P<name>{NAME})\"")
 _ATTRIBUTE = re.compile(r"\s+(?P<key>[\w.-]{1,128})\s*=\s*\"(?P<value>[^\"<>&]*+)\"")
-_TOOL_END = re.compile(r"\s*(?:/>|>\s*</tool>)")
+_TOOL_END = closer_of(Reader.ATTRIBUTES)
 
 
 def read_elements(text: str, at: int, setting: Setting) -> Found | None:
@@ -96,7 +98,8 @@ def _parameters(text: str, at: int, tool: Tool | None) -> tuple[_Arguments, int]
 
 def _body(text: str) -> str:
     """A parameter's text without the framing: one line break at each end, or a CDATA section."""
-    text = text.removeprefix("\n").removesuffix("\n")
+    line_break = "\r\n" if text.startswith("\r\n") else "\n"
+    text = text.removeprefix(line_break).removesuffix(line_break)
     if text.startswith("<![CDATA[") and text.endswith("]]>"):
         return text[9:-3]
     return text
@@ -165,7 +168,7 @@ def read_attributes(text: str, at: int, setting: Setting) -> Found | None:
     for attribute in _all(_ATTRIBUTE, text, at):
         found.add(attribute["key"], attribute["value"], at)
         at = attribute.end()
-    end = _TOOL_END.match(text, at)
+    end = _TOOL_END.match(text, blank(text, at))
     if end is None:
         raise Unreadable("an attribute that can't be read", at)
     return Found(

@@ -13,9 +13,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from reliability.tool_calls import RawCall, Repair, RepairKind
+from reliability.tools.delimiters import BLANK, CLOSER, FENCE
 from reliability.tools.extract.literal import Unreadable, read
-from reliability.tools.extract.marks import BLANK, CLOSER, FENCE, NAME
 from reliability.tools.extract.shapes import ARGUMENT_KEYS, WRAPPERS, HalfCall, Setting, calls_in
+from reliability.tools.formats import NAME
 
 __all__ = ["ENDS", "Found", "read_braces", "read_json", "read_named"]
 

@@ -1,39 +1,44 @@
 """The prose of an answer while calls are taken out of it.
 
-Prose is kept to the letter. Only what framed a call goes: the white space next to it, the fence around it,
-and the commas or semicolons between two calls.
+Prose is kept to the letter. Only what framed a call goes: the white space next to it, the fence or the tag around it,
+and the commas or semicolons between two calls. What has left for the client already is not given back.
 """
 
 from __future__ import annotations
 
 import re
 
+from reliability.tools.formats import FENCE, TAG
+
 __all__ = ["Prose"]
 
-_FRAME_BEFORE = re.compile(r"(?:`{3,}[\w-]{0,32}|<\|?(?P<tag>[A-Za-z][\w:-]{0,40})\|?>)\s*\Z")
+_FRAME_BEFORE = re.compile(rf"(?:{FENCE}|(?P<tag>{TAG}))\s*\Z")
 _FENCE_AFTER = re.compile(r"\s*`{3,}")
 _ONLY_SEPARATORS = re.compile(r"[\s,;]*\Z")
 
 
 class Prose:
-    """Pieces of prose, and the places of the calls between them."""
+    """Pieces of prose with their places in the text, and the places of the calls between them. `sent`: how much of the
+    text has left already."""
 
-    def __init__(self) -> None:
-        self._pieces: list[str] = []
+    def __init__(self, sent: int = 0) -> None:
+        self._sent = sent
+        self._pieces: list[tuple[int, str]] = []
         self._first_call: int | None = None
         self._after_call = False
 
-    def add(self, text: str) -> None:
-        """Prose that stands next."""
+    def add(self, text: str, at: int) -> None:
+        """Take the prose that stands next, at this place."""
         if self._after_call:
-            text = text.lstrip()
+            whole, text = text, text.lstrip()
+            at += len(whole) - len(text)
         if text:
-            self._pieces.append(text)
+            self._pieces.append((at, text))
             self._after_call = False
 
     def called(self, source: str, end: int) -> int:
-        """A call stands next, and ends here; the place after the frame that was opened before it."""
-        last = self._pieces[-1] if self._pieces else ""
+        """A call stands next, and ends here; return the place behind the frame that was opened before it."""
+        at, last = self._pieces.pop() if self._pieces and not self._after_call else (0, "")
         kept = last.rstrip()
         frame = _FRAME_BEFORE.search(last, max(0, len(last) - 64))
         close = _closing(frame, source, end) if frame else None
@@ -41,24 +46,30 @@ class Prose:
             kept, end = last[: frame.start()].rstrip(), close.end()
         if self._first_call is not None and _ONLY_SEPARATORS.match(kept):
             kept = ""
-        if self._pieces:
-            self._pieces[-1:] = [kept] if kept else []
+        if kept:
+            self._pieces.append((at, kept))
         if self._first_call is None:
             self._first_call = len(self._pieces)
         self._after_call = True
         return end
 
     def text(self) -> str:
-        """All prose."""
-        return "\n".join(self._pieces).strip() if self._first_call is not None else "".join(self._pieces)
+        """Return all prose that hasn't left yet."""
+        pieces = self._unsent(len(self._pieces))
+        return "\n".join(pieces).strip() if self._first_call is not None else "".join(pieces)
 
     def before(self) -> str:
-        """The prose in front of the first call."""
-        return "\n".join(self._pieces[: self._first_call or 0])
+        """Return the prose in front of the first call."""
+        return "\n".join(self._unsent(self._first_call or 0))
+
+    def _unsent(self, count: int) -> list[str]:
+        pieces = [piece[max(0, self._sent - at) :] for at, piece in self._pieces[:count]]
+        return [piece for piece in pieces if piece]
 
 
 def _closing(frame: re.Match[str], source: str, end: int) -> re.Match[str] | None:
-    """The other half of a frame. A fence may lack it, a tag may not."""
+    """Find the other half of a frame. A fence may lack it, a tag may not."""
     if not frame["tag"]:
         return _FENCE_AFTER.match(source, end) or re.compile("").match(source, end)
-    return re.compile(rf"\s*<\|?/{re.escape(frame['tag'])}\|?>").match(source, end)
+    name = re.escape(frame["tag"].strip("<|>"))
+    return re.compile(rf"\s*<\|?/{name}\|?>").match(source, end)

@@ -12,8 +12,8 @@ import re
 from typing import Any
 
 from reliability.tool_calls import RawCall, RepairKind
+from reliability.tools.delimiters import BLANK
 from reliability.tools.extract.literal import Unreadable, read
-from reliability.tools.extract.marks import BLANK
 from reliability.tools.extract.payloads import Found, blank, mended
 from reliability.tools.extract.shapes import HalfCall, Setting
 

@@ -6,10 +6,10 @@ A demand is made by a required or named `tool_choice`, by `response_format`, and
 (`ChatRequest.constrained`: the model tried to call and failed, so it has to call now). Without any of them there is
 no grammar, and the model is free.
 
-Calls are always written in the Hermes form, `<tool_call>{"name": …, "arguments": …}</tool_call>`: it is what most
-open models are trained on, what mlx-lm's JSON parser reads, and text to all others; the tier reads it back with its
-own reader, whatever the model's free form is. The line breaks and spaces around the JSON are those of the training
-form; white space inside it is bounded (`narrowing`).
+Calls are always written in the Hermes form, `<tool_call>{"name": …, "arguments": …}</tool_call>`, the first row of the
+table of call formats: it is what most open models are trained on, what mlx-lm's JSON parser reads, and text to all
+others; the tier reads it back with its own reader, whatever the model's free form is. The line breaks and spaces around
+the JSON are those of the training form; white space inside it is bounded (`narrowing`).
 
 Thinking comes first and is free: the grammar begins behind it. Where the template has opened it already, the
 grammar begins inside of it.
@@ -32,14 +32,14 @@ from deployments.tiers.call_split import CallFormat, strict_json_call
 from deployments.tiers.mlx.grammar.narrowing import WHITE_MAX
 from deployments.tiers.prompt import Refused
 from reliability.steps import Steps
-from reliability.tools import BadSchema, BadTools, Tool, build_toolbox, compile_schema, parse_choice
+from reliability.tools import BadSchema, BadTools, Tool, build_toolbox, compile_schema, formats, parse_choice
 from reliability.types import ChatRequest, Failed, Fault
 
 __all__ = ["CALLS_MAX", "HERMES", "Demand", "Thinking", "demand_of", "lark"]
 
 # A model that may always add one more call sometimes does.
 CALLS_MAX = 8
-HERMES = CallFormat("<tool_call>", "</tool_call>", strict_json_call)
+HERMES = CallFormat(*formats.HERMES.writes, strict_json_call)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

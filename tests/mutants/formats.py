@@ -1,0 +1,187 @@
+"""Small sabotages of how calls in a text are found, whole and streamed: (file, old text, new text, the law).
+
+Each old text stands exactly once in its file, and the tests of the gate and of the formats must fail with each new one.
+"""
+
+from __future__ import annotations
+
+_ROOM = "reliability/tools/"
+
+MUTANTS: list[tuple[str, str, str, str]] = [
+    (
+        "reliability/answer/gate.py",
+        "if kind is TextKind.PROSE or (kind is TextKind.OPEN and not named):",
+        "if kind is not TextKind.CALL:",
+        "a tag or a named candidate stays held",
+    ),
+    (
+        "reliability/answer/gate.py",
+        "            if gate.mode is Mode.HELD:\n                return _holding(gate, event), ()\n            if not",
+        "            if not",
+        "text after a held call stays held",
+    ),
+    (
+        "reliability/answer/gate.py",
+        "items = self.items if 0 < self.count == len(self.items) else self.items[: self.count]",
+        "items = self.items",
+        "gates are values",
+    ),
+    (
+        "reliability/answer/gate.py",
+        "escaped, pos = pos == limit, pos + 1",
+        "escaped, pos = False, pos + 1",
+        "a backslash at a cut still escapes",
+    ),
+    (
+        "reliability/answer/gate.py",
+        "asked = replace(body, until=Until.ASKED, ask_at=2 * body.chars)",
+        "asked = replace(body, until=Until.ASKED, ask_at=0)",
+        "questions cost linear time",
+    ),
+    (
+        "reliability/answer/gate.py",
+        "            if _char_before(text, at, spot.start(), body.last) in _BEFORE_STRING:\n"
+        "                quote = char\n",
+        "            quote = char\n",
+        "an apostrophe is no string",
+    ),
+    (
+        "reliability/answer/gate.py",
+        "find_opening(rules.names, text, at, gate.place, gate.before)",
+        "find_opening(rules.names, text, at, Place.ANYWHERE, gate.before)",
+        "a name at the start of a line is seen though the line's end came before it",
+    ),
+    (
+        "reliability/answer/gate.py",
+        "    if body.until is Until.ASKED:\n        at =",
+        "    if False:\n        at =",
+        "a mark that is prose takes no call along that begins behind it",
+    ),
+    (
+        "reliability/answer/gate.py",
+        "            text, at = gate.tail + text[at:], 0\n",
+        "            text, at = gate.tail + text, 0\n",
+        "nothing is lost, and nothing said twice",
+    ),
+    (
+        "reliability/answer/call_starts.py",
+        "        return PARTIAL if len(text) - at <= MARK_MAX and self.begun.match(text, at) else None\n",
+        "        return None\n",
+        "a mark that is cut in two is still a mark",
+    ),
+    (
+        "reliability/answer/call_starts.py",
+        "        if text[match.end()] == before:\n            return None\n",
+        "",
+        "a mark in quotes delays nothing",
+    ),
+    (
+        "reliability/answer/call_starts.py",
+        "    if match.end() == len(text):\n        following",
+        "    if match.end() > len(text):\n        following",
+        "a name that is cut in two is still a name",
+    ),
+    (
+        "reliability/answer/call_starts.py",
+        'Place.LINE if char == "\\n" else Place.SENTENCE',
+        "Place.SENTENCE",
+        "a name counts at the start of every line",
+    ),
+    (
+        "reliability/answer/call_starts.py",
+        "        found = _first(_at_frame(known, _TAGS, text, at, Place.SENTENCE), found)\n",
+        "        pass\n",
+        "a tag around a call is held with it",
+    ),
+    (
+        "reliability/answer/call_starts.py",
+        "known.folded if place is Place.LINE else known.exact, text, at)",
+        "known.folded, text, at)",
+        "behind a sentence a name counts to the letter",
+    ),
+    # the formats of calls
+    (
+        _ROOM + "formats.py",
+        '        opens=(r"<\\|python_tag\\|>",),\n',
+        '        opens=(r"<\\|python_tags\\|>",),\n',
+        "every row is read",
+    ),
+    (
+        _ROOM + "formats.py",
+        '        holds=(Start(r"functools\\[\\s{0,8}\\{", place=Place.SENTENCE),),\n',
+        "        holds=(),\n",
+        "the gate holds what a row opens with",
+    ),
+    (
+        _ROOM + "format_row.py",
+        "return tuple(Start(opener) for opener in self.opens) if self.holds is None else self.holds",
+        "return self.holds or ()",
+        "what opens a call is held unless the row says otherwise",
+    ),
+    (
+        _ROOM + "delimiters.py",
+        '        found = rf"(?:{some}\\Z|{piece[0]}{found})"\n',
+        '        found = rf"(?:\\Z|{piece[0]}{found})"\n',
+        "a beginning is one wherever it is cut",
+    ),
+    (
+        _ROOM + "scanner.py",
+        "    if start == at or begins_sentence(text, start):\n",
+        "    if True:\n",
+        "a whole answer says the same as a streamed one",
+    ),
+    (
+        _ROOM + "extract.py",
+        "                self.at = max(at, bad.at)  # a row of openers is looked at once\n",
+        "                pass\n",
+        "a row of openers costs linear time",
+    ),
+    (
+        _ROOM + "extract.py",
+        "        if not _JSON_BEGINS.match(self.text, start):\n            return False\n",
+        "",
+        "braces in the prose before a call spoil nothing",
+    ),
+    (
+        _ROOM + "envelope.py",
+        "harmless_before(before) and (_in_line(before) or not inline):",
+        "harmless_before(before):",
+        "a mark in the middle of a line opens a call in that line only",
+    ),
+    (
+        _ROOM + "prose.py",
+        "        pieces = [piece[max(0, self._sent - at) :] for at, piece in self._pieces[:count]]\n",
+        "        pieces = [piece for at, piece in self._pieces[:count]]\n",
+        "what has left is not said again",
+    ),
+    (
+        _ROOM + "harmony.py",
+        '    inside = text.count("{", 0, mark.start()) > text.count("}", 0, mark.start())\n',
+        '    inside = "{" in text[: mark.start()]\n',
+        "braces in the prose before it hide no Harmony message",
+    ),
+    (
+        _ROOM + "markup.py",
+        '    line_break = "\\r\\n" if text.startswith("\\r\\n") else "\\n"\n',
+        '    line_break = "\\n"\n',
+        "the line ends of Windows frame a parameter, too",
+    ),
+    (
+        "reliability/loops/written.py",
+        "        elif ending is not None and _is_outer(opener, ending):\n",
+        "        elif False:\n",
+        "an envelope around an envelope is no call",
+    ),
+    (
+        "reliability/answer/judgement.py",
+        "if stopped and kept.calls else (found, 0)",
+        "if False else (found, 0)",
+        "a copy that was broken off spoils none of the first two",
+    ),
+    (
+        "reliability/answer/judgement.py",
+        "    found, dropped = _read(sent + text, len(sent), expected.toolbox, stopped)\n",
+        "    found, dropped = _read(text, 0, expected.toolbox, stopped)\n",
+        "an answer is judged the same however much of it has left",
+    ),
+]

@@ -1,0 +1,83 @@
+"""The same answer, whole and in pieces: what the client gets of it in the end, and what has left on the way."""
+
+from __future__ import annotations
+
+import codecs
+import json
+import re
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+from reliability.answer import gate
+from reliability.answer.gate import Hold
+from reliability.answer.judgement import expect, judge, settle_text
+from reliability.tools import CheckConfig, ToolBox
+from reliability.types import Finish, FinishReason, Text
+
+STOP = Finish(reason=FinishReason.STOP)
+LITERAL = CheckConfig(placeholders=())
+
+
+class Outcome(NamedTuple):
+    """What an answer came to. `refused`: it is asked for again, so that none of its text counts."""
+
+    calls: list[tuple[str, Any]]
+    refused: bool
+    text: str
+
+
+def play(pieces: Sequence[str], box: ToolBox, hold: Hold = Hold.TOOL_CALLS) -> Outcome:
+    """The outcome of a stream in these pieces."""
+    state, sent = gate.open_gate(box.names, partial(settle_text, toolbox=box), hold), ""
+    for piece in pieces:
+        state, out = gate.step(state, Text(piece))
+        sent += _text(out)
+    _, out, held = gate.finish(state)
+    sent += _text(out)
+    expected = expect([], box, id_seed="r", checks=LITERAL)
+    judged = judge(expected, held, STOP, sent=sent, text_committed=False, attempt=0)
+    calls = [(call.name, json.loads(call.arguments)) for call in judged.calls]
+    refused = bool(judged.violations)
+    return Outcome(calls, refused, "" if refused else inked(sent + _text(judged.events)))
+
+
+def whole(text: str, box: ToolBox) -> Outcome:
+    """The outcome of an answer that is held to its end."""
+    return play([text], box, Hold.ALL)
+
+
+def live(pieces: Sequence[str], box: ToolBox) -> list[str]:
+    """What has left after each piece."""
+    state, left = gate.open_gate(box.names, partial(settle_text, toolbox=box)), []
+    for piece in pieces:
+        state, out = gate.step(state, Text(piece))
+        left.append(_text(out))
+    return left
+
+
+def byte_cuts(text: str) -> Iterator[list[str]]:
+    """The text in two pieces, cut behind each of its bytes: half a character waits for its other half."""
+    data = text.encode()
+    for at in range(1, len(data)):
+        decoder = codecs.getincrementaldecoder("utf-8")()
+        yield [decoder.decode(data[:at]), decoder.decode(data[at:], final=True)]
+
+
+def cut_at(text: str, sizes: Sequence[int]) -> list[str]:
+    """The text in pieces of these sizes, over and over."""
+    pieces, at, turn = [], 0, 0
+    while at < len(text):
+        size = sizes[turn % len(sizes)]
+        pieces.append(text[at : at + size])
+        at, turn = at + size, turn + 1
+    return pieces
+
+
+def inked(text: str) -> str:
+    """The text without its white space, which differs next to a call that was taken out."""
+    return re.sub(r"\s+", "", text)
+
+
+def _text(events: Sequence[Any]) -> str:
+    return "".join(event.text for event in events if isinstance(event, Text))
