@@ -191,9 +191,12 @@ def imported(name: str) -> set[str]:
 
 
 def room_of(module: str) -> str:
-    """Where a module stands: its folder; the modules at the root of a package stand each for itself."""
+    """Where a module stands: its folder. The face of a folder and the modules at the root of a package stand each for
+    itself."""
     folder = module.rpartition(".")[0]
-    return module if MODULES[module].endswith("__init__.py") or "." not in folder else folder
+    if MODULES[module].endswith("__init__.py"):
+        return f"{module}.__init__"
+    return folder if "." in folder else module
 
 
 def ways() -> dict[str, set[str]]:

@@ -9,7 +9,7 @@ __all__ = ["Format", "Place", "Reader", "Start", "Until"]
 
 
 class Reader(Enum):
-    """Who reads a format; `extract.py` has them."""
+    """Who reads a format; `extract/scanner.py` has them."""
 
     ENVELOPE = "envelope"  # whatever notation stands in it
     ELEMENTS = "elements"  # <function=name><parameter=key>value</parameter></function>

@@ -4,7 +4,7 @@
     opens     regular expressions of what says that a call begins; how it is read follows from `reader`
     closes    what ends it
     holds     what the gate holds until it is known whether it opens a call (`Start`); None: `opens`, as they are
-    reader    who reads it (`extract.py` has the readers); None: nobody, it is only known as a repetition
+    reader    who reads it (`extract/` has the readers); None: nobody, it is only known as a repetition
     place     where `opens` counts: anywhere, or only where a line begins
     named     `opens` stands behind a name: `search[ARGS]{...}`
     marked    `opens` says by itself that this is a call; where it doesn't, only a declared name does

@@ -5,7 +5,6 @@ Each old text stands exactly once in its file, and the tests of the gate and of 
 
 from __future__ import annotations
 
-_ROOM = "reliability/tools/"
 
 MUTANTS: list[tuple[str, str, str, str]] = [
     (
@@ -101,67 +100,67 @@ MUTANTS: list[tuple[str, str, str, str]] = [
     ),
     # the formats of calls
     (
-        _ROOM + "formats.py",
+        "reliability/tools/formats.py",
         '        opens=(r"<\\|python_tag\\|>",),\n',
         '        opens=(r"<\\|python_tags\\|>",),\n',
         "every row is read",
     ),
     (
-        _ROOM + "formats.py",
+        "reliability/tools/formats.py",
         '        holds=(Start(r"functools\\[\\s{0,8}\\{", place=Place.SENTENCE),),\n',
         "        holds=(),\n",
         "the gate holds what a row opens with",
     ),
     (
-        _ROOM + "format_row.py",
+        "reliability/tools/format_row.py",
         "return tuple(Start(opener) for opener in self.opens) if self.holds is None else self.holds",
         "return self.holds or ()",
         "what opens a call is held unless the row says otherwise",
     ),
     (
-        _ROOM + "delimiters.py",
+        "reliability/tools/delimiters.py",
         '        found = rf"(?:{some}\\Z|{piece[0]}{found})"\n',
         '        found = rf"(?:\\Z|{piece[0]}{found})"\n',
         "a beginning is one wherever it is cut",
     ),
     (
-        _ROOM + "scanner.py",
+        "reliability/tools/extract/marks.py",
         "    if start == at or begins_sentence(text, start):\n",
         "    if True:\n",
         "a whole answer says the same as a streamed one",
     ),
     (
-        _ROOM + "extract.py",
+        "reliability/tools/extract/scanner.py",
         "                self.at = max(at, bad.at)  # a row of openers is looked at once\n",
         "                pass\n",
         "a row of openers costs linear time",
     ),
     (
-        _ROOM + "extract.py",
+        "reliability/tools/extract/scanner.py",
         "        if not _JSON_BEGINS.match(self.text, start):\n            return False\n",
         "",
         "braces in the prose before a call spoil nothing",
     ),
     (
-        _ROOM + "envelope.py",
+        "reliability/tools/extract/envelope.py",
         "harmless_before(before) and (_in_line(before) or not inline):",
         "harmless_before(before):",
         "a mark in the middle of a line opens a call in that line only",
     ),
     (
-        _ROOM + "prose.py",
+        "reliability/tools/extract/prose.py",
         "        pieces = [piece[max(0, self._sent - at) :] for at, piece in self._pieces[:count]]\n",
         "        pieces = [piece for at, piece in self._pieces[:count]]\n",
         "what has left is not said again",
     ),
     (
-        _ROOM + "harmony.py",
+        "reliability/tools/extract/harmony.py",
         '    inside = text.count("{", 0, mark.start()) > text.count("}", 0, mark.start())\n',
         '    inside = "{" in text[: mark.start()]\n',
         "braces in the prose before it hide no Harmony message",
     ),
     (
-        _ROOM + "markup.py",
+        "reliability/tools/extract/markup.py",
         '    line_break = "\\r\\n" if text.startswith("\\r\\n") else "\\n"\n',
         '    line_break = "\\n"\n',
         "the line ends of Windows frame a parameter, too",

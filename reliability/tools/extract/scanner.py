@@ -1,6 +1,6 @@
 """From the text of an answer to the calls in it.
 
-One walk from left to right. `scanner.py` finds the places where a call may begin, by the table of call formats; the
+One walk from left to right. `marks.py` finds the places where a call may begin, by the table of call formats; the
 readers (`payloads`, `markup`, `pythonic`) say what stands there; everything else is prose. There are two ways to be a
 call:
 
