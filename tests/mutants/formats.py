@@ -5,7 +5,6 @@ Each old text stands exactly once in its file, and the tests of the gate and of 
 
 from __future__ import annotations
 
-
 MUTANTS: list[tuple[str, str, str, str]] = [
     (
         "reliability/answer/gate.py",
