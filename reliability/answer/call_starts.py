@@ -26,7 +26,7 @@ from typing import Final, Literal
 
 from reliability.tools.delimiters import QUOTES, SENTENCE_ENDS, beginnings
 from reliability.tools.format_row import Place, Reader, Start, Until
-from reliability.tools.formats import CALL_FORMATS, FENCE, TAG
+from reliability.tools.formats import CALL_FORMATS, FRAME_FENCE, FRAME_TAG
 
 __all__ = ["PARTIAL", "Opening", "Words", "find_opening", "folded", "place_behind", "words"]
 
@@ -152,8 +152,8 @@ _AT_PLACE = {
     for place in (Place.LINE, Place.SENTENCE)
 }
 _FIRSTS = {start.head.lstrip("[")[0].lower() for start in _ALL if start.place is not Place.ANYWHERE and start.head}
-_FENCES = (_Starts([rf"{FENCE}\s{{0,{SPACES_MAX}}}"]), _Starts(["`{3,8}"]))
-_TAGS = _Starts([rf"{TAG}\s{{0,{SPACES_MAX}}}"])
+_FENCES = (_Starts([rf"{FRAME_FENCE}\s{{0,{SPACES_MAX}}}"]), _Starts(["`{3,8}"]))
+_TAGS = _Starts([rf"{FRAME_TAG}\s{{0,{SPACES_MAX}}}"])
 
 
 def folded(text: str) -> str:

@@ -34,12 +34,12 @@ from __future__ import annotations
 
 from reliability.tools.format_row import Format, Place, Reader, Start, Until
 
-__all__ = ["CALL_FORMATS", "FENCE", "HERMES", "NAME", "SPEECH_ENDS", "TAG"]
+__all__ = ["CALL_FORMATS", "FRAME_FENCE", "FRAME_TAG", "HERMES", "NAME", "SPEECH_ENDS"]
 
 NAME = r"[A-Za-z_][A-Za-z0-9_.:/-]{0,127}+"
 # What may frame a call without being a mark: a code fence, or any tag that is closed behind it.
-FENCE = r"`{3,8}[\w+.#-]{0,32}"
-TAG = r"<\|?[A-Za-z][\w:-]{0,40}\|?>"
+FRAME_FENCE = r"`{3,8}[\w+.#-]{0,32}"
+FRAME_TAG = r"<\|?[A-Za-z][\w:-]{0,40}\|?>"
 # What ends whatever a model says, a call or not.
 SPEECH_ENDS = (r"<\|call\|>", r"<\|eom_id\|>", r"<\|eot_id\|>", r"<\|im_end\|>", r"<\|end\|>", r"<\|return\|>")
 

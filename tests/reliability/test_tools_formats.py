@@ -214,6 +214,26 @@ def test_where_a_sentence_begins_a_word_waits_for_a_character(said):
         assert waiting <= 2
 
 
+def test_behind_a_sentence_a_name_counts_to_the_letter():
+    """Where a sentence begins, a word that is a tool's name but for its case is a word, and waits for nothing."""
+    pieces = list("Yes, it is. Search on, and: Get_time. Functions and Commentary. To it.")
+    assert live(pieces, BOX) == pieces
+
+
+@pytest.mark.parametrize("tag", ["scratch", "tool_use", "|action|", "json:call"])
+@pytest.mark.parametrize(
+    "call", ['{"name": "search", "arguments": {"query": "x"}}', '[search(query="x")]', "search[ARGS]{}"]
+)
+def test_a_tag_around_a_call_goes_with_it(tag, call):
+    """Any tag that stands right around a call is a frame of it, streamed as well; around prose it is prose."""
+    closing = "|/" + tag[1:] if tag[0] == "|" else "/" + tag
+    framed, prose = (f"So:\n<{tag}>\n{inner}\n<{closing}>" for inner in (call, "no call"))
+
+    assert play(list(framed), BOX) == play([framed], BOX) == whole(framed, BOX)
+    assert whole(framed, BOX).text == ("So:" if "[ARGS]" not in call else "")
+    assert play(list(prose), BOX) == whole(prose, BOX) == ([], False, inked(prose))
+
+
 # --- the table itself ---------------------------------------------------------------------------------------
 
 

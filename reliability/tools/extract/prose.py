@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import re
 
-from reliability.tools.formats import FENCE, TAG
+from reliability.tools.formats import FRAME_FENCE, FRAME_TAG
 
 __all__ = ["Prose"]
 
-_FRAME_BEFORE = re.compile(rf"(?:{FENCE}|(?P<tag>{TAG}))\s*\Z")
+_FRAME_BEFORE = re.compile(rf"(?:{FRAME_FENCE}|(?P<tag>{FRAME_TAG}))\s*\Z")
 _FENCE_AFTER = re.compile(r"\s*`{3,}")
 _ONLY_SEPARATORS = re.compile(r"[\s,;]*\Z")
 
