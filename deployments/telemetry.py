@@ -51,6 +51,7 @@ TAKEN = frozenset(vars(logging.makeLogRecord({}))) | {
     *("application", "component_id", "component_name", "deployment", "replica", "route"),
     *("log_to_stderr", "ray_serve_extra_fields", "serve_access_log", "skip_context_filter"),
 }
+REQUEST_ID = "request_id"  # Ray puts it before the words of a line of text, as it is
 # They speak of files, sockets, processes and configuration keys, never of a request's content.
 WORDS_ARE_SAFE = (OSError, sqlite3.Error, RayActorError, ConfigError)
 
@@ -132,7 +133,10 @@ def _shown(value: Any) -> str:
 
 def _extra(event: str, fields: Mapping[str, Any]) -> dict[str, Any]:
     given = {"event": event} | {key: value for key, value in fields.items() if value is not None}
-    return {f"{key}_" if key in TAKEN else key: _loggable(value) for key, value in given.items()}
+    extra = {f"{key}_" if key in TAKEN else key: _loggable(value) for key, value in given.items()}
+    if REQUEST_ID in extra:
+        extra[REQUEST_ID] = _shown(extra[REQUEST_ID])
+    return extra
 
 
 def _loggable(value: Any) -> str | int | float | bool:

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from ray._common.formatters import JSONFormatter
 from ray._common.logging_constants import LOGGER_FLATTEN_KEYS, LOGRECORD_STANDARD_ATTRS, LogKey
@@ -70,6 +70,7 @@ fields = st.dictionaries(st.sampled_from(sorted(names_of_ray() | {"tier", "x"}))
 
 @settings(deadline=None)
 @given(fields=fields)
+@example(fields={"request_id": "\n"})
 def test_any_field_gives_a_whole_line(fields):
     """Whatever a field is called and holds: one line of JSON with all of them, and one line of text."""
     handler, logger = Lines(), logging.getLogger("ray.serve")
