@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import pytest
 
-from deployments.config import ConfigError
+from deployments.config import ConfigError, StateConfig
+from deployments.state.client import ray_finder
 from deployments.state.journal import Bounds
 from deployments.state.records import Query
 from deployments.state.recovery import JOURNAL, opened, refuse_parts
@@ -62,6 +63,12 @@ def test_the_books_of_several_actors_are_refused(tmp_path):
         "start that version once with state.shards: 1, which brings them together, or name another folder"
     )
     assert before == {path.name: path.read_bytes() for path in folder.iterdir() if not path.name.endswith("-shm")}
+
+
+def test_a_router_refuses_them_before_it_starts(tmp_path):
+    """Where no preflight has run, the Router's start ends in the same line."""
+    with pytest.raises(ConfigError, match="an older version kept the books"):
+        ray_finder("app", StateConfig(path=str(unpack("three_actors", tmp_path))))
 
 
 @pytest.mark.parametrize("content", [None, b"", b"rubbish" * 1000])
