@@ -17,7 +17,19 @@ from reliability.answer.gate import Hold
 from reliability.answer.judgement import expect
 from reliability.loops import LoopConfig
 from reliability.tools import CheckConfig, build_toolbox
-from reliability.types import CallDelta, ChatRequest, Event, Finish, FinishReason, Flaw, Logprobs, Started, Text, Usage
+from reliability.types import (
+    CallDelta,
+    ChatRequest,
+    Event,
+    Fault,
+    Finish,
+    FinishReason,
+    Flaw,
+    Logprobs,
+    Started,
+    Text,
+    Usage,
+)
 from tests.test_drive import CALL, TOOLS, make_ports, make_run, text_of
 
 SAID = {"text": "Let me look. "}
@@ -56,6 +68,23 @@ def answered(*scripts: Any, attempts_max: int = 8) -> tuple[Run, list[Event]]:
         return run, events
 
     return asyncio.run(go())
+
+
+def test_a_stubborn_model_before_a_tier_without_a_key_gives_its_call():
+    """It repeats the call in spite of the nudge, and the tier behind it isn't there: the third lap stops nobody, so the
+    call is delivered, marked, and not the missing tier's error."""
+    run, events = answered([{"answer": [CALL]}], [{"answer": [{"unavailable": "OPENROUTER_API_KEY is not set"}]}])
+
+    assert run.refusal is None
+    assert run.finish is not None
+    assert [(e.name, e.arguments) for e in events if isinstance(e, CallDelta)] == [("f", '{"a": 1}')]
+    assert [(a.tier, a.flaw, a.fault) for a in run.attempts] == [
+        ("t0", Flaw.LOOP, None),
+        ("t0", Flaw.LOOP, None),
+        ("t1", None, Fault.UNAVAILABLE),
+    ]
+    assert run.tier == "t0"
+    assert report_of(run)["loop"] == "nudged"
 
 
 @pytest.mark.parametrize("tiers", [1, 2])

@@ -21,8 +21,8 @@ order of `POLICIES` is the specification; what follows from each fault and flaw 
 9.  a fault that a second call may cure is retried on the same tier, a bounded number of times; none of 7 to 9 takes
     the last attempts, of which each tier further up has one;
 10. otherwise the next tier of the chain;
-11. nothing left: a call as in 3, and an answer that repeats itself as far as it is worth it, are delivered, marked;
-    everything else is refused, with the most telling of what was met.
+11. nothing left: a call that was held because it loops, and an answer that repeats itself as far as it is worth it,
+    are delivered, marked, unless the circuit breaks; everything else is refused, with the most telling of what was met.
 
 This is the only place that retries. Inner clients retry nothing. A *retry* follows a fault, a *re-ask* a flaw; an
 *escalation* is to the next tier because of a flaw, a *fallback* because of a fault.
@@ -157,8 +157,8 @@ def stop_after_text(situation: Situation) -> Decision | None:
 
 def take_looped_call(situation: Situation) -> Decision | None:
     """Where text stands, a nudged model's words can't stand behind it; the call that it was nudged for can."""
-    last, looped = _last(situation), _looped_call(situation)
-    if last is None or looped is None:
+    last, looped = _last(situation), _newest_looped_call(situation)
+    if last is None or looped is None or not any(attempt.text_out for attempt in situation.attempts):
         return None
     traits = traits_of(last)
     wordy = traits.again is Again.REASK and not traits.tool_call
@@ -260,9 +260,10 @@ def climb(situation: Situation) -> Decision | None:
 
 
 def exhausted(situation: Situation) -> Decision:
-    """No tier is left. A call that loops is still a call. A text that ran in circles is still a text: what came before
-    it turned round is worth more than an error, unless another attempt's text stands before the client."""
-    looped = _looped_call(situation)
+    """No tier is left. A call that loops is still a call, and a nudge stops nobody. A text that ran in circles is still
+    a text: what came before it turned round is worth more than an error, unless another attempt's text stands before
+    the client."""
+    looped = _newest_looped_call(situation)
     if looped is not None:
         return Accept(attempt=looped)
     cycles = [i for i, attempt in enumerate(situation.attempts) if attempt.flaw is Flaw.CYCLE]
@@ -311,11 +312,10 @@ def _looped(situation: Situation) -> bool:
     return any(traits_of(attempt).nudge for attempt in situation.attempts)
 
 
-def _looped_call(situation: Situation) -> int | None:
-    """The newest attempt whose calls were held as the next lap of a loop, where text stands before the client and no
-    circuit is broken."""
+def _newest_looped_call(situation: Situation) -> int | None:
+    """The newest attempt whose calls were held as the next lap of a loop, where no circuit is broken."""
     attempts = situation.attempts
-    if not any(a.text_out for a in attempts) or any(a.flaw is Flaw.CIRCUIT_BREAK for a in attempts):
+    if any(a.flaw is Flaw.CIRCUIT_BREAK for a in attempts):
         return None
     return next((i for i, a in reversed(list(enumerate(attempts))) if a.flaw is Flaw.LOOP and a.calls_held), None)
 

@@ -125,12 +125,12 @@ MUTANTS: list[tuple[str, str, str, str]] = [
         "reliability/escalation/policies.py",
         "    if looped is not None:\n        return Accept(attempt=looped)\n",
         "",
-        "a loop behind text that has left stops nobody",
+        "a loop stops nobody where no tier is left, text or not",
     ),
     (
         "reliability/escalation/policies.py",
-        "if not any(a.text_out for a in attempts) or any(a.flaw is Flaw.CIRCUIT_BREAK for a in attempts):",
-        "if not any(a.text_out for a in attempts):",
+        "    if any(a.flaw is Flaw.CIRCUIT_BREAK for a in attempts):\n        return None\n",
+        "",
         "a broken circuit delivers nothing",
     ),
     # answer

@@ -204,6 +204,19 @@ def test_a_loop_is_nudged_then_escalated_then_delivered_marked():
     assert decisions == [Call(tier="fast", nudge=True), Call(tier="standard", nudge=True), Accept()]
 
 
+@pytest.mark.parametrize("fault", [Fault.UNAVAILABLE, Fault.AUTH, Fault.SERVER_ERROR, Fault.BREAKER_OPEN])
+def test_a_loop_is_worth_more_than_a_tier_that_is_not_there(fault):
+    """The stage of the nudge stops nobody: where the tiers after it can't answer, the call that loops is delivered,
+    marked, the newest of them; behind a broken circuit nothing is."""
+    loop = Attempt(tier="fast", ran=True, flaw=Flaw.LOOP, detail="x", calls_held=True)
+    gone = Attempt(tier="standard", ran=False, fault=fault, detail="x")
+    here = replace(situation((loop, loop, gone)), chain=("fast", "standard"))
+
+    assert decide(here) == Accept(attempt=1)
+    broken = replace(loop, flaw=Flaw.CIRCUIT_BREAK)
+    assert isinstance(decide(replace(here, attempts=(loop, broken, gone))), Refuse)
+
+
 def test_a_broken_circuit_is_never_delivered():
     """Five laps: the next tier at once; where none is left, the loop error with its `retry_after`."""
     broken = [Attempt(tier=tier, ran=True, flaw=Flaw.CIRCUIT_BREAK, detail="x") for tier in CHAIN]
