@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from deployments.api import body
 from deployments.cli.front import free_port
 from deployments.errors import TABLE
 from deployments.listener import direct as direct_door
@@ -220,8 +221,9 @@ def test_no_error_is_written_into_an_answer(monkeypatch):
 
 
 def test_bodies_that_dribble_leave_room(monkeypatch):
-    """Where as many bodies come as may at once, the next one ends the slowest, and is read; one that came first, and
-    comes well, stays."""
+    """Where as many bodies come as may at once, the next one ends the slowest that isn't young any more, and is read;
+    one that came first, and comes well, stays."""
+    monkeypatch.setattr(body, "YOUNG_S", 0.0)
     with behind_uvicorn(Back(body_s=60, readers_max=8), monkeypatch) as door:
         large = Raw(door.port).send(POST + "connection: close\r\ncontent-length: 4000000\r\n\r\n", b"a" * 2_000_000)
         slow = [Raw(door.port).send(POST + "content-length: 9\r\n\r\na") for _ in range(7)]

@@ -5,8 +5,9 @@ A place in the Router is taken from the request's head on, and there are `server
     rate       `first_s` seconds, and one more for each `RATE_BYTES` that have come: ten mebibytes may take five minutes
                and more, one byte a second ends after `first_s`
     silence    no `first_s` without a byte
-    crowd      no more than `readers_max` bodies come at once: whoever is one too many ends the slowest. What arrives at
-               once, as agents' bodies do, never waits for what dribbles, and a large one that comes well stays.
+    crowd      no more than `readers_max` bodies come at once: whoever is one too many ends the slowest, if that has
+               been coming for `YOUNG_S`. What arrives at once, as agents' bodies do, never waits for what dribbles, and a
+               large one that comes well stays. Two hundred agents that begin in one moment are no dribblers.
 
 All three end in a 408, which closes the connection. Behind HAProxy what fits into its buffer has come before the Router
 hears of it (`deployments/listener/haproxy.py`); these bounds are for what is larger, and for the direct door.
@@ -24,6 +25,7 @@ from deployments.errors import ApiError
 __all__ = ["RATE_BYTES", "Bodies"]
 
 RATE_BYTES = 32_768
+YOUNG_S = 2.0  # a busy event loop may need as long to read what is here already
 
 
 @dataclass(eq=False, slots=True)
@@ -77,8 +79,9 @@ class Bodies:
         now_s = asyncio.get_running_loop().time()
         if len(self._coming) >= self._readers_max:
             slowest = max(self._coming, key=lambda body: body.slowness(now_s))
-            self._coming.discard(slowest)
-            slowest.clock.reschedule(now_s)
+            if now_s - slowest.begun_s >= YOUNG_S:
+                self._coming.discard(slowest)
+                slowest.clock.reschedule(now_s)
         body = _Coming(clock, now_s)
         self._coming.add(body)
         return body
