@@ -6,8 +6,8 @@ A place in the Router is taken from the request's head on, and there are `server
                and more, one byte a second ends after `first_s`
     silence    no `first_s` without a byte
     crowd      no more than `readers_max` bodies come at once: whoever is one too many ends the slowest, if that has
-               been coming for `YOUNG_S`. What arrives at once, as agents' bodies do, never waits for what dribbles, and a
-               large one that comes well stays. Two hundred agents that begin in one moment are no dribblers.
+               been coming for `YOUNG_S`. What arrives at once, as agents' bodies do, never waits for what dribbles, and
+               a large one that comes well stays. Two hundred agents that begin in one moment are no dribblers.
 
 All three end in a 408, which closes the connection. Behind HAProxy what fits into its buffer has come before the Router
 hears of it (`deployments/listener/haproxy.py`); these bounds are for what is larger, and for the direct door.
