@@ -71,7 +71,7 @@ sim: .venv/.dev ## many simulated worlds: make sim SEEDS=10000
 	$(BIN)/python -m tests.sim --seeds $(SEEDS)
 
 coverage: .venv/.dev ## line coverage of the core by its own tests; fails below 95 %
-	$(BIN)/python -m pytest -q -n 2 tests/reliability tests/sim tests/test_drive.py --cov=reliability \
+	$(BIN)/python -m pytest -q -n 2 tests/unit/reliability tests/sim tests/unit/deployments/request/test_drive.py --cov=reliability \
 		--cov-report=term:skip-covered --cov-fail-under=95
 
 check: .venv/.dev ## lint, format and types

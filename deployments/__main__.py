@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from deployments.cli.front import serve, supervised
+from deployments.cli.front import run_supervised, serve
 from deployments.config import ConfigError
 from deployments.config_paths import BUILT_IN, find_config
 from deployments.config_tiers import MlxTierConfig
@@ -22,7 +22,7 @@ from deployments.config_tiers import MlxTierConfig
 if TYPE_CHECKING:
     from deployments.config_file import ConfigFile
 
-__all__ = ["HELP", "main", "parser"]
+__all__ = ["HELP", "build_parser", "main"]
 
 HELP = {
     "serve": "run the server in the foreground until Ctrl-C",
@@ -42,7 +42,7 @@ EPILOG = (
 
 def main(argv: list[str] | None = None) -> int:
     """Run one command; the result is the exit code: 0 good, 1 a check failed, 2 a wrong configuration."""
-    arguments = parser().parse_args(argv)
+    arguments = build_parser().parse_args(argv)
     try:
         return _run(arguments)
     except ConfigError as error:
@@ -52,22 +52,22 @@ def main(argv: list[str] | None = None) -> int:
         return 130
 
 
-def parser() -> argparse.ArgumentParser:
-    """Say what may stand on the command line."""
-    whole = argparse.ArgumentParser(
+def build_parser() -> argparse.ArgumentParser:
+    """Build the parser: what may stand on the command line."""
+    parser = argparse.ArgumentParser(
         prog="mlx-stack-serve",
         description="An OpenAI-compatible server that makes weak local models reliable for autonomous agents.",
         epilog=EPILOG,
     )
-    whole.add_argument("-V", "--version", action="version", version=_version())
-    commands = whole.add_subparsers(dest="command", required=True, metavar="COMMAND", title="commands")
+    parser.add_argument("-V", "--version", action="version", version=_find_version())
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND", title="commands")
     for name, words in HELP.items():
         command = commands.add_parser(name, help=words, description=f"{words[0].upper()}{words[1:]}.")
         {"serve": _add_serve, "pull": _add_pull, "key": _add_key}.get(name, _add_config)(command)
-    return whole
+    return parser
 
 
-def _version() -> str:
+def _find_version() -> str:
     try:
         return importlib.metadata.version("mlx-stack-serve")
     except importlib.metadata.PackageNotFoundError:
@@ -98,13 +98,13 @@ def _add_key(command: argparse.ArgumentParser) -> None:
 
 def _run(arguments: argparse.Namespace) -> int:
     if arguments.command == "serve" and arguments.checked:
-        return supervised(arguments.checked, verbose=arguments.verbose)
+        return run_supervised(arguments.checked, verbose=arguments.verbose)
     if arguments.command == "key":
         from deployments.cli.key import key_command
 
         return key_command(arguments.name, admin=arguments.admin, local_only=arguments.local_only, file=arguments.file)
     if arguments.command == "pull" and arguments.name and ":" in arguments.name:
-        return _pulled([("model", arguments.name)])
+        return _pull([("model", arguments.name)])
     return _run_on(find_config(arguments.config), arguments)
 
 
@@ -118,7 +118,7 @@ def _run_on(config: Path, arguments: argparse.Namespace) -> int:
 
     try:
         if arguments.command == "pull":
-            return _pulled(_models_of(read_file(config), arguments.name))
+            return _pull(_find_models(read_file(config), arguments.name))
         return COMMANDS[arguments.command](read_file(config))
     except ConfigError as error:
         raise ConfigError(f"{config}: {error}") from None
@@ -147,26 +147,26 @@ def _preflight(config: Path, arguments: argparse.Namespace) -> int:
 def _prepare(file: ConfigFile) -> int:
     from deployments.cli.prepare import prepare
 
-    prepare(_models_of(file))
+    prepare(_find_models(file))
     return 0
 
 
 def _models(file: ConfigFile) -> int:
     from deployments.cli.inventory import inventory
 
-    for line in inventory(_models_of(file)):
+    for line in inventory(_find_models(file)):
         print(line)  # noqa: T201
     return 0
 
 
-def _pulled(models: list[tuple[str, str]]) -> int:
+def _pull(models: list[tuple[str, str]]) -> int:
     from deployments.cli.prepare import prepare
 
     return 1 if prepare(models) else 0
 
 
-def _models_of(file: ConfigFile, name: str | None = None) -> list[tuple[str, str]]:
-    """Roles and models of the `mlx` tiers, or of the one that is named."""
+def _find_models(file: ConfigFile, name: str | None = None) -> list[tuple[str, str]]:
+    """Find roles and models of the `mlx` tiers, or of the one that is named."""
     tiers = {role: tier for role, tier in file.args.tiers.items() if isinstance(tier, MlxTierConfig)}
     if name is not None and name not in tiers:
         known = ", ".join(tiers) or "none"

@@ -17,7 +17,7 @@ from deployments.config import ROUTER, AppConfig, load
 from deployments.config_tiers import MlxTierConfig, TierBase
 from deployments.graph.replica import TierReplica
 from deployments.graph.session_routing import session_routing
-from deployments.memory.placement import memory_asks
+from deployments.memory.placement import plan_memory_resources
 from deployments.memory.plan import MemoryPlan
 from deployments.models.needs import plan_of
 from deployments.router import Router
@@ -29,7 +29,7 @@ STREAMS_MAX = 256
 # Room above the engine's own queue, so that it is the engine that says "full", with a Retry-After.
 ADMISSION_SLACK = 8
 HEALTH = {"health_check_period_s": 2.0, "health_check_timeout_s": 30.0}
-# Serve ends a replica's streams this long after it was told to stop.
+# Serve ends a replica's streams this long after it was asked to stop.
 SHUTDOWN = {"graceful_shutdown_wait_loop_s": 0.1, "graceful_shutdown_timeout_s": 10.0}
 # How fast Serve follows the policy. A cut for want of memory must not wait for Serve's ten minutes; that a lull doesn't
 # end replicas is the policy's part (`deployments/memory/autoscaling.py`).
@@ -51,21 +51,21 @@ def build(args: dict[str, Any]) -> serve.Application:
     # Before any model is loaded: keys that can't be used, or a server that others would reach without any.
     access_for(config.server)
     memory = plan_of(config)
-    asks = memory_asks(memory.needs) if memory else {}
-    tiers = {name: _tier(name, tier, config, memory, asks.get(name, 0)) for name, tier in config.tiers.items()}
-    return _router(config).bind(config, tiers)
+    asks = plan_memory_resources(memory.needs) if memory else {}
+    tiers = {name: _bind_tier(name, tier, config, memory, asks.get(name, 0)) for name, tier in config.tiers.items()}
+    return _make_router(config).bind(config, tiers)
 
 
-def _tier(name: str, tier: TierBase, config: AppConfig, memory: MemoryPlan | None, ask_bytes: int) -> Any:
+def _bind_tier(name: str, tier: TierBase, config: AppConfig, memory: MemoryPlan | None, ask_bytes: int) -> Any:
     if isinstance(tier, MlxTierConfig) and tier.blas_threads is None:
         tier = tier.model_copy(update={"blas_threads": blas_threads(config, os.cpu_count() or 1)})
     deployment = serve.deployment(TierReplica).options(
         name=name,
         user_config={},
         ray_actor_options=NO_CPUS | ({"memory": ask_bytes} if ask_bytes else {}),
-        max_ongoing_requests=_slots(tier),
-        **_scale(tier),
-        **_routing(tier),
+        max_ongoing_requests=_count_slots(tier),
+        **_choose_scale(tier),
+        **_choose_routing(tier),
         **HEALTH,
         **SHUTDOWN,
     )
@@ -73,38 +73,40 @@ def _tier(name: str, tier: TierBase, config: AppConfig, memory: MemoryPlan | Non
 
 
 def blas_threads(config: AppConfig, cores: int) -> int:
-    """The cores, shared out among all replicas that may compute on them at once."""
+    """Share the cores out among all replicas that may compute on them at once."""
     replicas = sum(tier.max_replicas for tier in config.tiers.values() if isinstance(tier, MlxTierConfig))
     return max(1, cores // max(1, replicas))
 
 
-def _slots(tier: TierBase) -> int:
+def _count_slots(tier: TierBase) -> int:
     if isinstance(tier, MlxTierConfig):
         return tier.max_running + tier.max_waiting + ADMISSION_SLACK
     return STREAMS_MAX
 
 
-def _routing(tier: TierBase) -> dict[str, Any]:
-    """Where there is a choice, and something to find there; and where it must be known whether anybody is awake."""
+def _choose_routing(tier: TierBase) -> dict[str, Any]:
+    """Route by session where there is a choice, and something to find there; and where it must be
+    known whether any replica runs."""
     if tier.min_replicas == 0 or (isinstance(tier, MlxTierConfig) and tier.max_replicas > 1):
         return {"request_router_config": session_routing()}
     return {}
 
 
-def _scale(tier: TierBase) -> dict[str, Any]:
+def _choose_scale(tier: TierBase) -> dict[str, Any]:
     if tier.min_replicas == tier.max_replicas:
         return {"num_replicas": tier.min_replicas}
     bounds = {"min_replicas": tier.min_replicas, "max_replicas": tier.max_replicas}
-    return {"autoscaling_config": bounds | PACE | (_sleep(tier.idle_s) if tier.min_replicas == 0 else {})}
+    return {"autoscaling_config": bounds | PACE | (_choose_idle_delays(tier.idle_s) if tier.min_replicas == 0 else {})}
 
 
-def _sleep(idle_s: float) -> dict[str, float]:
-    """Serve sees an idle tier when its window holds no request any more, and then waits for the rest."""
+def _choose_idle_delays(idle_s: float) -> dict[str, float]:
+    """Split `idle_s` as Serve counts it: it sees an idle tier when its window holds no request any
+    more, and then waits for the rest."""
     window_s = min(WINDOW_S, max(WINDOW_MIN_S, idle_s))
     return {"look_back_period_s": window_s, "downscale_to_zero_delay_s": max(0.0, idle_s - window_s)}
 
 
-def _router(config: AppConfig) -> Any:
+def _make_router(config: AppConfig) -> Any:
     return serve.deployment(serve.ingress()(Router)).options(
         name=ROUTER,
         user_config={},

@@ -170,7 +170,7 @@ def load(raw: object) -> AppConfig:
     """
     if not isinstance(raw, Mapping):
         raise ConfigError("args: a mapping with the keys tiers, reliability, state, server is needed")
-    return _validated(AppConfig, raw)
+    return _validate(AppConfig, raw)
 
 
 def patch(config: SectionT, change: Mapping[str, Any]) -> SectionT:
@@ -179,20 +179,20 @@ def patch(config: SectionT, change: Mapping[str, Any]) -> SectionT:
     Raises:
         ConfigError: as `load`.
     """
-    merged = _merged(config.model_dump(mode="json", exclude_unset=True), change)
-    return _validated(type(config), merged)
+    merged = _merge(config.model_dump(mode="json", exclude_unset=True), change)
+    return _validate(type(config), merged)
 
 
-def _merged(base: Mapping[str, Any], change: Mapping[str, Any]) -> dict[str, Any]:
+def _merge(base: Mapping[str, Any], change: Mapping[str, Any]) -> dict[str, Any]:
     out = dict(base)
     for key, value in change.items():
         old = out.get(key)
         both = isinstance(old, Mapping) and isinstance(value, Mapping)
-        out[key] = _merged(old, value) if both else value  # type: ignore[arg-type]
+        out[key] = _merge(old, value) if both else value  # type: ignore[arg-type]
     return out
 
 
-def _validated(model: type[SectionT], raw: Mapping[str, Any]) -> SectionT:
+def _validate(model: type[SectionT], raw: Mapping[str, Any]) -> SectionT:
     try:
         return model.model_validate(raw)
     except ValidationError as error:

@@ -1,8 +1,8 @@
 """`serve_config.yaml` as a file: read, and held against the graph that it describes.
 
-Ray Serve accepts a misspelt key at the top, in an application and in a deployment without a word, and finds a
-deployment name that doesn't exist only after the start. Both are found here, before anything is started. So is a
-server that others could reach without an API key (`check_door`).
+Ray Serve accepts a misspelt key at the top, in an application and in a deployment without a word,
+and finds a deployment name that doesn't exist only after the start. Both are found here, before
+anything is started. So is a server that others could reach without an API key (`check_listener`).
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from ray.serve.schema import DeploymentSchema, HTTPOptionsSchema, ServeApplicati
 from deployments.api.access import Access
 from deployments.api.api_keys import load_keys
 from deployments.config import ROUTER, AppConfig, ConfigError, RouterConfig, ServerConfig, load
-from deployments.patches import patched_router, patched_tier
+from deployments.patches import patch_router, patch_tier
 
-__all__ = ["ConfigFile", "check_door", "read_file"]
+__all__ = ["ConfigFile", "check_listener", "read_file"]
 
 IMPORT_PATH = "deployments.app:build"
 
@@ -69,15 +69,15 @@ def read_file(path: Path) -> ConfigFile:
     Raises:
         ConfigError: one line that names the key, or says why the file can't be read.
     """
-    document = _document(path)
-    _known_keys(document)
+    document = _read_document(path)
+    _check_keys(document)
     ours = [a for a in document["applications"] if a.get("import_path") == IMPORT_PATH]
     if len(ours) != 1:
         raise ConfigError(f"applications: exactly one with import_path {IMPORT_PATH} is needed, found {len(ours)}")
     config = load(ours[0].get("args") or {})
     server = _check_deployments(config, ours[0].get("deployments") or [])
-    http = _http_options(document.get("http_options") or {})
-    schema = _whole(document)
+    http = _parse_http_options(document.get("http_options") or {})
+    schema = _parse_schema(document)
     app = next(a for a in schema.applications if a.import_path == IMPORT_PATH)
     if schema.proxy_location == ProxyLocation.Disabled:
         raise ConfigError("proxy_location: Disabled: nobody would listen; HeadOnly is usual")
@@ -86,7 +86,7 @@ def read_file(path: Path) -> ConfigFile:
     return ConfigFile(args=config, server=server, http=http, app=app.name, prefix=(app.route_prefix or "").rstrip("/"))
 
 
-def check_door(file: ConfigFile, environ: Mapping[str, str] = os.environ) -> bool:
+def check_listener(file: ConfigFile, environ: Mapping[str, str] = os.environ) -> bool:
     """Read the API keys and hold them against the host; return whether everybody is let in on purpose.
 
     Raises:
@@ -97,10 +97,10 @@ def check_door(file: ConfigFile, environ: Mapping[str, str] = os.environ) -> boo
     for server in (file.args.server, file.server):
         access = Access(load_keys(server, environ), allow_open=server.allow_open)
         access.refuse_host(file.host)
-    return access is not None and access.open_on(file.host)
+    return access is not None and access.is_open_on(file.host)
 
 
-def _document(path: Path) -> dict[str, Any]:
+def _read_document(path: Path) -> dict[str, Any]:
     try:
         document = yaml.safe_load(path.read_text(encoding="utf-8"))
     except OSError as error:
@@ -114,24 +114,25 @@ def _document(path: Path) -> dict[str, Any]:
     return dict(document)
 
 
-def _known_keys(document: Mapping[str, Any]) -> None:
-    _known("", document, ServeDeploySchema)
+def _check_keys(document: Mapping[str, Any]) -> None:
+    _refuse_unknown_keys("", document, ServeDeploySchema)
     for i, application in enumerate(document["applications"]):
         at = f"applications.{i}."
         if not isinstance(application, Mapping):
             raise ConfigError(f"{at[:-1]}: a mapping is needed")
-        _known(at, application, ServeApplicationSchema)
+        _refuse_unknown_keys(at, application, ServeApplicationSchema)
         deployments = application.get("deployments") or []
         if not isinstance(deployments, list):
             raise ConfigError(f"{at}deployments: a list is needed")
         for j, deployment in enumerate(deployments):
             if not isinstance(deployment, Mapping):
                 raise ConfigError(f"{at}deployments.{j}: a mapping is needed")
-            _known(f"{at}deployments.{j}.", deployment, DeploymentSchema)
+            _refuse_unknown_keys(f"{at}deployments.{j}.", deployment, DeploymentSchema)
 
 
-def _whole(document: Mapping[str, Any]) -> ServeDeploySchema:
-    """The file as Ray Serve will read it, with its own rules: names and routes that are there twice, wrong types.
+def _parse_schema(document: Mapping[str, Any]) -> ServeDeploySchema:
+    """Parse the file as Ray Serve will, with its own rules: names and routes that are there twice,
+    wrong types.
 
     An import path that leads nowhere is found here too: Serve would go on without that application.
     """
@@ -140,7 +141,7 @@ def _whole(document: Mapping[str, Any]) -> ServeDeploySchema:
     except ValidationError as error:
         first = error.errors()[0]
         path = ".".join(map(str, first["loc"]))
-        raise ConfigError(": ".join(filter(None, (path, _line(first["msg"]))))) from None
+        raise ConfigError(": ".join(filter(None, (path, _join_lines(first["msg"]))))) from None
     for i, app in enumerate(schema.applications):
         module = app.import_path.partition(":")[0]
         try:
@@ -152,15 +153,15 @@ def _whole(document: Mapping[str, Any]) -> ServeDeploySchema:
     return schema
 
 
-def _line(message: str) -> str:
+def _join_lines(message: str) -> str:
     return " ".join(message.removeprefix("Value error, ").split())
 
 
-def _http_options(given: Any) -> HTTPOptionsSchema:
-    """Where and how Serve listens: a misspelt TLS key would let API keys travel in clear."""
+def _parse_http_options(given: Any) -> HTTPOptionsSchema:
+    """Parse where and how Serve listens: a misspelt TLS key would let API keys travel in clear."""
     if not isinstance(given, Mapping):
         raise ConfigError("http_options: a mapping is needed")
-    _known("http_options.", given, HTTPOptionsSchema)
+    _refuse_unknown_keys("http_options.", given, HTTPOptionsSchema)
     try:
         http = HTTPOptionsSchema.model_validate(given)
         if not 0 < http.port < 65_536:
@@ -168,10 +169,10 @@ def _http_options(given: Any) -> HTTPOptionsSchema:
         return http
     except ValidationError as error:
         first = error.errors()[0]
-        raise ConfigError(f"http_options.{'.'.join(map(str, first['loc']))}: {_line(first['msg'])}") from None
+        raise ConfigError(f"http_options.{'.'.join(map(str, first['loc']))}: {_join_lines(first['msg'])}") from None
 
 
-def _known(at: str, section: Mapping[str, Any], schema: Any) -> None:
+def _refuse_unknown_keys(at: str, section: Mapping[str, Any], schema: Any) -> None:
     allowed = schema.model_fields
     for key in section:
         if key not in allowed:
@@ -179,8 +180,8 @@ def _known(at: str, section: Mapping[str, Any], schema: Any) -> None:
 
 
 def _check_deployments(config: AppConfig, deployments: list[Mapping[str, Any]]) -> ServerConfig:
-    """Each override must name a deployment of the graph, and its `user_config` must be a patch that fits. Return the
-    patched section `server`."""
+    """Check that each override names a deployment of the graph, and that its `user_config` is a
+    patch that fits. Return the patched section `server`."""
     names = (ROUTER, *config.tiers)
     server = config.server
     for i, deployment in enumerate(deployments):
@@ -194,9 +195,9 @@ def _check_deployments(config: AppConfig, deployments: list[Mapping[str, Any]]) 
                 raise ConfigError("a mapping is needed")
             if name == ROUTER:
                 base = RouterConfig(reliability=config.reliability, server=config.server)
-                server = patched_router(base, change, config.tiers).server
+                server = patch_router(base, change, config.tiers).server
             else:
-                patched_tier(config.tiers[str(name)], change)
+                patch_tier(config.tiers[str(name)], change)
         except ValueError as error:
             raise ConfigError(f"{at}.user_config: {error}") from None
     return server

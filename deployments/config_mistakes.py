@@ -15,9 +15,9 @@ def first_mistake(model: type[BaseModel], error: ValidationError) -> str:
     """Say the first mistake, an unknown key before all others (it explains a missing one), and how many there are."""
     mistakes = error.errors(include_url=False, include_context=False, include_input=False)
     first = next((m for m in mistakes if m["type"] == "extra_forbidden"), mistakes[0])
-    path = _path_of(first["loc"])
+    path = _format_path(first["loc"])
     if first["type"] == "extra_forbidden":
-        allowed = ", ".join(_allowed_keys(model, first["loc"][:-1]))
+        allowed = ", ".join(_find_allowed_keys(model, first["loc"][:-1]))
         line = f"{path}: unknown key; allowed here: {allowed}"
     else:
         words = first["msg"].removeprefix("Value error, ")
@@ -26,24 +26,25 @@ def first_mistake(model: type[BaseModel], error: ValidationError) -> str:
     return line + more
 
 
-def _path_of(loc: tuple[int | str, ...]) -> str:
-    """The path as it stands in the file: without the tag that pydantic puts in for the kind of a tier."""
+def _format_path(loc: tuple[int | str, ...]) -> str:
+    """Write the path as it stands in the file: without the tag that pydantic puts in for the kind
+    of a tier."""
     parts = [str(part) for i, part in enumerate(loc) if not (part in KINDS and i == 2 and loc[0] == "tiers")]
     return ".".join(parts)
 
 
-def _allowed_keys(model: type[BaseModel], loc: tuple[int | str, ...]) -> list[str]:
-    """The keys of the section at `loc`."""
+def _find_allowed_keys(model: type[BaseModel], loc: tuple[int | str, ...]) -> list[str]:
+    """Find the keys of the section at `loc`."""
     here: Any = model
     for i, part in enumerate(loc):
         if part in KINDS and i == 2:
             here = KINDS[str(part)]
         elif isinstance(here, type) and issubclass(here, BaseModel) and part in here.model_fields:
-            here = _section_in(here.model_fields[str(part)].annotation)
+            here = _find_section(here.model_fields[str(part)].annotation)
     return sorted(here.model_fields) if isinstance(here, type) and issubclass(here, BaseModel) else []
 
 
-def _section_in(annotation: Any) -> Any:
-    """The section class inside an annotation such as `Timeouts | None`."""
+def _find_section(annotation: Any) -> Any:
+    """Find the section class inside an annotation such as `Timeouts | None`."""
     choices = [annotation, *getattr(annotation, "__args__", ())]
     return next((c for c in choices if isinstance(c, type) and issubclass(c, BaseModel)), annotation)

@@ -4,7 +4,7 @@
     Ray's flags     `serve.env` of this folder ──▶ the built-in one
 
 The built-in files are those at the top of the repository: `deployments/built_in/` holds links to them, and an installed
-package what they say. So each exists once (tests/test_package.py).
+package what they say. So each exists once (tests/unit/test_package.py).
 
 What must never happen: a file of the user's own that is passed over.
 """

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from reliability.escalation.retry_strategy import RETRY_STRATEGY, Rung
+from reliability.escalation.retry_strategy import RETRY_STRATEGY, RetryStep
 
 __all__ = [
     "ENV_NAME",
@@ -65,7 +65,7 @@ class TierBase(Section):
         description="tokens of prompt and answer together; not set: what the model says of itself. A prompt that can't "
         "fit goes to the next tier",
     )
-    retry_strategy: tuple[Rung, ...] = Field(
+    retry_strategy: tuple[RetryStep, ...] = Field(
         default=RETRY_STRATEGY,
         min_length=1,
         max_length=8,
@@ -168,7 +168,7 @@ class MlxTierConfig(TierBase):
     )
 
     def sources(self, name: str) -> tuple[tuple[str, str], ...]:
-        """What it loads, each with the role that it has in the tier `name`."""
+        """List the models that it loads, each with the role that it has in the tier `name`."""
         draft = () if self.draft_model is None else ((f"{name} (draft)", self.draft_model),)
         return (name, self.model), *draft
 

@@ -43,8 +43,8 @@ KNOWN_PRICES: Mapping[str, Price] = MappingProxyType(
 
 
 def price_of(tier: TierBase, cloud_fallback: CloudFallback) -> Price | None:
-    """The configured price, else the known one of a preset's model at the preset's own URL, else None. Tiers that
-    aren't hosted have none."""
+    """Return the configured price, else the known one of a preset's model at the preset's own URL,
+    else None. Tiers that aren't hosted have none."""
     if not isinstance(tier, HostedTierConfig):
         return None
     prompt, completion = tier.usd_per_mtok_prompt, tier.usd_per_mtok_completion
@@ -56,7 +56,8 @@ def price_of(tier: TierBase, cloud_fallback: CloudFallback) -> Price | None:
 
 
 def cost_usd(usage: Usage | None, price: Price | None) -> float | None:
-    """The estimated cost of one attempt in US dollars; None where the tokens or the price aren't known."""
+    """Estimate the cost of one attempt in US dollars; None where the tokens or the price aren't
+    known."""
     if usage is None or price is None:
         return None
     prompt = usage.prompt_tokens * price.usd_per_mtok_prompt
@@ -65,7 +66,8 @@ def cost_usd(usage: Usage | None, price: Price | None) -> float | None:
 
 
 def is_cloud(tier: TierBase) -> bool:
-    """Whether a request to this tier leaves the machine. Total: a URL that can't be read counts as cloud."""
+    """Tell whether a request to this tier leaves the machine. Total: a URL that can't be read
+    counts as cloud."""
     if isinstance(tier, ScriptedTierConfig):
         return tier.cloud
     if not isinstance(tier, HostedTierConfig):
@@ -73,17 +75,18 @@ def is_cloud(tier: TierBase) -> bool:
     if tier.cloud is not None:
         return tier.cloud
     # A preset without a URL of its own is its provider's (`cloud_fallback.provider`): never this machine.
-    return tier.base_url is None or not is_loopback(_host(tier.base_url))
+    return tier.base_url is None or not is_loopback(_parse_host(tier.base_url))
 
 
 def cloud_tiers(tiers: Mapping[str, TierBase]) -> frozenset[str]:
-    """The names of the tiers that a local-only request never reaches, and that aren't called without a budget."""
+    """Name the tiers that a local-only request never reaches, and that aren't called without a
+    budget."""
     return frozenset(name for name, tier in tiers.items() if is_cloud(tier))
 
 
-def _host(url: str) -> str:
-    """As the tier's own client reads it."""
+def _parse_host(url: str) -> str:
+    """Parse the host as the tier's own client reads it."""
     try:
         return URL(url).host or ""
-    except ValueError:
+    except (ValueError, IndexError):  # yarl's IndexError: empty brackets before an `@`
         return ""

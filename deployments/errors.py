@@ -9,7 +9,7 @@ Two kinds of errors, and an error is never both:
 
     passes  `retry`: a 429 or 5xx with `Retry-After`, and no header that forbids a retry. A tier that failed may come
             back, so who asks again is right; breakers and the retry budget bound what that may cost. The time is what
-            the tier or the ledger has told, else `retry_after_s` of the row: with `Retry-After: 5` a server that was
+            the tier or the ledger reports, else `retry_after_s` of the row: with `Retry-After: 5` a server that was
             down got 12 requests in a minute from qwen-code, which retries around a client that retries, and 14 from
             Continue, without it 24 and 27; opencode gave up after 32 s and said why, without it not within 60 s
     stays   `x-should-retry: false`, no `Retry-After`, and a status that agents don't ask again for
@@ -54,8 +54,8 @@ __all__ = ["TABLE", "ApiError", "Row", "from_refusal"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One kind of error. `retry`: it passes, after `retry_after_s` where nobody has told another time. `refusal`: what
-    the core calls it, where it is the core that refuses."""
+    """One kind of error. `retry`: it passes, after `retry_after_s` where no other time is reported.
+    `refusal`: what the core calls it, where it is the core that refuses."""
 
     status: int
     type: str
@@ -66,7 +66,7 @@ class Row:
 
 
 RETRY_AFTER_S_MAX = 86_400.0
-BACK_S = 5.0  # where nobody has said when: as long as a breaker that has just opened leaves its tier alone
+BACK_S = 5.0  # where no time is reported: as long as a breaker that has just opened leaves its tier alone
 
 TABLE: dict[str, Row] = {
     "invalid_json": Row(status=400, type="invalid_request_error", meaning="the body is not JSON"),
@@ -262,7 +262,7 @@ class ApiError(Exception):
         self.retry_after_s = self.row.retry_after_s if retry_after_s is None else retry_after_s
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _again, (self.code, self.message, self.param, self.retry_after_s)
+        return _make_again, (self.code, self.message, self.param, self.retry_after_s)
 
     @property
     def status(self) -> int:
@@ -270,7 +270,8 @@ class ApiError(Exception):
         return self.row.status
 
     def body(self) -> dict[str, Any]:
-        """The JSON object that the client gets. A loop's `retry_after` stands in it too: agents read bodies."""
+        """Build the JSON object that the client gets. A loop's `retry_after` stands in it too:
+        agents read bodies."""
         error: dict[str, Any] = {
             "message": self.message,
             "type": self.row.type,
@@ -282,7 +283,8 @@ class ApiError(Exception):
         return {"error": error}
 
     def headers(self) -> dict[str, str]:
-        """`x-should-retry: false`, or `Retry-After` where the time is known; a 401 names the scheme (RFC 9110)."""
+        """Build the headers: `x-should-retry: false`, or `Retry-After` where the time is known; a
+        401 names the scheme (RFC 9110)."""
         out: dict[str, str] = {}
         if self.status == 401:
             out["www-authenticate"] = "Bearer"
@@ -296,13 +298,13 @@ class ApiError(Exception):
         return out
 
 
-def _again(code: str, message: str, param: str | None, retry_after_s: float | None) -> ApiError:
-    """The same error, from another process."""
+def _make_again(code: str, message: str, param: str | None, retry_after_s: float | None) -> ApiError:
+    """Make the same error, from another process."""
     return ApiError(code, message, param=param, retry_after_s=retry_after_s)
 
 
 def from_refusal(refusal: Refuse) -> ApiError:
-    """The client's view of a refusal."""
+    """Make the client's view of a refusal."""
     code = OF_REFUSAL[refusal.code]
     message = refusal.message + (TOO_LONG if refusal.code is RefuseCode.CONTEXT_LENGTH else "")
     return ApiError(code, message, param=refusal.param, retry_after_s=refusal.retry_after_s)

@@ -1,10 +1,11 @@
-"""What an incident may show: every size has a bound, and what was said in the conversation is left out.
+"""What an incident may show: every size has a bound, and the conversation's texts are left out.
 
-The texts that explain a failure are full of the conversation. A violation quotes the value that was refused, a loop
-its last result, an upstream's error the message that it choked on, and even a path or a tool's name may be the model's
-own words: a key that it made up, a sentence where a name belongs. So nothing is cut out of texts here; texts are left
-out, and what stays is made of closed sets: enum values, numbers, digests, and names that the client declared in its
-tools. The rest of a path becomes `*`, and of a name that nobody declared only its length is told: it shows whether a
+The texts that explain a failure are full of the conversation. A violation quotes the value that was
+refused, a loop its last result, an upstream's error the message that it choked on, and even a path
+or a tool's name may be the model's own words: a key that it made up, a sentence where a name
+belongs. So nothing is cut out of texts here; texts are left out, and what stays is made of closed
+sets: enum values, numbers, digests, and names that the client declared in its tools. The rest of a
+path becomes `*`, and of a name that nobody declared only its length is shown: it tells whether a
 model missed a name by a letter or wrote a paragraph there, and a length gives nothing away.
 
 Sizes are bytes of JSON. A record is read by people and kept on disk, so it is cut, with a mark, and never refused.
@@ -21,10 +22,10 @@ from typing import Any
 
 import orjson
 
-from reliability.surrogates import whole
+from reliability.surrogates import join_surrogates
 from reliability.tools import ToolBox
 
-__all__ = ["EVIDENCE_BYTES_MAX", "TEXT_BYTES_MAX", "Shown", "cut", "plain", "within"]
+__all__ = ["EVIDENCE_BYTES_MAX", "TEXT_BYTES_MAX", "Shown", "cut", "fit_evidence", "to_plain_json"]
 
 EVIDENCE_BYTES_MAX = 4096
 TEXT_BYTES_MAX = 1024
@@ -43,20 +44,22 @@ OWN_PARTS = frozenset({"arguments", "name", "tool_choice", "parallel_tool_calls"
 
 
 def cut(text: str, bytes_max: int) -> str:
-    """The beginning of `text` that fits into so many bytes of JSON, with a mark where something is missing."""
-    start = whole(text[:bytes_max])
-    if len(text) <= bytes_max and _bytes(start) <= bytes_max:
+    """Return the beginning of `text` that fits into so many bytes of JSON, with a mark where
+    something is missing."""
+    start = join_surrogates(text[:bytes_max])
+    if len(text) <= bytes_max and _count_bytes(start) <= bytes_max:
         return start
     room = bytes_max - len(MARK.encode())
-    return start[: bisect_right(range(1, len(start) + 1), room, key=lambda n: _bytes(start[:n]))] + MARK
+    return start[: bisect_right(range(1, len(start) + 1), room, key=lambda n: _count_bytes(start[:n]))] + MARK
 
 
-def _bytes(text: str) -> int:
+def _count_bytes(text: str) -> int:
     return len(orjson.dumps(text)) - 2
 
 
-def plain(value: Any, depth: int = DEPTH_MAX) -> Any:
-    """`value` as bounded JSON: whatever can't be said in JSON becomes None, and what is too long or too deep is cut."""
+def to_plain_json(value: Any, depth: int = DEPTH_MAX) -> Any:
+    """Return `value` as bounded JSON: whatever can't be said in JSON becomes None, and what is too
+    long or too deep is cut."""
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, str):
@@ -69,19 +72,19 @@ def plain(value: Any, depth: int = DEPTH_MAX) -> Any:
         return None
     if isinstance(value, Mapping):
         items = list(value.items())[:ITEMS_MAX]
-        return {cut(str(key), NAME_BYTES_MAX): plain(item, depth - 1) for key, item in items}
+        return {cut(str(key), NAME_BYTES_MAX): to_plain_json(item, depth - 1) for key, item in items}
     if isinstance(value, Sequence | frozenset | set) and not isinstance(value, bytes):
-        return [plain(item, depth - 1) for item in list(value)[:ITEMS_MAX]]
+        return [to_plain_json(item, depth - 1) for item in list(value)[:ITEMS_MAX]]
     return None
 
 
-def within(evidence: Mapping[str, Any], bytes_max: int = EVIDENCE_BYTES_MAX) -> dict[str, Any]:
-    """`evidence` as bounded JSON. What doesn't fit any more is left out, the first entries first in, and `cut` is set;
-    entries that say nothing (None) are left out without a word."""
+def fit_evidence(evidence: Mapping[str, Any], bytes_max: int = EVIDENCE_BYTES_MAX) -> dict[str, Any]:
+    """Return `evidence` as bounded JSON. What doesn't fit any more is left out, the first entries
+    first in, and `cut` is set; entries that say nothing (None) are left out without a word."""
     out: dict[str, Any] = {}
     room = bytes_max - len(b'{"cut":true}')
     for name, value in evidence.items():
-        entry = {cut(name, NAME_BYTES_MAX): plain(value)}
+        entry = {cut(name, NAME_BYTES_MAX): to_plain_json(value)}
         size = len(orjson.dumps(entry))
         if value is None:
             continue
@@ -101,11 +104,12 @@ class Shown:
     keep_text: bool
 
     def text(self, text: str, bytes_max: int = TEXT_BYTES_MAX) -> str | None:
-        """A text of the conversation, or anything that may quote it; None where it may not be shown or is empty."""
+        """Show a text of the conversation, or anything that may quote it; None where it may not be
+        shown or is empty."""
         return cut(text, bytes_max) if self.keep_text and text else None
 
     def tool(self, name: str | None) -> str | None:
-        """A tool's name where the client declared it, else its length."""
+        """Show a tool's name where the client declared it, else its length."""
         if not name:
             return None
         if self.keep_text or name in self.toolbox.by_name:
@@ -113,7 +117,8 @@ class Shown:
         return f"undeclared ({len(name)} characters)"
 
     def path(self, path: str) -> str:
-        """A JSON pointer; parts that neither this server nor the client's schemas wrote are `*`."""
+        """Show a JSON pointer; parts that neither this server nor the client's schemas wrote are
+        `*`."""
         if self.keep_text:
             return cut(path, PATH_BYTES_MAX)
         parts = path.split("/", PATH_PARTS_MAX)
@@ -127,12 +132,12 @@ class Shown:
     def _declared(self) -> frozenset[str]:
         """The names of parameters in the schemas of the tools, escaped as in a path."""
         room = iter(range(SCHEMA_NODES_MAX))
-        names = {name for tool in self.toolbox.tools for name in _parameters(tool.parameters, room)}
+        names = {name for tool in self.toolbox.tools for name in _find_parameters(tool.parameters, room)}
         return frozenset(name.replace("~", "~0").replace("/", "~1") for name in names)
 
 
-def _parameters(schema: Any, room: Iterator[int]) -> Iterator[str]:
-    """The names that a schema declares, at any depth, as long as there is room for another node."""
+def _find_parameters(schema: Any, room: Iterator[int]) -> Iterator[str]:
+    """Find the names that a schema declares, at any depth, as long as `room` has another node."""
     nodes = [schema]
     while nodes and next(room, None) is not None:
         node = nodes.pop()

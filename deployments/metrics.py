@@ -45,7 +45,7 @@ class RequestMetrics:
         self._requests = _counter("requests", "Finished requests, by the tier that was asked last.", "outcome", "tier")
         self._attempts = _counter("attempts", "Attempts, by fault and flaw (none: good).", "tier", "fault", "flaw")
         self._escalations = _counter("escalations", "Times that a tier was left for the next one.", "tier", "reason")
-        self._repairs = _counter("repairs", "Delivered answers whose calls were mended, by kind.", "kind")
+        self._repairs = _counter("repairs", "Delivered answers whose calls were repaired, by kind.", "kind")
         self._loops = _counter("loops", "Requests in which a loop was found.", "mark")
         self._tokens = _counter("tokens", "Tokens of attempts, by kind: prompt or completion.", "tier", "kind")
         self._cost = _counter("cost_usd", "Estimated cost of attempts in US dollars.", "tier")
@@ -58,17 +58,17 @@ class RequestMetrics:
 
     def count(self, report: Mapping[str, Any]) -> None:
         """Count one finished request by its report."""
-        outcome = _known(report["outcome"], OUTCOMES)
+        outcome = _choose_label(report["outcome"], OUTCOMES)
         self._requests.inc(tags={"outcome": outcome, "tier": self._tier(report["tier"])})
         if report["loop"] is not None:
-            self._loops.inc(tags={"mark": _known(report["loop"], MARKS)})
+            self._loops.inc(tags={"mark": _choose_label(report["loop"], MARKS)})
         for kind in report["repairs"]:
-            self._repairs.inc(tags={"kind": _known(kind, frozenset(RepairKind))})
+            self._repairs.inc(tags={"kind": _choose_label(kind, frozenset(RepairKind))})
         for attempt in report["attempts"]:
             self._count_attempt(attempt)
         for before, after in pairwise(report["attempts"]):
             if before["tier"] != after["tier"]:
-                self._escalations.inc(tags={"tier": self._tier(before["tier"]), "reason": _reason(before)})
+                self._escalations.inc(tags={"tier": self._tier(before["tier"]), "reason": _find_reason(before)})
         if (total_ms := report.get("total_ms")) is not None:
             self._request_ms.observe(max(0, total_ms), tags={"outcome": outcome})
         if (overhead_ms := report.get("overhead_ms")) is not None:
@@ -76,7 +76,9 @@ class RequestMetrics:
 
     def _count_attempt(self, attempt: Mapping[str, Any]) -> None:
         tier = {"tier": self._tier(attempt["tier"])}
-        fault, flaw = (_known(attempt[name] or NONE, known) for name, known in (("fault", FAULTS), ("flaw", FLAWS)))
+        fault, flaw = (
+            _choose_label(attempt[name] or NONE, known) for name, known in (("fault", FAULTS), ("flaw", FLAWS))
+        )
         self._attempts.inc(tags=tier | {"fault": fault, "flaw": flaw})
         usage = attempt["usage"] or {}
         for kind in ("prompt", "completion"):
@@ -93,7 +95,7 @@ class RequestMetrics:
                 self._inter_token_ms.observe(decoding_ms / gaps, tags=tier)
 
     def _tier(self, name: str | None) -> str:
-        return NONE if name is None else _known(name, self._tiers)
+        return NONE if name is None else _choose_label(name, self._tiers)
 
 
 def _counter(name: str, words: str, *labels: str) -> metrics.Counter:
@@ -104,12 +106,12 @@ def _histogram(name: str, words: str, boundaries: list[float], *labels: str) -> 
     return metrics.Histogram(f"mlx_stack_{name}", description=words, boundaries=boundaries, tag_keys=labels)
 
 
-def _known(value: object, known: frozenset[str]) -> str:
+def _choose_label(value: object, known: frozenset[str]) -> str:
     return str(value) if isinstance(value, str) and value in known else OTHER
 
 
-def _reason(attempt: Mapping[str, Any]) -> str:
-    """Why the tier was left, by the same rule as the header."""
+def _find_reason(attempt: Mapping[str, Any]) -> str:
+    """Find why the tier was left, by the same rule as the header."""
     fault, flaw = attempt["fault"], attempt["flaw"]
     if (fault or NONE) not in FAULTS or (flaw or NONE) not in FLAWS:
         return OTHER
@@ -119,4 +121,4 @@ def _reason(attempt: Mapping[str, Any]) -> str:
         fault=Fault(fault) if fault else None,
         flaw=Flaw(flaw) if flaw else None,
     )
-    return _known(reason_of(left), frozenset(Reason))
+    return _choose_label(reason_of(left), frozenset(Reason))

@@ -22,7 +22,7 @@ from deployments.cost import is_cloud
 from deployments.memory.plan import check_live
 from deployments.telemetry import log_error
 
-__all__ = ["apply_change", "patched_router", "patched_tier"]
+__all__ = ["apply_change", "patch_router", "patch_tier"]
 
 C = TypeVar("C")
 
@@ -35,7 +35,7 @@ SERVERS_AT_START = ("router_replicas", "max_ongoing_requests")
 
 
 def apply_change(
-    patched: Callable[[Mapping[str, Any]], C], change: Mapping[str, Any] | None, current: C, *, first: bool, at: str
+    merge: Callable[[Mapping[str, Any]], C], change: Mapping[str, Any] | None, current: C, *, first: bool, at: str
 ) -> tuple[C, str | None]:
     """Return the configuration to go on with, and why a change was refused.
 
@@ -43,7 +43,7 @@ def apply_change(
         ConfigError: at the start of a replica (`first`).
     """
     try:
-        return patched(change or {}), None
+        return merge(change or {}), None
     except ValueError as error:
         if first:
             raise ConfigError(f"user_config of {at}: {error}") from None
@@ -51,8 +51,8 @@ def apply_change(
         return current, str(error)
 
 
-def patched_router(base: RouterConfig, change: Mapping[str, Any], tiers: Collection[str]) -> RouterConfig:
-    """`base` with the Router's `user_config` merged in.
+def patch_router(base: RouterConfig, change: Mapping[str, Any], tiers: Collection[str]) -> RouterConfig:
+    """Return `base` with the Router's `user_config` merged in.
 
     Raises:
         ValueError: as `deployments.config.patch`; a name that doesn't exist; a key that needs a restart.
@@ -61,14 +61,14 @@ def patched_router(base: RouterConfig, change: Mapping[str, Any], tiers: Collect
     check_names(config, tuple(tiers))
     check_live(base.reliability.memory_pressure, config.reliability.memory_pressure)
     for name in SERVERS_AT_START:
-        _same(f"server.{name}", getattr(base.server, name), getattr(config.server, name))
+        _refuse_difference(f"server.{name}", getattr(base.server, name), getattr(config.server, name))
     before, after = base.reliability.escalation, config.reliability.escalation
-    _same("reliability.escalation.cloud_fallback", before.cloud_fallback, after.cloud_fallback)
+    _refuse_difference("reliability.escalation.cloud_fallback", before.cloud_fallback, after.cloud_fallback)
     return config
 
 
-def patched_tier(base: TierBase, change: Mapping[str, Any]) -> TierBase:
-    """`base` with a tier's `user_config` merged in.
+def patch_tier(base: TierBase, change: Mapping[str, Any]) -> TierBase:
+    """Return `base` with a tier's `user_config` merged in.
 
     Raises:
         ConfigError: as `deployments.config.patch`; a key that needs a restart; a change that moves the tier on or off
@@ -76,7 +76,7 @@ def patched_tier(base: TierBase, change: Mapping[str, Any]) -> TierBase:
     """
     config = patch(base, change)
     for name in TIERS_AT_START:
-        _same(name, getattr(base, name, None), getattr(config, name, None))
+        _refuse_difference(name, getattr(base, name, None), getattr(config, name, None))
     before, after = is_cloud(base), is_cloud(config)
     if before != after:
         words = {True: "a cloud tier", False: "a tier on this machine"}
@@ -86,6 +86,6 @@ def patched_tier(base: TierBase, change: Mapping[str, Any]) -> TierBase:
     return config
 
 
-def _same(key: str, before: object, after: object) -> None:
+def _refuse_difference(key: str, before: object, after: object) -> None:
     if before != after:
         raise ConfigError(f"{key}: changes with a restart only; put it under args")

@@ -6,22 +6,23 @@ import socket
 
 import psutil
 
-__all__ = ["listener"]
+__all__ = ["find_listener"]
 
 CONNECT_S = 1.0
 
 
-def listener(host: str, port: int) -> str | None:
-    """The process that listens, in words, or None. Where the process may not be seen, "another process"."""
+def find_listener(host: str, port: int) -> str | None:
+    """Name the process that listens, in words; None where nobody does. Where the process may not be
+    seen, "another process"."""
     try:
         with socket.create_connection((host, port), timeout=CONNECT_S):
             pass
     except OSError:
         return None
-    return _process(port) or "another process"
+    return _find_process(port) or "another process"
 
 
-def _process(port: int) -> str | None:
+def _find_process(port: int) -> str | None:
     # macOS lists only the own processes' connections without root.
     for process in psutil.process_iter(["pid", "name"]):
         try:

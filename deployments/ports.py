@@ -14,7 +14,7 @@ from typing import Protocol
 from deployments.config_tiers import Timeouts
 from deployments.work.judging import Elsewhere
 from deployments.work.large_work import Large, at_once
-from reliability.admission.admit import Ask, Grant, Rejection
+from reliability.admission.admit import AdmissionRequest, Grant, Rejection
 from reliability.loops import Window
 from reliability.memory.pressure import Level
 from reliability.types import ChatRequest, Event, TierStatus, Usage, Verdict
@@ -45,7 +45,7 @@ class Tier(Protocol):
 class Admission(Protocol):
     """Who says whether a call may run: breaker, budgets and memory level in one step."""
 
-    async def admit(self, ask: Ask) -> Grant | Rejection:
+    async def admit(self, request: AdmissionRequest) -> Grant | Rejection:
         """Give a grant, or the reason why not. May raise or be late: `drive` bounds the wait and goes on without."""
         ...
 
@@ -54,8 +54,8 @@ class Admission(Protocol):
         ...
 
     def progress(self, grant: Grant, usage: Usage) -> None:
-        """Say what a call that still runs has used so far: what its grant is charged if nobody settles it. Never waits,
-        never raises."""
+        """Report what a call that still runs has used so far: what its grant is charged if nobody
+        settles it. Never waits, never raises."""
         ...
 
     def charge(self, usage: Usage) -> None:
@@ -64,7 +64,8 @@ class Admission(Protocol):
 
     @property
     def window(self) -> Window | None:
-        """What the session was answered before, once a grant has brought it; None where nobody asked for it."""
+        """The session's earlier answers, once a grant has brought them; None where nobody asked for
+        them."""
         ...
 
 
@@ -72,7 +73,7 @@ class Clock(Protocol):
     """Monotonic time. A moment never crosses a process; a duration may."""
 
     def now_ns(self) -> int:
-        """Nanoseconds since some fixed moment of this process."""
+        """Return the nanoseconds since some fixed moment of this process."""
         ...
 
 
@@ -80,12 +81,13 @@ class Clock(Protocol):
 class Ports:
     """The world. `jitter` returns a number in [0, 1). Without `admission` every call may run.
 
-    `cloud` names the tiers that leave the machine and cost money. Without an answer from `admission` within
-    `cloud_admit_s` seconds they are not called; a local tier is, after `admit_s`. `foreign` names the tiers that pass
-    on what another server says of its tokens. `context_tokens` holds what is known of the tiers' contexts. `memory` is
-    the level of the nodes that a tier runs on, and for how long there has been pressure, in nanoseconds; it is asked at
-    each call and must cost nothing. `large` runs what may take long,
-    `elsewhere` a function in another process, or raises `workers.Undone`.
+    `cloud` names the tiers that leave the machine and cost money. Without an answer from
+    `admission` within `cloud_admit_s` seconds they are not called; a local tier is, after
+    `admit_s`. `foreign` names the tiers that pass on what another server reports of its tokens.
+    `context_tokens` holds what is known of the tiers' contexts. `memory` is the level of the nodes
+    that a tier runs on, and for how long there has been pressure, in nanoseconds; it is asked at
+    each call and must cost nothing. `large` runs what may take long, `elsewhere` a function in
+    another process, or raises `deployments.work.worker_pool.Undone`.
     """
 
     tiers: Mapping[str, Tier]

@@ -29,31 +29,31 @@ from starlette.routing import Route
 from deployments.api.access import Caller, access_for
 from deployments.api.admin import Insight
 from deployments.api.body import Bodies
-from deployments.api.boundary import EdgeApp
+from deployments.api.boundary import BoundaryApp
 from deployments.api.exchange import Exchange
 from deployments.api.headers import deadline_of, is_local_only, request_id_of
-from deployments.api.models import held_off, model_list, readiness, seen_by
+from deployments.api.models import filter_for, is_held_off, model_list, readiness
 from deployments.api.openai_chat import ChatCall
-from deployments.api.parsing import parsed
+from deployments.api.parsing import parse_body
 from deployments.api.responses import ERROR_HANDLERS, json_response
 from deployments.collector import collect_less
 from deployments.config import ROUTER, AppConfig, RouterConfig
 from deployments.config_tiers import Timeouts
 from deployments.cost import cloud_tiers, price_of
 from deployments.graph.handle import HandleTier
-from deployments.graph.scale_to_zero import asleep_in, asleep_status, passed, patient, sleepers_of
+from deployments.graph.scale_to_zero import bypass_cold, extend_timeouts, find_cold, make_cold_status, select_scalable
 from deployments.graph.status_poll import TierWatch
 from deployments.graph.stopping import Stoppable, Stopping
 from deployments.memory.view import MemoryView
 from deployments.metrics import RequestMetrics
 from deployments.models.needs import plan_of
-from deployments.patches import apply_change, patched_router
+from deployments.patches import apply_change, patch_router
 from deployments.ports import Ports
 from deployments.reports.account import Account
 from deployments.reports.incidents import memory_incident
 from deployments.request.drive import Run, drive
 from deployments.request.judge import advise
-from deployments.request.policy import chain_for, expected_of, hold_of, limits_of, state_limits, unknown_model
+from deployments.request.policy import build_expected, chain_for, hold_of, limits_of, state_limits, unknown_model
 from deployments.state.client import State, ray_finder
 from deployments.state.records import StateLimits
 from deployments.telemetry import MonotonicClock
@@ -82,8 +82,8 @@ class Router(Stoppable):
         self._refused_patch: str | None = None
         self._access = access_for(config.server)
         self._timeouts = {name: tier.timeouts for name, tier in config.tiers.items()}
-        self._sleepers = sleepers_of(config.tiers)
-        self._tiers = {name: HandleTier(name, handles[name], asleep_status(name, config)) for name in config.tiers}
+        self._scalable = select_scalable(config.tiers)
+        self._tiers = {name: HandleTier(name, handles[name], make_cold_status(name, config)) for name in config.tiers}
         self._strategies = {name: tier.retry_strategy for name, tier in config.tiers.items()}
         fallback = config.reliability.escalation.cloud_fallback
         self._cloud = cloud_tiers(config.tiers)
@@ -114,13 +114,13 @@ class Router(Stoppable):
     def reconfigure(self, user_config: Mapping[str, Any]) -> None:
         """Apply a changed `user_config`, a patch to `reliability` and `server`; see `deployments.patches`."""
         first = not self._configured
-        config, self._refused_patch = apply_change(self._patched, user_config, self._config, first=first, at=ROUTER)
+        config, self._refused_patch = apply_change(self._patch, user_config, self._config, first=first, at=ROUTER)
         self._adopt(config)
         self._state.limit(self._state_limits())
         self._configured = True
 
-    def _patched(self, change: Mapping[str, Any]) -> RouterConfig:
-        config = patched_router(self._base, change, self._tiers)
+    def _patch(self, change: Mapping[str, Any]) -> RouterConfig:
+        config = patch_router(self._base, change, self._tiers)
         self._access = access_for(config.server)
         self._insight.access = self._access
         return config
@@ -129,8 +129,9 @@ class Router(Stoppable):
         return state_limits(self._config, self._state_config, self._access.key_hours)
 
     @contextlib.asynccontextmanager
-    async def _life(self, _: Starlette) -> AsyncGenerator[None, None]:
-        """The state actor is found or made before the first request, and hears everything before this replica ends."""
+    async def _lifespan(self, _: Starlette) -> AsyncGenerator[None, None]:
+        """Find or make the state actor before the first request, and let it hear everything before
+        this replica ends."""
         self._watch.start()
         await self._state.start()
         noting = asyncio.create_task(self._note_transitions())
@@ -144,7 +145,7 @@ class Router(Stoppable):
         await self._state.close()
 
     def __serve_build_asgi_app__(self) -> Starlette:
-        """The ASGI app that Serve runs; called once per replica."""
+        """Build the ASGI app that Serve runs; called once per replica."""
         routes = [
             Route("/health", self.health),
             Route("/ready", self.ready),
@@ -153,17 +154,19 @@ class Router(Stoppable):
             Route("/v1/chat/completions", self.chat, methods=["POST"]),
             *self._insight.routes(),
         ]
-        return EdgeApp(lambda: self._access, routes=routes, exception_handlers=ERROR_HANDLERS, lifespan=self._life)
+        return BoundaryApp(
+            lambda: self._access, routes=routes, exception_handlers=ERROR_HANDLERS, lifespan=self._lifespan
+        )
 
     # -- routes ------------------------------------------------------------------------------------------------
 
     async def health(self, _: Request) -> Response:
-        """Alive: this replica answers."""
+        """Answer that this replica is alive."""
         return json_response({"status": "ok"})
 
     async def ready(self, request: Request) -> Response:
-        """Which tiers can answer; 503 while none of the chain can. Who has no key where keys are needed learns only
-        that; what memory says, and of which nodes, is for admins.
+        """Report which tiers can answer; 503 while none of the chain can. Who has no key where keys
+        are needed learns only that; what memory says, and of which nodes, is for admins.
 
         Raises:
             ApiError: `invalid_api_key`: a key was sent, and it is wrong.
@@ -175,28 +178,28 @@ class Router(Stoppable):
         body = readiness(
             statuses, chain, self._refused_patch, self._state.health, state_up=self._state.link.up, memory=memory
         )
-        return json_response(seen_by(body, caller), status=200 if body["ready"] else 503)
+        return json_response(filter_for(body, caller), status=200 if body["ready"] else 503)
 
     async def models(self, request: Request) -> Response:
-        """Tiers, aliases and `auto`, with what stands behind each."""
-        self._caller(request)
-        return json_response({"object": "list", "data": await self._models()})
+        """List tiers, aliases and `auto`, with what stands behind each."""
+        self._identify_caller(request)
+        return json_response({"object": "list", "data": await self._list_models()})
 
     async def model(self, request: Request) -> Response:
-        """One of the above."""
-        self._caller(request)
+        """Report one of the entries of `models`."""
+        self._identify_caller(request)
         wanted = request.path_params["model"]
-        found = next((m for m in await self._models() if m["id"] == wanted), None)
+        found = next((m for m in await self._list_models() if m["id"] == wanted), None)
         if found is None:
             raise unknown_model(self._config, self._tiers, wanted)
         return json_response(found)
 
     async def chat(self, request: Request) -> Response:
-        """One chat completion, streamed or not."""
+        """Answer one chat completion, streamed or not."""
         started_ns = self._clock.now_ns()
-        caller, server = self._caller(request), self._config.server
+        caller, server = self._identify_caller(request), self._config.server
         raw = await self._bodies.read(request, bytes_max=server.body_bytes_max, first_s=server.body_s)
-        call = await parsed(
+        call = await parse_body(
             self._workers,
             raw,
             request.headers,
@@ -204,7 +207,7 @@ class Router(Stoppable):
             tokens_max=self._config.reliability.token_budget.max_output_tokens,
             timeout_s=deadline_of(request.headers, server.deadline_s),
         )
-        run = await large(len(raw), self._run, call, caller, is_local_only(request.headers))
+        run = await large(len(raw), self._make_run, call, caller, is_local_only(request.headers))
         state = self._state.request(
             key=run.key,
             session=run.request.session_id,
@@ -222,37 +225,43 @@ class Router(Stoppable):
         )
         return await exchange.respond()
 
-    def _caller(self, request: Request) -> Caller:
+    def _identify_caller(self, request: Request) -> Caller:
         self._access.guard(request.client.host if request.client else None, request.headers)
         return self._access.caller(request.headers)
 
     # -- one chat request --------------------------------------------------------------------------------------
 
-    def _run(self, call: ChatCall, caller: Caller, local_only: bool) -> Run:
-        """The record of a call's run. It waits for nothing, and may be made on another thread."""
+    def _make_run(self, call: ChatCall, caller: Caller, local_only: bool) -> Run:
+        """Make the record of a call's run. It waits for nothing, and may be made on another
+        thread."""
         request = call.request
+        stays = "" if caller.allow_cloud else KEY_STAYS
+        if local_only:
+            stays = LOCAL_ONLY
         return Run(
             request=request,
-            expected=expected_of(self._config, request, call.toolbox),
+            expected=build_expected(self._config, request, call.toolbox),
             chain=chain_for(self._config, self._tiers, call.model),
             limits=self._limits,
             deadline_ns=self._clock.now_ns() + int(request.timeout_s * NS_PER_S),
             key=caller.name,
             hold=hold_of(self._config, stream=call.stream),
-            stays=LOCAL_ONLY if local_only else "" if caller.allow_cloud else KEY_STAYS,
+            stays=stays,
             prompt_bytes=prompt_bytes(request.messages, request.tools),
-            level=self._felt(None)[0],
+            level=self._observe_memory(None)[0],
         )
 
-    def _felt(self, tier: str | None) -> tuple[Level, int]:
-        """The memory level of a tier's nodes, or of all, and for how long there has been pressure."""
+    def _observe_memory(self, tier: str | None) -> tuple[Level, int]:
+        """Return the memory level of a tier's nodes, or of all, and for how long there has been
+        pressure, in nanoseconds."""
         if self._memory is None:
             return Level.UNKNOWN, 0
-        felt = self._memory.level(tier)
-        return felt.level, felt.sustained_ns
+        observed = self._memory.level(tier)
+        return observed.level, observed.sustained_ns
 
     async def _note_transitions(self) -> None:
-        """Every change of a node's memory level becomes an incident, with a snapshot of who held what."""
+        """Note every change of a node's memory level as an incident, with a snapshot of who held
+        what."""
         while self._memory is not None:
             self._memory.level()  # starts to poll
             for transition in self._memory.transitions():
@@ -260,17 +269,17 @@ class Router(Stoppable):
             await asyncio.sleep(NOTE_EVERY_S)
 
     async def _drive(self, account: Account) -> AsyncGenerator[list[Event], None]:
-        asleep = asleep_in(account.run.chain, self._sleepers, self._tiers, self._stands_in)
+        cold = find_cold(account.run.chain, self._scalable, self._tiers, self._can_stand_in)
         ports = Ports(
-            tiers={**self._tiers, **passed(asleep, self._tiers)},
-            timeouts=self._waits | patient(asleep, self._sleepers, self._waits),
+            tiers={**self._tiers, **bypass_cold(cold, self._tiers)},
+            timeouts=self._waits | extend_timeouts(cold, self._scalable, self._waits),
             clock=self._clock,
             jitter=self._jitter.random,
             admission=account.state,
             cloud=self._cloud,
             foreign=frozenset(name for name, kind in self._kinds.items() if kind == "hosted"),
             context_tokens=self._watch.context_tokens,
-            memory=self._felt,
+            memory=self._observe_memory,
             large=large,
             elsewhere=self._workers.run,
         )
@@ -278,7 +287,7 @@ class Router(Stoppable):
         if judge.enabled:
             account.advice = await advise(account.run, ports, judge)
         try:
-            async with contextlib.aclosing(self._stopping.bounded(account.run, drive(account.run, ports))) as batches:
+            async with contextlib.aclosing(self._stopping.pass_on(account.run, drive(account.run, ports))) as batches:
                 async for batch in batches:
                     if account.run.finish is not None:
                         # In the same turn as the settle, before anything is sent: a Router that is killed between the
@@ -288,11 +297,11 @@ class Router(Stoppable):
         finally:
             self._close(account)
 
-    def _stands_in(self, name: str) -> bool:
-        """Whether a tier is local, awake and well, as far as is known."""
+    def _can_stand_in(self, name: str) -> bool:
+        """Tell whether a tier is local, warm and well, as far as is known."""
         status = self._watch.known.get(name)
-        well = status is not None and status.state is TierState.READY and not held_off(self._state.health.get(name))
-        return well and name not in self._cloud and self._tiers[name].awake
+        well = status is not None and status.state is TierState.READY and not is_held_off(self._state.health.get(name))
+        return well and name not in self._cloud and self._tiers[name].warm
 
     def _close(self, account: Account) -> None:
         account.close(
@@ -303,6 +312,6 @@ class Router(Stoppable):
             metrics=self._metrics,
         )
 
-    async def _models(self) -> list[dict[str, Any]]:
+    async def _list_models(self) -> list[dict[str, Any]]:
         aliases, chain = self._config.server.aliases, self._config.reliability.escalation.chain
         return model_list(await self._watch.ask(), aliases, chain, self._started_s, self._state.health)

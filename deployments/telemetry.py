@@ -6,11 +6,12 @@ behind it as `key=value`, in the JSON encoding they are keys of the line as well
 like one of `logging`'s attributes raises; both are ruled out here, for every field. Ray's own fields (request id,
 deployment, replica, ...) are put in after ours and win.
 
-What is never logged: prompts, answers, keys, and what may quote them, such as the `detail` of an attempt or the words
-of an exception that choked on a value; of an exception its type, its place and the stack are told, and its words only
-where its class speaks of machines (`WORDS_ARE_SAFE`). Session names are logged as a short digest: agents put people's
-names and addresses there (`user`, `metadata.user_id`), and logs travel further than this server; who knows a session's
-name can compute its digest (`session_tag`) and follow it through the lines.
+What is never logged: prompts, answers, keys, and what may quote them, such as the `detail` of an
+attempt or the words of an exception that choked on a value; of an exception its type, its place and
+the stack are logged, its words only where its class speaks of machines (`WORDS_ARE_SAFE`). Session
+names are logged as a short digest: agents put people's names and addresses there (`user`,
+`metadata.user_id`), and logs travel further than this server; who knows a session's name can
+compute its digest (`session_tag`) and follow it through the lines.
 """
 
 from __future__ import annotations
@@ -60,30 +61,32 @@ class MonotonicClock:
     """`deployments.ports.Clock` on this machine's monotonic clock."""
 
     def now_ns(self) -> int:
-        """Nanoseconds since some fixed moment."""
+        """Return the nanoseconds since some fixed moment."""
         return time.monotonic_ns()
 
 
 def log_info(event: str, **fields: Any) -> None:
-    """One line about something that happened as meant. Never raises. Where it was written isn't said: to find that out
-    costs more than the line."""
+    """Log one line about something that happened as meant. Never raises. The place in the code
+    isn't named: to find it costs more than the line."""
     if LOG.isEnabledFor(logging.INFO):
-        words, extra = _line(event, fields), _extra(event, fields)
+        words, extra = _format_line(event, fields), _build_extra(event, fields)
         LOG.handle(LOG.makeRecord(LOG.name, logging.INFO, __name__, 0, words, (), None, extra=extra))
 
 
 def log_warning(event: str, **fields: Any) -> None:
-    """One line about something that is meant and that the operator should know of."""
-    LOG.warning(_line(event, fields), extra=_extra(event, fields))
+    """Log one line about something that is meant and that the operator should know of."""
+    LOG.warning(_format_line(event, fields), extra=_build_extra(event, fields))
 
 
 def log_error(event: str, error: BaseException, **fields: Any) -> None:
-    """One line and the stack of an error that is a bug or a break inside. Never raises."""
+    """Log one line and the stack of an error that is a bug or a break inside. Never raises."""
     fields |= {"error": type(error).__name__}
     # Ray raises what was raised elsewhere as an instance of both classes, and its words hold the other's whole story.
     if isinstance(error, WORDS_ARE_SAFE) and not isinstance(error, RayTaskError):
         fields |= {"words": str(error)}
-    LOG.error("\n".join([_line(event, fields), *_stack(error)]), extra=_extra(event, fields), stacklevel=2)
+    LOG.error(
+        "\n".join([_format_line(event, fields), *_format_stack(error)]), extra=_build_extra(event, fields), stacklevel=2
+    )
 
 
 def flush_logs() -> None:
@@ -99,7 +102,7 @@ def hush(words: str) -> None:
 
 
 def log_request(report: Mapping[str, Any]) -> None:
-    """The line of one finished request, from its report."""
+    """Log the line of one finished request, from its report."""
     log_info(
         "request",
         request_id=report["request_id"],
@@ -116,30 +119,31 @@ def log_request(report: Mapping[str, Any]) -> None:
 
 
 def session_tag(session: str) -> str:
-    """How a session is called in the logs: twelve hex digits."""
+    """Name a session as the logs do: twelve hex digits."""
     return hashlib.sha256(session.encode("utf-8", "surrogatepass")).hexdigest()[:12]
 
 
-def _line(event: str, fields: Mapping[str, Any]) -> str:
-    words = (f"{key}={_shown(value)}" for key, value in fields.items() if value is not None)
+def _format_line(event: str, fields: Mapping[str, Any]) -> str:
+    words = (f"{key}={_format_value(value)}" for key, value in fields.items() if value is not None)
     return " ".join([event, *words])
 
 
-def _shown(value: Any) -> str:
-    """As one word: quoted where a space, a quote or a line end would make two of it."""
-    text = str(_loggable(value))
+def _format_value(value: Any) -> str:
+    """Write a value as one word: quoted where a space, a quote or a line end would make two of
+    it."""
+    text = str(_make_loggable(value))
     return text if text.isprintable() and not set(text) & set(' "=') and text else json.dumps(text)
 
 
-def _extra(event: str, fields: Mapping[str, Any]) -> dict[str, Any]:
+def _build_extra(event: str, fields: Mapping[str, Any]) -> dict[str, Any]:
     given = {"event": event} | {key: value for key, value in fields.items() if value is not None}
-    extra = {f"{key}_" if key in TAKEN else key: _loggable(value) for key, value in given.items()}
+    extra = {f"{key}_" if key in TAKEN else key: _make_loggable(value) for key, value in given.items()}
     if REQUEST_ID in extra:
-        extra[REQUEST_ID] = _shown(extra[REQUEST_ID])
+        extra[REQUEST_ID] = _format_value(extra[REQUEST_ID])
     return extra
 
 
-def _loggable(value: Any) -> str | int | float | bool:
+def _make_loggable(value: Any) -> str | int | float | bool:
     if isinstance(value, bool | int):
         return value
     if isinstance(value, float):
@@ -147,8 +151,9 @@ def _loggable(value: Any) -> str | int | float | bool:
     return str(value)[:FIELD_CHARS_MAX]
 
 
-def _stack(error: BaseException) -> Iterable[str]:
-    """Where it was raised and by what, without the words of any exception: they may quote what was said."""
+def _format_stack(error: BaseException) -> Iterable[str]:
+    """Tell where it was raised and by what, without the words of any exception: they may quote the
+    conversation."""
     cause: BaseException | None = error
     for depth in range(CAUSES_MAX):
         if cause is None:

@@ -20,7 +20,17 @@ from reliability.tools import RawCall, ToolBox, build_toolbox, check_calls, id_s
 from reliability.types import CallDelta, ChatRequest, Event
 from tests.evals.tools_eval import records
 
-__all__ = ["SEED", "TOKENS_MAX", "Case", "Score", "checked_calls", "events_of", "request_of", "sampled", "toolbox_of"]
+__all__ = [
+    "SEED",
+    "TOKENS_MAX",
+    "Case",
+    "Score",
+    "build_case_toolbox",
+    "build_request",
+    "collect_events",
+    "find_valid_calls",
+    "sample_cases",
+]
 
 SEED = 20261122
 TOKENS_MAX = 256
@@ -29,8 +39,8 @@ CASE_S = 3600.0
 Case = Mapping[str, Any]
 
 
-def sampled(count: int, data: Path | None) -> list[Case]:
-    """The cases: half with one tool, half with several; the stand-in set where there is no recorded data."""
+def sample_cases(count: int, data: Path | None) -> list[Case]:
+    """Draw the cases: half with one tool, half with several; the stand-in set where there is no recorded data."""
     cases = [case for case in records("bfcl_cases", data) if case["gt_valid"] and case["ground_truth"]]
     dice = random.Random(SEED)
     out: list[Case] = []
@@ -40,45 +50,45 @@ def sampled(count: int, data: Path | None) -> list[Case]:
     return out or cases[:count]
 
 
-def request_of(case: Case, **fields: Any) -> ChatRequest:
-    """The case as a greedy request."""
+def build_request(case: Case, **fields: Any) -> ChatRequest:
+    """Build a greedy request of the case."""
     usual: dict[str, Any] = {"max_tokens": TOKENS_MAX, "timeout_s": CASE_S, "temperature": 0.0, "session_id": "bench"}
     messages, tools = tuple(case["messages"]), tuple(case["tools"])
     return ChatRequest(request_id=case["id"], messages=messages, tools=tools, **(usual | fields))
 
 
-def toolbox_of(case: Case) -> ToolBox:
-    """The compiled tools of a case."""
+def build_case_toolbox(case: Case) -> ToolBox:
+    """Compile the tools of a case."""
     box = build_toolbox(case["tools"])
     assert isinstance(box, ToolBox)
     return box
 
 
-async def events_of(tier: Any, request: ChatRequest) -> list[Event]:
-    """One whole answer."""
+async def collect_events(tier: Any, request: ChatRequest) -> list[Event]:
+    """Collect the events of one complete answer."""
     async with aclosing(tier.stream(request)) as stream:
         return [event async for chunk in stream for event in chunk]
 
 
-def checked_calls(case: Case, events: Sequence[Event]) -> tuple[list[tuple[str, str]], str]:
-    """The calls of an answer if they all are valid as they came, else what is wrong."""
-    calls = raw_calls(events)
-    checked = check_calls(calls, toolbox_of(case), new_id=id_source(case["id"]))
+def find_valid_calls(case: Case, events: Sequence[Event]) -> tuple[list[tuple[str, str]], str]:
+    """Return the calls of an answer if they all are valid as they came, else what is wrong."""
+    calls = read_raw_calls(events)
+    checked = check_calls(calls, build_case_toolbox(case), new_id=id_source(case["id"]))
     if calls and checked.ok and not checked.repairs:
         return [(call.name, call.arguments) for call in checked.calls], ""
     words = "; ".join(f"{v.path} {v.message}" for v in checked.violations) or f"no call, {events[-1]}"
     return [], f"{words} in {[call.arguments for call in calls]}"
 
 
-def raw_calls(events: Sequence[Event]) -> list[RawCall]:
-    """The calls that came as calls."""
+def read_raw_calls(events: Sequence[Event]) -> list[RawCall]:
+    """Return the calls that came as calls."""
     deltas = [event for event in events if isinstance(event, CallDelta)]
     return [RawCall(name=d.name or "", arguments=d.arguments, id=d.id) for d in deltas]
 
 
 def is_right(calls: Sequence[tuple[str, str]], case: Case) -> bool:
-    """Whether the calls are the acceptable ones, in any order."""
-    wanted = list(case.get("acceptable") or _exactly(case["ground_truth"]))
+    """Tell whether the calls are the acceptable ones, in any order."""
+    wanted = list(case.get("acceptable") or _accept_exactly(case["ground_truth"]))
     for name, arguments in calls:
         hit = next((one for one in wanted if one["name"] == name and _fits(json.loads(arguments), one)), None)
         if hit is None:
@@ -87,7 +97,7 @@ def is_right(calls: Sequence[tuple[str, str]], case: Case) -> bool:
     return not wanted
 
 
-def _exactly(truth: Sequence[Case]) -> list[dict[str, Any]]:
+def _accept_exactly(truth: Sequence[Case]) -> list[dict[str, Any]]:
     return [{"name": c["name"], "arguments": {k: [v] for k, v in c["arguments"].items()}} for c in truth]
 
 
@@ -95,20 +105,22 @@ def _fits(given: Mapping[str, Any], wanted: Case) -> bool:
     allowed = wanted["arguments"]
     if any(key not in allowed for key in given):
         return False
-    return all(_one_of(given[key], values) if key in given else "" in values for key, values in allowed.items())
+    return all(_is_one_of(given[key], values) if key in given else "" in values for key, values in allowed.items())
 
 
-def _one_of(value: Any, values: Sequence[Any]) -> bool:
-    return any(_plain(value) == _plain(one) for one in values)
+def _is_one_of(value: Any, values: Sequence[Any]) -> bool:
+    return any(_normalize(value) == _normalize(one) for one in values)
 
 
-def _plain(value: Any) -> Any:
+def _normalize(value: Any) -> Any:
     if isinstance(value, str):
         return "".join(c for c in value.lower() if c not in " ,./-_*^'\"")
     if isinstance(value, Mapping):
-        return {key: _plain(one[0] if isinstance(one, list) and len(one) == 1 else one) for key, one in value.items()}
+        return {
+            key: _normalize(one[0] if isinstance(one, list) and len(one) == 1 else one) for key, one in value.items()
+        }
     if isinstance(value, list):
-        return [_plain(one) for one in value]
+        return [_normalize(one) for one in value]
     return value
 
 

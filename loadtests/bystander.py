@@ -1,4 +1,4 @@
-"""`make bystander`: what everybody else feels while one client sends whatever it likes.
+"""`make bystander`: what everybody else observes while one client sends whatever it likes.
 
     python -m loadtests.bystander --seed 1 --cases 100
 
@@ -30,10 +30,10 @@ import httpx
 from deployments.cli.front import free_port
 from loadtests.hostile import BODIES, MODEL, SCHEMAS
 from loadtests.hostile_answers import ANSWERS
-from loadtests.running import ends_cleanly, process, serving, short_folder, until_up
+from loadtests.running import handle_end_signals, run_process, run_server, short_folder, wait_until_up
 from loadtests.table import put, stamp
 
-__all__ = ["BAR_S", "Told", "Wait", "graph", "kinds_of", "measured", "summed_up"]
+__all__ = ["BAR_S", "Result", "Wait", "build_args", "draw_kinds", "measure", "sum_up"]
 
 EVERY_S = 0.05
 BAR_S = 0.25
@@ -47,7 +47,7 @@ CASES = len(BODIES) + len(SCHEMAS) + len(ANSWERS)
 @dataclass(frozen=True, slots=True)
 class Wait:
     """One question of the bystander: when it was due, and how long its answer took from then; `good`: whether there was
-    a whole answer."""
+    a complete answer."""
 
     due_s: float
     took_s: float
@@ -55,7 +55,7 @@ class Wait:
 
 
 @dataclass
-class Told:
+class Result:
     """What one run has shown. `cases` as `hostile_client` prints them."""
 
     quiet: list[Wait] = field(default_factory=list)
@@ -63,7 +63,7 @@ class Told:
     cases: list[dict[str, Any]] = field(default_factory=list)
 
     def of(self, kind: str) -> list[Wait]:
-        """The waits while cases of this kind were under way."""
+        """Return the waits while cases of this kind were under way."""
         spans = [(one["begun_s"], one["ended_s"] + AFTER_S) for one in self.cases if one["kind"] == kind]
         return [
             wait
@@ -72,8 +72,8 @@ class Told:
         ]
 
 
-def kinds_of(seed: int, cases: int, *, schemas: bool = True) -> list[str]:
-    """Which kinds come, in which order: each once before one comes again."""
+def draw_kinds(seed: int, cases: int, *, schemas: bool = True) -> list[str]:
+    """Draw which kinds come, in which order: each once before one comes again."""
     dice, kinds = random.Random(seed), [*BODIES, *ANSWERS, *(SCHEMAS if schemas else ())]
     deck: list[str] = []
     while len(deck) < cases:
@@ -81,8 +81,8 @@ def kinds_of(seed: int, cases: int, *, schemas: bool = True) -> list[str]:
     return deck[:cases]
 
 
-def graph(port: int) -> dict[str, Any]:
-    """The server's `args`."""
+def build_args(port: int) -> dict[str, Any]:
+    """Build the server's `args`."""
     return {
         "tiers": {
             "calm": {"kind": "scripted", "script": [{"answer": "All is well."}]},
@@ -92,19 +92,19 @@ def graph(port: int) -> dict[str, Any]:
             "escalation": {"chain": [MODEL]},
             "token_budget": {"per_session": None, "per_hour": None},
             "tier_health": {"failures_max": None, "rate_percent": None},
-            # The bystander is told the same each time, by script.
+            # By script, the bystander gets the same answer each time.
             "retry_budget": {"share_percent": 1000},
         },
         "server": {"max_ongoing_requests": 1024},
     }
 
 
-async def bystander(http: httpx.AsyncClient, until: asyncio.Event, waits: list[Wait]) -> None:
+async def run_bystander(http: httpx.AsyncClient, until: asyncio.Event, waits: list[Wait]) -> None:
     """Ask by the clock until it is over, and wait for the last answers."""
     asked: set[asyncio.Task[None]] = set()
     due_s, number = time.monotonic(), 0
     while not until.is_set():
-        asked.add(task := asyncio.create_task(_asked(http, due_s, number, waits)))
+        asked.add(task := asyncio.create_task(_ask(http, due_s, number, waits)))
         task.add_done_callback(asked.discard)
         due_s, number = due_s + EVERY_S, number + 1
         await asyncio.sleep(max(0.0, due_s - time.monotonic()))
@@ -112,7 +112,7 @@ async def bystander(http: httpx.AsyncClient, until: asyncio.Event, waits: list[W
         await asyncio.wait(asked)
 
 
-async def _asked(http: httpx.AsyncClient, due_s: float, number: int, waits: list[Wait]) -> None:
+async def _ask(http: httpx.AsyncClient, due_s: float, number: int, waits: list[Wait]) -> None:
     body = {"model": "calm", "messages": [{"role": "user", "content": f"question {number}"}], "max_tokens": 16}
     headers = {"x-mlx-stack-session": f"bystander-{number}"}
     try:
@@ -123,21 +123,21 @@ async def _asked(http: httpx.AsyncClient, due_s: float, number: int, waits: list
     waits.append(Wait(due_s, time.monotonic() - due_s, good))
 
 
-async def measured(url: str, seed: int, kinds: Sequence[str], quiet_s: float = QUIET_S) -> Told:
-    """The baseline, and then the fuzz beside the bystander."""
-    told, limits = Told(), httpx.Limits(max_connections=2000, max_keepalive_connections=100)
+async def measure(url: str, seed: int, kinds: Sequence[str], quiet_s: float = QUIET_S) -> Result:
+    """Measure the baseline, and then the fuzz beside the bystander."""
+    result, limits = Result(), httpx.Limits(max_connections=2000, max_keepalive_connections=100)
     async with httpx.AsyncClient(base_url=url, timeout=PATIENCE_S, limits=limits, trust_env=False) as http:
-        await _for(WARM_S, http, [])
-        await _for(quiet_s, http, told.quiet)
+        await _run_bystander_for(WARM_S, http, [])
+        await _run_bystander_for(quiet_s, http, result.quiet)
         until = asyncio.Event()
-        asking = asyncio.create_task(bystander(http, until, told.beside))
+        asking = asyncio.create_task(run_bystander(http, until, result.beside))
         command = [sys.executable, "-m", "loadtests.hostile_client", url, str(seed), *kinds]
         client = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
         try:
             assert client.stdout is not None
             async for line in client.stdout:
-                told.cases.append(one := json.loads(line))
-                worst_s = max((wait.took_s for wait in told.of(one["kind"])), default=0.0)
+                result.cases.append(one := json.loads(line))
+                worst_s = max((wait.took_s for wait in result.of(one["kind"])), default=0.0)
                 print(f"{worst_s * 1000:6.0f} ms  {one['kind']}: {one['status']}", flush=True)
         finally:
             if client.returncode is None:
@@ -145,63 +145,66 @@ async def measured(url: str, seed: int, kinds: Sequence[str], quiet_s: float = Q
             await client.wait()
             until.set()
             await asking
-    return told
+    return result
 
 
-async def _for(seconds: float, http: httpx.AsyncClient, waits: list[Wait]) -> None:
+async def _run_bystander_for(seconds: float, http: httpx.AsyncClient, waits: list[Wait]) -> None:
     until = asyncio.Event()
     asyncio.get_running_loop().call_later(seconds, until.set)
-    await bystander(http, until, waits)
+    await run_bystander(http, until, waits)
 
 
-def p99_s(waits: Sequence[Wait]) -> float:
-    """The 99th percentile; of few waits the longest but one in a hundred, so of fewer than a hundred the longest."""
+def find_p99_s(waits: Sequence[Wait]) -> float:
+    """Return the 99th percentile: the longest but one in a hundred, so of fewer than a hundred the longest."""
     took = sorted(wait.took_s for wait in waits)
     return took[-1 - len(took) // 100] if took else 0.0
 
 
-def summed_up(told: Told) -> tuple[str, list[str]]:
-    """The table, and what is wrong."""
-    quiet_s, all_s = p99_s(told.quiet), p99_s(told.beside)
-    wrong = [f"a question of the bystander wasn't answered, due at {w.due_s:.1f} s" for w in told.beside if not w.good]
+def sum_up(result: Result) -> tuple[str, list[str]]:
+    """Return the table, and what is wrong."""
+    quiet_s, all_s = find_p99_s(result.quiet), find_p99_s(result.beside)
+    wrong = [
+        f"a question of the bystander wasn't answered, due at {w.due_s:.1f} s" for w in result.beside if not w.good
+    ]
     if all_s > quiet_s + BAR_S:
         wrong.append(f"p99 over all cases is {all_s:.3f} s, {quiet_s:.3f} s when it is quiet")
     rows = []
-    for kind in dict.fromkeys(one["kind"] for one in told.cases):
-        waits = told.of(kind)
-        over = p99_s(waits) > quiet_s + BAR_S
-        wrong += [f"{kind}: p99 {p99_s(waits):.3f} s"] if over else []
-        took = max(one["ended_s"] - one["begun_s"] for one in told.cases if one["kind"] == kind)
-        answers = ", ".join(sorted({str(one["status"]) for one in told.cases if one["kind"] == kind}))
+    for kind in dict.fromkeys(one["kind"] for one in result.cases):
+        waits = result.of(kind)
+        over = find_p99_s(waits) > quiet_s + BAR_S
+        wrong += [f"{kind}: p99 {find_p99_s(waits):.3f} s"] if over else []
+        took = max(one["ended_s"] - one["begun_s"] for one in result.cases if one["kind"] == kind)
+        answers = ", ".join(sorted({str(one["status"]) for one in result.cases if one["kind"] == kind}))
         worst = max((wait.took_s for wait in waits), default=0.0)
-        rows.append((worst, kind, answers, took, len(waits), p99_s(waits), over))
+        rows.append((worst, kind, answers, took, len(waits), find_p99_s(waits), over))
     table = "| case | answers | it took | questions | worst wait ms | p99 ms | over the bar |\n"
     table += "|---|---|---|---|---|---|---|\n"
     for worst, kind, answers, took, count, p99, over in sorted(rows, reverse=True):
         table += f"| {kind} | {answers} | {took:.1f} s | {count} | {worst * 1000:.0f} | {p99 * 1000:.0f} | "
         table += f"{'**yes**' if over else 'no'} |\n"
-    worst_s = max((wait.took_s for wait in told.beside), default=0.0)
+    worst_s = max((wait.took_s for wait in result.beside), default=0.0)
     head = (
-        f"{len(told.cases)} cases, {len(told.beside)} questions beside them: worst wait {worst_s * 1000:.0f} ms, p99"
-        f" {all_s * 1000:.0f} ms, p50 {_median(told.beside) * 1000:.0f} ms. Quiet, {len(told.quiet)} questions: p99"
-        f" {quiet_s * 1000:.0f} ms, p50 {_median(told.quiet) * 1000:.0f} ms. The bar: p99 at most"
+        f"{len(result.cases)} cases, {len(result.beside)} questions beside them: worst wait {worst_s * 1000:.0f} ms,"
+        f" p99 {all_s * 1000:.0f} ms, p50 {_find_median_s(result.beside) * 1000:.0f} ms."
+        f" Quiet, {len(result.quiet)} questions: p99 {quiet_s * 1000:.0f} ms,"
+        f" p50 {_find_median_s(result.quiet) * 1000:.0f} ms. The bar: p99 at most"
         f" {(quiet_s + BAR_S) * 1000:.0f} ms.\n\n"
     )
     return head + table, wrong
 
 
-def _median(waits: Sequence[Wait]) -> float:
+def _find_median_s(waits: Sequence[Wait]) -> float:
     took = sorted(wait.took_s for wait in waits)
     return took[len(took) // 2] if took else 0.0
 
 
-def run(seed: int, kinds: Sequence[str], folder: Path) -> Told:
+def run(seed: int, kinds: Sequence[str], folder: Path) -> Result:
     """Start everything, measure, end everything."""
     port = free_port()
-    with process([sys.executable, "-m", "loadtests.hostile_upstream", str(port)], folder):
-        until_up(f"http://127.0.0.1:{port}/")
-        with serving(graph(port), folder) as server:
-            return asyncio.run(measured(server.url, seed, kinds))
+    with run_process([sys.executable, "-m", "loadtests.hostile_upstream", str(port)], folder):
+        wait_until_up(f"http://127.0.0.1:{port}/")
+        with run_server(build_args(port), folder) as server:
+            return asyncio.run(measure(server.url, seed, kinds))
 
 
 def main() -> int:
@@ -213,11 +216,11 @@ def main() -> int:
     parser.add_argument("--kind", action="append", help="these kinds only")
     parser.add_argument("--write", action="store_true", help="put the table into loadtests/README.md")
     given = parser.parse_args()
-    ends_cleanly()
-    kinds = given.kind or kinds_of(given.seed, given.cases, schemas=not given.without_schemas)
+    handle_end_signals()
+    kinds = given.kind or draw_kinds(given.seed, given.cases, schemas=not given.without_schemas)
     with short_folder() as folder:
-        told = run(given.seed, kinds, folder)
-    text, wrong = summed_up(told)
+        result = run(given.seed, kinds, folder)
+    text, wrong = sum_up(result)
     print(f"seed {given.seed}\n\n{text}")
     if given.write:
         command = f"python -m loadtests.bystander --seed {given.seed} --cases {len(kinds)}"

@@ -13,17 +13,17 @@ starts again nobody could answer.
 
 What is compared at the end, when all is quiet:
 
-    clients    no request was lost: tier `standard` could have answered every one of them. Each answer is the whole text
-               that its tier says
-    ledger     each session's books come to hold what its reports tell of, and what its clients saw of the answers that
-               have none, but for the last words of a Router that died (`UNSAID_MAX`); no call is open, and nothing is
-               in them beyond that but what tries without a report may have read and written; a try that nobody took
-               has cost nothing
+    clients    no request was lost: tier `standard` could have answered every one of them. Each answer is the complete
+               text that its tier says
+    ledger     each session's ledger comes to hold what its reports list, and what its clients saw of the answers
+               that have none, but for the last words of a Router that died (`UNCOUNTED_MAX`); no call is open, and
+               nothing is in it beyond that but what tries without a report may have read and written; a try that
+               nobody took has cost nothing
     reports    each answer has one, which names the tier and at least the tokens that the client saw
     incidents  each answer that didn't come from the head of the chain has one that says why
 
 A Router that is killed takes along what it had answered and not yet handed over: then a client may have an answer that
-no report tells of, as many for each such kill as there are clients. What it cost is in the books all the same.
+no report lists, as many for each such kill as there are clients. What it cost is in the ledger all the same.
 
 It exits with 1 where one of these doesn't hold, and where the time was long enough for every kind of victim and one
 wasn't killed.
@@ -50,7 +50,7 @@ import psutil
 
 from deployments.cli.front import free_port
 from loadtests.bench.upstream import WORDS
-from loadtests.running import Running, ends_cleanly, process, serving, short_folder, until_up
+from loadtests.running import Running, handle_end_signals, run_process, run_server, short_folder, wait_until_up
 
 CLIENTS = 16
 TRIES = 3
@@ -68,9 +68,9 @@ TEXTS = {HEAD: "".join(WORDS), "standard": "All is well, and the tests pass."}
 TOKENS_MAX = 128
 ATTEMPTS_MAX = 4
 PROMPT_TOKENS_MAX = 32  # of a prompt here, as it is estimated
-# What the calls of one try may have cost of which no report tells: prompt and answer, for each call that it may make.
-UNTOLD_MAX = ATTEMPTS_MAX * (PROMPT_TOKENS_MAX + len(WORDS))
-UNSAID_MAX = 64  # tokens of an answer that left and of which nobody had said anything when its Router died
+# What the calls of one try without a report may have cost: prompt and answer, for each call that it may make.
+UNREPORTED_MAX = ATTEMPTS_MAX * (PROMPT_TOKENS_MAX + len(WORDS))
+UNCOUNTED_MAX = 64  # tokens of an answer that had left, and weren't in the ledger yet when its Router died
 
 
 @dataclass
@@ -89,7 +89,7 @@ class Accounts:
     tiers: Counter[str] = field(default_factory=Counter)
 
 
-async def client(number: int, url: str, seed: int, until: float, seen: Accounts) -> None:
+async def run_client(number: int, url: str, seed: int, until: float, seen: Accounts) -> None:
     """Ask until the time is over."""
     session, dice = f"chaos-{seed}-{number}", random.Random(f"{seed}-{number}")
     async with httpx.AsyncClient(timeout=60, trust_env=False) as http:
@@ -101,8 +101,8 @@ async def client(number: int, url: str, seed: int, until: float, seen: Accounts)
 
 
 async def ask(http: httpx.AsyncClient, url: str, session: str, name: str, seen: Accounts, *, stream: bool) -> None:
-    """One request, tried again as clients do."""
-    last, wait_s = "", 0.0
+    """Send one request, and try again as clients do."""
+    last, wait_s, body = "", 0.0, build_body(name, stream=stream)
     for attempt in range(TRIES):
         if attempt:
             seen.retried += 1
@@ -111,8 +111,8 @@ async def ask(http: httpx.AsyncClient, url: str, session: str, name: str, seen: 
         seen.tried.setdefault(session, []).append(request_id)
         headers = {"x-request-id": request_id, "x-mlx-stack-session": session}
         try:
-            response = await http.post(f"{url}/v1/chat/completions", json=asked(name, stream=stream), headers=headers)
-            tier, tokens = streamed(response.text) if stream else whole(response)
+            response = await http.post(f"{url}/v1/chat/completions", json=body, headers=headers)
+            tier, tokens = read_stream(response.text) if stream else read_whole(response)
         except (httpx.ConnectError, httpx.ConnectTimeout) as error:
             seen.tried[session].remove(request_id)  # nobody took it
             last, wait_s = type(error).__name__, 0.0
@@ -130,14 +130,14 @@ async def ask(http: httpx.AsyncClient, url: str, session: str, name: str, seen: 
     seen.lost.append(f"{name}: {last}")
 
 
-def asked(name: str, *, stream: bool) -> dict[str, object]:
-    """The body of a request."""
+def build_body(name: str, *, stream: bool) -> dict[str, object]:
+    """Build the body of a request."""
     body = {"model": "auto", "messages": [{"role": "user", "content": name}], "max_tokens": TOKENS_MAX}
     return body | ({"stream": True, "stream_options": {"include_usage": True}} if stream else {})
 
 
-def whole(response: httpx.Response) -> tuple[str, int]:
-    """Tier and tokens of an answer; of an error nothing.
+def read_whole(response: httpx.Response) -> tuple[str, int]:
+    """Return tier and tokens of an answer; of an error nothing.
 
     Raises:
         LookupError: it isn't what its tier says.
@@ -145,11 +145,11 @@ def whole(response: httpx.Response) -> tuple[str, int]:
     if response.status_code != 200:
         return "", 0
     body = response.json()
-    return said(response.headers["x-mlx-stack-tier"], body["choices"]), body["usage"]["total_tokens"]
+    return check_text(response.headers["x-mlx-stack-tier"], body["choices"]), body["usage"]["total_tokens"]
 
 
-def said(tier: str, choices: list[dict[str, Any]]) -> str:
-    """The tier, if these choices of an answer, or of all chunks of one, are its whole text.
+def check_text(tier: str, choices: list[dict[str, Any]]) -> str:
+    """Return the tier, if these choices of an answer, or of all chunks of one, are its complete text.
 
     Raises:
         LookupError: they aren't.
@@ -160,8 +160,8 @@ def said(tier: str, choices: list[dict[str, Any]]) -> str:
     return tier
 
 
-def streamed(text: str) -> tuple[str, int]:
-    """Tier and tokens of a stream, by its last chunks; of an error with a status nothing.
+def read_stream(text: str) -> tuple[str, int]:
+    """Return tier and tokens of a stream, by its last chunks; of an error with a status nothing.
 
     Raises:
         LookupError: it has no proper end, or doesn't say who has answered and how much.
@@ -174,26 +174,27 @@ def streamed(text: str) -> tuple[str, int]:
     chunks = [json.loads(line) for line in lines[:-1]]
     report: dict[str, Any] = next((chunk["mlx_stack"] for chunk in reversed(chunks) if "mlx_stack" in chunk), {})
     usage: dict[str, Any] = next((chunk["usage"] for chunk in reversed(chunks) if chunk.get("usage")), {})
-    return said(report["tier"], [choice for chunk in chunks for choice in chunk["choices"]]), usage["total_tokens"]
+    tier = check_text(report["tier"], [choice for chunk in chunks for choice in chunk["choices"]])
+    return tier, usage["total_tokens"]
 
 
-async def kill(server: Running, upstream: Upstream, dice: random.Random, until: float, seen: Accounts) -> None:
+async def kill_victims(server: Running, upstream: Upstream, dice: random.Random, until: float, seen: Accounts) -> None:
     """Kill one after another."""
     deck: list[str] = []
     while True:
-        await until_whole(server, until)
+        await wait_for_replicas(server, until)
         wait_s = dice.uniform(*EVERY_S)
         if time.monotonic() + wait_s > until:
             return
         await asyncio.sleep(wait_s)
         deck = deck or dice.sample(VICTIMS, len(VICTIMS))
         victim = deck.pop()
-        killed = await felled(victim, server, upstream, dice)
+        killed = await kill_victim(victim, server, upstream, dice)
         (seen.killed if killed else seen.missed)[victim] += 1
         print(f"{'killed' if killed else 'not there:'} {victim}", flush=True)
 
 
-async def until_whole(server: Running, until: float) -> None:
+async def wait_for_replicas(server: Running, until: float) -> None:
     """Wait until there are as many replicas as there should be, or the time is over."""
     while time.monotonic() < until:
         found = [len(await asyncio.to_thread(server.processes, mark)) for mark in REPLICAS]
@@ -202,8 +203,8 @@ async def until_whole(server: Running, until: float) -> None:
         await asyncio.sleep(0.5)
 
 
-async def felled(victim: str, server: Running, upstream: Upstream, dice: random.Random) -> bool:
-    """Kill it; False where it isn't there."""
+async def kill_victim(victim: str, server: Running, upstream: Upstream, dice: random.Random) -> bool:
+    """Kill the victim; return False where it isn't there."""
     if victim == "upstream":
         await upstream.fall()
     elif victim == "node":
@@ -229,8 +230,8 @@ class Upstream:
     def start(self) -> None:
         """Start it."""
         command = [sys.executable, "-m", "loadtests.bench.upstream", str(self.port)]
-        self._running.enter_context(process(command, self._folder))
-        until_up(f"http://127.0.0.1:{self.port}/calls")
+        self._running.enter_context(run_process(command, self._folder))
+        wait_until_up(f"http://127.0.0.1:{self.port}/calls")
 
     async def fall(self) -> None:
         """Kill it, and start it again after a while."""
@@ -244,10 +245,10 @@ class Upstream:
 
 
 async def run(server: Running, upstream: Upstream, seed: int, seconds: float) -> tuple[Accounts, list[str]]:
-    """The load, the kills, and what doesn't agree afterwards."""
+    """Run the load and the kills, and find what doesn't agree afterwards."""
     seen, until = Accounts(), time.monotonic() + seconds
-    clients = [client(n, server.url, seed, until, seen) for n in range(CLIENTS)]
-    await asyncio.gather(*clients, kill(server, upstream, random.Random(seed), until, seen))
+    clients = [run_client(n, server.url, seed, until, seen) for n in range(CLIENTS)]
+    await asyncio.gather(*clients, kill_victims(server, upstream, random.Random(seed), until, seen))
     wrong = [f"lost: {words}" for words in seen.lost]
     wrong += [f"{victim} was not killed" for victim in VICTIMS if seconds >= ALL_S and not seen.killed[victim]]
     wrong += [] if seen.killed else ["nothing was killed"]
@@ -255,10 +256,10 @@ async def run(server: Running, upstream: Upstream, seed: int, seconds: float) ->
         wrong.append("the head of the chain was away, and nobody else has answered")
     async with httpx.AsyncClient(timeout=30, trust_env=False, base_url=server.url) as http:
         quiet_at = time.monotonic() + QUIET_S
-        found = Found(http, quiet_at)
+        found = ServerRecords(http, quiet_at)
         sessions = sorted(session for session, tried in seen.tried.items() if tried)
-        for told in await asyncio.gather(*(compared(found, session, seen) for session in sessions)):
-            wrong += told
+        for differences in await asyncio.gather(*(compare_session(found, session, seen) for session in sessions)):
+            wrong += differences
     may_be = CLIENTS * (seen.killed["Router"] + seen.killed["node"])
     if seen.unreported > may_be:
         wrong.append(f"{seen.unreported} answers have no report, at most {may_be} may have none")
@@ -266,14 +267,14 @@ async def run(server: Running, upstream: Upstream, seed: int, seconds: float) ->
 
 
 @dataclass(frozen=True)
-class Found:
-    """What the server tells afterwards. It may still be coming back: each question is asked until patience ends."""
+class ServerRecords:
+    """What the server reports afterwards. It may still be coming back: each question is asked until patience ends."""
 
     http: httpx.AsyncClient
     quiet_at: float
 
     async def get(self, path: str, **query: str) -> dict[str, Any] | None:
-        """The answer; None where there is no such thing."""
+        """Return the answer; None where there is no such thing."""
         while True:
             with contextlib.suppress(httpx.TransportError):
                 response = await self.http.get(f"/v1/reliability/{path}", params=query)
@@ -283,49 +284,51 @@ class Found:
                 raise TimeoutError(f"no answer to {path}")
             await asyncio.sleep(0.2)
 
-    async def books(self, session: str, tokens: int) -> dict[str, Any] | None:
-        """The session's books once no call is open and so many tokens are booked, or as they are when patience ends:
-        what was answered while the state actor was away is booked when it is back."""
+    async def read_ledger(self, session: str, tokens: int) -> dict[str, Any] | None:
+        """Return the session's ledger once no call is open and so many tokens are booked, or as it is when patience
+        ends: what was answered while the state actor was away is booked when it is back."""
         while True:
-            books = await self.get(f"sessions/{session}")
-            settled = books is not None and not books["open_calls"] and books["spent_tokens"] >= tokens
-            if settled or time.monotonic() > self.quiet_at:
-                return books
+            ledger = await self.get(f"sessions/{session}")
+            wait_for_load = ledger is not None and not ledger["open_calls"] and ledger["spent_tokens"] >= tokens
+            if wait_for_load or time.monotonic() > self.quiet_at:
+                return ledger
             await asyncio.sleep(0.2)
 
 
-async def compared(found: Found, session: str, seen: Accounts) -> list[str]:
-    """What doesn't agree about one session."""
+async def compare_session(found: ServerRecords, session: str, seen: Accounts) -> list[str]:
+    """Return what doesn't agree about one session."""
     saw = {request_id: seen.answers.get(request_id, ("", 0))[1] for request_id in seen.tried[session]}
-    books = await found.books(session, sum(saw.values()) - UNSAID_MAX)
-    if books is None or books["open_calls"]:
-        return [f"books of {session} aren't closed: {books}"]
+    ledger = await found.read_ledger(session, sum(saw.values()) - UNCOUNTED_MAX)
+    if ledger is None or ledger["open_calls"]:
+        return [f"the ledger of {session} isn't closed: {ledger}"]
     reports = {request_id: await found.get(f"requests/{request_id}") for request_id in saw}
     wrong = []
     for request_id, report in reports.items():
         if request_id in seen.answers and report is None:
             seen.unreported += 1
         elif request_id in seen.answers and report is not None:
-            wrong += await told_otherwise(found, request_id, report, *seen.answers[request_id])
-    told = sum(map(spent, filter(None, reports.values())))
-    untold = [saw[request_id] for request_id, report in reports.items() if report is None]
-    least = told + sum(max(0, tokens - UNSAID_MAX) for tokens in untold)
-    if not least <= books["spent_tokens"] <= told + UNTOLD_MAX * len(untold):
+            wrong += await check_report(found, request_id, report, *seen.answers[request_id])
+    reported = sum(map(sum_spent, filter(None, reports.values())))
+    unreported = [saw[request_id] for request_id, report in reports.items() if report is None]
+    least = reported + sum(max(0, tokens - UNCOUNTED_MAX) for tokens in unreported)
+    if not least <= ledger["spent_tokens"] <= reported + UNREPORTED_MAX * len(unreported):
         wrong.append(
-            f"reports of {session} tell of {told} tokens, its clients saw {sum(untold)} without a report, in"
-            f" {len(untold)} tries, and its books tell of {books['spent_tokens']}"
+            f"reports of {session} have {reported} tokens, its clients saw {sum(unreported)} without a report, in"
+            f" {len(unreported)} tries, and its ledger has {ledger['spent_tokens']}"
         )
     return wrong
 
 
-def spent(report: dict[str, Any]) -> int:
-    """All that a request has cost."""
+def sum_spent(report: dict[str, Any]) -> int:
+    """Sum up all that a request has cost, in tokens."""
     return sum(attempt["usage"]["total_tokens"] for attempt in report["attempts"] if attempt["usage"])
 
 
-async def told_otherwise(found: Found, request_id: str, report: dict[str, Any], tier: str, tokens: int) -> list[str]:
-    """What is wrong with the report and the incidents of one answered request."""
-    if report["outcome"] != "answered" or report["tier"] != tier or spent(report) < tokens:
+async def check_report(
+    found: ServerRecords, request_id: str, report: dict[str, Any], tier: str, tokens: int
+) -> list[str]:
+    """Return what is wrong with the report and the incidents of one answered request."""
+    if report["outcome"] != "answered" or report["tier"] != tier or sum_spent(report) < tokens:
         return [f"{request_id}: the client saw {tokens} tokens of {tier}, its report says {report}"]
     if tier == HEAD:
         return []
@@ -333,8 +336,8 @@ async def told_otherwise(found: Found, request_id: str, report: dict[str, Any], 
     return [] if incidents and incidents["data"] else [f"{request_id}: {tier} answered, and no incident says why"]
 
 
-def graph(port: int) -> dict[str, object]:
-    """The server's `args`."""
+def build_args(port: int) -> dict[str, object]:
+    """Build the server's `args`."""
     base = f"http://127.0.0.1:{port}/v1"
     return {
         "tiers": {
@@ -352,7 +355,7 @@ def graph(port: int) -> dict[str, object]:
             "retry_budget": {"share_percent": 1000},
             "loop_detection": {"enabled": False},  # by script, all answers are the same
         },
-        # A killed Router settles nothing: its grants are closed, at what it last said, when the deadline has passed.
+        # A killed Router settles nothing: its grants are closed at what it last reported, after the deadline.
         "server": {
             "router_replicas": 2,
             "max_ongoing_requests": 1024,
@@ -368,16 +371,16 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=150.0)
     given = parser.parse_args()
-    ends_cleanly()
+    handle_end_signals()
     with short_folder() as folder:
         upstream = Upstream(folder)
         upstream.start()
         try:
-            with serving(graph(upstream.port), folder, nodes=2, one_a_node=("Router", "standard")) as server:
+            with run_server(build_args(upstream.port), folder, nodes=2, one_a_node=("Router", "standard")) as server:
                 seen, wrong = asyncio.run(run(server, upstream, given.seed, given.seconds))
         finally:
             upstream.stop()
-    told = {
+    summary = {
         "seed": given.seed,
         "answered": seen.answered,
         "tried again": seen.retried,
@@ -388,7 +391,7 @@ def main() -> int:
         "not there": seen.missed,
         "wrong": wrong,
     }
-    print(json.dumps(told, indent=1))
+    print(json.dumps(summary, indent=1))
     return 1 if wrong else 0
 
 

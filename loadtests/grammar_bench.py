@@ -6,7 +6,8 @@
                                                                  and consume against the decode step, batch 1 and 8
 
 The default is all of it, with the default model (SmolLM2-135M, float32 on Linux). What the layers of the server add to
-each other is measured by `loadtests.layers_bench`. Figures: `deployments/tiers/mlx/grammar/constraint.py`.
+each other is measured by `loadtests.layers_bench`. Figures: `compiler.py` and `masker.py` in
+`deployments/tiers/mlx/grammar/`.
 """
 
 from __future__ import annotations
@@ -24,9 +25,10 @@ from typing import Any
 
 from deployments.models.sources import DEFAULT_SOURCE
 from deployments.tiers.mlx.batch import Batch
-from deployments.tiers.mlx.grammar.constraint import Constraints, Masker
+from deployments.tiers.mlx.grammar.compiler import Constraints
+from deployments.tiers.mlx.grammar.masker import Masker
 from deployments.tiers.mlx.mlx_tier import MlxTier
-from loadtests.bfcl import Case, Score, checked_calls, events_of, request_of, sampled
+from loadtests.bfcl import Case, Score, build_request, collect_events, find_valid_calls, sample_cases
 from loadtests.table import Figure
 from loadtests.turns import Turns
 from reliability.types import TierState
@@ -48,16 +50,17 @@ def compile_all(tokenizer: Any, data: Path | None) -> None:
     tools = 0
     for case in cases:
         began_s = time.perf_counter()
-        constraint = constraints.of(request_of(case, tool_choice="required"))
+        constraint = constraints.of(build_request(case, tool_choice="required"))
         spent_ms.append(1e3 * (time.perf_counter() - began_s))
         assert constraint is not None
         tools += len(case["tools"])
         parts.update(note.partition("(")[2].partition(")")[0] for note in constraint.notes)
     print(f"grammars: {len(cases)} cases, {tools} tools; held in part: {dict(parts) or 0}; refused: 0")
-    print(f"  compile + first mask, ms: {_quantiles(spent_ms[1:])} (the first, with the vocabulary: {spent_ms[0]:.0f})")
+    rest = _format_quantiles(spent_ms[1:])
+    print(f"  compile + first mask, ms: {rest} (the first, with the vocabulary: {spent_ms[0]:.0f})")
 
 
-def _quantiles(values: Sequence[float]) -> str:
+def _format_quantiles(values: Sequence[float]) -> str:
     ordered = sorted(values)
     at = {
         name: ordered[min(len(ordered) - 1, int(part * len(ordered)))] for name, part in (("p95", 0.95), ("p99", 0.99))
@@ -65,15 +68,15 @@ def _quantiles(values: Sequence[float]) -> str:
     return f"p50 {statistics.median(ordered):.3g}, p95 {at['p95']:.3g}, p99 {at['p99']:.3g}, max {ordered[-1]:.3g}"
 
 
-def alone(tokenizer: Any, cases: Sequence[Case]) -> None:
-    """The parts of a step without a model beside them, over the right calls of the cases."""
+def measure_alone(tokenizer: Any, cases: Sequence[Case]) -> None:
+    """Measure the parts of a step without a model beside them, over the right calls of the cases."""
     import mlx.core as mx
 
     constraints, spent = Constraints(tokenizer), collections.defaultdict(list)
     logits = mx.zeros((1, len(tokenizer.get_vocab())))
     mx.eval(logits)
     for case in cases:
-        constraint = constraints.of(request_of(case, tool_choice="required"))
+        constraint = constraints.of(build_request(case, tool_choice="required"))
         assert constraint is not None
         masker = constraint.masker()
         opening = f'<tool_call>\n{{"name": "{case["ground_truth"][0]["name"]}", "arguments": {{'
@@ -81,14 +84,14 @@ def alone(tokenizer: Any, cases: Sequence[Case]) -> None:
             moments = [time.perf_counter()]
             masker._move(token)
             moments.append(time.perf_counter())
-            allowed = masker._allowed(logits.shape[-1])
+            allowed = masker._compute_allowed(logits.shape[-1])
             moments.append(time.perf_counter())
             mx.eval(masker.apply(allowed, logits))
             moments.append(time.perf_counter())
             for name, began_s, ended_s in zip(("consume", "mask", "apply"), moments, moments[1:], strict=False):
                 spent[name].append(ended_s - began_s)
     for name, values in spent.items():
-        print(f"alone: {name}, us: {_quantiles([US * s for s in values])} ({len(values)} tokens)")
+        print(f"alone: {name}, us: {_format_quantiles([US * s for s in values])} ({len(values)} tokens)")
 
 
 @dataclass
@@ -97,31 +100,31 @@ class Meter:
 
     spent: dict[str, list[float]] = field(default_factory=lambda: collections.defaultdict(list))
 
-    def timed(self, owner: Any, method: str, name: str) -> None:
+    def time_calls(self, owner: Any, method: str, name: str) -> None:
         """Time every call of a method from now on."""
         original: Callable[..., Any] = getattr(owner, method)
 
-        def measured(*inputs: Any, **options: Any) -> Any:
+        def call_and_time(*inputs: Any, **options: Any) -> Any:
             began_s = time.perf_counter()
             try:
                 return original(*inputs, **options)
             finally:
                 self.spent[name].append(time.perf_counter() - began_s)
 
-        setattr(owner, method, measured)
+        setattr(owner, method, call_and_time)
 
 
-def grammar(turns: Turns) -> Iterator[Figure]:
-    """For `loadtests.mlx_bench`: as many of the hundred cases as there is time for."""
-    return iter(asyncio.run(_figures(turns)))
+def bench_grammar(turns: Turns) -> Iterator[Figure]:
+    """Measure for `loadtests.mlx_bench`: as many of the hundred cases as there is time for."""
+    return iter(asyncio.run(_measure_figures(turns)))
 
 
-async def _figures(turns: Turns) -> list[Figure]:
+async def _measure_figures(turns: Turns) -> list[Figure]:
     tier = MlxTier(name=TIER, model=DEFAULT_SOURCE, max_running=RUNNING_MAX, max_waiting=4 * RUNNING_MAX)
-    status = await tier.settled(LOAD_S)
+    status = await tier.wait_for_load(LOAD_S)
     assert status.state is TierState.READY, status
     try:
-        found = await costs(tier, sampled(CASES, None), metered(), time.monotonic() + turns.seconds)
+        found = await measure_costs(tier, sample_cases(CASES, None), start_timing(), time.monotonic() + turns.seconds)
     finally:
         await tier.close()
     turns.made = turns.most  # its rounds are the cases, and their number stands in the table
@@ -137,9 +140,9 @@ async def _figures(turns: Turns) -> list[Figure]:
 Cost = tuple[int, float, str, Score]
 
 
-async def costs(tier: MlxTier, cases: Sequence[Case], meter: Meter, end_s: float = math.inf) -> list[Cost]:
-    """Every case with a demanded call, as many as begin before `end_s`: four alone, then all, eight at once. What the
-    grammar's parts take of a step, and whether each call is valid."""
+async def measure_costs(tier: MlxTier, cases: Sequence[Case], meter: Meter, end_s: float = math.inf) -> list[Cost]:
+    """Run every case with a demanded call, as many as begin before `end_s`: four alone, then all, eight at once. Return
+    what the grammar's parts take of a step, and whether each call is valid."""
     found: list[Cost] = []
     for together, some in ((1, cases[:4]), (RUNNING_MAX, cases)):
         meter.spent.clear()
@@ -149,8 +152,8 @@ async def costs(tier: MlxTier, cases: Sequence[Case], meter: Meter, end_s: float
             async with slots:
                 if time.monotonic() > end_s:
                     return
-                events = await events_of(tier, request_of(case, tool_choice="required"))
-            calls, words = checked_calls(case, events)
+                events = await collect_events(tier, build_request(case, tool_choice="required"))
+            calls, words = find_valid_calls(case, events)
             score.add(case, calls, 1, words)
             if score.done % 20 == 0:
                 print(f"  {score.done} cases: valid {score.valid}, right {score.right}", flush=True)
@@ -164,13 +167,13 @@ async def costs(tier: MlxTier, cases: Sequence[Case], meter: Meter, end_s: float
 
 
 def _print_costs(meter: Meter, together: int) -> tuple[float, str]:
-    """The share of a typical decode step, and its parts in words."""
+    """Print the costs; return the share of a typical decode step, and its parts in words."""
     steps = meter.spent["step"]
     decode_s = statistics.median(meter.spent["decode"])
     parts = {name: meter.spent[name] for name in ("consume", "mask", "apply")}
     per_token_s = {name: statistics.median(values) for name, values in parts.items()}
     for name, values in parts.items():
-        print(f"  {name}, us: {_quantiles([US * s for s in values])}")
+        print(f"  {name}, us: {_format_quantiles([US * s for s in values])}")
     whole = sum(map(sum, parts.values())) / sum(steps)
     typical = sum(per_token_s.values()) * together / decode_s
     print(
@@ -181,27 +184,27 @@ def _print_costs(meter: Meter, together: int) -> tuple[float, str]:
     return typical, f"a token: {words}; a step {1e3 * decode_s:.1f} ms"
 
 
-def metered() -> Meter:
+def start_timing() -> Meter:
     """Start timing the engine's parts. `apply` includes the time that MLX takes for the masked logits."""
     import mlx.core as mx
 
     meter = Meter()
-    meter.timed(Masker, "_move", "consume")
-    meter.timed(Masker, "_allowed", "mask")
+    meter.time_calls(Masker, "_move", "consume")
+    meter.time_calls(Masker, "_compute_allowed", "mask")
     step = Batch.step
 
-    def timed(batch: Batch) -> int:
-        decodes_only = not batch._filling and not batch._queue
+    def step_and_time(batch: Batch) -> int:
+        decodes_only = not batch._prefilling and not batch._queue
         began_s = time.perf_counter()
         made = step(batch)
         for name in ("step", "decode") if decodes_only else ("step",):
             meter.spent[name].append(time.perf_counter() - began_s)
         return made
 
-    Batch.step = timed  # type: ignore[method-assign]
+    Batch.step = step_and_time  # type: ignore[method-assign]
     allowed = Masker.apply
 
-    def evaluated(masker: Masker, mask: Any, logits: Any) -> Any:
+    def apply_and_time(masker: Masker, mask: Any, logits: Any) -> Any:
         mx.eval(logits)
         began_s = time.perf_counter()
         out = allowed(masker, mask, logits)
@@ -209,7 +212,7 @@ def metered() -> Meter:
         meter.spent["apply"].append(time.perf_counter() - began_s)
         return out
 
-    Masker.apply = evaluated  # type: ignore[method-assign]
+    Masker.apply = apply_and_time  # type: ignore[method-assign]
     return meter
 
 
@@ -224,16 +227,16 @@ async def main() -> None:
     asked = parser.parse_args()
     everything = not (asked.compile or asked.alone or asked.costs)
     tier = MlxTier(name=TIER, model=asked.model, max_running=RUNNING_MAX, max_waiting=4 * RUNNING_MAX)
-    status = await tier.settled(LOAD_S)
+    status = await tier.wait_for_load(LOAD_S)
     assert status.state is TierState.READY, status
-    cases = sampled(asked.cases, asked.data)
+    cases = sample_cases(asked.cases, asked.data)
     try:
         if asked.compile or everything:
-            compile_all(tier._loaded().tokenizer, asked.data)
+            compile_all(tier._require_loaded().tokenizer, asked.data)
         if asked.alone or everything:
-            alone(tier._loaded().tokenizer, cases)
+            measure_alone(tier._require_loaded().tokenizer, cases)
         if asked.costs or everything:  # last: it slows the engine down a little
-            await costs(tier, cases, metered())
+            await measure_costs(tier, cases, start_timing())
     finally:
         await tier.close()
 

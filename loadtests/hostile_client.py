@@ -13,25 +13,25 @@ import sys
 import time
 from urllib.parse import urlsplit
 
-from loadtests.hostile import BODIES, MODEL, SCHEMAS, body_of, case_of
-from loadtests.hostile_answers import asking_for
+from loadtests.hostile import BODIES, MODEL, SCHEMAS, build_case, encode_body
+from loadtests.hostile_answers import build_request_for
 
-__all__ = ["raw_of"]
+__all__ = ["build_raw"]
 
 CASE_S = 30.0
 REST_S = 0.3
 ANSWER_BYTES_MAX = 64 * 1024 * 1024
 
 
-def raw_of(kind: str, seed: str) -> bytes:
-    """The body of the case of this kind."""
+def build_raw(kind: str, seed: str) -> bytes:
+    """Encode the body of the case of this kind."""
     if kind in BODIES or kind in SCHEMAS:
-        return case_of(kind, seed).raw
-    return body_of({"model": MODEL, "max_tokens": 16_384} | asking_for(kind, seed))
+        return build_case(kind, seed).raw
+    return encode_body({"model": MODEL, "max_tokens": 16_384} | build_request_for(kind, seed))
 
 
-def sent(url: str, raw: bytes, session: str) -> int | str:
-    """The status of one request, read to its end."""
+def send(url: str, raw: bytes, session: str) -> int | str:
+    """Send one request and read its answer to the end; return the status."""
     at = urlsplit(url)
     connection = http.client.HTTPConnection(at.hostname or "", at.port, timeout=CASE_S)
     headers = {"content-type": "application/json", "x-mlx-stack-session": session, "x-mlx-stack-deadline": str(CASE_S)}
@@ -50,11 +50,11 @@ def main() -> None:
     """Send them all."""
     url, seed, *kinds = sys.argv[1:]
     for number, kind in enumerate(kinds):
-        raw = raw_of(kind, f"{seed}/{number}")
+        raw = build_raw(kind, f"{seed}/{number}")
         begun_s = time.monotonic()
-        status = sent(url, raw, f"hostile-{seed}-{number}")
-        told = {"kind": kind, "begun_s": begun_s, "ended_s": time.monotonic(), "status": status}
-        print(json.dumps(told), flush=True)
+        status = send(url, raw, f"hostile-{seed}-{number}")
+        case = {"kind": kind, "begun_s": begun_s, "ended_s": time.monotonic(), "status": status}
+        print(json.dumps(case), flush=True)
         time.sleep(REST_S)
 
 

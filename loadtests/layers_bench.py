@@ -4,7 +4,7 @@
 
 Each case is driven through the server's own loop (`deployments.request.drive`) with one mlx tier and no other, first
 without grammars, then with them; an attempt that both would make alike (greedy, the same prompt) is made once. In the
-first row a call counts only as it came from the model, unmended.
+first row a call counts only as it came from the model, unrepaired.
 
 Measured 2026-11-22 on 2 vCPU AMD EPYC, Linux, no GPU, SmolLM2-135M f32, the hundred cases (35 minutes):
 
@@ -34,10 +34,20 @@ from deployments.config_tiers import Timeouts
 from deployments.models.sources import DEFAULT_SOURCE
 from deployments.ports import Ports
 from deployments.request.drive import Run, drive
-from deployments.request.policy import expected_of, limits_of
+from deployments.request.policy import build_expected, limits_of
 from deployments.telemetry import MonotonicClock
 from deployments.tiers.mlx.mlx_tier import MlxTier
-from loadtests.bfcl import CASE_S, SEED, TOKENS_MAX, Case, Score, checked_calls, request_of, sampled, toolbox_of
+from loadtests.bfcl import (
+    CASE_S,
+    SEED,
+    TOKENS_MAX,
+    Case,
+    Score,
+    build_case_toolbox,
+    build_request,
+    find_valid_calls,
+    sample_cases,
+)
 from reliability.answer.gate import Hold
 from reliability.config import ReliabilityConfig
 from reliability.types import ChatRequest, Event, TierState
@@ -71,14 +81,14 @@ class Once:
         await self._tier.close()
 
 
-async def driven(tier: Once, case: Case, kinds: Mapping[str, str], **fields: Any) -> Run:
-    """One case through the server's own loop, with one tier."""
+async def drive_case(tier: Once, case: Case, kinds: Mapping[str, str], **fields: Any) -> Run:
+    """Drive one case through the server's own loop, with one tier."""
     config = RouterConfig(reliability=ReliabilityConfig(), server=ServerConfig())
-    request = request_of(case, seed=SEED, **fields)
+    request = build_request(case, seed=SEED, **fields)
     clock = MonotonicClock()
     run = Run(
         request=request,
-        expected=expected_of(config, request, toolbox_of(case)),
+        expected=build_expected(config, request, build_case_toolbox(case)),
         chain=(TIER,),
         limits=limits_of(config, kinds=kinds),
         deadline_ns=clock.now_ns() + int(CASE_S * 1e9),
@@ -91,20 +101,20 @@ async def driven(tier: Once, case: Case, kinds: Mapping[str, str], **fields: Any
     return run
 
 
-async def layers(tier: MlxTier, cases: Sequence[Case]) -> None:
-    """The share of valid and of right answers, layer by layer."""
+async def measure_layers(tier: MlxTier, cases: Sequence[Case]) -> None:
+    """Measure the share of valid and of right answers, layer by layer."""
     once = Once(tier)
     scores = [Score(n) for n in ("raw model", "+ repair", "+ retries", "+ constraint", "tool_choice required")]
     slots = asyncio.Semaphore(RUNNING_MAX)
 
     async def one(case: Case) -> None:
         async with slots:
-            run = await driven(once, case, {})
-            _raw(scores[0], case, once.first[case["id"]])
-            _first(scores[1], case, run)
-            _whole(scores[2], case, run)
-            _whole(scores[3], case, await driven(once, case, {TIER: "mlx"}))
-            _whole(scores[4], case, await driven(once, case, {TIER: "mlx"}, tool_choice="required"))
+            run = await drive_case(once, case, {})
+            _score_raw(scores[0], case, once.first[case["id"]])
+            _score_first(scores[1], case, run)
+            _score_run(scores[2], case, run)
+            _score_run(scores[3], case, await drive_case(once, case, {TIER: "mlx"}))
+            _score_run(scores[4], case, await drive_case(once, case, {TIER: "mlx"}, tool_choice="required"))
             if scores[4].done % 20 == 0 or scores[4].done == len(cases):
                 _print_table(scores)
 
@@ -115,24 +125,24 @@ async def layers(tier: MlxTier, cases: Sequence[Case]) -> None:
 
 
 def _print_table(scores: Sequence[Score]) -> None:
-    """The table so far: whoever waits an hour wants to see it grow."""
+    """Print the table so far: whoever waits an hour wants to see it grow."""
     done = scores[-1].done
     print(f"{done} cases, greedy first attempt, at most {TOKENS_MAX} tokens an attempt")
     print("| layer | valid | right | attempts a case |\n|---|---|---|---|")
     print("\n".join(score.row() for score in scores), flush=True)
 
 
-def _raw(score: Score, case: Case, events: Sequence[Event]) -> None:
-    score.add(case, checked_calls(case, events)[0], 1)
+def _score_raw(score: Score, case: Case, events: Sequence[Event]) -> None:
+    score.add(case, find_valid_calls(case, events)[0], 1)
 
 
-def _first(score: Score, case: Case, run: Run) -> None:
+def _score_first(score: Score, case: Case, run: Run) -> None:
     judged = run.judgements[0]
     good = judged is not None and judged.flaw is None
     score.add(case, [(call.name, call.arguments) for call in judged.calls] if judged and good else [], 1)
 
 
-def _whole(score: Score, case: Case, run: Run) -> None:
+def _score_run(score: Score, case: Case, run: Run) -> None:
     calls = run.judged.calls if run.finish is not None and run.judged is not None else ()
     why = "; ".join(f"{attempt.flaw or attempt.fault or 'prose'}: {attempt.detail[:150]}" for attempt in run.attempts)
     score.add(case, [(call.name, call.arguments) for call in calls], len(run.attempts), why)
@@ -146,10 +156,10 @@ async def main() -> None:
     parser.add_argument("--model", default=DEFAULT_SOURCE)
     asked = parser.parse_args()
     tier = MlxTier(name=TIER, model=asked.model, max_running=RUNNING_MAX, max_waiting=4 * RUNNING_MAX)
-    status = await tier.settled(LOAD_S)
+    status = await tier.wait_for_load(LOAD_S)
     assert status.state is TierState.READY, status
     try:
-        await layers(tier, sampled(asked.cases, asked.data))
+        await measure_layers(tier, sample_cases(asked.cases, asked.data))
     finally:
         await tier.close()
 

@@ -12,7 +12,7 @@ import sys
 
 import yaml
 
-from loadtests.running import ROOT, ends_cleanly, serving, short_folder
+from loadtests.running import ROOT, handle_end_signals, run_server, short_folder
 
 RESULTS = ROOT / "loadtests" / "results"
 
@@ -21,10 +21,10 @@ if __name__ == "__main__":
     parser.add_argument("--users", type=int, default=32)
     parser.add_argument("--seconds", type=int, default=120)
     given = parser.parse_args()
-    ends_cleanly()
+    handle_end_signals()
     RESULTS.mkdir(exist_ok=True)
     args = yaml.safe_load((ROOT / "loadtests" / "scripted.yaml").read_text(encoding="utf-8"))
-    with short_folder() as folder, serving(args, folder) as server:
+    with short_folder() as folder, run_server(args, folder) as server:
         command = [sys.executable, "-m", "locust", "-f", str(ROOT / "loadtests" / "locustfile.py"), "--headless"]
         command += ["--host", server.url, "--users", str(given.users), "--spawn-rate", "8", "--only-summary"]
         command += ["--run-time", f"{given.seconds}s", "--html", str(RESULTS / "load.html")]

@@ -112,14 +112,14 @@ class Person(HttpUser):
     turn: Callable[[Talk, float], None]  # one turn of one session, due at that moment
 
     def on_start(self) -> None:
-        """Each has dice of its own, from one seed."""
+        """Give each user dice of its own, from one seed."""
         tally.counts["users"] += 1
         self.dice = random.Random(f"{SEED}-{type(self).__name__}-{tally.counts['users']}")
         self.idle: list[Talk] = []
         self.open: dict[gevent.Greenlet, float] = {}  # since when it was due
 
     def on_stop(self) -> None:
-        """Who still waits goes, and is counted."""
+        """Count what is still open, and end it."""
         tally.counts["open_at_end"] += len(self.open)
         for due_s in self.open.values():
             if _since_ms(due_s) > HUNG_S * 1000:
@@ -127,8 +127,8 @@ class Person(HttpUser):
         gevent.killall(list(self.open))
 
     @task
-    def due(self) -> None:
-        """A turn is due, whether or not the last one was answered."""
+    def take_due_turns(self) -> None:
+        """Begin the turns that are due, whether or not the last one was answered."""
         due_s = time.perf_counter()
         for _ in range(self.at_once):
             if len(self.open) >= OPEN_MAX:
@@ -153,7 +153,7 @@ class Person(HttpUser):
             self.idle.append(talk)
 
     def ask(self, talk: Talk, due_s: float, *, stream: bool, leave: bool = False) -> dict[str, Any] | None:
-        """One request of the session; the answer's message, or None."""
+        """Send one request of the session; return the answer's message, or None."""
         body = {
             "model": os.environ.get("MLX_STACK_LOAD_MODEL", "auto"),
             "messages": talk.messages,
@@ -169,62 +169,62 @@ class Person(HttpUser):
         with self.client.post("/v1/chat/completions", json=body, headers=headers, **options) as response:
             try:
                 if response.status_code != 200:
-                    return _refused(response, due_s, stream=stream)
-                return _streamed(response, due_s, leave=leave) if stream else _whole(response, due_s)
+                    return _count_refusal(response, due_s, stream=stream)
+                return _read_stream(response, due_s, leave=leave) if stream else _read_whole(response, due_s)
             except MALFORMED as error:  # also JSON that isn't, which is a RequestException as well
-                return _failed(response, due_s, f"malformed: {type(error).__name__}", stream=stream)
+                return _count_failure(response, due_s, f"malformed: {type(error).__name__}", stream=stream)
             except requests.RequestException as error:
-                return _failed(response, due_s, f"broke off: {type(error).__name__}", stream=stream)
+                return _count_failure(response, due_s, f"broke off: {type(error).__name__}", stream=stream)
             finally:
                 response.request_meta["response_time"] = _since_ms(due_s)
                 if response.raw is not None:  # there was an answer
                     response.close()  # of a stream that wasn't read to its end: the client leaves
 
 
-def _failed(response: Any, due_s: float, outcome: str, *, stream: bool) -> None:
-    """It began as an answer and was none."""
+def _count_failure(response: Any, due_s: float, outcome: str, *, stream: bool) -> None:
+    """Count what began as an answer and was none."""
     response.failure(outcome)
-    _cut(response, due_s, outcome, stream=stream)
+    _count_cut(response, due_s, outcome, stream=stream)
 
 
-def _cut(response: Any, due_s: float, outcome: str, *, stream: bool) -> None:
-    """Not answered, or not read to its end: only the headers tell of its tier and its upstream calls."""
-    _total(response.headers.get("x-mlx-stack-tier", "none"), outcome, due_s, stream=stream)
+def _count_cut(response: Any, due_s: float, outcome: str, *, stream: bool) -> None:
+    """Count what wasn't answered, or not read to its end: only the headers name its tier and its upstream calls."""
+    _note_total(response.headers.get("x-mlx-stack-tier", "none"), outcome, due_s, stream=stream)
     if attempts := response.headers.get("x-mlx-stack-attempts"):
-        _calls(int(attempts))
+        _count_calls(int(attempts))
 
 
-def _refused(response: Any, due_s: float, *, stream: bool) -> None:
-    """Not answered. That there was no answer at all, and so no status, is a failure that locust sees by itself."""
+def _count_refusal(response: Any, due_s: float, *, stream: bool) -> None:
+    """Count a refusal. That there was no answer at all, and so no status, is a failure that locust sees by itself."""
     if not response.status_code:
-        return _cut(response, due_s, "no answer", stream=stream)
-    code = _code(response)
-    _cut(response, due_s, code or f"status {response.status_code}", stream=stream)
+        return _count_cut(response, due_s, "no answer", stream=stream)
+    code = _find_code(response)
+    _count_cut(response, due_s, code or f"status {response.status_code}", stream=stream)
     if response.status_code in STATUSES_MEANT or code in CODES_MEANT:
         return response.success()
     return response.failure(f"status {response.status_code}: {response.text[:300]}")
 
 
-def _whole(response: Any, due_s: float) -> dict[str, Any]:
+def _read_whole(response: Any, due_s: float) -> dict[str, Any]:
     message: dict[str, Any] = response.json()["choices"][0]["message"]
     tally.counts["parallel"] += len({call["id"] for call in message.get("tool_calls") or ()}) > 1
     headers = response.headers
     loop = headers.get("x-mlx-stack-loop")
     tier = headers.get("x-mlx-stack-tier", "none")
-    _total(tier, f"answered, loop {loop}" if loop else "answered", due_s, stream=False)
-    _calls(int(headers.get("x-mlx-stack-attempts", "1")))
+    _note_total(tier, f"answered, loop {loop}" if loop else "answered", due_s, stream=False)
+    _count_calls(int(headers.get("x-mlx-stack-attempts", "1")))
     return message
 
 
-def _streamed(response: Any, due_s: float, *, leave: bool) -> dict[str, Any] | None:
+def _read_stream(response: Any, due_s: float, *, leave: bool) -> dict[str, Any] | None:
     """Read a stream to its end, or leave it at the first text or call."""
     text, calls, at_s, report, finish = "", [], [], {}, None
-    for chunk in _chunks(response):
+    for chunk in _read_chunks(response):
         if chunk is None:
             break
         report = chunk.get("mlx_stack", report)
         if "error" in chunk:
-            return _error_frame(response, due_s, chunk["error"].get("code"), report)
+            return _count_error_frame(response, due_s, chunk["error"].get("code"), report)
         for choice in chunk.get("choices", ()):
             delta, finish = choice["delta"], choice.get("finish_reason") or finish
             if not delta.get("content") and not delta.get("tool_calls"):
@@ -232,41 +232,41 @@ def _streamed(response: Any, due_s: float, *, leave: bool) -> dict[str, Any] | N
             at_s.append(time.perf_counter())
             if leave:
                 tally.counts["left"] += 1
-                return _cut(response, due_s, "left", stream=True)
+                return _count_cut(response, due_s, "left", stream=True)
             text += delta.get("content") or ""
             _collect(calls, delta.get("tool_calls") or ())
     else:
-        return _failed(response, due_s, "the stream just stopped", stream=True)
+        return _count_failure(response, due_s, "the stream just stopped", stream=True)
     if finish is None:
         raise ValueError("a stream without a finish_reason")
-    _pieces(due_s, at_s, report)
+    _note_times(due_s, at_s, report)
     tally.counts["parallel"] += len(calls) > 1
     return {"content": text, "tool_calls": calls}
 
 
-def _error_frame(response: Any, due_s: float, code: str | None, report: dict[str, Any]) -> None:
+def _count_error_frame(response: Any, due_s: float, code: str | None, report: dict[str, Any]) -> None:
     if report:
-        _total(report.get("tier") or "none", f"error frame {code}", due_s, stream=True)
-        _calls(_ran(report))
+        _note_total(report.get("tier") or "none", f"error frame {code}", due_s, stream=True)
+        _count_calls(_count_ran(report))
     else:
-        _cut(response, due_s, f"error frame {code}", stream=True)
+        _count_cut(response, due_s, f"error frame {code}", stream=True)
     if code not in CODES_MEANT:
         response.failure(f"error frame: {code}")
 
 
-def _pieces(due_s: float, at_s: list[float], report: dict[str, Any]) -> None:
-    """The times of a stream that came to its end."""
+def _note_times(due_s: float, at_s: list[float], report: dict[str, Any]) -> None:
+    """Note the times of a stream that came to its end."""
     tier, loop = report.get("tier") or "none", report.get("loop")
     outcome = f"{report.get('outcome', 'answered')}{f', loop {loop}' if loop else ''}"
-    _total(tier, outcome, due_s, stream=True)
-    _calls(_ran(report) or 1)
+    _note_total(tier, outcome, due_s, stream=True)
+    _count_calls(_count_ran(report) or 1)
     if at_s:
         tally.note(Name("ttft", tier, outcome, "stream"), (at_s[0] - due_s) * 1000)
     for before, after in pairwise(at_s):
         tally.note(Name("gap", tier, outcome, "stream"), (after - before) * 1000)
 
 
-def _ran(report: dict[str, Any]) -> int:
+def _count_ran(report: dict[str, Any]) -> int:
     return sum(bool(attempt["ran"]) for attempt in report.get("attempts", ()))
 
 
@@ -276,7 +276,7 @@ class Agent(Person):
     weight = 12
 
     def turn(self, talk: Talk, due_s: float) -> None:
-        """One turn of the session."""
+        """Take one turn of the session."""
         message = self.ask(talk, due_s, stream=self.dice.random() < STREAMED)
         if message is not None:
             talk.take(message)
@@ -288,7 +288,7 @@ class Looper(Person):
     weight = 2
 
     def turn(self, talk: Talk, due_s: float) -> None:
-        """The same call with the same result, once more."""
+        """Send the same call with the same result, once more."""
         self.ask(talk, due_s, stream=self.dice.random() < STREAMED)
         function = {"name": "read_file", "arguments": '{"path": "main.py"}'}
         call = {"id": f"call_{talk.turns}", "type": "function", "function": function}
@@ -316,12 +316,12 @@ class Burst(Person):
     at_once = BURST
 
     def turn(self, talk: Talk, due_s: float) -> None:
-        """One of several at once, each a session of its own."""
+        """Ask as one of several at once, each a session of its own."""
         self.ask(Talk(self.dice), due_s, stream=False)
 
 
-def _chunks(response: Any) -> Iterator[dict[str, Any] | None]:
-    """The chunks of a stream; None for its proper end."""
+def _read_chunks(response: Any) -> Iterator[dict[str, Any] | None]:
+    """Yield the chunks of a stream; None for its proper end."""
     for raw in response.iter_lines(chunk_size=None):
         if raw == b"data: [DONE]":
             yield None
@@ -339,15 +339,15 @@ def _collect(calls: list[dict[str, Any]], deltas: Any) -> None:
         call["function"]["arguments"] += function.get("arguments", "")
 
 
-def _code(response: Any) -> str:
-    """The error's code, where the body has one."""
+def _find_code(response: Any) -> str:
+    """Return the error's code, where the body has one."""
     try:
         return str(response.json()["error"]["code"])
     except (ValueError, KeyError, TypeError):
         return ""
 
 
-def _total(tier: str, outcome: str, due_s: float, *, stream: bool) -> None:
+def _note_total(tier: str, outcome: str, due_s: float, *, stream: bool) -> None:
     tally.note(Name("total", tier, outcome, "stream" if stream else "whole"), _since_ms(due_s))
 
 
@@ -355,25 +355,25 @@ def _since_ms(due_s: float) -> float:
     return (time.perf_counter() - due_s) * 1000
 
 
-def _calls(count: int) -> None:
+def _count_calls(count: int) -> None:
     tally.counts["requests"] += 1
     tally.counts["calls"] += count
 
 
 def _fire(name: str, due_s: float, error: Exception) -> None:
-    """A row of locust's for what was never sent."""
+    """Add a row of locust's for what was never sent."""
     events.request.fire(
         request_type="POST", name=name, response_time=_since_ms(due_s), response_length=0, exception=error, context={}
     )
 
 
 @events.init_command_line_parser.add_listener
-def _options(parser: Any) -> None:
+def _add_options(parser: Any) -> None:
     parser.add_argument("--figures", default=os.environ.get("MLX_STACK_LOAD_JSON", ""), help="a JSON file to write")
 
 
 @events.quitting.add_listener
-def _write(environment: Any, **_: Any) -> None:
+def _write_figures(environment: Any, **_: Any) -> None:
     environment.runner.stop()  # where the run was interrupted: what is open is counted first
     requests_made = [
         {

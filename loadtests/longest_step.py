@@ -30,24 +30,24 @@ from deployments.reports.account import Account
 from deployments.reports.incidents import incidents_of
 from deployments.reports.redaction import Redactor
 from deployments.request.drive import Run, drive
-from deployments.request.policy import chain_for, expected_of, hold_of, limits_of
+from deployments.request.policy import build_expected, chain_for, hold_of, limits_of
 from deployments.telemetry import MonotonicClock
 from deployments.tiers.hosted.chat_body import chat_body
 from deployments.tiers.hosted.chat_reader import ChatReader
 from deployments.work.large_work import large
-from loadtests.hostile import BODIES, MODEL, SCHEMAS, Case, body_of, case_of
-from loadtests.hostile_answers import ANSWERS, asking_for, pieces_of
+from loadtests.hostile import BODIES, MODEL, SCHEMAS, Case, build_case, encode_body
+from loadtests.hostile_answers import ANSWERS, build_request_for, make_pieces
 from reliability.answer.estimate import prompt_bytes
 from reliability.types import ChatRequest, Event, Started, TierState, TierStatus
 
-__all__ = ["longest_step_s"]
+__all__ = ["measure_longest_step"]
 
 NS_PER_S = 1_000_000_000
 LOOK_S = 0.001
 
 
-def graph() -> AppConfig:
-    """The server's configuration in these runs."""
+def build_config() -> AppConfig:
+    """Build the server's configuration of these runs."""
     hosted = {"kind": "hosted", "base_url": "http://127.0.0.1:9/v1", "model": "m"}
     return load({"tiers": {MODEL: hosted}, "reliability": {"escalation": {"chain": [MODEL]}}})
 
@@ -59,7 +59,7 @@ class Upstream:
         self._pieces = pieces
 
     async def stream(self, request: ChatRequest) -> AsyncGenerator[list[Event], None]:
-        """As the protocol."""
+        """Stream as the protocol says."""
         await large(request.body_bytes, chat_body, request, "m")
         yield [Started()]
         reader = ChatReader(MODEL, Redactor(["sk-secret"]))
@@ -72,15 +72,15 @@ class Upstream:
         yield await large(reader.held_bytes, reader.end)
 
     async def status(self) -> TierStatus:
-        """As the protocol."""
+        """Report as the protocol says."""
         return TierStatus(name=MODEL, kind="hosted", state=TierState.READY)
 
     async def close(self) -> None:
-        """Nothing to free."""
+        """Free nothing: there is nothing."""
 
 
-async def longest_step_s(raw: bytes, pieces: Callable[[], Iterator[bytes]]) -> tuple[float, float, str]:
-    """(the longest time without a turn of the loop, the whole time, how it ended)."""
+async def measure_longest_step(raw: bytes, pieces: Callable[[], Iterator[bytes]]) -> tuple[float, float, str]:
+    """Return (the longest time without a turn of the loop, the whole time, how it ended)."""
     worst, ended = 0.0, asyncio.Event()
 
     async def look() -> None:
@@ -94,18 +94,18 @@ async def longest_step_s(raw: bytes, pieces: Callable[[], Iterator[bytes]]) -> t
     looking = asyncio.create_task(look())
     begun = time.perf_counter()
     try:
-        outcome = await _served(raw, pieces)
+        outcome = await _serve(raw, pieces)
     finally:
         ended.set()
         await looking
     return worst, time.perf_counter() - begun, outcome
 
 
-async def _served(raw: bytes, pieces: Callable[[], Iterator[bytes]]) -> str:
-    """One request, as the Router serves it."""
-    config, clock = RouterConfig(reliability=graph().reliability), MonotonicClock()
+async def _serve(raw: bytes, pieces: Callable[[], Iterator[bytes]]) -> str:
+    """Serve one request as the Router does."""
+    config, clock = RouterConfig(reliability=build_config().reliability), MonotonicClock()
     try:
-        call, run = await large(len(raw), _read, raw, config, clock)
+        call, run = await large(len(raw), _read_request, raw, config, clock)
     except ApiError as error:
         return f"{error.status} {error}"[:100]
     ports = Ports(
@@ -129,13 +129,13 @@ async def _served(raw: bytes, pieces: Callable[[], Iterator[bytes]]) -> str:
     return f"{report['outcome']} {flaws}"
 
 
-def _read(raw: bytes, config: RouterConfig, clock: MonotonicClock) -> tuple[ChatCall, Run]:
-    """As the Router's own."""
+def _read_request(raw: bytes, config: RouterConfig, clock: MonotonicClock) -> tuple[ChatCall, Run]:
+    """Read the request as the Router does."""
     call = parse_chat(raw, {}, request_id="r1", tokens_max=16_384, timeout_s=60)
     request = call.request
     run = Run(
         request=request,
-        expected=expected_of(config, request, call.toolbox),
+        expected=build_expected(config, request, call.toolbox),
         chain=chain_for(config, [MODEL], call.model),
         limits=limits_of(config),
         deadline_ns=clock.now_ns() + 60 * NS_PER_S,
@@ -145,20 +145,20 @@ def _read(raw: bytes, config: RouterConfig, clock: MonotonicClock) -> tuple[Chat
     return call, run
 
 
-def cases(seed: str, wanted: list[str]) -> Iterator[tuple[Case, Callable[[], Iterator[bytes]]]]:
-    """Every kind once, or those that are wanted, with the answer that its upstream gives."""
+def iterate_cases(seed: str, wanted: list[str]) -> Iterator[tuple[Case, Callable[[], Iterator[bytes]]]]:
+    """Yield every kind once, or those that are wanted, with the answer that its upstream gives."""
     for kind in [*BODIES, *SCHEMAS, *ANSWERS]:
         if wanted and not any(word in kind for word in wanted):
             continue
         if kind in ANSWERS:
-            raw = body_of({"model": MODEL, "max_tokens": 16_384} | asking_for(kind, seed))
-            yield Case(kind, raw), partial(pieces_of, kind, seed)
+            raw = encode_body({"model": MODEL, "max_tokens": 16_384} | build_request_for(kind, seed))
+            yield Case(kind, raw), partial(make_pieces, kind, seed)
         else:
-            yield case_of(kind, seed), partial(pieces_of, answer_in(case_of(kind, seed).raw), seed)
+            yield build_case(kind, seed), partial(make_pieces, find_answer_kind(build_case(kind, seed).raw), seed)
 
 
-def answer_in(raw: bytes) -> str:
-    """The kind of answer that a body asks its upstream for."""
+def find_answer_kind(raw: bytes) -> str:
+    """Find the kind of answer that a body asks its upstream for."""
     _, mark, rest = raw.rpartition(b"answer-kind:")
     return rest.partition(b'"')[0].decode() if mark else "a text"
 
@@ -167,7 +167,7 @@ class Over(Exception):
     """The case has taken long enough."""
 
 
-def _over(*_: Any) -> None:
+def _raise_over(*_: Any) -> None:
     raise Over
 
 
@@ -178,12 +178,12 @@ def main() -> int:
     parser.add_argument("--seed", default="1")
     parser.add_argument("--cut-s", type=int, default=20)
     given = parser.parse_args()
-    signal.signal(signal.SIGALRM, _over)
-    for case, pieces in cases(given.seed, given.kinds):
+    signal.signal(signal.SIGALRM, _raise_over)
+    for case, pieces in iterate_cases(given.seed, given.kinds):
         begun = time.perf_counter()
         signal.alarm(given.cut_s)
         try:
-            worst, whole, outcome = asyncio.run(longest_step_s(case.raw, pieces))
+            worst, whole, outcome = asyncio.run(measure_longest_step(case.raw, pieces))
         except (Over, Exception) as error:
             worst = whole = time.perf_counter() - begun
             outcome = f"!! {type(error).__name__} {error}"[:80]

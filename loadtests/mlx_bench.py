@@ -33,15 +33,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from deployments.models import blas
-from deployments.models.sources import DEFAULT_SOURCE, parse_source, resolve
+from deployments.models.artifact import resolve
+from deployments.models.sources import DEFAULT_SOURCE, parse_source
 from deployments.tiers.mlx.batch import AHEAD_TOKENS
 from deployments.tiers.mlx.mlx_tier import MlxTier
-from loadtests.grammar_bench import grammar
-from loadtests.server_bench import server
+from loadtests.grammar_bench import bench_grammar
+from loadtests.server_bench import bench_server
 from loadtests.table import Figure, write
 from loadtests.turns import Turns
 from reliability.types import ChatRequest, Counted, Finish, Text, TierState
-from tests.tiers.asking import eventually
+from tests.support.tier_asking import eventually
 
 __all__ = ["main"]
 
@@ -51,23 +52,23 @@ QUESTION = "Write a long story about a fox who lives at the edge of a forest."
 
 
 def request(*turns: str, system: str | None = None, max_tokens: int = DECODE_TOKENS) -> ChatRequest:
-    """A conversation of alternating turns, greedy."""
-    said = [{"role": ("user", "assistant")[i % 2], "content": text} for i, text in enumerate(turns)]
+    """Build a conversation of alternating turns, greedy."""
+    messages = [{"role": ("user", "assistant")[i % 2], "content": text} for i, text in enumerate(turns)]
     head = [{"role": "system", "content": system}] if system else []
     return ChatRequest(
         request_id="bench",
         session_id="bench",
-        messages=(*head, *said),
+        messages=(*head, *messages),
         max_tokens=max_tokens,
         timeout_s=PATIENCE_S,
         temperature=0.0,
     )
 
 
-def ready_tier(**options: Any) -> MlxTier:
-    """A tier that has loaded its model."""
+def load_tier(**options: Any) -> MlxTier:
+    """Start a tier, and wait until it has loaded its model."""
     tier = MlxTier(name="bench", model=DEFAULT_SOURCE, **options)
-    status = asyncio.run(tier.settled(PATIENCE_S))
+    status = asyncio.run(tier.wait_for_load(PATIENCE_S))
     assert status.state is TierState.READY, status
     return tier
 
@@ -78,8 +79,8 @@ def ready_tier(**options: Any) -> MlxTier:
 Moment = tuple[float, float, int]
 
 
-def moment(tokens: int) -> Moment:
-    """Wall clock, the CPU time of this process, and how many tokens there are by now."""
+def take_moment(tokens: int) -> Moment:
+    """Read the wall clock and the CPU time of this process, beside how many tokens there are by now."""
     return time.perf_counter(), time.process_time(), tokens
 
 
@@ -92,7 +93,7 @@ class Speed:
 
     @classmethod
     def between(cls, seen: list[Moment]) -> Speed:
-        """From the first moment to the last."""
+        """Compute the speed from the first moment to the last."""
         (wall_0, cpu_0, first), (wall_1, cpu_1, last) = seen[0], seen[-1]
         return cls((last - first) / (wall_1 - wall_0), (last - first) / (cpu_1 - cpu_0))
 
@@ -111,21 +112,21 @@ class Bare:
         self.prompt = self.tokenizer.encode(text, add_special_tokens=False)
 
     def decode(self, count: int, tokens: int = DECODE_TOKENS) -> Speed:
-        """While `count` sequences decode."""
+        """Measure while `count` sequences decode."""
         generator = self._generator()
         generator.insert([list(self.prompt)] * count, max_tokens=[tokens] * count)
         while len(generator.next()[1]) < count:
             pass
-        made, seen = 0, [moment(0)]
+        made, seen = 0, [take_moment(0)]
         while True:
             responses = generator.next()[1]
             if len(responses) < count or any(r.finish_reason for r in responses):
                 return Speed.between(seen)
             made += len(responses)
-            seen.append(moment(made))
+            seen.append(take_moment(made))
 
     def prefill(self, tokens: int) -> float:
-        """Prompt tokens a second."""
+        """Measure prompt tokens a second."""
         generator = self._generator()
         generator.insert([[random.randrange(1000, 40000) for _ in range(tokens)]], max_tokens=[1])
         began_s = time.perf_counter()
@@ -140,8 +141,8 @@ class Bare:
         return BatchGenerator(self.model, stop_tokens=stops, prefill_step_size=512)
 
 
-async def tier_decode(tier: MlxTier, count: int) -> Speed:
-    """The same of the tier, as its clients see it: each piece is counted when it arrives on the event loop."""
+async def decode_by_tier(tier: MlxTier, count: int) -> Speed:
+    """Measure the same of the tier, as its clients see it: each piece is counted when it arrives on the event loop."""
     began: set[int] = set()
     seen: list[Moment] = []
 
@@ -150,23 +151,23 @@ async def tier_decode(tier: MlxTier, count: int) -> Speed:
             async for events in stream:
                 if any(isinstance(event, Text) for event in events):
                     began.add(number)
-                rows = list(tier._engine._batch._rows.values())  # type: ignore[union-attr]
-                if len(began) == len(rows) == count:
-                    seen.append(moment(sum(len(row.tokens) for row in rows)))
+                sequences = list(tier._engine._batch._sequences.values())  # type: ignore[union-attr]
+                if len(began) == len(sequences) == count:
+                    seen.append(take_moment(sum(len(sequence.tokens) for sequence in sequences)))
 
     await asyncio.gather(*(read(number) for number in range(count)))
     return Speed.between(seen)
 
 
-def decode(turns: Turns) -> Iterator[Figure]:
-    """Batch 1 and 8, bare and tier by turns."""
-    bare, tier = Bare(), ready_tier()
+def bench_decode(turns: Turns) -> Iterator[Figure]:
+    """Compare batch 1 and 8, bare and tier by turns."""
+    bare, tier = Bare(), load_tier()
     try:
         runs: dict[int, list[tuple[Speed, Speed]]] = {1: [], 8: []}
         for _ in turns.rounds("decode"):
             for count, both in runs.items():
                 theirs = bare.decode(count)
-                both.append((asyncio.run(tier_decode(tier, count)), theirs))
+                both.append((asyncio.run(decode_by_tier(tier, count)), theirs))
         for count, both in runs.items():
             for clock, of in (("second", "wall"), ("CPU second", "cpu")):
                 pairs = [(getattr(a, of), getattr(b, of)) for a, b in both]
@@ -181,8 +182,8 @@ def decode(turns: Turns) -> Iterator[Figure]:
 # Reuse.
 
 
-async def first_text(tier: MlxTier, asked: ChatRequest) -> tuple[float, str, int]:
-    """Seconds to the first text, the whole text, and how many tokens of the prompt were reused."""
+async def read_first_text(tier: MlxTier, asked: ChatRequest) -> tuple[float, str, int]:
+    """Return the seconds to the first text, the complete text, and how many tokens of the prompt were reused."""
     began_s, first_s, text, cached = time.perf_counter(), 0.0, "", 0
     async with aclosing(tier.stream(asked)) as stream:
         async for events in stream:
@@ -195,19 +196,19 @@ async def first_text(tier: MlxTier, asked: ChatRequest) -> tuple[float, str, int
     return first_s, text, cached
 
 
-def reuse(turns: Turns) -> Iterator[Figure]:
-    """Cold, next turn, other session: in each round under a system prompt of its own."""
-    tier = ready_tier()
+def bench_reuse(turns: Turns) -> Iterator[Figure]:
+    """Compare cold, next turn, other session: in each round under a system prompt of its own."""
+    tier = load_tier()
 
     async def one_round(number: int) -> tuple[float, float, float]:
         rules = " ".join(f"Rule {i}: never speak of number {i * 7 + number}." for i in range(58))
         system = f"Session {number}. You answer in one short sentence. {rules}"
-        cold_s, said, _ = await first_text(
+        cold_s, answer, _ = await read_first_text(
             tier, request("What is the capital of France?", system=system, max_tokens=24)
         )
-        turns = ("What is the capital of France?", said, "And of Italy?")
-        turn_s, _, reused = await first_text(tier, request(*turns, system=system, max_tokens=24))
-        other_s, _, shared = await first_text(tier, request("Name three colours.", system=system, max_tokens=24))
+        turns = ("What is the capital of France?", answer, "And of Italy?")
+        turn_s, _, reused = await read_first_text(tier, request(*turns, system=system, max_tokens=24))
+        other_s, _, shared = await read_first_text(tier, request("Name three colours.", system=system, max_tokens=24))
         assert reused > 800, reused
         assert shared > 800, shared
         return cold_s, turn_s, other_s
@@ -225,9 +226,9 @@ def reuse(turns: Turns) -> Iterator[Figure]:
 # Leaving.
 
 
-def leave(turns: Turns) -> Iterator[Figure]:
-    """A client that leaves, alone and beside three others."""
-    tier = ready_tier()
+def bench_leave(turns: Turns) -> Iterator[Figure]:
+    """Time how long a slot takes to be free when a client leaves, alone and beside three others."""
+    tier = load_tier()
     try:
         found: dict[int, list[tuple[float, float]]] = {0: [], 3: []}
         for _ in turns.rounds("leave"):
@@ -243,7 +244,7 @@ def leave(turns: Turns) -> Iterator[Figure]:
 
 
 async def leave_once(tier: MlxTier, beside: int) -> tuple[float, float]:
-    """Seconds from leaving to the free slot, and of the longest step seen before it."""
+    """Return the seconds from leaving to the free slot, and of the longest step seen before it."""
     engine = tier._engine
     others = [asyncio.create_task(drain(tier)) for _ in range(beside)]
     pieces: list[float] = []
@@ -264,7 +265,7 @@ async def leave_once(tier: MlxTier, beside: int) -> tuple[float, float]:
 
 
 async def drain(tier: MlxTier) -> None:
-    """Another client, who stays."""
+    """Read as another client does, who stays."""
     async with aclosing(tier.stream(request(QUESTION, max_tokens=400))) as stream:
         async for _ in stream:
             pass
@@ -277,11 +278,11 @@ BUDGET_BYTES = 1300 << 20  # the model, and one answer of its whole context
 BUDGET_S = 12.0
 
 
-def budget(turns: Turns) -> Iterator[Figure]:
-    """Tokens a second of eight clients at once, the two ways by turns."""
-    tier = ready_tier(memory_bytes=BUDGET_BYTES)
+def bench_budget(turns: Turns) -> Iterator[Figure]:
+    """Compare the tokens a second of eight clients at once, the two ways by turns."""
+    tier = load_tier(memory_bytes=BUDGET_BYTES)
     try:
-        runs = [(_crowd_speed(tier, AHEAD_TOKENS), _crowd_speed(tier, 10**6)) for _ in turns.rounds("budget")]
+        runs = [(_measure_crowd(tier, AHEAD_TOKENS), _measure_crowd(tier, 10**6)) for _ in turns.rounds("budget")]
     finally:
         asyncio.run(tier.close())
     mine, whole = (statistics.median(side) for side in zip(*runs, strict=True))
@@ -289,15 +290,15 @@ def budget(turns: Turns) -> Iterator[Figure]:
     yield Figure("eight answers in a budget for one", f"{mine:.1f} against {whole:.1f} tokens/s", ratio, 1.5)
 
 
-def _crowd_speed(tier: MlxTier, ahead_tokens: int) -> float:
+def _measure_crowd(tier: MlxTier, ahead_tokens: int) -> float:
     batch = tier._engine._batch
     assert batch is not None
     batch._ahead = ahead_tokens
-    return asyncio.run(_crowd(tier))
+    return asyncio.run(_run_crowd(tier))
 
 
-async def _crowd(tier: MlxTier) -> float:
-    """Tokens a second from the first to the end of `BUDGET_S`, of eight clients."""
+async def _run_crowd(tier: MlxTier) -> float:
+    """Return the tokens a second from the first to the end of `BUDGET_S`, of eight clients."""
     seen: list[tuple[float, int]] = []
     latest = [0] * 8
 
@@ -322,16 +323,16 @@ async def _crowd(tier: MlxTier) -> float:
 # The matrix library.
 
 
-def library(turns: Turns) -> Iterator[Figure]:
-    """Each side in processes of its own, by turns: a process loads one library."""
-    runs = [(_in_process("stock"), _in_process("")) for _ in turns.rounds("blas")]
+def bench_library(turns: Turns) -> Iterator[Figure]:
+    """Compare the libraries, each in processes of its own, by turns: a process loads one library."""
+    runs = [(_run_in_process("stock"), _run_in_process("")) for _ in turns.rounds("blas")]
     for index, what, least in ((0, "prefill", 15.0), (1, "decode, batch 8", 5.0)):
         ratio = statistics.median(fast[index] / stock[index] for stock, fast in runs)
         stock, fast = (statistics.median(run[side][index] for run in runs) for side in (0, 1))
         yield Figure(f"{what}, against stock MLX", f"{fast:.1f} against {stock:.1f} tokens/s", ratio, least)
 
 
-def _in_process(which: str) -> tuple[float, float]:
+def _run_in_process(which: str) -> tuple[float, float]:
     command = [sys.executable, "-m", "loadtests.mlx_bench", "--measure-library"]
     environment = {**os.environ, "MLX_STACK_BLAS": which}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True, timeout=PATIENCE_S)
@@ -340,7 +341,7 @@ def _in_process(which: str) -> tuple[float, float]:
 
 
 def measure_library() -> None:
-    """What one such process does: prefill and batch-8 decode, printed."""
+    """Print what one such process measures: prefill and batch-8 decode."""
     bare = Bare()
     slow = os.environ.get("MLX_STACK_BLAS") == "stock"
     bare.prefill(8)
@@ -348,13 +349,13 @@ def measure_library() -> None:
 
 
 BENCHES: dict[str, Callable[[Turns], Iterator[Figure]]] = {
-    "decode": decode,
-    "reuse": reuse,
-    "leave": leave,
-    "budget": budget,
-    "server": server,
-    "grammar": grammar,
-    "blas": library,
+    "decode": bench_decode,
+    "reuse": bench_reuse,
+    "leave": bench_leave,
+    "budget": bench_budget,
+    "server": bench_server,
+    "grammar": bench_grammar,
+    "blas": bench_library,
 }
 # Seconds, on top of what loading takes.
 SHARES_S = {

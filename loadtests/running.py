@@ -25,13 +25,13 @@ from deployments.config import load
 __all__ = [
     "ROOT",
     "Running",
-    "ends_cleanly",
-    "flags_for",
-    "own_bytes",
-    "process",
-    "serving",
+    "build_environment",
+    "handle_end_signals",
+    "read_own_bytes",
+    "run_process",
+    "run_server",
     "short_folder",
-    "until_up",
+    "wait_until_up",
 ]
 
 ROOT = Path(__file__).parents[1]
@@ -47,7 +47,7 @@ class Running:
     pid: int
 
     def processes(self, *marks: str) -> list[psutil.Process]:
-        """Its processes whose command lines hold one of the marks."""
+        """Find its processes whose command lines hold one of the marks."""
         found = []
         for child in psutil.Process(self.pid).children(recursive=True):
             with contextlib.suppress(psutil.Error):
@@ -57,12 +57,12 @@ class Running:
 
 
 @contextlib.contextmanager
-def serving(
+def run_server(
     args: Mapping[str, Any], folder: Path, *, nodes: int = 1, one_a_node: Sequence[str] = ()
 ) -> Iterator[Running]:
-    """The server with these `args` on a free port, journal and logs in `folder` (short: Ray's sockets are there); with
-    two `nodes`, one of them may be killed (`loadtests/two_nodes.py`). Of the deployments `one_a_node` no two replicas
-    are on the same node.
+    """Run the server with these `args` on a free port, journal and logs in `folder` (short: Ray's sockets are there);
+    with two `nodes`, one of them may be killed (`loadtests/two_nodes.py`). Of the deployments `one_a_node` no two
+    replicas are on the same node.
 
     Raises:
         ConfigError: the `args` are wrong.
@@ -86,43 +86,43 @@ def serving(
     path.write_text(yaml.safe_dump(config), encoding="utf-8")
     module = ("deployments", "serve") if nodes == 1 else ("loadtests.two_nodes",)
     command = [sys.executable, "-m", *module, str(path)]
-    with process(command, folder, flags_for(folder), stop=signal.SIGINT) as pid:
+    with run_process(command, folder, build_environment(folder), stop=signal.SIGINT) as pid:
         url = f"http://127.0.0.1:{port}"
-        until_up(f"{url}/ready", pid)
+        wait_until_up(f"{url}/ready", pid)
         yield Running(url, pid)
 
 
-def ends_cleanly() -> None:
-    """A SIGTERM, or a terminal that is closed, ends this program as Ctrl-C does: with all that it has started."""
+def handle_end_signals() -> None:
+    """Let SIGTERM, or a terminal that is closed, end this program as Ctrl-C does: with all that it has started."""
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda number, _: sys.exit(128 + number))
 
 
 @contextlib.contextmanager
 def short_folder() -> Iterator[Path]:
-    """A folder for a while, whose name is short: Ray's sockets are in it, and macOS lets a socket's path have 103
+    """Give a folder for a while, whose name is short: Ray's sockets are in it, and macOS lets a socket's path have 103
     characters, of which its own folder for temporary files takes half."""
     with tempfile.TemporaryDirectory(prefix="ms-", dir="/tmp", ignore_cleanup_errors=True) as name:
         yield Path(name)
 
 
-def own_bytes(process: psutil.Process) -> int:
-    """What it holds alone (USS); where only root may know that, as on macOS, what it holds in memory at all (RSS)."""
+def read_own_bytes(process: psutil.Process) -> int:
+    """Read what it holds alone (USS); where only root may, as on macOS, what it holds in memory at all (RSS)."""
     try:
         return int(process.memory_full_info().uss)
     except psutil.AccessDenied:
         return int(process.memory_info().rss)
 
 
-def flags_for(folder: Path) -> dict[str, str]:
-    """The environment of `make serve`, with Ray's files in `folder`. A server asks for Ray's token, whatever the tests
-    do without."""
+def build_environment(folder: Path) -> dict[str, str]:
+    """Build the environment of `make serve`, with Ray's files in `folder`. A server asks for Ray's token, whatever the
+    tests do without."""
     own = {"RAY_TMPDIR": str(folder), "RAY_USAGE_STATS_ENABLED": "0", "RAY_AUTH_MODE": "token"}
     return environment(ROOT / "serve.env", os.environ | own)
 
 
 @contextlib.contextmanager
-def process(
+def run_process(
     command: list[str], folder: Path, env: Mapping[str, str] | None = None, stop: int = signal.SIGTERM
 ) -> Iterator[int]:
     """Run one program, its output in a file of `folder`; at the end it and all of its children are gone."""
@@ -148,7 +148,7 @@ def process(
                 child.kill()
 
 
-def until_up(url: str, pid: int | None = None) -> None:
+def wait_until_up(url: str, pid: int | None = None) -> None:
     """Wait for status 200 from process `pid`.
 
     Raises:

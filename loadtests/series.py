@@ -14,7 +14,7 @@ KEPT_MAX = 20_000
 
 
 def quantile(values: Sequence[float], share: float) -> float:
-    """By nearest rank, the median by the usual mean of the two in the middle; NaN of none."""
+    """Return the quantile by nearest rank, the median by the usual mean of the two in the middle; NaN of none."""
     if not values:
         return math.nan
     if share == 0.5:
@@ -33,7 +33,7 @@ class Series:
     dice: random.Random = field(default_factory=lambda: random.Random(1))
 
     def add(self, value: float) -> None:
-        """One more."""
+        """Count one more value, and perhaps keep it."""
         self.count += 1
         self.most = max(self.most, value)
         if len(self.kept) < self.kept_max:
@@ -42,5 +42,5 @@ class Series:
             self.kept[at] = value
 
     def quantile(self, share: float) -> float:
-        """Of what is kept."""
+        """Return the quantile of what is kept."""
         return quantile(self.kept, share)

@@ -29,12 +29,13 @@ import httpx
 
 from deployments.cli.front import free_port
 from deployments.models import blas
-from deployments.models.sources import DEFAULT_SOURCE, parse_source, resolve
-from loadtests.running import serving, short_folder
+from deployments.models.artifact import resolve
+from deployments.models.sources import DEFAULT_SOURCE, parse_source
+from loadtests.running import run_server, short_folder
 from loadtests.table import Figure
 from loadtests.turns import Turns
 
-__all__ = ["server"]
+__all__ = ["bench_server"]
 
 CLIENTS = (1, 4, 8)
 TOKENS = 48
@@ -45,26 +46,26 @@ HEROES = ("a fox", "two owls", "a miller", "the twins", "a giant", "an old king"
 Seen = tuple[float, list[float]]  # tokens a second, and each client's seconds to its first text
 
 
-def server(turns: Turns) -> Iterator[Figure]:
-    """Tokens a second of all clients together, and the 95th percentile of the times to the first text."""
+def bench_server(turns: Turns) -> Iterator[Figure]:
+    """Compare the tokens a second of all clients together, and the 95th percentile of the times to the first text."""
     runs: dict[int, list[tuple[Seen, Seen]]] = {count: [] for count in CLIENTS}
     with (
         short_folder() as folder,
-        theirs(folder) as other,
-        ours(folder) as mine,
+        run_theirs(folder) as other,
+        run_ours(folder) as mine,
     ):
         for count in (1, CLIENTS[-1]):
             for url in (mine, other):
-                turn(url, count, f"warm {count}")
+                ask_together(url, count, f"warm {count}")
         for number in turns.rounds("server"):
             for count in CLIENTS:
-                runs[count].append((turn(mine, count, str(number)), turn(other, count, str(number))))
+                runs[count].append((ask_together(mine, count, str(number)), ask_together(other, count, str(number))))
     for count, pairs in runs.items():
-        yield from compared(count, pairs)
+        yield from build_figures(count, pairs)
 
 
-def compared(count: int, pairs: list[tuple[Seen, Seen]]) -> Iterator[Figure]:
-    """The two figures of so many clients."""
+def build_figures(count: int, pairs: list[tuple[Seen, Seen]]) -> Iterator[Figure]:
+    """Build the two figures of so many clients."""
     mine, other = (statistics.median(pair[side][0] for pair in pairs) for side in (0, 1))
     ratio = statistics.median(a[0] / b[0] for a, b in pairs)
     yield Figure(f"{count} clients, tokens a second", f"{mine:.1f} against {other:.1f}", ratio, 1.0)
@@ -74,13 +75,13 @@ def compared(count: int, pairs: list[tuple[Seen, Seen]]) -> Iterator[Figure]:
 
 
 def p95(values: list[float]) -> float:
-    """Of few values, the largest."""
+    """Return the 95th percentile; of few values, the largest."""
     ordered = sorted(values)
     return ordered[min(len(ordered) - 1, int(0.95 * len(ordered)))]
 
 
-def turn(url: str, count: int, word: str) -> Seen:
-    """All clients at once."""
+def ask_together(url: str, count: int, word: str) -> Seen:
+    """Ask as all clients at once."""
     with ThreadPoolExecutor(count) as pool, httpx.Client(timeout=ANSWER_S) as client:
         began_s = time.perf_counter()
         ends = list(pool.map(lambda n: ask(client, url, n, word), range(count)))
@@ -89,7 +90,7 @@ def turn(url: str, count: int, word: str) -> Seen:
 
 
 def ask(client: httpx.Client, url: str, number: int, word: str) -> tuple[int, float]:
-    """The tokens of one streamed answer, and the seconds to its first text."""
+    """Return the tokens of one streamed answer, and the seconds to its first text."""
     prompt = STORY.format(HEROES[number], HEROES[(number + 3) % len(HEROES)], f"{word} {number}")
     body = {
         "model": "default_model",
@@ -107,23 +108,23 @@ def ask(client: httpx.Client, url: str, number: int, word: str) -> tuple[int, fl
             if not line.startswith("data: {"):
                 continue
             frame = json.loads(line[6:])
-            said = any(choice.get("delta", {}).get("content") for choice in frame.get("choices") or [])
-            first_s = first_s or (time.perf_counter() - began_s if said else 0.0)
+            has_text = any(choice.get("delta", {}).get("content") for choice in frame.get("choices") or [])
+            first_s = first_s or (time.perf_counter() - began_s if has_text else 0.0)
             tokens = (frame.get("usage") or {}).get("completion_tokens", tokens)
     assert tokens, "an answer without usage"
     return tokens, first_s
 
 
-def threads() -> int:
-    """Of the matrix products, on both sides."""
+def count_threads() -> int:
+    """Count the threads of the matrix products, on both sides."""
     return max(1, os.cpu_count() or 1)
 
 
 @contextlib.contextmanager
-def theirs(folder: Path) -> Iterator[str]:
-    """`mlx_lm.server` on a port of its own, with the same matrix library under it."""
+def run_theirs(folder: Path) -> Iterator[str]:
+    """Run `mlx_lm.server` on a port of its own, with the same matrix library under it."""
     port = free_port()
-    environment = os.environ | {"OPENBLAS_NUM_THREADS": str(threads())}
+    environment = os.environ | {"OPENBLAS_NUM_THREADS": str(count_threads())}
     with contextlib.suppress(blas.NoFastLibrary):
         environment["LD_PRELOAD"] = str(blas.prepare(progress=False))
     model = str(resolve(parse_source(DEFAULT_SOURCE)).path)
@@ -132,7 +133,7 @@ def theirs(folder: Path) -> Iterator[str]:
         process = subprocess.Popen(command, env=environment, stdout=log, stderr=log)
         try:
             url = f"http://127.0.0.1:{port}"
-            reached(f"{url}/v1/models", process)
+            wait_for_answer(f"{url}/v1/models", process)
             yield url
         finally:
             process.terminate()
@@ -140,19 +141,19 @@ def theirs(folder: Path) -> Iterator[str]:
 
 
 @contextlib.contextmanager
-def ours(folder: Path) -> Iterator[str]:
-    """The graph with one tier, started as `make serve` starts it."""
-    tier = {"kind": "mlx", "model": DEFAULT_SOURCE, "blas_threads": threads()}
+def run_ours(folder: Path) -> Iterator[str]:
+    """Run the graph with one tier, started as `make serve` starts it."""
+    tier = {"kind": "mlx", "model": DEFAULT_SOURCE, "blas_threads": count_threads()}
     args: dict[str, Any] = {
         "tiers": {"fast": tier},
         "reliability": {"escalation": {"chain": ["fast"]}},
         "server": {"aliases": {"default_model": "fast"}},
     }
-    with serving(args, folder) as running:
+    with run_server(args, folder) as running:
         yield running.url
 
 
-def reached(url: str, process: subprocess.Popen[bytes] | None = None) -> None:
+def wait_for_answer(url: str, process: subprocess.Popen[bytes] | None = None) -> None:
     """Wait until it answers well."""
     until_s = time.monotonic() + START_S
     while time.monotonic() < until_s:

@@ -1,4 +1,4 @@
-"""Slow clients against a running server: how long they stay, and what a bystander feels of them.
+"""Slow clients against a running server: how long they stay, and what a bystander observes of them.
 
     python -m loadtests.slow_clients PORT [--clients 4300] [--wait 60] [--model fast]
 
@@ -39,7 +39,7 @@ ANSWER_S = 10.0
 
 @dataclass
 class Bystander:
-    """Asks until it is told to stop. `waits_s`: of good answers; `bad`: what came of the others."""
+    """A client that asks until it is stopped. `waits_s`: of good answers; `bad`: what came of the others."""
 
     port: int
     model: str
@@ -48,7 +48,7 @@ class Bystander:
     stop: threading.Event = field(default_factory=threading.Event)
 
     def run(self) -> None:
-        """Until `stop`."""
+        """Ask until `stop`."""
         body = json.dumps({"model": self.model, "messages": [{"role": "user", "content": "hi"}]})
         sent = f"{POST}connection: close\r\ncontent-length: {len(body)}\r\n\r\n{body}".encode()
         while not self.stop.wait(BYSTANDER_EVERY_S):
@@ -71,7 +71,7 @@ class Bystander:
         return answer
 
     def line(self) -> str:
-        """What it felt."""
+        """Describe what it observed."""
         waits = sorted(self.waits_s) or [float("nan")]
         p50, p99 = waits[len(waits) // 2], waits[int(len(waits) * 0.99)]
         good = f"{len(self.waits_s)} good answers, p50 {p50:.3f} s, p99 {p99:.3f} s, longest {waits[-1]:.3f} s"
@@ -92,7 +92,7 @@ def connect(port: int, clients: int) -> dict[int, socket.socket]:
 
 
 def dribble(crowd: dict[int, socket.socket]) -> None:
-    """Every client sends a little more; those that were answered or closed go."""
+    """Let every client send a little more; drop those that were answered or closed."""
     for number, peer in list(crowd.items()):
         try:
             with contextlib.suppress(BlockingIOError):

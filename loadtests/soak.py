@@ -4,7 +4,7 @@
 
 The clients ask like agents: many sessions, with tools and without, streamed and not. Every few seconds the memory (USS,
 on macOS RSS) and the open files of each Router, tier and actor are read. After the first fifth (warm-up: pools, caches,
-the reports that the state keeps) the slope of a straight line through each series is told, and must stay under its
+the reports that the state keeps) the slope of a straight line through each series is reported, and must stay under its
 bound. The journal has so small a bound that it must be trimmed on the way, and be seen to be.
 
 What is wrong besides: a request that failed; a process that was missing, or another one at the end than at the start; a
@@ -31,7 +31,7 @@ import yaml
 
 from loadtests.bench.client import Load, Outcome, drive
 from loadtests.bench.measure import TOOLS
-from loadtests.running import ROOT, Running, ends_cleanly, own_bytes, serving, short_folder
+from loadtests.running import ROOT, Running, handle_end_signals, read_own_bytes, run_server, short_folder
 from loadtests.table import put, stamp
 
 MARKS = {
@@ -40,7 +40,7 @@ MARKS = {
     "memory monitor": "MemoryPressure",
 }
 SAMPLE_S = 5.0
-TOLD_S = 600.0  # a run of at least so long goes into the README
+README_S = 600.0  # a run of at least so long goes into the README
 SESSION_S = 10.0  # a client goes on to another session
 WARM = 0.2
 POINTS_MIN = 12  # after the warm-up
@@ -55,11 +55,11 @@ Series = dict[str, list[tuple[float, float]]]
 
 
 def sample(server: Running, folder: Path, series: Series, pids: dict[str, set[int]], at_s: float) -> None:
-    """One reading of everything."""
+    """Read everything once."""
     for name, mark in MARKS.items():
         for process in server.processes(mark):
             with contextlib.suppress(psutil.Error):
-                series[f"{name} MiB"].append((at_s, own_bytes(process) / MIB))
+                series[f"{name} MiB"].append((at_s, read_own_bytes(process) / MIB))
                 series[f"{name} files"].append((at_s, process.num_fds()))
                 pids[name].add(process.pid)
     journal = 0
@@ -69,8 +69,8 @@ def sample(server: Running, folder: Path, series: Series, pids: dict[str, set[in
     series["journal MiB"].append((at_s, journal / MIB))
 
 
-def asked(client: int, session: int) -> dict[str, Any]:
-    """What a client asks in one of its sessions."""
+def build_body(client: int, session: int) -> dict[str, Any]:
+    """Build what a client asks in one of its sessions."""
     messages = [{"role": "user", "content": f"step {session} of {client}"}]
     tools = {"tools": TOOLS} if session % 2 else {}
     return {
@@ -82,12 +82,12 @@ def asked(client: int, session: int) -> dict[str, Any]:
     }
 
 
-async def client(url: str, number: int, until_s: float, all_of_it: Outcome) -> None:
+async def run_client(url: str, number: int, until_s: float, all_of_it: Outcome) -> None:
     """Ask, one session after another."""
     session = 0
     while (left_s := until_s - time.monotonic()) > 0:
         session += 1
-        load = Load(url=url, body=asked(number, session), clients=1, seconds=min(SESSION_S, left_s))
+        load = Load(url=url, body=build_body(number, session), clients=1, seconds=min(SESSION_S, left_s))
         outcome = await drive(load)
         all_of_it.total_ms += outcome.total_ms
         all_of_it.failed += outcome.failed
@@ -98,7 +98,7 @@ async def client(url: str, number: int, until_s: float, all_of_it: Outcome) -> N
 async def run(
     server: Running, folder: Path, seconds: float, clients: int
 ) -> tuple[Series, dict[str, set[int]], Outcome]:
-    """Load and readings, side by side."""
+    """Run the load and take the readings, side by side."""
     series: Series = defaultdict(list)
     pids: dict[str, set[int]] = defaultdict(set)
     began_s, outcome = time.monotonic(), Outcome()
@@ -109,19 +109,19 @@ async def run(
             await asyncio.sleep(SAMPLE_S)
 
     until_s = began_s + seconds
-    await asyncio.gather(watch(), *(client(server.url, n, until_s, outcome) for n in range(clients)))
+    await asyncio.gather(watch(), *(run_client(server.url, n, until_s, outcome) for n in range(clients)))
     return series, pids, outcome
 
 
 def slope_per_hour(points: Sequence[tuple[float, float]]) -> float | None:
-    """Of the straight line through the points; None where there are too few."""
+    """Compute the slope of the straight line through the points; None where there are too few."""
     if len(points) < POINTS_MIN:
         return None
     return statistics.linear_regression([x for x, _ in points], [y for _, y in points]).slope * 3600
 
 
-def judged(series: Mapping[str, Sequence[tuple[float, float]]], seconds: float) -> list[tuple[str, str, bool]]:
-    """Of each series its name, what is told of it, and whether it is as it must be."""
+def judge(series: Mapping[str, Sequence[tuple[float, float]]], seconds: float) -> list[tuple[str, str, bool]]:
+    """Judge each series: its name, its figures in words, and whether it is as it must be."""
     out = []
     for name in (*(f"{mark} {unit}" for unit in ("MiB", "files") for mark in MARKS), "journal MiB"):
         points = series.get(name, ())
@@ -137,14 +137,14 @@ def judged(series: Mapping[str, Sequence[tuple[float, float]]], seconds: float) 
 
 
 def _was_trimmed(points: Sequence[tuple[float, float]]) -> bool:
-    """Whether a reading is well below an earlier one: a journal that has only grown has shown no bound."""
+    """Tell whether a reading is well below an earlier one: a journal that has only grown has shown no bound."""
     sizes = [size for _, size in points]
     return any(before - after >= TRIMMED_MIB for before, after in zip(accumulate(sizes, max), sizes, strict=True))
 
 
-def page(command: str, told: Sequence[tuple[str, str, bool]], outcome: Outcome) -> str:
-    """The run as a table for the README."""
-    rows = [f"| {name} | {words} | {'yes' if good else '**no**'} |" for name, words, good in told]
+def build_page(command: str, findings: Sequence[tuple[str, str, bool]], outcome: Outcome) -> str:
+    """Build the run's table for the README."""
+    rows = [f"| {name} | {words} | {'yes' if good else '**no**'} |" for name, words, good in findings]
     head = ["| what | measured | as it must be |", "|---|---|---|"]
     return "\n".join(
         [stamp(command), "", f"{len(outcome.total_ms)} requests, {outcome.failed} failed.", "", *head, *rows]
@@ -152,12 +152,12 @@ def page(command: str, told: Sequence[tuple[str, str, bool]], outcome: Outcome) 
 
 
 def main() -> int:
-    """Run, tell, judge."""
+    """Run, judge, report."""
     parser = argparse.ArgumentParser(prog="python -m loadtests.soak", description=__doc__.partition("\n")[0])
     parser.add_argument("--seconds", type=float, default=600.0)
     parser.add_argument("--clients", type=int, default=8)
     given = parser.parse_args()
-    ends_cleanly()
+    handle_end_signals()
     args = yaml.safe_load((ROOT / "loadtests" / "scripted.yaml").read_text(encoding="utf-8"))
     # Each client says the same again and again: no loops are looked for, but in its answers.
     args["reliability"]["loop_detection"] = {"duplicate_threshold": 0, "break_threshold": 0}
@@ -167,18 +167,18 @@ def main() -> int:
             "journal_bytes_max": JOURNAL_BYTES_MAX,
             "reports_max": 10**6,
         }
-        with serving(args, folder) as server:
+        with run_server(args, folder) as server:
             series, pids, outcome = asyncio.run(run(server, folder, given.seconds, given.clients))
-    told = judged(series, given.seconds)
-    for name, words, good in told:
+    findings = judge(series, given.seconds)
+    for name, words, good in findings:
         print(f"{name}: {words}{'' if good else '  WRONG'}")
     strange = {name: len(pids[name]) for name in MARKS if len(pids[name]) != 1}
     print(json.dumps({"requests": len(outcome.total_ms), "failed": outcome.failed, "faults": outcome.faults}))
     if strange:
         print(f"processes that were missing, or were replaced: {strange}  WRONG")
-    if given.seconds >= TOLD_S:
-        put("soak", page(f"python -m loadtests.soak --seconds {given.seconds:g}", told, outcome))
-    return 1 if strange or outcome.failed or not all(good for _, _, good in told) else 0
+    if given.seconds >= README_S:
+        put("soak", build_page(f"python -m loadtests.soak --seconds {given.seconds:g}", findings, outcome))
+    return 1 if strange or outcome.failed or not all(good for _, _, good in findings) else 0
 
 
 if __name__ == "__main__":

@@ -38,7 +38,7 @@ import psutil
 import yaml
 
 from deployments.cli.front import free_port
-from loadtests.running import ends_cleanly, short_folder, until_up
+from loadtests.running import handle_end_signals, short_folder, wait_until_up
 from loadtests.table import put, stamp
 from loadtests.terminal import Terminal, terminal
 
@@ -52,14 +52,13 @@ STREAMS = 6
 WORDS = [f"word{n} " for n in range(60)]
 
 
-def config_of(port: int, folder: Path) -> dict[str, Any]:
-    """Three tiers: one that is quick, one that ends within the time for ending, and one that doesn't."""
+def build_config(port: int, folder: Path) -> dict[str, Any]:
+    """Build a configuration of two tiers: one that ends within the time for ending, and one that doesn't."""
 
     def script(count: int, delay_s: float) -> list[dict[str, Any]]:
         return [{"answer": "".join(WORDS[:count]), "token_delay_s": delay_s}]
 
     tiers = {
-        "quick": {"kind": "scripted", "script": script(8, 0.02)},
         "short": {"kind": "scripted", "script": script(30, 0.1)},
         "long": {"kind": "scripted", "script": script(60, 0.5)},
     }
@@ -79,10 +78,10 @@ def config_of(port: int, folder: Path) -> dict[str, Any]:
 
 @dataclass
 class Streams:
-    """Clients that read streams until these end. `told` says of each how it ended: done, error, refused or cut."""
+    """Clients that read streams until these end. `ends` says of each how it ended: done, error, refused or cut."""
 
     url: str
-    told: list[str] = field(default_factory=list)
+    ends: list[str] = field(default_factory=list)
     begun: int = 0
     _threads: list[threading.Thread] = field(default_factory=list)
 
@@ -115,10 +114,10 @@ class Streams:
                     last = "refused"
         except httpx.TransportError:
             last = "cut"
-        self.told.append(_how(last))
+        self.ends.append(_classify_end(last))
 
 
-def _how(last: str) -> str:
+def _classify_end(last: str) -> str:
     if last in ("refused", "cut"):
         return last
     if last == "[DONE]":
@@ -152,7 +151,7 @@ class Outcome:
 
 
 def stop(way: str, running: Terminal) -> None:
-    """Stop it."""
+    """Stop the program in this way."""
     if way == "ctrl-c":
         running.type(b"\x03")
     elif way == "twice":
@@ -165,7 +164,7 @@ def stop(way: str, running: Terminal) -> None:
         os.killpg(running.pid, signal.SIGTERM if way == "group" else signal.SIGKILL)
     elif way in ("keeper", "driver"):
         mark = f"deployments.running.{way}"
-        for process in running.living():
+        for process in running.find_living():
             with contextlib.suppress(psutil.Error):
                 if mark in process.cmdline():
                     process.kill()
@@ -173,15 +172,15 @@ def stop(way: str, running: Terminal) -> None:
         os.kill(running.pid, signal.SIGKILL if way == "kill" else signal.SIGTERM)
 
 
-def sockets_in(folder: Path) -> list[str]:
-    """Socket files below a folder."""
+def find_sockets(folder: Path) -> list[str]:
+    """Find the socket files below a folder."""
     return [str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_socket()]
 
 
-def one_stop(way: str, port: int, folder: Path) -> Outcome:
+def stop_once(way: str, port: int, folder: Path) -> Outcome:
     """Start, load, stop, and look at what is left."""
     path = folder / "serve.yaml"
-    path.write_text(yaml.safe_dump(config_of(port, folder)), encoding="utf-8")
+    path.write_text(yaml.safe_dump(build_config(port, folder)), encoding="utf-8")
     env = {**os.environ, "RAY_TMPDIR": str(folder), "RAY_USAGE_STATS_ENABLED": "0", "RAY_AUTH_MODE": "token"}
     command = [sys.executable, "-m", "deployments", "serve", str(path)]
     url, began_s = f"http://127.0.0.1:{port}", time.monotonic()
@@ -189,11 +188,11 @@ def one_stop(way: str, port: int, folder: Path) -> Outcome:
         streams = Streams(url)
         if way == "start":
             # In the middle of Ray's own start: some of it listens, and the driver hasn't heard of it yet.
-            while not any("sockets/dash_" in name for name in sockets_in(folder)) and time.monotonic() < began_s + 60:
+            while not any("sockets/dash_" in name for name in find_sockets(folder)) and time.monotonic() < began_s + 60:
                 time.sleep(0.05)
         else:
             try:
-                until_up(f"{url}/ready", running.pid)
+                wait_until_up(f"{url}/ready", running.pid)
                 while "Ctrl-C stops it" not in running.text and time.monotonic() < began_s + 300:
                     time.sleep(0.05)
                 streams.start(STREAMS)
@@ -202,46 +201,46 @@ def one_stop(way: str, port: int, folder: Path) -> Outcome:
         ready_s = time.monotonic() - began_s
         running.look()
         stop(way, running)
-        outcome = _watched(way, running, port, folder, streams, ready_s)
+        outcome = _watch_end(way, running, port, folder, streams, ready_s)
         if outcome.wrong:
             print(running.text, file=sys.stderr)
         return outcome
 
 
-def _watched(way: str, running: Terminal, port: int, folder: Path, streams: Streams, ready_s: float) -> Outcome:
+def _watch_end(way: str, running: Terminal, port: int, folder: Path, streams: Streams, ready_s: float) -> Outcome:
     stopped_s, port_s, gone_s = time.monotonic(), None, None
     while gone_s is None and time.monotonic() < stopped_s + QUIET_S:
-        ended = running.ended()
-        if port_s is None and _unheard(port):
+        ended = running.has_ended()
+        if port_s is None and _is_port_free(port):
             port_s = time.monotonic() - stopped_s
-        if ended and port_s is not None and not running.living() and not _files(folder):
+        if ended and port_s is not None and not running.find_living() and not _find_files(folder):
             gone_s = time.monotonic() - stopped_s
         time.sleep(0.1)
-    left = [] if gone_s else [*map(_named, running.living()), *_files(folder)]
+    left = [] if gone_s else [*map(_describe, running.find_living()), *_find_files(folder)]
     streams.join()
     return Outcome(
-        way=way, code=running.code, ready_s=ready_s, port_s=port_s, gone_s=gone_s, ends=sorted(streams.told), left=left
+        way=way, code=running.code, ready_s=ready_s, port_s=port_s, gone_s=gone_s, ends=sorted(streams.ends), left=left
     )
 
 
-def _files(folder: Path) -> list[str]:
-    return sockets_in(folder) + [f"runs/{path.name}" for path in (folder / "runs").glob("*")]
+def _find_files(folder: Path) -> list[str]:
+    return find_sockets(folder) + [f"runs/{path.name}" for path in (folder / "runs").glob("*")]
 
 
-def _unheard(port: int) -> bool:
+def _is_port_free(port: int) -> bool:
     with socket.socket() as probe:
         probe.settimeout(1.0)
         return probe.connect_ex(("127.0.0.1", port)) != 0
 
 
-def _named(process: psutil.Process) -> str:
+def _describe(process: psutil.Process) -> str:
     with contextlib.suppress(psutil.Error):
         return f"{process.pid} {' '.join(process.cmdline())[:80]}"
     return str(process.pid)
 
 
-def table(outcomes: Sequence[Outcome]) -> list[str]:
-    """A row for each way."""
+def build_table(outcomes: Sequence[Outcome]) -> list[str]:
+    """Build a row for each way."""
     lines = [
         "| way | stops | nothing left | port free, s (median, worst) | all gone, s (median, worst) "
         "| streams: whole / error frame / refused / just stopped | exit codes |",
@@ -254,11 +253,13 @@ def table(outcomes: Sequence[Outcome]) -> list[str]:
         codes = ", ".join(str(code) for code in sorted({str(outcome.code) for outcome in those}))
         good = sum(not outcome.wrong for outcome in those)
         port, gone = ([getattr(o, key) for o in those] for key in ("port_s", "gone_s"))
-        lines.append(f"| {way} | {len(those)} | {good} | {_times(port)} | {_times(gone)} | {counts} | {codes} |")
+        lines.append(
+            f"| {way} | {len(those)} | {good} | {_format_times(port)} | {_format_times(gone)} | {counts} | {codes} |"
+        )
     return lines
 
 
-def _times(seconds: Sequence[float | None]) -> str:
+def _format_times(seconds: Sequence[float | None]) -> str:
     known = [value for value in seconds if value is not None]
     if len(known) < len(seconds) or not known:
         return "never"
@@ -273,7 +274,7 @@ def main() -> int:
     parser.add_argument("--port", type=int, default=0)
     parser.add_argument("--into", type=Path, help="add the outcomes to this file, and tell of all that are in it")
     given = parser.parse_args()
-    ends_cleanly()
+    handle_end_signals()
     outcomes: list[Outcome] = []
     if given.into and given.into.exists():
         outcomes = [Outcome(**row) for row in json.loads(given.into.read_text())]
@@ -282,13 +283,13 @@ def main() -> int:
         port = given.port or free_port()
         for number in range(given.stops):
             for way in given.ways:
-                outcome = one_stop(way, port, folder)
+                outcome = stop_once(way, port, folder)
                 outcomes.append(outcome)
                 wrong += [f"{way} {number + 1}: {words}" for words in outcome.wrong]
                 print(json.dumps(vars(outcome)), flush=True)
                 if given.into:
                     given.into.write_text(json.dumps([vars(o) for o in outcomes]))
-    lines = table(outcomes)
+    lines = build_table(outcomes)
     print("\n".join([*lines, *wrong]))
     if len(outcomes) >= 40:
         put("stops", "\n".join([stamp("python -m loadtests.stops"), "", *lines]))

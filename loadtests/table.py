@@ -33,7 +33,7 @@ class Figure:
         return self.measured >= self.least if self.unit == "x" else self.measured <= self.least
 
     def row(self) -> str:
-        """Its line of the table."""
+        """Build its line of the table."""
         bar = f"{'≥' if self.unit == 'x' else '≤'} {self.least:.3g} {self.unit}"
         met = "yes" if self.met else "**no**"
         spread = f" ({min(self.rounds):.3g} to {max(self.rounds):.3g})" if len(self.rounds) > 1 else ""
@@ -51,7 +51,7 @@ def write(name: str, command: str, figures: list[Figure], notes: str = "") -> st
 
 
 def stamp(command: str) -> str:
-    """When, where and how it was measured."""
+    """Describe when, where and how it was measured."""
     load = os.getloadavg()[0]
     machine = f"{os.cpu_count()} × {_processor()}, {platform.system()}, load average {load:.1f}"
     when = datetime.date.today().isoformat()

@@ -49,18 +49,18 @@ class Tally:
     counts: Counter[str] = field(default_factory=Counter)
 
     def note(self, name: Name, took_ms: float) -> None:
-        """One value, of now."""
+        """Note one value, of now."""
         self.series.setdefault(name, Series()).add(took_ms)
         bucket = (name.kind, int((time.perf_counter() - self.began_s) / BUCKET_S))
         self.buckets.setdefault(bucket, Series(BUCKET_KEPT_MAX)).add(took_ms)
 
     @property
     def calls_per_request(self) -> float | None:
-        """Upstream calls per request, of those of which the server has told them."""
+        """Upstream calls per request, of those of which the server has reported them."""
         return self.counts["calls"] / self.counts["requests"] if self.counts["requests"] else None
 
     def rows(self) -> list[dict[str, Any]]:
-        """One for each series, by its name."""
+        """Build one row for each series, by its name."""
         return [
             {
                 **name._asdict(),
@@ -72,17 +72,17 @@ class Tally:
         ]
 
     def figures(self) -> dict[str, Any]:
-        """All of it, JSON-ready."""
+        """Return all of it, JSON-ready."""
         counts = {"left": 0, "open_at_end": 0, "parallel": 0, "shed": 0} | dict(self.counts)
         return {"calls_per_request": self.calls_per_request, "counts": counts, "rows": self.rows()}
 
     def page(self) -> str:
-        """All of it, to look at."""
-        told = self.figures()
+        """Render all of it, to look at."""
+        figures = self.figures()
         lines = [
             f"<!doctype html><meta charset=utf-8><title>Load</title><style>{STYLE}</style><h1>Load</h1>",
-            f"<p>{html.escape(', '.join(f'{name}: {count}' for name, count in told['counts'].items()))}; ",
-            f"upstream calls per request: {_shown(told['calls_per_request'])}</p>",
+            f"<p>{html.escape(', '.join(f'{name}: {count}' for name, count in figures['counts'].items()))}; ",
+            f"upstream calls per request: {_format_value(figures['calls_per_request'])}</p>",
         ]
         for kind in KINDS:
             lines += [f"<h2>{kind}, ms</h2>", self._plot(kind), self._table(kind)]
@@ -92,12 +92,13 @@ class Tally:
         heads = ("tier", "outcome", "how", "count", *(f"p{share}" for share in SHARES), "max")
         rows = (row for row in self.rows() if row["kind"] == kind)
         body = "".join(
-            "<tr>" + "".join(f"<td>{html.escape(_shown(row[head]))}</td>" for head in heads) + "</tr>" for row in rows
+            "<tr>" + "".join(f"<td>{html.escape(_format_value(row[head]))}</td>" for head in heads) + "</tr>"
+            for row in rows
         )
         return f"<table><tr>{''.join(f'<th>{head}</th>' for head in heads)}</tr>{body}</table>"
 
     def _plot(self, kind: str) -> str:
-        """Two lines over time, and the scales' ends."""
+        """Draw two lines over time, and the scales' ends."""
         found = {at: series for (of, at), series in sorted(self.buckets.items()) if of == kind}
         if not found:
             return "<p>nothing was measured</p>"
@@ -118,5 +119,5 @@ class Tally:
         return f'<svg width="{WIDTH}" height="{HEIGHT}" role="img">{frame}{lines}{texts}</svg>'
 
 
-def _shown(value: Any) -> str:
+def _format_value(value: Any) -> str:
     return f"{value:.1f}" if isinstance(value, float) else str(value)

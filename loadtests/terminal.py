@@ -55,8 +55,8 @@ class Terminal:
         self.read()
         return self.screen.decode("utf-8", "replace").replace("\r\n", "\n")
 
-    def ended(self) -> bool:
-        """Whether the program that was started is gone; `code` is its exit code then (negative: a signal)."""
+    def has_ended(self) -> bool:
+        """Tell whether the program that was started is gone; `code` is its exit code then (negative: a signal)."""
         self.read()
         if self.code is None:
             pid, status = os.waitpid(self.pid, os.WNOHANG)
@@ -75,13 +75,13 @@ class Terminal:
 
     def look(self) -> None:
         """Take note of who belongs to it by now."""
-        for process in self.living():
+        for process in self.find_living():
             with contextlib.suppress(psutil.Error, OSError):
                 self.seen[process.pid] = process.create_time()
                 self.sessions.add(os.getsid(process.pid))
 
-    def living(self) -> list[psutil.Process]:
-        """Whatever lives of it, whoever its parent is."""
+    def find_living(self) -> list[psutil.Process]:
+        """Find whatever lives of it, whoever its parent is."""
         found = {}
         with contextlib.suppress(psutil.Error):
             root = psutil.Process(self.pid)
@@ -123,11 +123,11 @@ def terminal(command: Sequence[str], env: dict[str, str]) -> Iterator[Terminal]:
         yield started
     finally:
         deadline = time.monotonic() + 5
-        while (left := started.living()) and time.monotonic() < deadline:
+        while (left := started.find_living()) and time.monotonic() < deadline:
             for process in left:
                 with contextlib.suppress(psutil.Error):
                     process.kill()
             time.sleep(0.05)
         with contextlib.suppress(ChildProcessError):
-            started.ended()
+            started.has_ended()
         started.close()

@@ -1,7 +1,7 @@
 """How long a comparison may go on: a number of rounds, and a number of seconds after which no new round begins.
 
-A busy machine then gives fewer rounds and not a later end. Each round is told on standard error as it begins, so that
-whoever waits sees it move.
+A busy machine then gives fewer rounds and not a later end. Each round is announced on standard error as it begins, so
+that whoever waits sees it move.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Turns:
     made: int = 0
 
     def rounds(self, what: str) -> Iterator[int]:
-        """The numbers of the rounds; at least one."""
+        """Yield the numbers of the rounds; at least one."""
         began_s, self.made = time.monotonic(), 0
         while self.made < self.most:
             spent_s = time.monotonic() - began_s

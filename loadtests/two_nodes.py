@@ -26,8 +26,8 @@ NODE: dict[str, Any] = {"num_cpus": 2, "object_store_memory": 80 << 20, "node_ip
 
 
 @contextlib.contextmanager
-def two_nodes() -> Iterator[Any]:
-    """The cluster; at the end all of its processes are gone."""
+def run_cluster() -> Iterator[Any]:
+    """Run the cluster; at the end all of its processes are gone."""
     from ray.cluster_utils import Cluster
 
     cluster = Cluster(initialize_head=True, head_node_args=NODE)
@@ -50,7 +50,7 @@ def main(config: str) -> int:
     cut = threading.Event()
     signal.signal(signal.SIGUSR1, lambda *_: cut.set())
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    with two_nodes() as cluster:
+    with run_cluster() as cluster:
         program = str(Path(sys.executable).with_name("serve"))
         server = subprocess.Popen([program, "run", config], env={**os.environ, "RAY_ADDRESS": cluster.address})
         try:

@@ -85,7 +85,7 @@ class EscalationConfig(Section):
     )
 
     @model_validator(mode="after")
-    def _chain_names_each_tier_once(self) -> EscalationConfig:
+    def _check_chain(self) -> EscalationConfig:
         repeated = sorted({name for name in self.chain if self.chain.count(name) > 1})
         if repeated:
             raise ValueError(f"chain names a tier twice: {', '.join(repeated)}")
@@ -173,7 +173,7 @@ class TierHealthConfig(Section):
     )
 
     @model_validator(mode="after")
-    def _open_times_fit(self) -> TierHealthConfig:
+    def _check_open_times(self) -> TierHealthConfig:
         if self.open_s > self.open_max_s:
             raise ValueError(f"open_s ({self.open_s:g}) is over open_max_s ({self.open_max_s:g})")
         return self
@@ -259,7 +259,7 @@ class MemoryPressureConfig(Section):
     )
 
     @model_validator(mode="after")
-    def _readings_outlive_the_poll(self) -> MemoryPressureConfig:
+    def _check_stale_s(self) -> MemoryPressureConfig:
         if self.stale_s < 2 * self.poll_s:
             raise ValueError(f"stale_s ({self.stale_s:g}) is under twice poll_s ({self.poll_s:g})")
         return self

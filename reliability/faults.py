@@ -16,7 +16,7 @@ its rejections end, and says none where only a person can lift them; a tier that
 one without a model or a key doesn't.
 
 What must never happen: a fault or a flaw without a row; a second place that sorts them; a flaw, or a fault of the
-request's own, that opens a breaker; a charge for what did not run. `tests/reliability/test_faults.py` holds the laws.
+request's own, that opens a breaker; a charge for what did not run. The laws: `tests/unit/reliability/test_faults.py`.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Again(StrEnum):
 
     NO = "no"
     RETRY = "retry"  # the same call: a second one may go well
-    REASK = "reask"  # another try at the answer, by the rungs of the tier's retry strategy
+    REASK = "reask"  # another try at the answer, by the steps of the tier's retry strategy
     NUDGE = "nudge"  # once, with a word about the loop
 
 
@@ -52,7 +52,7 @@ class Ran(StrEnum):
     """Whether the tier did any work, which may have cost something."""
 
     NOTHING = "nothing"  # nobody took the call
-    IF_STARTED = "if_started"  # it says so at once; behind a `Started` it has been a replica's work to find out
+    IF_STARTED = "if_started"  # it fails at once; after a `Started` a replica has worked to find out
     RAN = "ran"
 
 
@@ -60,9 +60,10 @@ class Ran(StrEnum):
 class Traits:
     """What follows from one fault or flaw. The columns without a default are those of the table's lines.
 
-    `rejected_by`: what of admission is this fault. `upstream_words`: what is said of an upstream whose own words are
-    this fault, behind its name. `tool_call`: the answer is an attempt at a tool call, so that a grammar may help.
-    `nudge`: it is a loop of the conversation, of which whoever is asked next is told.
+    `rejected_by`: what of admission is this fault. `upstream_words`: what follows the name of an
+    upstream in the error text, where its own error is this fault. `tool_call`: the answer is an
+    attempt at a tool call, so that a grammar may help. `nudge`: it is a loop of the conversation,
+    and the next call carries a nudge about it.
     """
 
     again: Again
@@ -79,7 +80,7 @@ class Traits:
     nudge: bool = False
 
 
-# So that a line is a line.
+# Short names, so that each row of the table is one line.
 Code = RefuseCode
 NO, RETRY, REASK, NUDGE = Again.NO, Again.RETRY, Again.REASK, Again.NUDGE
 NEVER, IF_ON, ALWAYS = OtherTier.NEVER, OtherTier.IF_ON, OtherTier.ALWAYS
@@ -114,7 +115,7 @@ TRAITS: Mapping[Fault | Flaw, Traits] = {
                                       upstream_words="can't do what this request asks"),
     Fault.BAD_REQUEST:         Traits(NO,    NEVER,  IGNORED, RAN,        Reason.SERVER_ERROR,    Code.BAD_REQUEST,
                                       upstream_words="refused the request"),
-    # Not the tier's word: the call was rejected.
+    # Not the tier's answer: the call was rejected.
     Fault.BREAKER_OPEN:        Traits(NO,    ALWAYS, IGNORED, NOTHING,    Reason.SERVER_ERROR,    Code.NO_TIER_EVER,
                                       code_with_time=Code.NO_TIER,
                                       rejected_by=(RejectedBy.OPEN, RejectedBy.PROBING, RejectedBy.ISOLATED)),

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["EMPTY", "SECOND_NS", "Rolling", "Span", "added", "aged", "frees_in_ns", "inner_total"]
+__all__ = ["EMPTY", "SECOND_NS", "Rolling", "Span", "add_amount", "drop_expired", "frees_in_ns", "inner_total"]
 
 SECOND_NS = 1_000_000_000
 
@@ -42,7 +42,7 @@ class Rolling:
 EMPTY = Rolling()
 
 
-def aged(rolling: Rolling, span: Span, now_ns: int) -> Rolling:
+def drop_expired(rolling: Rolling, span: Span, now_ns: int) -> Rolling:
     """Drop the buckets that are older than the window as a whole."""
     buckets = rolling.buckets
     gone = 0
@@ -53,9 +53,9 @@ def aged(rolling: Rolling, span: Span, now_ns: int) -> Rolling:
     return Rolling(buckets[gone:], rolling.total - freed) if gone else rolling
 
 
-def added(rolling: Rolling, span: Span, amount: int, now_ns: int) -> Rolling:
+def add_amount(rolling: Rolling, span: Span, amount: int, now_ns: int) -> Rolling:
     """Add `amount` at `now_ns`."""
-    kept = aged(rolling, span, now_ns)
+    kept = drop_expired(rolling, span, now_ns)
     number = now_ns // span.bucket_ns
     if kept.buckets and kept.buckets[-1][0] >= number:
         newest, held = kept.buckets[-1]
@@ -64,12 +64,12 @@ def added(rolling: Rolling, span: Span, amount: int, now_ns: int) -> Rolling:
 
 
 def inner_total(rolling: Rolling, span: Span, now_ns: int) -> int:
-    """The sum of the buckets that lie in the window as a whole."""
+    """Return the sum of the buckets that lie in the window as a whole."""
     return sum(amount for number, amount in rolling.buckets if number * span.bucket_ns + span.window_ns > now_ns)
 
 
 def frees_in_ns(rolling: Rolling, span: Span, amount: int, now_ns: int) -> int | None:
-    """How long until at least `amount` has left the window. None: there isn't that much in it."""
+    """Return how long until `amount` at least has left the window. None: there is less in it."""
     freed = 0
     if amount <= 0:
         return 0

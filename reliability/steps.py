@@ -25,7 +25,7 @@ class Steps:
         self.final = final
 
     def spend(self, steps: int = 1) -> None:
-        """Raises `OutOfSteps` where there are fewer left."""
+        """Use up `steps`. Raises `OutOfSteps` where there are fewer left."""
         self.left -= steps
         if self.left < 0:
             raise OutOfSteps

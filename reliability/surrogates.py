@@ -6,11 +6,11 @@ that left for a client would break the encoding of its whole answer.
 
 from __future__ import annotations
 
-__all__ = ["Halves", "whole"]
+__all__ = ["Halves", "join_surrogates"]
 
 
-def whole(text: str) -> str:
-    """`text` with pairs of halves joined, and each half without its other half as U+FFFD."""
+def join_surrogates(text: str) -> str:
+    """Return `text` with pairs of halves joined, and each half without its other half as U+FFFD."""
     try:
         text.encode("utf-8")
     except UnicodeEncodeError:
@@ -19,7 +19,7 @@ def whole(text: str) -> str:
 
 
 class Halves:
-    """Holds a first half at the end of a piece until the next piece brings the second."""
+    """A buffer for a first half at the end of a piece, until the next piece brings the second."""
 
     __slots__ = ("_held",)
 
@@ -27,15 +27,15 @@ class Halves:
         self._held = ""
 
     def take(self, text: str) -> str:
-        """What can leave after this piece."""
+        """Return what can leave after this piece."""
         if not text:
             return ""
         text, self._held = self._held + text, ""
         if "\ud800" <= text[-1] <= "\udbff":
             text, self._held = text[:-1], text[-1]
-        return whole(text)
+        return join_surrogates(text)
 
     def end(self) -> str:
-        """What is left, since there is no next piece."""
+        """Return what is left, since there is no next piece."""
         held, self._held = self._held, ""
-        return whole(held)
+        return join_surrogates(held)

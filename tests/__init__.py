@@ -1,1 +1,1 @@
-"""The tests of what is outside of the two packages: configuration, files, style; and what all tests share."""
+"""The tests: of one module each in `unit/`, of a whole server in `contract/` and `e2e/`, in virtual time in `sim/`."""

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import atexit
+import functools
 import os
 import shutil
 import socket
 import tempfile
+from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from hypothesis import settings
 
-from tests.serving import deploy, serve_port, state_folder  # noqa: F401
+from tests.support.serving import deploy, serve_port, state_folder  # noqa: F401
 
 # How long a law takes is a benchmark's business; on a busy machine a deadline would only make tests fail.
 settings.register_profile("laws", deadline=None)
@@ -22,6 +25,8 @@ settings.load_profile("laws")
 os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
 os.environ.setdefault("RAY_AUTH_MODE", "disabled")
 os.environ.setdefault("RAY_DEDUP_LOGS", "0")
+# As `serve.env` has it: by itself Ray gives its workers what others leave of the cores.
+os.environ.setdefault("RAY_worker_niceness", "0")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 # The key of the upstream that plays OpenRouter; replicas inherit the environment that Ray was started in.
 CLOUD_KEY_ENV = "MLX_STACK_TEST_KEY"
@@ -34,17 +39,44 @@ atexit.register(shutil.rmtree, os.environ["XDG_STATE_HOME"], ignore_errors=True)
 os.environ.pop("MLX_STACK_API_KEYS", None)
 
 
-# The files that take longest, by minutes: they begin first, so that no process waits for another at the end.
-LONGEST = ("e2e/test_stops.py", "contract/test_mlx_kill.py", "e2e/test_default_server.py", "memory/test_nodes.py")
+# httpx reads the world's certificates for each client, which takes longer than a request. Nobody speaks TLS here.
+httpx._transports.default.create_ssl_context = functools.cache(httpx.create_ssl_context)
+
+# The marks of two stages of `make test`, by what they ask for. To import the files that have nothing for a stage takes
+# longer than a start of Ray.
+STAGES = {"ray": "mark.ray", "model and not ray": "mark.model"}
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """A stage reads the files that name its mark."""
+    mark = STAGES.get(config.option.markexpr)
+    if mark is None or not collection_path.name.startswith("test_"):
+        return None
+    return mark not in collection_path.read_text(encoding="utf-8") or None
+
+
+# The files that take longest: they begin first, in this order, so that no process waits for another at the end.
+LONGEST = (
+    "e2e/test_stops.py",
+    "contract/test_mlx_kill.py",
+    "e2e/",
+    "contract/test_kill",
+    "contract/test_sleeping.py",
+    "unit/deployments/memory/",
+)
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Whatever uses the session's Ray is run with the others that do, a file in one process."""
+    """Whatever uses the session's Ray says so, and the longest files begin."""
     for item in items:
-        if "serve_port" in getattr(item, "fixturenames", ()):
-            item.add_marker("ray")
-    items.sort(key=lambda item: not item.nodeid.removeprefix("tests/").startswith(LONGEST))
+        if "serve_port" in getattr(item, "fixturenames", ()) and not item.get_closest_marker("ray"):
+            raise pytest.UsageError(f"{item.nodeid} uses Ray and hasn't the mark `ray`")
+    items.sort(key=lambda item: _place(item.nodeid.removeprefix("tests/")))
+
+
+def _place(nodeid: str) -> int:
+    return next((place for place, long in enumerate(LONGEST) if nodeid.startswith(long)), len(LONGEST))
 
 
 LOOPBACK = ("127.", "localhost", "::1", "")

@@ -28,10 +28,10 @@ MODE: JsonSchemaMode = "validation"
 
 def config_schema() -> str:
     """Write the schema."""
-    return json.dumps(_document(), indent=1, ensure_ascii=False) + "\n"
+    return json.dumps(_build_document(), indent=1, ensure_ascii=False) + "\n"
 
 
-def _document() -> dict[str, Any]:
+def _build_document() -> dict[str, Any]:
     models = [(model, MODE) for model in (ServeDeploySchema, AppConfig, RouterConfig)]
     references, found = models_json_schema(models)
     defs = found["$defs"]
@@ -39,35 +39,37 @@ def _document() -> dict[str, Any]:
         defs[name]["additionalProperties"] = False
     defs["AppConfig"]["properties"]["tiers"]["additionalProperties"] = False
     args, patch = references[(AppConfig, MODE)], references[(RouterConfig, MODE)]
-    defs["ServeApplicationSchema"]["allOf"] = [_where("import_path", IMPORT_PATH, {"properties": {"args": args}})]
+    defs["ServeApplicationSchema"]["allOf"] = [
+        _build_condition("import_path", IMPORT_PATH, {"properties": {"args": args}})
+    ]
     # That of the Router; a tier's may leave out anything, so it stays open.
     user_config = {"properties": {"user_config": {"if": {"type": "object"}, "then": patch}}}
-    defs["DeploymentSchema"]["allOf"] = [_where("name", ROUTER, user_config)]
+    defs["DeploymentSchema"]["allOf"] = [_build_condition("name", ROUTER, user_config)]
     root = defs.pop("ServeDeploySchema") | {"additionalProperties": False, "$defs": defs}
     head = {
         "$schema": DIALECT,
         "title": "MLX Stack Serve: serve_config.yaml",
         "description": "A Ray Serve config file.",
     }
-    return head | _readable(root) | head
+    return head | _make_readable(root) | head
 
 
-def _where(key: str, value: str, then: dict[str, Any]) -> dict[str, Any]:
+def _build_condition(key: str, value: str, then: dict[str, Any]) -> dict[str, Any]:
     return {"if": {"properties": {key: {"const": value}}, "required": [key]}, "then": then}
 
 
-def _readable(schema: Any) -> Any:
+def _make_readable(schema: Any) -> Any:
     """Drop the titles that pydantic makes of the keys' names, which an editor shows anyway; and choose the schema of a
     tier by its kind, so that an editor names the wrong key in it and not only the tier."""
     if isinstance(schema, list):
-        return [_readable(item) for item in schema]
+        return [_make_readable(item) for item in schema]
     if not isinstance(schema, dict):
         return schema
     if "discriminator" in schema:
-        return _by_kind(schema["discriminator"]["propertyName"], schema["discriminator"]["mapping"])
-    return {key: _readable(value) for key, value in schema.items() if key != "title" or not isinstance(value, str)}
+        return _choose_by_kind(schema["discriminator"]["propertyName"], schema["discriminator"]["mapping"])
+    return {key: _make_readable(value) for key, value in schema.items() if key != "title" or not isinstance(value, str)}
 
 
-def _by_kind(key: str, references: dict[str, str]) -> dict[str, Any]:
-    chosen = [_where(key, kind, {"$ref": reference}) for kind, reference in references.items()]
+def _choose_by_kind(key: str, references: dict[str, str]) -> dict[str, Any]:
+    chosen = [_build_condition(key, kind, {"$ref": reference}) for kind, reference in references.items()]
     return {"type": "object", "required": [key], "properties": {key: {"enum": list(references)}}, "allOf": chosen}

@@ -2,8 +2,9 @@
 
     AppConfig ──sections()──▶ (path, model, keys) ──table()──▶ one Markdown table a section
 
-Type and bounds are read from the JSON schema that pydantic makes of the models, the default from the field, the meaning
-from its `description`. A tier's keys are told once where all kinds have them, then by kind.
+Type and bounds are read from the JSON schema that pydantic makes of the models, the default from
+the field, the meaning from its `description`. A tier's keys are listed once where all kinds have
+them, then by kind.
 """
 
 from __future__ import annotations
@@ -40,28 +41,28 @@ class Section:
 
 def config_tables() -> str:
     """Write all tables, each below its heading."""
-    return "\n\n".join(f"### {s.path}\n\n{s.words}\n\n{_table(s)}" for s in sections())
+    return "\n\n".join(f"### {s.path}\n\n{s.words}\n\n{_render_table(s)}" for s in sections())
 
 
 def sections() -> Iterator[Section]:
-    """Walk the configuration: first the tiers, then the other sections in the order of the models."""
+    """List the sections: first the tiers, then the others in the order of the models."""
     common = tuple(TierBase.model_fields)
-    yield Section("`tiers.NAME`", _words(TierBase) + " `kind` says which keys it has besides.", TierBase, common)
+    yield Section("`tiers.NAME`", _describe(TierBase) + " `kind` says which keys it has besides.", TierBase, common)
     for kind, model in KINDS.items():
         own = tuple(key for key in model.model_fields if key not in common)
-        yield Section(f"`tiers.NAME` with `kind: {kind}`", _words(model), model, own)
+        yield Section(f"`tiers.NAME` with `kind: {kind}`", _describe(model), model, own)
     for key, field in AppConfig.model_fields.items():
         if key != "tiers":
-            yield from _below(key, section_of(field.annotation))
+            yield from _find_below(key, section_of(field.annotation))
 
 
-def _below(path: str, model: Any) -> Iterator[Section]:
+def _find_below(path: str, model: Any) -> Iterator[Section]:
     nested = {key: found for key, field in model.model_fields.items() if (found := section_of(field.annotation))}
     keys = tuple(key for key in model.model_fields if key not in nested)
     if keys:
-        yield Section(f"`{path}`", _words(model), model, keys)
+        yield Section(f"`{path}`", _describe(model), model, keys)
     for key, inner in nested.items():
-        yield from _below(f"{path}.{key}", inner)
+        yield from _find_below(f"{path}.{key}", inner)
 
 
 def section_of(annotation: Any) -> type[BaseModel] | None:
@@ -69,22 +70,22 @@ def section_of(annotation: Any) -> type[BaseModel] | None:
     return annotation if isinstance(annotation, type) and issubclass(annotation, BaseModel) else None
 
 
-def _words(model: type[BaseModel]) -> str:
+def _describe(model: type[BaseModel]) -> str:
     return " ".join((model.__doc__ or "").split())
 
 
-def _table(section: Section) -> str:
+def _render_table(section: Section) -> str:
     schema = section.model.model_json_schema()
     rows = ["| key | type | default | meaning |", "|---|---|---|---|"]
     for key in section.keys:
         field = section.model.model_fields[key]
         default = field.get_default(call_default_factory=True)
         kind = type_words(_without_null(schema["properties"][key], default), schema.get("$defs", {}))
-        rows.append(f"| `{key}` | {kind} | {_default_words(default)} | {_cell(field.description)} |")
+        rows.append(f"| `{key}` | {kind} | {_describe_default(default)} | {_escape_cell(field.description)} |")
     return "\n".join(rows)
 
 
-def _cell(words: str | None) -> str:
+def _escape_cell(words: str | None) -> str:
     return (words or "").replace("|", "\\|")
 
 
@@ -96,23 +97,23 @@ def _without_null(schema: dict[str, Any], default: Any) -> dict[str, Any]:
 
 
 def type_words(schema: Mapping[str, Any], defs: Mapping[str, Any]) -> str:
-    """Say what may stand there, in words."""
+    """Describe what may stand there, in words."""
     if "$ref" in schema:
         return type_words(defs[schema["$ref"].rpartition("/")[2]], defs)
     if "anyOf" in schema:
-        return _either([type_words(choice, defs) for choice in schema["anyOf"]])
+        return _join_choices([type_words(choice, defs) for choice in schema["anyOf"]])
     if "const" in schema:
         return f"`{schema['const']}`"
     if "enum" in schema:
-        return _either([f"`{value}`" for value in schema["enum"]])
+        return _join_choices([f"`{value}`" for value in schema["enum"]])
     if schema["type"] == "array":
         return f"list of {PLURALS.get(schema['items'].get('type')) or type_words(schema['items'], defs)}"
     if schema.get("additionalProperties", False) == {"type": "string"}:
         return "mapping of texts"
-    return " ".join(filter(None, (TYPES.get(schema["type"], schema["type"]), _bounds(schema))))
+    return " ".join(filter(None, (TYPES.get(schema["type"], schema["type"]), _describe_bounds(schema))))
 
 
-def _bounds(schema: Mapping[str, Any]) -> str:
+def _describe_bounds(schema: Mapping[str, Any]) -> str:
     low, over, high = (schema.get(key) for key in ("minimum", "exclusiveMinimum", "maximum"))
     if low is not None:
         return f"from {_yaml(low)} to {_yaml(high)}" if high is not None else f"from {_yaml(low)} on"
@@ -120,11 +121,11 @@ def _bounds(schema: Mapping[str, Any]) -> str:
     return " and ".join(filter(None, (above, f"up to {_yaml(high)}" if high is not None else "")))
 
 
-def _either(choices: list[str]) -> str:
+def _join_choices(choices: list[str]) -> str:
     return " or ".join(filter(None, (", ".join(choices[:-1]), choices[-1])))
 
 
-def _default_words(default: Any) -> str:
+def _describe_default(default: Any) -> str:
     if default is PydanticUndefined:
         return "needed"
     if default is None:

@@ -2,11 +2,11 @@
 
     docs/errors.md            errors     the error table
     docs/configuration.md     config     every key
-    docs/operations.md        commands   what `mlx-stack-serve --help` says
+    docs/operations.md        commands   the commands of `mlx-stack-serve --help`
     docs/architecture.md      folders    the folders, a line each
     docs/serve_config.schema.json        the whole file
 
-A test holds the pages against the code (tests/test_docs.py).
+A test holds the pages against the code (tests/unit/tools/test_docs.py).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from deployments.errors import TABLE
 from tools.config_schema import config_schema
 from tools.config_tables import config_tables
 
-__all__ = ["FOLDERS", "PAGES", "SCHEMA", "written"]
+__all__ = ["FOLDERS", "PAGES", "SCHEMA", "render_page"]
 
 ROOT = Path(__file__).resolve().parents[1]
 SCHEMA = ROOT / "docs/serve_config.schema.json"
@@ -35,6 +35,8 @@ FOLDERS = {
     "docs": "these pages",
 }
 PACKAGES = ("deployments", "reliability", "tests", "loadtests", "tools")
+# Has the folders of the packages: not shown again.
+MIRROR = Path("tests/unit")
 
 
 def errors() -> str:
@@ -54,24 +56,27 @@ def commands() -> str:
 
 def folders() -> str:
     """Write the folders of the project, each with the first sentence of its package."""
-    rows = dict(FOLDERS) | {name: _first_sentence(ROOT / name / "__init__.py") for name in _packages()}
+    rows = dict(FOLDERS) | {name: _read_first_sentence(ROOT / name / "__init__.py") for name in _find_packages()}
     width = max(map(len, rows)) + 1
-    return "\n".join(["```", *(f"{f'{name}/':<{width}}  {rows[name]}" for name in sorted(rows, key=_key)), "```"])
+    return "\n".join(["```", *(f"{f'{name}/':<{width}}  {rows[name]}" for name in sorted(rows, key=_sort_key)), "```"])
 
 
-def _packages() -> Iterator[str]:
+def _find_packages() -> Iterator[str]:
     for name in PACKAGES:
         for path in (ROOT / name).rglob("__init__.py"):
-            yield str(path.parent.relative_to(ROOT))
+            folder = path.parent.relative_to(ROOT)
+            if not folder.is_relative_to(MIRROR) or folder == MIRROR:
+                yield str(folder)
 
 
-def _key(name: str) -> tuple[int, str]:
+def _sort_key(name: str) -> tuple[int, str]:
     top = name.partition("/")[0]
     return (PACKAGES.index(top) if top in PACKAGES else len(PACKAGES), name)
 
 
-def _first_sentence(path: Path) -> str:
-    """Take the first sentence of a module's docstring, without its full stop; up to its colon where it is long."""
+def _read_first_sentence(path: Path) -> str:
+    """Read the first sentence of a module's docstring, without its full stop; up to its colon where
+    it is long."""
     docstring = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
     sentence = re.split(r"(?<=\.)\s", " ".join(docstring.split()), maxsplit=1)[0]
     return (sentence if len(sentence) <= SENTENCE_CHARS_MAX else sentence.partition(": ")[0]).rstrip(".")
@@ -85,7 +90,7 @@ PAGES = {
 }
 
 
-def written(page: Path) -> str:
+def render_page(page: Path) -> str:
     """Return the page with its part made anew.
 
     Raises:
@@ -103,4 +108,4 @@ def written(page: Path) -> str:
 
 if __name__ == "__main__":
     for page in (SCHEMA, *PAGES):
-        page.write_text(written(page), encoding="utf-8")
+        page.write_text(render_page(page), encoding="utf-8")

@@ -1,18 +1,21 @@
-"""Who may ask, and for what: API keys, admin routes, and the door that stays on loopback while there are no keys.
+"""Who may ask, and for what: API keys, admin routes, and the listener that stays on loopback while
+there are no keys.
 
-`access_for(server)` reads the configured keys and checks the door; the result is immutable and lives until the next
-change of the configuration. There are three states:
+`access_for(server)` reads the configured keys and checks the listener; the result is immutable and
+stands until the next change of the configuration. There are three states:
 
     keys configured        every request needs one; `Caller` says whose it is and what it may do
     none, loopback         whoever is on this machine is the admin: `Caller(name="", admin=True, allow_cloud=True)`
     none, elsewhere        the server refuses to start; with `server.allow_open: true` it starts and says so in the log
 
-The door is checked twice before anything is served, in the builder (no model is loaded first) and by the Router, and
-by `mlx-stack-serve check`; `guard` is a second line, per request, by the peer's address (see
-`deployments.listener.listening` for the mode in which an address proves nothing). It also keeps web pages out: a
-browser on this machine is a peer on loopback, and any page that it shows may send requests. Those name the page's site
-in `Origin`, or, where the site's name was turned into 127.0.0.1 (DNS rebinding), in `Host`. Agents send no `Origin`.
-The pages that `server.cors_origins` names may ask all the same, and read the answers (`deployments/api/boundary.py`).
+The listener is checked twice before anything is served, in the builder (no model is loaded first)
+and by the Router, and by `mlx-stack-serve check`; `guard` is a second line, per request, by the
+peer's address (see `deployments.listener.listening` for the mode in which an address proves
+nothing). It also keeps web pages out: a browser on this machine is a peer on loopback, and any page
+that it shows may send requests. Those name the page's site in `Origin`, or, where the site's name
+was turned into 127.0.0.1 (DNS rebinding), in `Host`. Agents send no `Origin`. The pages that
+`server.cors_origins` names may ask all the same, and read the answers
+(`deployments/api/boundary.py`).
 
 A key is compared by its digest, in constant time, with all entries: the time tells nothing of which one was near. What
 must never happen: a key in a repr, a log or an error, and a request without a caller.
@@ -31,7 +34,7 @@ from dataclasses import dataclass
 from deployments.api.api_keys import MAKE_ONE, ApiKey, digest, load_keys
 from deployments.config import ConfigError, ServerConfig
 from deployments.errors import ApiError
-from deployments.listener.listening import is_loopback, is_own, is_own_page, serving_host
+from deployments.listener.listening import find_serving_host, is_loopback, is_own, is_own_page
 from deployments.telemetry import log_warning
 
 __all__ = ["Access", "Caller", "access_for"]
@@ -76,30 +79,30 @@ class Access:
         return {c.name: c.tokens_per_hour for c in callers if c.tokens_per_hour is not None}
 
     def caller(self, headers: Mapping[str, str]) -> Caller:
-        """Who sends these headers (names in lower case, or a mapping that doesn't care).
+        """Identify who sends these headers (names in lower case, or a mapping that doesn't care).
 
         Raises:
             ApiError: `invalid_api_key`: keys are configured, and the request has none of them.
         """
         if not self._callers:
             return ANYBODY
-        key = _presented(headers)
+        key = _read_key(headers)
         if not key:
             words = "an API key is needed: send it as `Authorization: Bearer KEY` or `x-api-key: KEY`"
             raise ApiError("invalid_api_key", words)
-        found = self._found(key)
+        found = self._match_key(key)
         if found is None:
             raise ApiError("invalid_api_key", "the API key is wrong")
         return found
 
     def viewer(self, client_host: str | None, headers: Mapping[str, str]) -> Caller | None:
-        """Who looks at what strangers may see a part of; None: a stranger.
+        """Identify who looks at what strangers may see a part of; None: a stranger.
 
         Raises:
             ApiError: `invalid_api_key`: a key was sent, and it is wrong.
         """
         if self._callers:
-            return self.caller(headers) if _presented(headers) else None
+            return self.caller(headers) if _read_key(headers) else None
         try:
             self.guard(client_host, headers)
         except ApiError:
@@ -136,8 +139,8 @@ class Access:
         raise ApiError("forbidden", f"{words}: configure keys (server.api_keys_file), or set server.allow_open")
 
     def lets_read(self, origin: str) -> bool:
-        """Whether web pages of `origin` may read what is answered: those of this machine, and those that the
-        configuration names."""
+        """Tell whether web pages of `origin` may read what is answered: those of this machine, and
+        those that the configuration names."""
         return origin in self._origins or is_own_page(origin)
 
     def refuse_host(self, host: str | None) -> None:
@@ -146,7 +149,7 @@ class Access:
         Raises:
             ConfigError: `host` isn't loopback, there are no keys, and `server.allow_open` is false.
         """
-        if not self.open_on(host) or self._allow_open:
+        if not self.is_open_on(host) or self._allow_open:
             return
         shown = host or "an unknown host"
         raise ConfigError(
@@ -155,26 +158,28 @@ class Access:
             "with server.allow_open: true"
         )
 
-    def open_on(self, host: str | None) -> bool:
-        """Whether everybody who reaches `host` may ask, from other machines too."""
+    def is_open_on(self, host: str | None) -> bool:
+        """Tell whether everybody who reaches `host` may ask, from other machines too."""
         return not self._callers and not is_loopback(host)
 
-    def _found(self, key: str) -> Caller | None:
+    def _match_key(self, key: str) -> Caller | None:
         own = digest(key)
         # Each entry is compared, also after one has matched.
         matching = [caller for sha256, caller in self._callers if hmac.compare_digest(sha256, own)]
         return matching[0] if matching else None
 
 
-def _presented(headers: Mapping[str, str]) -> str:
-    """The key that a request carries, or "". A bearer token goes before `x-api-key`; other schemes are a proxy's."""
+def _read_key(headers: Mapping[str, str]) -> str:
+    """Read the key that a request brings, or "". A bearer token goes before `x-api-key`; other
+    schemes are a proxy's."""
     scheme, _, token = headers.get("authorization", "").strip().partition(" ")
     bearer = token.strip() if scheme.lower() == "bearer" else ""
     return bearer or headers.get("x-api-key", "").strip()
 
 
 def access_for(server: ServerConfig, environ: Mapping[str, str] = os.environ) -> Access:
-    """Read the keys and check the door of the Serve instance that this code runs under, where there is one.
+    """Read the keys and check the listener of the Serve instance that this code runs under, where
+    there is one.
 
     Blocks for a file and, the first time in a process, some milliseconds for the Serve controller: for a builder, a
     constructor and `reconfigure`, not for a request.
@@ -185,9 +190,9 @@ def access_for(server: ServerConfig, environ: Mapping[str, str] = os.environ) ->
     access = Access(load_keys(server, environ), allow_open=server.allow_open, origins=server.cors_origins)
     if access.keyed:
         return access
-    host = serving_host()
+    host = find_serving_host()
     if host is not None:
         access.refuse_host(host)
-        if access.open_on(host):
+        if access.is_open_on(host):
             log_warning("open_to_everybody", host=host, why="server.allow_open is true and there are no API keys")
     return access

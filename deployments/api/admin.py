@@ -43,7 +43,7 @@ class Insight:
         self.access = access
 
     def routes(self) -> list[Route]:
-        """For the Router's app."""
+        """List them for the Router's app."""
         at = "/v1/reliability"
         return [
             Route(f"{at}/requests/{{request_id}}", self.report),
@@ -57,37 +57,40 @@ class Insight:
         ]
 
     async def report(self, request: Request) -> Response:
-        """The report of one finished request."""
-        caller = self._caller(request)
+        """Answer with the report of one finished request."""
+        caller = self._identify_caller(request)
         request_id = request.path_params["request_id"]
-        report = await _answered(self._state.report(_scope(caller), request_id))
+        report = await _await_state(self._state.report(_choose_scope(caller), request_id))
         if report is None:
             raise ApiError("not_found", f"there is no report of request {request_id!r}")
         return json_response(report)
 
     async def session(self, request: Request) -> Response:
-        """What one session has done, spent and reserved."""
-        caller = self._caller(request)
+        """Answer what one session has done, spent and reserved."""
+        caller = self._identify_caller(request)
         name = request.path_params["session"]
         key = request.query_params.get("key") if caller.admin else caller.name
-        found = await _answered(self._state.session(key, name))
+        found = await _await_state(self._state.session(key, name))
         if found is None:
             raise ApiError("not_found", f"there is no session {name!r}")
         return json_response(found)
 
     async def incidents(self, request: Request) -> Response:
-        """The newest incidents first, filtered and in pages: `next` is the `before` of the page that follows."""
-        self._admin(request)
-        query = _query(request.query_params)
-        found = await _answered(self._state.incidents(query))
+        """List the newest incidents first, filtered and in pages: `next` is the `before` of the
+        page that follows."""
+        self._require_admin(request)
+        query = _parse_query(request.query_params)
+        found = await _await_state(self._state.incidents(query))
         more = found[-1]["id"] if len(found) == query.limit else None
         return json_response({"object": "list", "data": found, "next": more})
 
     async def tiers(self, request: Request) -> Response:
-        """Each tier: its own word, and its breaker."""
-        self._admin(request)
+        """List each tier: its own status, and its breaker."""
+        self._require_admin(request)
         health = self._state.health
-        return json_response({"object": "list", "data": [self._tier(name, health.get(name)) for name in self._tiers]})
+        return json_response(
+            {"object": "list", "data": [self._describe_tier(name, health.get(name)) for name in self._tiers]}
+        )
 
     async def isolate(self, request: Request) -> Response:
         """Keep all calls off one tier until it is restored."""
@@ -103,17 +106,17 @@ class Insight:
 
     async def reset(self, request: Request) -> Response:
         """Forget what one session has spent."""
-        caller = self._admin(request)
+        caller = self._require_admin(request)
         name = request.path_params["session"]
         given = request.query_params.get("key")
-        found = await _answered(self._state.session(given, name))
+        found = await _await_state(self._state.session(given, name))
         if found is None:
             raise ApiError("not_found", f"there is no session {name!r}")
-        await _answered(self._state.reset(found["key"], name))
+        await _await_state(self._state.reset(found["key"], name))
         log_info("session_reset", by=caller.name or None)
         return json_response({"session": name, "key": found["key"], "reset": True})
 
-    def _tier(self, name: str, health: Health | None) -> dict[str, Any]:
+    def _describe_tier(self, name: str, health: Health | None) -> dict[str, Any]:
         status = self._watch.known.get(name)
         health = health or Health(phase=Phase.CLOSED, isolated=False)
         return {
@@ -132,50 +135,50 @@ class Insight:
         }
 
     async def _order(self, request: Request, order: Callable[[str], Awaitable[None]], word: str) -> Response:
-        caller = self._admin(request)
+        caller = self._require_admin(request)
         tier = request.path_params["tier"]
         if tier not in self._tiers:
             raise ApiError("not_found", f"there is no tier {tier!r}; tiers: {', '.join(self._tiers)}")
-        await _answered(order(tier))
+        await _await_state(order(tier))
         log_info(f"tier_{word}", tier=tier, by=caller.name or None)
         return json_response({"tier": tier, word: True})
 
-    def _caller(self, request: Request) -> Caller:
+    def _identify_caller(self, request: Request) -> Caller:
         self.access.guard(request.client.host if request.client else None, request.headers)
         return self.access.caller(request.headers)
 
-    def _admin(self, request: Request) -> Caller:
-        caller = self._caller(request)
+    def _require_admin(self, request: Request) -> Caller:
+        caller = self._identify_caller(request)
         self.access.require_admin(caller)
         return caller
 
 
-def _scope(caller: Caller) -> str | None:
-    """The key whose things the caller may see; None: everybody's."""
+def _choose_scope(caller: Caller) -> str | None:
+    """Choose the key whose things the caller may see; None: everybody's."""
     return None if caller.admin else caller.name
 
 
-def _query(params: Mapping[str, str]) -> Query:
+def _parse_query(params: Mapping[str, str]) -> Query:
     known = {"kind", "tier", "session", "key", "request_id", "since", "until", "before", "limit"}
     for name in params:
         if name not in known:
             raise ApiError("invalid_request", f"{name}: unknown; known: {', '.join(sorted(known))}", param=name)
-    limit = _number(params, "limit", LIMIT)
-    before = _number(params, "before", None)
+    limit = _parse_number(params, "limit", LIMIT)
+    before = _parse_number(params, "before", None)
     return Query(
         kind=params.get("kind"),
         tier=params.get("tier"),
         session=params.get("session"),
         key=params.get("key"),
         request_id=params.get("request_id"),
-        since_s=_number(params, "since", None),
-        until_s=_number(params, "until", None),
+        since_s=_parse_number(params, "since", None),
+        until_s=_parse_number(params, "until", None),
         before=None if before is None else int(before),
         limit=max(1, min(LIMIT_MAX, int(limit or LIMIT))),
     )
 
 
-def _number(params: Mapping[str, str], name: str, default: float | None) -> float | None:
+def _parse_number(params: Mapping[str, str], name: str, default: float | None) -> float | None:
     text = params.get(name)
     if text is None:
         return default
@@ -188,8 +191,8 @@ def _number(params: Mapping[str, str], name: str, default: float | None) -> floa
     return number
 
 
-async def _answered(question: Awaitable[T]) -> T:
-    """The state's answer, or a 503 that says when to come back."""
+async def _await_state(question: Awaitable[T]) -> T:
+    """Await the state's answer, or raise a 503 that says when to come back."""
     try:
         return await question
     except StateSilent as error:

@@ -8,9 +8,9 @@ The server keeps digests only. SHA-256 without salt is enough because a key is n
 random bits, so there is nothing to guess (a key in the variable must have at least `KEY_CHARS_MIN` characters; a file
 holds digests, whose keys are `mlx-stack-serve key`'s). Both sources together name each caller and each key once.
 
-What must never happen: that a key, or a piece of a line that may be one, stands in an error. So an error names the
-source and the entry's number and repeats nothing of it. A file that is named and holds no keys is refused: whoever
-names one means the door to be locked.
+What must never happen: that a key, or a piece of a line that may be one, stands in an error. So an
+error names the source and the entry's number and repeats nothing of it. A file that is named and
+holds no keys is refused: whoever names one means strangers to be kept out.
 """
 
 from __future__ import annotations
@@ -69,36 +69,37 @@ class Entry(Section):
 
 
 def new_key() -> str:
-    """A new random key."""
+    """Make a new random key."""
     return PREFIX + secrets.token_urlsafe(KEY_BYTES)
 
 
 def digest(key: str) -> bytes:
-    """What is kept of a key, and compared. Any text has one."""
+    """Return what is kept of a key, and compared. Any text has one."""
     return hashlib.sha256(key.encode("utf-8", "surrogatepass")).digest()
 
 
 def entry_line(key: ApiKey) -> str:
-    """The file's entry for a key, on one line. The quotes keep YAML from reading a name as a number or a yes."""
+    """Write the file's entry for a key, on one line. The quotes keep YAML from reading a name as a
+    number or a yes."""
     flags = (", admin: true" if key.admin else "") + ("" if key.allow_cloud else ", allow_cloud: false")
     return f'- {{name: "{key.name}", sha256: "{key.sha256.hex()}"{flags}}}'
 
 
 def load_keys(server: ServerConfig, environ: Mapping[str, str]) -> tuple[ApiKey, ...]:
-    """All keys that the configuration names; none where none are configured.
+    """Load all keys that the configuration names; none where none are configured.
 
     Raises:
         ConfigError: one line that names the source and the entry, and repeats nothing that may be a key.
     """
     keys: list[ApiKey] = []
     if server.api_keys_file is not None:
-        keys += _of_file(Path(server.api_keys_file))
-    keys += _of_variable(server.api_keys_env, environ.get(server.api_keys_env, ""))
-    return _checked(keys)
+        keys += _read_file(Path(server.api_keys_file))
+    keys += _parse_variable(server.api_keys_env, environ.get(server.api_keys_env, ""))
+    return _check_keys(keys)
 
 
 def parse_file(text: str, at: str) -> tuple[ApiKey, ...]:
-    """The keys in the text of a file; `at` names it in errors.
+    """Parse the keys in the text of a file; `at` names it in errors.
 
     Raises:
         ConfigError: as `load_keys`.
@@ -113,10 +114,10 @@ def parse_file(text: str, at: str) -> tuple[ApiKey, ...]:
         return ()
     if not isinstance(document, list):
         raise ConfigError(f"{at}: a list of entries is needed: - {{name: NAME, sha256: DIGEST}}")
-    return _checked([_of_entry(entry, f"{at}: entry {i}") for i, entry in enumerate(document, 1)])
+    return _check_keys([_parse_entry(entry, f"{at}: entry {i}") for i, entry in enumerate(document, 1)])
 
 
-def _of_file(path: Path) -> tuple[ApiKey, ...]:
+def _read_file(path: Path) -> tuple[ApiKey, ...]:
     at = "server.api_keys_file"
     try:
         with path.expanduser().open("rb") as file:
@@ -141,14 +142,14 @@ def _of_file(path: Path) -> tuple[ApiKey, ...]:
     return keys
 
 
-def _of_entry(entry: Any, at: str) -> ApiKey:
+def _parse_entry(entry: Any, at: str) -> ApiKey:
     if not isinstance(entry, Mapping):
         raise ConfigError(f"{at}: a mapping with name and sha256 is needed")
     try:
         known = Entry.model_validate(dict(entry))
     except ValidationError as error:
-        raise ConfigError(f"{at}: {_mistake(error)}") from None
-    _no_key_as_name(known.name, at)
+        raise ConfigError(f"{at}: {_describe_mistake(error)}") from None
+    _refuse_key_as_name(known.name, at)
     return ApiKey(
         name=known.name,
         sha256=bytes.fromhex(known.sha256),
@@ -159,28 +160,28 @@ def _of_entry(entry: Any, at: str) -> ApiKey:
     )
 
 
-def _mistake(error: ValidationError) -> str:
-    """The first mistake; an unknown field isn't repeated, since it may be a key."""
+def _describe_mistake(error: ValidationError) -> str:
+    """Describe the first mistake; an unknown field isn't repeated, since it may be a key."""
     first = error.errors(include_url=False, include_context=False, include_input=False)[0]
     if first["type"] == "extra_forbidden" or first["loc"][0] not in Entry.model_fields:
         return f"unknown field; allowed here: {', '.join(sorted(Entry.model_fields))}"
     return f"{first['loc'][0]}: {first['msg']}"
 
 
-def _of_variable(variable: str, value: str) -> list[ApiKey]:
+def _parse_variable(variable: str, value: str) -> list[ApiKey]:
     if not value.strip():
         return []
-    return [_of_words(entry.strip(), f"{variable}: entry {i}") for i, entry in enumerate(value.split(","), 1)]
+    return [_parse_words(entry.strip(), f"{variable}: entry {i}") for i, entry in enumerate(value.split(","), 1)]
 
 
-def _of_words(entry: str, at: str) -> ApiKey:
+def _parse_words(entry: str, at: str) -> ApiKey:
     name, *rest = entry.split(":")
     if not rest:
         raise ConfigError(f"{at}: NAME:KEY, NAME:KEY:admin or NAME:KEY:local-only is needed")
     key, *flags = rest
     if not NAME.fullmatch(name):
         raise ConfigError(f"{at}: the name must have 1 to 64 letters, digits, dots, underscores or dashes")
-    _no_key_as_name(name, at)
+    _refuse_key_as_name(name, at)
     if not KEY.fullmatch(key):
         raise ConfigError(f"{at}: the key must have {KEY_CHARS_MIN} to 256 letters, digits or -._~+/=; {MAKE_ONE}")
     if len(set(flags)) != len(flags) or not set(flags) <= set(FLAGS):
@@ -188,13 +189,13 @@ def _of_words(entry: str, at: str) -> ApiKey:
     return ApiKey(name=name, sha256=digest(key), admin="admin" in flags, allow_cloud="local-only" not in flags, at=at)
 
 
-def _no_key_as_name(name: str, at: str) -> None:
-    """Names are shown and logged, so a key in a name's place must be found here."""
+def _refuse_key_as_name(name: str, at: str) -> None:
+    """Refuse a key in a name's place: names are shown and logged."""
     if name.startswith("sk-"):
         raise ConfigError(f"{at}: the name looks like a key; the name stands first")
 
 
-def _checked(keys: Sequence[ApiKey]) -> tuple[ApiKey, ...]:
+def _check_keys(keys: Sequence[ApiKey]) -> tuple[ApiKey, ...]:
     if len(keys) > KEYS_MAX:
         raise ConfigError(f"{keys[KEYS_MAX].at}: over {KEYS_MAX} keys")
     names: dict[str, str] = {}

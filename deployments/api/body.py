@@ -9,8 +9,9 @@ A place in the Router is taken from the request's head on, and there are `server
                been coming for `YOUNG_S`. What arrives at once, as agents' bodies do, never waits for what dribbles, and
                a large one that comes well stays. Two hundred agents that begin in one moment are no dribblers.
 
-All three end in a 408, which closes the connection. Behind HAProxy what fits into its buffer has come before the Router
-hears of it (`deployments/listener/haproxy.py`); these bounds are for what is larger, and for the direct door.
+All three end in a 408, which closes the connection. Behind HAProxy what fits into its buffer has
+come before the Router hears of it (`deployments/listener/haproxy.py`); these bounds are for what is
+larger, and for the direct listener.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ YOUNG_S = 2.0  # a busy event loop may need as long to read what is here already
 
 
 @dataclass(eq=False, slots=True)
-class _Coming:
+class _IncomingBody:
     """One body on its way. `clock` ends it."""
 
     clock: asyncio.Timeout
@@ -37,11 +38,12 @@ class _Coming:
     size: int = 0
 
     def slowness(self, now_s: float) -> float:
-        """Seconds for each byte; one that has just begun isn't slow."""
+        """Return the seconds for each byte; one that has just begun isn't slow."""
         return (now_s - self.begun_s) / (self.size + RATE_BYTES)
 
     def more(self, size: int, first_s: float, now_s: float) -> None:
-        """`size` bytes have come, and its end moves on. An end that the crowd has set stays."""
+        """Count `size` bytes that have come, and move its end on. An end that the crowd has set
+        stays."""
         self.size += size
         if (self.clock.when() or 0.0) > now_s:
             self.clock.reschedule(min(self.begun_s + first_s + self.size / RATE_BYTES, now_s + first_s))
@@ -52,10 +54,10 @@ class Bodies:
 
     def __init__(self, readers_max: int) -> None:
         self._readers_max = max(1, readers_max)
-        self._coming: set[_Coming] = set()
+        self._incoming: set[_IncomingBody] = set()
 
     async def read(self, request: Request, *, bytes_max: int, first_s: float) -> bytes:
-        """The whole body, of at most `bytes_max` bytes.
+        """Read the complete body, of at most `bytes_max` bytes.
 
         Raises:
             ApiError: `body_too_large`; `request_timeout`.
@@ -67,7 +69,7 @@ class Bodies:
                 try:
                     return await _read(request, body, bytes_max, first_s)
                 finally:
-                    self._coming.discard(body)
+                    self._incoming.discard(body)
         except TimeoutError:
             words = (
                 f"the body came too slowly: it may take {first_s:g} s (server.body_s) and one more for each "
@@ -75,19 +77,19 @@ class Bodies:
             )
             raise ApiError("request_timeout", words) from None
 
-    def _enter(self, clock: asyncio.Timeout) -> _Coming:
+    def _enter(self, clock: asyncio.Timeout) -> _IncomingBody:
         now_s = asyncio.get_running_loop().time()
-        if len(self._coming) >= self._readers_max:
-            slowest = max(self._coming, key=lambda body: body.slowness(now_s))
+        if len(self._incoming) >= self._readers_max:
+            slowest = max(self._incoming, key=lambda body: body.slowness(now_s))
             if now_s - slowest.begun_s >= YOUNG_S:
-                self._coming.discard(slowest)
+                self._incoming.discard(slowest)
                 slowest.clock.reschedule(now_s)
-        body = _Coming(clock, now_s)
-        self._coming.add(body)
+        body = _IncomingBody(clock, now_s)
+        self._incoming.add(body)
         return body
 
 
-async def _read(request: Request, body: _Coming, bytes_max: int, first_s: float) -> bytes:
+async def _read(request: Request, body: _IncomingBody, bytes_max: int, first_s: float) -> bytes:
     loop = asyncio.get_running_loop()
     parts: list[bytes] = []
     async for part in request.stream():

@@ -29,7 +29,7 @@ from deployments.api.access import Access
 from deployments.api.responses import error_response
 from deployments.errors import ApiError
 
-__all__ = ["EXPOSED", "EdgeApp"]
+__all__ = ["EXPOSED", "BoundaryApp"]
 
 # What a page may read of an answer's headers, besides those that every page may.
 EXPOSED = (
@@ -43,8 +43,9 @@ TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 PREFLIGHT_MAX_AGE_S = 600
 
 
-class EdgeApp(Starlette):
-    """The app. `access` is called at each request, since a `user_config` may change it."""
+class BoundaryApp(Starlette):
+    """The app at the HTTP boundary. `access` is called at each request, since a `user_config` may
+    change it."""
 
     def __init__(self, access: Callable[[], Access], **options: Any) -> None:
         super().__init__(**options)
@@ -58,73 +59,75 @@ class EdgeApp(Starlette):
         self._drop_slash(scope)
         headers = Headers(scope=scope)
         if scope["method"] == "OPTIONS":
-            await self._options(scope, headers)(scope, receive, send)
+            await self._answer_options(scope, headers)(scope, receive, send)
             return
         origin = headers.get("origin")
         if origin is not None:
-            send = _marked(send, origin if self._access().lets_read(origin) else None)
+            send = _add_cors_headers(send, origin if self._access().lets_read(origin) else None)
         await super().__call__(scope, receive, send)
 
-    def _options(self, scope: Scope, headers: Headers) -> Response:
+    def _answer_options(self, scope: Scope, headers: Headers) -> Response:
         client = scope.get("client")
         try:
             self._access().guard(client[0] if client else None, headers)
-            methods = self._methods(scope)
+            methods = self._find_methods(scope)
             if "access-control-request-method" in headers:
-                return self._preflight(headers, methods or ["GET", "POST"])
+                return self._answer_preflight(headers, methods or ["GET", "POST"])
             if not methods:
-                raise ApiError("not_found", f"there is no route {_inner_path(scope)}")
+                raise ApiError("not_found", f"there is no route {_find_inner_path(scope)}")
             return Response(status_code=204, headers={"allow": ", ".join(methods)})
         except ApiError as error:
             return error_response(error)
 
-    def _preflight(self, headers: Headers, methods: list[str]) -> Response:
-        """Also of a route that doesn't exist: a browser that isn't let through keeps the 404 from its page."""
+    def _answer_preflight(self, headers: Headers, methods: list[str]) -> Response:
+        """Answer a preflight, also of a route that doesn't exist: a browser that isn't let through
+        keeps the 404 from its page."""
         origin = headers.get("origin", "")
         if not self._access().lets_read(origin):
             raise ApiError("forbidden", f"pages of {origin[:100]!r} may not ask: add it to server.cors_origins")
-        told = {
+        allowed = {
             "access-control-allow-origin": origin,
             "access-control-allow-methods": ", ".join(methods),
             "access-control-max-age": str(PREFLIGHT_MAX_AGE_S),
             "vary": "Origin, Access-Control-Request-Method, Access-Control-Request-Headers",
         }
-        asked = _names(headers.get("access-control-request-headers", ""))
+        asked = _parse_names(headers.get("access-control-request-headers", ""))
         if asked:
-            told["access-control-allow-headers"] = asked
+            allowed["access-control-allow-headers"] = asked
         if headers.get("access-control-request-private-network") == "true":
-            told["access-control-allow-private-network"] = "true"
-        return Response(status_code=204, headers=told)
+            allowed["access-control-allow-private-network"] = "true"
+        return Response(status_code=204, headers=allowed)
 
-    def _methods(self, scope: Scope) -> list[str]:
-        """The methods of a path; none where there is no such route."""
-        path = _inner_path(scope)
+    def _find_methods(self, scope: Scope) -> list[str]:
+        """Find the methods of a path; none where there is no such route."""
+        path = _find_inner_path(scope)
         routes = [route for route in self.routes if isinstance(route, Route) and route.path_regex.match(path)]
         return sorted({"OPTIONS"}.union(*(route.methods or () for route in routes))) if routes else []
 
     def _drop_slash(self, scope: MutableMapping[str, Any]) -> None:
-        path = _inner_path(scope)
+        path = _find_inner_path(scope)
         if path.endswith("/") and any(getattr(route, "path", None) == path[:-1] for route in self.routes):
             scope["path"] = scope["path"][:-1]
 
 
-def _inner_path(scope: MutableMapping[str, Any]) -> str:
-    """The path without the prefix that the app is served under."""
+def _find_inner_path(scope: MutableMapping[str, Any]) -> str:
+    """Find the path without the prefix that the app is served under."""
     root: str = scope.get("root_path", "")
     path: str = scope["path"]
     return path[len(root) :] if root and path.startswith(root + "/") else path
 
 
-def _names(asked: str) -> str:
-    """The header names that a page asks for, as far as they are some, and not too many."""
+def _parse_names(asked: str) -> str:
+    """Parse the header names that a page asks for, as far as they are some, and not too many."""
     names = [name.strip() for name in asked[:ASKED_CHARS_MAX].split(",")][:ASKED_MAX]
     return ", ".join(name for name in names if TOKEN.fullmatch(name))
 
 
-def _marked(send: Send, origin: str | None) -> Send:
-    """`send`, with the headers by which a browser gives the answer to a page of `origin`; None: it may not have it."""
+def _add_cors_headers(send: Send, origin: str | None) -> Send:
+    """Wrap `send` with the headers by which a browser gives the answer to a page of `origin`; None:
+    it may not have it."""
 
-    async def marked(message: Message) -> None:
+    async def send_marked(message: Message) -> None:
         if message["type"] == "http.response.start":
             headers = MutableHeaders(raw=list(message.get("headers", [])))
             headers.add_vary_header("Origin")
@@ -134,4 +137,4 @@ def _marked(send: Send, origin: str | None) -> Send:
             message = {**message, "headers": headers.raw}
         await send(message)
 
-    return marked
+    return send_marked

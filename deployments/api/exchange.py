@@ -1,4 +1,4 @@
-"""One chat over HTTP: from the events of a run to a whole answer, or to a stream.
+"""One chat over HTTP: from the events of a run to a complete answer, or to a stream.
 
     events ─▶ Answer ─▶ one JSON body
         └───▶ ChunkWriter ─▶ frames, a keep-alive where nothing comes, and at the end a report, an error frame or both
@@ -25,7 +25,7 @@ from starlette.responses import Response
 from deployments.api.openai_chat import ChatCall
 from deployments.api.openai_render import KEEP_ALIVE, Answer, ChunkWriter, sse
 from deployments.api.responses import error_response
-from deployments.api.stream import EventStream, paced
+from deployments.api.stream import EventStream, insert_silences
 from deployments.errors import ApiError, from_refusal
 from deployments.reports.report import report_headers, session_header
 from deployments.request.drive import Run
@@ -49,10 +49,10 @@ class Exchange:
     keepalive_s: float
 
     async def respond(self) -> Response:
-        """Answer whole, or as a stream, as the client asked."""
-        return await (self._stream() if self.call.stream else self._answer_whole())
+        """Answer in one body, or as a stream, as the client asked."""
+        return await (self._stream() if self.call.stream else self._answer_at_once())
 
-    async def _answer_whole(self) -> Response:
+    async def _answer_at_once(self) -> Response:
         run, legacy = self.run, self.call.legacy_functions
         answer = Answer(answer_id=_make_id(), created_s=int(time.time()), legacy_functions=legacy)
         try:
@@ -82,10 +82,11 @@ class Exchange:
         return EventStream(_prepend(first, frames), headers=headers | {"cache-control": "no-store"})
 
     async def _frames(self, writer: ChunkWriter) -> AsyncGenerator[bytes, None]:
-        """The frames of one stream. It yields nothing where the request is refused before anything was sent."""
+        """Yield the frames of one stream; none where the request is refused before anything was
+        sent."""
         run, begun = self.run, False
         try:
-            async with contextlib.aclosing(paced(self.events, self.keepalive_s)) as batches:
+            async with contextlib.aclosing(insert_silences(self.events, self.keepalive_s)) as batches:
                 async for batch in batches:
                     begun = True
                     yield KEEP_ALIVE if batch is None else writer.chunks(run.tier or "", batch)

@@ -22,7 +22,8 @@ SECONDS_MAX = 31_536_000  # a year: what is longer is a mistake
 
 
 def deadline_of(headers: Mapping[str, str], most_s: float) -> float:
-    """How many seconds the request may take: what the client says, at most what the server allows.
+    """Return how many seconds the request may take: what the client asks for, at most what the
+    server allows.
 
     Raises:
         ApiError: the header holds no positive number, or one that no deadline can be.
@@ -38,7 +39,7 @@ def deadline_of(headers: Mapping[str, str], most_s: float) -> float:
 
 
 def is_local_only(headers: Mapping[str, str]) -> bool:
-    """Whether the request must stay on this machine.
+    """Tell whether the request must stay on this machine.
 
     Raises:
         ApiError: the header is neither true nor false. A typing error must not send a private prompt away.
@@ -52,7 +53,8 @@ def is_local_only(headers: Mapping[str, str]) -> bool:
 
 
 def request_id_of(headers: Mapping[str, str]) -> str:
-    """The client's `x-request-id`, else the one that Serve has put in its place; Serve also sends it back."""
+    """Return the client's `x-request-id`, else the one that Serve has put in its place; Serve also
+    sends it back."""
     given = headers.get("x-request-id", "")
     if given.isascii() and given.isprintable() and 0 < len(given) <= REQUEST_ID_CHARS_MAX:
         return given

@@ -10,7 +10,7 @@ from deployments.state.records import Health
 from reliability.admission.breaker import Phase
 from reliability.types import TierState, TierStatus
 
-__all__ = ["held_off", "model_list", "readiness", "seen_by"]
+__all__ = ["filter_for", "is_held_off", "model_list", "readiness"]
 
 ADMINS_ONLY = ("memory", "refused_user_config")
 CAN_ANSWER = frozenset({TierState.READY, TierState.ASLEEP})
@@ -25,40 +25,42 @@ def readiness(
     state_up: bool,
     memory: Mapping[str, Any] | None,
 ) -> dict[str, Any]:
-    """Ready where at least one tier of the chain is; each tier with its state and reason. One that is asleep counts: a
-    request wakes it.
+    """Report ready where at least one tier of the chain is; each tier with its state and reason.
+    One that is scaled to zero counts: a request starts a replica of it.
 
     A tier whose breaker is open or that is isolated is `degraded`: it takes no requests now. One whose breaker is half
     open takes a probe, so it counts as ready: without requests it would never recover. `refused_patch` says why the
     Router goes on with its older configuration after a wrong `user_config`. `memory` is what the nodes say of theirs,
     None where it isn't watched.
     """
-    ready = {s.name for s in statuses if s.state in CAN_ANSWER and not held_off(health.get(s.name))}
+    ready = {s.name for s in statuses if s.state in CAN_ANSWER and not is_held_off(health.get(s.name))}
     return {
         "ready": any(name in ready for name in chain),
         "chain": list(chain),
         "refused_user_config": refused_patch,
         "state_actor": "up" if state_up else "away",
         "memory": memory,
-        "tiers": {s.name: _state_of(s, health.get(s.name)) for s in statuses},
+        "tiers": {s.name: _describe_state(s, health.get(s.name)) for s in statuses},
     }
 
 
-def seen_by(body: Mapping[str, Any], caller: Caller | None) -> dict[str, Any]:
-    """As much of `readiness` as the caller may see: a stranger whether the server is ready, whoever has a key the tiers
-    too, an admin all: memory, the nodes' names and the configuration's mistakes."""
+def filter_for(body: Mapping[str, Any], caller: Caller | None) -> dict[str, Any]:
+    """Return as much of `readiness` as the caller may see: a stranger whether the server is ready,
+    whoever has a key the tiers too, an admin all: memory, the nodes' names and the configuration's
+    mistakes."""
     if caller is None:
         return {"ready": body["ready"]}
     return {name: value for name, value in body.items() if caller.admin or name not in ADMINS_ONLY}
 
 
-def held_off(health: Health | None) -> bool:
-    """Whether a tier takes no requests now, since its breaker is open or somebody has isolated it."""
+def is_held_off(health: Health | None) -> bool:
+    """Tell whether a tier takes no requests now, since its breaker is open or somebody has isolated
+    it."""
     return health is not None and (health.isolated or health.phase is Phase.OPEN)
 
 
-def _state_of(status: TierStatus, health: Health | None) -> dict[str, Any]:
-    """The tier's own word, and what its breaker adds to it."""
+def _describe_state(status: TierStatus, health: Health | None) -> dict[str, Any]:
+    """Describe the tier's own status, and what its breaker adds to it."""
     known = {"state": status.state.value, "reason": status.reason or None, "breaker": "closed"}
     if health is None or not health.degraded:
         return known
@@ -77,18 +79,18 @@ def model_list(
     created_s: int,
     health: Mapping[str, Health],
 ) -> list[dict[str, Any]]:
-    """One entry a tier, then `auto` and the aliases, each with the tier that it starts at."""
-    entries = [_entry(s.name, s, created_s, health.get(s.name)) for s in statuses]
+    """List one entry a tier, then `auto` and the aliases, each with the tier that it starts at."""
+    entries = [_make_entry(s.name, s, created_s, health.get(s.name)) for s in statuses]
     by_name = {s.name: s for s in statuses}
     for alias, target in {"auto": "auto", **aliases}.items():
         starts_at = chain[0] if target == "auto" else target
-        entry = _entry(alias, by_name[starts_at], created_s, health.get(starts_at))
+        entry = _make_entry(alias, by_name[starts_at], created_s, health.get(starts_at))
         entries.append(entry | {"starts_at": starts_at})
     return entries
 
 
-def _entry(model_id: str, status: TierStatus, created_s: int, health: Health | None) -> dict[str, Any]:
-    known = _state_of(status, health)
+def _make_entry(model_id: str, status: TierStatus, created_s: int, health: Health | None) -> dict[str, Any]:
+    known = _describe_state(status, health)
     return {
         "id": model_id,
         "object": "model",

@@ -28,7 +28,7 @@ TOOLS_MAX = 512
 STOPS_MAX = 16
 TOP_LOGPROBS_MAX = 20
 MODEL_CHARS_MAX = 256
-# Of objects and lists in one another. Whoever walks, pickles or dumps the body further in has bounds of their own, the
+# Of objects and lists in one another. Whoever visits, pickles or dumps the body further in has bounds of their own, the
 # nearest at about 250, and would break in the middle of the work.
 DEPTH_MAX = 100
 TOO_LARGE = "the schemas are larger than this server takes"
@@ -86,15 +86,16 @@ class ChatBody(Strict):
 
 # What pydantic puts into the path for a choice of a union, beside names such as `constrained-str` or `list[dict]`.
 CHOICES = frozenset({"str", "dict", "list", "int", "float"})
-# Fields that `ChatRequest` carries under its own name, or that end at this edge.
+# Fields that `ChatRequest` has under its own name, or that end at the HTTP boundary.
 READ_HERE = frozenset(ChatBody.model_fields)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChatCall:
-    """One parsed call: the request for the tiers, and what the edge itself needs to answer.
+    """One parsed call: the request for the tiers, and what the HTTP boundary itself needs to
+    answer.
 
-    `legacy_functions`: the client speaks `functions`, so its answer carries `function_call`.
+    `legacy_functions`: the client speaks `functions`, so its answer has `function_call`.
     """
 
     model: str
@@ -121,9 +122,9 @@ def parse_chat(
         OutOfSteps: its schemas take more than `steps` to compile; never where they are final.
     """
     steps = steps or Steps(sys.maxsize)
-    fields = _object(raw)
-    body = _checked(fields)
-    tools, choice, toolbox = _tools_of(body, steps)
+    fields = _parse_object(raw)
+    body = _validate(fields)
+    tools, choice, toolbox = _read_tools(body, steps)
     messages = tuple(fields["messages"])
     asked = body.max_completion_tokens or body.max_tokens
     request = ChatRequest(
@@ -137,7 +138,7 @@ def parse_chat(
         tool_choice=choice,
         # A legacy answer has room for one call.
         parallel_tool_calls=body.parallel_tool_calls if body.functions is None else False,
-        response_format=_response_format(body, steps),
+        response_format=_read_response_format(body, steps),
         stop=(body.stop,) if isinstance(body.stop, str) else tuple(body.stop or ()),
         seed=body.seed,
         temperature=body.temperature,
@@ -156,24 +157,24 @@ def parse_chat(
     )
 
 
-def _object(raw: bytes) -> dict[str, Any]:
+def _parse_object(raw: bytes) -> dict[str, Any]:
     if has_more_values(raw):
-        told = f"the body holds more than {VALUES_MAX} values: texts, numbers, lists, objects, each with its key"
-        raise ApiError("invalid_request", told)
+        message = f"the body holds more than {VALUES_MAX} values: texts, numbers, lists, objects, each with its key"
+        raise ApiError("invalid_request", message)
     try:
         value = orjson.loads(raw)
     except orjson.JSONDecodeError as error:
         raise ApiError("invalid_json", f"the body is not valid JSON: {error}") from None
     if not isinstance(value, dict):
         raise ApiError("invalid_json", "the body must be a JSON object")
-    # No deeper than it has brackets: most bodies need not be walked.
-    if raw.count(b"{") + raw.count(b"[") > DEPTH_MAX and _deeper(value):
+    # No deeper than it has brackets: most bodies need not be searched.
+    if raw.count(b"{") + raw.count(b"[") > DEPTH_MAX and _is_too_deep(value):
         raise ApiError("invalid_request", f"the body is nested deeper than {DEPTH_MAX} levels")
     return value
 
 
-def _deeper(value: Any) -> bool:
-    """Whether there is a level beyond `DEPTH_MAX`."""
+def _is_too_deep(value: Any) -> bool:
+    """Tell whether there is a level beyond `DEPTH_MAX`."""
     level = [value]
     for _ in range(DEPTH_MAX):
         inner = (node.values() if isinstance(node, dict) else node for node in level)
@@ -181,12 +182,12 @@ def _deeper(value: Any) -> bool:
     return bool(level)
 
 
-def _checked(fields: dict[str, Any]) -> ChatBody:
+def _validate(fields: dict[str, Any]) -> ChatBody:
     try:
         # Fields that nobody here reads aren't copied.
         body = ChatBody.model_validate({name: fields[name] for name in READ_HERE if name in fields})
     except ValidationError as error:
-        raise _field_error(error) from None
+        raise _make_field_error(error) from None
     if body.n not in (None, 1):
         raise ApiError("invalid_request", f"n must be 1: this server gives one answer (got {body.n})", param="n")
     if body.top_logprobs and not body.logprobs:
@@ -195,7 +196,7 @@ def _checked(fields: dict[str, Any]) -> ChatBody:
     return body
 
 
-def _field_error(error: ValidationError) -> ApiError:
+def _make_field_error(error: ValidationError) -> ApiError:
     """Name the first wrong field the way a person writes it: `messages.0.role`."""
     first = error.errors(include_url=False, include_context=False, include_input=False)[0]
     # A union adds the name of each choice to the path; the field ends where the body's own keys end.
@@ -209,7 +210,8 @@ def _field_error(error: ValidationError) -> ApiError:
 
 
 def _check_message_parts(messages: list[dict[str, Any]]) -> None:
-    """Tool calls in the history must have the form that every chat template and API relies on."""
+    """Check that tool calls in the history have the form that every chat template and API relies
+    on."""
     for i, message in enumerate(messages):
         for j, call in enumerate(message.get("tool_calls") or ()):
             function = call.get("function")
@@ -222,7 +224,7 @@ def _check_message_parts(messages: list[dict[str, Any]]) -> None:
                 raise ApiError("invalid_request", f"{param}: each part needs a type", param=param)
 
 
-def _response_format(body: ChatBody, steps: Steps) -> Mapping[str, Any] | None:
+def _read_response_format(body: ChatBody, steps: Steps) -> Mapping[str, Any] | None:
     value = body.response_format
     if value is None or value.get("type") == "text":
         return None
@@ -244,7 +246,8 @@ def _response_format(body: ChatBody, steps: Steps) -> Mapping[str, Any] | None:
 
 
 def _check_schema(schema: Mapping[str, Any], steps: Steps) -> None:
-    """A schema that no tier could use, or that would cost one its time, is the client's mistake, as in a tool."""
+    """Refuse a schema that no tier could use, or that would cost one its time: it is the client's
+    mistake, as in a tool."""
     try:
         found = compile_schema(schema, steps, arguments=False)
     except OutOfSteps:
@@ -252,13 +255,15 @@ def _check_schema(schema: Mapping[str, Any], steps: Steps) -> None:
             raise
         found = BadSchema("", TOO_LARGE)
     if isinstance(found, BadSchema):
-        raise _bad_tools("invalid_request", BadTools("/response_format/json_schema/schema" + found.path, found.message))
+        raise _make_tools_error(
+            "invalid_request", BadTools("/response_format/json_schema/schema" + found.path, found.message)
+        )
 
 
-def _tools_of(
+def _read_tools(
     body: ChatBody, steps: Steps
 ) -> tuple[tuple[Mapping[str, Any], ...], str | Mapping[str, Any] | None, ToolBox]:
-    """The tools, the choice and the compiled tools, with the legacy fields translated."""
+    """Read the tools, the choice and the compiled tools, with the legacy fields translated."""
     if body.tools is not None and body.functions is not None:
         raise ApiError("invalid_request", "functions: send tools or functions, not both", param="functions")
     tools: tuple[Mapping[str, Any], ...] = tuple(body.tools or ())
@@ -275,14 +280,15 @@ def _tools_of(
             raise
         toolbox = BadTools("/tools", TOO_LARGE)
     if isinstance(toolbox, BadTools):
-        raise _bad_tools("invalid_tools", toolbox)
+        raise _make_tools_error("invalid_tools", toolbox)
     wrong = parse_choice(choice, toolbox)
     if isinstance(wrong, BadTools):
-        raise _bad_tools("invalid_request", wrong)
+        raise _make_tools_error("invalid_request", wrong)
     return tools, choice if tools else None, toolbox
 
 
-def _bad_tools(code: str, bad: BadTools) -> ApiError:
-    """The core's finding, with its JSON pointer as the path that a client knows: `tools.0.function.name`."""
+def _make_tools_error(code: str, bad: BadTools) -> ApiError:
+    """Make an error of the core's finding, with its JSON pointer as the path that a client knows:
+    `tools.0.function.name`."""
     path = bad.path.strip("/").replace("/", ".")
     return ApiError(code, f"{path}: {bad.message}", param=path)

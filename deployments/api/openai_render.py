@@ -21,7 +21,7 @@ DONE = b"data: [DONE]\n\n"
 
 
 def sse(value: Any) -> bytes:
-    """One server-sent event."""
+    """Write one server-sent event."""
     return b"data: " + orjson.dumps(value) + b"\n\n"
 
 
@@ -33,7 +33,7 @@ class Answer:
     created_s: int
     legacy_functions: bool
     texts: list[str] = field(default_factory=list)
-    thoughts: list[str] = field(default_factory=list)
+    reasoning: list[str] = field(default_factory=list)
     calls: dict[int, dict[str, Any]] = field(default_factory=dict)
     tokens: list[TokenLogprob] = field(default_factory=list)
 
@@ -44,19 +44,19 @@ class Answer:
                 case Text(text=text):
                     self.texts.append(text)
                 case Reasoning(text=text):
-                    self.thoughts.append(text)
+                    self.reasoning.append(text)
                 case CallDelta():
                     _add_call(self.calls, event)
                 case Logprobs(tokens=tokens):
                     self.tokens += tokens
 
     def body(self, model: str, finish: Finish) -> bytes:
-        """The whole chat completion."""
+        """Write the complete chat completion."""
         choice = {
             "index": 0,
-            "message": self._message(),
-            "logprobs": _logprobs_json(self.tokens),
-            "finish_reason": _finish_reason(finish, legacy=self.legacy_functions),
+            "message": self._make_message(),
+            "logprobs": _render_logprobs(self.tokens),
+            "finish_reason": _choose_finish_reason(finish, legacy=self.legacy_functions),
         }
         return orjson.dumps(
             {
@@ -69,11 +69,11 @@ class Answer:
             }
         )
 
-    def _message(self) -> dict[str, Any]:
+    def _make_message(self) -> dict[str, Any]:
         text = "".join(self.texts)
         message: dict[str, Any] = {"role": "assistant", "content": text or (None if self.calls else "")}
-        if self.thoughts:
-            message["reasoning_content"] = "".join(self.thoughts)
+        if self.reasoning:
+            message["reasoning_content"] = "".join(self.reasoning)
         calls = [self.calls[index] for index in sorted(self.calls)]
         if calls and self.legacy_functions:
             message["function_call"] = calls[0]["function"]
@@ -91,22 +91,22 @@ def _add_call(calls: dict[int, dict[str, Any]], delta: CallDelta) -> None:
     call["function"]["arguments"] += delta.arguments
 
 
-def _logprobs_json(tokens: Sequence[TokenLogprob]) -> dict[str, Any] | None:
-    """OpenAI's `logprobs` of a choice; None where there are none."""
+def _render_logprobs(tokens: Sequence[TokenLogprob]) -> dict[str, Any] | None:
+    """Render OpenAI's `logprobs` of a choice; None where there are none."""
     if not tokens:
         return None
     content = [
-        _token_json(token.raw, token.logprob) | {"top_logprobs": [_token_json(*other) for other in token.top]}
+        _render_token(token.raw, token.logprob) | {"top_logprobs": [_render_token(*other) for other in token.top]}
         for token in tokens
     ]
     return {"content": content, "refusal": None}
 
 
-def _token_json(raw: bytes, logprob: float) -> dict[str, Any]:
+def _render_token(raw: bytes, logprob: float) -> dict[str, Any]:
     return {"token": raw.decode(errors="replace"), "logprob": logprob, "bytes": list(raw)}
 
 
-def _finish_reason(finish: Finish, *, legacy: bool) -> str:
+def _choose_finish_reason(finish: Finish, *, legacy: bool) -> str:
     if legacy and finish.reason is FinishReason.TOOL_CALLS:
         return "function_call"
     return finish.reason.value
@@ -122,33 +122,36 @@ class ChunkWriter:
     role_sent: bool = False
 
     def chunks(self, model: str, events: Iterable[Event]) -> bytes:
-        """One SSE event for each run of like events: a batch of ten text pieces is one delta. The probabilities of its
-        tokens stand in the first one that has text."""
+        """Write one SSE event for each run of like events: a batch of ten text pieces is one delta.
+        The probabilities of its tokens stand in the first one that has text."""
         batch = list(events)
-        logprobs = _logprobs_json([token for event in batch if isinstance(event, Logprobs) for token in event.tokens])
+        logprobs = _render_logprobs([token for event in batch if isinstance(event, Logprobs) for token in event.tokens])
         out: list[bytes] = []
-        for delta in _deltas(batch, legacy=self.legacy_functions):
-            out.append(self._chunk(model, delta, logprobs if "content" in delta else None))
+        for delta in _merge_deltas(batch, legacy=self.legacy_functions):
+            out.append(self._make_chunk(model, delta, logprobs if "content" in delta else None))
             logprobs = None if "content" in delta else logprobs
         if logprobs is not None:
-            out.append(self._chunk(model, {"content": ""}, logprobs))
+            out.append(self._make_chunk(model, {"content": ""}, logprobs))
         return b"".join(out)
 
     def last(self, model: str, finish: Finish, report: dict[str, Any], *, include_usage: bool) -> bytes:
-        """The finish reason, the usage where it was asked for, the report on the last of them, and `[DONE]`."""
-        reason = _finish_reason(finish, legacy=self.legacy_functions)
-        end = self._body(model, [{"index": 0, "delta": self._with_role({}), "logprobs": None, "finish_reason": reason}])
+        """Write the finish reason, the usage where it was asked for, the report on the last of
+        them, and `[DONE]`."""
+        reason = _choose_finish_reason(finish, legacy=self.legacy_functions)
+        end = self._make_body(
+            model, [{"index": 0, "delta": self._add_role({}), "logprobs": None, "finish_reason": reason}]
+        )
         if not include_usage:
             return sse(end | {"mlx_stack": report}) + DONE
-        usage = self._body(model, [])
+        usage = self._make_body(model, [])
         usage["usage"] = usage_json(finish.usage or Usage(exact=False))
         return sse(end) + sse(usage | {"mlx_stack": report}) + DONE
 
-    def _chunk(self, model: str, delta: dict[str, Any], logprobs: dict[str, Any] | None) -> bytes:
-        choice = {"index": 0, "delta": self._with_role(delta), "logprobs": logprobs, "finish_reason": None}
-        return sse(self._body(model, [choice]))
+    def _make_chunk(self, model: str, delta: dict[str, Any], logprobs: dict[str, Any] | None) -> bytes:
+        choice = {"index": 0, "delta": self._add_role(delta), "logprobs": logprobs, "finish_reason": None}
+        return sse(self._make_body(model, [choice]))
 
-    def _body(self, model: str, choices: list[dict[str, Any]]) -> dict[str, Any]:
+    def _make_body(self, model: str, choices: list[dict[str, Any]]) -> dict[str, Any]:
         return {
             "id": self.answer_id,
             "object": "chat.completion.chunk",
@@ -157,33 +160,33 @@ class ChunkWriter:
             "choices": choices,
         }
 
-    def _with_role(self, delta: dict[str, Any]) -> dict[str, Any]:
+    def _add_role(self, delta: dict[str, Any]) -> dict[str, Any]:
         if self.role_sent:
             return delta
         self.role_sent = True
         return {"role": "assistant", "content": ""} | delta
 
 
-def _deltas(events: Iterable[Event], *, legacy: bool) -> Iterable[dict[str, Any]]:
-    """OpenAI deltas; neighbouring texts become one."""
-    key, held = "", ""
+def _merge_deltas(events: Iterable[Event], *, legacy: bool) -> Iterable[dict[str, Any]]:
+    """Render OpenAI deltas; neighbouring texts become one."""
+    key, pending = "", ""
     for event in events:
         if isinstance(event, Logprobs):
             continue  # they stand beside a delta, not in one
         kind = {Text: "content", Reasoning: "reasoning_content"}.get(type(event), "")
-        if kind != key and held:
-            yield {key: held}
-            held = ""
+        if kind != key and pending:
+            yield {key: pending}
+            pending = ""
         key = kind
         if isinstance(event, (Text, Reasoning)):
-            held += event.text
+            pending += event.text
         elif isinstance(event, CallDelta):
-            yield _call_delta(event, legacy=legacy)
-    if held:
-        yield {key: held}
+            yield _render_call_delta(event, legacy=legacy)
+    if pending:
+        yield {key: pending}
 
 
-def _call_delta(event: CallDelta, *, legacy: bool) -> dict[str, Any]:
+def _render_call_delta(event: CallDelta, *, legacy: bool) -> dict[str, Any]:
     function: dict[str, Any] = {"arguments": event.arguments}
     if event.name:
         function = {"name": event.name} | function

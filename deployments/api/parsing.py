@@ -19,11 +19,11 @@ from deployments.work.worker_pool import TooLong, Undone, Workers
 from reliability.steps import OutOfSteps, Steps
 from reliability.tools import keep
 
-__all__ = ["parsed"]
+__all__ = ["parse_body"]
 
 
-async def parsed(workers: Workers, raw: bytes, headers: Mapping[str, str], **named: Any) -> ChatCall:
-    """`parse_chat`, here or by a worker.
+async def parse_body(workers: Workers, raw: bytes, headers: Mapping[str, str], **named: Any) -> ChatCall:
+    """Run `parse_chat`, here or in a worker.
 
     Raises:
         ApiError: as `parse_chat`; `overloaded` where too many large requests wait already.

@@ -34,7 +34,7 @@ async def _handle_api_error(_: Request, error: Exception) -> Response:
 
 
 async def _handle_http_error(request: Request, error: Exception) -> Response:
-    """Starlette's own 404 and 405, in OpenAI's shape."""
+    """Answer Starlette's own 404 and 405 in OpenAI's shape."""
     status = getattr(error, "status_code", 500)
     shown = ApiError("internal_error", "an error inside the server")
     if status == 404:

@@ -1,8 +1,9 @@
 """Which session a request belongs to.
 
-In this order: the header `X-MLX-Stack-Session`, else `X-Session-Id`, else what the body carries
-(`metadata.session_id`, `prompt_cache_key`, `user`), else a hash of the API key, the system prompt and the first user
-message, so that an agent that knows nothing of sessions still has one for each conversation.
+In this order: the header `X-MLX-Stack-Session`, else `X-Session-Id`, else what the body names
+(`metadata.session_id`, `prompt_cache_key`, `user`), else a hash of the API key, the system prompt
+and the first user message, so that an agent that knows nothing of sessions still has one for each
+conversation.
 """
 
 from __future__ import annotations
@@ -30,17 +31,17 @@ def session_of(headers: Mapping[str, str], body: Mapping[str, Any], messages: Se
     )
     for name in carried:
         if isinstance(name, str) and name.strip():
-            return _bounded(name.strip())
-    return _of_conversation(headers.get("authorization", ""), messages)
+            return _bound_name(name.strip())
+    return _name_conversation(headers.get("authorization", ""), messages)
 
 
-def _bounded(name: str) -> str:
+def _bound_name(name: str) -> str:
     # A session's name goes back out in a header, so it must be printable ASCII.
     fits = len(name) <= SESSION_CHARS_MAX and name.isascii() and name.isprintable()
     return name if fits else "h-" + _digest(name.encode())
 
 
-def _of_conversation(key: str, messages: Sequence[Mapping[str, Any]]) -> str:
+def _name_conversation(key: str, messages: Sequence[Mapping[str, Any]]) -> str:
     system = next((m.get("content") for m in messages if m.get("role") in ("system", "developer")), None)
     first = next((m.get("content") for m in messages if m.get("role") == "user"), None)
     return "c-" + _digest(orjson.dumps([key, system, first], option=orjson.OPT_SORT_KEYS))

@@ -10,12 +10,12 @@ from typing import Generic, TypeVar
 from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-__all__ = ["EventStream", "paced"]
+__all__ = ["EventStream", "insert_silences"]
 
 T = TypeVar("T")
 
 
-async def paced(batches: AsyncGenerator[T, None], silence_s: float) -> AsyncGenerator[T | None, None]:
+async def insert_silences(batches: AsyncGenerator[T, None], silence_s: float) -> AsyncGenerator[T | None, None]:
     """Yield each batch as it comes, and None whenever nothing has come for `silence_s`.
 
     The batch that is awaited is not disturbed by a silence. Closing this generator closes `batches`.
@@ -53,18 +53,18 @@ class _Slot(Generic[T]):
         try:
             async for batch in batches:
                 self._batch = batch
-                _wake(self._news)
+                _notify(self._news)
                 while self._batch is not None:
                     self._room = self._loop.create_future()
                     await self._room
         finally:
             self.ended = True
-            _wake(self._news)
+            _notify(self._news)
 
     async def take(self) -> T | None:
-        """The next batch; None for a silence, and at the end."""
+        """Take the next batch; None for a silence, and at the end."""
         self._quiet_since_s = self._loop.time()
-        _wake(self._room)
+        _notify(self._room)
         if self._batch is None and not self.ended:
             self._news = self._loop.create_future()
             await self._news
@@ -76,7 +76,7 @@ class _Slot(Generic[T]):
         now_s = self._loop.time()
         left_s = self._quiet_since_s + self._silence_s - now_s
         if left_s <= 0:
-            _wake(self._news)
+            _notify(self._news)
             left_s = self._silence_s
         self._clock = self._loop.call_later(left_s, self._ring)
 
@@ -85,7 +85,7 @@ class _Slot(Generic[T]):
         self._clock.cancel()
 
 
-def _wake(waiting: asyncio.Future[None] | None) -> None:
+def _notify(waiting: asyncio.Future[None] | None) -> None:
     if waiting is not None and not waiting.done():
         waiting.set_result(None)
 

@@ -18,7 +18,7 @@ from deployments.config import AppConfig
 from deployments.config_tiers import Timeouts
 from deployments.ports import Ports, Tier
 from deployments.request.drive import Run, drive
-from deployments.request.policy import expected_of, limits_of
+from deployments.request.policy import build_expected, limits_of
 from deployments.telemetry import MonotonicClock
 from deployments.tiers.scripted.scripted_tier import ScriptedTier
 from reliability.tools import ToolBox
@@ -64,7 +64,7 @@ async def _check_edge(config: AppConfig, head: str, after: str, words: str, faul
         head: ScriptedTier(name=head, script=[{"answer": [dict(fault)]}]),
         after: ScriptedTier(name=after, script=[{"answer": [{"text": f"this is {after}"}]}]),
     }
-    run = _probe(config, head, after)
+    run = _make_probe(config, head, after)
     timeouts = Timeouts(connect_s=HANG_S, first_token_s=HANG_S, idle_s=HANG_S, total_s=HANG_S)
     clock = MonotonicClock()
     run.deadline_ns = clock.now_ns() + int(60e9)
@@ -81,7 +81,7 @@ async def _check_edge(config: AppConfig, head: str, after: str, words: str, faul
     return Finding("fail", what, f"{words} on {head} ends the request ({why}); escalate_on: {allowed}")
 
 
-def _probe(config: AppConfig, head: str, after: str) -> Run:
+def _make_probe(config: AppConfig, head: str, after: str) -> Run:
     request = ChatRequest(
         request_id=f"doctor-{os.getpid()}",
         session_id="doctor",
@@ -91,7 +91,7 @@ def _probe(config: AppConfig, head: str, after: str) -> Run:
     )
     return Run(
         request=request,
-        expected=expected_of(config, request, ToolBox()),
+        expected=build_expected(config, request, ToolBox()),
         chain=(head, after),
         limits=limits_of(config),
         deadline_ns=0,

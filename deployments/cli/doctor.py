@@ -21,8 +21,9 @@ from deployments.cli.chain_faults import Finding, check_edges
 from deployments.config import AppConfig
 from deployments.config_tiers import HostedTierConfig, MlxTierConfig, TierBase
 from deployments.graph.replica import make_tier
+from deployments.models.artifact import find_on_disk
 from deployments.models.catalog import choose_here
-from deployments.models.sources import on_disk, parse_source
+from deployments.models.sources import parse_source
 from reliability.types import TierState
 
 __all__ = ["doctor"]
@@ -36,31 +37,31 @@ RAY_BYTES = 1 * GIB
 def doctor(config: AppConfig) -> int:
     """Print every finding; the result is the exit code, 1 where something failed."""
     levels: Counter[str] = Counter()
-    for finding in _findings(config):
+    for finding in _check_all(config):
         print(f"{finding.level:>4}  {finding.what}: {finding.words}", flush=True)  # noqa: T201
         levels[finding.level] += 1
     print(f"\n{levels['ok']} ok, {levels['warn']} warnings, {levels['fail']} failed", flush=True)  # noqa: T201
     return 1 if levels["fail"] else 0
 
 
-def _findings(config: AppConfig) -> Iterator[Finding]:
-    yield _platform()
-    yield from (_package(name) for name in PACKAGES)
-    yield from _models(config)
-    hosted = {name: asyncio.run(_tier_word(name, tier, config)) for name, tier in _hosted(config)}
+def _check_all(config: AppConfig) -> Iterator[Finding]:
+    yield _check_platform()
+    yield from (_check_package(name) for name in PACKAGES)
+    yield from _check_models(config)
+    hosted = {name: asyncio.run(_check_tier(name, tier, config)) for name, tier in _find_hosted(config)}
     yield from hosted.values()
     dead = {name: finding.words for name, finding in hosted.items() if finding.level != "ok"}
     yield from check_edges(config, dead)
 
 
-def _platform() -> Finding:
+def _check_platform() -> Finding:
     version = ".".join(map(str, sys.version_info[:3]))
     words = f"{platform.system()} {platform.machine()}, Python {version}"
     good = (3, 11) <= sys.version_info[:2] < (3, 14)
     return Finding("ok" if good else "fail", "platform", words if good else f"{words}: 3.11 to 3.13 is needed")
 
 
-def _package(name: str) -> Finding:
+def _check_package(name: str) -> Finding:
     try:
         return Finding("ok", f"package {name}", importlib.metadata.version(name))
     except importlib.metadata.PackageNotFoundError:
@@ -68,14 +69,15 @@ def _package(name: str) -> Finding:
         return Finding("warn" if name.startswith("mlx") else "fail", f"package {name}", "missing: run `make serve`")
 
 
-def _models(config: AppConfig) -> Iterator[Finding]:
-    """What each mlx tier would load, whether it is on disk, and whether all of them fit this machine's memory."""
+def _check_models(config: AppConfig) -> Iterator[Finding]:
+    """Check what each mlx tier would load, whether it is on disk, and whether all of them fit this
+    machine's memory."""
     needed = RAY_BYTES
     for name, tier in config.tiers.items():
         if not isinstance(tier, MlxTierConfig):
             continue
         for role, model in tier.sources(name):
-            finding, weight_bytes = _model(role, model)
+            finding, weight_bytes = _check_model(role, model)
             yield finding
             needed += weight_bytes * tier.min_replicas
     total = psutil.virtual_memory().total
@@ -83,12 +85,12 @@ def _models(config: AppConfig) -> Iterator[Finding]:
     yield Finding("ok" if needed < 0.8 * total else "fail", "memory", words)
 
 
-def _model(name: str, model: str) -> tuple[Finding, int]:
-    """Whether a tier's model is on disk, and the bytes of its weights where it is."""
+def _check_model(name: str, model: str) -> tuple[Finding, int]:
+    """Check whether a tier's model is on disk; also return the bytes of its weights where it is."""
     what = f"model of {name}"
     choice = choose_here(name, model)
     try:
-        artifact = on_disk(parse_source(choice.source))
+        artifact = find_on_disk(parse_source(choice.source))
     except ValueError as error:
         return Finding("fail", what, str(error)), 0
     if artifact is None:
@@ -100,11 +102,11 @@ def _model(name: str, model: str) -> tuple[Finding, int]:
     return Finding("ok", what, f"{choice.source} ({choice.why}): {size}"), artifact.weight_bytes
 
 
-def _hosted(config: AppConfig) -> Iterator[tuple[str, HostedTierConfig]]:
+def _find_hosted(config: AppConfig) -> Iterator[tuple[str, HostedTierConfig]]:
     return ((name, tier) for name, tier in config.tiers.items() if isinstance(tier, HostedTierConfig))
 
 
-async def _tier_word(name: str, config: TierBase, app: AppConfig) -> Finding:
+async def _check_tier(name: str, config: TierBase, app: AppConfig) -> Finding:
     tier = make_tier(name, config, app.reliability.escalation.cloud_fallback)
     try:
         status = await tier.status()

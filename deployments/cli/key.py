@@ -1,11 +1,12 @@
 """`mlx-stack-serve key NAME`: make an API key, show it once, and keep only its digest.
 
-Standard output is the key and, without `--file`, the entry for the file; what is said about them goes to standard
-error, so that `KEY=$(mlx-stack-serve key agent --file keys.yaml)` does what it looks like.
+Standard output is the key and, without `--file`, the entry for the file; the words about them go to
+standard error, so that `KEY=$(mlx-stack-serve key agent --file keys.yaml)` does what it looks like.
 
-`--file` appends the entry: the new text is checked whole, written beside the old one with mode 0600 and renamed over
-it, so a reader sees the old file or the new one. Two commands at once take turns by a lock on the folder. The key is
-shown after its entry is safe; a key that is never shown opens nothing.
+`--file` appends the entry: the new text is checked first, written beside the old one with mode 0600
+and renamed over it, so a reader sees the old file or the new one. Two commands at once take turns
+by a lock on the folder. The key is shown after its entry is safe; a key that is never shown opens
+nothing.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ def _append(file: Path, line: str) -> None:
     # Through a link: the file that it leads to is the one to change.
     path = Path(os.path.expanduser(file)).resolve()  # `~` of nobody stays as it is
     try:
-        with _alone(path.parent):
+        with _lock_folder(path.parent):
             old = path.read_text(encoding="utf-8") if path.exists() else ""
             new = old + ("\n" if old and not old.endswith("\n") else "") + line + "\n"
             _check(old, new, str(file))
@@ -75,7 +76,7 @@ def _check(old: str, new: str, at: str) -> None:
 
 
 @contextlib.contextmanager
-def _alone(folder: Path) -> Iterator[None]:
+def _lock_folder(folder: Path) -> Iterator[None]:
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX)
@@ -85,7 +86,8 @@ def _alone(folder: Path) -> Iterator[None]:
 
 
 def _replace(path: Path, text: str) -> None:
-    """The whole new text or the whole old one, also after a power cut. A temporary file is born with mode 0600."""
+    """Replace the file at once: its text is the new one or the old one, also after a power cut. A
+    temporary file is born with mode 0600."""
     handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     try:
         with os.fdopen(handle, "w", encoding="utf-8") as file:

@@ -20,9 +20,9 @@ from pathlib import Path
 from typing import Any
 
 from deployments.config import ConfigError
-from deployments.config_file import ConfigFile, check_door, read_file
+from deployments.config_file import ConfigFile, check_listener, read_file
 from deployments.config_tiers import ScriptedTierConfig
-from deployments.port import listener
+from deployments.port import find_listener
 from deployments.running.folder import RunFolder, base_folder, clear_dead
 from deployments.state.client import folder_of
 from deployments.state.recovery import JOURNAL, refuse_parts
@@ -65,7 +65,7 @@ def check(file: ConfigFile, environ: Mapping[str, str] = os.environ) -> None:
     Raises:
         ConfigError: one line that names the key.
     """
-    if check_door(file, environ):
+    if check_listener(file, environ):
         _say(f"warning: server.allow_open lets everybody who reaches {file.host}:{file.port} in without an API key")
     _check_scripts(file)
     _check_tls(file)
@@ -85,7 +85,8 @@ def _check_scripts(file: ConfigFile) -> None:
 
 
 def _check_state(file: ConfigFile) -> None:
-    """The journal's folder is made here, where it isn't there, as the state actor would."""
+    """Make the journal's folder where it isn't there, as the state actor would, and try to write to
+    it."""
     folder = folder_of(file.app, file.args.state)
     key = "state.path" if file.args.state.path else "state.path (not set)"
     try:
@@ -100,7 +101,7 @@ def _check_state(file: ConfigFile) -> None:
 
 
 def _check_tls(file: ConfigFile) -> None:
-    """Certificate and key, as whoever listens will load them."""
+    """Load certificate and key as whoever listens will."""
     if not file.tls:
         return
     http = file.http
@@ -126,9 +127,9 @@ def _check_port(path: Path, file: ConfigFile, environ: Mapping[str, str]) -> Non
     except (socket.gaierror, UnicodeError):
         raise ConfigError(f"{path}: http_options.host: there is no address {file.host!r}") from None
     # A name may stand for an address that this machine doesn't have (`localhost` without IPv6): one is enough.
-    tried = [_bound(family, address) for family, _, _, _, address in found]
+    tried = [_try_bind(family, address) for family, _, _, _, address in found]
     if errno.EADDRINUSE in tried:
-        raise PortTaken(_taken(file, environ))
+        raise PortTaken(_describe_owner(file, environ))
     if None not in tried:
         words = {
             errno.EACCES: f"http_options.port: {file.port} may be used by root alone: take one over 1023",
@@ -136,12 +137,12 @@ def _check_port(path: Path, file: ConfigFile, environ: Mapping[str, str]) -> Non
         }.get(tried[0] or 0, f"http_options: can't listen on {file.host}:{file.port}: {os.strerror(tried[0] or 0)}")
         raise ConfigError(f"{path}: {words}")
     # Linux lets two share a port where both ask for it, as Ray Serve does, and an open one elsewhere take ours.
-    if listener(file.host, file.port) is not None:
-        raise PortTaken(_taken(file, environ))
+    if find_listener(file.host, file.port) is not None:
+        raise PortTaken(_describe_owner(file, environ))
 
 
-def _bound(family: int, address: Any) -> int | None:
-    """Why one can't listen there, None where one can."""
+def _try_bind(family: int, address: Any) -> int | None:
+    """Try to listen there; return why one can't (`errno`), None where one can."""
     try:
         with socket.socket(family, socket.SOCK_STREAM) as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -151,14 +152,16 @@ def _bound(family: int, address: Any) -> int | None:
     return None
 
 
-def _taken(file: ConfigFile, environ: Mapping[str, str]) -> str:
+def _describe_owner(file: ConfigFile, environ: Mapping[str, str]) -> str:
     at = f"{file.host}:{file.port}"
-    owner = _other_server(file.port, base_folder(environ)) or listener(file.host, file.port) or "another process"
+    owner = (
+        _find_other_server(file.port, base_folder(environ)) or find_listener(file.host, file.port) or "another process"
+    )
     return f"{at} is taken by {owner}: stop it, or change http_options.port in the configuration"
 
 
-def _other_server(port: int, base: Path) -> str | None:
-    """A server of this kind on that port, by its own record."""
+def _find_other_server(port: int, base: Path) -> str | None:
+    """Find a server of this kind on that port, by its own record."""
     for path in (base / "runs").glob(f"{port}-*"):
         run = RunFolder(path)
         record = run.record()

@@ -1,11 +1,13 @@
 """Fetch and prepare models before the server starts, with progress bars: `mlx-stack-serve prepare`.
 
-The server does the same by itself when it starts; doing it beforehand shows the bars, and what was chosen
-and why. A model that can't be had is said so and is no error of `prepare`: its tier will be unavailable with the
-same reason, and the server runs without it. `pull` wants the model, so there it is one.
+The server does the same by itself when it starts; doing it beforehand shows the bars, and what was
+chosen and why. A model that can't be had is reported and is no error of `prepare`: its tier will be
+unavailable with the same reason, and the server runs without it. `pull` wants the model, so there
+it is one.
 
-A fetch that was cut off goes on where it was: the hub's client keeps what it has of each file, and pip keeps a wheel
-that has arrived whole and, from version 25.1 on, takes up a broken connection where it broke.
+A fetch that was cut off goes on where it was: the hub's client keeps what it has of each file, and
+pip keeps a wheel that has arrived complete and, from version 25.1 on, takes up a broken connection
+where it broke.
 """
 
 from __future__ import annotations
@@ -16,15 +18,16 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from deployments.models import blas, wheels
+from deployments.models.artifact import Artifact, resolve
 from deployments.models.catalog import Choice, choose_here
-from deployments.models.sources import Artifact, ModelUnavailable, parse_source, resolve
+from deployments.models.sources import ModelUnavailable, parse_source
 
 __all__ = ["prepare"]
 
 
 def prepare(models: Iterable[tuple[str, str]], *, cache_dir: Path | None = None) -> int:
-    """Prepare the models of (role, model) pairs, one after the other, say what was done, and return how many of them
-    can't be had."""
+    """Prepare the models of (role, model) pairs, one after the other, report what was done, and
+    return how many of them can't be had."""
     roles: dict[Choice, list[str]] = {}
     missing = 0
     for role, model in models:
@@ -32,17 +35,17 @@ def prepare(models: Iterable[tuple[str, str]], *, cache_dir: Path | None = None)
     for choice, names in roles.items():
         _tell(f"{', '.join(names)}: {choice.source}\n  {choice.why}")
         try:
-            artifact = resolve(parse_source(choice.source), cache_dir=cache_dir, say=_indented)
+            artifact = resolve(parse_source(choice.source), cache_dir=cache_dir, say=_tell_indented)
         except (ModelUnavailable, ValueError) as error:
             missing += 1
             _tell(f"  not available: {error}")
         else:
-            _tell(f"  ready: {_described(artifact)}")
+            _tell(f"  ready: {_describe(artifact)}")
     _prepare_blas(cache_dir)
     return missing
 
 
-def _described(artifact: Artifact) -> str:
+def _describe(artifact: Artifact) -> str:
     size = f"{artifact.weight_bytes / 1e6:.0f} MB"
     facts = [
         size,
@@ -56,14 +59,14 @@ def _prepare_blas(cache_dir: Path | None) -> None:
     if sys.platform == "darwin":
         return
     try:
-        blas.prepare(cache_dir, say=_indented)
+        blas.prepare(cache_dir, say=_tell_indented)
     except (blas.NoFastLibrary, wheels.FetchFailed, OSError, subprocess.SubprocessError) as error:
         _tell(f"matrix library: the slow one that comes with MLX ({error})")
     else:
         _tell("matrix library: OpenBLAS, ready")
 
 
-def _indented(words: str) -> None:
+def _tell_indented(words: str) -> None:
     _tell(f"  {words}")
 
 

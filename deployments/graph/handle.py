@@ -11,14 +11,16 @@ facts of Ray Serve 2.60 that this file rests on:
   call that was given to a replica and that nobody has read from yet: a reader that is cancelled in that very turn would
   leave the tier generating for nobody. So `_stop` looks after it.
 - A call that is cancelled counts as an error in Serve's metrics and is `CANCELLED` in its log, also where the answer
-  was whole and the replica was only tidying up: so it was with 7 % of good answers before `_see_off` (2026-11-22, a
+  was complete and the replica was only tidying up: so it was with 7 % of good answers before `_see_off` (2026-11-22, a
   hosted tier, 32 clients).
 - `options()` on a handle that has been used costs microseconds. The session goes with each call, so that a tier of
-  several replicas can send it where its prompts are (`affinity.py`); the client's header reaches the Router only.
+  several replicas can send it where its prompts are (`session_routing.py`); the client's header reaches the Router
+  only.
 - While the only replica of a deployment restarts, a call waits without a word. That is what `connect_s` is for.
-- Any call that waits for a replica is demand, and wakes a deployment that has none: a question for the status too. And
-  a question to the last replica of an idle tier is load, which keeps it awake. So a tier that may sleep is asked only
-  while it is awake, until it says once that it is ready; that word stands until it sleeps again.
+- Any call that waits for a replica is demand, and starts one of a deployment that has none: a question for the status
+  too. And a question to the last replica of an idle tier is load, which keeps it from scaling to zero. So a tier that
+  may scale to zero is asked only while it is warm (has a replica), until it reports once that it is ready; that report
+  stands until it is scaled to zero again.
 """
 
 from __future__ import annotations
@@ -40,9 +42,9 @@ from reliability.types import ChatRequest, Event, Failed, Fault, Finish, TierSta
 __all__ = ["HandleTier"]
 
 
-# For how long a wake call waits; the next request tries again.
-WAKING_MAX_S = 900.0
-ASLEEP = "no replica runs; a request wakes it"
+# For how long a call that starts a replica waits; the next request tries again.
+COLD_START_MAX_S = 900.0
+NO_REPLICA = "no replica runs; a request wakes it"
 # A quarter of gRPC's bound: pickling makes a body larger, a list of short fractions by a factor of 2.5.
 GRPC_BODY_BYTES_MAX = 1024 * 1024
 RESTART_S = 5.0  # Serve tries again to start what has failed
@@ -50,84 +52,87 @@ END_S = 1.0  # how long a replica may tidy up after its last event
 
 
 class HandleTier:
-    """Implements `deployments.ports.Tier` by calling the replicas of one deployment. `asleep` is what a tier that may
-    sleep says of itself while nobody has asked it yet; None: it never sleeps."""
+    """Implements `deployments.ports.Tier` by calling the replicas of one deployment. `cold_status`
+    is the status of a tier that may scale to zero while nobody has asked it yet; None: it never
+    does."""
 
-    def __init__(self, name: str, handle: DeploymentHandle, asleep: TierStatus | None = None) -> None:
+    def __init__(self, name: str, handle: DeploymentHandle, cold_status: TierStatus | None = None) -> None:
         self.name = name
         self._at = (handle.app_name, handle.deployment_name)
-        self._known = asleep
-        self._waking: asyncio.Task[None] | None = None
+        self._known = cold_status
+        self._cold_start: asyncio.Task[None] | None = None
         self._ending: set[asyncio.Task[None]] = set()
         self._stream = handle.options(stream=True, _by_reference=False).stream
         self._stream_large = handle.options(stream=True, _by_reference=True).stream
         self._status = handle.options(_by_reference=False).status
 
     async def stream(self, request: ChatRequest) -> AsyncGenerator[list[Event], None]:
-        """As the protocol. Closing it cancels the call, also one that still waits for a replica."""
+        """Answer as the protocol says. Closing it cancels the call, also one that still waits for a
+        replica."""
         response: Any = None
-        whole = False
+        complete = False
         try:
             call = self._stream if request.body_bytes <= GRPC_BODY_BYTES_MAX else self._stream_large
             response = call.options(session_id=request.session_id).remote(request)
             async for events in response:
-                whole = bool(events) and isinstance(events[-1], Finish | Failed)
+                complete = bool(events) and isinstance(events[-1], Finish | Failed)
                 yield events
             response = None  # only who reads on to the very end comes here; the Router stops at the last event
         except Exception as error:
-            yield [self._failed(error, request)]
+            yield [self._explain_failure(error, request)]
         finally:
-            if response is not None and whole:
+            if response is not None and complete:
                 self._see_off(response)
             elif response is not None:
                 _stop(response)
 
     def _see_off(self, response: Any) -> None:
-        """Let a call that has said everything come to its end by itself."""
-        ending = asyncio.get_running_loop().create_task(_ended(response))
+        """Let a call that has sent everything come to its end by itself."""
+        ending = asyncio.get_running_loop().create_task(_read_to_end(response))
         self._ending.add(ending)  # the loop holds its tasks weakly
         ending.add_done_callback(self._ending.discard)
 
     async def status(self) -> TierStatus:
-        """As the protocol, but it waits for a replica: give it a timeout. Raises what the handle raises. It wakes
-        nobody."""
+        """Ask for the status as the protocol says, but it waits for a replica: give it a timeout.
+        Raises what the handle raises. It starts no replica."""
         if self._known is None:
-            return await self._asked()
-        if not self.awake:
-            self._known = replace(self._known, state=TierState.ASLEEP, reason=ASLEEP)
+            return await self._ask_replica()
+        if not self.warm:
+            self._known = replace(self._known, state=TierState.ASLEEP, reason=NO_REPLICA)
         elif self._known.state is not TierState.READY:
-            self._known = await self._asked()
+            self._known = await self._ask_replica()
         return self._known
 
     @property
-    def awake(self) -> bool:
-        """False while a tier that may sleep has no replica that takes requests."""
+    def warm(self) -> bool:
+        """False while a tier that may scale to zero has no replica that takes requests."""
         return self._known is None or replicas_seen(*self._at) > 0
 
-    def wake(self) -> None:
+    def start_replica(self) -> None:
         """Make Serve start a replica. Returns at once; must run on an event loop."""
-        if self._waking is None or self._waking.done():
-            self._waking = asyncio.get_running_loop().create_task(self._wake())
+        if self._cold_start is None or self._cold_start.done():
+            self._cold_start = asyncio.get_running_loop().create_task(self._await_replica())
 
-    async def _wake(self) -> None:
-        """A question that waits for a replica is all the demand that it takes."""
+    async def _await_replica(self) -> None:
+        """Ask for the status: a question that waits for a replica is all the demand that it
+        takes."""
         response = self._status.remote()
         try:
-            async with asyncio.timeout(WAKING_MAX_S):
+            async with asyncio.timeout(COLD_START_MAX_S):
                 await response
         except Exception as error:
             log_error("tier_does_not_wake", error, tier=self.name)
         finally:
             _stop(response)
 
-    async def _asked(self) -> TierStatus:
+    async def _ask_replica(self) -> TierStatus:
         status: TierStatus = await self._status.remote()
         return status
 
     async def close(self) -> None:
-        """Nothing to free: Serve owns the replicas."""
+        """Do nothing: Serve owns the replicas."""
 
-    def _failed(self, error: Exception, request: ChatRequest) -> Failed:
+    def _explain_failure(self, error: Exception, request: ChatRequest) -> Failed:
         if isinstance(error, BackPressureError):
             return Failed(fault=Fault.OVERLOADED, message=f"tier {self.name}: its queue is full", retry_after_s=1.0)
         if isinstance(error, DeploymentUnavailableError):
@@ -141,12 +146,12 @@ class HandleTier:
         return Failed(fault=Fault.SERVER_ERROR, message=f"tier {self.name}: {words}", lost=not inside)
 
 
-async def _ended(response: Any) -> None:
+async def _read_to_end(response: Any) -> None:
     try:
         async with asyncio.timeout(END_S):
             async for _ in response:
                 pass
-    except Exception:  # the answer was whole: how the call ended is nobody's business any more
+    except Exception:  # the answer was complete: how the call ended is nobody's business any more
         _stop(response)
 
 

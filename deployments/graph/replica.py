@@ -1,12 +1,14 @@
 """TierReplica: what a tier's Ray Serve deployment runs. It owns one tier and adds what only a replica needs.
 
-The constructor never raises for a missing package, model or key: a replica that raised three times would make Serve
-give the whole deployment up. What is missing is the tier's own word, in its status.
+The constructor never raises for a missing package, model or key: a replica that raised three times
+would make Serve give the deployment up. What is missing is reported by the tier itself, in its
+status.
 
-It is quick, unless the node's memory is held by others: before anything is loaded the replica waits there for its
-lease of bytes (`deployments.memory.lease`), and Serve sends it no request. A tier that could never have its bytes here
-is `unavailable`, with the reason. Hosted tiers hold no model and take no lease. A tier that may sleep also loads its
-model there: a replica that runs is one that can answer, so until then requests wait for it or go elsewhere
+It is quick, unless the node's memory is held by others: before anything is loaded the replica waits
+there for its lease of bytes (`deployments.memory.lease`), and Serve sends it no request. A tier
+that could never have its bytes here is `unavailable`, with the reason. Hosted tiers hold no model
+and take no lease. A tier that may scale to zero also loads its model there: a replica that runs is
+one that can answer, so until then requests wait for it or go elsewhere
 (`deployments/graph/scale_to_zero.py`).
 """
 
@@ -26,7 +28,7 @@ from deployments.graph.unavailable import RefusedTier
 from deployments.memory.lease import ReplicaLease
 from deployments.memory.plan import MemoryPlan
 from deployments.models.needs import replica_bytes
-from deployments.patches import apply_change, patched_tier
+from deployments.patches import apply_change, patch_tier
 from deployments.ports import Tier
 from deployments.telemetry import hush, log_error
 from reliability.config import CloudFallback
@@ -42,15 +44,15 @@ def make_tier(name: str, config: TierBase, cloud: CloudFallback) -> Tier:
     """Make the tier that `config` describes. Cheap; raises nothing that a user's machine can cause."""
     match config:
         case MlxTierConfig():
-            return _mlx(name, config)
+            return _make_mlx(name, config)
         case HostedTierConfig():
-            return _hosted(name, config, cloud)
+            return _make_hosted(name, config, cloud)
         case ScriptedTierConfig():
-            return _scripted(name, config)
+            return _make_scripted(name, config)
     raise AssertionError(f"no tier kind for {type(config).__name__}")
 
 
-def _mlx(name: str, config: MlxTierConfig) -> Tier:
+def _make_mlx(name: str, config: MlxTierConfig) -> Tier:
     from deployments.tiers.mlx.mlx_tier import MlxTier
 
     return MlxTier(
@@ -70,7 +72,7 @@ def _mlx(name: str, config: MlxTierConfig) -> Tier:
     )
 
 
-def _hosted(name: str, config: HostedTierConfig, cloud: CloudFallback) -> Tier:
+def _make_hosted(name: str, config: HostedTierConfig, cloud: CloudFallback) -> Tier:
     from deployments.tiers.hosted.hosted_tier import HostedTier, preset
 
     # A preset is the cloud fallback's provider: what the tier doesn't say itself comes from there.
@@ -89,7 +91,7 @@ def _hosted(name: str, config: HostedTierConfig, cloud: CloudFallback) -> Tier:
     )
 
 
-def _scripted(name: str, config: ScriptedTierConfig) -> Tier:
+def _make_scripted(name: str, config: ScriptedTierConfig) -> Tier:
     from deployments.tiers.scripted.scripted_tier import ScriptedTier
 
     return ScriptedTier(name=name, script=config.script, seed=config.seed, context_tokens=config.context_tokens)
@@ -109,22 +111,25 @@ class TierReplica:
         self._cloud = cloud
         self._configured = False
         self._refused_patch: str | None = None
-        self._lease = _lease(name, memory, self._felt) if memory and not isinstance(config, HostedTierConfig) else None
+        self._lease = (
+            _lease(name, memory, self._observe_level) if memory and not isinstance(config, HostedTierConfig) else None
+        )
         self._tier = await self._make(config)
-        settled = getattr(self._tier, "settled", None)
-        if settled is not None and config.min_replicas == 0:
-            await settled(config.wake_s)
+        wait_for_load = getattr(self._tier, "wait_for_load", None)
+        if wait_for_load is not None and config.min_replicas == 0:
+            await wait_for_load(config.wake_s)
         if isinstance(config, HostedTierConfig):
             collect_less()  # where a model runs, a forgotten cycle may hold a prompt's cache: it goes early there
 
-    def _felt(self, level: Level) -> None:
-        """The node's level, with each renewal of the lease. At critical nothing is kept that could be computed anew."""
+    def _observe_level(self, level: Level) -> None:
+        """Take the node's level, with each renewal of the lease. At critical nothing is kept that
+        could be computed anew."""
         trim = getattr(getattr(self, "_tier", None), "trim", None)
         if level is Level.CRITICAL and trim is not None:
             trim()
 
     async def _make(self, config: TierBase) -> Tier:
-        """The tier, once its bytes are this replica's."""
+        """Make the tier, once its bytes are this replica's."""
         if self._lease is not None:
             wanted_bytes = await asyncio.to_thread(replica_bytes, self.name, config)
             refused = await self._lease.hold(wanted_bytes)
@@ -136,7 +141,7 @@ class TierReplica:
         """Apply a changed `user_config`; see `deployments.patches`. The old tier is freed before the new one is made:
         two models at once may not fit."""
         config, self._refused_patch = apply_change(
-            lambda change: patched_tier(self._base, change),
+            lambda change: patch_tier(self._base, change),
             user_config,
             self._config,
             first=not self._configured,
@@ -148,7 +153,8 @@ class TierReplica:
             self._tier, self._config = await self._make(config), config
 
     async def stream(self, request: ChatRequest) -> AsyncGenerator[list[Event], None]:
-        """As `deployments.ports.Tier`. A bug inside the tier is this request's fault event, and a line in the log."""
+        """Answer as `deployments.ports.Tier`. A bug inside the tier is this request's fault event,
+        and a line in the log."""
         try:
             async with aclosing(self._tier.stream(request)) as events:
                 async for batch in events:
@@ -158,7 +164,7 @@ class TierReplica:
             yield [Failed(fault=Fault.SERVER_ERROR, message=f"tier {self.name}: an error inside it")]
 
     async def status(self) -> TierStatus:
-        """The tier's own word on itself, and a `user_config` that was refused."""
+        """Return the tier's own status, with a `user_config` that was refused as its reason."""
         status = await self._tier.status()
         if self._refused_patch is None:
             return status
@@ -172,7 +178,8 @@ class TierReplica:
             raise RuntimeError(f"tier {self.name}: work is queued and no step was made")
 
     async def __del__(self) -> None:
-        """Serve calls this when it stops the replica: free first, then give the bytes back."""
+        """Free the tier first, then give the bytes back: Serve calls this when it stops the
+        replica."""
         tier, lease = getattr(self, "_tier", None), getattr(self, "_lease", None)
         if tier is not None:
             await tier.close()

@@ -1,16 +1,18 @@
 """Which replica of a tier a session goes to: the one that holds its prompts, unless that one is busier than its share.
 
-Ray Serve's consistent hash gives each session a row of replicas, the same row in every Router and after every restart,
-and a session moves only when its replica goes. Alone it knows no load: three agents whose hashes fall together would
-wait for each other beside an idle replica. So the row is walked with bounded loads: the first replica that has less
-than `SPREAD` times the mean number of open requests, this one counted in. A session that has to move goes to the same
-second replica each time, and finds its prompts there the next time too.
+Ray Serve's consistent hash gives each session a row of replicas, the same row in every Router and
+after every restart, and a session moves only when its replica goes. Alone it knows no load: three
+agents whose hashes fall together would wait for each other beside an idle replica. So the row is
+tried with bounded loads: the first replica that has less than `SPREAD` times the mean number of
+open requests, this one counted in. A session that has to move goes to the same second replica each
+time, and finds its prompts there the next time too.
 
 The load is what this process has open at each replica, counted by Serve's own two callbacks, since the numbers that
 replicas report are forgotten after ten seconds, and an answer may take minutes. Several Routers each bound their own
 share. Without a session (side calls) the hash is of the request, and the bound makes it an even spread.
 
-The router of a deployment is also the one in this process that is told at once how many replicas there are: `awake.py`.
+The router of a deployment is also the one in this process that Serve tells at once how many
+replicas there are: `replica_counts.py`.
 """
 
 from __future__ import annotations
@@ -26,15 +28,16 @@ from ray.serve.experimental.consistent_hash_router import ConsistentHashRouter
 
 from deployments.graph.replica_counts import note_replicas
 
-__all__ = ["SPREAD", "SessionRouter", "by_load", "session_routing"]
+__all__ = ["SPREAD", "SessionRouter", "rank_by_load", "session_routing"]
 
 # Moving costs a prefill, waiting costs the others' decoding: half over the mean is where they are about even.
 SPREAD = 1.5
 _REPLICAS_MAX = 64
 
 
-def by_load(loads: Sequence[int]) -> list[int]:
-    """The places of a session's row in the order in which to try them. `loads`: open requests, in the row's order."""
+def rank_by_load(loads: Sequence[int]) -> list[int]:
+    """Rank the places of a session's row in the order in which to try them. `loads`: open requests,
+    in the row's order."""
     bound = math.ceil(SPREAD * (sum(loads) + 1) / max(1, len(loads)))
     places = range(len(loads))
     return [p for p in places if loads[p] < bound] + sorted(
@@ -43,7 +46,7 @@ def by_load(loads: Sequence[int]) -> list[int]:
 
 
 def session_routing() -> RequestRouterConfig:
-    """The configuration of a deployment that is routed so."""
+    """Build the configuration of a deployment that is routed so."""
     return RequestRouterConfig(
         request_router_class=f"{__name__}.{SessionRouter.__name__}",
         request_router_kwargs={"num_fallback_replicas": _REPLICAS_MAX},
@@ -60,25 +63,25 @@ class SessionRouter(ConsistentHashRouter):  # type: ignore[misc] # Ray has no ty
         self._counting = threading.Lock()  # requests complete on other threads
 
     async def choose_replicas(self, candidate_replicas: list[Any], pending_request: Any = None) -> list[list[Any]]:
-        """The session's row of replicas, one by one, in the order to try them."""
+        """Return the session's row of replicas, one by one, in the order to try them."""
         row: list[list[Any]] = await super().choose_replicas(candidate_replicas, pending_request)
         if any(len(place) != 1 for place in row):
             return row
-        return [row[place] for place in by_load([self._open[place[0].replica_id] for place in row])]
+        return [row[place] for place in rank_by_load([self._open[place[0].replica_id] for place in row])]
 
     def update_replicas(self, replicas: list[Any]) -> None:
-        """Serve's controller says which replicas run now."""
+        """Note which replicas run now: Serve's controller reports them."""
         note_replicas(*self._key, len(replicas))
         super().update_replicas(replicas)
 
     def on_send_request(self, replica_id: Any) -> None:
-        """Serve sends a request."""
+        """Count a request that Serve sends."""
         super().on_send_request(replica_id)
         with self._counting:
             self._open[replica_id] += 1
 
     def on_request_completed(self, replica_id: Any, internal_request_id: str) -> None:
-        """It has ended, in whatever way."""
+        """Count one that has ended, in whatever way."""
         super().on_request_completed(replica_id, internal_request_id)
         with self._counting:
             self._open[replica_id] -= 1

@@ -1,8 +1,8 @@
-"""What the tiers say of themselves, asked in the background so that no request waits for it.
+"""The tiers' own statuses, asked in the background so that no request waits for them.
 
-Every `POLL_S` each tier's status is fetched (a replica answers it without touching a model). The last word stands until
-the next one; a tier that doesn't answer is `unavailable`. What a request needs from it, the context length, changes so
-seldom that an old word is as good as a new one.
+Every `POLL_S` each tier's status is fetched (a replica answers it without touching a model). The
+last one stands until the next; a tier that doesn't answer is `unavailable`. What a request needs
+from it, the context length, changes so seldom that an old status is as good as a new one.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class TierWatch:
 
     @property
     def known(self) -> Mapping[str, TierStatus]:
-        """The last word of each tier; nothing of a tier that was never asked."""
+        """The last status of each tier; nothing of a tier that was never asked."""
         return self._statuses
 
     @property

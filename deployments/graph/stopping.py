@@ -2,15 +2,16 @@
 
     taking ──stop_taking──▶ stopping: new requests get a 503 with a Retry-After, running ones go on
                                └─drain(within_s)──▶ those that aren't done by then are cut: a stream ends in an error
-                                                    frame, a request without a byte yet gets the same as a status
+                                                    frame, a request without a byte yet gets the same as a status code
 
 Serve's own graceful end of a replica waits for requests too, but then cuts their connections: a client can't tell that
 from an answer that is over. So whoever runs the server asks each Router for these two steps first, and ends Serve when
 they are done (`deployments/running/driver.py`).
 
-A running request is one whose batches go through `Stopping.bounded`. It is cut by cancelling the task that waits for
-its next batch, and only there: whatever is open beneath it (attempt, grant, the tier's stream) closes as when a client
-leaves, and the caller sees an ordinary end with `run.refusal` set.
+A running request is one whose batches go through `Stopping.pass_on`. It is cut by cancelling the
+task that waits for its next batch, and only there: whatever is open beneath it (attempt, grant, the
+tier's stream) closes as when a client leaves, and the caller sees an ordinary end with
+`run.refusal` set.
 
 What must never happen: a stream that just stops, a grant that stays open, a client's own cancellation taken for a cut.
 """
@@ -34,7 +35,7 @@ __all__ = ["Stoppable", "Stopping"]
 
 # What it takes to start the server again, with a small model: a client that waits so long finds it, or asks again.
 RETRY_S = 15.0
-# For the last bytes of an answer, from the moment that it is whole until they are on the wire.
+# For the last bytes of an answer, from the moment that it is complete until they are on the wire.
 LAST_BYTES_S = 0.3
 # For what was cut to say so.
 CUT_S = 1.0
@@ -65,7 +66,7 @@ class Stopping:
         """How many requests run."""
         return len(self._running)
 
-    async def bounded(self, run: Run, batches: AsyncGenerator[list[Event], None]) -> AsyncGenerator[list[Event], None]:
+    async def pass_on(self, run: Run, batches: AsyncGenerator[list[Event], None]) -> AsyncGenerator[list[Event], None]:
         """Pass the batches of one request on, until they end or the request is cut; then `run.refusal` says so."""
         if self.begun:
             run.refusal = Refuse(code=RefuseCode.STOPPING, message=WORDS, retry_after_s=RETRY_S)
@@ -88,7 +89,7 @@ class Stopping:
                 self._idle.set()
 
     async def _next(self, one: _Running, batches: AsyncGenerator[list[Event], None]) -> list[Event] | None:
-        """The next batch; None at the end, and where the request was cut meanwhile."""
+        """Return the next batch; None at the end, and where the request was cut meanwhile."""
         one.task = task = asyncio.current_task()
         try:
             batch = await anext(batches, None)
@@ -139,17 +140,17 @@ class Stoppable:
     _state: State
     _watch: TierWatch
 
-    async def standing(self) -> list[dict[str, Any]]:
-        """What the tiers say of themselves now: `TierStatus`, each as a mapping."""
+    async def ask_tiers(self) -> list[dict[str, Any]]:
+        """Ask the tiers for their status now: `TierStatus`, each as a mapping."""
         return [asdict(status) for status in await self._watch.ask()]
 
     async def stop_taking(self) -> int:
-        """Refuse new requests from now on; how many are running."""
+        """Refuse new requests from now on; return how many are running."""
         return self._stopping.begin()
 
     async def drain(self, within_s: float) -> int:
-        """Let the running requests end within this time and cut the rest; how many those were. When it returns, the
-        state has heard everything, and the logs are written."""
+        """Let the running requests end within this time and cut the rest; return how many those
+        were. When it returns, the state has heard everything, and the logs are written."""
         cut = await self._stopping.drain(within_s)
         await self._state.close()
         flush_logs()

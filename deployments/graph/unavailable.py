@@ -16,13 +16,13 @@ class RefusedTier:
         self._status = TierStatus(name=name, kind=kind, state=TierState.UNAVAILABLE, reason=reason)
 
     async def stream(self, request: ChatRequest) -> AsyncGenerator[list[Event], None]:
-        """Refused at once, so that the chain goes on."""
+        """Refuse at once, so that the chain goes on."""
         message = f"tier {self._status.name} is unavailable: {self._status.reason}"
         yield [Failed(fault=Fault.UNAVAILABLE, message=message)]
 
     async def status(self) -> TierStatus:
-        """Unavailable, with the reason."""
+        """Report it unavailable, with the reason."""
         return self._status
 
     async def close(self) -> None:
-        """Nothing to free."""
+        """Do nothing: there is nothing to free."""

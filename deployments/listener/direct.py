@@ -1,6 +1,7 @@
-"""The door where no HAProxy stands before it: uvicorn's protocol, with bounds on slow clients and errors in JSON.
+"""The listener where no HAProxy stands before it: uvicorn's protocol, with bounds on slow clients
+and errors in JSON.
 
-    client ──TCP──▶ DoorProtocol (uvicorn's, in Serve's own proxy and in the Router's listener) ──▶ ASGI
+    client ──TCP──▶ ListenerProtocol (uvicorn's, in Serve's own proxy and in the Router's listener) ──▶ ASGI
 
 uvicorn bounds only the idle time between two requests. So here, of each connection:
 
@@ -44,9 +45,9 @@ import uvicorn.config
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from deployments.errors import ApiError
-from deployments.listener.haproxy import HEADER_BYTES_MAX, HEADER_S, SLOW, UNREAD_S, UNREADABLE, seconds
+from deployments.listener.haproxy import HEADER_BYTES_MAX, HEADER_S, SLOW, UNREAD_S, UNREADABLE, read_seconds
 
-__all__ = ["DoorProtocol", "install"]
+__all__ = ["ListenerProtocol", "install"]
 
 # After an error: so long the client may finish sending.
 LINGER_S = 1.0
@@ -61,38 +62,39 @@ UNREAD_QUEUE = 0x5411  # Linux: SIOCOUTQ
 SO_NWRITE = 0x1024  # macOS
 
 
-def _waiting_max() -> int:
-    """A quarter of the files that the process may open, and no more than is of use."""
+def _find_waiting_max() -> int:
+    """Return a quarter of the files that the process may open, and no more than is of use."""
     soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     return WAITING_MAX if soft == resource.RLIM_INFINITY else max(1, min(WAITING_MAX, soft // 4))
 
 
 def install() -> list[Any]:
-    """Make `DoorProtocol` what uvicorn takes by default, in this process. Returns Serve's list of middlewares: none.
+    """Make `ListenerProtocol` what uvicorn takes by default, in this process. Returns Serve's list
+    of middlewares: none.
 
     Raises:
         ValueError: one line that names the variable of the environment that can't be used.
     """
-    _times()
-    uvicorn.config.HTTP_PROTOCOLS["auto"] = f"{__name__}:DoorProtocol"
+    _read_times()
+    uvicorn.config.HTTP_PROTOCOLS["auto"] = f"{__name__}:ListenerProtocol"
     return []
 
 
-def _times() -> tuple[float, float]:
-    unread_s = seconds(os.environ, "MLX_STACK_UNREAD_S", UNREAD_S)
+def _read_times() -> tuple[float, float]:
+    unread_s = read_seconds(os.environ, "MLX_STACK_UNREAD_S", UNREAD_S)
     behind = os.environ.get("RAY_SERVE_ENABLE_HA_PROXY") == "1"
-    return seconds(os.environ, "MLX_STACK_HEADER_S", HEADER_S), unread_s * (BEHIND_HAPROXY if behind else 1)
+    return read_seconds(os.environ, "MLX_STACK_HEADER_S", HEADER_S), unread_s * (BEHIND_HAPROXY if behind else 1)
 
 
-class DoorProtocol(HttpToolsProtocol):
+class ListenerProtocol(HttpToolsProtocol):
     """One connection."""
 
     # Those of this process that wait for a head, the longest first.
-    _waiting: ClassVar[dict[DoorProtocol, None]] = {}
+    _waiting: ClassVar[dict[ListenerProtocol, None]] = {}
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self._header_s, self._unread_s = _times()
+        self._header_s, self._unread_s = _read_times()
         self._head_clock: asyncio.TimerHandle | None = None
         self._unread_clock: asyncio.TimerHandle | None = None
         self._head_bytes = 0
@@ -103,7 +105,7 @@ class DoorProtocol(HttpToolsProtocol):
     # -- the head ----------------------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """The first request's time begins."""
+        """Begin the first request's time."""
         super().connection_made(transport)
         peer = transport.get_extra_info("socket")
         if peer is not None:
@@ -114,10 +116,10 @@ class DoorProtocol(HttpToolsProtocol):
 
     def _wait(self) -> None:
         """Be one of those that wait, in the last place."""
-        waiting = DoorProtocol._waiting
+        waiting = ListenerProtocol._waiting
         waiting.pop(self, None)
         waiting[self] = None
-        if len(waiting) > _waiting_max():
+        if len(waiting) > _find_waiting_max():
             longest = next(iter(waiting))
             del waiting[longest]
             longest.transport.close()
@@ -129,43 +131,43 @@ class DoorProtocol(HttpToolsProtocol):
         head_before = self._head_bytes
         super().data_received(data)
         if self._in_head and self._refused is None:
-            # Also a header that has no end yet, of which the parser has told nothing.
+            # Also a header that has no end yet, of which the parser has reported nothing.
             self._head_bytes = max(self._head_bytes, head_before + len(data))
             if self._head_bytes > HEADER_BYTES_MAX:
-                self._refuse(_too_large())
+                self._refuse(_make_too_large_error())
 
     def on_message_begin(self) -> None:
-        """The first byte of a request."""
+        """Begin a request's time at its first byte."""
         super().on_message_begin()
         self._in_head, self._head_bytes = True, 0
         self._start_head_clock()
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """One header, counted."""
+        """Count one header."""
         self._head_bytes += len(name) + len(value) + 4
         super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
-        """The head is there: its time ends."""
+        """End the head's time: it is there."""
         self._stop_head_clock()
-        DoorProtocol._waiting.pop(self, None)
+        ListenerProtocol._waiting.pop(self, None)
         self._in_head = False
         if self._head_bytes > HEADER_BYTES_MAX:
-            self._refuse(_too_large())
+            self._refuse(_make_too_large_error())
             # The parser stops, and says so to `data_received`, which calls `send_400_response`.
             raise ValueError("headers too large")
         super().on_headers_complete()
 
     def _start_head_clock(self) -> None:
         if self._head_clock is None:
-            self._head_clock = self.loop.call_later(self._header_s, self._head_late)
+            self._head_clock = self.loop.call_later(self._header_s, self._end_late_head)
 
     def _stop_head_clock(self) -> None:
         if self._head_clock is not None:
             self._head_clock.cancel()
             self._head_clock = None
 
-    def _head_late(self) -> None:
+    def _end_late_head(self) -> None:
         self._head_clock = None
         if self.cycle is not None and self.cycle.more_body:
             self.transport.abort()
@@ -177,7 +179,7 @@ class DoorProtocol(HttpToolsProtocol):
     # -- an error ----------------------------------------------------------------------------------------------
 
     def send_400_response(self, msg: str) -> None:
-        """What uvicorn calls for a request that it can't parse."""
+        """Refuse a request that uvicorn can't parse; it calls this."""
         self._refuse(ApiError("invalid_request", UNREADABLE))
 
     def _refuse(self, error: ApiError) -> None:
@@ -190,7 +192,7 @@ class DoorProtocol(HttpToolsProtocol):
             self.transport.close()  # an earlier request's answer is under way
             return
         self.flow.resume_reading()
-        self.transport.write(_answer(error))
+        self.transport.write(_render_error(error))
         if self.transport.can_write_eof():
             self.transport.write_eof()
         self.loop.call_later(LINGER_S, self.transport.abort)
@@ -198,12 +200,13 @@ class DoorProtocol(HttpToolsProtocol):
     # -- what nobody reads -------------------------------------------------------------------------------------
 
     def pause_writing(self) -> None:
-        """More has been written than was taken."""
+        """Watch what isn't taken: more has been written than the client reads."""
         super().pause_writing()
         self._watch_unread()
 
     def on_response_complete(self) -> None:
-        """A connection that closes waits for its last bytes to be taken: not for ever."""
+        """Bound the wait of a connection that closes, for its last bytes to be taken, and of one
+        that is kept, for its next head."""
         super().on_response_complete()
         if self.transport.is_closing():
             self._watch_unread()
@@ -214,16 +217,16 @@ class DoorProtocol(HttpToolsProtocol):
                 self._start_head_clock()
 
     def timeout_keep_alive_handler(self) -> None:
-        """As above."""
+        """Close an idle connection, and bound the wait for its last bytes to be taken."""
         super().timeout_keep_alive_handler()
         self._watch_unread()
 
     def _watch_unread(self) -> None:
         if self._unread_clock is None and self._unread():
             self._left_bytes, self._moved_s = self._unread(), self.loop.time()
-            self._unread_clock = self.loop.call_later(self._unread_s / LOOKS, self._look)
+            self._unread_clock = self.loop.call_later(self._unread_s / LOOKS, self._check_unread)
 
-    def _look(self) -> None:
+    def _check_unread(self) -> None:
         self._unread_clock = None
         left_bytes = self._unread()
         if not left_bytes or not (self.flow.write_paused or self.transport.is_closing()):
@@ -234,24 +237,24 @@ class DoorProtocol(HttpToolsProtocol):
             self.transport.abort()
             return
         self._left_bytes = left_bytes
-        self._unread_clock = self.loop.call_later(self._unread_s / LOOKS, self._look)
+        self._unread_clock = self.loop.call_later(self._unread_s / LOOKS, self._check_unread)
 
     def _unread(self) -> int:
-        """Bytes that were written and that the peer hasn't taken."""
-        return int(self.transport.get_write_buffer_size()) + _queued(self.transport)
+        """Count the bytes that were written and that the peer hasn't taken."""
+        return int(self.transport.get_write_buffer_size()) + _count_queued_bytes(self.transport)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """No clock goes on."""
+        """Stop every clock."""
         self._stop_head_clock()
-        DoorProtocol._waiting.pop(self, None)
+        ListenerProtocol._waiting.pop(self, None)
         if self._unread_clock is not None:
             self._unread_clock.cancel()
             self._unread_clock = None
         super().connection_lost(exc)
 
 
-def _queued(transport: asyncio.Transport) -> int:
-    """Bytes in the kernel's queue; 0 where it doesn't say."""
+def _count_queued_bytes(transport: asyncio.Transport) -> int:
+    """Count the bytes in the kernel's queue; 0 where it doesn't report them."""
     peer = transport.get_extra_info("socket")
     if peer is None:
         return 0
@@ -262,11 +265,11 @@ def _queued(transport: asyncio.Transport) -> int:
     return 0
 
 
-def _too_large() -> ApiError:
+def _make_too_large_error() -> ApiError:
     return ApiError("headers_too_large", f"the headers are over {HEADER_BYTES_MAX} bytes: send fewer or shorter ones")
 
 
-def _answer(error: ApiError) -> bytes:
+def _render_error(error: ApiError) -> bytes:
     body = orjson.dumps(error.body())
     headers = {"content-type": "application/json", "content-length": str(len(body)), "connection": "close"}
     lines = "".join(f"{name}: {value}\r\n" for name, value in (headers | error.headers()).items())

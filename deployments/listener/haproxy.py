@@ -1,12 +1,12 @@
 """HAProxy's configuration: what Ray Serve writes, and what this server changes in it before HAProxy reads it.
 
-    Ray: haproxy.cfg ──▶ haproxy_on_loopback.sh ──▶ rewritten(text, limits) ──▶ haproxy.cfg.loopback ──▶ HAProxy
+    Ray: haproxy.cfg ──▶ haproxy_on_loopback.sh ──▶ rewrite(text, limits) ──▶ haproxy.cfg.loopback ──▶ HAProxy
 
 Ray writes the file anew and starts HAProxy anew whenever a Router comes or goes, each time through the script, so the
 changes outlive every reload. What they are:
 
     pages      statistics and metrics listen on loopback. Ray binds them to all interfaces, whatever `http_options.host`
-               is. The front doors stay as they are: whether they may be open is `deployments/api/access.py`'s business.
+               is. The frontends stay as they are: whether they may be open is `deployments/api/access.py`'s business.
                Where a later Ray names its sections otherwise, they are all closed, not open.
     splice     Ray's `splice-request` goes: HAProxy 2.8 then doesn't see a client leave whose body came in a packet of
                its own (any HTTP library's), and the tier would go on for nobody. Measured 2026-11-22: with it the
@@ -60,8 +60,8 @@ __all__ = [
     "Limits",
     "OwnError",
     "limits_of",
-    "rewritten",
-    "seconds",
+    "read_seconds",
+    "rewrite",
 ]
 
 WRAPPER = Path(__file__).with_name("haproxy_on_loopback.sh")  # what Ray starts in HAProxy's place
@@ -74,7 +74,7 @@ SEND_BUFFER_BYTES = 16_384
 SOURCES_MAX = 100_000
 SOURCE_FORGOTTEN_S = 60
 HEADER_S, UNREAD_S = 10.0, 60.0
-DOORS = ("http_frontend", "grpc_frontend")
+FRONTENDS = ("http_frontend", "grpc_frontend")
 TABLE = "mlx_stack_sources"
 
 
@@ -97,12 +97,13 @@ class OwnError:
     retry_after_s: int | None = None
 
     def body(self) -> str:
-        """The JSON."""
+        """Write the JSON."""
         error = {"message": self.message, "type": self.type, "param": None, "code": self.code}
         return json.dumps({"error": error})
 
     def words(self) -> str:
-        """The rest of a line of HAProxy's, after the status. Neither a message nor JSON has an apostrophe."""
+        """Write the rest of a line of HAProxy's, after the status. Neither a message nor JSON has
+        an apostrophe."""
         headers = "hdr x-should-retry false" if self.retry_after_s is None else f"hdr retry-after {self.retry_after_s}"
         return f"content-type application/json string '{self.body()}' {headers}"
 
@@ -130,7 +131,7 @@ OWN_ERRORS = (
 
 
 def limits_of(environ: Mapping[str, str]) -> Limits:
-    """The limits that the environment asks for (`serve.env`, `deployments/cli/front.py`).
+    """Read the limits that the environment asks for (`serve.env`, `deployments/cli/front.py`).
 
     Raises:
         ValueError: one line that names the variable.
@@ -138,12 +139,12 @@ def limits_of(environ: Mapping[str, str]) -> Limits:
     of_one = environ.get("MLX_STACK_CONNECTIONS_OF_ONE", "")
     if of_one and not (of_one.isascii() and of_one.isdigit() and int(of_one) > 0):
         raise ValueError(f"MLX_STACK_CONNECTIONS_OF_ONE: a whole number of connections is needed, not {of_one!r}")
-    header_s = seconds(environ, "MLX_STACK_HEADER_S", HEADER_S)
+    header_s = read_seconds(environ, "MLX_STACK_HEADER_S", HEADER_S)
     return Limits(header_s=header_s, of_one=int(of_one)) if of_one else Limits(header_s=header_s)
 
 
-def seconds(environ: Mapping[str, str], name: str, default: float) -> float:
-    """The seconds that a variable of the environment holds, `default` where it isn't set.
+def read_seconds(environ: Mapping[str, str], name: str, default: float) -> float:
+    """Read the seconds that a variable of the environment holds, `default` where it isn't set.
 
     Raises:
         ValueError: one line that names the variable.
@@ -156,22 +157,22 @@ def seconds(environ: Mapping[str, str], name: str, default: float) -> float:
     return float(text)
 
 
-def rewritten(text: str, limits: Limits) -> str:
-    """Ray's configuration with this server's changes."""
+def rewrite(text: str, limits: Limits) -> str:
+    """Rewrite Ray's configuration with this server's changes."""
     routed = re.search(r"^ *use_backend ", text, re.MULTILINE) is not None
     lines: list[str] = []
     section: tuple[str, ...] = ("",)
     for line in text.splitlines():
         if re.match("[a-z]", line):
             section = tuple(line.split()[:2])
-            lines += [line, *_first_lines(section, limits)]
+            lines += [line, *_add_first_lines(section, limits)]
         else:
-            lines += _changed(line, section, routed)
-    return "\n".join([*lines, *_sources()]) + "\n"
+            lines += _change_line(line, section, routed)
+    return "\n".join([*lines, *_make_sources_table()]) + "\n"
 
 
-def _first_lines(section: tuple[str, ...], limits: Limits) -> Iterator[str]:
-    """What stands at the beginning of a section."""
+def _add_first_lines(section: tuple[str, ...], limits: Limits) -> Iterator[str]:
+    """Yield what is added at the beginning of a section."""
     if section[0] == "global":
         yield f"    tune.sndbuf.client {SEND_BUFFER_BYTES}"
     if section[0] == "defaults":
@@ -187,10 +188,10 @@ def _first_lines(section: tuple[str, ...], limits: Limits) -> Iterator[str]:
         yield f"    http-request return status {LARGE_ERROR.status} {LARGE_ERROR.words()} if {too_large}"
 
 
-def _changed(line: str, section: tuple[str, ...], routed: bool) -> list[str]:
-    """A line of Ray's: as it is, changed, or none."""
+def _change_line(line: str, section: tuple[str, ...], routed: bool) -> list[str]:
+    """Return a line of Ray's: as it is, changed, or none."""
     words = line.split()
-    if words[:1] == ["bind"] and not (section[0] == "frontend" and section[-1] in DOORS):
+    if words[:1] == ["bind"] and not (section[0] == "frontend" and section[-1] in FRONTENDS):
         return [re.sub(r"bind +(\*|0\.0\.0\.0|\[::\]|::)?:", "bind 127.0.0.1:", line, count=1)]
     if words[:2] == ["option", "splice-request"] or words[:1] == ["errorfile"]:
         return []
@@ -202,8 +203,8 @@ def _changed(line: str, section: tuple[str, ...], routed: bool) -> list[str]:
     return [line]
 
 
-def _sources() -> list[str]:
-    """The table of who has how many connections."""
+def _make_sources_table() -> list[str]:
+    """Write the table of who has how many connections."""
     return [
         f"backend {TABLE}",
         f"    stick-table type ipv6 size {SOURCES_MAX} expire {SOURCE_FORGOTTEN_S}s store conn_cur",
@@ -211,4 +212,4 @@ def _sources() -> list[str]:
 
 
 if __name__ == "__main__":
-    sys.stdout.write(rewritten(Path(sys.argv[1]).read_text(encoding="utf-8"), limits_of(os.environ)))
+    sys.stdout.write(rewrite(Path(sys.argv[1]).read_text(encoding="utf-8"), limits_of(os.environ)))

@@ -3,11 +3,12 @@
 `is_loopback` is the one answer for all who ask: the host to listen on, a peer's address, a tier's URL (what leaves the
 machine is cloud) and whether a proxy could reach it. What is doubtful is not loopback.
 
-Ray Serve's proxy listens on `http_options.host` for every app of the instance, and its default in a config file is all
-interfaces. An app isn't told, but the Serve controller knows, and everything that runs under Serve can ask it: the
-builder of `serve run` and `serve deploy` (a task that the controller starts), and a replica in its constructor, in
-`__serve_build_asgi_app__` and in `reconfigure` (in this order). Serve has no public call for it; `serving_host` reads
-what its client got when it connected, and refuses to guess where that is no longer there.
+Ray Serve's proxy listens on `http_options.host` for every app of the instance, and its default in a
+config file is all interfaces. Serve tells no app, but its controller knows, and everything that
+runs under Serve can ask it: the builder of `serve run` and `serve deploy` (a task that the
+controller starts), and a replica in its constructor, in `__serve_build_asgi_app__` and in
+`reconfigure` (in this order). Serve has no public call for it; `find_serving_host` reads what its
+client got when it connected, and refuses to guess where that is no longer there.
 
 Measured 2026-11-22, ray 2.60.0, 2 vCPU AMD EPYC Linux, `serve run` with `host: 0.0.0.0` and a builder and a replica
 that write down what they see: the right host in all four places, in the default, direct-ingress and HAProxy modes;
@@ -28,13 +29,13 @@ from urllib.parse import urlsplit
 
 from deployments.config import ConfigError
 
-__all__ = ["is_loopback", "is_own", "is_own_page", "serving_host"]
+__all__ = ["find_serving_host", "is_loopback", "is_own", "is_own_page"]
 
 
 @functools.lru_cache(maxsize=1024)  # asked with each request, mostly of one address
 def is_loopback(host: str | None) -> bool:
-    """Say whether only this machine can reach, or be, `host`: 127.0.0.0/8, ::1 (also mapped, and in the brackets of a
-    URL), `localhost`.
+    """Tell whether only this machine can reach, or be, `host`: 127.0.0.0/8, ::1 (also mapped, and
+    in the brackets of a URL), `localhost`.
 
     None (no address is known) is not, and no other name: what a resolver says may change between the question and the
     call. `localhost.` is such a name: with the dot it is looked up in the DNS, past /etc/hosts."""
@@ -57,33 +58,35 @@ def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
 
 @functools.lru_cache(maxsize=1024)
 def is_own(named: str) -> bool:
-    """Whether a `Host` or `Origin` header names this machine, or nobody ("").
+    """Tell whether a `Host` or `Origin` header names this machine, or nobody ("").
 
     So do loopback's addresses and names, and those under `.internal`, by which a container calls its host
     (`host.docker.internal`): no public name ends so, hence no web site can have one."""
-    return not named or _is_local(_host_in(named)) or _host_in(named).endswith(".internal")
+    return not named or _is_local(_parse_host(named)) or _parse_host(named).endswith(".internal")
 
 
 @functools.lru_cache(maxsize=1024)
 def is_own_page(origin: str) -> bool:
-    """Whether an `Origin` is a web page that this machine serves: a name under `.internal` may be any in the house."""
-    return "//" in origin and _is_local(_host_in(origin))
+    """Tell whether an `Origin` is a web page that this machine serves: a name under `.internal` may
+    be any in the house."""
+    return "//" in origin and _is_local(_parse_host(origin))
 
 
 def _is_local(host: str) -> bool:
     return is_loopback(host) or host.endswith(".localhost")
 
 
-def _host_in(named: str) -> str:
-    """The host of an origin or a `Host` header; "" where there is none."""
+def _parse_host(named: str) -> str:
+    """Parse the host of an origin or a `Host` header; "" where there is none."""
     try:
         return urlsplit(named if "//" in named else f"//{named}").hostname or ""
     except ValueError:
         return ""
 
 
-def serving_host() -> str | None:
-    """The host that Serve's proxies listen on; None where no Serve runs yet, so that nothing listens.
+def find_serving_host() -> str | None:
+    """Find the host that Serve's proxies listen on; None where no Serve runs yet, so that nothing
+    listens.
 
     Raises:
         ConfigError: Serve runs and doesn't say; where nobody knows, nothing may be served.

@@ -1,4 +1,4 @@
-"""How short of memory each machine is: sensed per node, felt everywhere.
+"""How short of memory each machine is: sensed per node, observed everywhere.
 
     sensor ──▶ MemoryPressure actor (one per node) ──▶ MemoryView (each Router replica): header, early escalation
                   ▲ leases        │ reports

@@ -10,9 +10,10 @@ stops updating the application). So a daemon thread asks the monitors, once a se
 cell; a call reads the cell and computes. An error of the computation is logged and leaves every tier as it is.
 
     demand     Serve's default policy, times its scaling factors; the highest of the last `hold_s`, so that a lull
-               doesn't throw away a model that took a minute to load. That is the hysteresis of the demand: the
-               `downscale_delay_s` of the deployments is short (`deployments/app.py`), so that a cap takes effect fast.
-               The last replica of a tier that may sleep is let go by `tiers.NAME.idle_s` alone
+               doesn't throw away a model that took a minute to load. That is the hysteresis of the
+               demand: the `downscale_delay_s` of the deployments is short (`deployments/app.py`),
+               so that a cap takes effect fast. The last replica of a tier that may scale to zero is
+               let go by `tiers.NAME.idle_s` alone
     cap        `reliability.memory.replicas.replicas_that_fit`: bytes x replicas of all tiers in the sum of the nodes'
                budgets, minimums first, then priority; and no more of a tier than the nodes hold one by one, since half
                a model on each of two nodes is none
@@ -20,16 +21,18 @@ cell; a call reads the cell and computes. An error of the computation is logged 
                At warn it doesn't grow, at critical it shrinks to its minimum, and without a fresh reading from every
                one of those nodes it doesn't grow
 
-Tiers that run elsewhere (`hosted`) get Serve's demand, as does a deployment that is no tier. What is refused is said
-with the reason, at most twice a minute and tier, in the controller's log, and given to the monitors for `/ready`.
+Tiers that run elsewhere (`hosted`) get Serve's demand, as does a deployment that is no tier. What
+is refused is logged with the reason, at most twice a minute and tier, by the controller, and given
+to the monitors for `/ready`.
 
-Serve turns what a policy says into `current + factor * (said - current)`. A cap must come out of that unchanged, so the
-policy applies the factor to the demand itself and then says what the factor turns into the cap.
+Serve turns what a policy returns into `current + factor * (returned - current)`. A cap must come
+out of that unchanged, so the policy applies the factor to the demand itself and then returns what
+the factor turns into the cap.
 
 A call takes 0.1 ms of CPU with three nodes and four tiers (2026-11-22, 2 vCPU AMD EPYC Linux).
 
-What this policy can't hold, the leases do: Serve passes it by when it wakes a tier from zero, waits
-`downscale_delay_s` before a cut, and never goes below `min_replicas`.
+What this policy can't hold, the leases do: Serve passes it by when it starts a tier that is scaled
+to zero, waits `downscale_delay_s` before a cut, and never goes below `min_replicas`.
 
 Serve pickles this module by value and what it imports by name: `deployments` must be importable in the controller, as
 it must for the application itself.
@@ -53,9 +56,9 @@ from ray.serve.autoscaling_policy import replica_queue_length_autoscaling_policy
 from deployments.memory import nodes
 from deployments.memory.node_report import NodeReport
 from deployments.memory.plan import TierNeed
-from deployments.memory.replica_caps import capped
+from deployments.memory.replica_caps import cap_replicas
 
-__all__ = ["Cell", "HeldDemand", "MemoryCappedPolicy", "Seen", "after_factors", "before_factors", "newest"]
+__all__ = ["Cell", "HeldDemand", "MemoryCappedPolicy", "Seen", "apply_factors", "keep_newest", "undo_factors"]
 
 LOG = logging.getLogger("ray.serve")
 ASK_EVERY_S = 1.0
@@ -63,7 +66,7 @@ ASK_TIMEOUT_S = 2.0
 # A report of the monitors counts this long: a hung thread must not let anything grow.
 FRESH_S = 5.0
 HOLD_S = 300.0
-SAY_EVERY_S = 30.0
+LOG_EVERY_S = 30.0
 # Serve rounds up: a cap of 2 that arithmetic makes 2.0000000001 would be 3.
 EPSILON = 1e-6
 
@@ -94,11 +97,12 @@ class MemoryCappedPolicy:
         self._hold = HeldDemand(hold_s)
         self._cell: Cell | None = None
         self._needs: tuple[TierNeed, ...] = ()
-        self._said_s: dict[str, float] = {}
+        self._logged_s: dict[str, float] = {}
         self._failed = ""
 
     def __call__(self, contexts: Mapping[Any, Any]) -> tuple[dict[Any, float], dict[Any, dict[str, Any]]]:
-        """The number of replicas of each deployment. Takes well under a millisecond, never raises."""
+        """Return the number of replicas of each deployment. Takes well under a millisecond, never
+        raises."""
         try:
             return self._decide(contexts), {}
         except Exception as error:
@@ -111,43 +115,43 @@ class MemoryCappedPolicy:
         if not contexts:
             return {}
         now_s = time.monotonic()
-        cell = self._watching(next(iter(contexts.values())).app_name)
+        cell = self._watch(next(iter(contexts.values())).app_name)
         seen = cell.seen if cell.seen is not None and now_s - cell.seen.at_s < FRESH_S else None
         reports = seen.reports if seen else ()
         self._needs = next((r.needs for r in reports if r.needs), self._needs)
         least = {c.deployment_name: c.capacity_adjusted_min_replicas for c in contexts.values()}
         needs = tuple(replace(need, replicas_min=least.get(need.name, need.replicas_min)) for need in self._needs)
         keys = {context.deployment_name: key for key, context in contexts.items()}
-        wanted = {name: self._wanted(name, contexts[key], now_s) for name, key in keys.items()}
+        wanted = {name: self._find_wanted(name, contexts[key], now_s) for name, key in keys.items()}
         now = {name: int(contexts[key].target_num_replicas) for name, key in keys.items()}
-        fits = capped(needs, reports, wanted, now)
-        cell.caps = self._say({name: fit.why for name, fit in fits.items() if fit.why})
-        return {key: before_factors(contexts[key], fits[name].replicas) for name, key in keys.items()}
+        fits = cap_replicas(needs, reports, wanted, now)
+        cell.caps = self._log_caps({name: fit.why for name, fit in fits.items() if fit.why})
+        return {key: undo_factors(contexts[key], fits[name].replicas) for name, key in keys.items()}
 
-    def _wanted(self, name: str, context: Any, now_s: float) -> int:
+    def _find_wanted(self, name: str, context: Any, now_s: float) -> int:
         demand, _ = replica_queue_length_autoscaling_policy(context)
         least, most = context.capacity_adjusted_min_replicas, context.capacity_adjusted_max_replicas
-        wanted = max(least, min(most, after_factors(context, demand)))
-        held = self._hold.of(name, wanted, now_s)
+        wanted = max(least, min(most, apply_factors(context, demand)))
+        held = self._hold.take(name, wanted, now_s)
         # The lull of the last replica is Serve's to measure: `tiers.NAME.idle_s`.
         return 0 if wanted == 0 and held == 1 and context.target_num_replicas <= 1 else held
 
-    def _watching(self, app: str) -> Cell:
-        """The cell of this application, with its thread running."""
+    def _watch(self, app: str) -> Cell:
+        """Return the cell of this application, with its thread running."""
         if self._cell is None or self._cell.app != app:
             if self._cell is not None:
                 self._cell.stop.set()
             self._cell = Cell(app)
-            threading.Thread(target=_watch, args=(self._cell,), name="memory-policy", daemon=True).start()
+            threading.Thread(target=_poll, args=(self._cell,), name="memory-policy", daemon=True).start()
             weakref.finalize(self, self._cell.stop.set)
         return self._cell
 
-    def _say(self, caps: dict[str, str]) -> dict[str, str]:
+    def _log_caps(self, caps: dict[str, str]) -> dict[str, str]:
         now_s = time.monotonic()
         for name, why in caps.items():
             # The numbers in it change with the load: the monitors have the newest, the log has one in a while.
-            if now_s - self._said_s.get(name, -math.inf) >= SAY_EVERY_S:
-                self._said_s[name] = now_s
+            if now_s - self._logged_s.get(name, -math.inf) >= LOG_EVERY_S:
+                self._logged_s[name] = now_s
                 LOG.warning("memory_caps tier=%s why=%s", name, why)
         return caps
 
@@ -161,8 +165,8 @@ class HeldDemand:
         # there are numbers of replicas.
         self._peaks: dict[str, deque[tuple[float, int]]] = {}
 
-    def of(self, name: str, wanted: int, now_s: float) -> int:
-        """Take the demand of this moment; the answer is the one to go by."""
+    def take(self, name: str, wanted: int, now_s: float) -> int:
+        """Take the demand of this moment; return the one to go by."""
         peaks = self._peaks.setdefault(name, deque())
         while peaks and peaks[-1][1] <= wanted:
             peaks.pop()
@@ -172,43 +176,45 @@ class HeldDemand:
         return peaks[0][1]
 
 
-def after_factors(context: Any, demand: float) -> int:
-    """What Serve would make of this demand, before its bounds. `context`: Serve's AutoscalingContext."""
+def apply_factors(context: Any, demand: float) -> int:
+    """Return what Serve would make of this demand, before its bounds. `context`: Serve's
+    AutoscalingContext."""
     current = int(context.current_num_replicas)
     if current == 0:
         return math.ceil(demand)
-    return math.ceil(current + _factor(context, demand - current) * (demand - current) - EPSILON)
+    return math.ceil(current + _find_factor(context, demand - current) * (demand - current) - EPSILON)
 
 
-def before_factors(context: Any, replicas: int) -> float:
-    """What a policy must say so that Serve makes `replicas` of it."""
+def undo_factors(context: Any, replicas: int) -> float:
+    """Return what a policy must return so that Serve makes `replicas` of it."""
     current = int(context.current_num_replicas)
     if current in (0, replicas):
         return replicas
-    return float(current + (replicas - current - EPSILON) / _factor(context, replicas - current))
+    return float(current + (replicas - current - EPSILON) / _find_factor(context, replicas - current))
 
 
-def _factor(context: Any, delta: float) -> float:
+def _find_factor(context: Any, delta: float) -> float:
     config = context.config
     return float(config.get_upscaling_factor() if delta > 0 else config.get_downscaling_factor())
 
 
-def newest(reports: list[NodeReport]) -> tuple[NodeReport, ...]:
-    """One report per node: after a redeploy two monitors may stand on it for a minute."""
+def keep_newest(reports: list[NodeReport]) -> tuple[NodeReport, ...]:
+    """Keep one report per node: after a redeploy two monitors may stand on it for a minute."""
     by_node: dict[str, NodeReport] = {}
     for report in sorted(reports, key=lambda r: r.started_unix_s):
         by_node[report.node] = report
     return tuple(by_node.values())
 
 
-def _watch(cell: Cell) -> None:
-    """The thread: all that waits is here. It survives everything but its stop; what it can't see grows old."""
+def _poll(cell: Cell) -> None:
+    """Poll the monitors, on the thread: all that waits is here. It survives everything but its
+    stop; what it can't see grows old."""
     troubled = ""
     while not cell.stop.is_set():
         try:
             handles = list(nodes.find(cell.app).values())
-            reports = [_peeked(handle, dict(cell.caps)) for handle in handles]
-            cell.seen = Seen(newest([report for report in reports if report is not None]), time.monotonic())
+            reports = [_peek(handle, dict(cell.caps)) for handle in handles]
+            cell.seen = Seen(keep_newest([report for report in reports if report is not None]), time.monotonic())
             troubled = ""
         except Exception as error:
             if type(error).__name__ != troubled:
@@ -217,7 +223,7 @@ def _watch(cell: Cell) -> None:
         cell.stop.wait(ASK_EVERY_S)
 
 
-def _peeked(handle: Any, caps: dict[str, str]) -> NodeReport | None:
+def _peek(handle: Any, caps: dict[str, str]) -> NodeReport | None:
     try:
         report: NodeReport = ray.get(handle.peek.remote(caps), timeout=ASK_TIMEOUT_S)
     except Exception:  # dead or hung: its node isn't in the sum, so less fits

@@ -1,13 +1,14 @@
-"""The replica's side of a lease: ask before loading, say so while it is held, give it back at the end.
+"""The replica's side of a lease: ask before loading, renew while it is held, give back at the end.
 
     ReplicaLease.hold ─▶ granted: ""                          ─▶ renewed every third of its time to live
                       ─▶ never: why                           (the tier says `unavailable` with it)
                       ─▶ not now: asked again, for as long as it takes
 
-A replica waits here in its constructor: it holds no weights and takes no traffic, and Serve only remarks that it takes
-long. It must not raise there (three times, and Serve gives the deployment up). A monitor that doesn't answer is no
-reason to stay away for ever: after `BLIND_S` without a word from any, the replica goes on without a grant, says so in
-the log, and its renewals tell the monitor of it as soon as there is one again.
+A replica waits here in its constructor: it holds no weights and takes no traffic, and Serve only
+remarks that it takes long. It must not raise there (three times, and Serve gives the deployment
+up). A monitor that doesn't answer is no reason to stay away for ever: after `BLIND_S` without an
+answer from any, the replica goes on without a grant, logs it, and its renewals tell the monitor of
+it as soon as there is one again.
 """
 
 from __future__ import annotations
@@ -32,7 +33,8 @@ BLIND_S = 30.0
 
 
 class ReplicaLease:
-    """One replica's lease. `holder` is unique for this life of the replica. All methods belong to one event loop.
+    """One replica's lease. `holder` is unique for this incarnation of the replica. All methods
+    belong to one event loop.
 
     `on_level` is called with the node's level after each renewal.
     """
@@ -55,8 +57,9 @@ class ReplicaLease:
         self._task: asyncio.Task[None] | None = None
 
     async def hold(self, wanted_bytes: int | None) -> str:
-        """Wait until these bytes are this replica's (None: not known; then it only says that it is there). Replaces
-        what it held. Never raises; a text that isn't empty says why it will never be granted."""
+        """Wait until these bytes are this replica's (None: not known; then it only reports that it
+        is there). Replaces what it held. Never raises; a text that isn't empty says why it will
+        never be granted."""
         await self._stop_renewing()
         if wanted_bytes is None:
             log_info("memory_need_unknown", tier=self._tier)
@@ -72,25 +75,25 @@ class ReplicaLease:
             await self._send("release", self._holder)
 
     async def _wait(self, wanted_bytes: int) -> str:
-        heard_s = time.monotonic()
-        said = ""
+        answered_s = time.monotonic()
+        logged = ""
         while True:
             try:
                 answer: Answer = await self._call("acquire", wanted_bytes)
             except Exception as error:
-                if time.monotonic() - heard_s > BLIND_S:
+                if time.monotonic() - answered_s > BLIND_S:
                     log_error("memory_lease_blind", error, tier=self._tier, bytes=wanted_bytes)
                     return ""
             else:
-                heard_s = time.monotonic()
+                answered_s = time.monotonic()
                 if answer.granted:
                     return ""
                 if answer.never:
                     log_info("memory_lease_refused", tier=self._tier, why=answer.why)
                     return answer.why
-                if answer.why != said:
-                    said = answer.why
-                    log_info("memory_lease_waits", tier=self._tier, why=said)
+                if answer.why != logged:
+                    logged = answer.why
+                    log_info("memory_lease_waits", tier=self._tier, why=logged)
             await asyncio.sleep(ASK_EVERY_S)
 
     async def _renew(self) -> None:
@@ -107,7 +110,7 @@ class ReplicaLease:
         return await self._send(method, self._holder, self._tier, asked_bytes, self._plan.needs)
 
     async def _send(self, method: str, *args: Any) -> Any:
-        """One call of this node's monitor, which is looked up anew after each failure."""
+        """Call this node's monitor, which is looked up anew after each failure."""
         handle, self._handle = self._handle, None
         async with asyncio.timeout(ASK_TIMEOUT_S):
             if handle is None:

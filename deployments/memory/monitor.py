@@ -40,7 +40,15 @@ from deployments.memory.sensors.sensor import NS_PER_S, Sample, make_sensor
 from deployments.telemetry import log_error
 from reliability.memory import leases as ledger
 from reliability.memory.leases import Answer, Lease, Leases
-from reliability.memory.pressure import Level, LevelChange, Pressure, PressureConfig, level_at, observe, sustained
+from reliability.memory.pressure import (
+    Level,
+    LevelChange,
+    Pressure,
+    PressureConfig,
+    level_at,
+    measure_sustained_ns,
+    observe,
+)
 
 __all__ = ["MemoryPressure"]
 
@@ -61,7 +69,7 @@ class MemoryPressure:
             latch_ns=_ns(max(LATCH_S, settings.calm_s)),
             stale_ns=_ns(settings.stale_s),
         )
-        self._node, restarted = _identity()
+        self._node, restarted = _find_identity()
         self._epoch = uuid.uuid4().hex[:12]
         self._started_unix_s = time.time()
         self._pressure = Pressure()
@@ -79,8 +87,9 @@ class MemoryPressure:
     # -- replicas ----------------------------------------------------------------------------------------------
 
     async def acquire(self, holder: str, tier: str, wanted_bytes: int, needs: Sequence[TierNeed] = ()) -> Answer:
-        """Ask for bytes; asking again is how one waits. A waiting one that asks no more is forgotten in `lease_s`."""
-        now_ns = self._called(needs)
+        """Ask for bytes; asking again is how one waits. A waiting one that asks no more is
+        forgotten in `lease_s`."""
+        now_ns = self._note_call(needs)
         if now_ns < self._grants_from_ns and wanted_bytes > 0:
             return Answer(False, why="the monitor was restarted and waits for the holders to renew")
         self._leases, answer = ledger.acquire(
@@ -96,29 +105,31 @@ class MemoryPressure:
         return answer
 
     async def renew(self, holder: str, tier: str, held_bytes: int, needs: Sequence[TierNeed] = ()) -> Level:
-        """Still there, with these bytes. The answer is the level of this node: a replica learns it without asking."""
-        now_ns = self._called(needs)
+        """Renew the lease of a holder that is still there, with these bytes. The answer is the
+        level of this node: a replica learns it without asking."""
+        now_ns = self._note_call(needs)
         self._leases = ledger.renew(
             self._leases, holder, tier, held_bytes, ttl_ns=_ns(self._settings.lease_s), now_ns=now_ns
         )
         return level_at(self._pressure, now_ns)
 
     async def release(self, holder: str) -> None:
-        """The bytes are free, or aren't wanted any more."""
-        self._called()
+        """Free the bytes of a holder, or forget what it wanted."""
+        self._note_call()
         self._leases = ledger.release(self._leases, holder)
 
     # -- views and the policy ----------------------------------------------------------------------------------
 
     async def report(self, epoch: str = "", seen: int = 0, needs: Sequence[TierNeed] = ()) -> tuple[int, NodeReport]:
-        """What is known, with the transitions after number `seen` of the life `epoch`; first, the number to ask with
-        next time."""
-        now_ns = self._called(needs)
+        """Return what is known, with the transitions after number `seen` of the incarnation
+        `epoch`; first, the number to ask with next time."""
+        now_ns = self._note_call(needs)
         return self._seen, self._report(now_ns, after=seen if epoch == self._epoch else 0)
 
     async def peek(self, caps: Mapping[str, str] | None = None) -> NodeReport:
-        """The same for the policy: without transitions, and without being counted as somebody who needs the monitor.
-        `caps`: why tiers don't get what they want, kept for the views."""
+        """Return the same for the policy: without transitions, and without being counted as
+        somebody who needs the monitor. `caps`: why tiers don't get what they want, kept for the
+        views."""
         if caps is not None:
             self._caps = dict(caps)
         self._start_polling()
@@ -126,7 +137,7 @@ class MemoryPressure:
 
     # -- inside ------------------------------------------------------------------------------------------------
 
-    def _called(self, needs: Sequence[TierNeed] = ()) -> int:
+    def _note_call(self, needs: Sequence[TierNeed] = ()) -> int:
         self._start_polling()
         if needs:
             self._needs = tuple(needs)
@@ -137,7 +148,7 @@ class MemoryPressure:
     def _start_polling(self) -> None:
         if self._polling is not None:
             return
-        self._look()
+        self._read_sensor()
         loop = asyncio.get_running_loop()
 
         def wake() -> None:
@@ -152,14 +163,14 @@ class MemoryPressure:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._woken.wait(), self._settings.poll_s)
             self._woken.clear()
-            self._look()
+            self._read_sensor()
         ray.kill(ray.get_runtime_context().current_actor)
 
-    def _look(self) -> None:
+    def _read_sensor(self) -> None:
         now_ns = time.monotonic_ns()
         try:
             self._sample = self._sensor.read(now_ns)
-        except Exception as error:  # a bug of the sensor's must not end the loop: its word is unknown
+        except Exception as error:  # a bug of the sensor's must not end the loop: its reading is unknown
             log_error("memory_sensor_raised", error, node=self._node)
             self._sample = Sample(problem=f"the sensor raised {type(error).__name__}")
         self._pressure, change = observe(self._pressure, self._config, self._sample.readings, now_ns)
@@ -202,7 +213,7 @@ class MemoryPressure:
             started_unix_s=self._started_unix_s,
             level=level_at(self._pressure, now_ns),
             source=self._pressure.source,
-            sustained_s=sustained(self._pressure, now_ns) / NS_PER_S,
+            sustained_s=measure_sustained_ns(self._pressure, now_ns) / NS_PER_S,
             fresh_s=max(0, self._pressure.fresh_until_ns - now_ns) / NS_PER_S,
             values=self._values(),
             total_bytes=self._sample.total_bytes,
@@ -233,8 +244,9 @@ def _ns(seconds: float) -> int:
     return int(seconds * NS_PER_S)
 
 
-def _identity() -> tuple[str, bool]:
-    """The node that this actor stands on, and whether it is a restart. Without Ray, which tests do, neither."""
+def _find_identity() -> tuple[str, bool]:
+    """Find the node that this actor stands on, and whether it is a restart. Without Ray, which
+    tests do, neither."""
     if not ray.is_initialized():
         return "", False
     context = ray.get_runtime_context()

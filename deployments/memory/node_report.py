@@ -1,4 +1,4 @@
-"""What a monitor says of its node: values that cross processes, so they hold durations and no moments."""
+"""What a monitor reports of its node: values that cross processes, so durations and no moments."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Transition:
     age_s: float = 0.0
 
     def snapshot(self) -> dict[str, Any]:
-        """As JSON: for an incident."""
+        """Return the transition as JSON: for an incident."""
         held = [{"tier": h.tier, "replica": h.holder, "bytes": h.bytes} for h in self.held]
         return {
             "id": self.id,
@@ -61,10 +61,10 @@ class Transition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeReport:
-    """All of it. `fresh_s`: for how long from now the level may be believed; 0: it is unknown. `pid`: the monitor's own
-    process. `epoch` names one life of the monitor, `started_unix_s` tells which of two monitors of a node is the newer
-    one. `needs` and `caps` are what was last brought by a view and by the policy; `caps` says per tier why it doesn't
-    get what it wants."""
+    """All of it. `fresh_s`: for how long from now the level may be believed; 0: it is unknown.
+    `pid`: the monitor's own process. `epoch` names one incarnation of the monitor, `started_unix_s`
+    tells which of two monitors of a node is the newer one. `needs` and `caps` are what was last
+    brought by a view and by the policy; `caps` says per tier why it doesn't get what it wants."""
 
     node: str
     host: str

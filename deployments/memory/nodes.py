@@ -25,12 +25,13 @@ __all__ = ["find", "here", "on"]
 
 
 def here(app: str, settings: MonitorSettings) -> Any:
-    """The handle of this node's monitor."""
+    """Return the handle of this node's monitor, which is started if need be."""
     return on(ray.get_runtime_context().get_node_id(), app, settings)
 
 
 def on(node_id: str, app: str, settings: MonitorSettings) -> Any:
-    """The handle of a node's monitor, which is started if need be. Raises what Ray raises."""
+    """Return the handle of a node's monitor, which is started if need be. Raises what Ray
+    raises."""
     name = monitor_name(app, settings, node_id)
     # Found before made: `get_if_exists` alone leaves some functions behind in this process at each call.
     with contextlib.suppress(ValueError):
@@ -44,18 +45,19 @@ def on(node_id: str, app: str, settings: MonitorSettings) -> Any:
         "max_restarts": -1,
         "scheduling_strategy": NodeAffinitySchedulingStrategy(node_id, soft=False),
     }
-    return _made().options(**options).remote(settings)
+    return _make_actor_class().options(**options).remote(settings)
 
 
 @functools.cache
-def _made() -> Any:
-    """Ray's class for the actor. Each call of `ray.remote` makes a new one, some 40 KB that are never freed."""
+def _make_actor_class() -> Any:
+    """Make Ray's class for the actor. Each call of `ray.remote` makes a new one, some 40 KB that
+    are never freed."""
     return ray.remote(MemoryPressure)
 
 
 def find(app: str, settings: MonitorSettings | None = None) -> dict[str, Any]:
-    """The handles of the application's monitors by their names: those with these settings, or all. A monitor that is
-    just going may be missing or be in it; its calls then fail.
+    """Find the handles of the application's monitors by their names: those with these settings, or
+    all. A monitor that is just going may be missing or be in it; its calls then fail.
 
     Raises:
         ConnectionError: this process is in no Ray. Ray's own calls would start one here, and end the process where

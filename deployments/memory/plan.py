@@ -32,7 +32,8 @@ LINGER_S = 60.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MonitorSettings:
-    """As `reliability.config.MemoryPressureConfig`; `linger_s`: a monitor that nobody has asked for this long goes."""
+    """As `reliability.config.MemoryPressureConfig`; `linger_s`: a monitor that nobody has asked for
+    this long goes."""
 
     sensor: str = "auto"
     budget_bytes: int | None = None
@@ -44,7 +45,8 @@ class MonitorSettings:
     linger_s: float = LINGER_S
 
     def budget_of(self, total_bytes: int | None) -> int | None:
-        """What all replicas of a node may hold together. None: nothing is known of the node."""
+        """Return what all replicas of a node may hold together. None: nothing is known of the
+        node."""
         if self.budget_bytes is not None:
             return self.budget_bytes
         return None if total_bytes is None else int(total_bytes * self.budget_share)
@@ -77,7 +79,7 @@ class MemoryPlan:
 
 
 def settings_of(config: MemoryPressureConfig) -> MonitorSettings | None:
-    """The settings, or None where memory pressure is switched off."""
+    """Return the settings, or None where memory pressure is switched off."""
     if not config.enabled:
         return None
     return MonitorSettings(
@@ -104,10 +106,10 @@ def check_live(base: MemoryPressureConfig, changed: MemoryPressureConfig) -> Non
 
 
 def name_prefix(app: str) -> str:
-    """How the names of an application's monitors begin."""
+    """Return how the names of an application's monitors begin."""
     return f"MemoryPressure-v{SCHEMA}-{app}-"
 
 
 def monitor_name(app: str, settings: MonitorSettings, node_id: str) -> str:
-    """The name of the monitor of one node."""
+    """Return the name of the monitor of one node."""
     return f"{name_prefix(app)}{settings.digest}-{node_id}"

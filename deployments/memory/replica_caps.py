@@ -14,41 +14,42 @@ from deployments.memory.plan import TierNeed
 from reliability.memory.pressure import Level
 from reliability.memory.replicas import Demand, Fit, replicas_that_fit
 
-__all__ = ["capped", "refused_replicas"]
+__all__ = ["cap_replicas", "find_refused_replicas"]
 
 
-def capped(
+def cap_replicas(
     needs: tuple[TierNeed, ...], reports: tuple[NodeReport, ...], wanted: Mapping[str, int], now: Mapping[str, int]
 ) -> dict[str, Fit]:
-    """What each deployment may have. Without needs, which means that no view has spoken yet, nothing grows.
+    """Cap the replicas of each deployment. Without needs, which means that no view has called yet,
+    nothing grows.
 
     Tiers whose number is fixed aren't asked for (they aren't in `wanted`), but their bytes count.
     """
     budgets = [report.budget_bytes for report in reports]
-    local = {need.name: need for need in needs if need.local and not _never(need, budgets)}
+    local = {need.name: need for need in needs if need.local and not _explain_never(need, budgets)}
     if not needs:
         why = "no monitor has reported yet: nothing grows"
         return {n: Fit(n, min(w, now[n]), why if w > now[n] else "") for n, w in wanted.items()}
     fixed = {name: need.replicas_min for name, need in local.items()}
-    demands = [
-        _demand(need, reports, {**fixed, **wanted}[name], {**fixed, **now}[name]) for name, need in local.items()
-    ]
+    all_wanted, all_now = {**fixed, **wanted}, {**fixed, **now}
+    demands = [_build_demand(need, reports, all_wanted[name], all_now[name]) for name, need in local.items()]
     budget = sum(b for b in budgets if b is not None) if budgets and None not in budgets else None
     by_level: dict[Level, dict[str, Fit]] = {}
     fits = {name: Fit(name, count, "") for name, count in wanted.items()}
     for need in needs:
-        if need.name in wanted and _never(need, budgets):
-            fits[need.name] = Fit(need.name, min(need.replicas_min, wanted[need.name]), _never(need, budgets))
+        if need.name in wanted and _explain_never(need, budgets):
+            fits[need.name] = Fit(need.name, min(need.replicas_min, wanted[need.name]), _explain_never(need, budgets))
     for name in local.keys() & wanted.keys():
         level = _level_of(name, reports)
         if level not in by_level:
             by_level[level] = {fit.name: fit for fit in replicas_that_fit(demands, budget, level)}
-        fits[name] = _whole(by_level[level][name], local[name], reports)
+        fits[name] = _cap_by_node(by_level[level][name], local[name], reports)
     return fits
 
 
-def _demand(need: TierNeed, reports: tuple[NodeReport, ...], wanted: int, now: int) -> Demand:
-    """A tier whose bytes aren't known counts with what its largest replica holds."""
+def _build_demand(need: TierNeed, reports: tuple[NodeReport, ...], wanted: int, now: int) -> Demand:
+    """Build the demand of a tier. One whose bytes aren't known counts with what its largest replica
+    holds."""
     held = max((h.bytes for r in reports for h in r.held if h.tier == need.name), default=0)
     return Demand(
         name=need.name,
@@ -61,15 +62,16 @@ def _demand(need: TierNeed, reports: tuple[NodeReport, ...], wanted: int, now: i
 
 
 def _level_of(tier: str, reports: tuple[NodeReport, ...]) -> Level:
-    """Unknown where any node that counts is unknown and none is in trouble."""
+    """Return the level for a tier: unknown where any node that counts is unknown and none is in
+    trouble."""
     homes = [r for r in reports if tier in {h.tier for h in r.held}] or reports
     levels = [report.level if report.fresh_s > 0 else Level.UNKNOWN for report in homes]
     worst = max(levels, key=lambda level: level.rank, default=Level.UNKNOWN)
     return Level.UNKNOWN if worst is Level.NORMAL and Level.UNKNOWN in levels else worst
 
 
-def _whole(fit: Fit, need: TierNeed, reports: tuple[NodeReport, ...]) -> Fit:
-    """No more replicas than the nodes hold one by one."""
+def _cap_by_node(fit: Fit, need: TierNeed, reports: tuple[NodeReport, ...]) -> Fit:
+    """Allow no more replicas than the nodes hold one by one."""
     if not need.replica_bytes:
         return fit
     whole = sum((report.budget_bytes or 0) // need.replica_bytes for report in reports)
@@ -79,12 +81,13 @@ def _whole(fit: Fit, need: TierNeed, reports: tuple[NodeReport, ...]) -> Fit:
     return Fit(fit.name, replicas, f"the nodes hold {whole} replicas of {need.replica_bytes} bytes one by one")
 
 
-def refused_replicas(needs: Sequence[TierNeed], budgets: Sequence[int | None]) -> dict[str, str]:
-    """Why tiers can't have their `max_replicas`, by tier: weights and KV of all of them against the nodes' budgets."""
+def find_refused_replicas(needs: Sequence[TierNeed], budgets: Sequence[int | None]) -> dict[str, str]:
+    """Find why tiers can't have their `max_replicas`, by tier: weights and KV of all of them
+    against the nodes' budgets."""
     known = [budget for budget in budgets if budget is not None]
     if not known:
         return {}
-    never = {need.name: _never(need, known) for need in needs if _never(need, known)}
+    never = {need.name: _explain_never(need, known) for need in needs if _explain_never(need, known)}
     demands = [
         Demand(
             name=need.name,
@@ -101,8 +104,9 @@ def refused_replicas(needs: Sequence[TierNeed], budgets: Sequence[int | None]) -
     return never | {fit.name: fit.why for fit in fits if fit.why}
 
 
-def _never(need: TierNeed, budgets: Sequence[int | None]) -> str:
-    """Why no node could ever hold a replica of this tier; empty where one could, or where a budget isn't known."""
+def _explain_never(need: TierNeed, budgets: Sequence[int | None]) -> str:
+    """Explain why no node could ever hold a replica of this tier; empty where one could, or where a
+    budget isn't known."""
     known = [budget for budget in budgets if budget is not None]
     if not need.local or not need.replica_bytes or not known or len(known) < len(budgets):
         return ""

@@ -1,18 +1,18 @@
 """MemoryView: what a Router replica knows of all nodes' memory, without asking anybody on the way of a request.
 
-A background task polls the monitors every `poll_s` of theirs, all at once, each with a timeout; which monitors there
-are is looked up every few seconds. What comes back is turned into moments of this process's clock, so a reading ages by
-itself: a monitor that is dead, hung or on a node that is gone is simply not heard of any more, and its node becomes
-unknown. Nobody ever waits for it.
+A background task polls the monitors every `poll_s` of theirs, all at once, each with a timeout;
+which monitors there are is looked up every few seconds. What comes back is turned into moments of
+this process's clock, so a reading ages by itself: a monitor that is dead, hung or on a node that is
+gone simply reports no more, and its node becomes unknown. Nobody ever waits for it.
 
     level("fast")   the worst level of the nodes on which tier `fast` has replicas; of all nodes where it has none (a
-                    tier that sleeps may wake anywhere) or where the tier isn't named
+                    tier that is scaled to zero may start anywhere) or where the tier isn't named
     transitions()   those that were not handed over before; each view hands each over once, so with several Router
                     replicas the same `id` comes several times, and whoever writes them down keeps the first
     summary()       per node and tier, for `/ready`: levels, who waits for memory and why, which tiers are capped
 
-`Felt.decided_by` is the source that decided and the machine that it stands on. `level` takes 4 microseconds of CPU with
-three nodes (2026-11-22, 2 vCPU AMD EPYC Linux).
+`ObservedLevel.decided_by` is the source that decided and the machine that it stands on. `level`
+takes 4 microseconds of CPU with three nodes (2026-11-22, 2 vCPU AMD EPYC Linux).
 """
 
 from __future__ import annotations
@@ -29,22 +29,22 @@ from deployments.memory import nodes
 from deployments.memory.monitor import TRANSITIONS_MAX
 from deployments.memory.node_report import NodeReport, Transition
 from deployments.memory.plan import MemoryPlan
-from deployments.memory.replica_caps import refused_replicas
+from deployments.memory.replica_caps import find_refused_replicas
 from deployments.memory.sensors.sensor import NS_PER_S
 from deployments.telemetry import log_error, log_info
 from reliability.memory.pressure import Level
 
-__all__ = ["Felt", "MemoryView", "NodeView"]
+__all__ = ["MemoryView", "NodeView", "ObservedLevel"]
 
 ASK_TIMEOUT_S = 1.0
 LOOK_UP_EVERY_S = 5.0
 LOOK_UP_TIMEOUT_S = 10.0
-# A node that nobody has heard of for this long isn't mentioned any more.
+# A node that has not reported for this long isn't mentioned any more.
 GONE_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
-class Felt:
+class ObservedLevel:
     """A level, for how long it has been at warn or above, and what decided it (empty at normal and unknown)."""
 
     level: Level
@@ -60,14 +60,14 @@ class NodeView:
     fresh_until_ns: int
     pressed_ns: int
 
-    def felt(self, now_ns: int) -> Felt:
-        """What the report is worth at this moment."""
+    def read_level(self, now_ns: int) -> ObservedLevel:
+        """Return what the report is worth at this moment."""
         if now_ns >= self.fresh_until_ns:
-            return Felt(Level.UNKNOWN)
+            return ObservedLevel(Level.UNKNOWN)
         level = self.report.level
         if level.rank < 1:
-            return Felt(level)
-        return Felt(level, max(0, now_ns - self.pressed_ns), f"{self.report.source} on {self.report.host}")
+            return ObservedLevel(level)
+        return ObservedLevel(level, max(0, now_ns - self.pressed_ns), f"{self.report.source} on {self.report.host}")
 
 
 class MemoryView:
@@ -104,33 +104,34 @@ class MemoryView:
 
     # -- what is known: dictionary look-ups, nothing else --------------------------------------------------------
 
-    def level(self, tier: str | None = None, now_ns: int | None = None) -> Felt:
-        """The level that counts for a tier, or for the whole cluster. Must be called in the event loop."""
+    def level(self, tier: str | None = None, now_ns: int | None = None) -> ObservedLevel:
+        """Return the level that counts for a tier, or for the whole cluster. Must be called in the
+        event loop."""
         self.start()
         now_ns = self._now_ns() if now_ns is None else now_ns
         homes = [view for view in self._nodes.values() if tier in {h.tier for h in view.report.held}]
-        felt = [view.felt(now_ns) for view in homes or self._nodes.values()]
-        return max(felt, key=lambda f: (f.level.rank, f.sustained_ns), default=Felt(Level.UNKNOWN))
+        levels = [view.read_level(now_ns) for view in homes or self._nodes.values()]
+        return max(levels, key=lambda one: (one.level.rank, one.sustained_ns), default=ObservedLevel(Level.UNKNOWN))
 
     def transitions(self) -> list[Transition]:
-        """Those that came since the last call, oldest first."""
+        """Return those that came since the last call, oldest first."""
         new = list(self._new)
         self._new.clear()
         return new
 
     def summary(self) -> dict[str, Any]:
-        """For `/ready`."""
+        """Summarise what is known, for `/ready`."""
         now_ns = self._now_ns()
-        felt = self.level(now_ns=now_ns)
+        worst = self.level(now_ns=now_ns)
         reports = [view.report for view in self._nodes.values()]
         waiting = {h.tier: h.why for report in reports for h in report.waiting}
-        capped = refused_replicas(self._needs, [report.budget_bytes for report in reports])
+        capped = find_refused_replicas(self._needs, [report.budget_bytes for report in reports])
         return {
-            "level": felt.level.value,
-            "decided_by": felt.decided_by or None,
-            "sustained_s": round(felt.sustained_ns / NS_PER_S, 1),
+            "level": worst.level.value,
+            "decided_by": worst.decided_by or None,
+            "sustained_s": round(worst.sustained_ns / NS_PER_S, 1),
             "nodes": {
-                f"{view.report.host} {view.report.node[:8]}": _node(view, now_ns) for view in self._nodes.values()
+                f"{view.report.host} {view.report.node[:8]}": _show_node(view, now_ns) for view in self._nodes.values()
             },
             "waiting": waiting,
             "capped": capped | {tier: why for report in reports for tier, why in report.caps.items()},
@@ -187,11 +188,11 @@ class MemoryView:
         self._asked = {name: asked for name, asked in self._asked.items() if name in self._nodes}
 
 
-def _node(view: NodeView, now_ns: int) -> dict[str, Any]:
-    report, felt = view.report, view.felt(now_ns)
+def _show_node(view: NodeView, now_ns: int) -> dict[str, Any]:
+    report, observed = view.report, view.read_level(now_ns)
     return {
-        "level": felt.level.value,
-        "source": report.source if felt.level.rank > 0 else None,
+        "level": observed.level.value,
+        "source": report.source if observed.level.rank > 0 else None,
         "budget_bytes": report.budget_bytes,
         "leased_bytes": sum(holder.bytes for holder in report.held),
         "available_bytes": report.available_bytes,

@@ -34,10 +34,10 @@ class Adapter:
 
 
 def adapter_at(folder: str) -> Adapter:
-    """The adapter in `folder`. Raises `ModelUnavailable` with what is wrong."""
+    """Check the adapter in `folder`. Raises `ModelUnavailable` with what is wrong."""
     path = Path(os.path.expanduser(folder))  # `~` of nobody stays as it is
     weights = path / "adapters.safetensors"
-    kind = _kind_of(_said(path), path.name)
+    kind = _check_kind(_read_config(path), path.name)
     if not weights.is_file():
         raise ModelUnavailable(f"adapter {path.name}: it has no adapters.safetensors")
     try:
@@ -47,29 +47,31 @@ def adapter_at(folder: str) -> Adapter:
     return Adapter(path=path, label=path.name, sha256=sha256, extra_bytes=0 if kind == "full" else size_bytes)
 
 
-def _said(path: Path) -> Mapping[str, Any]:
+def _read_config(path: Path) -> Mapping[str, Any]:
     if not path.is_dir():
         raise ModelUnavailable(f"adapter {path.name}: there is no such folder")
     try:
-        said = json.loads((path / "adapter_config.json").read_text(encoding="utf-8"))
+        config = json.loads((path / "adapter_config.json").read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise ModelUnavailable(f"adapter {path.name}: its adapter_config.json can't be read") from error
-    if not isinstance(said, Mapping):
+    if not isinstance(config, Mapping):
         raise ModelUnavailable(f"adapter {path.name}: its adapter_config.json is no object")
-    return said
+    return config
 
 
-def _kind_of(said: Mapping[str, Any], name: str) -> str:
-    kind = said.get("fine_tune_type", "lora")
+def _check_kind(config: Mapping[str, Any], name: str) -> str:
+    kind = config.get("fine_tune_type", "lora")
     if kind not in _KINDS:
         raise ModelUnavailable(f"adapter {name}: fine_tune_type is {str(kind)[:40]!r}, not one of {', '.join(_KINDS)}")
-    if kind != "full" and not _shaped(said):
+    if kind != "full" and not _has_parameters(config):
         needed = ", ".join(f"lora_parameters.{key}" for key in sorted(_PARAMETERS))
         raise ModelUnavailable(f"adapter {name}: its adapter_config.json lacks num_layers or one of {needed}")
     return str(kind)
 
 
-def _shaped(said: Mapping[str, Any]) -> bool:
-    """Whether all is there that mlx-lm reads without asking."""
-    parameters = said.get("lora_parameters")
-    return isinstance(said.get("num_layers"), int) and isinstance(parameters, Mapping) and {*parameters} >= _PARAMETERS
+def _has_parameters(config: Mapping[str, Any]) -> bool:
+    """Tell whether all is there that mlx-lm reads without asking."""
+    parameters = config.get("lora_parameters")
+    return (
+        isinstance(config.get("num_layers"), int) and isinstance(parameters, Mapping) and {*parameters} >= _PARAMETERS
+    )

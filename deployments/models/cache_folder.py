@@ -1,10 +1,11 @@
 """A folder of prepared things, each made once however many processes ask at the same moment.
 
-Theory of operation. A thing is a folder `<cache>/<kind>/<name>`. It exists under that name only when it is
-whole: it is built in a sibling temporary folder and renamed at the end, which is atomic. So a builder that is
-killed leaves a temporary folder, never something that looks complete; the next builder sweeps it away.
-Builders of one name take turns by an advisory lock on a file (`flock`), which the kernel drops with the
-process that held it: no stale lock is possible. Whoever waited finds the thing made and builds nothing.
+Theory of operation. A thing is a folder `<cache>/<kind>/<name>`. It exists under that name only
+when it is complete: it is built in a sibling temporary folder and renamed at the end, which is
+atomic. So a builder that is killed leaves a temporary folder, never something that looks complete;
+the next builder sweeps it away. Builders of one name take turns by an advisory lock on a file
+(`flock`), which the kernel drops with the process that held it: no stale lock is possible. A
+builder that waited finds the thing made and builds nothing.
 
 What must never happen: two builders writing into one folder, or a reader opening a half-written one.
 """
@@ -20,25 +21,26 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-__all__ = ["Say", "default_cache_dir", "made_once", "quiet"]
+__all__ = ["Say", "default_cache_dir", "make_once", "quiet"]
 
 Say = Callable[[str], None]
 
 
 def quiet(_: str) -> None:
-    """A `Say` that keeps silent."""
+    """Ignore the text: a `Say` that keeps silent."""
 
 
 def default_cache_dir() -> Path:
-    """Where prepared things live when nobody says otherwise: the platform's folder for caches."""
+    """Return where prepared things live when nobody says otherwise: the platform's folder for
+    caches."""
     if sys.platform == "darwin":
         return Path.home() / "Library" / "Caches" / "mlx-stack-serve"
     # An empty XDG_CACHE_HOME counts as unset, as the XDG base directory specification asks.
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "mlx-stack-serve"
 
 
-def made_once(parent: Path, name: str, build: Callable[[Path], None], *, say: Say = quiet) -> Path:
-    """The folder `parent/name`, built by `build(empty folder)` if it isn't there yet."""
+def make_once(parent: Path, name: str, build: Callable[[Path], None], *, say: Say = quiet) -> Path:
+    """Return the folder `parent/name`, built by `build(empty folder)` if it isn't there yet."""
     final = parent / name
     if final.is_dir():
         return final
@@ -72,7 +74,7 @@ def _settle(folder: Path) -> None:
     folder.chmod(0o755)
     for path in folder.rglob("*"):
         path.chmod(path.stat().st_mode | (0o755 if path.is_dir() else 0o644))
-        if path.is_file():  # without this a power cut after the rename can leave whole names with empty contents
+        if path.is_file():  # without this a power cut after the rename can leave final names with empty contents
             with path.open("rb") as file:
                 os.fsync(file.fileno())
 

@@ -1,11 +1,11 @@
 """What `model: auto` means: the model for a tier's role on this machine.
 
-`choose` is a pure function of role, platform, machine and memory, so that every row can be checked on any machine. On
-Apple silicon the rows are 4-bit conversions of the Qwen3 family of the community on the hub. The Qwen3
-generation is taken on purpose: all its layers keep a plain attention cache, which mlx-lm batches and trims
-exactly, and its 2507 instruct models call tools and don't think aloud. Each row's three models fit together
-into about half of the smallest memory that it is for; tiers that name the same model hold it twice, since
-each tier is a process of its own.
+`choose` is a pure function of role, platform, machine and memory, so that every row can be checked
+on any machine. On Apple silicon the rows are 4-bit conversions of the Qwen3 family of the community
+on the hub. The Qwen3 generation is taken on purpose: all its layers keep a plain attention cache,
+which mlx-lm batches and trims exactly, and its 2507 instruct models call tools and write no
+reasoning. Each row's three models fit together into about half of the smallest memory that it is
+for; tiers that name the same model hold it twice, since each tier is a process of its own.
 
 The rows follow the branch `main`, so a repository's owner can change what they mean: pin a commit in the
 configuration where that matters. The sizes and context lengths are estimates from parameter counts and model
@@ -76,7 +76,7 @@ def choose_here(role: str, model: str) -> Choice:
 
 
 def choose(role: str, system: str, machine: str, memory_bytes: int) -> Choice:
-    """The model for `role`. `system` is `sys.platform`, `machine` is `platform.machine()`.
+    """Choose the model for `role`. `system` is `sys.platform`, `machine` is `platform.machine()`.
 
     A role that isn't one of `ROLES` is treated as standard: tiers may have names of their own.
     """
@@ -94,6 +94,6 @@ def choose(role: str, system: str, machine: str, memory_bytes: int) -> Choice:
 
 
 def weight_bytes_of(source: str) -> int | None:
-    """About how many bytes of weights a source of this catalogue has; None for any other."""
+    """Estimate how many bytes of weights a source of this catalogue has; None for any other."""
     known = {model.source: model.weight_mb * 1_000_000 for _, models in _ROWS for model in models}
     return known.get(source, DEFAULT_WEIGHT_BYTES if source == DEFAULT_SOURCE else None)

@@ -76,7 +76,7 @@ def convert(
 
 
 def model_config(meta: Mapping[str, Any], *, tied: bool, dtype: str) -> dict[str, Any]:
-    """The `config.json` that says the same as the GGUF's metadata."""
+    """Build the `config.json` that says the same as the GGUF's metadata."""
     arch = meta["general.architecture"]
     if arch != "llama":
         raise UnknownModel(
@@ -102,20 +102,20 @@ def model_config(meta: Mapping[str, Any], *, tied: bool, dtype: str) -> dict[str
         "vocab_size": len(meta["tokenizer.ggml.tokens"]),
         "tie_word_embeddings": tied,
         "bos_token_id": meta.get("tokenizer.ggml.bos_token_id"),
-        "eos_token_id": _end_tokens(meta),
+        "eos_token_id": _list_end_tokens(meta),
         "torch_dtype": dtype,
     }
 
 
-def _end_tokens(meta: Mapping[str, Any]) -> list[int]:
-    """Every token that ends an answer: the one that the file names, and the end of a text."""
+def _list_end_tokens(meta: Mapping[str, Any]) -> list[int]:
+    """List every token that ends an answer: the one that the file names, and the end of a text."""
     ends = [meta["tokenizer.ggml.eos_token_id"]]
     tokens = meta["tokenizer.ggml.tokens"]
     return ends + [tokens.index(t) for t in _END_OF_TEXT if t in tokens and tokens.index(t) not in ends]
 
 
 def quantization_name(gguf_file: Path) -> str:
-    """What most of the file's matrices are stored as: "Q4_1"."""
+    """Return what most of the file's matrices are stored as: "Q4_1"."""
     import gguf
 
     kinds: list[str] = [t.tensor_type.name for t in gguf.GGUFReader(str(gguf_file)).tensors if len(t.shape) > 1]
@@ -135,15 +135,16 @@ def _write_weights(tensors: Any, config: Mapping[str, Any], folder: Path, dtype:
 
     weights = {}
     for tensor in tqdm(tensors, desc="converting", unit="tensor", disable=None if progress else True):
-        name, heads = _renamed(tensor.name, config)
+        name, heads = _rename_tensor(tensor.name, config)
         value = gguf.quants.dequantize(tensor.data, tensor.tensor_type)
         value = unpermute(value, heads) if heads else value
         weights[name] = np.ascontiguousarray(value, dtype=np.dtype(dtype))
     save_file(weights, folder / "model.safetensors", metadata={"format": "mlx"})
 
 
-def _renamed(name: str, config: Mapping[str, Any]) -> tuple[str, int]:
-    """mlx-lm's name, and the number of heads whose rows must be put back in order (0: none)."""
+def _rename_tensor(name: str, config: Mapping[str, Any]) -> tuple[str, int]:
+    """Return mlx-lm's name, and the number of heads whose rows must be put back in order (0:
+    none)."""
     if name in _TOP:
         return _TOP[name], 0
     match = _BLOCK.fullmatch(name)

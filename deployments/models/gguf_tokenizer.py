@@ -26,7 +26,7 @@ class UnknownTokenizer(Exception):
 
 
 def build_tokenizer(meta: Mapping[str, Any]) -> Any:
-    """A `tokenizers.Tokenizer` that splits text as the GGUF's metadata says."""
+    """Build a `tokenizers.Tokenizer` that splits text as the GGUF's metadata says."""
     from tokenizers import AddedToken, Tokenizer, decoders, models
 
     if meta["tokenizer.ggml.model"] != "gpt2":
@@ -35,7 +35,7 @@ def build_tokenizer(meta: Mapping[str, Any]) -> Any:
     # Merges are "left right"; a byte-level token never holds a raw space, so the first space is the border.
     merges = [tuple(merge.split(" ", 1)) for merge in meta["tokenizer.ggml.merges"]]
     tokenizer = Tokenizer(models.BPE(vocab={token: i for i, token in enumerate(tokens)}, merges=merges))
-    tokenizer.pre_tokenizer = _pre_tokenizer(meta["tokenizer.ggml.pre"])
+    tokenizer.pre_tokenizer = _build_pre_tokenizer(meta["tokenizer.ggml.pre"])
     tokenizer.decoder = decoders.ByteLevel()
     kinds = meta["tokenizer.ggml.token_type"]
     for token, kind in zip(tokens, kinds, strict=True):
@@ -65,7 +65,7 @@ def write_tokenizer(meta: Mapping[str, Any], folder: Path, *, chat_template: str
         (folder / "chat_template.jinja").write_text(template, encoding="utf-8")
 
 
-def _pre_tokenizer(name: str) -> Any:
+def _build_pre_tokenizer(name: str) -> Any:
     from tokenizers import pre_tokenizers
 
     if name == "gpt-2":

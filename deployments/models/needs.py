@@ -19,8 +19,9 @@ from typing import Any
 from deployments.config import AppConfig
 from deployments.config_tiers import HostedTierConfig, MlxTierConfig, TierBase
 from deployments.memory.plan import MemoryPlan, TierNeed, settings_of
+from deployments.models.artifact import BESIDE_WEIGHTS_BYTES, Artifact, find_on_disk
 from deployments.models.catalog import choose_here, weight_bytes_of
-from deployments.models.sources import BESIDE_WEIGHTS_BYTES, Artifact, on_disk, parse_source
+from deployments.models.sources import parse_source
 
 __all__ = ["KV_TOKENS", "kv_bytes", "plan_of", "replica_bytes", "tier_needs"]
 
@@ -28,13 +29,14 @@ KV_TOKENS = 8192
 
 
 def plan_of(config: AppConfig) -> MemoryPlan | None:
-    """The plan of an application; None where memory pressure is switched off."""
+    """Make the plan of an application; None where memory pressure is switched off."""
     settings = settings_of(config.reliability.memory_pressure)
     return None if settings is None else MemoryPlan(settings=settings, needs=tier_needs(config))
 
 
 def tier_needs(config: AppConfig) -> tuple[TierNeed, ...]:
-    """The needs of all tiers. Tiers that come earlier in the chain grow first: they answer most requests."""
+    """List the needs of all tiers. Tiers that come earlier in the chain grow first: they answer
+    most requests."""
     chain = config.reliability.escalation.chain
     return tuple(
         TierNeed(
@@ -50,18 +52,19 @@ def tier_needs(config: AppConfig) -> tuple[TierNeed, ...]:
 
 
 def replica_bytes(name: str, tier: TierBase) -> int | None:
-    """The bytes of one replica on this machine; None: not known. Reads small files only, fetches nothing."""
+    """Estimate the bytes of one replica on this machine; None: not known. Reads small files only,
+    fetches nothing."""
     if tier.replica_bytes is not None or not isinstance(tier, MlxTierConfig):
         return tier.replica_bytes or 0
-    needs = [_model_bytes(role, model, tier.context_tokens) for role, model in tier.sources(name)]
+    needs = [_estimate_model_bytes(role, model, tier.context_tokens) for role, model in tier.sources(name)]
     known = [need for need in needs if need is not None]
     return sum(known) if len(known) == len(needs) else None
 
 
-def _model_bytes(role: str, model: str, context_tokens: int | None) -> int | None:
+def _estimate_model_bytes(role: str, model: str, context_tokens: int | None) -> int | None:
     source = choose_here(role, model).source
     try:
-        artifact = on_disk(parse_source(source))
+        artifact = find_on_disk(parse_source(source))
     except (ValueError, OSError):
         return None
     if artifact is not None:
@@ -71,17 +74,18 @@ def _model_bytes(role: str, model: str, context_tokens: int | None) -> int | Non
 
 
 def kv_bytes(artifact: Artifact, context_tokens: int | None) -> int:
-    """The bytes of KV_TOKENS tokens of cache, or of the whole context where that is smaller; 0 for an unknown shape."""
+    """Compute the bytes of KV_TOKENS tokens of cache, or of the whole context where that is
+    smaller; 0 for an unknown shape."""
     try:
-        said = json.loads((Path(artifact.path) / "config.json").read_text(encoding="utf-8"))
+        config = json.loads((Path(artifact.path) / "config.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return 0
-    shape = said.get("text_config") if isinstance(said.get("text_config"), Mapping) else said
+    shape = config.get("text_config") if isinstance(config.get("text_config"), Mapping) else config
     tokens = min(n for n in (KV_TOKENS, context_tokens, artifact.context_tokens) if n)
-    return tokens * _token_bytes(shape)
+    return tokens * _count_token_bytes(shape)
 
 
-def _token_bytes(shape: Mapping[str, Any]) -> int:
+def _count_token_bytes(shape: Mapping[str, Any]) -> int:
     layers, heads = shape.get("num_hidden_layers"), shape.get("num_attention_heads")
     if not isinstance(layers, int) or not isinstance(heads, int) or heads < 1:
         return 0

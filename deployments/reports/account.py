@@ -19,7 +19,7 @@ from deployments.request.drive import Run
 from deployments.request.judge import Advice
 from deployments.state.client import RequestState
 from deployments.state.incident_record import IncidentKind, record
-from deployments.state.records import Said
+from deployments.state.records import TurnItem
 from deployments.telemetry import log_error, log_request
 from reliability.types import TierStatus
 
@@ -28,7 +28,8 @@ __all__ = ["Account"]
 
 @dataclass(slots=True, kw_only=True)
 class Account:
-    """One request's books while it runs. `advice`: what the auxiliary judge said, where it was asked."""
+    """The account of one request while it runs. `advice`: the auxiliary judge's, where it was
+    asked."""
 
     run: Run
     state: RequestState
@@ -38,7 +39,8 @@ class Account:
     _closed: bool = False
 
     def report(self, now_ns: int, prices: Mapping[str, Price]) -> dict[str, Any]:
-        """The whole report, JSON-ready, made once, when the outcome is known. No prompt, no answer, no secret."""
+        """Return the whole report, JSON-ready, made once, when the outcome is known. No prompt, no
+        answer, no secret."""
         if self._report is None:
             self._report = report_of(self.run, advice=self.advice, total_ns=now_ns - self.started_ns, prices=prices)
         return self._report
@@ -61,14 +63,14 @@ class Account:
             incidents = incidents_of(
                 self.run, at_s=time.time(), key=self.run.key, statuses=statuses, keep_text=keep_text
             )
-            self.state.done(report, [*incidents, *self._advised()], self._said())
+            self.state.finish(report, [*incidents, *self._record_advice()], self._find_turn())
             metrics.count(report)
             log_request(report)
         except Exception as error:
             log_error("account_failed", error, request_id=self.run.request.request_id)
 
-    def _advised(self) -> list[dict[str, Any]]:
-        """That the auxiliary judge was asked, and whether it had anything to say."""
+    def _record_advice(self) -> list[dict[str, Any]]:
+        """Record that the auxiliary judge was asked, and whether it had an answer."""
         if self.advice is None:
             return []
         case, request = self.advice.case, self.run.request
@@ -85,9 +87,9 @@ class Account:
         )
         return [made]
 
-    def _said(self) -> Said | None:
-        """What the session's window should remember, for a client that sends no history."""
+    def _find_turn(self) -> TurnItem | None:
+        """Find what the session's window should remember, for a client that sends no history."""
         run = self.run
         if not run.expected.asked or run.finish is None or run.judged is None or run.judged.turn is None:
             return None
-        return Said(key=run.key, session=run.request.session_id, turn=run.judged.turn, request=run.expected.asked)
+        return TurnItem(key=run.key, session=run.request.session_id, turn=run.judged.turn, request=run.expected.asked)

@@ -1,4 +1,5 @@
-"""Incidents: what went wrong, or was mended, in a request, as bounded records that can be kept and searched.
+"""Incidents: what went wrong, or was repaired, in a request, as bounded records that can be kept
+and searched.
 
     Run (when the request is over)  --incidents_of-->  records  -->  journal, GET /v1/reliability/incidents
 
@@ -10,8 +11,9 @@ record stands in `deployments/state/incident_record.py`.
 `tier`, `model`, tokens and times are those of the attempt that `attempt` counts (from 0, its place in the report's
 `attempts`); `generation` is what the client asked for. `at` is the moment at which the record was made.
 
-What must never happen: a word of the conversation in a record without `keep_text` (`deployments.evidence` says what may
-be shown), a record or a number of records without a bound, an exception: a half-told incident is better than none.
+What must never happen: a word of the conversation in a record without `keep_text`
+(`deployments.evidence` says what may be shown), a record or a number of records without a bound, an
+exception: half an incident is better than none.
 
 It costs 40 µs of CPU a record, and 4 µs for a request without any (2026-11-22, 2 vCPU AMD EPYC Linux: `incidents_of`
 200 times on a request of 5,000 characters whose tier sent two invalid calls).
@@ -24,7 +26,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from deployments.evidence import Shown, cut, within
+from deployments.evidence import Shown, cut, fit_evidence
 from deployments.memory.node_report import Transition
 from deployments.request.drive import Run
 from deployments.state.incident_record import IncidentKind, record, shorten
@@ -52,23 +54,25 @@ TOOL_CHOICES = ("none", "auto", "required", "function", "allowed_tools")
 def incidents_of(
     run: Run, *, at_s: float, key: str, statuses: Mapping[str, TierStatus], keep_text: bool
 ) -> list[dict[str, Any]]:
-    """The records of one finished request, at most `RECORDS_MAX` of `RECORD_BYTES_MAX` bytes of JSON each.
+    """Write the records of one finished request, at most `RECORDS_MAX` of `RECORD_BYTES_MAX` bytes
+    of JSON each.
 
-    Where there are more, the first ones and the last one are kept, and the last one's evidence says how many were
-    left out. `statuses`: the tiers' own word by name, as far as it is known. `key`: the name of the API key.
+    Where there are more, the first ones and the last one are kept, and the last one's evidence says
+    how many were left out. `statuses`: what the tiers report, by name, as far as it is known.
+    `key`: the name of the API key.
     """
-    told = _Told(run, at_s, key, statuses, Shown(run.expected.toolbox, keep_text))
-    found = list(told.all())
+    writer = _Writer(run, at_s, key, statuses, Shown(run.expected.toolbox, keep_text))
+    found = list(writer.write_all())
     if len(found) > RECORDS_MAX:
         left_out = {"left_out": len(found) - RECORDS_MAX}
-        found[-1]["evidence"] = within(left_out | found[-1]["evidence"])
+        found[-1]["evidence"] = fit_evidence(left_out | found[-1]["evidence"])
         del found[RECORDS_MAX - 1 : -1]
     return found
 
 
 @dataclass(frozen=True, slots=True)
-class _Told:
-    """One request, told as records."""
+class _Writer:
+    """One request, written as records."""
 
     run: Run
     at_s: float
@@ -76,14 +80,14 @@ class _Told:
     statuses: Mapping[str, TierStatus]
     shown: Shown
 
-    def all(self) -> Iterator[dict[str, Any]]:
+    def write_all(self) -> Iterator[dict[str, Any]]:
         for number, attempt in enumerate(self.run.attempts):
-            yield from self._wrong(number, attempt)
-            yield from self._untrusted(number, attempt)
-            yield from self._repairs(number)
-            yield from self._left(number)
-        yield from self._loop_without_a_flaw()
-        yield from self._warnings()
+            yield from self._write_failure(number, attempt)
+            yield from self._write_usage(number, attempt)
+            yield from self._write_repairs(number)
+            yield from self._write_escalation(number)
+        yield from self._write_loop_without_a_flaw()
+        yield from self._write_warnings()
 
     def _record(self, kind: IncidentKind, reason: str, number: int | None, **evidence: Any) -> dict[str, Any]:
         run = self.run
@@ -99,35 +103,40 @@ class _Told:
             tier=tier,
             evidence=evidence,
             attempt=number,
-            model=_model(self.statuses.get(tier or "")),
-            generation=_generation(run.request),
-            **(_measures(attempt) if attempt else {}),
+            model=_describe_model(self.statuses.get(tier or "")),
+            generation=_describe_generation(run.request),
+            **(_measure(attempt) if attempt else {}),
         )
 
-    def _judged(self, number: int) -> Judged | None:
+    def _find_judged(self, number: int) -> Judged | None:
         judgements = self.run.judgements
         return judgements[number] if number < len(judgements) else None
 
-    def _wrong(self, number: int, attempt: Attempt) -> Iterator[dict[str, Any]]:
-        """A fault, a loop or a flaw: an attempt has one of them at most."""
+    def _write_failure(self, number: int, attempt: Attempt) -> Iterator[dict[str, Any]]:
+        """Write a fault, a loop or a flaw: an attempt has one of them at most."""
         if attempt.fault is not None:
             kind = IncidentKind.BUDGET if attempt.fault is Fault.BUDGET else IncidentKind.FAULT
-            yield self._record(kind, attempt.fault.value, number, **_fault(attempt), **self._texts(attempt, None))
+            yield self._record(
+                kind, attempt.fault.value, number, **_describe_fault(attempt), **self._show_texts(attempt, None)
+            )
         elif attempt.flaw is not None:
-            judged = self._judged(number)
+            judged = self._find_judged(number)
             kind = IncidentKind.LOOP if _repeats(attempt) else IncidentKind.FLAW
-            loop = self._loop_of(number) if kind is IncidentKind.LOOP else None
-            evidence = self._loop(loop) | self._judgement(judged) | self._texts(attempt, judged)
+            loop = self._find_loop(number) if kind is IncidentKind.LOOP else None
+            evidence = self._describe_loop(loop) | self._describe_judgement(judged) | self._show_texts(attempt, judged)
             yield self._record(kind, attempt.flaw.value, number, **evidence)
 
-    def _untrusted(self, number: int, attempt: Attempt) -> Iterator[dict[str, Any]]:
-        told = attempt.reported
-        if told is not None:
-            said = {"reported_prompt_tokens": told.prompt_tokens, "reported_completion_tokens": told.completion_tokens}
-            yield self._record(IncidentKind.USAGE, "not_believed", number, **said)
+    def _write_usage(self, number: int, attempt: Attempt) -> Iterator[dict[str, Any]]:
+        usage = attempt.reported
+        if usage is not None:
+            tokens = {
+                "reported_prompt_tokens": usage.prompt_tokens,
+                "reported_completion_tokens": usage.completion_tokens,
+            }
+            yield self._record(IncidentKind.USAGE, "not_believed", number, **tokens)
 
-    def _repairs(self, number: int) -> Iterator[dict[str, Any]]:
-        judged = self._judged(number)
+    def _write_repairs(self, number: int) -> Iterator[dict[str, Any]]:
+        judged = self._find_judged(number)
         if judged is None:
             return
         delivered = self.run.finish is not None and self.run.judged is judged
@@ -135,8 +144,8 @@ class _Told:
             paths = [self.shown.path(repair.path) for repair in judged.repairs if repair.kind is kind][:PATHS_MAX]
             yield self._record(IncidentKind.REPAIR, kind.value, number, count=count, delivered=delivered, paths=paths)
 
-    def _left(self, number: int) -> Iterator[dict[str, Any]]:
-        """The tier that was left after this attempt, and for which one."""
+    def _write_escalation(self, number: int) -> Iterator[dict[str, Any]]:
+        """Write which tier was left after this attempt, and for which one."""
         before, after = self.run.attempts[number], next(iter(self.run.attempts[number + 1 :]), None)
         if after is None or after.tier == before.tier:
             return
@@ -144,40 +153,42 @@ class _Told:
         met = before.fault or before.flaw
         yield self._record(IncidentKind.ESCALATION, reason_of(before).value, number, to=after.tier, how=how, after=met)
 
-    def _loop_of(self, number: int) -> Loop | None:
-        """The loop that this attempt was refused for. The one that was seen while it decoded stands in the run."""
-        judged = self._judged(number)
+    def _find_loop(self, number: int) -> Loop | None:
+        """Find the loop that this attempt was refused for. The one that was seen while it decoded
+        stands in the run."""
+        judged = self._find_judged(number)
         if judged is not None and judged.loop is not None:
             return judged.loop
         cycles = [i for i, attempt in enumerate(self.run.attempts) if attempt.flaw is Flaw.CYCLE]
         return self.run.loop if cycles[-1:] == [number] else None
 
-    def _loop_without_a_flaw(self) -> Iterator[dict[str, Any]]:
-        """An answer was stopped or shortened that was still good, or that was refused for something else."""
+    def _write_loop_without_a_flaw(self) -> Iterator[dict[str, Any]]:
+        """Write the loop of an answer that was stopped or shortened and still good, or that was
+        refused for something else."""
         attempts = self.run.attempts
-        told = [self._loop_of(i) for i, attempt in enumerate(attempts) if _repeats(attempt)]
+        written = [self._find_loop(i) for i, attempt in enumerate(attempts) if _repeats(attempt)]
         last = next((i for i in reversed(range(len(attempts))) if attempts[i].ran), None)
         loop = self.run.loop
-        if loop is not None and loop not in told:
-            yield self._record(IncidentKind.LOOP, loop.kind.value, last, **self._loop(loop))
+        if loop is not None and loop not in written:
+            yield self._record(IncidentKind.LOOP, loop.kind.value, last, **self._describe_loop(loop))
         for number, attempt in enumerate(attempts):
-            judged = self._judged(number)
+            judged = self._find_judged(number)
             if judged is not None and judged.dropped_calls and not _repeats(attempt):
                 yield self._record(IncidentKind.LOOP, "answer_calls", number, dropped_calls=judged.dropped_calls)
 
-    def _warnings(self) -> Iterator[dict[str, Any]]:
+    def _write_warnings(self) -> Iterator[dict[str, Any]]:
         if self.run.warnings:
             spent = [f"{load.window.value} {load.percent}%" for load in self.run.warnings[:WARNINGS_MAX]]
             yield self._record(IncidentKind.BUDGET, "warning", None, spent=spent)
 
-    def _loop(self, loop: Loop | None) -> dict[str, Any]:
+    def _describe_loop(self, loop: Loop | None) -> dict[str, Any]:
         if loop is None:
             return {}
         tools = [self.shown.tool(name) for name in loop.tool.split(" → ")] if loop.tool else None
         return {
             "loop": loop.kind.value,
             "stage": loop.stage.value,
-            "laps": loop.laps,
+            "laps": loop.repetitions,
             "period": loop.period,
             "strike": loop.strike,
             "digest": loop.key,
@@ -185,7 +196,7 @@ class _Told:
             "quote": self.shown.text(loop.evidence, DETAIL_BYTES_MAX),
         }
 
-    def _judgement(self, judged: Judged | None) -> dict[str, Any]:
+    def _describe_judgement(self, judged: Judged | None) -> dict[str, Any]:
         if judged is None:
             return {}
         violations = [
@@ -205,13 +216,13 @@ class _Told:
             "answer_chars": len(judged.written),
         }
 
-    def _texts(self, attempt: Attempt, judged: Judged | None) -> dict[str, Any]:
-        """The texts, where they may be shown."""
+    def _show_texts(self, attempt: Attempt, judged: Judged | None) -> dict[str, Any]:
+        """Return the texts, where they may be shown."""
         return {
             "detail": self.shown.text(attempt.detail, DETAIL_BYTES_MAX),
             "param": self.shown.text(attempt.param or "", MESSAGE_BYTES_MAX),
             "answer": self.shown.text(judged.written) if judged is not None else None,
-            "prompt": self.shown.text(_last_user_text(self.run.request)),
+            "prompt": self.shown.text(_find_last_user_text(self.run.request)),
         }
 
 
@@ -219,7 +230,7 @@ def _repeats(attempt: Attempt) -> bool:
     return reason_of(attempt) is Reason.LOOP_DETECTED
 
 
-def _fault(attempt: Attempt) -> dict[str, Any]:
+def _describe_fault(attempt: Attempt) -> dict[str, Any]:
     return {
         "status": attempt.status,
         "retry_after_s": attempt.retry_after_s,
@@ -229,7 +240,7 @@ def _fault(attempt: Attempt) -> dict[str, Any]:
     }
 
 
-def _measures(attempt: Attempt) -> dict[str, Any]:
+def _measure(attempt: Attempt) -> dict[str, Any]:
     usage = attempt.usage
     return {
         "prompt_tokens": usage.prompt_tokens if usage else None,
@@ -239,8 +250,8 @@ def _measures(attempt: Attempt) -> dict[str, Any]:
     }
 
 
-def _model(status: TierStatus | None) -> dict[str, Any] | None:
-    """What generated: the tier's provenance, each part bounded."""
+def _describe_model(status: TierStatus | None) -> dict[str, Any] | None:
+    """Describe what generated: the tier's provenance, each part bounded."""
     if status is None:
         return None
     names = ("model", "source", "revision", "sha256", "quantization", "adapter", "draft")
@@ -250,8 +261,8 @@ def _model(status: TierStatus | None) -> dict[str, Any] | None:
     return words | {"context_tokens": status.context_tokens, "versions": versions or None}
 
 
-def _generation(request: ChatRequest) -> dict[str, Any]:
-    """The parameters that the client asked for, as numbers and counts."""
+def _describe_generation(request: ChatRequest) -> dict[str, Any]:
+    """Describe the parameters that the client asked for, as numbers and counts."""
     return {
         "temperature": request.temperature,
         "top_p": request.top_p,
@@ -259,22 +270,23 @@ def _generation(request: ChatRequest) -> dict[str, Any]:
         "max_tokens": request.max_tokens,
         "stops": len(request.stop),
         "tools": len(request.tools),
-        "tool_choice": _tool_choice(request.tool_choice),
+        "tool_choice": _name_tool_choice(request.tool_choice),
     }
 
 
-def _tool_choice(choice: object) -> str | None:
+def _name_tool_choice(choice: object) -> str | None:
     kind = choice.get("type") if isinstance(choice, Mapping) else choice
     return None if kind is None else next((known for known in TOOL_CHOICES if known == kind), "other")
 
 
-def _last_user_text(request: ChatRequest) -> str:
+def _find_last_user_text(request: ChatRequest) -> str:
     texts = (text_of(m.get("content")) for m in reversed(request.messages) if m.get("role") == "user")
     return next(texts, "")
 
 
 def memory_incident(transition: Transition, now_s: float) -> dict[str, Any]:
-    """A node's memory level has changed. Its id stands in place of a request's, so that it is kept once."""
+    """Write that a node's memory level has changed. Its id stands in place of a request's, so that
+    it is kept once."""
     return record(
         IncidentKind.MEMORY,
         at_s=now_s - transition.age_s,

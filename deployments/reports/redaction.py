@@ -19,7 +19,8 @@ _SECRET_NAME = re.compile(r"auth|key|token|secret|cookie", re.IGNORECASE)
 
 
 def secret_headers(headers: Mapping[str, str]) -> list[str]:
-    """The values of headers whose names speak of credentials, each also without its scheme (`Bearer`)."""
+    """Return the values of headers whose names suggest credentials, each also without its scheme
+    (`Bearer`)."""
     values = [value for name, value in headers.items() if _SECRET_NAME.search(name)]
     return values + [value.rpartition(" ")[2] for value in values]
 
@@ -32,7 +33,7 @@ class Redactor:
         self._secrets = sorted(found, key=len, reverse=True)  # a secret may begin with a shorter one
 
     def __call__(self, text: str) -> str:
-        """`text` without secrets."""
+        """Return `text` without secrets."""
         for secret in self._secrets:
             text = text.replace(secret, REDACTED)
         return _SHAPES.sub(REDACTED, text)

@@ -29,11 +29,12 @@ LEVEL_WORDS = {Level.WARN: "warning", Level.CRITICAL: "critical"}
 
 
 def report_headers(run: Run) -> dict[str, str]:
-    """The `X-MLX-Stack-*` headers as far as the request has come. `Retries` counts every call beyond the first."""
-    retries = _retries_now(run)
+    """Build the `X-MLX-Stack-*` headers as far as the request has come. `Retries` counts every call
+    beyond the first."""
+    retries = _count_retries(run)
     headers = session_header(run) | {
         "X-MLX-Stack-Retries": str(retries),
-        "X-MLX-Stack-Attempts": str(_attempts_now(run)),
+        "X-MLX-Stack-Attempts": str(_count_attempts(run)),
     }
     if run.tier is not None:
         headers["X-MLX-Stack-Tier"] = run.tier
@@ -46,11 +47,11 @@ def report_headers(run: Run) -> dict[str, str]:
     repaired = repairs_of(run)
     if repaired:
         headers["X-MLX-Stack-Repaired"] = ", ".join(repaired)
-    return headers | _pressures(run)
+    return headers | _build_pressure_headers(run)
 
 
-def _pressures(run: Run) -> dict[str, str]:
-    """What is running short: the budget, the memory."""
+def _build_pressure_headers(run: Run) -> dict[str, str]:
+    """Build the headers of what is running short: the budget, the memory."""
     headers: dict[str, str] = {}
     if run.warnings:
         headers["X-MLX-Stack-Budget-Warning"] = f"{WARN_PERCENT}%"
@@ -60,8 +61,9 @@ def _pressures(run: Run) -> dict[str, str]:
 
 
 def loop_mark(run: Run) -> str:
-    """`broken` where the circuit broke, or an answer was stopped in its circles; `nudged` where the model was told;
-    `detected` where it was too late for either, since the text had left."""
+    """Say what was done about a loop: `broken` where the circuit broke, or an answer that repeated
+    itself was stopped; `nudged` where the model was shown a nudge; `detected` where it was too late
+    for either, since the text had left."""
     if any(reason_of(a) is Reason.LOOP_DETECTED and a.flaw is not Flaw.LOOP for a in run.attempts):
         return "broken"
     if run.finish is None and run.refusal is None:
@@ -71,25 +73,26 @@ def loop_mark(run: Run) -> str:
 
 
 def repairs_of(run: Run) -> list[str]:
-    """The kinds of repairs on the calls that were delivered, each once."""
+    """List the kinds of repairs on the calls that were delivered, each once."""
     delivered = run.judged if run.finish is not None else None
     return sorted({repair.kind.value for repair in delivered.repairs}) if delivered else []
 
 
 def session_header(run: Run) -> dict[str, str]:
-    """What is known before any tier has answered."""
+    """Build the header that is known before any tier has answered."""
     return {"X-MLX-Stack-Session": run.request.session_id}
 
 
-def _retries_now(run: Run) -> int:
-    """While an attempt runs it isn't in the record yet, so the ones before it are all extra calls."""
+def _count_retries(run: Run) -> int:
+    """Count the retries so far: while an attempt runs it isn't in the record yet, so the ones
+    before it are all extra calls."""
     if run.finish is None and run.refusal is None:
         return sum(1 for a in run.attempts if a.ran)
     return run.retries
 
 
-def _attempts_now(run: Run) -> int:
-    """Calls to tiers that really ran, the one that is running included."""
+def _count_attempts(run: Run) -> int:
+    """Count the calls to tiers that really ran, the one that is running included."""
     running = run.finish is None and run.refusal is None
     return sum(1 for a in run.attempts if a.ran) + running
 
@@ -101,29 +104,29 @@ def report_of(
     total_ns: int = 0,
     prices: Mapping[str, Price] = MappingProxyType({}),
 ) -> dict[str, Any]:
-    """The whole report, JSON-ready. No prompt and no secret; a detail may quote some words of a bad call, for the
-    request's own client. `total_ns`: the request from its first byte.
+    """Build the whole report, JSON-ready. No prompt and no secret; a detail may quote some words of
+    a bad call, for the request's own client. `total_ns`: the request from its first byte.
 
     `overhead_ms` is what this server took beside its attempts on tiers: parsing, admission, waits between attempts.
     """
     escalation = run.escalation
-    attempts = [_attempt(a, prices) for a in run.attempts]
+    attempts = [_describe_attempt(a, prices) for a in run.attempts]
     judged = advice.run.attempts if advice and advice.run else []
-    judge_attempts = [_attempt(a, prices) for a in judged]
+    judge_attempts = [_describe_attempt(a, prices) for a in judged]
     model_ns = sum(a.elapsed_ns for a in (*run.attempts, *judged))
     costs = [a["cost_usd"] for a in (*attempts, *judge_attempts) if a["cost_usd"] is not None]
     return {
         "request_id": run.request.request_id,
         "session": run.request.session_id,
         "key": run.key,
-        "outcome": _outcome(run),
+        "outcome": _name_outcome(run),
         "tier": run.tier,
         "escalated_from": escalation[0] if escalation else None,
         "escalation_reason": escalation[1].value if escalation else None,
         "retries": run.retries,
         "loop": loop_mark(run) if run.loop is not None else None,
         "repairs": repairs_of(run),
-        "notes": _notes(run),
+        "notes": _write_notes(run),
         "total_ms": round(total_ns / NS_PER_MS, 3),
         "overhead_ms": round(max(0, total_ns - model_ns) / NS_PER_MS, 3),
         "cost_usd": sum(costs) if costs else None,
@@ -131,38 +134,37 @@ def report_of(
         "memory_pressure": run.level.value,
         "state_silent": run.silent,
         "attempts": attempts,
-        "judge": None if advice is None else _judge(advice, judge_attempts),
+        "judge": None if advice is None else _describe_judge(advice, judge_attempts),
     }
 
 
-def _notes(run: Run) -> list[str]:
-    """What was done less strictly than it was asked for, what of the arguments was not checked, and which tiers' counts
-    were not believed."""
-    finish = [*run.finish.notes, *_unchecked(run)] if run.finish is not None else []
-    return [*finish, *(_disbelieved(a.tier, a.reported, a.usage) for a in run.attempts if a.reported and a.usage)]
+def _write_notes(run: Run) -> list[str]:
+    """Write what was done less strictly than it was asked for, what of the arguments was not
+    checked, and which tiers' counts were not believed."""
+    finish = [*run.finish.notes, *_list_unchecked(run)] if run.finish is not None else []
+    return [*finish, *(_describe_usage(a.tier, a.reported, a.usage) for a in run.attempts if a.reported and a.usage)]
 
 
-def _unchecked(run: Run) -> list[str]:
-    """What the schemas of the tools that are called say and nobody has checked."""
+def _list_unchecked(run: Run) -> list[str]:
+    """List what the schemas of the tools that are called demand and nobody has checked."""
     called = {call.name for call in run.judged.calls} if run.judged is not None else set()
-    found = [
-        f"not checked in the arguments of {tool.name}: {what}"[:NOTE_CHARS_MAX]
-        for tool in run.expected.toolbox.tools
-        if tool.name in called
-        for what in tool.unchecked
-    ]
+    found: list[str] = []
+    for tool in run.expected.toolbox.tools:
+        if tool.name in called:
+            words = f"not checked in the arguments of {tool.name}"
+            found += [f"{words}: {what}"[:NOTE_CHARS_MAX] for what in tool.unchecked]
     return found[:UNCHECKED_MAX]
 
 
-def _disbelieved(tier: str, reported: Usage, booked: Usage) -> str:
-    told = f"{reported.prompt_tokens} prompt and {reported.completion_tokens} completion tokens"
-    return (
-        f"tier {tier} reported {told}, which can't be: {booked.prompt_tokens} and {booked.completion_tokens} are booked"
-    )
+def _describe_usage(tier: str, reported: Usage, booked: Usage) -> str:
+    tokens = f"{reported.prompt_tokens} prompt and {reported.completion_tokens} completion tokens"
+    instead = f"{booked.prompt_tokens} and {booked.completion_tokens} are booked"
+    return f"tier {tier} reported {tokens}, which can't be: {instead}"
 
 
-def _judge(advice: Advice, attempts: list[dict[str, Any]]) -> dict[str, Any]:
-    """Why the auxiliary judge was asked, and by whom the advice came: None is the firm note."""
+def _describe_judge(advice: Advice, attempts: list[dict[str, Any]]) -> dict[str, Any]:
+    """Describe why the auxiliary judge was asked, and by whom the advice came: None is the firm
+    note."""
     case = advice.case
     return {
         "trouble": case.trouble.value,
@@ -174,13 +176,13 @@ def _judge(advice: Advice, attempts: list[dict[str, Any]]) -> dict[str, Any]:
     }
 
 
-def _outcome(run: Run) -> str:
+def _name_outcome(run: Run) -> str:
     if run.refusal is not None:
         return run.refusal.code.value
     return "answered" if run.finish is not None else "client_left"
 
 
-def _attempt(attempt: Attempt, prices: Mapping[str, Price]) -> dict[str, Any]:
+def _describe_attempt(attempt: Attempt, prices: Mapping[str, Price]) -> dict[str, Any]:
     return {
         "tier": attempt.tier,
         "ran": attempt.ran,
@@ -198,7 +200,7 @@ def _attempt(attempt: Attempt, prices: Mapping[str, Price]) -> dict[str, Any]:
 
 
 def usage_json(usage: Usage) -> dict[str, Any]:
-    """OpenAI's usage object."""
+    """Build OpenAI's usage object."""
     return {
         "prompt_tokens": usage.prompt_tokens,
         "completion_tokens": usage.completion_tokens,

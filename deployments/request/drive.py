@@ -12,10 +12,10 @@ leaves no trace and another one answers. After text alone the text stands and th
 attempt's calls are taken and its own text is dropped. Reasoning is no part of the answer and commits nothing.
 
 Each call to a tier has one grant, settled once, in `finally`, with what was spent and a verdict. What it has spent so
-far is said on the way, for the case that this process dies before.
+far is reported on the way, for the case that this process dies before.
 
-What must never happen: text of two attempts in one answer, calls of two attempts, a call that isn't whole and valid, a
-grant that stays open, a stream that is left open when the client goes.
+What must never happen: text of two attempts in one answer, calls of two attempts, a call that isn't
+complete and valid, a grant that stays open, a stream that is left open when the client goes.
 """
 
 from __future__ import annotations
@@ -28,13 +28,14 @@ from functools import cache, partial
 
 from deployments.ports import Ports
 from deployments.request.attempt import Reading, read
-from reliability.admission.admit import Ask, Grant, Rejection
+from deployments.request.attempt_record import record_attempt
+from reliability.admission.admit import AdmissionRequest, Grant, Rejection
 from reliability.admission.budget import Load
 from reliability.answer.estimate import prompt_bytes, prompt_tokens_most, tokens_max, tokens_min
 from reliability.answer.gate import Hold
 from reliability.answer.judgement import Expected, Judged
 from reliability.answer.logprobs import WaitingLogprobs
-from reliability.escalation.health import rejected_attempt, verdict_of
+from reliability.escalation.health import record_rejection, verdict_of
 from reliability.escalation.policies import Accept, Call, Limits, Refuse, Situation, decide, reason_of
 from reliability.escalation.reask import request_for
 from reliability.escalation.wording import duration, figure
@@ -67,9 +68,10 @@ SILENT_RETRY_S = 2.0  # a state actor that died is back by then
 class Run:
     """The record of one request. `chain` begins with the tier it starts at; `deadline_ns` is a moment of the clock.
 
-    `tier` is the tier that is answering, or that was asked last. At the end either `finish` or `refusal` is set; both
-    are None where the client left. `judgements` stand beside `attempts`, None where there was no whole answer; `judged`
-    is the last one, and at the end that of the answer. `loop` is the loop that the request was found in.
+    `tier` is the tier that is answering, or that was asked last. At the end either `finish` or
+    `refusal` is set; both are None where the client left. `judgements` stand beside `attempts`,
+    None where there was no complete answer; `judged` is the last one, and at the end that of the
+    answer. `loop` is the loop that the request was found in.
 
     `stays` says why the request may not leave the machine, and is empty where it may. `prompt_bytes` is the size of
     what a model reads of `request` (see `reliability.answer.estimate`). `warnings` are the budget's windows that are
@@ -104,8 +106,8 @@ class Run:
             return None
         left = [a for a in self.attempts if a.tier == started_at]
         # That no second call was left for the tier says when it was left; what was wrong with its answer says why.
-        told = [a for a in left if a.fault is not Fault.RETRY_BUDGET] or left
-        return started_at, reason_of(told[-1])
+        causes = [a for a in left if a.fault is not Fault.RETRY_BUDGET] or left
+        return started_at, reason_of(causes[-1])
 
     @property
     def retries(self) -> int:
@@ -119,7 +121,7 @@ async def drive(run: Run, ports: Ports) -> AsyncGenerator[list[Event], None]:
     The events are `Text`, `Reasoning` and `CallDelta`; the `Finish` stands in `run.finish`. Raises nothing for faults.
     """
     while True:
-        match decide(_situation(run, ports)):
+        match decide(_build_situation(run, ports)):
             case Call() as call:
                 await _wait(call.wait_ns)
                 run.tier = call.tier
@@ -129,7 +131,7 @@ async def drive(run: Run, ports: Ports) -> AsyncGenerator[list[Event], None]:
             case Accept(attempt=number):
                 judged = run.judgements[number]
                 size = len(judged.raw_text) if judged is not None else 0
-                events_left = await ports.large(CUT_WEIGHT * size, _delivered, run, number)
+                events_left = await ports.large(CUT_WEIGHT * size, _deliver, run, number)
                 if events_left:
                     yield events_left
                 return
@@ -138,7 +140,7 @@ async def drive(run: Run, ports: Ports) -> AsyncGenerator[list[Event], None]:
                 return
 
 
-def _situation(run: Run, ports: Ports) -> Situation:
+def _build_situation(run: Run, ports: Ports) -> Situation:
     return Situation(
         chain=run.chain,
         attempts=tuple(run.attempts),
@@ -153,8 +155,8 @@ async def _wait(wait_ns: int) -> None:
         await asyncio.sleep(wait_ns / NS_PER_S)
 
 
-def _delivered(run: Run, number: int) -> list[Event]:
-    """The held part of the accepted attempt: the call commit point."""
+def _deliver(run: Run, number: int) -> list[Event]:
+    """Return the held part of the accepted attempt: the call commit point."""
     accepted, judged = run.attempts[number], run.judgements[number]
     if judged is None:
         raise AssertionError("an accepted attempt has been judged")
@@ -165,7 +167,7 @@ def _delivered(run: Run, number: int) -> list[Event]:
     events = list(judged.events)
     others = [*run.attempts[:number], *run.attempts[number:][1:]]
     if any(attempt.text_out for attempt in others):
-        # A later attempt may have spoken since this one was judged.
+        # A later attempt may have written text since this one was judged.
         events = [event for event in events if not isinstance(event, Text | Logprobs)]
     if any(isinstance(event, CallDelta) for event in events):
         run.attempts[number] = replace(accepted, calls_out=True)
@@ -173,7 +175,8 @@ def _delivered(run: Run, number: int) -> list[Event]:
 
 
 def _cut_short(run: Run, judged: Judged) -> list[Event]:
-    """What is worth keeping of a text that repeats itself. It was stopped, so its finish reason is a length."""
+    """Cut a text that repeats itself to what is worth keeping. It was stopped, so its finish reason
+    is a length."""
     run.finish = replace(judged.finish, reason=FinishReason.LENGTH)
     # Text that stands before the client already can't be taken back.
     if any(attempt.text_out for attempt in run.attempts):
@@ -183,15 +186,16 @@ def _cut_short(run: Run, judged: Judged) -> list[Event]:
 
 
 async def _call(run: Run, call: Call, ports: Ports) -> AsyncGenerator[list[Event], None]:
-    """One admitted call to `call.tier`. The attempt is written down and the grant settled whatever happens, once."""
-    request = _request(run, call)
-    size = _size(run, request)
-    granted = _out_of_question(run, call.tier, size, ports) or await _admitted(run, call.tier, size, ports)
+    """Make one admitted call to `call.tier`. The attempt is written down and the grant settled
+    whatever happens, once."""
+    request = _build_request(run, call)
+    size = _measure_prompt(run, request)
+    granted = _rule_out(run, call.tier, size, ports) or await _admit(run, call.tier, size, ports)
     if isinstance(granted, Attempt):
         run.attempts.append(granted)
         run.judgements.append(None)
         return
-    request = _bounded(run, request, granted, ports)
+    request = _bound_request(run, request, granted, ports)
     reading = Reading(
         tier=call.tier,
         number=len(run.attempts),
@@ -201,7 +205,7 @@ async def _call(run: Run, call: Call, ports: Ports) -> AsyncGenerator[list[Event
         started_ns=ports.clock.now_ns(),
         prompt_bytes=size,
         prompt_most=cache(partial(prompt_tokens_most, (request.messages, request.tools, request.response_format))),
-        progress=_progress_of(granted, ports),
+        progress=_bind_progress(granted, ports),
         trusted=call.tier not in ports.foreign,
         history_bytes=run.request.body_bytes,
         output_cap=request.max_tokens,
@@ -225,12 +229,12 @@ async def _call(run: Run, call: Call, ports: Ports) -> AsyncGenerator[list[Event
         _write_down(run, reading, granted, ports)
 
 
-def _progress_of(grant: Grant | None, ports: Ports) -> Callable[[Usage], None] | None:
+def _bind_progress(grant: Grant | None, ports: Ports) -> Callable[[Usage], None] | None:
     return None if grant is None or ports.admission is None else partial(ports.admission.progress, grant)
 
 
 def _write_down(run: Run, reading: Reading, grant: Grant | None, ports: Ports) -> None:
-    attempt = reading.record(ports.clock.now_ns(), granted=grant is not None or ports.admission is None)
+    attempt = record_attempt(reading, ports.clock.now_ns(), granted=grant is not None or ports.admission is None)
     run.attempts.append(attempt)
     run.judgements.append(reading.judged)
     run.judged = reading.judged
@@ -246,8 +250,9 @@ def _write_down(run: Run, reading: Reading, grant: Grant | None, ports: Ports) -
         ports.admission.charge(attempt.usage)
 
 
-def _request(run: Run, call: Call) -> ChatRequest:
-    """What this call is to read: the client's request, and what is said of the last attempt."""
+def _build_request(run: Run, call: Call) -> ChatRequest:
+    """Build what this call is to read: the client's request, and what is added about the last
+    attempt."""
     last = run.judged
     return request_for(
         run.request,
@@ -260,21 +265,22 @@ def _request(run: Run, call: Call) -> ChatRequest:
     )
 
 
-def _size(run: Run, request: ChatRequest) -> int:
-    """The size of the prompt. A long history is not walked again where nothing was said behind it."""
+def _measure_prompt(run: Run, request: ChatRequest) -> int:
+    """Measure the prompt. A long history is not read again where nothing was added behind it."""
     known = request.messages is run.request.messages
     return run.prompt_bytes if known else prompt_bytes(request.messages, request.tools)
 
 
-def _bounded(run: Run, request: ChatRequest, grant: Grant | None, ports: Ports) -> ChatRequest:
-    """The request within the time that is left and the tokens that were granted."""
+def _bound_request(run: Run, request: ChatRequest, grant: Grant | None, ports: Ports) -> ChatRequest:
+    """Bound the request by the time that is left and the tokens that were granted."""
     remaining_s = max(0.0, (run.deadline_ns - ports.clock.now_ns()) / NS_PER_S)
     cap = request.max_tokens if grant is None else min(request.max_tokens, grant.output_cap)
     return replace(request, timeout_s=remaining_s, max_tokens=cap)
 
 
-def _out_of_question(run: Run, tier: str, size: int, ports: Ports) -> Attempt | None:
-    """The record of a call that need not be asked for: the request may not go there, or can't fit."""
+def _rule_out(run: Run, tier: str, size: int, ports: Ports) -> Attempt | None:
+    """Return the record of a call that need not be asked for: the request may not go there, or
+    can't fit."""
     if run.stays and tier in ports.cloud:
         detail = f"tier {tier} is in the cloud, and {run.stays}"
         return Attempt(tier=tier, ran=False, fault=Fault.CLOUD_BARRED, detail=detail)
@@ -285,16 +291,16 @@ def _out_of_question(run: Run, tier: str, size: int, ports: Ports) -> Attempt | 
     return Attempt(tier=tier, ran=False, fault=Fault.CONTEXT_LENGTH, detail=detail, param="messages")
 
 
-async def _admitted(run: Run, tier: str, size: int, ports: Ports) -> Grant | Attempt | None:
-    """The grant, the record of a call that was rejected, or None: nobody has to be asked, or nobody answers and the
-    tier costs nothing."""
+async def _admit(run: Run, tier: str, size: int, ports: Ports) -> Grant | Attempt | None:
+    """Return the grant, the record of a call that was rejected, or None: nobody has to be asked, or
+    nobody answers and the tier costs nothing."""
     if ports.admission is None:
         return None
     cloud = tier in ports.cloud
-    ask = _ask(run, tier, size, ports)
+    admission_request = _build_admission_request(run, tier, size, ports)
     try:
         async with asyncio.timeout(ports.cloud_admit_s if cloud else ports.admit_s):
-            answer = await ports.admission.admit(ask)
+            answer = await ports.admission.admit(admission_request)
     except Exception:
         run.silent = True
         if not cloud:
@@ -302,17 +308,17 @@ async def _admitted(run: Run, tier: str, size: int, ports: Ports) -> Grant | Att
         detail = f"tier {tier} costs money, and the ledger can't be asked now: come back in {duration(SILENT_RETRY_S)}"
         return Attempt(tier=tier, ran=False, fault=Fault.STATE_SILENT, detail=detail, retry_after_s=SILENT_RETRY_S)
     if isinstance(answer, Rejection):
-        return rejected_attempt(answer, ask)
+        return record_rejection(answer, admission_request)
     run.warnings = answer.warnings
     run.expected = replace(run.expected, window=ports.admission.window)
     return answer
 
 
-def _ask(run: Run, tier: str, size: int, ports: Ports) -> Ask:
+def _build_admission_request(run: Run, tier: str, size: int, ports: Ports) -> AdmissionRequest:
     request = run.request
     level, sustained_ns = ports.memory(tier)
     called = {attempt.tier for attempt in run.attempts if attempt.ran}
-    return Ask(
+    return AdmissionRequest(
         tier=tier,
         key=run.key,
         session=request.session_id,

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from reliability.types import CallDelta, Event, Reasoning, Text
 
-__all__ = ["ANSWER_BYTES_MAX", "OVERRUN_BYTES", "TOKEN_BYTES_MOST", "chars_of", "cut_to", "written_max"]
+__all__ = ["ANSWER_BYTES_MAX", "OVERRUN_BYTES", "TOKEN_BYTES_MOST", "compute_bytes_max", "count_chars", "cut_event"]
 
 # What an answer of so many tokens can't be longer than: SmolLM2's tokenizer has 10 bytes a token in formal English, 11
 # in deeply indented code, and an answer of a few tokens may be a few long words.
@@ -23,26 +23,28 @@ ANSWER_BYTES_MAX = 1024 * 1024
 EVENT_CHARS = 65_536
 
 
-def written_max(output_cap: int) -> int:
-    """More bytes than this are surely more than a tier was allowed to write."""
+def compute_bytes_max(output_cap: int) -> int:
+    """Compute how many bytes an answer may have: more are surely more than a tier was allowed to
+    write."""
     return min(output_cap * TOKEN_BYTES_MOST + OVERRUN_BYTES, ANSWER_BYTES_MAX)
 
 
-def cut_to(event: Event, room_bytes: int) -> Event:
-    """The event, cut where it is long and goes far beyond the room: an answer ends with it anyway."""
-    if chars_of(event) <= EVENT_CHARS:
+def cut_event(event: Event, left_bytes: int) -> Event:
+    """Cut an event that is long and goes far beyond the bytes that are left: an answer ends with it
+    anyway."""
+    if count_chars(event) <= EVENT_CHARS:
         return event
-    room = max(EVENT_CHARS, room_bytes + 1)
+    most = max(EVENT_CHARS, left_bytes + 1)
     match event:
-        case Text(text) | Reasoning(text) if len(text) > room:
-            return type(event)(text[:room])
-        case CallDelta(arguments=arguments) if len(arguments) > room:
-            return replace(event, arguments=arguments[:room])
+        case Text(text) | Reasoning(text) if len(text) > most:
+            return type(event)(text[:most])
+        case CallDelta(arguments=arguments) if len(arguments) > most:
+            return replace(event, arguments=arguments[:most])
     return event
 
 
-def chars_of(event: Event) -> int:
-    """The characters of what a model has written with this event."""
+def count_chars(event: Event) -> int:
+    """Count the characters that a model has written with this event."""
     match event:
         case Text(text) | Reasoning(text):
             return len(text)

@@ -1,4 +1,5 @@
-"""How long one attempt waits for its tier's next word, and what it means that the time is over. Pure."""
+"""How long one attempt waits for its tier's next event, and what it means that the time is over.
+Pure."""
 
 from __future__ import annotations
 
@@ -8,16 +9,16 @@ from deployments.config_tiers import Timeouts
 from reliability.faults import TRAITS, Again
 from reliability.types import Failed, Fault
 
-__all__ = ["limit_of", "struck_by", "unless_stalled"]
+__all__ = ["convert_stall", "fail_by_timeout", "find_limit"]
 
 NS_PER_S = 1_000_000_000
 STALLED_SHARE = 0.5  # of a timeout
 STALLED = {"idle_s": Fault.IDLE_TIMEOUT, "first_token_s": Fault.FIRST_TOKEN_TIMEOUT}
 
 
-def limit_of(phase: str, timeouts: Timeouts, elapsed_ns: int, left_ns: int) -> tuple[float, str]:
-    """The timeout that strikes first, in seconds from now, and its name. `elapsed_ns`: of the attempt; `left_ns`: until
-    the request's deadline."""
+def find_limit(phase: str, timeouts: Timeouts, elapsed_ns: int, left_ns: int) -> tuple[float, str]:
+    """Find the timeout that is over first, in seconds from now, and its name. `elapsed_ns`: of the
+    attempt; `left_ns`: until the request's deadline."""
     total_s = timeouts.total_s - elapsed_ns / NS_PER_S
     left_s = left_ns / NS_PER_S
     return min(
@@ -25,8 +26,8 @@ def limit_of(phase: str, timeouts: Timeouts, elapsed_ns: int, left_ns: int) -> t
     )
 
 
-def struck_by(limit: str, tier: str, timeouts: Timeouts) -> Failed:
-    """What it means that this timeout struck."""
+def fail_by_timeout(limit: str, tier: str, timeouts: Timeouts) -> Failed:
+    """Return the failure that it means when the timeout `limit` is over."""
     if limit == "deadline":
         return Failed(fault=Fault.TOTAL_TIMEOUT, message="the request's deadline passed")
     fault, words = {
@@ -38,9 +39,9 @@ def struck_by(limit: str, tier: str, timeouts: Timeouts) -> Failed:
     return Failed(fault=fault, message=f"tier {tier} {words} {getattr(timeouts, limit):g} s ({limit})")
 
 
-def unless_stalled(end: Failed, phase: str, silent_ns: int, timeouts: Timeouts) -> Failed:
-    """The same end, or, where the tier would be asked again, the timeout that it nearly was. A replica that has died is
-    no tier that stalls."""
+def convert_stall(end: Failed, phase: str, silent_ns: int, timeouts: Timeouts) -> Failed:
+    """Convert a stall into the timeout that it nearly was, where the tier would be asked again; any
+    other end is returned as it is. A replica that has died is no tier that stalls."""
     fault, silent_s = STALLED.get(phase), silent_ns / NS_PER_S
     if fault is None or end.lost or TRAITS[end.fault].again is not Again.RETRY:
         return end

@@ -17,11 +17,11 @@ from reliability.admission.retry_budget import RetryBudgetConfig
 from reliability.answer.gate import Hold
 from reliability.answer.judgement import Expected, expect
 from reliability.escalation.policies import Limits
-from reliability.escalation.retry_strategy import Rung
+from reliability.escalation.retry_strategy import RetryStep
 from reliability.tools import ToolBox
 from reliability.types import ChatRequest, Reason
 
-__all__ = ["chain_for", "expected_of", "hold_of", "limits_of", "state_limits", "unknown_model"]
+__all__ = ["build_expected", "chain_for", "hold_of", "limits_of", "state_limits", "unknown_model"]
 
 NS_PER_S = 1_000_000_000
 # A grant lives as long as its request may, and a little longer, so that its settle finds it open.
@@ -29,7 +29,8 @@ GRANT_GRACE_S = 30.0
 
 
 def chain_for(config: RouterConfig, tiers: Collection[str], model: str) -> tuple[str, ...]:
-    """The tiers that may answer `model`, in order: from the one it names to the end of the chain.
+    """List the tiers that may answer `model`, in order: from the one it names to the end of the
+    chain.
 
     A tier outside of the chain answers alone, and so does every tier where `escalation.enabled` is false.
 
@@ -48,20 +49,21 @@ def chain_for(config: RouterConfig, tiers: Collection[str], model: str) -> tuple
 
 
 def unknown_model(config: RouterConfig, tiers: Collection[str], model: str) -> ApiError:
-    """The error that lists what there is instead."""
+    """Return the error that lists what there is instead."""
     names = ", ".join(("auto", *tiers, *config.server.aliases))
     return ApiError("model_not_found", f"there is no model {model!r}; models: {names}", param="model")
 
 
 def limits_of(
     config: RouterConfig,
-    strategies: Mapping[str, tuple[Rung, ...]] = MappingProxyType({}),
+    strategies: Mapping[str, tuple[RetryStep, ...]] = MappingProxyType({}),
     kinds: Mapping[str, str] = MappingProxyType({}),
 ) -> Limits:
-    """What bounds the walk along the chain. `strategies` are the retry strategies of the tiers, `kinds` their kinds."""
+    """Return the limits of the attempt loop. `strategies` are the retry strategies of the tiers,
+    `kinds` their kinds."""
     escalation, validation = config.reliability.escalation, config.reliability.tool_validation
     if not validation.retry_with_correction:
-        strategies = {tier: _without_correction(rungs) for tier, rungs in strategies.items()}
+        strategies = {tier: _drop_correction(steps) for tier, steps in strategies.items()}
     return Limits(
         retries_max=escalation.max_retries_before_escalate,
         reasks_max=min(validation.max_retries, escalation.max_retries_before_escalate),
@@ -73,12 +75,12 @@ def limits_of(
     )
 
 
-def _without_correction(rungs: tuple[Rung, ...]) -> tuple[Rung, ...]:
-    return tuple(rung for rung in rungs if rung is not Rung.CORRECT) or (Rung.RESAMPLE,)
+def _drop_correction(steps: tuple[RetryStep, ...]) -> tuple[RetryStep, ...]:
+    return tuple(step for step in steps if step is not RetryStep.CORRECT) or (RetryStep.RESAMPLE,)
 
 
-def expected_of(config: RouterConfig, request: ChatRequest, toolbox: ToolBox) -> Expected:
-    """What the request asks of every answer, under the configured checks."""
+def build_expected(config: RouterConfig, request: ChatRequest, toolbox: ToolBox) -> Expected:
+    """Build what the request asks of every answer, under the configured checks."""
     loops = config.reliability.loop_detection
     return expect(
         request.messages,
@@ -92,13 +94,13 @@ def expected_of(config: RouterConfig, request: ChatRequest, toolbox: ToolBox) ->
 
 
 def hold_of(config: RouterConfig, *, stream: bool) -> Hold:
-    """What is held until the whole answer is judged. A client that doesn't stream has seen nothing until the end, so
-    everything can be mended."""
+    """Return what is held until the whole answer is judged. A client that doesn't stream has seen
+    nothing until the end, so everything can be repaired."""
     return config.reliability.streaming.hold if stream else Hold.ALL
 
 
 def state_limits(config: RouterConfig, state: StateConfig, key_hours: Mapping[str, int]) -> StateLimits:
-    """What the state decides by.
+    """Return what the state decides by.
 
     `key_hours`: the tokens that a key may spend in an hour, for the keys that have a limit of their own.
     """

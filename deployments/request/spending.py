@@ -3,13 +3,14 @@
     the tier's events ─▶ Spending ─▶ progress, each time that `PROGRESS_TOKENS` more are written
                             └──────▶ what is booked at the end
 
-While it runs, `progress` hears of it before the words leave this process: if the process dies, that is what its grant
-is charged (`reliability.admission.ledger`). At the end the tier's own count is booked, that of another's server where
-it is possible at all (`reliability.answer.usage`); else what it has counted on the way, else an estimate of what it
-read and wrote. The estimate of an answer goes by its pieces, since nearly every server sends a token in each; that of a
-prompt is from above.
+While it runs, `progress` is told of it before the text leaves this process: if the process dies,
+that is what its grant is charged (`reliability.admission.ledger`). At the end the tier's own count
+is booked, that of another's server where it is possible at all (`reliability.answer.usage`); else
+what it has counted on the way, else an estimate of what it read and wrote. The estimate of an
+answer goes by its pieces, since nearly every server sends a token in each; that of a prompt is from
+above.
 
-What must never happen: words that left and cost nothing, a count that no answer can have.
+What must never happen: text that left and cost nothing, a count that no answer can have.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from dataclasses import dataclass
 
 from reliability.admission.admit import PROGRESS_TOKENS
 from reliability.answer.estimate import text_bytes, tokens_max, tokens_min
-from reliability.answer.usage import Possible, believed, written_tokens
+from reliability.answer.usage import Possible, estimate_written_tokens, verify_usage
 from reliability.faults import TRAITS, Ran
 from reliability.types import CallDelta, Event, Failed, Finish, Reasoning, Text, Usage
 
@@ -27,14 +28,16 @@ __all__ = ["Spending"]
 
 CALL_BYTES = 64  # a tool call's name and the markers around it
 NOTHING_SPENT = Usage()
-# A prompt that was estimated at so much more or less than is counted now is said at once, not with the first words.
+# A prompt that was estimated at so much more or less than is counted now is reported at once, not
+# with the first text.
 PROMPT_ERROR_TOKENS = 2 * PROGRESS_TOKENS
 
 
 @dataclass(slots=True, kw_only=True)
 class Spending:
-    """The count of one attempt. `trusted`: the tier counts by itself, and doesn't pass on another's word. `prompt_most`
-    bounds the tokens of its prompt; `counted` is the tier's last word."""
+    """The count of one attempt. `trusted`: the tier counts by itself, and doesn't pass on another's
+    count. `prompt_most` bounds the tokens of its prompt; `counted` is what the tier reported
+    last."""
 
     prompt_bytes: int
     output_cap: int
@@ -44,41 +47,45 @@ class Spending:
     counted: Usage | None = None
     written_bytes: int = 0
     near_tokens: int = 0  # an estimate, as long as the tier counts nothing itself
-    said_tokens: int = 0  # of the completion, when `progress` last heard of it
-    said_prompt: bool = False
+    announced_tokens: int = 0  # of the completion, when `progress` was last called
+    announced_prompt: bool = False
 
     def write(self, event: Event) -> None:
         """Take a piece of the answer into account."""
-        self.written_bytes += _size(event)
+        self.written_bytes += _count_bytes(event)
         if self.counted is None:
-            self.near_tokens += written_tokens(event)
+            self.near_tokens += estimate_written_tokens(event)
 
-    def say_progress(self) -> None:
-        """Tell what it has cost so far, where that is news."""
+    def report_progress(self) -> None:
+        """Report what it has cost so far, where that is news."""
         if self.progress is None:
             return
         written = self._near
-        if written < self.said_tokens + PROGRESS_TOKENS and (self.said_prompt or not self._misjudged_prompt):
+        if written < self.announced_tokens + PROGRESS_TOKENS and (self.announced_prompt or not self._misjudged_prompt):
             return
-        self.said_tokens, self.said_prompt = written, True
-        self.progress(self.spent(None, accepted=True)[0])
+        self.announced_tokens, self.announced_prompt = written, True
+        self.progress(self.count_usage(None, accepted=True)[0])
 
-    def spent(self, end: Finish | Failed | None, *, accepted: bool) -> tuple[Usage, Usage | None]:
-        """What it has cost, and what the tier said in its place where that can't be. `end` None: the reader left.
+    def count_usage(self, end: Finish | Failed | None, *, accepted: bool) -> tuple[Usage, Usage | None]:
+        """Count what it has cost, and what the tier reported in its place where that can't be.
+        `end` None: the reader left.
 
-        An API that refuses with a status has cost nothing. Where the client left before the tier's first word, the call
-        was on its way, and its prompt may have been read. Where the process that worked on it has died, what it had
-        written and not handed over is at most what comes in a few hundredths of a second: it left for nobody.
+        An API that refuses with a status has cost nothing. Where the client left before the tier's
+        first token, the call was on its way, and its prompt may have been read. Where the process
+        that worked on it has died, what it had written and not handed over is at most what comes in
+        a few hundredths of a second: it left for nobody.
         """
-        told = end.usage if end else None
-        if told is None and self.counted is not None and self.counted.exact:
-            told = self.counted
-        if told is not None and self.trusted:
-            return told, None
-        if told is not None and not (isinstance(end, Failed) and told == NOTHING_SPENT):
-            usage, lie = believed(told, self._possible)
-            return usage, told if lie else None
-        return (NOTHING_SPENT if told is not None or self._cost_nothing(end, accepted) else self._estimate), None
+        reported = end.usage if end else None
+        if reported is None and self.counted is not None and self.counted.exact:
+            reported = self.counted
+        if reported is None:
+            return (NOTHING_SPENT if self._cost_nothing(end, accepted) else self._estimate), None
+        if self.trusted:
+            return reported, None
+        if isinstance(end, Failed) and reported == NOTHING_SPENT:
+            return NOTHING_SPENT, None
+        usage, lie = verify_usage(reported, self._possible)
+        return usage, reported if lie else None
 
     def _cost_nothing(self, end: Finish | Failed | None, accepted: bool) -> bool:
         if not isinstance(end, Failed) or self.written_bytes:
@@ -113,8 +120,8 @@ class Spending:
         return Usage(prompt_tokens=tokens_max(self.prompt_bytes), completion_tokens=written, exact=False)
 
 
-def _size(event: Event) -> int:
-    """The bytes that a model has written for this event."""
+def _count_bytes(event: Event) -> int:
+    """Count the bytes that a model has written for this event."""
     match event:
         case Text(text) | Reasoning(text):
             return text_bytes(text)

@@ -4,9 +4,9 @@
                   ▲                    │                 │
                   └──────── news ──────┴─────────────────┘
 
-supervisor   what was started in the terminal: signals, and the words on the terminal (`supervisor.py`). No Ray in it
+supervisor   what was started in the terminal: signals, and the lines on the terminal (`supervisor.py`). No Ray in it
 keeper       leads a session of its own, into which all else is born; it ends them all, by process id (`keeper.py`)
-driver       `serve run CONFIG`, with an ear for "stop" (`driver.py`)
+driver       `serve run CONFIG`, which listens for "stop" (`driver.py`)
 
 A stop (TERM, INT, HUP, or the supervisor's death, which closes its pipe) is three steps with one clock: the Routers
 drain (`deployments/graph/stopping.py`), Serve and Ray end as they do on Ctrl-C, and what is left is killed. Whoever of

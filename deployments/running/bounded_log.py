@@ -26,7 +26,7 @@ class BoundedLog:
             self._open()
 
     def pump(self, source: int) -> bool:
-        """Write what can be read there; False at its end, and where nothing comes."""
+        """Write what can be read there; return False at its end, and where nothing comes."""
         try:
             data = os.read(source, READ_BYTES)
         except OSError:
@@ -35,7 +35,7 @@ class BoundedLog:
         return bool(data)
 
     def write(self, data: bytes) -> None:
-        """Append."""
+        """Append `data`."""
         if self._shown:
             with contextlib.suppress(OSError):
                 os.write(1, data)
@@ -58,7 +58,7 @@ class BoundedLog:
 
 
 def tail(path: Path) -> str:
-    """The end of a log; "" where there is none."""
+    """Return the end of a log; "" where there is none."""
     try:
         with path.open("rb") as file:
             file.seek(max(0, file.seek(0, os.SEEK_END) - TAIL_BYTES))

@@ -1,4 +1,4 @@
-"""The driver: Ray's own `serve run CONFIG` in this process, with an ear for "stop" and word of how it goes.
+"""The driver: Ray's own `serve run CONFIG` in this process, which listens for "stop" and reports how it goes.
 
     python -m deployments.running.driver NEWS CONFIG APP     # an open file, by number; the keeper starts it
 
@@ -6,7 +6,7 @@
     another         asks Serve and the Router how the start goes, until no tier is on its way any more; hears standard
                     input close, drains the Routers, and then interrupts the main thread
 
-News is one JSON object a line (`deployments/running/words.py` reads them): where Ray is, what each tier says, that the
+News is one JSON object a line (`deployments/running/words.py` reads them): where Ray is, each tier's status, that the
 start has failed and why, and at the end how many requests were running and cut.
 
 What must never happen: that the end waits for an answer from Ray. Every question has a timeout, and the keeper's clock
@@ -35,41 +35,41 @@ from deployments.config import ROUTER
 from deployments.running.keeper import DRAIN_S
 from deployments.running.words import failure
 
-__all__ = ["Teller"]
+__all__ = ["Reporter"]
 
 ASK_EVERY_S = 0.5
 ASK_S = 5.0
 # The Routers' first answer: without it they are as good as gone.
 REACH_S = 1.5
-STILL = frozenset({"loading", "starting"})
+STARTING = frozenset({"loading", "starting"})
 
 
-class Teller:
-    """Tells the supervisor what it sees; all of it on one event loop."""
+class Reporter:
+    """Reports to the supervisor what it sees; all of it on one event loop."""
 
     def __init__(self, news: int, app: str) -> None:
         self._news = news
         self._app = app
-        self._told: dict[str, Any] = {}
+        self._reported: dict[str, Any] = {}
         self._handle: Any = None
 
-    def tell(self, **news: Any) -> None:
-        """Say it, unless that was said last."""
-        new = {key: value for key, value in news.items() if self._told.get(key) != value}
-        self._told |= new
+    def report(self, **news: Any) -> None:
+        """Report the news that differ from what was reported last."""
+        new = {key: value for key, value in news.items() if self._reported.get(key) != value}
+        self._reported |= new
         if new:
             with contextlib.suppress(OSError):
                 os.write(self._news, (json.dumps(new) + "\n").encode())
 
     async def watch(self) -> None:
-        """Tell how the start goes, until it has failed or nothing is on its way any more."""
+        """Report how the start goes, until it has failed or nothing is on its way any more."""
         pause_s = ASK_EVERY_S
-        while not await self._looked():
+        while not await self._check_start():
             await asyncio.sleep(pause_s)
             # A tier may wait for memory for hours.
             pause_s = min(ASK_S, pause_s * 1.02)
 
-    async def _looked(self) -> bool:
+    async def _check_start(self) -> bool:
         try:
             async with asyncio.timeout(ASK_S):
                 status = (await asyncio.to_thread(serve.status)).applications.get(self._app)
@@ -77,23 +77,23 @@ class Teller:
                     return False
                 if status.status is ApplicationStatus.DEPLOY_FAILED:
                     deployments = [deployment.message for deployment in status.deployments.values()]
-                    self.tell(failed=failure([status.message, *deployments]))
+                    self.report(failed=failure([status.message, *deployments]))
                     return True
                 tiers = {name: {"state": "starting"} for name in status.deployments if name != ROUTER}
-                for said in await self._standing():
-                    tiers[said["name"]] = {key: said[key] for key in ("state", "reason", "model", "source", "kind")}
+                for tier in await self._ask_router():
+                    tiers[tier["name"]] = {key: tier[key] for key in ("state", "reason", "model", "source", "kind")}
         except Exception:
             return False  # Serve isn't there yet, or is busy
         for name, deployment in status.deployments.items():
             if tiers.get(name, {}).get("state") == "unavailable" and "RUNNING" not in deployment.replica_states:
                 tiers[name] = {"state": "starting"}  # nobody is there to be asked
-        self.tell(tiers=tiers)
-        return bool(tiers) and not any(tier["state"] in STILL for tier in tiers.values())
+        self.report(tiers=tiers)
+        return bool(tiers) and not any(tier["state"] in STARTING for tier in tiers.values())
 
-    async def _standing(self) -> list[dict[str, Any]]:
+    async def _ask_router(self) -> list[dict[str, Any]]:
         with contextlib.suppress(Exception):
             async with asyncio.timeout(ASK_S / 2):
-                found: list[dict[str, Any]] = await self._router().standing.remote()
+                found: list[dict[str, Any]] = await self._router().ask_tiers.remote()
                 return found
         return []
 
@@ -104,13 +104,13 @@ class Teller:
 
     async def drain(self) -> None:
         """Have every Router end what it is doing."""
-        if "tiers" not in self._told or "failed" in self._told:
+        if "tiers" not in self._reported or "failed" in self._reported:
             return  # there is no Router yet, or never was
         running = await self._all("stop_taking", within_s=REACH_S)
         if running is not None:  # where one Router hangs, the others drain all the same
-            self.tell(draining=sum(running))
+            self.report(draining=sum(running))
         cut = await self._all("drain", DRAIN_S, within_s=DRAIN_S + REACH_S)
-        self.tell(drained={"cut": None if cut is None else sum(cut)})
+        self.report(drained={"cut": None if cut is None else sum(cut)})
 
     async def _all(self, method: str, *arguments: Any, within_s: float) -> list[int] | None:
         try:
@@ -126,20 +126,20 @@ def main(news: str, config: str, app: str) -> None:
     """Serve until standard input is closed."""
     os.set_inheritable(int(news), False)
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    teller = Teller(int(news), app)
+    reporter = Reporter(int(news), app)
     loop = asyncio.new_event_loop()
     threading.Thread(target=loop.run_forever, daemon=True).start()
-    threading.Thread(target=_listen, args=(teller, loop), daemon=True).start()
+    threading.Thread(target=_listen, args=(reporter, loop), daemon=True).start()
     context = ray.init(namespace="serve")
-    teller.tell(dashboard=context.dashboard_url, ray_session=context.address_info.get("session_dir"))
-    _on(loop, teller.watch())
+    reporter.report(dashboard=context.dashboard_url, ray_session=context.address_info.get("session_dir"))
+    _on(loop, reporter.watch())
     cli.main(["run", config], prog_name="serve")
 
 
-def _listen(teller: Teller, loop: asyncio.AbstractEventLoop) -> None:
+def _listen(reporter: Reporter, loop: asyncio.AbstractEventLoop) -> None:
     sys.stdin.buffer.read()
     with contextlib.suppress(Exception):
-        _on(loop, teller.drain()).result(DRAIN_S + 2 * REACH_S)
+        _on(loop, reporter.drain()).result(DRAIN_S + 2 * REACH_S)
     signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
 
 

@@ -35,8 +35,8 @@ def adopt_orphans() -> None:
 
 
 def members(session: int, *, own: bool = True) -> list[psutil.Process]:
-    """All processes in the keeper's session, and all that descend from them, or from this process (`own`); neither this
-    process nor a corpse that waits for its parent."""
+    """Find all processes in the keeper's session, and all that descend from them, or from this process (`own`);
+    neither this process nor a corpse that waits for its parent."""
     everybody: dict[int, psutil.Process] = {}
     children: dict[int, list[int]] = {}
     found = [os.getpid()] if own else []
@@ -84,7 +84,7 @@ def _has_children() -> bool:
 
 
 def reap() -> dict[int, int]:
-    """Take note of the children that have ended; their exit codes (negative: a signal) by process id."""
+    """Take note of the children that have ended; return their exit codes (negative: a signal) by process id."""
     ended: dict[int, int] = {}
     with contextlib.suppress(ChildProcessError):
         while (got := os.waitpid(-1, os.WNOHANG))[0]:

@@ -34,7 +34,7 @@ import psutil
 
 from deployments.running.family import kill_all, members
 
-__all__ = ["RunFolder", "base_folder", "clear_dead", "is_own", "log_path", "orphaned_haproxy"]
+__all__ = ["RunFolder", "base_folder", "clear_dead", "find_orphaned_haproxy", "is_own", "log_path"]
 
 LOCK = "lock"
 RECORD = "run.json"
@@ -46,14 +46,14 @@ IN_CHARGE = ("/raylet/raylet", "deployments.running.keeper", "deployments.runnin
 
 
 def base_folder(environ: Mapping[str, str]) -> Path:
-    """Where the files of all runs are. Short: Ray adds 70 characters for each node's own files, and the path of a
-    socket has at most 97. A RAY_TMPDIR in which others may write is for Ray alone."""
+    """Return where the files of all runs are. Short: Ray adds 70 characters for each node's own files, and the path
+    of a socket has at most 97. A RAY_TMPDIR in which others may write is for Ray alone."""
     given = environ.get("RAY_TMPDIR")
     return Path(given) if given and is_own(Path(given)) else Path(f"/tmp/ms-{os.getuid()}")
 
 
 def is_own(folder: Path) -> bool:
-    """Whether the folder is there, made where it isn't, and nobody else may write to it."""
+    """Return whether the folder is there, made where it isn't, and nobody else may write to it."""
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         state = folder.lstat()
@@ -63,7 +63,7 @@ def is_own(folder: Path) -> bool:
 
 
 def log_path(base: Path, port: int) -> Path:
-    """The log of the server on this port."""
+    """Return the path of the log of the server on this port."""
     return base / "logs" / f"serve-{port}.log"
 
 
@@ -74,8 +74,8 @@ class RunFolder:
     path: Path
 
     @classmethod
-    def made(cls, base: Path, port: int) -> RunFolder:
-        """A new one.
+    def create(cls, base: Path, port: int) -> RunFolder:
+        """Make a new one.
 
         Raises:
             OSError: it can't be made.
@@ -85,7 +85,8 @@ class RunFolder:
         return cls(path)
 
     def hold(self) -> int:
-        """Say that the run lives, for as long as this process does; the open file. Never waits."""
+        """Hold the lock that says that the run lives, for as long as this process does; return the open file. Never
+        waits."""
         file = os.open(self.path / LOCK, os.O_RDWR | os.O_CREAT, 0o600)
         fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
         return file
@@ -98,7 +99,7 @@ class RunFolder:
         new.replace(path)
 
     def record(self) -> dict[str, Any]:
-        """What is known of the run."""
+        """Return what is known of the run."""
         with contextlib.suppress(OSError, ValueError):
             known = json.loads((self.path / RECORD).read_text(encoding="utf-8"))
             return known if isinstance(known, dict) else {}
@@ -106,7 +107,7 @@ class RunFolder:
 
     @contextlib.contextmanager
     def dead(self) -> Iterator[bool]:
-        """Whether nobody holds it; while the block lasts nobody else can clear it."""
+        """Yield whether nobody holds it; while the block lasts nobody else can clear it."""
         try:
             file = os.open(self.path / LOCK, os.O_RDWR | os.O_CREAT, 0o600)
         except OSError:
@@ -127,35 +128,35 @@ class RunFolder:
         if isinstance(folder, str) and isinstance(driver, int):
             # Ray names a session after the process that has begun it (`ray._private.node`, 2.60).
             for session in Path(folder).glob(f"session_*_{driver}"):
-                _unlink_unheard(session)
+                _unlink_unused(session)
         shutil.rmtree(self.path, ignore_errors=True)
         remove_quiet_nodes(self.path.parent.parent)
 
 
 def clear_dead(base: Path) -> list[str]:
-    """Kill and remove what dead runs have left under `base`; what was done, a line each."""
-    told = []
+    """Kill and remove what dead runs have left under `base`; return what was done, a line each."""
+    done = []
     for path in sorted((base / "runs").glob("*-*")) if (base / "runs").is_dir() else []:
         run = RunFolder(path)
         with run.dead() as dead:
             if dead:
-                told += _cleared(run)
+                done += _clear(run)
                 run.remove()
-    for process in orphaned_haproxy(base):
+    for process in find_orphaned_haproxy(base):
         with contextlib.suppress(psutil.Error):
-            told.append(f"cleared a HAProxy that an earlier run has left (process {process.pid})")
+            done.append(f"cleared a HAProxy that an earlier run has left (process {process.pid})")
             process.kill()
             process.wait(CLEAR_S)
     remove_quiet_nodes(base)
     for session in (base / "ray").glob("session_*"):
-        _unlink_unheard(session)
-    return told
+        _unlink_unused(session)
+    return done
 
 
-def _unlink_unheard(session: Path) -> None:
+def _unlink_unused(session: Path) -> None:
     """Remove the sockets of a session of Ray's in which nobody listens any more."""
     sockets = list((session / "sockets").glob("*"))
-    if session.is_symlink() or any(map(_heard, sockets)):
+    if session.is_symlink() or any(map(_has_listener, sockets)):
         return
     for path in sockets:
         with contextlib.suppress(OSError):
@@ -163,7 +164,7 @@ def _unlink_unheard(session: Path) -> None:
                 path.unlink()
 
 
-def _cleared(run: RunFolder) -> list[str]:
+def _clear(run: RunFolder) -> list[str]:
     session = run.record().get("session")
     # A leader with that number is somebody else: ours, the keeper, is dead.
     if not isinstance(session, int) or psutil.pid_exists(session):
@@ -180,8 +181,8 @@ def _name(process: psutil.Process) -> str:
     return "ended"
 
 
-def orphaned_haproxy(base: Path) -> list[psutil.Process]:
-    """The HAProxy processes of this user that run by a configuration under `base`, and whose server is gone."""
+def find_orphaned_haproxy(base: Path) -> list[psutil.Process]:
+    """Find the HAProxy processes of this user that run by a configuration under `base`, and whose server is gone."""
     found = []
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error, OSError):
@@ -191,7 +192,7 @@ def orphaned_haproxy(base: Path) -> list[psutil.Process]:
 
 
 def _is_haproxy_of(base: Path, command: list[str]) -> bool:
-    """Whether this is a HAProxy with a configuration that Ray has written under `base`."""
+    """Return whether this is a HAProxy with a configuration that Ray has written under `base`."""
     if not command or Path(command[0]).name != "haproxy" or "-f" not in command[:-1]:
         return False
     given = Path(command[command.index("-f") + 1])
@@ -199,8 +200,8 @@ def _is_haproxy_of(base: Path, command: list[str]) -> bool:
 
 
 def _is_orphan(process: psutil.Process) -> bool:
-    """Whether the server that it belonged to is gone: what starts it is dead, and its session holds nobody who could
-    still be in charge of it."""
+    """Return whether the server that it belonged to is gone: what starts it is dead, and its session holds nobody who
+    could still be in charge of it."""
     parent = process.parent()
     if parent is not None and _in_charge(parent):
         return False
@@ -219,11 +220,11 @@ def remove_quiet_nodes(base: Path) -> None:
     for folder in base.iterdir() if base.is_dir() else ():
         if NODE.fullmatch(folder.name) and not folder.is_symlink() and (folder / CONFIG).is_file():
             admin = folder / "admin.sock"
-            if admin.is_socket() and not _heard(admin):
+            if admin.is_socket() and not _has_listener(admin):
                 shutil.rmtree(folder, ignore_errors=True)
 
 
-def _heard(path: Path) -> bool:
+def _has_listener(path: Path) -> bool:
     with socket.socket(socket.AF_UNIX) as peer:
         peer.settimeout(1.0)
         try:

@@ -64,7 +64,7 @@ class Keeper:
             while not self._is_over():
                 for key, _ in waiting.select(POLL_S):
                     if key.fd == self._control:
-                        self._heard(waiting)
+                        self._read_order(waiting)
                     elif not self._log.pump(self._output):
                         waiting.unregister(self._output)
                 self._note_ended()
@@ -88,12 +88,12 @@ class Keeper:
             raise AssertionError("the driver is started first")
         return self._driver.stdout.fileno()
 
-    def _heard(self, waiting: selectors.BaseSelector) -> None:
-        """A word of the supervisor, or its end."""
-        words = os.read(self._control, 4096)
-        if not words:
+    def _read_order(self, waiting: selectors.BaseSelector) -> None:
+        """Read an order of the supervisor, or its end."""
+        order = os.read(self._control, 4096)
+        if not order:
             waiting.unregister(self._control)
-        self.stop(now=b"now" in words)
+        self.stop(now=b"now" in order)
 
     def stop(self, *, now: bool = False) -> None:
         """Begin to end, or, with `now`, stop waiting for it."""
@@ -105,13 +105,13 @@ class Keeper:
             self._stop_at_s = at_s
 
     def _tell_driver(self) -> None:
-        """Its pipe closes: it drains, and ends."""
+        """Close its pipe: it drains, and ends."""
         if self._driver is not None and self._driver.stdin is not None:
             with contextlib.suppress(OSError):
                 self._driver.stdin.close()
 
     def _note_ended(self) -> None:
-        """The driver's end, and that of orphans, which are nobody else's to reap."""
+        """Note the driver's end, and that of orphans, which are nobody else's to reap."""
         ended = reap()
         if self._driver is not None and self._driver.pid in ended:
             self._ended = ended[self._driver.pid]
@@ -123,7 +123,7 @@ class Keeper:
         asked = self._stop_at_s is not None
         ends_by_s = self._ends_by_s or time.monotonic() + STOP_S
         left = kill_all(os.getpid(), ends_by_s)
-        # What the driver said last may explain its end.
+        # What the driver printed last may explain its end.
         with contextlib.suppress(OSError):
             os.set_blocking(self._output, False)
             while self._log.pump(self._output):

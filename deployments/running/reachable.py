@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import http.client
 import ssl
 import urllib.error
 import urllib.request
@@ -19,7 +20,10 @@ OPENER = urllib.request.build_opener(
 
 
 def is_open(url: str) -> bool:
-    """Whether `/health` below `url` is answered with 200."""
-    with contextlib.suppress(OSError, ValueError), OPENER.open(f"{url}/health", timeout=ASK_S) as response:
+    """Return whether `/health` below `url` is answered with 200."""
+    with (
+        contextlib.suppress(OSError, ValueError, http.client.HTTPException),
+        OPENER.open(f"{url}/health", timeout=ASK_S) as response,
+    ):
         return bool(response.status == 200)
     return False

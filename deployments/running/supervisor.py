@@ -1,16 +1,16 @@
 """The supervisor: the process that was started in the terminal, and that signals are sent to.
 
-    starting ──a tier can answer, and the door is open──▶ serving ──TERM, INT, HUP──▶ stopping ──▶ exit code 0
+    starting ──a tier can answer, and the port is open──▶ serving ──TERM, INT, HUP──▶ stopping ──▶ exit code 0
        └──the start has failed──▶ 2, or 1                    └──the server ended by itself──▶ 1
 
 The first signal begins an orderly stop, the next one ends everything at once (exit code 128 + its number). A second one
 within `SAME_S` is taken for the first: a terminal's Ctrl-C reaches `make` and this process, and `make` sends its own
 child a TERM besides. Under `nohup` HUP stays ignored.
 
-Where the keeper dies before it has said that all is gone, this process kills what is left: the keeper's session, and on
-Linux the orphans that come to it.
+Where the keeper dies before it has reported that all is gone, this process kills what is left: the keeper's session,
+and on Linux the orphans that come to it.
 
-What must never happen: an exit while anything of the run lives; a word on the terminal that raises (it may be closed).
+What must never happen: an exit while anything of the run lives; a line on the terminal that raises (it may be closed).
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ from deployments.running.family import adopt_orphans, kill_all
 from deployments.running.folder import RunFolder
 from deployments.running.keeper import DRAIN_S, STOP_S
 from deployments.running.reachable import is_open
-from deployments.running.words import Place, Standing, failure, heard, ready_lines
+from deployments.running.words import Place, RunStatus, failure, read_news, ready_lines
 
-__all__ = ["held_back", "supervise"]
+__all__ = ["hold_signals", "supervise"]
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 SAME_S = 0.7
 POLL_S = 0.2
-SAID_S = 2.0
+REPORT_AFTER_S = 2.0
 KILL_S = 3.0
 NEWS_BYTES_MAX = 1 << 20
 FAILED, WRONG = 1, 2
@@ -50,29 +50,29 @@ class Supervisor:
 
     def __init__(self, place: Place) -> None:
         self._place = place
-        self._standing = Standing()
+        self._status = RunStatus()
         self._began_s = time.monotonic()
         self._ready = False
-        self._asked: list[tuple[int, float]] = []  # signals, and when they came
+        self._stop_orders: list[tuple[int, float]] = []  # each signal, or 0 for a start that failed; and when it came
         self._forced = 0
-        self._said_stopping = False
+        self._reported_stopping = False
         self._shown = False  # a line that is written over stands there
         self._news = b""
 
-    # -- words -------------------------------------------------------------------------------------------------
+    # -- lines -------------------------------------------------------------------------------------------------
 
     def say(self, *lines: str) -> None:
-        """Say it, if anybody is there."""
+        """Print lines, if anybody is there."""
         text = ("\r\x1b[K" if self._shown else "") + "".join(f"{line}\n" for line in lines)
         self._shown = False
         self._write(text)
 
     def _progress(self) -> None:
-        if self._ready or self._asked or not sys.stdout.isatty():
+        if self._ready or self._stop_orders or not sys.stdout.isatty():
             return
         columns = shutil.get_terminal_size().columns
         self._shown = True
-        self._write("\r\x1b[K" + self._standing.progress(time.monotonic() - self._began_s, columns))
+        self._write("\r\x1b[K" + self._status.progress(time.monotonic() - self._began_s, columns))
 
     def _write(self, text: str) -> None:
         with contextlib.suppress(OSError, ValueError):
@@ -81,27 +81,27 @@ class Supervisor:
 
     # -- the run -----------------------------------------------------------------------------------------------
 
-    def signalled(self, number: int) -> None:
-        """A signal came."""
-        self._asked.append((number, time.monotonic()))
+    def add_signal(self, number: int) -> None:
+        """Note a signal that came."""
+        self._stop_orders.append((number, time.monotonic()))
 
     def run(self, keeper: subprocess.Popen[bytes], control: int, news: int) -> int:
-        """Watch until the keeper is gone; the exit code."""
-        told = 0
+        """Watch until the keeper is gone; return the exit code."""
+        handled = 0
         os.set_blocking(news, False)  # whoever writes there may outlive the keeper
         with selectors.DefaultSelector() as waiting:
             waiting.register(news, selectors.EVENT_READ)
-            while keeper.poll() is None and self._standing.ended is None:
+            while keeper.poll() is None and self._status.ended is None:
                 for _ in waiting.select(POLL_S):
                     if not self._hear(news):
                         waiting.unregister(news)
-                if len(self._asked) > told:
-                    told = len(self._asked)
+                if len(self._stop_orders) > handled:
+                    handled = len(self._stop_orders)
                     self._stop(control)
-                if self._asked and time.monotonic() > self._asked[0][1] + STOP_S:
+                if self._stop_orders and time.monotonic() > self._stop_orders[0][1] + STOP_S:
                     break
-                if self._standing.failed is not None and not self._asked:
-                    self._failed(control)
+                if self._status.failed is not None and not self._stop_orders:
+                    self._stop_failed_start(control)
                 self._look()
         self._hear(news)
         return self._end(keeper)
@@ -113,64 +113,65 @@ class Supervisor:
             return False
         *lines, self._news = (self._news + got).split(b"\n")
         for line in lines:
-            said = heard(self._standing, line)
-            if said and not self._asked:
-                self.say(*said)
+            shown = read_news(self._status, line)
+            if shown and not self._stop_orders:
+                self.say(*shown)
         return bool(got)
 
     def _look(self) -> None:
-        """Say once that the server can answer: some tier can, and somebody listens; and once what a stop waits for."""
-        if self._asked:
-            self._say_stopping()
+        """Report once that the server can answer (some tier can, and its port is open), and once what a
+        stop waits for."""
+        if self._stop_orders:
+            self._report_stopping()
             return
         if self._ready:
             return
-        if self._standing.answers and is_open(self._place.url):
+        if self._status.answers and is_open(self._place.url):
             self._ready = True
-            self.say(*ready_lines(self._place, self._standing, time.monotonic() - self._began_s))
+            self.say(*ready_lines(self._place, self._status, time.monotonic() - self._began_s))
         else:
             self._progress()
 
     def _stop(self, control: int) -> None:
-        number, at_s = self._asked[-1]
-        first_s = self._asked[0][1]
-        now = len(self._asked) > 1 and at_s - first_s > SAME_S
+        number, at_s = self._stop_orders[-1]
+        first_s = self._stop_orders[0][1]
+        now = len(self._stop_orders) > 1 and at_s - first_s > SAME_S
         if now and not self._forced:
             self._forced = number
             self.say("stopping at once")
         with contextlib.suppress(OSError):
             os.write(control, b"now\n" if now else b"stop\n")
 
-    def _failed(self, control: int) -> None:
-        """A start that has failed is ended; a server that can answer all the same stays."""
+    def _stop_failed_start(self, control: int) -> None:
+        """End a start that has failed; a server that can answer all the same stays."""
         if self._ready:
-            self.say(f"warning: {self._standing.failed} (log: {self._place.log})")
-            self._standing.failed = None
+            self.say(f"warning: {self._status.failed} (log: {self._place.log})")
+            self._status.failed = None
             return
-        self._asked.append((0, time.monotonic()))
+        self._stop_orders.append((0, time.monotonic()))
         with contextlib.suppress(OSError):
             os.write(control, b"stop\n")
 
-    def _say_stopping(self) -> None:
-        """Once, when it is known how many requests run, or when nobody says so."""
-        running = self._standing.draining
-        if self._said_stopping or self._standing.failed is not None:
+    def _report_stopping(self) -> None:
+        """Report once, when it is known how many requests run, or when nobody reports so."""
+        running = self._status.draining
+        if self._reported_stopping or self._status.failed is not None:
             return
         if not self._ready:
             words = "before the start is done"
         elif running is not None:
             many = f"{running} request{'s' if running != 1 else ''}"
             words = f"finishing {many}, at most {DRAIN_S:g} s" if running else "no request is running"
-        elif time.monotonic() > self._asked[0][1] + SAID_S:
+        elif time.monotonic() > self._stop_orders[0][1] + REPORT_AFTER_S:
             words = f"at most {STOP_S:g} s"
         else:
             return
-        self._said_stopping = True
+        self._reported_stopping = True
         self.say(f"stopping: {words}; again to stop now")
 
     def _end(self, keeper: subprocess.Popen[bytes]) -> int:
-        """Make sure that all is gone, and say how it ended."""
-        ended = self._standing.ended
+        """Make sure that all is gone, and report how it ended."""
+        ended = self._status.ended
         if ended is None or ended.get("left"):
             with contextlib.suppress(OSError):
                 keeper.kill()
@@ -181,23 +182,25 @@ class Supervisor:
                 keeper.wait(KILL_S)
         if left:
             self.say(f"not gone: {', '.join(str(process.pid) for process in left)}")
-        return self._told_end(ended is None or not ended.get("asked"), left=bool(left))
+        return self._report_end(ended is None or not ended.get("asked"), left=bool(left))
 
-    def _told_end(self, by_itself: bool, *, left: bool) -> int:
-        if self._standing.failed is not None:
-            self.say(f"not started: {self._standing.failed} (log: {self._place.log})")
+    def _report_end(self, by_itself: bool, *, left: bool) -> int:
+        if self._status.failed is not None:
+            self.say(f"not started: {self._status.failed} (log: {self._place.log})")
             return WRONG
-        if by_itself and not self._asked:
+        if by_itself and not self._stop_orders:
             what = "the server has ended by itself" if self._ready else "not started"
             self.say(f"{what}: {self._why()} (log: {self._place.log})")
             return FAILED
-        cut = self._standing.cut
+        cut = self._status.cut
         self.say("stopped" + (f": {cut} request{'s' if cut != 1 else ''} cut off" if cut else ""))
-        return 128 + self._forced if self._forced else FAILED if left else 0
+        if self._forced:
+            return 128 + self._forced
+        return FAILED if left else 0
 
     def _why(self) -> str:
-        code = (self._standing.ended or {}).get("code")
-        if self._standing.ended is None:
+        code = (self._status.ended or {}).get("code")
+        if self._status.ended is None:
             return "its keeper was killed"
         if isinstance(code, int) and code < 0:
             return f"its driver was ended by signal {-code}"
@@ -205,7 +208,7 @@ class Supervisor:
 
 
 def supervise(place: Place, app: str, folder: RunFolder, environ: Mapping[str, str], *, verbose: bool) -> int:
-    """Serve in the foreground until a signal comes, or the server ends; the exit code."""
+    """Serve in the foreground until a signal comes, or the server ends; return the exit code."""
     adopt_orphans()
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # a terminal that knows ASCII only
@@ -233,9 +236,9 @@ def supervise(place: Place, app: str, folder: RunFolder, environ: Mapping[str, s
 
 
 @contextlib.contextmanager
-def held_back() -> Iterator[None]:
-    """Signals wait, across an `exec` too, until a supervisor has its handlers; until the block ends where there is
-    none. Without it a Ctrl-C meets a Python that is still importing, and that prints a stack."""
+def hold_signals() -> Iterator[None]:
+    """Let signals wait, across an `exec` too, until a supervisor has its handlers; until the block ends where there
+    is none. Without it a Ctrl-C meets a Python that is still importing, and that prints a stack."""
     signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
     try:
         yield
@@ -249,7 +252,7 @@ def _signals(supervisor: Supervisor) -> Iterator[None]:
     for number in SIGNALS:
         if number == signal.SIGHUP and signal.getsignal(number) == signal.SIG_IGN:
             continue
-        before[number] = signal.signal(number, lambda number, _: supervisor.signalled(number))
+        before[number] = signal.signal(number, lambda number, _: supervisor.add_signal(number))
     signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
     try:
         yield

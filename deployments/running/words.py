@@ -1,7 +1,7 @@
 """What the terminal shows of a start and of a stop: from news to lines, as pure functions.
 
-News is what driver and keeper tell, one JSON object a line; `Standing` is what is known by now. Each change of a tier
-is one line; on a terminal, one more line is written over again and again while models load.
+News is what driver and keeper report, one JSON object a line; `RunStatus` is what is known by now. Each change of a
+tier is one line; on a terminal, one more line is written over again and again while models load.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["Place", "Standing", "failure", "heard", "ready_lines", "tier_line"]
+__all__ = ["Place", "RunStatus", "failure", "read_news", "ready_lines", "tier_line"]
 
 WORDS_MAX = 300
 CAN_ANSWER = frozenset({"ready", "asleep"})
-STILL = frozenset({"starting", "loading"})
+STARTING = frozenset({"starting", "loading"})
 COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 RAISED = re.compile(r"^(?:\w+\.)*\w*(?:Error|Exception)(?:\([\w.]*\))?: ")
 OURS = re.compile(r"(?:^|[\s:])(?:\w+\.)*(?:ConfigError|ScriptError): ")
@@ -33,7 +33,7 @@ class Place:
 
 
 @dataclass(slots=True)
-class Standing:
+class RunStatus:
     """What is known of a run."""
 
     tiers: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -50,46 +50,46 @@ class Standing:
         return any(tier.get("state") in CAN_ANSWER for tier in self.tiers.values())
 
     def progress(self, seconds: float, columns: int) -> str:
-        """The line that is written over: what is being waited for."""
-        waiting = [f"{name} {tier['state']}" for name, tier in self.tiers.items() if tier.get("state") in STILL]
+        """Build the line that is written over: what is being waited for."""
+        waiting = [f"{name} {tier['state']}" for name, tier in self.tiers.items() if tier.get("state") in STARTING]
         what = ", ".join(waiting) or ("Ray Serve" if self.dashboard else "Ray")
         return f"  {seconds:.0f} s: waiting for {what}"[: max(0, columns - 1)]
 
 
-def heard(standing: Standing, line: bytes) -> list[str]:
-    """Take one line of news in; the lines that it is worth on the terminal."""
+def read_news(status: RunStatus, line: bytes) -> list[str]:
+    """Take one line of news in; return the lines that it is worth on the terminal."""
     try:
         news = json.loads(line)
     except ValueError:
         return []
     lines = []
     for name, tier in news.get("tiers", {}).items():
-        if standing.tiers.get(name) != tier:
-            standing.tiers[name] = tier
+        if status.tiers.get(name) != tier:
+            status.tiers[name] = tier
             lines.append(tier_line(name, tier))
-    standing.dashboard = news.get("dashboard", standing.dashboard)
-    standing.ray_session = news.get("ray_session", standing.ray_session)
-    standing.failed = news.get("failed", standing.failed)
-    standing.draining = news.get("draining", standing.draining)
-    standing.ended = news.get("ended", standing.ended)
-    standing.cut = news.get("drained", {}).get("cut", standing.cut)
+    status.dashboard = news.get("dashboard", status.dashboard)
+    status.ray_session = news.get("ray_session", status.ray_session)
+    status.failed = news.get("failed", status.failed)
+    status.draining = news.get("draining", status.draining)
+    status.ended = news.get("ended", status.ended)
+    status.cut = news.get("drained", {}).get("cut", status.cut)
     return lines
 
 
 def tier_line(name: str, tier: Mapping[str, Any]) -> str:
-    """One tier: its state, what stands behind it, and why it can't answer."""
+    """Build the line of one tier: its state, what stands behind it, and why it can't answer."""
     what = tier.get("source") or tier.get("model") or tier.get("kind") or ""
     why = tier.get("reason") or ""
-    said = "" if tier.get("state") == "ready" else why
-    words = "; ".join(filter(None, (_short(str(what).partition("#")[0]), _short(said))))
+    shown = "" if tier.get("state") == "ready" else why
+    words = "; ".join(filter(None, (_short(str(what).partition("#")[0]), _short(shown))))
     return f"  {name:<12} {tier.get('state', ''):<12} {words}".rstrip()
 
 
-def ready_lines(place: Place, standing: Standing, seconds: float) -> list[str]:
-    """What whoever has started the server wants to know once it can answer."""
+def ready_lines(place: Place, status: RunStatus, seconds: float) -> list[str]:
+    """Build the lines that whoever has started the server wants to see once it can answer."""
     key = "KEY   # one of the server's API keys" if place.keyed else "unused"
-    page = f"{standing.dashboard}   (it asks for Ray's token: `ray get-auth-token`)" if standing.dashboard else ""
-    if standing.dashboard and not standing.dashboard.startswith("http"):
+    page = f"{status.dashboard}   (it asks for Ray's token: `ray get-auth-token`)" if status.dashboard else ""
+    if status.dashboard and not status.dashboard.startswith("http"):
         page = f"http://{page}"
     return [
         f"ready after {seconds:.0f} s: {place.url}",
@@ -98,13 +98,13 @@ def ready_lines(place: Place, standing: Standing, seconds: float) -> list[str]:
         f"  export OPENAI_API_KEY={key}",
         "",
         *([f"  page: {page}"] if page else []),
-        f"  log:  {place.log}" + (f", more under {standing.ray_session}/logs" if standing.ray_session else ""),
+        f"  log:  {place.log}" + (f", more under {status.ray_session}/logs" if status.ray_session else ""),
         "  Ctrl-C stops it",
     ]
 
 
 def failure(messages: Iterable[str]) -> str:
-    """The one line that says why a start has failed, out of Serve's messages, which hold whole stacks."""
+    """Find the one line that says why a start has failed in Serve's messages, which hold whole stacks."""
     lines = [COLOURS.sub("", line).strip() for message in messages for line in (message or "").splitlines()]
     lines = [line for line in lines if line]
     ours = [OURS.split(line, maxsplit=1)[1] for line in lines if OURS.search(line)]

@@ -1,21 +1,21 @@
 """SessionState: the one writer of what the Router replicas share. Budgets, breakers, retry budget, windows, incidents.
 
-The actor is plain and synchronous: each method is one transition from a whole state to a whole state. Ray calls them on
-one thread, and Routers on the actor's own node have a thread each (`near.py`); a lock lets in one at a time, so nothing
-here waits and nothing interleaves. The journal is the truth and the actor its cache: a step is committed before it is
-answered, and a new life of the actor begins with a replay.
+The actor is plain and synchronous: each method is one transition from a complete state to a complete state. Ray calls
+them on one thread, and Routers on the actor's own node have a thread each (`unix_socket.py`); a lock lets in one at a
+time, so nothing here waits and nothing interleaves. The journal is the truth and the actor its cache: a step is
+committed before it is answered, and a new incarnation of the actor begins with a replay.
 
 Why a detached actor and not one of Serve's `deployment_actors`: recovery. Killed with -9, a deployment actor came back
 after 9 seconds (Serve looks every 10), a detached one with `max_restarts=-1` after 1 to 2; as long as it is away no
-call that costs money is let through. The price is that nobody else ends it, so it ends itself: a Router replica speaks
-up every second, and an actor that has heard nothing for `idle_exit_s` leaves (`_leave_when_idle`). A detached actor
-also keeps its old code when an app is deployed anew: its name carries the version, and the journal has one owner.
+call that costs money is let through. The price is that nobody else ends it, so it ends itself: a Router replica sends
+a heartbeat every second, and an actor that has heard nothing for `idle_exit_s` leaves (`_leave_when_idle`). A detached
+actor also keeps its old code when an app is deployed anew: its name carries the version, and the journal has one owner.
 
 Limits come from the Router, since a `user_config` may change them while the server runs: a step names the digest of
 the limits that it means, and an actor that has others answers None, which asks for the same step with its limits. A
-step that does no work, a Router's beat, is answered under whatever limits there are: during a roll-out Routers differ,
-and every change is written down. A new life has none by name, since the journal holds what a replay needs and not the
-limits of loops, so its first step brings them, beat or not.
+step that does no work, a Router's heartbeat, is answered under whatever limits there are: during a roll-out Routers
+differ, and every change is written down. A new incarnation has none by name, since the journal holds what a replay
+needs and not the limits of loops, so its first step brings them, heartbeat or not.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ from typing import Any, TypeVar, cast
 from deployments.collector import settle_collector
 from deployments.ports import Clock
 from deployments.state.journal import Bounds, Superseded
-from deployments.state.records import Answer, Asked, Health, Query, Reply, Said, StateLimits, Step
-from deployments.state.recovery import JOURNAL, opened
+from deployments.state.records import Health, Query, Reply, StateLimits, Step, StepAnswer, StepRequest, TurnItem
+from deployments.state.recovery import JOURNAL, open_journal
 from deployments.state.transaction import Batch
-from deployments.state.unix_socket import Door
+from deployments.state.unix_socket import StepListener
 from deployments.telemetry import MonotonicClock
 from reliability import loops
 from reliability.admission import admit as admission
@@ -45,7 +45,7 @@ from reliability.admission.admit import AdmissionConfig, Grant
 from reliability.admission.breaker import Phase
 from reliability.admission.budget import loads
 from reliability.admission.events import Close, Isolate, Reset, Restore, Sweep
-from reliability.admission.ledger import owner_of, running, session_name, session_of
+from reliability.admission.ledger import count_running_tokens, owner_of, session_name, session_of
 from reliability.loops import LoopConfig, Window
 
 __all__ = ["SessionState"]
@@ -60,15 +60,16 @@ IDLE_EXIT_S = 60.0
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def _alone(method: F) -> F:
-    """One call at a time: Ray calls on one thread, and each Router on this node has a thread of its own (`near.py`)."""
+def _one_at_a_time(method: F) -> F:
+    """Let in one call at a time: Ray calls on one thread, and each Router on this node has a thread of its own
+    (`unix_socket.py`)."""
 
     @functools.wraps(method)
-    def locked(self: SessionState, *args: Any, **kwargs: Any) -> Any:
+    def call_alone(self: SessionState, *args: Any, **kwargs: Any) -> Any:
         with self._lock:
             return method(self, *args, **kwargs)
 
-    return cast(F, locked)
+    return cast(F, call_alone)
 
 
 class SessionState:
@@ -87,38 +88,38 @@ class SessionState:
         clock: Clock | None = None,
     ) -> None:
         self._lock = threading.RLock()
-        self._door: Door | None = None
+        self._listener: StepListener | None = None
         self._superseded = False
-        self._life = uuid.uuid4().hex[:12]
+        self._incarnation = uuid.uuid4().hex[:12]
         self._clock = MonotonicClock() if clock is None else clock
         self._windows_max = windows_max
         self._windows: OrderedDict[str, Window] = OrderedDict()
-        self._journal, held = opened(Path(folder) / JOURNAL, self._life, bounds)
-        # What was replayed by holds until the first step brings the limits of this life; until then they have no name.
-        self._digest, self._config, self._loops = "", held.config, LoopConfig()
-        # Wall time where this life began, monotonic time from there on; never before the journal's last moment. Where
-        # the machine sleeps, monotonic time stands still and wall time doesn't (`_now_ns`).
+        self._journal, restored = open_journal(Path(folder) / JOURNAL, self._incarnation, bounds)
+        # What was replayed by holds until the first step brings limits; until then they have no name.
+        self._digest, self._config, self._loops = "", restored.config, LoopConfig()
+        # Wall time where this incarnation began, monotonic time from there on; never before the journal's last
+        # moment. Where the machine sleeps, monotonic time stands still and wall time doesn't (`_now_ns`).
         self._sleeps = clock is None
-        self._start_ns = max(time.time_ns(), held.at_ns) - self._clock.now_ns()
-        self._state = held.state
-        self._events = held.events
+        self._start_ns = max(time.time_ns(), restored.at_ns) - self._clock.now_ns()
+        self._state = restored.state
+        self._events = restored.events
         self._steps = 0
         self._tidied_ns = self._now_ns()
-        self._heard_s = time.monotonic()
-        self._transit(lambda batch: batch.begin(self._life, held.put_aside))
+        self._last_call_s = time.monotonic()
+        self._transit(lambda batch: batch.begin(self._incarnation, restored.put_aside))
         if idle_exit_s is not None:
             settle_collector()
             threading.Thread(target=self._leave_when_idle, args=(idle_exit_s,), daemon=True).start()
 
     # -- steps -------------------------------------------------------------------------------------------------
 
-    @_alone
+    @_one_at_a_time
     def configure(self, limits: StateLimits) -> None:
         """Take these limits. They are written down with the state that they begin at."""
         self._write_snapshot(limits.digest, limits.admission)
         self._digest, self._config, self._loops = limits.digest, limits.admission, limits.loops
 
-    @_alone
+    @_one_at_a_time
     def step(self, step: Step, limits: StateLimits | None = None) -> Reply | None:
         """Do one step; None where the limits aren't known that it means: it should come again with them.
 
@@ -132,31 +133,31 @@ class SessionState:
             self.configure(limits)
         self._tidy()
         answers = self._do(step) if step.works else []
-        self._heard_s = time.monotonic()
+        self._last_call_s = time.monotonic()
         return Reply(answers=tuple(answers), health=self._health())
 
-    def _do(self, step: Step) -> list[Answer]:
-        answers: list[Answer] = []
+    def _do(self, step: Step) -> list[StepAnswer]:
+        answers: list[StepAnswer] = []
 
         def transition(batch: Batch) -> None:
             number, attempt, grants = self._journal.last_step(step.client)
             if (step.number, step.attempt) <= (number, attempt):
                 return  # an older attempt, come late: whoever sent it waits for a newer one
             if step.number > number:
-                batch.take(step.items)
+                batch.apply_items(step.items)
             else:
-                batch.release(grants)
-            answers.extend(batch.ask(step.asks))
+                batch.settle_unused(grants)
+            answers.extend(batch.admit(step.requests))
             grants = [a.decision.id for a in answers if isinstance(a.decision, Grant)]
             self._journal.write_step(step.client, step.number, step.attempt, grants, batch.now_s)
 
         self._steps += 1
-        for said in self._transit(transition).said:
-            self._observe(said)
-        return [self._with_window(answer, asked) for answer, asked in zip(answers, step.asks, strict=False)]
+        for item in self._transit(transition).turns:
+            self._observe(item)
+        return [self._add_window(answer, request) for answer, request in zip(answers, step.requests, strict=False)]
 
     def _transit(self, transition: Callable[[Batch], Any]) -> Batch:
-        """From a whole state to a whole state, or nowhere. What has expired is closed first."""
+        """Go from a complete state to a complete state, or nowhere. What has expired is closed first."""
         try:
             with self._journal.step() as journal:
                 batch = Batch(self._state, self._config, journal, self._now_ns())
@@ -171,63 +172,63 @@ class SessionState:
         self._events += batch.events
         return batch
 
-    def _with_window(self, answer: Answer, asked: Asked) -> Answer:
-        if not asked.window:
+    def _add_window(self, answer: StepAnswer, request: StepRequest) -> StepAnswer:
+        if not request.window:
             return answer
-        window = self._windows.get(session_name(asked.ask.key, asked.ask.session), Window())
-        return Answer(decision=answer.decision, window=window)
+        window = self._windows.get(session_name(request.admission.key, request.admission.session), Window())
+        return StepAnswer(decision=answer.decision, window=window)
 
-    def _observe(self, said: Said) -> None:
-        name = session_name(said.key, said.session)
-        window, _ = loops.observe(self._windows.pop(name, Window()), said.turn, self._loops, said.request)
+    def _observe(self, item: TurnItem) -> None:
+        name = session_name(item.key, item.session)
+        window, _ = loops.observe(self._windows.pop(name, Window()), item.turn, self._loops, item.request)
         self._windows[name] = window
         while len(self._windows) > self._windows_max:
             self._windows.popitem(last=False)
 
-    def near(self) -> tuple[str, str]:
-        """The node that this actor is on, and the path of its socket there; empty where there can be none."""
+    def find_socket(self) -> tuple[str, str]:
+        """Return the node that this actor is on, and the path of its socket there; empty where there can be none."""
         import ray
         from ray._private import worker
 
         node = ray.get_runtime_context().get_node_id()
-        if self._door is None:
+        if self._listener is None:
             try:
                 # Beside Ray's own, whose names are as long: where those fit, this one does.
                 sockets = Path(worker._global_node.get_session_dir_path()) / "sockets"
-                self._door = Door(sockets / f"state-{self._life[:6]}", self.step)
+                self._listener = StepListener(sockets / f"state-{self._incarnation[:6]}", self.step)
             except (OSError, AttributeError) as error:  # without it the steps go through Ray, too
                 LOG.warning("the state actor has no socket: %s", error)
                 return node, ""
-        return node, str(self._door.path)
+        return node, str(self._listener.path)
 
     # -- questions ---------------------------------------------------------------------------------------------
 
-    @_alone
+    @_one_at_a_time
     def report(self, key: str | None, request_id: str) -> dict[str, Any] | None:
-        """The report of one request, or None. `key` None: whatever key it came with."""
-        self._heard_s = time.monotonic()
+        """Return the report of one request, or None. `key` None: whatever key it came with."""
+        self._last_call_s = time.monotonic()
         return self._journal.report(key, request_id)
 
-    @_alone
+    @_one_at_a_time
     def session(self, key: str | None, session: str) -> dict[str, Any] | None:
-        """What one session has done, or None."""
-        self._heard_s = time.monotonic()
+        """Return what one session has done, or None."""
+        self._last_call_s = time.monotonic()
         return self._journal.session(key, session)
 
-    @_alone
+    @_one_at_a_time
     def owner(self, session: str) -> str | None:
-        """The key that a session of this name came with, as far as the books know one."""
-        self._heard_s = time.monotonic()
+        """Return the key that a session of this name came with, as far as the ledger knows one."""
+        self._last_call_s = time.monotonic()
         return owner_of(self._state.budget, session)
 
-    @_alone
+    @_one_at_a_time
     def budget(self, key: str, session: str) -> dict[str, Any]:
-        """What one session has spent and reserved, and how full its windows are. What its open calls have said that
-        they have used counts as spent: also those of a Router that has died, which stay open until they expire."""
-        now_ns, books = self._now_ns(), self._state.budget
-        known = session_of(books, self._config.budget.bounds, key, session, now_ns)
-        full = loads(books, self._config.budget, key, session, now_ns)
-        used = running(books, key, session) if known.open else 0
+        """Return what one session has spent and reserved, and how full its windows are. What its open calls have
+        reported as used counts as spent: also those of a Router that has died, which stay open until they expire."""
+        now_ns, ledger = self._now_ns(), self._state.budget
+        known = session_of(ledger, self._config.budget.bounds, key, session, now_ns)
+        full = loads(ledger, self._config.budget, key, session, now_ns)
+        used = count_running_tokens(ledger, key, session) if known.open else 0
         return {
             "spent_tokens": known.spent + used,
             "reserved_tokens": max(0, known.reserved - used),
@@ -235,17 +236,17 @@ class SessionState:
             "windows": {each.window.value: {"tokens": each.tokens, "tokens_max": each.tokens_max} for each in full},
         }
 
-    @_alone
+    @_one_at_a_time
     def incidents(self, query: Query) -> list[dict[str, Any]]:
-        """The newest incidents that match."""
-        self._heard_s = time.monotonic()
+        """Return the newest incidents that match."""
+        self._last_call_s = time.monotonic()
         return self._journal.incidents(query)
 
-    @_alone
+    @_one_at_a_time
     def stats(self) -> dict[str, Any]:
-        """What this actor holds: for tests, soaks and whoever wonders."""
+        """Describe what this actor holds: for tests, soaks and whoever wonders."""
         return {
-            "life": self._life,
+            "life": self._incarnation,
             "steps": self._steps,
             "sessions": self._state.budget.sessions.count,
             "grants": self._state.grants.count,
@@ -257,38 +258,38 @@ class SessionState:
 
     # -- by hand -----------------------------------------------------------------------------------------------
 
-    @_alone
+    @_one_at_a_time
     def isolate(self, tier: str) -> None:
         """Keep all calls off a tier."""
         self._by_hand(Isolate(tier), "isolate", tier=tier)
 
-    @_alone
+    @_one_at_a_time
     def restore(self, tier: str) -> None:
         """Lift the hold."""
         self._by_hand(Restore(tier), "restore", tier=tier)
 
-    @_alone
+    @_one_at_a_time
     def close_breaker(self, tier: str) -> None:
         """Let calls to a tier through again at once."""
         self._by_hand(Close(tier), "close", tier=tier)
 
-    @_alone
+    @_one_at_a_time
     def reset(self, key: str, session: str) -> None:
-        """Forget what a session has spent, and what it has said."""
+        """Forget what a session has spent, and what it was answered."""
         self._by_hand(Reset(key, session), "reset", session=session, key=key)
         self._windows.pop(session_name(key, session), None)
 
     def _by_hand(
-        self, event: replay.Event, word: str, *, tier: str | None = None, session: str = "", key: str = ""
+        self, event: replay.Event, order: str, *, tier: str | None = None, session: str = "", key: str = ""
     ) -> None:
         def transition(batch: Batch) -> None:
             batch.apply(event)
-            batch.note_operator(word, tier=tier, session=session, key=key)
+            batch.note_operator(order, tier=tier, session=session, key=key)
             if session:
                 self._journal.forget_session(key, session)
 
         self._transit(transition)
-        self._heard_s = time.monotonic()
+        self._last_call_s = time.monotonic()
 
     # -- house -------------------------------------------------------------------------------------------------
 
@@ -326,7 +327,7 @@ class SessionState:
     def _leave_when_idle(self, idle_exit_s: float) -> None:
         """On a thread of its own: it reads one number and touches nothing of the state."""
         while True:
-            idle_s = time.monotonic() - self._heard_s
+            idle_s = time.monotonic() - self._last_call_s
             if idle_s >= idle_exit_s:
                 break
             time.sleep(idle_exit_s - idle_s + 0.01)

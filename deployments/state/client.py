@@ -23,20 +23,19 @@ from deployments.state.journal import SCHEMA_VERSION, Bounds
 from deployments.state.link import Actor, Link
 from deployments.state.records import (
     RETRY_AFTER_S_MAX,
-    Asked,
-    Charged,
-    Done,
     Health,
-    Noted,
-    Progressed,
+    IncidentItem,
     Query,
-    Said,
-    Settled,
+    ReportItem,
+    SettlementItem,
     StateLimits,
+    StepRequest,
+    TurnItem,
 )
 from deployments.state.recovery import JOURNAL, refuse_parts
-from deployments.state.unix_socket import NearActor
-from reliability.admission.admit import Ask, Grant, Rejection
+from deployments.state.unix_socket import SocketActor
+from reliability.admission.admit import AdmissionRequest, Grant, Rejection
+from reliability.admission.events import Charge, Progress, Settlement
 from reliability.loops import Window
 from reliability.types import Usage, Verdict
 
@@ -70,39 +69,39 @@ class State:
         await self.link.close()
 
     def limit(self, limits: StateLimits) -> None:
-        """New limits, from the next step on."""
+        """Take new limits, from the next step on."""
         self.link.limits = limits
 
     def request(self, *, key: str, session: str, request_id: str, window: bool = False) -> RequestState:
-        """The port of one request. `window`: bring the session's loop window with the first grant."""
+        """Make the port of one request. `window`: bring the session's loop window with the first grant."""
         return RequestState(self.link, key=key, session=session, request_id=request_id, window=window)
 
     def note(self, incident: Mapping[str, Any]) -> None:
         """Hand over an incident that belongs to no request."""
-        self.link.put(Noted(incident=incident), flush=True)
+        self.link.put(IncidentItem(incident=incident), flush=True)
 
     # -- questions and orders: each raises StateSilent ---------------------------------------------------------
 
     async def report(self, key: str | None, request_id: str) -> dict[str, Any] | None:
-        """The report of one request."""
+        """Return the report of one request."""
         found: dict[str, Any] | None = await self.link.call("report", key, request_id)
         return found
 
     async def session(self, key: str | None, session: str) -> dict[str, Any] | None:
-        """What one session has done, spent and reserved."""
+        """Return what one session has done, spent and reserved."""
         known: dict[str, Any] | None = await self.link.call("session", key, session)
         owner = known["key"] if known else key
         if owner is None:  # no request of it has ended yet: it may be running, or its Router has died with it
             owner = await self.link.call("owner", session)
         if owner is None:
             return None
-        books = await self.link.call("budget", owner, session)
-        if known is None and not books["spent_tokens"] and not books["open_calls"]:
+        ledger = await self.link.call("budget", owner, session)
+        if known is None and not ledger["spent_tokens"] and not ledger["open_calls"]:
             return None
-        return {"session": session, "key": owner, **(known or {}), **books}
+        return {"session": session, "key": owner, **(known or {}), **ledger}
 
     async def incidents(self, query: Query) -> list[dict[str, Any]]:
-        """The newest incidents that match."""
+        """Return the newest incidents that match."""
         found: list[dict[str, Any]] = await self.link.call("incidents", query)
         return found
 
@@ -132,43 +131,35 @@ class RequestState:
         self._key, self._session, self._request_id = key, session, request_id
         self._wants_window = window
 
-    async def admit(self, ask: Ask) -> Grant | Rejection:
-        """As the protocol. Raises `StateSilent` at once where the actor is away and the tier costs nothing."""
-        answer = await self._link.ask(Asked(ask=ask, request_id=self._request_id, window=self._wants_window))
+    async def admit(self, request: AdmissionRequest) -> Grant | Rejection:
+        """Admit as the protocol says. Raises `StateSilent` at once where the actor is away and the tier is local."""
+        answer = await self._link.admit(StepRequest(admission=request, window=self._wants_window))
         if answer.window is not None:
             self.window, self._wants_window = answer.window, False
         return answer.decision
 
     def settle(self, grant: Grant, verdict: Verdict, usage: Usage | None, retry_after_s: float | None) -> None:
-        """As the protocol. A failure is sent at once, since other requests should know; the rest goes with what the
-        request says next."""
+        """Settle as the protocol says. A failure is sent at once, since other requests should know; the rest goes with
+        what the request hands over next."""
         # In this order `max` also makes nothing of what is no number.
         wait_s = min(max(0.0, retry_after_s or 0.0), RETRY_AFTER_S_MAX)
-        item = Settled(
-            grant_id=grant.id,
-            verdict=verdict,
-            usage=usage,
-            retry_after_ns=int(wait_s * NS_PER_S),
-            request_id=self._request_id,
-            session=self._session,
-            key=self._key,
-        )
+        settlement = Settlement(grant.id, verdict, usage, retry_after_ns=int(wait_s * NS_PER_S))
+        item = SettlementItem(settlement=settlement, request_id=self._request_id, session=self._session, key=self._key)
         self._link.put(item, flush=verdict is Verdict.FAILURE)
 
     def progress(self, grant: Grant, usage: Usage) -> None:
-        """As the protocol."""
-        self._link.progress(Progressed(grant_id=grant.id, tokens=usage.total_tokens))
+        """Hand over what a call has used so far, as the protocol says."""
+        self._link.progress(Progress(grant.id, usage.total_tokens))
 
     def charge(self, usage: Usage) -> None:
-        """As the protocol."""
-        charged = Charged(key=self._key, session=self._session, tokens=usage.total_tokens)
-        self._link.put(charged, flush=False)
+        """Hand over what a call without a grant has cost, as the protocol says."""
+        self._link.put(Charge(self._key, self._session, usage.total_tokens), flush=False)
 
-    def done(self, report: Mapping[str, Any], incidents: Iterable[Mapping[str, Any]], said: Said | None) -> None:
-        """The request has ended."""
-        if said is not None:
-            self._link.put(said, flush=False)
-        item = Done(key=self._key, session=self._session, report=report, incidents=tuple(incidents))
+    def finish(self, report: Mapping[str, Any], incidents: Iterable[Mapping[str, Any]], turn: TurnItem | None) -> None:
+        """Hand over what a request that has ended leaves: its report, its incidents, and what was answered."""
+        if turn is not None:
+            self._link.put(turn, flush=False)
+        item = ReportItem(key=self._key, session=self._session, report=report, incidents=tuple(incidents))
         self._link.put(item, flush=True)
 
 
@@ -186,22 +177,22 @@ class RayActor:
         return getattr(self._handle, method).remote(*args)
 
     def close(self) -> None:
-        """Ray keeps nothing open for it."""
+        """Do nothing: Ray keeps nothing open for it."""
 
 
 @functools.cache
-def _made() -> Any:
-    """Ray's class for the actor: each call of `ray.remote` makes a new one, which is never freed."""
+def _build_actor_class() -> Any:
+    """Build Ray's class for the actor, once: each call of `ray.remote` makes a new one, which is never freed."""
     return ray.remote(SessionState)
 
 
 def actor_name(app: str) -> str:
-    """The actor's name in Ray. It carries the version: an actor of older code is not found, and gives way."""
+    """Return the actor's name in Ray. It carries the version: an actor of older code is not found, and gives way."""
     return f"SessionState:{app}:{version('mlx-stack-serve')}-{SCHEMA_VERSION}"
 
 
 def ray_finder(app: str, config: StateConfig) -> Callable[[], Awaitable[Actor]]:
-    """How to find the actor, or make it: on a thread, since Ray waits for its answer there.
+    """Return the function that finds the actor, or makes it: on a thread, since Ray waits for its answer there.
 
     Raises:
         ConfigError: the folder can't be the state's.
@@ -209,8 +200,8 @@ def ray_finder(app: str, config: StateConfig) -> Callable[[], Awaitable[Actor]]:
     folder, bounds = folder_of(app, config), bounds_of(config)
     refuse_parts(folder / JOURNAL)
 
-    def found() -> Actor:
-        maker = _made().options(
+    def find_or_make() -> Actor:
+        maker = _build_actor_class().options(
             name=actor_name(app),
             namespace=NAMESPACE,
             lifetime="detached",
@@ -221,18 +212,18 @@ def ray_finder(app: str, config: StateConfig) -> Callable[[], Awaitable[Actor]]:
             resources=HEAD,
         )
         made = maker.remote(folder=str(folder), bounds=bounds, windows_max=config.sessions_max)
-        node, path = ray.get(made.near.remote(), timeout=MADE_S)
+        node, path = ray.get(made.find_socket.remote(), timeout=MADE_S)
         here = path and node == ray.get_runtime_context().get_node_id()
-        return NearActor(RayActor(made), path) if here else RayActor(made)
+        return SocketActor(RayActor(made), path) if here else RayActor(made)
 
     async def find() -> Actor:
-        return await asyncio.to_thread(found)
+        return await asyncio.to_thread(find_or_make)
 
     return find
 
 
 def bounds_of(config: StateConfig) -> Bounds:
-    """The configured bounds of a journal."""
+    """Build the configured bounds of a journal."""
     return Bounds(
         reports_max=config.reports_max,
         incidents_max=config.incidents_max,
@@ -244,7 +235,7 @@ def bounds_of(config: StateConfig) -> Bounds:
 
 
 def folder_of(app: str, config: StateConfig) -> Path:
-    """Where an app's journal is.
+    """Return where an app's journal is.
 
     Raises:
         ConfigError: it would be in a home directory that isn't known.
@@ -256,7 +247,7 @@ def folder_of(app: str, config: StateConfig) -> Path:
 
 
 def state_folder(app: str) -> Path:
-    """Where an app's journal is by default: the user's state directory, as the platform has it."""
+    """Return where an app's journal is by default: the user's state directory, as the platform has it."""
     if os.environ.get("XDG_STATE_HOME"):
         root = Path(os.environ["XDG_STATE_HOME"])
     elif sys.platform == "darwin":

@@ -1,7 +1,7 @@
 """The record of an incident: one flat JSON object of one shape, whoever made it; what doesn't apply is None.
 
 Breaker changes, memory transitions, an operator's acts, grants that nobody settled and a journal that was put aside are
-no part of a request: those who see them call `record`. What becomes of a request is told by
+no part of a request: those who see them call `record`. What becomes of a request is reported by
 `deployments/reports/incidents.py`.
 
 What must never happen: a record without a bound.
@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any
 
-from deployments.evidence import cut, plain, within
+from deployments.evidence import cut, fit_evidence, to_plain_json
 
 __all__ = ["RECORD_BYTES_MAX", "IncidentKind", "record", "shorten"]
 
@@ -35,7 +35,7 @@ class IncidentKind(StrEnum):
     ESCALATION = "escalation"  # and fallback: `evidence.how` says which
     FAULT = "fault"
     BUDGET = "budget"
-    USAGE = "usage"  # a tier said that an answer had cost what it can't have cost; an estimate is booked
+    USAGE = "usage"  # a tier reported a cost that an answer can't have had; an estimate is booked
     BREAKER = "breaker"
     MEMORY = "memory"
     OPERATOR = "operator"
@@ -55,8 +55,8 @@ def record(
     evidence: Mapping[str, Any] | None = None,
     **facts: Any,
 ) -> dict[str, Any]:
-    """One record, bounded and JSON-ready. `at_s`: seconds since the epoch. `key`: the name of the API key, never the
-    key. `facts`: more of the fields that `incidents_of` fills (`model`, `attempt`, `ttft_ms`, ...).
+    """Build one record, bounded and JSON-ready. `at_s`: seconds since the epoch. `key`: the name of the API key, never
+    the key. `facts`: more of the fields that `incidents_of` fills (`model`, `attempt`, `ttft_ms`, ...).
 
     `evidence` is cut to its bound here; whether it may be shown at all is the caller's to say.
 
@@ -67,15 +67,15 @@ def record(
     if unknown:
         raise TypeError(f"a record has no {', '.join(sorted(unknown))}")
     head = {
-        "at": plain(float(at_s)),
+        "at": to_plain_json(float(at_s)),
         "kind": kind.value,
         "request_id": shorten(request_id, ID_BYTES_MAX),
         "session": shorten(session, ID_BYTES_MAX),
         "key": shorten(key),
         "tier": shorten(tier),
     }
-    known = {name: value for name, value in within(facts, FACTS_BYTES_MAX).items() if name in FACTS}
-    return head | FACTS | known | {"reason": cut(reason, WORD_BYTES_MAX), "evidence": within(evidence or {})}
+    known = {name: value for name, value in fit_evidence(facts, FACTS_BYTES_MAX).items() if name in FACTS}
+    return head | FACTS | known | {"reason": cut(reason, WORD_BYTES_MAX), "evidence": fit_evidence(evidence or {})}
 
 
 def shorten(text: str | None, bytes_max: int = WORD_BYTES_MAX) -> str | None:

@@ -32,9 +32,9 @@ from pydantic import TypeAdapter
 from deployments.state.private import make_private_file, make_private_folder
 from deployments.state.records import Query
 from reliability.admission import events as replay
-from reliability.admission.admit import Admission, AdmissionConfig
+from reliability.admission.admit import AdmissionConfig, AdmissionState
 
-__all__ = ["UNWRITABLE", "Bounds", "Journal", "Restored", "Superseded", "restored"]
+__all__ = ["UNWRITABLE", "Bounds", "Journal", "Restored", "Superseded", "read_journal"]
 
 SCHEMA_VERSION = 1
 BUSY_S = 5.0
@@ -109,20 +109,20 @@ class Restored:
 
     digest: str = ""
     config: AdmissionConfig = field(default_factory=AdmissionConfig)
-    state: Admission = field(default_factory=Admission)
+    state: AdmissionState = field(default_factory=AdmissionState)
     events: int = 0
     at_ns: int = 0
     put_aside: str | None = None
 
 
-def restored(db: sqlite3.Connection) -> Restored:
-    """What an open journal holds. Raises ValueError where it isn't what this version writes."""
+def read_journal(db: sqlite3.Connection) -> Restored:
+    """Read what an open journal holds. Raises ValueError where it isn't what this version writes."""
     row = db.execute("SELECT seq, at_ns, digest, config, state FROM snapshot WHERE id = 1").fetchone()
     rows = db.execute("SELECT at_ns, event FROM events WHERE seq > ? ORDER BY seq", (row[0] if row else 0,))
     events = [(at_ns, replay.event_from_plain(orjson.loads(event))) for at_ns, event in rows]
     _, snapshot_ns, digest, config, state = row or (0, 0, "", b"{}", None)
     limits = _CONFIG.validate_python(orjson.loads(config))
-    snapshot = Admission() if state is None else replay.from_plain(orjson.loads(state))
+    snapshot = AdmissionState() if state is None else replay.from_plain(orjson.loads(state))
     return Restored(
         digest=digest,
         config=limits,
@@ -145,10 +145,10 @@ class Journal:
         self._db = sqlite3.connect(path, timeout=BUSY_S, isolation_level=None, check_same_thread=False)
 
     def begin(self) -> Restored:
-        """Become the owner; what the file holds.
+        """Become the owner; return what the file holds.
 
         Raises:
-            sqlite3.OperationalError: the file can't be used now; it may be whole.
+            sqlite3.OperationalError: the file can't be used now; it may be undamaged.
             sqlite3.DatabaseError, ValueError: the file isn't what this version writes.
         """
         self._db.execute("PRAGMA auto_vacuum=INCREMENTAL")
@@ -160,7 +160,7 @@ class Journal:
         self._check_version()
         with self._transaction():
             self._set("owner", self.owner)
-        return restored(self._db)
+        return read_journal(self._db)
 
     def close(self) -> None:
         """Close the file. Safe to call twice."""
@@ -169,12 +169,12 @@ class Journal:
     # -- reading -----------------------------------------------------------------------------------------------
 
     def last_step(self, client: str) -> tuple[int, int, list[str]]:
-        """A client's last step: its number, 0 for none, its attempt, and the names of the grants that it gave."""
+        """Return a client's last step: its number, 0 for none, its attempt, and the names of its grants."""
         row = self._row("SELECT number, attempt, grants FROM steps WHERE client = ?", (client,))
         return (0, 0, []) if row is None else (row[0], row[1], orjson.loads(row[2]))
 
     def report(self, key: str | None, request_id: str) -> dict[str, Any] | None:
-        """The newest report of this request; of any key where `key` is None."""
+        """Return the newest report of this request; of any key where `key` is None."""
         row = self._row(
             "SELECT report FROM reports WHERE request_id = ?1 AND (?2 IS NULL OR key = ?2) ORDER BY id DESC LIMIT 1",
             (request_id, key),
@@ -182,7 +182,7 @@ class Journal:
         return None if row is None else dict(orjson.loads(row[0]))
 
     def session(self, key: str | None, session: str) -> dict[str, Any] | None:
-        """The totals of one session; of the key that used it last where `key` is None."""
+        """Return the totals of one session; of the key that used it last where `key` is None."""
         row = self._row(
             "SELECT key, requests, prompt_tokens, completion_tokens, cost_usd, last_request_id, used_s FROM sessions"
             " WHERE session = ?1 AND (?2 IS NULL OR key = ?2) ORDER BY used_s DESC LIMIT 1",
@@ -194,7 +194,7 @@ class Journal:
         return {"session": session, **dict(zip(names, row, strict=True))}
 
     def incidents(self, query: Query) -> list[dict[str, Any]]:
-        """The newest incidents that match, each with its `id`."""
+        """Return the newest incidents that match, each with its `id`."""
         terms, values = ["1"], []
         for name in ("kind", "tier", "session", "key", "request_id"):
             if (value := getattr(query, name)) is not None:
@@ -212,7 +212,7 @@ class Journal:
 
     @contextlib.contextmanager
     def step(self) -> Iterator[Journal]:
-        """One transaction of the owner: all of it or nothing.
+        """Begin one transaction of the owner: all of it or nothing.
 
         Raises:
             Superseded: somebody else has become the owner.
@@ -224,28 +224,28 @@ class Journal:
             yield self
 
     def write_event(self, at_ns: int, event: replay.Event) -> None:
-        """Inside of a step: one event that changed the state."""
+        """Inside of a step: write one event that changed the state."""
         self._db.execute(
             "INSERT INTO events (at_ns, event) VALUES (?, ?)", (at_ns, orjson.dumps(replay.event_to_plain(event)))
         )
 
-    def write_snapshot(self, at_ns: int, digest: str, config: AdmissionConfig, state: Admission) -> None:
-        """Inside of a step: the whole state, which makes the events before it needless."""
+    def write_snapshot(self, at_ns: int, digest: str, config: AdmissionConfig, state: AdmissionState) -> None:
+        """Inside of a step: write the complete state, which makes the events before it needless."""
         seq = self._row("SELECT coalesce(max(seq), 0) FROM events") or (0,)
         last = self._row("SELECT seq FROM snapshot WHERE id = 1") or (0,)
         limits = orjson.dumps(_CONFIG.dump_python(config, mode="json"))
-        whole = (max(seq[0], last[0]), at_ns, digest, limits, orjson.dumps(replay.to_plain(state)))
-        self._db.execute("INSERT OR REPLACE INTO snapshot VALUES (1, ?, ?, ?, ?, ?)", whole)
+        snapshot = (max(seq[0], last[0]), at_ns, digest, limits, orjson.dumps(replay.to_plain(state)))
+        self._db.execute("INSERT OR REPLACE INTO snapshot VALUES (1, ?, ?, ?, ?, ?)", snapshot)
         # The last event stays, so that numbers never start again below the snapshot's.
-        self._db.execute("DELETE FROM events WHERE seq < ?", (whole[0],))
+        self._db.execute("DELETE FROM events WHERE seq < ?", (snapshot[0],))
 
     def write_step(self, client: str, number: int, attempt: int, grants: Sequence[str], at_s: float) -> None:
-        """Inside of a step: it was done."""
+        """Inside of a step: note that it was done."""
         row = (client, number, attempt, orjson.dumps(list(grants)), at_s)
         self._db.execute("INSERT OR REPLACE INTO steps VALUES (?, ?, ?, ?, ?)", row)
 
     def write_report(self, key: str, report: Mapping[str, Any], at_s: float) -> None:
-        """Inside of a step: a finished request, in the reports and in the totals of its session.
+        """Inside of a step: write a finished request into the reports and the totals of its session.
 
         Raises:
             One of UNWRITABLE: it isn't a report, or no JSON. The step can go on.
@@ -267,7 +267,7 @@ class Journal:
         )
 
     def write_incident(self, record: Mapping[str, Any]) -> None:
-        """Inside of a step: one incident. Raises as `write_report`."""
+        """Inside of a step: write one incident. Raises as `write_report`."""
         names = ("at", "kind", "tier", "session", "key", "request_id")
         self._db.execute(
             "INSERT INTO incidents (at_s, kind, tier, session, key, request_id, record) VALUES (?, ?, ?, ?, ?, ?, ?)",
@@ -275,12 +275,12 @@ class Journal:
         )
 
     def knows_incident(self, record: Mapping[str, Any]) -> bool:
-        """Whether an incident of this kind stands under this request id."""
+        """Return whether an incident of this kind stands under this request id."""
         names = (record.get("request_id"), record.get("kind"))
         return self._row("SELECT 1 FROM incidents WHERE request_id = ? AND kind = ? LIMIT 1", names) is not None
 
     def forget_session(self, key: str, session: str) -> None:
-        """Inside of a step: its totals start again."""
+        """Inside of a step: let its totals start again."""
         self._db.execute("DELETE FROM sessions WHERE key = ? AND session = ?", (key, session))
 
     # -- bounds ------------------------------------------------------------------------------------------------
@@ -314,7 +314,7 @@ class Journal:
         return int((pages - free) * size)
 
     def _drop_oldest(self) -> bool:
-        """Let a share of the reports and incidents go; False where there are none."""
+        """Let a share of the reports and incidents go; return False where there are none."""
         dropped = 0
         for table in ("incidents", "reports"):
             count = (self._row(f"SELECT count(*) FROM {table}") or (0,))[0]
@@ -322,8 +322,8 @@ class Journal:
         return dropped > 0
 
     def _keep_newest(self, table: str, count: int) -> int:
-        """Delete all but the newest `count` rows; how many went. Where ids alone say that there are fewer, it is
-        cheap."""
+        """Delete all but the newest `count` rows; return how many went. Where ids alone say that there are fewer, it
+        is cheap."""
         first, last = self._row(f"SELECT (SELECT min(id) FROM {table}), (SELECT max(id) FROM {table})")
         if first is None or last - first < count:
             return 0
@@ -334,7 +334,8 @@ class Journal:
     # -- the file ----------------------------------------------------------------------------------------------
 
     def _check_pages(self) -> None:
-        """A damaged page that nobody reads at the start would fail every later step that meets it. 1 ms for a MiB."""
+        """Find a damaged page now: one that nobody reads at the start would fail every later step that meets it. 1 ms
+        for a MiB."""
         if (found := self._row("PRAGMA quick_check(1)")) != ("ok",):
             raise sqlite3.DatabaseError(f"{self.path} is damaged: {found[0] if found else 'no answer'}")
 

@@ -1,21 +1,22 @@
 """The link from one Router replica to the state actor: everything that the replica says goes through here, in order.
 
-    items (what has happened) ─┐
-    asks (what wants to run) ──┴▶ one step at a time ──▶ actor ──▶ answers
+    items (what has happened) ────┐
+    requests (what wants to run) ─┴▶ one step at a time ──▶ actor ──▶ answers
 
-At most one step is on its way; what comes up meanwhile goes with the next one. A lone request makes two steps: its ask,
-and its settle together with its report; a busy server far fewer.
+At most one step is on its way; what comes up meanwhile goes with the next one. A lone call makes two steps: its
+admission request, and its settlement together with its report; a busy server far fewer.
 
-UP      steps are answered. An ask waits for its step.
-DOWN    the last step failed. Asks of local tiers fail at once (`StateSilent`): the walk goes on without a grant. Asks
-        of paid tiers wait for the actor to come back, as long as their caller has patience. Items wait. The same items
-        are sent again under the same number, every `RETRY_S`, until they are answered; see `deployments.state.records`.
-CLOSED  what was left has been sent once more; every ask fails.
+UP      steps are answered. A request waits for its step.
+DOWN    the last step failed. Requests of local tiers fail at once (`StateSilent`): the call runs without a grant.
+        Those of paid tiers wait for the actor to come back, as long as their caller has patience. Items wait. The same
+        items are sent again under the same number, every `RETRY_S`, until they are answered; see
+        `deployments.state.records`.
+CLOSED  what was left has been sent once more; every request fails.
 
 Who owns it: the Router replica's event loop. The actor is found by its name and made where it is missing.
 
 What must never happen: an item that is applied twice, one that is lost while this process lives (beyond `ITEMS_MAX`,
-which is said in the log), a request that waits for an actor that is known to be away although its tier costs nothing.
+which the log reports), a request that waits for an actor that is known to be away although its tier costs nothing.
 Where too many items wait, the reports go first, then grants (they expire at what they were last known to have used),
 and only then charges.
 """
@@ -30,30 +31,30 @@ from contextlib import suppress
 from typing import Any, Protocol
 
 from deployments.state.records import (
-    Answer,
-    Asked,
-    Done,
     Health,
     Item,
-    Progressed,
     Reply,
-    Said,
-    Settled,
+    ReportItem,
+    SettlementItem,
     StateLimits,
     Step,
+    StepAnswer,
+    StepRequest,
+    TurnItem,
 )
 from deployments.telemetry import log_error, log_info
 from reliability.admission.admit import Grant
+from reliability.admission.events import Progress, Settlement
 from reliability.types import Usage, Verdict
 
 __all__ = ["Actor", "Link", "StateSilent"]
 
 ITEMS_MAX = 20_000
 ITEMS_PER_STEP = 512
-ASKS_PER_STEP = 256
+REQUESTS_PER_STEP = 256
 CALL_S = 5.0  # an actor that takes longer is as good as dead; a replay of a full journal takes less
 RETRY_S = 0.25
-BEAT_S = 1.0
+HEARTBEAT_S = 1.0
 AWAY = "the state actor is away"
 
 
@@ -69,7 +70,7 @@ class Actor(Protocol):
         ...
 
     def close(self) -> None:
-        """Nothing more will be asked of it."""
+        """Let go of it: nothing more will be asked of it."""
         ...
 
 
@@ -84,15 +85,15 @@ class Link:
         self._actor: Actor | None = None
         self._client = uuid.uuid4().hex[:12]
         self._number = 1
-        self._flying: tuple[Item, ...] = ()  # sent under `_number`, and not answered
+        self._in_flight: tuple[Item, ...] = ()  # sent under `_number`, and not answered
         self._attempt = 0  # over 0: `_number` was sent before, may have been done, and keeps its items
         self._items: deque[Item] = deque()
-        self._progress: dict[str, Progressed] = {}  # of each open grant the newest word; none that has been settled
-        self._asks: deque[tuple[Asked, asyncio.Future[Answer]]] = deque()
+        self._progress: dict[str, Progress] = {}  # of each open grant the newest; none that has been settled
+        self._requests: deque[tuple[StepRequest, asyncio.Future[StepAnswer]]] = deque()
         self._up = True
         self._closed = False
         self._wake = asyncio.Event()
-        self._heard = asyncio.Event()
+        self._first_reply = asyncio.Event()
         self._pump: asyncio.Task[None] | None = None
 
     @property
@@ -103,7 +104,7 @@ class Link:
     @property
     def waiting_items(self) -> int:
         """What the actor hasn't confirmed yet."""
-        return len(self._items) + len(self._progress) + len(self._flying)
+        return len(self._items) + len(self._progress) + len(self._in_flight)
 
     async def start(self, wait_s: float) -> None:
         """Begin, and wait for the first answered step, `wait_s` at most: to make an actor takes longer than any call to
@@ -113,7 +114,7 @@ class Link:
         self._wake.set()
         with suppress(TimeoutError):
             async with asyncio.timeout(wait_s):
-                await self._heard.wait()
+                await self._first_reply.wait()
 
     async def close(self) -> None:
         """Send what is left, once, and stop."""
@@ -130,15 +131,15 @@ class Link:
         self._forget()
         if self._finding is not None:
             self._finding.cancel()
-        for _, future in self._asks:
+        for _, future in self._requests:
             if not future.done():
                 future.set_exception(StateSilent("the link to the state actor is closed"))
-        self._asks.clear()
+        self._requests.clear()
 
     def put(self, item: Item, *, flush: bool) -> None:
         """Hand over an item. Without `flush` it goes with the next step, whenever that is."""
-        if isinstance(item, Settled):
-            self._progress.pop(item.grant_id, None)
+        if isinstance(item, SettlementItem):
+            self._progress.pop(item.settlement.grant_id, None)
         self._items.append(item)
         if len(self._items) > ITEMS_MAX:
             lost = self._drop_one()
@@ -146,29 +147,29 @@ class Link:
         if flush:
             self._wake.set()
 
-    def progress(self, item: Progressed) -> None:
-        """Hand over what a running call has used so far, soon. Only the newest word on each grant is kept, so that an
-        actor that is away for long costs no more room than there are calls."""
+    def progress(self, item: Progress) -> None:
+        """Hand over what a running call has used so far, soon. Only the newest of each grant is kept, so that an
+        actor that is away for long costs no more memory than there are calls."""
         self._progress[item.grant_id] = item
         self._wake.set()
 
-    async def ask(self, asked: Asked) -> Answer:
+    async def admit(self, request: StepRequest) -> StepAnswer:
         """Have one call admitted.
 
         Raises:
             StateSilent: the actor is away, and the tier costs nothing; or the link is closed.
         """
-        if self._closed or (not self._up and asked.ask.local):
+        if self._closed or (not self._up and request.admission.local):
             raise StateSilent(AWAY)
-        future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
-        self._asks.append((asked, future))
+        future: asyncio.Future[StepAnswer] = asyncio.get_running_loop().create_future()
+        self._requests.append((request, future))
         self._wake.set()
         try:
             return await future
         except asyncio.CancelledError:
             # The caller left, or was out of patience, after the answer had come and before it was read.
             if not future.cancelled() and future.exception() is None:
-                self._return_unused(asked, future.result())
+                self._settle_unused(request, future.result())
             raise
 
     async def call(self, method: str, *args: Any) -> Any:
@@ -178,7 +179,7 @@ class Link:
             StateSilent: no answer.
         """
         try:
-            actor = await self._found()
+            actor = await self._find_actor()
             async with asyncio.timeout(CALL_S):
                 return await actor.call(method, *args)
         except Exception as error:
@@ -190,94 +191,94 @@ class Link:
     async def _run(self) -> None:
         while True:
             with suppress(TimeoutError):  # not `wait_for`, which in Python 3.11 may swallow `close`
-                async with asyncio.timeout(BEAT_S):
+                async with asyncio.timeout(HEARTBEAT_S):
                     await self._wake.wait()
             try:
                 await self._send()
             except Exception as error:
-                self._fell_silent(error)
+                self._mark_down(error)
                 await asyncio.sleep(RETRY_S)
                 self._wake.set()
 
     async def _send(self) -> None:
-        """One step, or several while more has come up that is not to wait."""
+        """Send one step, or several while more has come up that is not to wait."""
         while True:
             self._wake.clear()
             if not self._attempt:
-                self._flying = self._taken_items()
-            asks = self._taken_asks()
-            if self._asks or self._items or self._progress:
+                self._in_flight = self._take_items()
+            requests = self._take_requests()
+            if self._requests or self._items or self._progress:
                 self._wake.set()  # more than this step may hold, or what came after the one that is sent again
             try:
-                reply = await self._answered(tuple(asked for asked, _ in asks))
+                reply = await self._exchange(tuple(request for request, _ in requests))
             except BaseException:
                 self._attempt += 1
-                self._hand_back(asks)
+                self._hand_back(requests)
                 raise
-            self._flying, self._attempt = (), 0
-            self._came_back()
-            self._heard.set()
+            self._in_flight, self._attempt = (), 0
+            self._mark_up()
+            self._first_reply.set()
             self.health = reply.health
-            self._deliver(asks, reply)
+            self._deliver(requests, reply)
             if not self._wake.is_set():
                 return
 
-    def _taken_items(self) -> tuple[Item, ...]:
+    def _take_items(self) -> tuple[Item, ...]:
         progress, self._progress = tuple(self._progress.values()), {}
         count = min(len(self._items), ITEMS_PER_STEP)
         return (*progress, *(self._items.popleft() for _ in range(count)))
 
-    def _taken_asks(self) -> list[tuple[Asked, asyncio.Future[Answer]]]:
-        taken: list[tuple[Asked, asyncio.Future[Answer]]] = []
-        while self._asks and len(taken) < ASKS_PER_STEP:
-            asked, future = self._asks.popleft()
+    def _take_requests(self) -> list[tuple[StepRequest, asyncio.Future[StepAnswer]]]:
+        taken: list[tuple[StepRequest, asyncio.Future[StepAnswer]]] = []
+        while self._requests and len(taken) < REQUESTS_PER_STEP:
+            request, future = self._requests.popleft()
             if not future.done():
-                taken.append((asked, future))
+                taken.append((request, future))
         return taken
 
-    async def _answered(self, asks: tuple[Asked, ...]) -> Reply:
-        actor, limits = await self._found(), self.limits
+    async def _exchange(self, requests: tuple[StepRequest, ...]) -> Reply:
+        actor, limits = await self._find_actor(), self.limits
         step = Step(
             client=self._client,
             number=self._number,
             config=limits.digest,
-            items=self._flying,
-            asks=asks,
+            items=self._in_flight,
+            requests=requests,
             attempt=self._attempt,
         )
         async with asyncio.timeout(CALL_S):
             reply = await actor.call("step", step)
             if reply is None:  # it decides by other limits
                 reply = await actor.call("step", step, limits)
-        if not isinstance(reply, Reply) or len(reply.answers) != len(asks):
+        if not isinstance(reply, Reply) or len(reply.answers) != len(requests):
             raise StateSilent("the state actor didn't answer what it was asked")
         self._number += step.works
         return reply
 
-    def _deliver(self, asks: list[tuple[Asked, asyncio.Future[Answer]]], reply: Reply) -> None:
-        for (asked, future), answer in zip(asks, reply.answers, strict=True):
+    def _deliver(self, requests: list[tuple[StepRequest, asyncio.Future[StepAnswer]]], reply: Reply) -> None:
+        for (request, future), answer in zip(requests, reply.answers, strict=True):
             if not future.done():
                 future.set_result(answer)
-            else:  # the request left while its ask was on the way
-                self._return_unused(asked, answer)
+            else:  # its caller left while it was on the way
+                self._settle_unused(request, answer)
 
-    def _return_unused(self, asked: Asked, answer: Answer) -> None:
-        """Nobody will use this grant."""
+    def _settle_unused(self, request: StepRequest, answer: StepAnswer) -> None:
+        """Settle a grant that nobody will use."""
         if isinstance(answer.decision, Grant):
-            item = Settled(grant_id=answer.decision.id, verdict=Verdict.IGNORED, usage=Usage(), key=asked.ask.key)
-            self.put(item, flush=True)
+            unused = Settlement(answer.decision.id, Verdict.IGNORED, Usage())
+            self.put(SettlementItem(settlement=unused, key=request.admission.key), flush=True)
 
-    def _hand_back(self, asks: list[tuple[Asked, asyncio.Future[Answer]]]) -> None:
-        """The step failed: local asks go on without, paid ones wait for the next try."""
-        for asked, future in reversed(asks):
+    def _hand_back(self, requests: list[tuple[StepRequest, asyncio.Future[StepAnswer]]]) -> None:
+        """Take the requests of a failed step back: local ones go on without, paid ones wait for the next try."""
+        for request, future in reversed(requests):
             if future.done():
                 continue
-            if asked.ask.local:
+            if request.admission.local:
                 future.set_exception(StateSilent(AWAY))
             else:
-                self._asks.appendleft((asked, future))
+                self._requests.appendleft((request, future))
 
-    def _came_back(self) -> None:
+    def _mark_up(self) -> None:
         if not self._up:
             self._up = True
             log_info("state_back")
@@ -288,17 +289,17 @@ class Link:
         if actor is not None:
             actor.close()
 
-    def _fell_silent(self, error: Exception) -> None:
+    def _mark_down(self, error: Exception) -> None:
         self._forget()
         if self._up:
             self._up = False
             log_error("state_silent", error)
         # Who asked meanwhile for a local tier shouldn't wait either.
-        waiting, self._asks = list(self._asks), deque()
+        waiting, self._requests = list(self._requests), deque()
         self._hand_back(waiting)
 
-    async def _found(self) -> Actor:
-        """The actor. A search that takes too long goes on, and whoever asks next waits for the same one."""
+    async def _find_actor(self) -> Actor:
+        """Return the actor. A search that takes too long goes on, and whoever asks next waits for the same one."""
         if self._actor is None:
             finding = self._finding = self._finding or asyncio.ensure_future(self._find())
             try:
@@ -310,8 +311,8 @@ class Link:
         return self._actor
 
     def _drop_one(self) -> Item:
-        """What can best be spared: a report, else a grant, else the oldest."""
-        for kind in (Done | Said, Settled):
+        """Drop what can best be spared: a report, else a settlement, else the oldest; return it."""
+        for kind in (ReportItem | TurnItem, SettlementItem):
             for at, item in enumerate(self._items):
                 if isinstance(item, kind):
                     del self._items[at]

@@ -1,8 +1,8 @@
 """What a Router replica and the state actor say to each other.
 
-Everything goes in one kind of call, a `Step`: first the *items*, which report what has happened, then the *asks*, which
-want an answer. A Router replica has at most one step on its way to an actor; what comes up meanwhile goes with the next
-one, so a busy server makes fewer calls a request, not more.
+Everything goes in one kind of call, a `Step`: first the *items*, which report what has happened, then the
+*requests* for admission, which want an answer. A Router replica has at most one step on its way to an actor; what
+comes up meanwhile goes with the next one, so a busy server makes fewer calls a request, not more.
 
 A step has a number. A Router that got no answer sends the same items again under the same number, and the actor, which
 wrote the number down together with what the items did, doesn't do them twice. Each sending counts as an attempt; an
@@ -15,64 +15,42 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from reliability.admission.admit import AdmissionConfig, Ask, Grant, Rejection
+from reliability.admission.admit import AdmissionConfig, AdmissionRequest, Grant, Rejection
 from reliability.admission.breaker import Phase
+from reliability.admission.events import Charge, Progress, Settlement
 from reliability.loops import LoopConfig, Turn, Window
-from reliability.types import Usage, Verdict
 
 __all__ = [
     "RETRY_AFTER_S_MAX",
-    "Answer",
-    "Asked",
-    "Charged",
-    "Done",
     "Health",
+    "IncidentItem",
     "Item",
-    "Noted",
-    "Progressed",
     "Query",
     "Reply",
-    "Said",
-    "Settled",
+    "ReportItem",
+    "SettlementItem",
     "StateLimits",
     "Step",
+    "StepAnswer",
+    "StepRequest",
+    "TurnItem",
 ]
 
-RETRY_AFTER_S_MAX = 86_400  # how long a tier's word on when to come back counts at most
+RETRY_AFTER_S_MAX = 86_400  # how long a tier's `Retry-After` counts at most
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settled:
-    """A grant comes back. `request_id` and `session` are for the record of a breaker that changes by it."""
+class SettlementItem:
+    """A grant that comes back. All but the settlement is for the record of a breaker that changes by it."""
 
-    grant_id: str
-    verdict: Verdict
-    usage: Usage | None
-    retry_after_ns: int = 0
+    settlement: Settlement
     request_id: str = ""
     session: str = ""
     key: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Progressed:
-    """A call that still runs has used so many tokens, prompt included: what it costs if nobody is left to settle."""
-
-    grant_id: str
-    tokens: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Charged:
-    """A call ran without a grant and cost this much."""
-
-    key: str
-    session: str
-    tokens: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Said:
+class TurnItem:
     """What was answered to a client that sends no history. `request` names what it was answered to."""
 
     key: str
@@ -82,8 +60,8 @@ class Said:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Done:
-    """A request has ended: its report, and its incidents. JSON-ready, without the key's secret."""
+class ReportItem:
+    """A finished request: its report, and its incidents. JSON-ready, without the key's secret."""
 
     key: str
     session: str
@@ -92,28 +70,28 @@ class Done:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Noted:
-    """An incident that belongs to no request. Several Router replicas may see the same one: the first word under a
+class IncidentItem:
+    """An incident that belongs to no request. Several Router replicas may see the same one: the first one under a
     `request_id` counts."""
 
     incident: Mapping[str, Any]
 
 
-Item = Settled | Progressed | Charged | Said | Done | Noted
+# `Progress` and `Charge` say all that there is to say, and go into the journal as they are.
+Item = SettlementItem | Progress | Charge | TurnItem | ReportItem | IncidentItem
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
-    """One call that wants to run. `window`: the answer brings the session's window too."""
+class StepRequest:
+    """One admission request in a step. `window`: the answer brings the session's window too."""
 
-    ask: Ask
-    request_id: str = ""
+    admission: AdmissionRequest
     window: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
-    """What was decided, and the window where it was asked for."""
+class StepAnswer:
+    """What was decided on one request, and the window where it was asked for."""
 
     decision: Grant | Rejection
     window: Window | None = None
@@ -121,7 +99,8 @@ class Answer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """Items and asks of the Router replica `client`. `config` is the digest of the limits that they are meant under.
+    """Items and requests of the Router replica `client`. `config` is the digest of the limits that they
+    are meant under.
 
     `attempt`: how often it was sent before under this number, without an answer. Each of those may have been done.
     """
@@ -130,13 +109,13 @@ class Step:
     number: int
     config: str
     items: tuple[Item, ...] = ()
-    asks: tuple[Asked, ...] = ()
+    requests: tuple[StepRequest, ...] = ()
     attempt: int = 0
 
     @property
     def works(self) -> bool:
-        """Whether there is anything to do: a beat only shows that the Router is there."""
-        return bool(self.items or self.asks or self.attempt)
+        """Whether there is anything to do: a heartbeat only shows that the Router is there."""
+        return bool(self.items or self.requests or self.attempt)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,9 +134,9 @@ class Health:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
-    """One answer an ask, in their order; `health` of the tiers that were ever asked for."""
+    """One answer a request, in their order; `health` of the tiers that were ever asked for."""
 
-    answers: tuple[Answer, ...] = ()
+    answers: tuple[StepAnswer, ...] = ()
     health: Mapping[str, Health] = field(default_factory=dict)
 
 

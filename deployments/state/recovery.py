@@ -1,10 +1,10 @@
-"""The beginning of a life: open the journal, or put it aside where it can't be read.
+"""The beginning of an incarnation: open the journal, or put it aside where it can't be read.
 
 A journal that is damaged, or that another version wrote, is renamed and never written over: it may still be read by
-hand. Budgets then start empty, which is said in the log and is the first incident of the new journal. A disk that is
+hand. Budgets then start empty, which the log reports and is the first incident of the new journal. A disk that is
 full, or a file that is locked, is no damage: that error is raised, and whoever starts the actor tries again.
 
-A folder in which an older version kept the books of sessions in several journals is refused as it stands, before
+A folder in which an older version kept the ledger of sessions in several journals is refused as it stands, before
 anything is started: this journal alone may have forgotten what some of them have spent.
 """
 
@@ -19,7 +19,7 @@ from pathlib import Path
 from deployments.config import ConfigError
 from deployments.state.journal import Bounds, Journal, Restored
 
-__all__ = ["JOURNAL", "opened", "refuse_parts"]
+__all__ = ["JOURNAL", "open_journal", "refuse_parts"]
 
 LOG = logging.getLogger("ray.serve")
 JOURNAL = "ledger.sqlite"
@@ -27,20 +27,21 @@ SUFFIXES = ("", "-wal", "-shm")
 
 
 def refuse_parts(path: Path) -> None:
-    """Refuse a journal beside which others hold the books of sessions.
+    """Refuse a journal beside which others hold parts of the ledger.
 
     Raises:
         ConfigError: one line that says how to bring them together.
     """
     if _layout(path).endswith(" hub"):
         raise ConfigError(
-            f"state.path: an older version kept the books in {path.parent} in several journals (state.shards): start "
+            f"state.path: an older version kept the ledger in {path.parent} in several journals (state.shards): start "
             "that version once with state.shards: 1, which brings them together, or name another folder"
         )
 
 
 def _layout(path: Path) -> str:
-    """What an older version has written about its journals; of what can't be read, nothing: see `opened`."""
+    """Read what an older version has written about its journals; of what can't be read, nothing: see
+    `open_journal`."""
     try:
         with contextlib.closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as db:
             row = db.execute("SELECT value FROM meta WHERE name = 'layout'").fetchone()
@@ -49,15 +50,15 @@ def _layout(path: Path) -> str:
     return str(row[0]) if row else ""
 
 
-def opened(path: Path, life: str, bounds: Bounds) -> tuple[Journal, Restored]:
-    """The journal at `path`, owned by `life`, and what it holds.
+def open_journal(path: Path, incarnation: str, bounds: Bounds) -> tuple[Journal, Restored]:
+    """Open the journal at `path` for `incarnation`, its owner; return it and what it holds.
 
     Raises:
         OSError, sqlite3.OperationalError: the file can't be used now.
         ConfigError: as `refuse_parts`.
     """
     refuse_parts(path)
-    journal = Journal(path, life, bounds)
+    journal = Journal(path, incarnation, bounds)
     try:
         return journal, journal.begin()
     except (sqlite3.DatabaseError, ValueError) as error:
@@ -67,7 +68,7 @@ def opened(path: Path, life: str, bounds: Bounds) -> tuple[Journal, Restored]:
         aside = _put_aside(path, error)
     # Closed after the renaming: SQLite tidies up after its last connection, but leaves files alone that have moved.
     journal.close()
-    journal = Journal(path, life, bounds)
+    journal = Journal(path, incarnation, bounds)
     return journal, replace(journal.begin(), put_aside=aside)
 
 

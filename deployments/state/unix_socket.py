@@ -1,7 +1,7 @@
-"""The near way to the state actor: a Unix socket on its node, beside Ray's calls.
+"""The Unix socket of the state actor, for Routers on its node, beside Ray's calls.
 
-    Link ── step ──▶ NearActor ═══ frames ═══▶ Door, a thread for each Router ──▶ SessionState.step
-      └── questions ──▶ Ray ──────────────────────────────────────────────────▶ SessionState
+    Link ── step ──▶ SocketActor ═ frames ═▶ StepListener, a thread for each Router ─▶ SessionState.step
+      └── questions ──▶ Ray ────────────────────────────────────────────────────────▶ SessionState
 
 Each request waits for a step, and a call through Ray's core costs both processes milliseconds of CPU. So a Router on
 the actor's node sends its steps here, one at a time; one on another node, and whatever isn't a step, goes through Ray.
@@ -31,7 +31,7 @@ from typing import Any
 
 from deployments.state.link import Actor
 
-__all__ = ["Door", "NearActor"]
+__all__ = ["SocketActor", "StepListener"]
 
 FRAME_BYTES_MAX = 64 * 1024 * 1024
 LENGTH = struct.Struct(">I")
@@ -39,7 +39,7 @@ WAITING_MAX = 64  # Routers that connect at the same moment
 OWNER_ONLY = 0o177
 
 
-class Door:
+class StepListener:
     """Answers steps that come through the socket at `path` by calling `step`, for each connection on a thread of its
     own. `step` is called by several threads."""
 
@@ -48,14 +48,14 @@ class Door:
         self._step = step
         self._socket = socket.socket(socket.AF_UNIX)
         with suppress(FileNotFoundError):
-            path.unlink()  # an earlier life's
+            path.unlink()  # an earlier incarnation's
         before = os.umask(OWNER_ONLY)
         try:
             self._socket.bind(str(path))
         finally:
             os.umask(before)
         self._socket.listen(WAITING_MAX)
-        threading.Thread(target=self._accept, name="state-door", daemon=True).start()
+        threading.Thread(target=self._accept, name="state-listener", daemon=True).start()
 
     def close(self) -> None:
         """Let nobody in any more."""
@@ -72,67 +72,67 @@ class Door:
     def _serve(self, router: socket.socket) -> None:
         with router, suppress(OSError, EOFError):  # the Router is gone
             while True:
-                router.sendall(_framed(self._answered(pickle.loads(_frame(router)))))
+                router.sendall(_frame(self._call_step(pickle.loads(_read_frame(router)))))
 
-    def _answered(self, args: tuple[Any, ...]) -> tuple[bool, Any]:
+    def _call_step(self, args: tuple[Any, ...]) -> tuple[bool, Any]:
         try:
             return True, self._step(*args)
         except Exception as error:
             return False, error
 
 
-class NearActor:
-    """`deployments.state.link.Actor` whose steps go through the socket at `path`, and all else through `far`."""
+class SocketActor:
+    """`deployments.state.link.Actor` whose steps go through the socket at `path`, and all else through `ray_actor`."""
 
-    def __init__(self, far: Actor, path: str) -> None:
-        self._far, self._path = far, path
+    def __init__(self, ray_actor: Actor, path: str) -> None:
+        self._ray_actor, self._path = ray_actor, path
         self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
 
     async def call(self, method: str, *args: Any) -> Any:
-        """As the protocol. Raises what the method raises, and OSError or EOFError where the actor is gone."""
+        """Call as the protocol says. Raises what the method raises, and OSError or EOFError where the actor is gone."""
         if method != "step":
-            return await self._far.call(method, *args)
+            return await self._ray_actor.call(method, *args)
         streams, self._streams = self._streams, None
         if streams is None:
             streams = await asyncio.open_unix_connection(self._path, limit=FRAME_BYTES_MAX)
         try:
-            good, answer = await _asked(*streams, args)
+            returned, answer = await _exchange(*streams, args)
         except BaseException:
             streams[1].close()
             raise
         self._streams = streams
-        if not good:
+        if not returned:
             raise answer
         return answer
 
     def close(self) -> None:
-        """As the protocol. A call that runs keeps its connection."""
+        """Close the connection. A call that runs keeps its own."""
         streams, self._streams = self._streams, None
         if streams is not None:
             streams[1].close()
 
 
-async def _asked(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, args: tuple[Any, ...]) -> Any:
-    writer.write(_framed(args))
+async def _exchange(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, args: tuple[Any, ...]) -> Any:
+    writer.write(_frame(args))
     (length,) = LENGTH.unpack(await reader.readexactly(LENGTH.size))
     return pickle.loads(await reader.readexactly(length))
 
 
-def _framed(value: Any) -> bytes:
+def _frame(value: Any) -> bytes:
     data = pickle.dumps(value, protocol=pickle.HIGHEST_PROTOCOL)
     if len(data) > FRAME_BYTES_MAX:
         raise ValueError(f"a frame of {len(data)} bytes is over {FRAME_BYTES_MAX}")
     return LENGTH.pack(len(data)) + data
 
 
-def _frame(router: socket.socket) -> bytes:
-    (length,) = LENGTH.unpack(_exactly(router, LENGTH.size))
+def _read_frame(router: socket.socket) -> bytes:
+    (length,) = LENGTH.unpack(_read_exactly(router, LENGTH.size))
     if length > FRAME_BYTES_MAX:
         raise OSError(f"a frame of {length} bytes is over {FRAME_BYTES_MAX}")
-    return _exactly(router, length)
+    return _read_exactly(router, length)
 
 
-def _exactly(router: socket.socket, count: int) -> bytes:
+def _read_exactly(router: socket.socket, count: int) -> bytes:
     data = bytearray()
     while len(data) < count:
         piece = router.recv(min(count - len(data), 1 << 20))

@@ -1,8 +1,9 @@
 """Takes the tool calls that a model marks in its text out of it, however the text is cut into pieces.
 
-From a marker on, text is held until the call is closed. A whole, parsable call becomes a `CallDelta` with an
-id of its own; anything else leaves as text, unchanged, markers included: nothing is lost, nothing invented.
-Mending calls is the business of the tool checks that see that text, not of this module.
+From a marker on, text is held until the call is closed. A complete, parsable call becomes a
+`CallDelta` with an id of its own; anything else leaves as text, unchanged, markers included:
+nothing is lost, nothing invented. Repairing calls is the business of the tool checks that see that
+text, not of this module.
 """
 
 from __future__ import annotations
@@ -13,13 +14,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from deployments.tiers.cuts import held_from
+from deployments.tiers.cuts import find_partial_marker
 from reliability.types import CallDelta, Event, Text
 
 __all__ = ["CallFormat", "CallSplit", "strict_json_call"]
 
 # (name, JSON text of the arguments) of each call in the text between two markers, or None where it isn't
-# whole and sound.
+# complete and sound.
 ParseCalls = Callable[[str], list[tuple[str, str]] | None]
 
 
@@ -33,9 +34,8 @@ class CallFormat:
 
 
 class CallSplit:
-    """Takes whole tool calls out of the text. With `calls_max`, what follows the last allowed one is not
-    looked at.
-    """
+    """Takes complete tool calls out of the text. With `calls_max`, what follows the last allowed
+    one is not looked at."""
 
     def __init__(self, form: CallFormat | None, *, calls_max: int | None = None) -> None:
         self._form = form
@@ -50,7 +50,7 @@ class CallSplit:
         return self._calls_max is not None and self.calls >= self._calls_max
 
     def feed(self, text: str) -> list[Event]:
-        """The text and the calls that may leave now."""
+        """Return the text and the calls that may leave now."""
         if self._form is None:
             return [Text(text)] if text else []
         self._held += text
@@ -60,11 +60,14 @@ class CallSplit:
         return out
 
     def finish(self, *, truncated: bool) -> list[Event]:
-        """The rest. An open call is text, unless its format ends with the answer and that wasn't cut."""
+        """Return the rest.
+
+        An open call is text, unless its format ends with the answer and that wasn't cut.
+        """
         held, self._held = ("", "") if self.full else (self._held, "")
         if self._form is not None and self._inside:
             if not self._form.end and not truncated:
-                return self._settled(self._form, held, "")
+                return self._read_block(self._form, held, "")
             held = self._form.start + held
         return [Text(held)] if held else []
 
@@ -75,9 +78,9 @@ class CallSplit:
             if not end:
                 return None
             self._inside, self._held = False, rest
-            return self._settled(form, body, end)
+            return self._read_block(form, body, end)
         at = self._held.find(form.start)
-        keep = held_from(self._held, form.start) if at == -1 else at
+        keep = find_partial_marker(self._held, form.start) if at == -1 else at
         text, rest = self._held[:keep], self._held[keep:]
         self._inside = at != -1
         self._held = rest[len(form.start) :] if self._inside else rest
@@ -85,7 +88,7 @@ class CallSplit:
             return None
         return [Text(text)] if text else []
 
-    def _settled(self, form: CallFormat, body: str, end: str) -> list[Event]:
+    def _read_block(self, form: CallFormat, body: str, end: str) -> list[Event]:
         found = form.parse(body)
         if not found:
             return [Text(form.start + body + end)]
@@ -108,7 +111,7 @@ def strict_json_call(body: str) -> list[tuple[str, str]] | None:
     call: Mapping[str, Any] = dict(pairs)
     if not isinstance(call["name"], str) or not call["name"] or not isinstance(call["arguments"], _Pairs):
         return None
-    return [(call["name"], _spelling(body, "arguments"))]
+    return [(call["name"], _find_spelling(body, "arguments"))]
 
 
 class _Pairs(list[tuple[str, Any]]):
@@ -119,19 +122,22 @@ def _refuse(constant: str) -> None:
     raise ValueError(f"{constant} is not JSON")
 
 
-def _spelling(body: str, wanted: str) -> str:
-    """The text of one member of a flat-parsed object: numbers keep their digits, strings their escapes."""
+def _find_spelling(body: str, wanted: str) -> str:
+    """Return the text of one member of a flat-parsed object.
+
+    Numbers keep their digits, strings their escapes.
+    """
     decoder = json.JSONDecoder()
     at = body.index("{") + 1
     while True:
-        key, at = decoder.raw_decode(body, _past(body, at, " \t\r\n,"))
-        start = _past(body, at, " \t\r\n:")
+        key, at = decoder.raw_decode(body, _skip(body, at, " \t\r\n,"))
+        start = _skip(body, at, " \t\r\n:")
         _, at = decoder.raw_decode(body, start)
         if key == wanted:
             return body[start:at]
 
 
-def _past(text: str, at: int, skipped: str) -> int:
+def _skip(text: str, at: int, skipped: str) -> int:
     while text[at] in skipped:
         at += 1
     return at

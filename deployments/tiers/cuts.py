@@ -1,4 +1,4 @@
-"""Two machines that look for markers in text which arrives in pieces: stop strings, and the tags of thinking.
+"""Two machines that look for markers in text in pieces: stop strings, and the tags of reasoning.
 
 Each holds back the end of what it has seen as long as that could be the beginning of a marker, so what comes
 out doesn't depend on where the text was cut.
@@ -8,11 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-__all__ = ["StopCut", "ThinkSplit", "held_from"]
+__all__ = ["StopCut", "ThinkSplit", "find_partial_marker"]
 
 
-def held_from(text: str, marker: str) -> int:
-    """Where the longest end of `text` begins that may grow into `marker`; its length where there is none."""
+def find_partial_marker(text: str, marker: str) -> int:
+    """Return where the longest end of `text` begins that may grow into `marker`.
+
+    Where there is none that is the length of `text`.
+    """
     at = text.find(marker[0], max(0, len(text) - len(marker) + 1))
     while at != -1:
         if marker.startswith(text[at:]):
@@ -30,7 +33,7 @@ class StopCut:
         self.stopped = False
 
     def feed(self, text: str) -> str:
-        """What may leave now."""
+        """Return what may leave now."""
         if self.stopped:
             return ""
         text = self._held + text
@@ -38,18 +41,18 @@ class StopCut:
         if ends:
             self.stopped, self._held = True, ""
             return text[: min(ends)[1]]
-        keep = min((held_from(text, stop) for stop in self._stops), default=len(text))
+        keep = min((find_partial_marker(text, stop) for stop in self._stops), default=len(text))
         self._held = text[keep:]
         return text[:keep]
 
     def flush(self) -> str:
-        """The rest: no more text follows directly."""
+        """Return the rest: no more text follows directly."""
         rest, self._held = self._held, ""
         return rest
 
 
 class ThinkSplit:
-    """Separates one block of thinking at the head of an answer from the answer.
+    """Separates one block of reasoning at the head of an answer from the answer.
 
     Tags count only there: an answer that talks about the tags is left alone. White space next to the tags is
     markup.
@@ -57,29 +60,34 @@ class ThinkSplit:
 
     def __init__(self, tags: tuple[str, str] | None, *, inside: bool = False) -> None:
         self._open, self._close = tags or ("", "")
-        self._state = ("inside" if inside else "before") if tags else "after"
+        self._state = "after"
+        if tags:
+            self._state = "inside" if inside else "before"
         self._trim = self._state == "inside"
         self._held = ""
 
     @property
     def thinking(self) -> bool:
-        """Whether what comes next is thinking."""
+        """Whether what comes next is reasoning."""
         return self._state == "inside"
 
     def feed(self, text: str, *, last: bool = False) -> list[tuple[bool, str]]:
-        """(is thinking, piece) for each piece that may leave now. `last`: no more text follows."""
+        """Return (is reasoning, piece) for each piece that may leave now.
+
+        `last`: no more text follows.
+        """
         text, self._held = self._held + text, ""
         out: list[tuple[bool, str]] = []
         if self._state == "before":
-            text = self._before(text, last)
+            text = self._read_before(text, last)
         if self._state == "inside":
-            thought, text = self._inside(text, last)
-            out.append((True, thought))
+            reasoning, text = self._read_inside(text, last)
+            out.append((True, reasoning))
         if self._state == "after":
-            out.append((False, self._trimmed(text)))
+            out.append((False, self._trim_head(text)))
         return [piece for piece in out if piece[1]]
 
-    def _before(self, text: str, last: bool) -> str:
+    def _read_before(self, text: str, last: bool) -> str:
         head = text.lstrip()
         if head.startswith(self._open):
             self._state, self._trim = "inside", True
@@ -90,18 +98,18 @@ class ThinkSplit:
         self._state = "after"
         return text
 
-    def _inside(self, text: str, last: bool) -> tuple[str, str]:
-        thought, close, rest = text.partition(self._close)
+    def _read_inside(self, text: str, last: bool) -> tuple[str, str]:
+        reasoning, close, rest = text.partition(self._close)
         if close:
-            thought = self._trimmed(thought).rstrip()
+            reasoning = self._trim_head(reasoning).rstrip()
             self._state, self._trim = "after", True
-            return thought, rest
+            return reasoning, rest
         # White space is held as well: it is markup if the closing tag follows.
-        keep = len(text) if last else len(text[: held_from(text, self._close)].rstrip())
+        keep = len(text) if last else len(text[: find_partial_marker(text, self._close)].rstrip())
         self._held = text[keep:]
-        return self._trimmed(text[:keep]), ""
+        return self._trim_head(text[:keep]), ""
 
-    def _trimmed(self, text: str) -> str:
+    def _trim_head(self, text: str) -> str:
         if self._trim:
             text = text.lstrip()
             self._trim = not text

@@ -7,17 +7,17 @@ from itertools import groupby
 
 from reliability.types import CallDelta, Event, Logprobs, Reasoning, Text
 
-__all__ = ["merged"]
+__all__ = ["merge_events"]
 
 
-def merged(events: Iterable[Event]) -> list[Event]:
-    """The same events with neighbours joined: what one read brought leaves as one piece of each kind."""
+def merge_events(events: Iterable[Event]) -> list[Event]:
+    """Join neighbours of one kind: what one read brought leaves as one piece of each kind."""
     out: list[Event] = []
-    for event in _runs(events):
+    for event in _join_text_runs(events):
         # The numbers of a text's tokens may follow at its end.
         beyond = isinstance(event, Text) and len(out) > 1 and isinstance(out[-1], Logprobs)
         at = len(out) - (2 if beyond else 1)
-        joined = _joined(out[at], event) if out else None
+        joined = _join(out[at], event) if out else None
         if joined is None:
             out.append(event)
         else:
@@ -25,8 +25,8 @@ def merged(events: Iterable[Event]) -> list[Event]:
     return out
 
 
-def _runs(events: Iterable[Event]) -> Iterator[Event]:
-    """Runs of text as one text, in one go: a read may bring hundreds of pieces."""
+def _join_text_runs(events: Iterable[Event]) -> Iterator[Event]:
+    """Give each run of text as one text, in one go: a read may bring hundreds of pieces."""
     for kind, run in groupby(events, key=type):
         if kind is Text:
             yield Text("".join([event.text for event in run if isinstance(event, Text)]))
@@ -34,7 +34,7 @@ def _runs(events: Iterable[Event]) -> Iterator[Event]:
             yield from run
 
 
-def _joined(first: Event, second: Event) -> Event | None:
+def _join(first: Event, second: Event) -> Event | None:
     match first, second:
         case Text(), Text():
             return Text(first.text + second.text)

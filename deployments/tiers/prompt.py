@@ -1,9 +1,10 @@
 """From a chat request to the tokens of a prompt, or to a refusal that names the field.
 
-What this tier can't do yet is refused before anything runs (`unsupported`), never ignored: the chain then
-asks a tier that can. Messages are brought into the narrow form that chat templates agree on (`tidied`):
-content is a string, `developer` is `system`, the arguments of past calls are objects. A template is the
-model's own program and may raise; that is the request's fault (`BAD_REQUEST`), not the tier's.
+What this tier can't do yet is refused before anything runs (`find_unsupported`), never ignored: the
+chain then asks a tier that can. Messages are brought into the narrow form that chat templates agree
+on (`tidy_messages`): content is a string, `developer` is `system`, the arguments of past calls are
+objects. A template is the model's own program and may raise; that is the request's fault
+(`BAD_REQUEST`), not the tier's.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Any
 
 from reliability.types import ChatRequest, Failed, Fault
 
-__all__ = ["Refused", "checkpoints", "render", "tidied", "unsupported"]
+__all__ = ["Refused", "find_checkpoints", "find_unsupported", "render", "tidy_messages"]
 
 # Fields of OpenAI's API that change the answer and that this tier can't honour: the values that ask for
 # nothing.
@@ -59,25 +60,25 @@ class Refused(Exception):
         self.failed = failed
 
 
-def unsupported(request: ChatRequest) -> Failed | None:
-    """What the request asks for that this tier can't do, or None."""
+def find_unsupported(request: ChatRequest) -> Failed | None:
+    """Find what the request asks for that this tier can't do, or None."""
     for field, neutral in _NEUTRAL.items():
         if request.extra.get(field) not in neutral:
             return _cannot(field, f"honour {field}")
     return None
 
 
-def tidied(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """The messages in the form that chat templates agree on."""
-    return [_tidy(message) for message in messages]
+def tidy_messages(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Bring the messages into the form that chat templates agree on."""
+    return [_tidy_message(message) for message in messages]
 
 
 def render(tokenizer: Any, request: ChatRequest) -> str:
-    """The prompt's text, by the model's own chat template."""
+    """Render the prompt's text, by the model's own chat template."""
     if _tools_of(request) and not _knows_tools(tokenizer):
         raise Refused(_cannot("tools", "use tools: its model's chat template has no place for them"))
     try:
-        return _apply(tokenizer, request, tidied(request.messages), to_answer=True)
+        return _apply(tokenizer, request, tidy_messages(request.messages), to_answer=True)
     except Refused:
         raise
     except Exception as error:  # the template is a program of the model's maker: anything may come out of it
@@ -85,19 +86,22 @@ def render(tokenizer: Any, request: ChatRequest) -> str:
         raise Refused(Failed(fault=Fault.BAD_REQUEST, message=message, param="messages")) from error
 
 
-def checkpoints(tokenizer: Any, request: ChatRequest, prompt: Sequence[int], *, turns: bool) -> tuple[int, ...]:
-    """The places in `prompt`, in tokens, up to which a later one may be the same: where the system prompt ends, and
-    with `turns` where the answer begins. A template that can't render a part of the conversation gives fewer."""
-    messages = tidied(request.messages)
+def find_checkpoints(tokenizer: Any, request: ChatRequest, prompt: Sequence[int], *, turns: bool) -> tuple[int, ...]:
+    """Find the places in `prompt`, in tokens, up to which a later one may be the same.
+
+    They are where the system prompt ends, and with `turns` where the answer begins. A template that
+    can't render a part of the conversation gives fewer.
+    """
+    messages = tidy_messages(request.messages)
     head = next((i for i, m in enumerate(messages) if m["role"] != "system"), len(messages))
     # Not the system prompt alone: many templates want a user in every conversation.
     parts = [([*messages[:head], {"role": "user", "content": _NOBODY_SAYS}], True)]
     parts += [(messages, False)] if turns else []
-    found = {_shared(tokenizer, request, prompt, part, to_answer) for part, to_answer in parts}
+    found = {_count_shared(tokenizer, request, prompt, part, to_answer) for part, to_answer in parts}
     return tuple(sorted(found - {0}))
 
 
-def _shared(
+def _count_shared(
     tokenizer: Any, request: ChatRequest, prompt: Sequence[int], part: list[dict[str, Any]], to_answer: bool
 ) -> int:
     try:
@@ -110,7 +114,7 @@ def _shared(
 
 
 def _apply(tokenizer: Any, request: ChatRequest, messages: list[dict[str, Any]], *, to_answer: bool) -> str:
-    options = _template_options(request)
+    options = _read_template_options(request)
     tools = _tools_of(request) or None
     return str(
         tokenizer.apply_chat_template(messages, **options, tools=tools, add_generation_prompt=to_answer, tokenize=False)
@@ -121,9 +125,10 @@ def _tools_of(request: ChatRequest) -> list[dict[str, Any]]:
     return [] if request.tool_choice == "none" else [dict(tool) for tool in request.tools]
 
 
-def _template_options(request: ChatRequest) -> dict[str, Any]:
-    """The variables that the request sets in the template (`enable_thinking` and the like), never the
-    template.
+def _read_template_options(request: ChatRequest) -> dict[str, Any]:
+    """Read the variables that the request sets in the template (`enable_thinking` and the like).
+
+    Never the template itself.
     """
     options = request.extra.get("chat_template_kwargs") or {}
     if not isinstance(options, Mapping) or not _NOT_VARIABLES.isdisjoint(options):
@@ -138,24 +143,24 @@ def _knows_tools(tokenizer: Any) -> bool:
     return bool(tokenizer.has_tool_calling) or not isinstance(template, str) or "tools" in template
 
 
-def _tidy(message: Mapping[str, Any]) -> dict[str, Any]:
+def _tidy_message(message: Mapping[str, Any]) -> dict[str, Any]:
     tidy = {key: value for key, value in message.items() if value is not None}
-    tidy["content"] = _text_of(message.get("content"))
+    tidy["content"] = _read_content(message.get("content"))
     tidy["role"] = {"developer": "system", "function": "tool"}.get(str(message.get("role")), message.get("role"))
     if message.get("tool_calls"):
         tidy["tool_calls"] = [_tidy_call(call) for call in message["tool_calls"]]
     return tidy
 
 
-def _text_of(content: Any) -> str:
+def _read_content(content: Any) -> str:
     if content is None or isinstance(content, str):
         return content or ""
     if not isinstance(content, Sequence):
         raise _bad_messages("content must be a string or a list of parts")
-    return "".join(_part_text(part) for part in content)
+    return "".join(_read_part(part) for part in content)
 
 
-def _part_text(part: Any) -> str:
+def _read_part(part: Any) -> str:
     if not isinstance(part, Mapping):
         raise _bad_messages("every part of a content must be an object")
     kind = str(part.get("type", "text"))
@@ -173,13 +178,14 @@ def _tidy_call(call: Any) -> Any:
         raise _bad_messages("every tool call needs a function")
     arguments = function.get("arguments")
     if isinstance(arguments, str):
-        arguments = _parsed_object(arguments)
+        arguments = _parse_object(arguments)
     return {**call, "function": {**function, "arguments": {} if arguments is None else arguments}}
 
 
-def _parsed_object(text: str) -> Any:
-    """Templates write arguments out as JSON, so a string would come out quoted twice. What isn't JSON stays
-    as it is.
+def _parse_object(text: str) -> Any:
+    """Parse arguments that came as text. What isn't a JSON object stays as it is.
+
+    Templates write arguments out as JSON, so a string would come out quoted twice.
     """
     try:
         value = json.loads(text)

@@ -21,7 +21,7 @@ from deployments.work.worker_pool import Undone
 from reliability.answer.judgement import Judged
 from reliability.steps import OutOfSteps, Steps
 
-__all__ = ["STEPS_INLINE", "STEPS_LARGE", "Elsewhere", "Question", "settled"]
+__all__ = ["STEPS_INLINE", "STEPS_LARGE", "Elsewhere", "Question", "make_judgement"]
 
 STEPS_INLINE = 20_000
 STEPS_LARGE = 20_000_000  # more than a worker's seconds are worth: those decide
@@ -31,9 +31,9 @@ Here = Callable[[Callable[[], Judged]], Awaitable[Judged]]
 Elsewhere = Callable[..., Awaitable[Any]]
 
 
-async def settled(question: Question, here: Here, elsewhere: Elsewhere | None, left_s: float) -> Judged:
-    """The judgement, within `left_s` seconds where it is made elsewhere. Without `elsewhere` it is made `here`, in as
-    many steps as it takes."""
+async def make_judgement(question: Question, here: Here, elsewhere: Elsewhere | None, left_s: float) -> Judged:
+    """Make the judgement, within `left_s` seconds where it is made elsewhere. Without `elsewhere`
+    it is made `here`, in as many steps as it takes."""
     if elsewhere is None:
         return await here(question)
     try:

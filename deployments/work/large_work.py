@@ -39,31 +39,31 @@ class Large(Protocol):
     """Who runs a piece of work of about so many bytes."""
 
     async def __call__(self, size: int, work: Callable[..., T], *args: Any) -> T:
-        """What `work(*args)` returns or raises."""
+        """Return what `work(*args)` returns, or raise what it raises."""
         ...
 
 
 async def at_once(size: int, work: Callable[..., T], *args: Any) -> T:
-    """Everything here and now: for who has the loop to itself, and for virtual time."""
+    """Do everything here and now: for who has the loop to itself, and for virtual time."""
     return work(*args)
 
 
 async def large(size: int, work: Callable[..., T], *args: Any) -> T:
-    """What is small here and now, the rest on the thread."""
+    """Do what is small here and now, the rest on the thread."""
     if size <= QUIET_BYTES:
         return work(*args)
-    job: Future[T] = _thread().submit(_in_short_turns, work, args)
+    job: Future[T] = _thread().submit(_work_in_short_turns, work, args)
     waiting = asyncio.wrap_future(job)
     try:
         return await asyncio.shield(waiting)
     except asyncio.CancelledError:
         if not job.cancel():
-            await _end_of(waiting)
+            await _wait_for_end(waiting)
         raise
 
 
-async def _end_of(waiting: asyncio.Future[Any]) -> None:
-    """Wait, whatever comes."""
+async def _wait_for_end(waiting: asyncio.Future[Any]) -> None:
+    """Wait for the end, whatever comes."""
     while not waiting.done():
         with suppress(asyncio.CancelledError):
             await asyncio.wait({waiting})
@@ -75,7 +75,7 @@ def _thread() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(max_workers=1, thread_name_prefix="large-work")
 
 
-def _in_short_turns(work: Callable[..., T], args: tuple[Any, ...]) -> T:
+def _work_in_short_turns(work: Callable[..., T], args: tuple[Any, ...]) -> T:
     before = sys.getswitchinterval()
     sys.setswitchinterval(SWITCH_S)
     try:

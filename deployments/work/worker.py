@@ -37,14 +37,14 @@ def main(number: int) -> None:
             seconds, size = HEAD.unpack(head)
             message = _read(peer, size)
             signal.setitimer(signal.ITIMER_REAL, seconds)
-            answer = _done(message)
+            answer = _do(message)
             signal.setitimer(signal.ITIMER_REAL, 0)
             peer.sendall(HEAD.pack(0, len(answer)))
             peer.sendall(answer)
 
 
 def _read(peer: socket.socket, size: int) -> bytes:
-    """Exactly so many bytes; none at the end of the socket."""
+    """Read exactly so many bytes; none at the end of the socket."""
     found = bytearray()
     while len(found) < size:
         part = peer.recv(min(size - len(found), 1 << 20))
@@ -54,8 +54,8 @@ def _read(peer: socket.socket, size: int) -> bytes:
     return bytes(found)
 
 
-def _done(message: bytes) -> bytes:
-    """The pickled outcome of a pickled call."""
+def _do(message: bytes) -> bytes:
+    """Do a pickled call; return its pickled outcome."""
     outcome: tuple[bool, Any]
     try:
         function, args, named = pickle.loads(message)

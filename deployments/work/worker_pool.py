@@ -2,10 +2,10 @@
 
     await workers.run(function, *args)  ->  what the function returns, or raises
 
-Python runs one thread at a time: a second of matching, checking or parsing in any thread of the Router is a second
-in which nobody else is answered. So what has used up its steps on the loop is done again here, whole, by one of
-`WORKERS_MAX` processes with a lower priority. They are started when first needed (half a second), and never for
-ordinary requests.
+Python runs one thread at a time: a second of matching, checking or parsing in any thread of the
+Router is a second in which nobody else is answered. So what has used up its steps on the loop is
+done again here, from its beginning, by one of `WORKERS_MAX` processes with a lower priority. They
+are started when first needed (half a second), and never for ordinary requests.
 
 One job: a message with the pickled call goes through a socket to a worker, one comes back. Function, arguments and
 result must be values of this program's own modules (`function` is looked up by its name); nothing that a client
@@ -85,13 +85,14 @@ class Workers:
         self._closed = False
 
     async def run(self, function: Callable[..., Result], *args: Any, **named: Any) -> Result:
-        """What `function(*args, **named)` returns or raises, done by a worker.
+        """Have a worker call `function(*args, **named)`; return what it returns, or raise what it
+        raises.
 
         Raises:
             Undone: it was not done, or not to its end.
         """
-        await self._turn()
-        job = asyncio.create_task(self._done(pickle.dumps((function, args, named), protocol=5)))
+        await self._take_turn()
+        job = asyncio.create_task(self._do(pickle.dumps((function, args, named), protocol=5)))
         self._jobs.add(job)
         job.add_done_callback(self._jobs.discard)
         job.add_done_callback(lambda task: task.cancelled() or task.exception())  # its caller may be gone
@@ -110,7 +111,7 @@ class Workers:
             await worker.end()
         self._idle.clear()
 
-    async def _turn(self) -> None:
+    async def _take_turn(self) -> None:
         """Wait until a worker is free; the turn is then the caller's."""
         if self._running < self._count:
             self._running += 1
@@ -132,7 +133,7 @@ class Workers:
             raise
 
     def _pass_on(self) -> None:
-        """A turn is over: the next one's, or nobody's."""
+        """Pass a turn that is over on to the next one, or to nobody."""
         while self._waiting:
             turn = self._waiting.popleft()
             if not turn.done():
@@ -140,12 +141,12 @@ class Workers:
                 return
         self._running -= 1
 
-    async def _done(self, message: bytes) -> tuple[bool, Any]:
+    async def _do(self, message: bytes) -> tuple[bool, Any]:
         try:
             for _ in range(2):
                 worker = self._idle.pop() if self._idle else await _Worker.start(self._imports)
                 try:
-                    answer = await worker.job(message, self._job_s)
+                    answer = await worker.run_job(message, self._job_s)
                 except BaseException as error:
                     await worker.end()
                     if isinstance(error, TimeoutError):
@@ -170,7 +171,8 @@ class _Worker:
 
     @classmethod
     async def start(cls, imports: Sequence[str]) -> _Worker:
-        """A new process, ready for its first job. Raises OSError where there is none to be had."""
+        """Start a new process, ready for its first job. Raises OSError where there is none to be
+        had."""
         ours, theirs = socket.socketpair()
         with theirs:
             process = await asyncio.to_thread(_spawn, theirs, imports)
@@ -184,8 +186,8 @@ class _Worker:
             raise
         return worker
 
-    async def job(self, message: bytes, job_s: float) -> bytes:
-        """The answer to a message.
+    async def run_job(self, message: bytes, job_s: float) -> bytes:
+        """Send a message, and return the answer to it.
 
         Raises:
             TimeoutError: the worker took longer than `job_s` seconds, and is gone.

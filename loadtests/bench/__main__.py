@@ -3,7 +3,7 @@
 Each round asks every cell (a scenario at a number of clients) of every side in turn, in an order that rotates from
 round to round. What is added to `direct` is the difference of two medians of the same round, so that a machine that
 slows down slows both. The figures are medians over the rounds, with the least and the most beside them. What a fault
-costs is told by itself: `always-faulty` less `at-once` of the same side and round, of the two sides that mend.
+costs stands by itself: `always-faulty` less `at-once` of the same side and round, of the two sides that fall back.
 
 CPU time is what a side's processes use under load less what they use idle. That is measured once a run, after the first
 requests and before the first round, for five seconds in which nobody asks any side. What Ray does now and then is more
@@ -24,11 +24,11 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from loadtests.bench.measure import Cell, Scenario, idle_cpu, measured
-from loadtests.bench.shares import shares
-from loadtests.bench.sides import Side, litellm_version, sides
-from loadtests.bench.tables import Used, written
-from loadtests.running import ends_cleanly, short_folder
+from loadtests.bench.measure import Cell, Scenario, measure_cell, measure_idle_cpu
+from loadtests.bench.shares import measure_shares
+from loadtests.bench.sides import Side, read_litellm_version, start_sides
+from loadtests.bench.tables import Used, write_tables
+from loadtests.running import handle_end_signals, short_folder
 
 __all__ = ["main"]
 
@@ -36,7 +36,7 @@ IDLE_S = 5.0
 RESULTS = Path(__file__).parents[1] / "results"
 WHOLE, STREAM, PACED = Scenario(), Scenario(stream=True), Scenario("paced", stream=True)
 FAULTS = ((Scenario("faulty"), 8), (Scenario("always-faulty"), 1))
-SHARED = (WHOLE, PACED, Scenario("brief", stream=True))  # for these the CPU time is told by process
+SHARED = (WHOLE, PACED, Scenario("brief", stream=True))  # for these the CPU time is reported by process
 # Asked longer: the bars are of these, and a 99th percentile needs some hundreds of answers.
 LONGER = {(WHOLE, 1): 4, (WHOLE, 32): 2, (STREAM, 32): 2}
 ALL = (
@@ -87,7 +87,7 @@ TINY = Plan(((WHOLE, 1), (WHOLE, 8), (STREAM, 1), (PACED, 1), *FAULTS), 2, 0.3)
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Run it."""
+    """Run the benchmark."""
     parser = argparse.ArgumentParser(prog="python -m loadtests.bench", description=__doc__.partition("\n")[0])
     parser.add_argument("--quick", action="store_true", help="fewer cells, a second each")
     parser.add_argument("--tiny", action="store_true", help="try the benchmark itself; the table is printed only")
@@ -95,13 +95,13 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--seconds", type=float, help="of one cell of one side")
     parser.add_argument("--without-litellm", action="store_true")
     given = parser.parse_args(argv)
-    ends_cleanly()
+    handle_end_signals()
     plan = TINY if given.tiny else QUICK if given.quick else FULL
     plan = Plan(plan.cells, given.rounds or plan.rounds, given.seconds or plan.seconds)
     # Ray's sockets need a short path.
     with (
         short_folder() as folder,
-        sides(folder, litellm=not given.without_litellm) as (found, upstream),
+        start_sides(folder, litellm=not given.without_litellm) as (found, upstream),
     ):
         rounds, used, memory = _run(found, upstream, plan)
     command = " ".join(["python -m loadtests.bench", *(argv if argv is not None else sys.argv[1:])])
@@ -110,25 +110,25 @@ def main(argv: Sequence[str] | None = None) -> None:
         cells = [[asdict(cell) for cell in cells] for cells in rounds]
         text = json.dumps({"command": command, "memory_bytes": memory, "cpu_ms": used, "rounds": cells}, indent=1)
         (RESULTS / "bench.json").write_text(text + "\n", encoding="utf-8")
-    rival = "" if given.without_litellm else litellm_version()
-    print(written(rounds, memory, used, command, rival, keep=not given.tiny))
+    rival = "" if given.without_litellm else read_litellm_version()
+    print(write_tables(rounds, memory, used, command, rival, keep=not given.tiny))
 
 
 def _run(found: list[Side], upstream: str, plan: Plan) -> tuple[list[list[Cell]], list[Used], dict[str, int]]:
     for side in found:  # what is made at the first request is made here
-        asyncio.run(measured(side, upstream, WHOLE, 8, 1.0, 0.0))
-        asyncio.run(measured(side, upstream, STREAM, 8, 1.0, 0.0))
-    idle = idle_cpu(found, IDLE_S)
+        asyncio.run(measure_cell(side, upstream, WHOLE, 8, 1.0, 0.0))
+        asyncio.run(measure_cell(side, upstream, STREAM, 8, 1.0, 0.0))
+    idle = measure_idle_cpu(found, IDLE_S)
     on = next(side for side in found if side.name == "on")
     rounds, used = [], []
     for number in range(plan.rounds):
         cells = []
         for scenario, clients in plan.cells:
             for side in (*found[number % len(found) :], *found[: number % len(found)]):
-                if not _asked(side, scenario, clients):
+                if not _is_asked(side, scenario, clients):
                     continue
                 seconds = plan.seconds * LONGER.get((scenario, clients), 1)
-                cell = asyncio.run(measured(side, upstream, scenario, clients, seconds, idle[side.pid]))
+                cell = asyncio.run(measure_cell(side, upstream, scenario, clients, seconds, idle[side.pid]))
                 print(
                     f"{number + 1}/{plan.rounds} {scenario.name} x{clients} {side.name}: p50 {cell.p50:.2f} ms, "
                     f"{cell.per_second:.0f}/s, CPU {cell.cpu_ms:.2f} ms, failed {cell.failed} {dict(cell.faults)}",
@@ -136,13 +136,13 @@ def _run(found: list[Side], upstream: str, plan: Plan) -> tuple[list[list[Cell]]
                 )
                 cells.append(cell)
         rounds.append(cells)
-        used.append({scenario.name: shares(on, scenario, 32, 2 * plan.seconds) for scenario in SHARED})
+        used.append({scenario.name: measure_shares(on, scenario, 32, 2 * plan.seconds) for scenario in SHARED})
     return rounds, used, {side.name: side.memory_bytes() for side in found}
 
 
-def _asked(side: Side, scenario: Scenario, clients: int) -> bool:
-    """Two workers matter under load only; the off side has no answer to faults worth timing, and the sides that mend
-    nothing have none at all where there are only faults."""
+def _is_asked(side: Side, scenario: Scenario, clients: int) -> bool:
+    """Tell whether a side is asked this. Two workers matter under load only; the off side has no answer to faults
+    worth timing, and the sides without a spare have none at all where there are only faults."""
     if scenario.manner == "always-faulty":
         return side.name in ("on", "litellm")
     if scenario.manner == "faulty":

@@ -51,7 +51,7 @@ class Outcome:
         return len(self.total_ms) / self.elapsed_s if self.elapsed_s else 0.0
 
 
-def _request(load: Load) -> bytes:
+def _build_request(load: Load) -> bytes:
     parts = urlsplit(load.url)
     raw = json.dumps(load.body).encode()
     lines = [
@@ -68,13 +68,13 @@ async def drive(load: Load) -> Outcome:
     """Run the load."""
     outcome = Outcome()
     began = time.perf_counter()
-    request = _request(load)
-    await asyncio.gather(*(_client(load, request, began + load.seconds, outcome) for _ in range(load.clients)))
+    request = _build_request(load)
+    await asyncio.gather(*(_run_client(load, request, began + load.seconds, outcome) for _ in range(load.clients)))
     outcome.elapsed_s = time.perf_counter() - began
     return outcome
 
 
-async def _client(load: Load, request: bytes, until: float, outcome: Outcome) -> None:
+async def _run_client(load: Load, request: bytes, until: float, outcome: Outcome) -> None:
     done, streams = 0, None
     while done < load.least or time.perf_counter() < until:
         done += 1
@@ -83,9 +83,9 @@ async def _client(load: Load, request: bytes, until: float, outcome: Outcome) ->
                 if streams is None:
                     parts = urlsplit(load.url)
                     streams = await asyncio.open_connection(parts.hostname, parts.port, limit=1 << 20)
-                kept = await _one(request, *streams, outcome)
+                kept = await _ask_once(request, *streams, outcome)
         except (OSError, TimeoutError, asyncio.IncompleteReadError) as error:
-            _fault(outcome, type(error).__name__)
+            _count_fault(outcome, type(error).__name__)
             kept = False
         if not kept:
             await asyncio.sleep(AFTER_A_FAULT_S)
@@ -96,8 +96,10 @@ async def _client(load: Load, request: bytes, until: float, outcome: Outcome) ->
         streams[1].close()
 
 
-async def _one(request: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, outcome: Outcome) -> bool:
-    """One request; whether the connection may be used again."""
+async def _ask_once(
+    request: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, outcome: Outcome
+) -> bool:
+    """Send one request; return whether the connection may be used again."""
     began = time.perf_counter()
     writer.write(request)
     head = (await reader.readuntil(b"\r\n\r\n")).lower()
@@ -109,19 +111,19 @@ async def _one(request: bytes, reader: asyncio.StreamReader, writer: asyncio.Str
         at += len(LENGTH)
         await reader.readexactly(int(head[at : head.index(b"\r\n", at)]))
     else:
-        first, fault = await _stream(reader)
+        first, fault = await _read_stream(reader)
     now = time.perf_counter()
     status = head[9:12].decode()
     if status != "200" or fault:
-        _fault(outcome, fault or status)
+        _count_fault(outcome, fault or status)
     else:
         outcome.total_ms.append((now - began) * 1000)
         outcome.first_ms.append(((first or now) - began) * 1000)
     return b"connection: close" not in head
 
 
-async def _stream(reader: asyncio.StreamReader) -> tuple[float, str]:
-    """When its first piece came, and what was wrong with it."""
+async def _read_stream(reader: asyncio.StreamReader) -> tuple[float, str]:
+    """Read a stream; return when its first piece came, and what was wrong with it."""
     first, tail, wrong = 0.0, b"", False
     while not tail.endswith(b"0\r\n\r\n"):
         piece = await reader.read(65536)
@@ -135,6 +137,6 @@ async def _stream(reader: asyncio.StreamReader) -> tuple[float, str]:
     return first, "error frame" if wrong else "" if b"[DONE]" in tail else "no end"
 
 
-def _fault(outcome: Outcome, name: str) -> None:
+def _count_fault(outcome: Outcome, name: str) -> None:
     outcome.failed += 1
     outcome.faults[name] = outcome.faults.get(name, 0) + 1

@@ -16,7 +16,7 @@ from loadtests.bench.client import Load, Outcome, drive
 from loadtests.bench.sides import MODEL, Side
 from loadtests.series import quantile
 
-__all__ = ["Cell", "Scenario", "idle_cpu", "measured"]
+__all__ = ["Cell", "Scenario", "measure_cell", "measure_idle_cpu"]
 
 TOOLS = [
     {
@@ -50,7 +50,7 @@ class Scenario:
         return " ".join([self.manner, "stream" if self.stream else "whole", *(["tools"] if self.tools else [])])
 
     def body(self) -> dict[str, Any]:
-        """The request."""
+        """Build the request."""
         asked = f"{self.manner}: what is in main.py?"
         messages = [{"role": "system", "content": SYSTEM}, {"role": "user", "content": asked}]
         more: dict[str, Any] = {"tools": TOOLS} if self.tools else {}
@@ -76,18 +76,20 @@ class Cell:
     calls: float
 
 
-async def measured(side: Side, upstream: str, scenario: Scenario, clients: int, seconds: float, idle: float) -> Cell:
+async def measure_cell(
+    side: Side, upstream: str, scenario: Scenario, clients: int, seconds: float, idle: float
+) -> Cell:
     """Ask `side` for a while. `idle`: the CPU seconds a second that its processes use when nobody asks."""
-    processes, calls = side.processes(), _calls(upstream)
-    before = _cpu(processes)
+    processes, calls = side.processes(), _read_calls(upstream)
+    before = _read_cpu_s(processes)
     load = Load(url=side.url, body=scenario.body(), clients=clients, seconds=seconds)
     outcome = await drive(load)
-    used_s = _cpu(processes) - before - idle * outcome.elapsed_s
+    used_s = _read_cpu_s(processes) - before - idle * outcome.elapsed_s
     asked = len(outcome.total_ms) + outcome.failed
-    return _cell(side, scenario, clients, outcome, used_s, (_calls(upstream) - calls) / max(1, asked))
+    return _build_cell(side, scenario, clients, outcome, used_s, (_read_calls(upstream) - calls) / max(1, asked))
 
 
-def _cell(side: Side, scenario: Scenario, clients: int, outcome: Outcome, used_s: float, calls: float) -> Cell:
+def _build_cell(side: Side, scenario: Scenario, clients: int, outcome: Outcome, used_s: float, calls: float) -> Cell:
     asked = len(outcome.total_ms) + outcome.failed
     return Cell(
         side=side.name,
@@ -106,15 +108,15 @@ def _cell(side: Side, scenario: Scenario, clients: int, outcome: Outcome, used_s
     )
 
 
-def idle_cpu(sides: Sequence[Side], seconds: float) -> dict[int, float]:
-    """CPU seconds a second while nobody asks any of them, by the root of a side's processes."""
+def measure_idle_cpu(sides: Sequence[Side], seconds: float) -> dict[int, float]:
+    """Measure the CPU seconds a second while nobody asks any side, by the root of a side's processes."""
     processes = {pid: side.processes() for pid, side in {side.pid: side for side in sides}.items()}
-    before = {pid: _cpu(found) for pid, found in processes.items()}
+    before = {pid: _read_cpu_s(found) for pid, found in processes.items()}
     time.sleep(seconds)
-    return {pid: (_cpu(found) - before[pid]) / seconds for pid, found in processes.items()}
+    return {pid: (_read_cpu_s(found) - before[pid]) / seconds for pid, found in processes.items()}
 
 
-def _cpu(processes: Sequence[psutil.Process]) -> float:
+def _read_cpu_s(processes: Sequence[psutil.Process]) -> float:
     used = 0.0
     for process in processes:
         with contextlib.suppress(psutil.Error):
@@ -123,6 +125,6 @@ def _cpu(processes: Sequence[psutil.Process]) -> float:
     return used
 
 
-def _calls(upstream: str) -> int:
+def _read_calls(upstream: str) -> int:
     with urllib.request.urlopen(f"{upstream}/calls", timeout=10) as response:
         return int(json.load(response)["calls"])

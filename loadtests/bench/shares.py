@@ -13,17 +13,17 @@ from loadtests.bench.client import Load, drive
 from loadtests.bench.measure import Scenario
 from loadtests.bench.sides import Side
 
-__all__ = ["shares"]
+__all__ = ["measure_shares"]
 
 SHOWN_MS = 0.05
 
 
-def shares(side: Side, scenario: Scenario, clients: int, seconds: float) -> dict[str, float]:
-    """Milliseconds of CPU a request by the process that used them, most first; what idling takes is in it."""
-    before = _used(side)
+def measure_shares(side: Side, scenario: Scenario, clients: int, seconds: float) -> dict[str, float]:
+    """Measure the CPU milliseconds a request by the process that used them, most first; what idling takes is in it."""
+    before = _read_cpu_by_title(side)
     load = Load(url=side.url, body=scenario.body(), clients=clients, seconds=seconds)
     outcome = asyncio.run(drive(load))
-    spent = _used(side)
+    spent = _read_cpu_by_title(side)
     spent.subtract(before)
     asked = max(1, len(outcome.total_ms))
     found = {name: used_s * 1000 / asked for name, used_s in spent.most_common()}
@@ -31,8 +31,8 @@ def shares(side: Side, scenario: Scenario, clients: int, seconds: float) -> dict
     return shown | {"all others": sum(found.values()) - sum(shown.values())}
 
 
-def _used(side: Side) -> Counter[str]:
-    """CPU seconds so far, by the process's own title."""
+def _read_cpu_by_title(side: Side) -> Counter[str]:
+    """Read the CPU seconds so far, by the process's own title."""
     used: Counter[str] = Counter()
     for process in side.processes():
         with contextlib.suppress(psutil.Error):

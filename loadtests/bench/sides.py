@@ -14,7 +14,7 @@ Both then go on to the spare, and neither leaves a model alone that answers 429 
 
 Each app has one replica of each deployment. The three share one Ray instance, so its idle cost falls on none of them:
 CPU time is counted over all processes of a side while it alone is asked, less what the same processes use when nobody
-asks. LiteLLM lives in a virtual environment of its own under the user's cache folder, made at the first run.
+asks. LiteLLM is installed in a virtual environment of its own under the user's cache folder, made at the first run.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ import yaml
 
 from deployments.cli.front import free_port
 from loadtests.bench.upstream import SPARE
-from loadtests.running import flags_for, own_bytes, process, until_up
+from loadtests.running import build_environment, read_own_bytes, run_process, wait_until_up
 
-__all__ = ["MODEL", "Side", "litellm_config", "litellm_version", "serve_config", "sides"]
+__all__ = ["MODEL", "Side", "build_litellm_config", "build_serve_config", "read_litellm_version", "start_sides"]
 
 CACHE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "mlx-stack-serve-bench"
 MODEL = "scripted"
@@ -61,21 +61,21 @@ class Side:
     state: str = ""
 
     def processes(self) -> list[psutil.Process]:
-        """All of its processes now, Ray's own included."""
+        """Find all of its processes now, Ray's own included."""
         root = psutil.Process(self.pid)
         return [root, *root.children(recursive=True)]
 
     def memory_bytes(self) -> int:
-        """What its own processes hold alone; see `own_bytes` for macOS."""
+        """Sum up what its own processes hold alone; see `read_own_bytes` for macOS."""
         held = 0
         for one in self.processes():
             with contextlib.suppress(psutil.Error):
                 if self._owns(one):
-                    held += own_bytes(one)
+                    held += read_own_bytes(one)
         return held
 
     def _owns(self, one: psutil.Process) -> bool:
-        """All state actors have the same title; each has its own journal."""
+        """Tell by name or journal: all state actors have the same title, and each has a journal of its own."""
         command = " ".join(one.cmdline())
         if not self.mark or self.mark in command:
             return True
@@ -83,23 +83,25 @@ class Side:
 
 
 @contextlib.contextmanager
-def sides(folder: Path, *, litellm: bool) -> Iterator[tuple[list[Side], str]]:
+def start_sides(folder: Path, *, litellm: bool) -> Iterator[tuple[list[Side], str]]:
     """Start all of them; give the sides and the upstream's base URL. `folder` is short: Ray's sockets are there."""
     with contextlib.ExitStack() as running:
         upstream = free_port()
-        pid = running.enter_context(process([sys.executable, "-m", "loadtests.bench.upstream", str(upstream)], folder))
+        pid = running.enter_context(
+            run_process([sys.executable, "-m", "loadtests.bench.upstream", str(upstream)], folder)
+        )
         base = f"http://127.0.0.1:{upstream}"
-        until_up(f"{base}/calls")
+        wait_until_up(f"{base}/calls")
         port = free_port()
         config = folder / "serve.yaml"
-        config.write_text(yaml.safe_dump(serve_config(port, f"{base}/v1", folder)))
+        config.write_text(yaml.safe_dump(build_serve_config(port, f"{base}/v1", folder)))
         program = str(Path(sys.executable).with_name("serve"))
         serve_pid = running.enter_context(
-            process([program, "run", str(config)], folder, flags_for(folder), stop=signal.SIGINT)
+            run_process([program, "run", str(config)], folder, build_environment(folder), stop=signal.SIGINT)
         )
         url = f"http://127.0.0.1:{port}"
         for app in ("hop", "off", "on"):
-            until_up(f"{url}/{app}/ready", serve_pid)
+            wait_until_up(f"{url}/{app}/ready", serve_pid)
         found = [
             Side("direct", base, pid),
             Side("hop", f"{url}/hop", serve_pid, "Replica:hop:", "-"),
@@ -107,13 +109,13 @@ def sides(folder: Path, *, litellm: bool) -> Iterator[tuple[list[Side], str]]:
             Side("on", f"{url}/on", serve_pid, "Replica:on:", "state-on"),
         ]
         rivals = (1, 2) if litellm else ()
-        found.extend(running.enter_context(_litellm(workers, f"{base}/v1", folder)) for workers in rivals)
+        found.extend(running.enter_context(_start_litellm(workers, f"{base}/v1", folder)) for workers in rivals)
         yield found, base
 
 
-def serve_config(port: int, upstream: str, folder: Path) -> dict[str, Any]:
-    """What `serve run` is given: the three apps."""
-    ours = [_ours(name, upstream, folder, OFF if name == "off" else {}) for name in ("off", "on")]
+def build_serve_config(port: int, upstream: str, folder: Path) -> dict[str, Any]:
+    """Build the configuration for `serve run`: the three apps."""
+    ours = [_build_our_app(name, upstream, folder, OFF if name == "off" else {}) for name in ("off", "on")]
     hop = {
         "name": "hop",
         "route_prefix": "/hop",
@@ -128,7 +130,7 @@ def serve_config(port: int, upstream: str, folder: Path) -> dict[str, Any]:
     }
 
 
-def _ours(name: str, upstream: str, folder: Path, reliability: Mapping[str, Any]) -> dict[str, Any]:
+def _build_our_app(name: str, upstream: str, folder: Path, reliability: Mapping[str, Any]) -> dict[str, Any]:
     # What fails may go on to another tier, as a user would have it.
     models = (MODEL, SPARE) if name == "on" else (MODEL,)
     tiers = {model: {"kind": "hosted", "base_url": upstream, "model": model, "cloud": False} for model in models}
@@ -143,10 +145,12 @@ def _ours(name: str, upstream: str, folder: Path, reliability: Mapping[str, Any]
     return {"name": name, "route_prefix": f"/{name}", "import_path": "deployments.app:build", "args": args}
 
 
-def litellm_config(upstream: str) -> dict[str, Any]:
-    """What the proxy is given: what fails goes on to the spare, as at `on`."""
-    told = {"api_base": upstream, "api_key": "sk-none", "num_retries": 0}
-    models = [{"model_name": model, "litellm_params": {"model": f"openai/{model}"} | told} for model in (MODEL, SPARE)]
+def build_litellm_config(upstream: str) -> dict[str, Any]:
+    """Build the proxy's configuration: what fails goes on to the spare, as at `on`."""
+    params = {"api_base": upstream, "api_key": "sk-none", "num_retries": 0}
+    models = [
+        {"model_name": model, "litellm_params": {"model": f"openai/{model}"} | params} for model in (MODEL, SPARE)
+    ]
     return {
         "model_list": models,
         "router_settings": {"fallbacks": [{MODEL: [SPARE]}]},
@@ -155,28 +159,28 @@ def litellm_config(upstream: str) -> dict[str, Any]:
 
 
 @contextlib.contextmanager
-def _litellm(workers: int, upstream: str, folder: Path) -> Iterator[Side]:
-    program, port = _litellm_program(), free_port()
+def _start_litellm(workers: int, upstream: str, folder: Path) -> Iterator[Side]:
+    program, port = _install_litellm(), free_port()
     config = folder / "litellm.yaml"
-    config.write_text(yaml.safe_dump(litellm_config(upstream)))
+    config.write_text(yaml.safe_dump(build_litellm_config(upstream)))
     command = [str(program), "--config", str(config), "--host", "127.0.0.1", "--port", str(port)]
     flags = {**os.environ, "LITELLM_LOG": "ERROR", "LITELLM_LOCAL_MODEL_COST_MAP": "True", "LITELLM_TELEMETRY": "False"}
     # No keys, as at the other sides.
     flags["LITELLM_DANGEROUSLY_PERMIT_WEAK_OR_UNSET_MASTER_KEY"] = "true"
     flags.pop("PYTHONPATH", None)
-    with process([*command, "--num_workers", str(workers)], folder, flags) as pid:
-        until_up(f"http://127.0.0.1:{port}/health/liveliness", pid)
+    with run_process([*command, "--num_workers", str(workers)], folder, flags) as pid:
+        wait_until_up(f"http://127.0.0.1:{port}/health/liveliness", pid)
         yield Side("litellm" if workers == 1 else f"litellm-{workers}", f"http://127.0.0.1:{port}", pid)
 
 
-def litellm_version() -> str:
-    """Of the one that is compared."""
+def read_litellm_version() -> str:
+    """Return the version of LiteLLM that is compared."""
     python = CACHE / "litellm" / "bin" / "python"
     words = "from importlib.metadata import version; print(version('litellm'))"
     return subprocess.run([python, "-c", words], capture_output=True, text=True, check=True).stdout.strip()
 
 
-def _litellm_program() -> Path:
+def _install_litellm() -> Path:
     program = CACHE / "litellm" / "bin" / "litellm"
     if not program.exists():
         print("installing LiteLLM into a virtual environment of its own", flush=True)

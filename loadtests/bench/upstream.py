@@ -26,7 +26,7 @@ import json
 import sys
 from contextlib import suppress
 
-__all__ = ["BRIEF", "FAULT_EVERY", "SPARE", "TOKENS", "listening"]
+__all__ = ["BRIEF", "FAULT_EVERY", "SPARE", "TOKENS", "start_upstream"]
 
 TOKENS = 64
 FIRST_TOKEN_S = {"after-50": 0.05}
@@ -41,13 +41,13 @@ NOTHING: dict[str, object] = {}
 calls = 0
 
 
-def _chunk(delta: dict[str, object], finish: str | None = None, **more: object) -> bytes:
+def _build_chunk(delta: dict[str, object], finish: str | None = None, **more: object) -> bytes:
     choice = {"index": 0, "delta": delta, "finish_reason": finish}
     head = {"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 1, "model": "scripted"}
     return b"data: " + json.dumps({**head, "choices": [choice], **more}).encode() + b"\n\n"
 
 
-def _call(arguments: str, *, head: bool) -> dict[str, object]:
+def _build_call_delta(arguments: str, *, head: bool) -> dict[str, object]:
     function = {"name": "read_file", "arguments": arguments} if head else {"arguments": arguments}
     named = {"id": "call_1", "type": "function"} if head else {}
     return {"tool_calls": [{"index": 0, **named, "function": function}]}
@@ -55,11 +55,11 @@ def _call(arguments: str, *, head: bool) -> dict[str, object]:
 
 STEP = len(ARGUMENTS) // 8 + 1
 PIECES = [ARGUMENTS[at : at + STEP] for at in range(0, len(ARGUMENTS), STEP)]
-TEXT_FRAMES = [_chunk({"content": word}) for word in WORDS]
-CALL_FRAMES = [_chunk(_call(piece, head=not at)) for at, piece in enumerate(PIECES)]
+TEXT_FRAMES = [_build_chunk({"content": word}) for word in WORDS]
+CALL_FRAMES = [_build_chunk(_build_call_delta(piece, head=not at)) for at, piece in enumerate(PIECES)]
 
 
-def _whole(tools: bool) -> bytes:
+def _build_whole(tools: bool) -> bytes:
     message: dict[str, object] = {"role": "assistant", "content": None if tools else "".join(WORDS)}
     if tools:
         function = {"name": "read_file", "arguments": ARGUMENTS}
@@ -69,30 +69,30 @@ def _whole(tools: bool) -> bytes:
     return json.dumps({**head, "choices": [choice], "usage": USAGE}).encode()
 
 
-WHOLE = {tools: _whole(tools) for tools in (False, True)}
+WHOLE = {tools: _build_whole(tools) for tools in (False, True)}
 
 
-def _tail(tools: bool) -> bytes:
-    end = _chunk({}, "tool_calls" if tools else "stop")
+def _build_tail(tools: bool) -> bytes:
+    end = _build_chunk({}, "tool_calls" if tools else "stop")
     head = {"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 1, "model": "scripted"}
     usage = json.dumps({**head, "choices": [], "usage": USAGE}).encode()
     return end + b"data: " + usage + b"\n\ndata: [DONE]\n\n"
 
 
-TAIL = {tools: _tail(tools) for tools in (False, True)}
+TAIL = {tools: _build_tail(tools) for tools in (False, True)}
 
 
-def _plain(body: bytes, status: str = "200 OK") -> bytes:
+def _build_response(body: bytes, status: str = "200 OK") -> bytes:
     head = f"HTTP/1.1 {status}\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n"
     return head.encode() + body
 
 
-FAULTY = _plain(b'{"error": {"message": "scripted fault"}}', "503 Service Unavailable")
-TURNED_AWAY = _plain(b'{"error": {"message": "scripted fault"}}', "429 Too Many Requests")
+FAULTY = _build_response(b'{"error": {"message": "scripted fault"}}', "503 Service Unavailable")
+TURNED_AWAY = _build_response(b'{"error": {"message": "scripted fault"}}', "429 Too Many Requests")
 
 
-def _fault(manner: str, model: str) -> bytes:
-    """The fault that this request meets; empty: none."""
+def _choose_fault(manner: str, model: str) -> bytes:
+    """Choose the fault that this request meets; empty: none."""
     if model == SPARE:
         return b""
     if manner == "always-faulty":
@@ -100,8 +100,14 @@ def _fault(manner: str, model: str) -> bytes:
     return FAULTY if manner == "faulty" and calls % FAULT_EVERY == 0 else b""
 
 
-def _framed(data: bytes) -> bytes:
+def _frame_chunk(data: bytes) -> bytes:
     return b"%x\r\n%b\r\n" % (len(data), data)
+
+
+def _choose_frames(manner: str, tools: bool) -> list[bytes]:
+    if tools:
+        return CALL_FRAMES
+    return TEXT_FRAMES[:BRIEF] if manner == "brief" else TEXT_FRAMES
 
 
 async def _answer(raw: bytes, writer: asyncio.StreamWriter) -> None:
@@ -109,20 +115,20 @@ async def _answer(raw: bytes, writer: asyncio.StreamWriter) -> None:
     calls += 1
     body = json.loads(raw)
     manner, tools = body["messages"][-1]["content"].partition(":")[0], bool(body.get("tools"))
-    if fault := _fault(manner, body["model"]):
+    if fault := _choose_fault(manner, body["model"]):
         writer.write(fault)
         return
     if wait_s := FIRST_TOKEN_S.get(manner):
         await asyncio.sleep(wait_s)
     if not body.get("stream"):
-        writer.write(_plain(WHOLE[tools]))
+        writer.write(_build_response(WHOLE[tools]))
         return
     head = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
     writer.write(head)
-    for frame in CALL_FRAMES if tools else TEXT_FRAMES[:BRIEF] if manner == "brief" else TEXT_FRAMES:
-        writer.write(_framed(frame))
+    for frame in _choose_frames(manner, tools):
+        writer.write(_frame_chunk(frame))
         await asyncio.sleep(GAP_S.get(manner, 0))
-    writer.write(_framed(TAIL[tools]) + b"0\r\n\r\n")
+    writer.write(_frame_chunk(TAIL[tools]) + b"0\r\n\r\n")
 
 
 async def _serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -132,7 +138,7 @@ async def _serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> 
             fields = dict(line.lower().split(b":", 1) for line in head.split(b"\r\n")[1:] if b":" in line)
             raw = await reader.readexactly(int(fields.get(b"content-length", b"0")))
             if head.startswith(b"GET"):
-                writer.write(_plain(json.dumps({"calls": calls}).encode()))
+                writer.write(_build_response(json.dumps({"calls": calls}).encode()))
             else:
                 await _answer(raw, writer)
             await writer.drain()
@@ -143,13 +149,13 @@ async def _serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> 
             writer.close()
 
 
-async def listening(port: int) -> asyncio.Server:
-    """The upstream in this process; port 0: any that is free."""
+async def start_upstream(port: int) -> asyncio.Server:
+    """Start the upstream in this process; port 0: any that is free."""
     return await asyncio.start_server(_serve, "127.0.0.1", port, backlog=1024)
 
 
 async def _main(port: int) -> None:
-    async with await listening(port) as server:
+    async with await start_upstream(port) as server:
         await server.serve_forever()
 
 

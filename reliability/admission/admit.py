@@ -1,14 +1,16 @@
 """May this call run now? Breaker, token budget, retry budget and memory level, in one step.
 
-A *grant* is the permit of the tier's breaker, a reservation of tokens and a counted call together. `admit`
-gives all of it or nothing: each part is a pure step on its own value, and the new values are put together
-only when all have said yes. So a rejection leaves the others untouched, and nothing ever has to be rolled back.
+A *grant* is the permit of the tier's breaker, a reservation of tokens and a counted call together.
+`admit` gives all of it or nothing: each part is a pure step on its own value, and the new values
+are put together only when all have agreed. So a rejection leaves the others untouched, and nothing
+ever has to be rolled back.
 
-A grant is open from `admit` until `settle` names it, or until it expires; then it is closed by whichever call
-comes next (`expire` is for the owner's timer): the verdict counts as ignored, and charged is what `progress` has last
-said that the call has used. A settle for a grant that isn't open changes nothing, but that one that has expired is
-charged what it used beyond. Grant names are unique as long as each life of the owner brings
-its own `epoch`; grants of an older epoch stay settleable.
+A grant is open from `admit` until `settle` names it, or until it expires; then it is closed by
+whichever call comes next (`expire` is for the owner's timer): the verdict counts as ignored, and
+charged is what `progress` has last reported that the call has used. A settle for a grant that isn't
+open changes nothing, but that one that has expired is charged what it used beyond. Grant names are
+unique as long as each incarnation of the owner brings its own `epoch`; grants of an older epoch
+stay settleable.
 
 Who owns it: one writer (an actor, the simulator). Every state is an immutable value; an older one stays
 valid, and `admit` copies a few small dicts however many sessions are remembered. Time is the owner's:
@@ -29,25 +31,25 @@ from reliability.admission import breaker as breakers
 from reliability.admission import budget as budgets
 from reliability.admission import retry_budget as retries
 from reliability.admission.breaker import Breaker, BreakerConfig, Change, Permit, Phase
-from reliability.admission.budget import Budget, BudgetAsk, BudgetConfig, Closed, Load, Policy, Reserved
+from reliability.admission.budget import Budget, BudgetConfig, BudgetGrant, ClosedReservation, Load, Policy
 from reliability.admission.ledger import PROGRESS_TOKENS
 from reliability.admission.memory_rules import MemoryRules, memory_rule
+from reliability.admission.request import AdmissionRequest
 from reliability.admission.retry_budget import RetryBudget, RetryBudgetConfig
 from reliability.admission.shards import Shards
-from reliability.memory.pressure import Level
 from reliability.rolling import SECOND_NS
 from reliability.types import Usage, Verdict
 
 __all__ = [
     "PROGRESS_TOKENS",
-    "Admission",
     "AdmissionConfig",
-    "Ask",
+    "AdmissionRequest",
+    "AdmissionState",
+    "ClosedGrant",
     "Grant",
     "MemoryRules",
     "RejectedBy",
     "Rejection",
-    "Settled",
     "admit",
     "charge",
     "close",
@@ -89,26 +91,6 @@ class AdmissionConfig:
     memory: MemoryRules = field(default_factory=MemoryRules)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ask:
-    """One call that wants to run. `extra`: its request has called this tier before. `fallback`: it has called others
-    before, but not this one."""
-
-    tier: str
-    key: str
-    session: str
-    prompt_tokens: int
-    output_tokens: int | None = None
-    tools: int = 0
-    extra: bool = False
-    fallback: bool = False
-    cheap: bool = False
-    local: bool = True
-    level: Level = Level.UNKNOWN
-    sustained_ns: int = 0
-    hold_ns: int | None = None
-
-
 @dataclass(frozen=True, slots=True)
 class Grant:
     """The call may run until `expires_ns` and generate `output_cap` tokens. It is settled once, by its id."""
@@ -125,7 +107,7 @@ class Grant:
 
 @dataclass(frozen=True, slots=True)
 class Rejection:
-    """The call may not run. `policy`, `windows` and `asked` (tokens) only where the token budget rejects."""
+    """The call may not run. `policy`, `windows` and `requested_tokens` only where the token budget rejects."""
 
     tier: str
     rejected_by: RejectedBy
@@ -133,11 +115,11 @@ class Rejection:
     retry_after_s: float | None
     policy: Policy | None = None
     windows: tuple[Load, ...] = ()
-    asked: int = 0
+    requested_tokens: int = 0
 
 
 @dataclass(frozen=True, slots=True)
-class Settled:
+class ClosedGrant:
     """What closing a grant did. With `known` False it was not open, and nothing changed."""
 
     id: str
@@ -151,7 +133,7 @@ class Settled:
 
 
 @dataclass(frozen=True, slots=True)
-class Open:
+class OpenGrant:
     """What an open grant holds beside its reservation of the same name."""
 
     tier: str
@@ -159,171 +141,166 @@ class Open:
 
 
 @dataclass(frozen=True, slots=True)
-class Admission:
+class AdmissionState:
     """All that stands between a request and a tier."""
 
     breakers: Mapping[str, Breaker] = field(default_factory=dict)
     budget: Budget = field(default_factory=Budget)
     retries: RetryBudget = field(default_factory=RetryBudget)
-    grants: Shards[Open] = field(default_factory=Shards)
+    grants: Shards[OpenGrant] = field(default_factory=Shards)
     granted: int = 0
     epoch: str = ""
     now_ns: int = 0
 
 
-def admit(state: Admission, config: AdmissionConfig, ask: Ask, now_ns: int) -> tuple[Admission, Grant | Rejection]:
+def admit(
+    state: AdmissionState, config: AdmissionConfig, request: AdmissionRequest, now_ns: int
+) -> tuple[AdmissionState, Grant | Rejection]:
     """Give everything that the call needs, or nothing."""
     now_ns = max(now_ns, state.now_ns)
     state, _ = expire(state, config, now_ns)
-    rejection = _reject_at_once(state, config, ask)
+    rejection = _reject_at_once(state, config, request)
     if rejection is not None:
         return state, rejection
     breaker, permit = breakers.admit(
-        state.breakers.get(ask.tier, Breaker()), _breaker_config(config, ask.tier), now_ns, ask.hold_ns
+        state.breakers.get(request.tier, Breaker()), _breaker_config(config, request.tier), now_ns, request.hold_ns
     )
-    if isinstance(permit, breakers.Rejected):
-        return state, _reject_by_breaker(ask.tier, permit)
+    if isinstance(permit, breakers.BreakerRejection):
+        return state, _reject_by_breaker(request.tier, permit)
     name = f"{state.epoch}:{state.granted}"
     hold_ns = permit.expires_ns - now_ns
-    budget, reserved = budgets.reserve(state.budget, config.budget, name, _budget_ask(ask), now_ns, hold_ns)
-    if isinstance(reserved, budgets.Denied):
-        return state, _reject_by_budget(ask.tier, reserved)
-    calls, taken = retries.take(state.retries, config.retries, ask.extra, now_ns, counted=not ask.fallback)
-    if isinstance(taken, retries.Exhausted):
+    budget, reserved = budgets.reserve(state.budget, config.budget, name, request, now_ns, hold_ns)
+    if isinstance(reserved, budgets.BudgetRejection):
+        return state, _reject_by_budget(request.tier, reserved)
+    calls, taken = retries.take(state.retries, config.retries, request.extra, now_ns, counted=not request.fallback)
+    if isinstance(taken, retries.RetryRejection):
         wait_s = taken.retry_after_ns / SECOND_NS
-        return state, Rejection(ask.tier, RejectedBy.RETRY_BUDGET, "too many extra calls", wait_s)
-    after = Admission(
-        breakers={**state.breakers, ask.tier: breaker},
+        return state, Rejection(request.tier, RejectedBy.RETRY_BUDGET, "too many extra calls", wait_s)
+    after = AdmissionState(
+        breakers={**state.breakers, request.tier: breaker},
         budget=budget,
         retries=calls,
-        grants=state.grants.put(name, Open(ask.tier, permit)),
+        grants=state.grants.put(name, OpenGrant(request.tier, permit)),
         granted=state.granted + 1,
         epoch=state.epoch,
         now_ns=now_ns,
     )
-    return after, _grant(ask.tier, permit, reserved)
+    return after, _build_grant(request.tier, permit, reserved)
 
 
 def settle(
-    state: Admission,
+    state: AdmissionState,
     config: AdmissionConfig,
     grant_id: str,
     verdict: Verdict,
     usage: Usage | None,
     now_ns: int,
     retry_after_ns: int = 0,
-) -> tuple[Admission, Settled]:
+) -> tuple[AdmissionState, ClosedGrant]:
     """Close a grant. `usage` None: unknown, so what was reserved is charged. Too late: its verdict is ignored."""
     now_ns = max(now_ns, state.now_ns)
     tokens = None if usage is None else usage.total_tokens
     budget, closed = budgets.settle(state.budget, config.budget, grant_id, tokens, now_ns)
     if closed is None:
         late = budget is not state.budget  # it has expired, and is charged the rest
-        return replace(state, budget=budget, now_ns=now_ns) if late else state, Settled(grant_id, known=False)
+        return replace(state, budget=budget, now_ns=now_ns) if late else state, ClosedGrant(grant_id, known=False)
     after = replace(state, budget=budget, now_ns=now_ns)
-    return _released(after, config, closed, verdict, retry_after_ns)
+    return _release_permit(after, config, closed, verdict, retry_after_ns)
 
 
-def progress(state: Admission, grant_id: str, tokens: int) -> Admission:
+def progress(state: AdmissionState, grant_id: str, tokens: int) -> AdmissionState:
     """Note what an open grant's call has used so far, prompt included. The same state where that is nothing new."""
     budget = budgets.progress(state.budget, grant_id, tokens)
     return state if budget is state.budget else replace(state, budget=budget)
 
 
-def charge(state: Admission, config: AdmissionConfig, key: str, session: str, tokens: int, now_ns: int) -> Admission:
-    """Count the tokens of a call that ran without a grant. No breaker hears of it."""
+def charge(
+    state: AdmissionState, config: AdmissionConfig, key: str, session: str, tokens: int, now_ns: int
+) -> AdmissionState:
+    """Count the tokens of a call that ran without a grant. No breaker learns of it."""
     now_ns = max(now_ns, state.now_ns)
     state, _ = expire(state, config, now_ns)
     budget = budgets.charge(state.budget, config.budget, key, session, tokens, now_ns)
     return replace(state, budget=budget, now_ns=now_ns)
 
 
-def expire(state: Admission, config: AdmissionConfig, now_ns: int) -> tuple[Admission, tuple[Settled, ...]]:
+def expire(
+    state: AdmissionState, config: AdmissionConfig, now_ns: int
+) -> tuple[AdmissionState, tuple[ClosedGrant, ...]]:
     """Close the grants that were never settled. Costs nothing where nothing is due."""
     now_ns = max(now_ns, state.now_ns)
     budget, closed = budgets.expire(state.budget, config.budget, now_ns)
     if budget is state.budget:
         return state, ()
     state = replace(state, budget=budget, now_ns=now_ns)
-    settled: list[Settled] = []
+    settled: list[ClosedGrant] = []
     for each in closed:
-        state, answer = _released(state, config, each, Verdict.IGNORED, 0)
+        state, answer = _release_permit(state, config, each, Verdict.IGNORED, 0)
         settled.append(answer)
     return state, tuple(settled)
 
 
-def isolate(state: Admission, tier: str) -> Admission:
+def isolate(state: AdmissionState, tier: str) -> AdmissionState:
     """Keep all calls off a tier, by hand."""
     if not _has_room(state, tier):
         return state
     return _with_breaker(state, tier, breakers.isolate(state.breakers.get(tier, Breaker())))
 
 
-def restore(state: Admission, tier: str) -> Admission:
+def restore(state: AdmissionState, tier: str) -> AdmissionState:
     """Lift the hold by hand; the breaker beneath is as it was."""
     known = state.breakers.get(tier)
     return state if known is None else _with_breaker(state, tier, breakers.restore(known))
 
 
-def close(state: Admission, tier: str, now_ns: int) -> Admission:
+def close(state: AdmissionState, tier: str, now_ns: int) -> AdmissionState:
     """Close a tier's breaker by hand. A hold by hand stays."""
     known = state.breakers.get(tier)
     return state if known is None else _with_breaker(state, tier, breakers.close(known, max(now_ns, state.now_ns)))
 
 
-def reset_session(state: Admission, key: str, session: str) -> Admission:
+def reset_session(state: AdmissionState, key: str, session: str) -> AdmissionState:
     """Forget by hand what a session has spent."""
     return replace(state, budget=budgets.reset_session(state.budget, key, session))
 
 
-def sweep(state: Admission, config: AdmissionConfig, now_ns: int) -> Admission:
+def sweep(state: AdmissionState, config: AdmissionConfig, now_ns: int) -> AdmissionState:
     """Let every idle session go: for the owner's timer. The same state where there is none."""
     budget = budgets.sweep(state.budget, config.budget, max(now_ns, state.now_ns))
     return state if budget is state.budget else replace(state, budget=budget)
 
 
-def phase_of(state: Admission, tier: str, now_ns: int) -> Phase:
-    """The phase of a tier's breaker, for display: it changes nothing."""
+def phase_of(state: AdmissionState, tier: str, now_ns: int) -> Phase:
+    """Return the phase of a tier's breaker, for display: it changes nothing."""
     return breakers.phase_at(state.breakers.get(tier, Breaker()), max(now_ns, state.now_ns))
 
 
-def with_epoch(state: Admission, epoch: str) -> Admission:
-    """The state of a new life of the owner: new grants get names that no older life has given."""
+def with_epoch(state: AdmissionState, epoch: str) -> AdmissionState:
+    """Return the state of a new incarnation of the owner: its grants get names never given before."""
     return replace(state, epoch=epoch)
 
 
-def _reject_at_once(state: Admission, config: AdmissionConfig, ask: Ask) -> Rejection | None:
-    rule = memory_rule(config.memory, ask)
+def _reject_at_once(state: AdmissionState, config: AdmissionConfig, request: AdmissionRequest) -> Rejection | None:
+    rule = memory_rule(config.memory, request)
     if rule:
-        return Rejection(ask.tier, RejectedBy.MEMORY_PRESSURE, rule, config.memory.retry_after_s)
-    if _has_room(state, ask.tier):
+        return Rejection(request.tier, RejectedBy.MEMORY_PRESSURE, rule, config.memory.retry_after_s)
+    if _has_room(state, request.tier):
         return None
-    return Rejection(ask.tier, RejectedBy.FULL, f"more than {TIERS_MAX} tiers", None)
+    return Rejection(request.tier, RejectedBy.FULL, f"more than {TIERS_MAX} tiers", None)
 
 
-def _budget_ask(ask: Ask) -> BudgetAsk:
-    return BudgetAsk(
-        key=ask.key,
-        session=ask.session,
-        prompt_tokens=ask.prompt_tokens,
-        output_tokens=ask.output_tokens,
-        cheap=ask.cheap,
-        slack=0 if ask.local else PROGRESS_TOKENS,  # what a paid call may have cost since it last said so
-    )
-
-
-def _grant(tier: str, permit: Permit, held: Reserved) -> Grant:
+def _build_grant(tier: str, permit: Permit, held: BudgetGrant) -> Grant:
     cap, expires_ns = held.output_cap, held.expires_ns
     return Grant(held.name, tier, permit.probe, held.tokens, cap, held.capped, expires_ns, held.warnings)
 
 
-def _released(
-    state: Admission, config: AdmissionConfig, closed: Closed, verdict: Verdict, retry_after_ns: int
-) -> tuple[Admission, Settled]:
+def _release_permit(
+    state: AdmissionState, config: AdmissionConfig, closed: ClosedReservation, verdict: Verdict, retry_after_ns: int
+) -> tuple[AdmissionState, ClosedGrant]:
     """Return the permit of a grant whose reservation has just been closed."""
     held = state.grants.get(closed.name)
     if held is None:
-        return state, Settled(closed.name, known=False)
+        return state, ClosedGrant(closed.name, known=False)
     says = Verdict.IGNORED if closed.expired else verdict
     breaker, change = breakers.settle(
         state.breakers.get(held.tier, Breaker()),
@@ -338,7 +315,7 @@ def _released(
         breakers={**state.breakers, held.tier: breaker},
         grants=state.grants.drop(closed.name),
     )
-    return after, Settled(
+    return after, ClosedGrant(
         id=closed.name,
         known=True,
         tier=held.tier,
@@ -350,26 +327,34 @@ def _released(
     )
 
 
-def _reject_by_breaker(tier: str, rejected: breakers.Rejected) -> Rejection:
-    wait_ns = rejected.retry_after_ns
-    rejected_by = RejectedBy(rejected.cause.value)
+def _reject_by_breaker(tier: str, rejection: breakers.BreakerRejection) -> Rejection:
+    wait_ns = rejection.retry_after_ns
+    rejected_by = RejectedBy(rejection.cause.value)
     return Rejection(
         tier, rejected_by, f"breaker is {rejected_by.value}", None if wait_ns is None else wait_ns / SECOND_NS
     )
 
 
-def _reject_by_budget(tier: str, denied: budgets.Denied) -> Rejection:
-    if denied.denial is budgets.Denial.ROOM:
-        return Rejection(tier, RejectedBy.FULL, "too many open reservations", denied.retry_after_s)
-    detail = ", ".join(f"{load.window}: {load.tokens} > {load.tokens_max}" for load in denied.windows)
-    return Rejection(tier, RejectedBy.BUDGET, detail, denied.retry_after_s, denied.policy, denied.windows, denied.asked)
+def _reject_by_budget(tier: str, rejection: budgets.BudgetRejection) -> Rejection:
+    if rejection.shortage is budgets.Shortage.ROOM:
+        return Rejection(tier, RejectedBy.FULL, "too many open reservations", rejection.retry_after_s)
+    detail = ", ".join(f"{load.window}: {load.tokens} > {load.tokens_max}" for load in rejection.windows)
+    return Rejection(
+        tier,
+        RejectedBy.BUDGET,
+        detail,
+        rejection.retry_after_s,
+        rejection.policy,
+        rejection.windows,
+        rejection.requested_tokens,
+    )
 
 
-def _with_breaker(state: Admission, tier: str, breaker: Breaker) -> Admission:
+def _with_breaker(state: AdmissionState, tier: str, breaker: Breaker) -> AdmissionState:
     return replace(state, breakers={**state.breakers, tier: breaker})
 
 
-def _has_room(state: Admission, tier: str) -> bool:
+def _has_room(state: AdmissionState, tier: str) -> bool:
     return tier in state.breakers or len(state.breakers) < TIERS_MAX
 
 

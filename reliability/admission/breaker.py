@@ -7,9 +7,10 @@ States
     OPEN       nothing runs until `until_ns`. Nothing but time, or a person (`close`), leaves this state.
     HALF_OPEN  at most `probes_max` requests run as probes. A failed probe opens again, for longer;
                `probe_successes` good probes close.
-    `isolated` is a hold by hand beside the state: nothing runs while it is on. Lifting it reveals the state
-    beneath, so an operator can neither close nor skip anything by isolating and restoring. `close` is an act of its
-    own: whoever has mended a tier needn't wait for its next probe. It leaves a hold on, and a closed breaker as it is.
+    `isolated` is a hold by hand beside the state: nothing runs while it is on. Lifting it reveals
+    the state beneath, so an operator can neither close nor skip anything by isolating and
+    restoring. `close` is an act of its own: whoever has repaired a tier needn't wait for its next
+    probe. It leaves a hold on, and a closed breaker as it is.
 
 Who owns it: whoever owns the admission state; here are only values. The step from OPEN to HALF_OPEN is taken
 by the `admit` that finds the time over; reading (`phase_at`) changes nothing.
@@ -33,17 +34,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
-from reliability.rolling import EMPTY, SECOND_NS, Rolling, Span, added
+from reliability.rolling import EMPTY, SECOND_NS, Rolling, Span, add_amount
 from reliability.types import Verdict
 
 __all__ = [
     "Breaker",
     "BreakerConfig",
+    "BreakerRejection",
     "Cause",
     "Change",
     "Permit",
     "Phase",
-    "Rejected",
     "admit",
     "close",
     "isolate",
@@ -55,7 +56,7 @@ __all__ = [
 OPENINGS_MAX = 32  # doublings remembered; beyond it open_max_ns has long been reached
 PERMITS_MAX = 1024  # outstanding permits remembered; beyond it the oldest is forgotten, as if ignored
 RATE_BUCKETS = 10  # the failure window is this fine
-PROBE_WAIT_NS = SECOND_NS  # what a request hears that finds all probe slots taken
+PROBE_WAIT_NS = SECOND_NS  # the wait of a request that finds all probe slots taken
 
 
 class Phase(StrEnum):
@@ -67,7 +68,7 @@ class Phase(StrEnum):
 
 
 class Cause(StrEnum):
-    """Why a breaker changed or refused."""
+    """Why a breaker changed or rejected."""
 
     CONSECUTIVE = "consecutive_failures"
     RATE = "failure_rate"
@@ -137,7 +138,7 @@ class Permit:
 
 
 @dataclass(frozen=True, slots=True)
-class Rejected:
+class BreakerRejection:
     """No call now. `retry_after_ns` is None where only a person can help."""
 
     cause: Cause
@@ -154,7 +155,7 @@ class Change:
 
 
 def phase_at(breaker: Breaker, now_ns: int) -> Phase:
-    """The phase that an `admit` at this moment would meet."""
+    """Return the phase that an `admit` at this moment would meet."""
     if breaker.phase is Phase.OPEN and now_ns >= breaker.until_ns:
         return Phase.HALF_OPEN
     return breaker.phase
@@ -162,17 +163,17 @@ def phase_at(breaker: Breaker, now_ns: int) -> Phase:
 
 def admit(
     breaker: Breaker, config: BreakerConfig, now_ns: int, hold_ns: int | None = None
-) -> tuple[Breaker, Permit | Rejected]:
-    """Ask for a permit that is held for `hold_ns` at most. A refusal changes nothing."""
+) -> tuple[Breaker, Permit | BreakerRejection]:
+    """Ask for a permit that is held for `hold_ns` at most. A rejection changes nothing."""
     if breaker.isolated:
-        return breaker, Rejected(Cause.ISOLATED, None)
+        return breaker, BreakerRejection(Cause.ISOLATED, None)
     phase = phase_at(breaker, now_ns)
     if phase is Phase.OPEN:
-        return breaker, Rejected(Cause.OPEN, breaker.until_ns - now_ns)
-    ready = breaker if phase is breaker.phase else _entered(breaker, phase, now_ns)
-    live = _live(ready, now_ns)
+        return breaker, BreakerRejection(Cause.OPEN, breaker.until_ns - now_ns)
+    ready = breaker if phase is breaker.phase else _enter_phase(breaker, phase, now_ns)
+    live = _find_live_permits(ready, now_ns)
     if phase is Phase.HALF_OPEN and len(live) >= config.probes_max:
-        return breaker, Rejected(Cause.PROBING, min(PROBE_WAIT_NS, min(live.values()) - now_ns))
+        return breaker, BreakerRejection(Cause.PROBING, min(PROBE_WAIT_NS, min(live.values()) - now_ns))
     hold = config.permit_ns if hold_ns is None else min(max(hold_ns, 0), config.permit_ns)
     permit = Permit(ready.generation, ready.issued, phase is Phase.HALF_OPEN, now_ns + hold)
     live[permit.number] = permit.expires_ns
@@ -199,8 +200,8 @@ def settle(
     if verdict is Verdict.IGNORED or now_ns >= expires_ns:
         return returned, None
     if verdict is Verdict.SUCCESS:
-        return _succeeded(returned, config, now_ns)
-    return _failed(returned, config, now_ns, min(max(retry_after_ns, 0), config.retry_after_max_ns))
+        return _record_success(returned, config, now_ns)
+    return _record_failure(returned, config, now_ns, min(max(retry_after_ns, 0), config.retry_after_max_ns))
 
 
 def isolate(breaker: Breaker) -> Breaker:
@@ -217,29 +218,31 @@ def close(breaker: Breaker, now_ns: int) -> Breaker:
     """Close by hand: all failures and openings are forgotten, and results of calls from before say nothing."""
     if breaker.phase is Phase.CLOSED:
         return breaker
-    return replace(_entered(breaker, Phase.CLOSED, now_ns), openings=0)
+    return replace(_enter_phase(breaker, Phase.CLOSED, now_ns), openings=0)
 
 
-def _succeeded(breaker: Breaker, config: BreakerConfig, now_ns: int) -> tuple[Breaker, Change | None]:
+def _record_success(breaker: Breaker, config: BreakerConfig, now_ns: int) -> tuple[Breaker, Change | None]:
     if breaker.phase is Phase.CLOSED:
-        return replace(breaker, consecutive=0, calls=added(breaker.calls, config.span, 1, now_ns)), None
+        return replace(breaker, consecutive=0, calls=add_amount(breaker.calls, config.span, 1, now_ns)), None
     if breaker.successes + 1 < config.probe_successes:
         return replace(breaker, successes=breaker.successes + 1), None
-    closed = _entered(breaker, Phase.CLOSED, now_ns)
+    closed = _enter_phase(breaker, Phase.CLOSED, now_ns)
     return closed, Change(breaker.phase, Phase.CLOSED, Cause.PROBE_SUCCEEDED)
 
 
-def _failed(breaker: Breaker, config: BreakerConfig, now_ns: int, rest_ns: int) -> tuple[Breaker, Change | None]:
+def _record_failure(
+    breaker: Breaker, config: BreakerConfig, now_ns: int, rest_ns: int
+) -> tuple[Breaker, Change | None]:
     if breaker.phase is Phase.HALF_OPEN:
         openings, cause = breaker.openings + 1, Cause.PROBE_FAILED
     else:
         breaker = replace(
             breaker,
             consecutive=breaker.consecutive + 1,
-            calls=added(breaker.calls, config.span, 1, now_ns),
-            failures=added(breaker.failures, config.span, 1, now_ns),
+            calls=add_amount(breaker.calls, config.span, 1, now_ns),
+            failures=add_amount(breaker.failures, config.span, 1, now_ns),
         )
-        tripped = _tripped(breaker, config)
+        tripped = _find_trip_cause(breaker, config)
         if tripped is None and rest_ns == 0:
             return breaker, None
         calm = max(0, now_ns - breaker.since_ns) // config.calm_ns
@@ -247,14 +250,14 @@ def _failed(breaker: Breaker, config: BreakerConfig, now_ns: int, rest_ns: int) 
         cause = tripped or Cause.RETRY_AFTER
     hold_ns = rest_ns if cause is Cause.RETRY_AFTER else max(rest_ns, _open_ns(config, openings))
     opened = replace(
-        _entered(breaker, Phase.OPEN, now_ns),
+        _enter_phase(breaker, Phase.OPEN, now_ns),
         openings=min(openings, OPENINGS_MAX),
         until_ns=now_ns + hold_ns,
     )
     return opened, Change(breaker.phase, Phase.OPEN, cause)
 
 
-def _tripped(breaker: Breaker, config: BreakerConfig) -> Cause | None:
+def _find_trip_cause(breaker: Breaker, config: BreakerConfig) -> Cause | None:
     if config.failures_max is not None and breaker.consecutive >= config.failures_max:
         return Cause.CONSECUTIVE
     calls = breaker.calls.total
@@ -267,8 +270,8 @@ def _open_ns(config: BreakerConfig, openings: int) -> int:
     return min(config.open_ns << min(max(openings - 1, 0), OPENINGS_MAX), config.open_max_ns)
 
 
-def _entered(breaker: Breaker, phase: Phase, now_ns: int) -> Breaker:
-    """A new state with a new generation: all older permits are void, all counts start again."""
+def _enter_phase(breaker: Breaker, phase: Phase, now_ns: int) -> Breaker:
+    """Build a new state and generation: all older permits are void, all counts start again."""
     return Breaker(
         phase=phase,
         generation=breaker.generation + 1,
@@ -278,8 +281,8 @@ def _entered(breaker: Breaker, phase: Phase, now_ns: int) -> Breaker:
     )
 
 
-def _live(breaker: Breaker, now_ns: int) -> dict[int, int]:
-    """The unexpired permits. While many may run, they are only sifted when the oldest one is over."""
+def _find_live_permits(breaker: Breaker, now_ns: int) -> dict[int, int]:
+    """Return the unexpired permits. While many may run, sift only when the oldest one is over."""
     permits = breaker.permits
     if breaker.phase is Phase.CLOSED and (not permits or next(iter(permits.values())) > now_ns):
         return dict(permits)

@@ -1,31 +1,32 @@
-"""Tokens: reserved before a call, settled after it. The books themselves stand in `ledger.py`.
+"""Tokens: reserved before a call, settled after it. The ledger itself stands in `ledger.py`.
 
 Windows
     session   all tokens of one session, for as long as the session is remembered
     hour      all tokens of the server in the last hour
     key_hour  all tokens of one API key in the last hour
     output    per request: a cap on what may be generated, with a default for a request that names none
-A limit of None means "counted, never refused"; 0 means that nothing may be spent. A cap of None lets every
+A limit of None means "counted, never rejected"; 0 means that nothing may be spent. A cap of None lets every
 request have what it names; a cap is at least 1.
 
-A reservation is open until it is settled (with what was really used; None for unknown, which is the reserved
-amount) or until it expires. While its call runs, `progress` says what it has used so far; one that expires is
-charged that and the `slack` that it was reserved with, or its prompt where nothing was ever said: whoever worked on
-it has died. A settle that comes later still adds what was used beyond. The owner of the state gives each reservation
-its name; a name that is already open gets the same answer again and reserves nothing twice.
+A reservation is open until it is settled (with what was really used; None for unknown, which is the
+reserved amount) or until it expires. While its call runs, `progress` notes what it has used so far;
+one that expires is charged that and the `slack` that it was reserved with, or its prompt where
+nothing was ever reported: whoever worked on it has died. A settle that comes later still adds what
+was used beyond. The owner of the state gives each reservation its name; a name that is already open
+gets the same answer again and reserves nothing twice.
 
-Policies, per window: `warn_and_continue` admits and says so; `escalate` refuses all tiers but the cheap one,
-where the session goes on; `hard_stop` refuses. Warnings carry the percent of each window from `warn_percent`
-on; percents count spent and reserved together.
+Policies, per window: `warn_and_continue` admits and warns; `escalate` rejects all tiers but the
+cheap one, where the session goes on; `hard_stop` rejects. Warnings carry the percent of each window
+from `warn_percent` on; percents count spent and reserved together.
 
 Under `hard_stop`, spent + reserved of a window never exceeds its limit, whatever is interleaved, since one
 `reserve` both looks and takes. One thing can carry it past: a tier that uses more than was reserved for it is
 charged in full (`overrun`), and nothing more is admitted then. The ledger may say too much, never too little.
 
-Bounds: `reservations_max`, `keys_max`, `sessions_max`. A session without open reservations is forgotten
-`session_ttl_ns` after its last use; at the bound the longest idle one of a shard goes early. That forgives
-its session window only: the hours still hold every token. Where everything that is remembered is in use, the
-ask is refused.
+Bounds: `reservations_max`, `keys_max`, `sessions_max`. A session without open reservations is
+forgotten `session_ttl_ns` after its last use; at the bound the longest idle one of a shard goes
+early. That forgives its session window only: the hours still hold every token. Where everything
+that is remembered is in use, the request is rejected.
 """
 
 from __future__ import annotations
@@ -36,37 +37,38 @@ from enum import StrEnum
 
 from reliability.admission.ledger import (
     HOUR,
+    PROGRESS_TOKENS,
     Bounds,
     Budget,
     Reservation,
-    booked,
-    forgotten,
+    charge_unreserved,
+    close_reservation,
+    count_hour_tokens,
+    estimate_charge,
+    forget_expired,
     hour_of,
-    marked,
-    owed,
-    remembered,
+    make_room,
+    note_progress,
+    open_reservation,
+    remember_expired,
     session_name,
     session_of,
-    spent_unreserved,
     sweep_sessions,
-    unbooked,
-    used,
-    with_room,
 )
-from reliability.rolling import SECOND_NS, aged, frees_in_ns
+from reliability.admission.request import AdmissionRequest
+from reliability.rolling import SECOND_NS, drop_expired, frees_in_ns
 
 __all__ = [
     "Bounds",
     "Budget",
-    "BudgetAsk",
     "BudgetConfig",
-    "Closed",
-    "Denial",
-    "Denied",
+    "BudgetGrant",
+    "BudgetRejection",
+    "ClosedReservation",
     "Limit",
     "Load",
     "Policy",
-    "Reserved",
+    "Shortage",
     "Window",
     "charge",
     "expire",
@@ -98,7 +100,7 @@ class Policy(StrEnum):
     HARD_STOP = "hard_stop"
 
 
-class Denial(StrEnum):
+class Shortage(StrEnum):
     """What was lacking: the tokens of a window, or the room to remember one more name."""
 
     TOKENS = "tokens"
@@ -107,7 +109,7 @@ class Denial(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limit:
-    """The limit of one window. None: counted, never refused. 0: nothing may be spent."""
+    """The limit of one window. None: counted, never rejected. 0: nothing may be spent."""
 
     tokens_max: int | None = None
     policy: Policy = Policy.HARD_STOP
@@ -134,19 +136,6 @@ class BudgetConfig:
             raise ValueError("budget: output_tokens_max must be at least 1, or None for no cap")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BudgetAsk:
-    """What one call may cost. `prompt_tokens` is an upper estimate; `output_tokens` None: none is named. `slack`: what
-    it may have used beyond what it was last known to have, where nobody is left to say."""
-
-    key: str
-    session: str
-    prompt_tokens: int
-    output_tokens: int | None = None
-    cheap: bool = False  # the tier that a session goes on with under `escalate`
-    slack: int = 0
-
-
 @dataclass(frozen=True, slots=True)
 class Load:
     """How full a limited window is, in tokens and in percent. A limit of 0 is full. `reserved`: how many of the tokens
@@ -160,7 +149,7 @@ class Load:
 
 
 @dataclass(frozen=True, slots=True)
-class Reserved:
+class BudgetGrant:
     """The call may cost `tokens`, and generate `output_cap` of them (`capped`: fewer than it named)."""
 
     name: str
@@ -172,19 +161,19 @@ class Reserved:
 
 
 @dataclass(frozen=True, slots=True)
-class Denied:
-    """Nothing was reserved. `retry_after_s` None: waiting doesn't help. `asked`: the tokens that were to be reserved,
-    which stand in the windows too."""
+class BudgetRejection:
+    """Nothing was reserved. `retry_after_s` None: waiting doesn't help. `requested_tokens`: those that
+    were to be reserved, which stand in the windows too."""
 
-    denial: Denial
+    shortage: Shortage
     policy: Policy
     windows: tuple[Load, ...]
     retry_after_s: int | None
-    asked: int = 0
+    requested_tokens: int = 0
 
 
 @dataclass(frozen=True, slots=True)
-class Closed:
+class ClosedReservation:
     """A reservation has ended: what was charged, and by how much that is more than was set aside."""
 
     name: str
@@ -195,94 +184,98 @@ class Closed:
 
 
 def output_cap(config: BudgetConfig, named: int | None) -> int:
-    """How much a request may generate that names `named` tokens. At least 1."""
+    """Return how much a request may generate that names `named` tokens. At least 1."""
     wanted = config.output_tokens_default if named is None else max(1, named)
     return wanted if config.output_tokens_max is None else min(wanted, config.output_tokens_max)
 
 
 def reserve(
-    budget: Budget, config: BudgetConfig, name: str, ask: BudgetAsk, now_ns: int, hold_ns: int | None = None
-) -> tuple[Budget, Reserved | Denied]:
-    """Set tokens aside for one call. A refusal changes nothing but what time has closed."""
+    budget: Budget, config: BudgetConfig, name: str, request: AdmissionRequest, now_ns: int, hold_ns: int | None = None
+) -> tuple[Budget, BudgetGrant | BudgetRejection]:
+    """Set tokens aside for one call. A rejection changes nothing but what time has closed."""
     budget, _ = expire(budget, config, now_ns)
     held = budget.open.get(name)
     if held is not None:
         full = loads(budget, config, held.key, held.session, now_ns)
-        return budget, _reserved(config, name, held, full)
-    cap = output_cap(config, ask.output_tokens)
-    tokens = max(0, ask.prompt_tokens) + cap
-    full = loads(budget, config, ask.key, ask.session, now_ns, tokens)
-    denied = _denied(budget, config, ask, full, tokens, now_ns)
-    if denied is not None:
-        return budget, denied
-    roomy = with_room(budget, config.bounds, ask.key, ask.session, now_ns)
+        return budget, _build_grant(config, name, held, full)
+    cap = output_cap(config, request.output_tokens)
+    tokens = max(0, request.prompt_tokens) + cap
+    full = loads(budget, config, request.key, request.session, now_ns, tokens)
+    rejection = _find_rejection(budget, config, request, full, tokens, now_ns)
+    if rejection is not None:
+        return budget, rejection
+    roomy = make_room(budget, config.bounds, request.key, request.session, now_ns)
     if roomy is None:
-        return budget, Denied(Denial.ROOM, Policy.HARD_STOP, (), IN_FLIGHT_RETRY_S)
+        return budget, BudgetRejection(Shortage.ROOM, Policy.HARD_STOP, (), IN_FLIGHT_RETRY_S)
     hold = config.reservation_ns if hold_ns is None else min(max(0, hold_ns), config.reservation_ns)
-    capped = ask.output_tokens is not None and cap < ask.output_tokens
-    taken = Reservation(ask.key, ask.session, tokens, cap, capped, now_ns + hold, slack=ask.slack)
-    return booked(roomy, config.bounds, name, taken, now_ns), _reserved(config, name, taken, full)
+    capped = request.output_tokens is not None and cap < request.output_tokens
+    slack = 0 if request.local else PROGRESS_TOKENS  # what a paid call may have cost since its last report
+    taken = Reservation(request.key, request.session, tokens, cap, capped, now_ns + hold, slack=slack)
+    return open_reservation(roomy, config.bounds, name, taken, now_ns), _build_grant(config, name, taken, full)
 
 
 def settle(
     budget: Budget, config: BudgetConfig, name: str, tokens: int | None, now_ns: int
-) -> tuple[Budget, Closed | None]:
+) -> tuple[Budget, ClosedReservation | None]:
     """Close a reservation with the tokens that were used. None: it isn't open; where it has expired, what was used
     beyond its charge is added, once, and else nothing changes."""
     held = budget.open.get(name)
     if held is None:
-        return _settled_late(budget, config, name, tokens, now_ns), None
+        return _settle_late(budget, config, name, tokens, now_ns), None
     expired = now_ns >= held.expires_ns
     charged = held.tokens if tokens is None else max(0, tokens)
-    if expired:  # the same books, whoever notices the time first
-        charged = max(owed(held), tokens or 0)
-    return _closed(budget, config, name, charged, now_ns, expired=expired)
+    if expired:  # the same ledger, whoever notices the time first
+        charged = max(estimate_charge(held), tokens or 0)
+    return _charge_and_close(budget, config, name, charged, now_ns, expired=expired)
 
 
 def progress(budget: Budget, name: str, tokens: int) -> Budget:
-    """Note what an open reservation's call has used so far, prompt included. It charges nothing; the same books where
-    it isn't open."""
-    return marked(budget, name, max(0, tokens))
+    """Note what an open reservation's call has used so far, prompt included. It charges nothing;
+    the same ledger where it isn't open."""
+    return note_progress(budget, name, max(0, tokens))
 
 
-def _settled_late(budget: Budget, config: BudgetConfig, name: str, tokens: int | None, now_ns: int) -> Budget:
-    budget, late = forgotten(budget, name)
+def _settle_late(budget: Budget, config: BudgetConfig, name: str, tokens: int | None, now_ns: int) -> Budget:
+    budget, late = forget_expired(budget, name)
     if late is None or tokens is None or tokens <= late.charged:
         return budget
-    return spent_unreserved(budget, config.bounds, late.key, late.session, tokens - late.charged, now_ns)
+    return charge_unreserved(budget, config.bounds, late.key, late.session, tokens - late.charged, now_ns)
 
 
-def _closed(
+def _charge_and_close(
     budget: Budget, config: BudgetConfig, name: str, charged: int, now_ns: int, *, expired: bool
-) -> tuple[Budget, Closed | None]:
+) -> tuple[Budget, ClosedReservation | None]:
     held = budget.open.get(name)
     if held is None:
         return budget, None
-    after = unbooked(budget, name, held, charged, now_ns)
-    warnings = _warnings(loads(after, config, held.key, held.session, now_ns), config)
-    return after, Closed(name, charged, max(0, charged - held.tokens), expired, warnings)
+    after = close_reservation(budget, name, held, charged, now_ns)
+    warnings = _find_warnings(loads(after, config, held.key, held.session, now_ns), config)
+    return after, ClosedReservation(name, charged, max(0, charged - held.tokens), expired, warnings)
 
 
 def charge(budget: Budget, config: BudgetConfig, key: str, session: str, tokens: int, now_ns: int) -> Budget:
-    """Spend tokens that nobody has reserved: those of a call that ran while the owner of the books was away.
+    """Spend tokens that nobody has reserved: those of a call that ran while the owner of the ledger
+    was away.
 
-    The books take them whatever their limits say: it has happened. At their bounds a session or key for which no idle
-    one can go is left out, as if it had been forgotten; the hour of the server has every token.
+    The ledger takes them whatever the limits are: it has happened. At its bounds a session or key
+    for which no idle one can go is left out, as if it had been forgotten; the hour of the server
+    has every token.
     """
     budget, _ = expire(budget, config, now_ns)
-    return spent_unreserved(budget, config.bounds, key, session, max(0, tokens), now_ns)
+    return charge_unreserved(budget, config.bounds, key, session, max(0, tokens), now_ns)
 
 
-def expire(budget: Budget, config: BudgetConfig, now_ns: int) -> tuple[Budget, tuple[Closed, ...]]:
+def expire(budget: Budget, config: BudgetConfig, now_ns: int) -> tuple[Budget, tuple[ClosedReservation, ...]]:
     """Close what was never settled, at what it is known to have used. Costs nothing where nothing is due."""
     if budget.wake_ns is None or now_ns < budget.wake_ns:
         return budget, ()
-    closed: list[Closed] = []
+    closed: list[ClosedReservation] = []
     due = [(name, held) for name, held in budget.open.items() if now_ns >= held.expires_ns]
     for name, held in due:
-        budget, answer = _closed(budget, config, name, owed(held), now_ns, expired=True)
-        budget = remembered(budget, name, held, owed(held))
-        closed += [answer] if answer is not None else []
+        budget, answer = _charge_and_close(budget, config, name, estimate_charge(held), now_ns, expired=True)
+        budget = remember_expired(budget, name, held, estimate_charge(held))
+        if answer is not None:
+            closed.append(answer)
     wake_ns = min((held.expires_ns for _, held in budget.open.items()), default=None)
     return replace(budget, wake_ns=wake_ns), tuple(closed)
 
@@ -302,48 +295,55 @@ def reset_session(budget: Budget, key: str, session: str) -> Budget:
 
 
 def loads(budget: Budget, config: BudgetConfig, key: str, session: str, now_ns: int, more: int = 0) -> tuple[Load, ...]:
-    """How full each limited window is for this session, with `more` tokens on top."""
+    """Compute how full each limited window is for this session, with `more` tokens on top."""
     full: list[Load] = []
     if config.session.tokens_max is not None:
         known = session_of(budget, config.bounds, key, session, now_ns)
         tokens = known.spent + known.reserved + more
-        full.append(_load(Window.SESSION, tokens, config.session.tokens_max, known.reserved))
+        full.append(_build_load(Window.SESSION, tokens, config.session.tokens_max, known.reserved))
     if config.hour.tokens_max is not None:
-        tokens = used(budget.hour, now_ns) + more
-        full.append(_load(Window.HOUR, tokens, config.hour.tokens_max, budget.hour.reserved))
-    key_limit = _limit(config, Window.KEY_HOUR, key)
+        tokens = count_hour_tokens(budget.hour, now_ns) + more
+        full.append(_build_load(Window.HOUR, tokens, config.hour.tokens_max, budget.hour.reserved))
+    key_limit = _find_limit(config, Window.KEY_HOUR, key)
     if key_limit.tokens_max is not None:
         hour = hour_of(budget, key)
-        full.append(_load(Window.KEY_HOUR, used(hour, now_ns) + more, key_limit.tokens_max, hour.reserved))
+        full.append(
+            _build_load(Window.KEY_HOUR, count_hour_tokens(hour, now_ns) + more, key_limit.tokens_max, hour.reserved)
+        )
     return tuple(full)
 
 
-def _denied(
-    budget: Budget, config: BudgetConfig, ask: BudgetAsk, full: tuple[Load, ...], tokens: int, now_ns: int
-) -> Denied | None:
-    over = [(load, _limit(config, load.window, ask.key).policy) for load in full if load.tokens > load.tokens_max]
+def _find_rejection(
+    budget: Budget, config: BudgetConfig, request: AdmissionRequest, full: tuple[Load, ...], tokens: int, now_ns: int
+) -> BudgetRejection | None:
+    over = [
+        (load, _find_limit(config, load.window, request.key).policy) for load in full if load.tokens > load.tokens_max
+    ]
     policies = {policy for _, policy in over}
     if Policy.HARD_STOP in policies:
         policy = Policy.HARD_STOP
-    elif Policy.ESCALATE in policies and not ask.cheap:
+    elif Policy.ESCALATE in policies and not request.cheap:
         policy = Policy.ESCALATE
     else:
         return None
     rejected_by = tuple(load for load, its in over if its is policy)
-    waits = [_wait_s(budget, load, ask.key, tokens, now_ns) for load in rejected_by]
+    waits = [_wait_s(budget, load, request.key, tokens, now_ns) for load in rejected_by]
     known = [wait for wait in waits if wait is not None]
-    return Denied(Denial.TOKENS, policy, rejected_by, max(known) if len(known) == len(waits) else None, tokens)
+    return BudgetRejection(
+        Shortage.TOKENS, policy, rejected_by, max(known) if len(known) == len(waits) else None, tokens
+    )
 
 
 def _wait_s(budget: Budget, load: Load, key: str, tokens: int, now_ns: int) -> int | None:
-    """Seconds until the ask may fit: exact where no reservation is open, else a guess at when one ends. None: never,
-    since it is larger than the limit, or since a session's spent tokens don't come back."""
+    """Return the seconds until the request may fit: exact where no reservation is open, else a
+    guess at when one ends. None: never, since it is larger than the limit, or since a session's
+    spent tokens don't come back."""
     if tokens > load.tokens_max:
         return None
     if load.window is Window.SESSION:
         return IN_FLIGHT_RETRY_S if load.tokens - load.reserved <= load.tokens_max else None
     hour = budget.hour if load.window is Window.HOUR else hour_of(budget, key)
-    spent = aged(hour.spent, HOUR, now_ns)
+    spent = drop_expired(hour.spent, HOUR, now_ns)
     excess = load.tokens - load.tokens_max
     wait_ns = frees_in_ns(spent, HOUR, excess, now_ns)
     if wait_ns is None:  # not before reservations return something
@@ -351,20 +351,20 @@ def _wait_s(budget: Budget, load: Load, key: str, tokens: int, now_ns: int) -> i
     return max(-(-wait_ns // SECOND_NS), IN_FLIGHT_RETRY_S if hour.reserved else 1)
 
 
-def _reserved(config: BudgetConfig, name: str, held: Reservation, full: tuple[Load, ...]) -> Reserved:
-    warnings = _warnings(full, config)
-    return Reserved(name, held.tokens, held.output_cap, held.capped, held.expires_ns, warnings)
+def _build_grant(config: BudgetConfig, name: str, held: Reservation, full: tuple[Load, ...]) -> BudgetGrant:
+    warnings = _find_warnings(full, config)
+    return BudgetGrant(name, held.tokens, held.output_cap, held.capped, held.expires_ns, warnings)
 
 
-def _limit(config: BudgetConfig, window: Window, key: str) -> Limit:
+def _find_limit(config: BudgetConfig, window: Window, key: str) -> Limit:
     if window is Window.SESSION:
         return config.session
     return config.hour if window is Window.HOUR else config.key_hours.get(key, config.key_hour)
 
 
-def _load(window: Window, tokens: int, tokens_max: int, reserved: int) -> Load:
+def _build_load(window: Window, tokens: int, tokens_max: int, reserved: int) -> Load:
     return Load(window, tokens, tokens_max, tokens * 100 // tokens_max if tokens_max > 0 else 100, reserved)
 
 
-def _warnings(full: tuple[Load, ...], config: BudgetConfig) -> tuple[Load, ...]:
+def _find_warnings(full: tuple[Load, ...], config: BudgetConfig) -> tuple[Load, ...]:
     return tuple(load for load in full if load.percent >= config.warn_percent)

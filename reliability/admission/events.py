@@ -4,11 +4,12 @@
 `event_from_plain` take them back and raise ValueError, with the place, on anything that they did not write.
 The owner then starts empty.
 
-`reduce` is the one entrance for events. It is deterministic and every name and time that it uses stands in
-the state or in the event, so a snapshot with the events since gives the very state that was lost, with the
-same grant ids. A grant whose `Settle` was never written stays open in that state and expires at what its last
-`Progress` said. After a replay the owner writes a `Begin` before it admits anything: the names of its grants are made
-of the epoch, so a second replay must know where each life began.
+`reduce` is the one entrance for events. It is deterministic and every name and time that it uses
+stands in the state or in the event, so a snapshot with the events since gives the very state that
+was lost, with the same grant ids. A grant whose `Settle` was never written stays open in that state
+and expires at what its last `Progress` reported. After a replay the owner writes a `Begin` before
+it admits anything: the names of its grants are made of the epoch, so a second replay must know
+where each incarnation began.
 
 Only events that changed something need to be written: a rejection changes nothing but what time has closed anyway. But
 all of those must be, also what the owner's timers did: a session that was swept makes room, which later events used.
@@ -23,7 +24,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, TypeAdapter
 
 from reliability.admission import admit as admission
-from reliability.admission.admit import Admission, AdmissionConfig, Ask, Grant, Rejection, Settled
+from reliability.admission.admit import AdmissionConfig, AdmissionRequest, AdmissionState, ClosedGrant, Grant, Rejection
 from reliability.types import Usage, Verdict
 
 __all__ = [
@@ -38,7 +39,7 @@ __all__ = [
     "Progress",
     "Reset",
     "Restore",
-    "Settle",
+    "Settlement",
     "Sweep",
     "event_from_plain",
     "event_to_plain",
@@ -53,7 +54,7 @@ VERSION = 1  # of the shape of the state; a snapshot of another version is refus
 
 @dataclass(frozen=True, slots=True)
 class Begin:
-    """A new life of the owner begins."""
+    """The start of a new incarnation of the owner."""
 
     epoch: str
     kind: Literal["begin"] = "begin"
@@ -61,15 +62,15 @@ class Begin:
 
 @dataclass(frozen=True, slots=True)
 class Admit:
-    """Somebody asked."""
+    """A request for admission."""
 
-    ask: Ask
+    ask: AdmissionRequest
     kind: Literal["admit"] = "admit"
 
 
 @dataclass(frozen=True, slots=True)
-class Settle:
-    """Somebody gave a grant back."""
+class Settlement:
+    """A grant that was given back."""
 
     grant_id: str
     verdict: Verdict
@@ -80,7 +81,7 @@ class Settle:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """A call that still runs has used so many tokens, prompt included."""
+    """What a call that still runs has used so far, in tokens, prompt included."""
 
     grant_id: str
     tokens: int
@@ -89,7 +90,7 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class Charge:
-    """A call has run without a grant, since nobody answered when it asked for one."""
+    """A call that ran without a grant, since nobody answered when it asked for one."""
 
     key: str
     session: str
@@ -99,21 +100,21 @@ class Charge:
 
 @dataclass(frozen=True, slots=True)
 class Expire:
-    """The owner's timer rang."""
+    """A tick of the owner's timer."""
 
     kind: Literal["expire"] = "expire"
 
 
 @dataclass(frozen=True, slots=True)
 class Sweep:
-    """The owner let the idle sessions go."""
+    """A sweep of the idle sessions by the owner."""
 
     kind: Literal["sweep"] = "sweep"
 
 
 @dataclass(frozen=True, slots=True)
 class Isolate:
-    """An operator took a tier out."""
+    """A tier that an operator took out."""
 
     tier: str
     kind: Literal["isolate"] = "isolate"
@@ -121,7 +122,7 @@ class Isolate:
 
 @dataclass(frozen=True, slots=True)
 class Restore:
-    """An operator let a tier back in."""
+    """A tier that an operator let back in."""
 
     tier: str
     kind: Literal["restore"] = "restore"
@@ -129,7 +130,7 @@ class Restore:
 
 @dataclass(frozen=True, slots=True)
 class Close:
-    """An operator closed the breaker of a tier."""
+    """A tier whose breaker an operator closed."""
 
     tier: str
     kind: Literal["close"] = "close"
@@ -137,28 +138,30 @@ class Close:
 
 @dataclass(frozen=True, slots=True)
 class Reset:
-    """An operator forgave a session what it has spent."""
+    """A session whose spent tokens an operator forgave."""
 
     key: str
     session: str
     kind: Literal["reset"] = "reset"
 
 
-Event = Begin | Admit | Settle | Progress | Charge | Expire | Sweep | Isolate | Restore | Close | Reset
-Answer = Grant | Rejection | Settled | tuple[Settled, ...] | None
+Event = Begin | Admit | Settlement | Progress | Charge | Expire | Sweep | Isolate | Restore | Close | Reset
+EventResult = Grant | Rejection | ClosedGrant | tuple[ClosedGrant, ...] | None
 
-_STATE: TypeAdapter[Admission] = TypeAdapter(Admission)
+_STATE: TypeAdapter[AdmissionState] = TypeAdapter(AdmissionState)
 _EVENT: TypeAdapter[Event] = TypeAdapter(Annotated[Event, Field(discriminator="kind")])
 
 
-def reduce(state: Admission, config: AdmissionConfig, event: Event, now_ns: int) -> tuple[Admission, Answer]:
+def reduce(
+    state: AdmissionState, config: AdmissionConfig, event: Event, now_ns: int
+) -> tuple[AdmissionState, EventResult]:
     """Apply one event."""
     match event:
         case Begin(epoch):
             return admission.with_epoch(state, epoch), None
-        case Admit(ask):
-            return admission.admit(state, config, ask, now_ns)
-        case Settle(grant_id, verdict, usage, retry_after_ns):
+        case Admit(request):
+            return admission.admit(state, config, request, now_ns)
+        case Settlement(grant_id, verdict, usage, retry_after_ns):
             return admission.settle(state, config, grant_id, verdict, usage, now_ns, retry_after_ns)
         case Progress(grant_id, tokens):
             return admission.progress(state, grant_id, tokens), None
@@ -178,31 +181,31 @@ def reduce(state: Admission, config: AdmissionConfig, event: Event, now_ns: int)
             return admission.reset_session(state, key, session), None
 
 
-def replay(state: Admission, config: AdmissionConfig, events: Iterable[tuple[int, Event]]) -> Admission:
-    """The state after these events, each with its time."""
+def replay(state: AdmissionState, config: AdmissionConfig, events: Iterable[tuple[int, Event]]) -> AdmissionState:
+    """Return the state after these events, each with its time."""
     for now_ns, event in events:
         state, _ = reduce(state, config, event, now_ns)
     return state
 
 
-def to_plain(state: Admission) -> dict[str, Any]:
-    """The state as JSON-able values."""
+def to_plain(state: AdmissionState) -> dict[str, Any]:
+    """Return the state as JSON-able values."""
     return {"version": VERSION, "state": _STATE.dump_python(state, mode="json")}
 
 
-def from_plain(plain: Mapping[str, Any]) -> Admission:
-    """The state that `to_plain` wrote down."""
+def from_plain(plain: Mapping[str, Any]) -> AdmissionState:
+    """Read the state that `to_plain` wrote down."""
     if plain.get("version") != VERSION:
         raise ValueError(f"snapshot: version {plain.get('version')!r} is not {VERSION}")
     return _STATE.validate_python(plain.get("state"))
 
 
 def event_to_plain(event: Event) -> dict[str, Any]:
-    """An event as JSON-able values."""
+    """Return an event as JSON-able values."""
     plain: dict[str, Any] = _EVENT.dump_python(event, mode="json")
     return plain
 
 
 def event_from_plain(plain: Mapping[str, Any]) -> Event:
-    """The event that `event_to_plain` wrote down."""
+    """Read the event that `event_to_plain` wrote down."""
     return _EVENT.validate_python(plain)

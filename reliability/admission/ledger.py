@@ -1,17 +1,18 @@
-"""The books of the token budget: who has spent what and set what aside. Policies stand in `budget.py`.
+"""The ledger of the token budget: who has spent what and set what aside. Policies: `budget.py`.
 
-Every open reservation stands three times: in its session, in the hour of the server and in the hour of its
-API key. `booked` and `unbooked` are its only ways in and out, and each moves all three at once, so the books
-always agree: the `reserved` of the hour is the sum of all open reservations, and so are those of all sessions
-and of all keys.
+Every open reservation stands three times: in its session, in the hour of the server and in the hour
+of its API key. `open_reservation` and `close_reservation` are its only ways in and out, and each
+moves all three at once, so the three always agree: the `reserved` of the hour is the sum of all
+open reservations, and so are those of all sessions and of all keys.
 
 Spent tokens of an hour are kept in minutes and leave 60 to 61 minutes after they were charged. Tokens are
 charged when the reservation closes, which is later than when they were used. Both errors lie on the same
 side: too much, never too little.
 
-While a call runs, its reservation is told what the call has used (`marked`). Nothing is charged by that; it is what
-is owed if nobody settles: `owed`. A settle that comes after all, for a reservation that was closed as expired, adds
-what was used beyond that; for this the books remember the last `EXPIRED_MAX` of them.
+While a call runs, its reservation notes what the call has used (`note_progress`). Nothing is
+charged by that; it is what is charged if nobody settles (`estimate_charge`). A settle that comes
+after all, for a reservation that was closed as expired, adds what was used beyond that; for this
+the ledger remembers the last `EXPIRED_MAX` of them.
 
 Must never happen: a session or key that leaves while it has a reservation open; a reservation that is charged twice.
 """
@@ -22,7 +23,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from reliability.admission.shards import SHARDS, Shards
-from reliability.rolling import EMPTY, SECOND_NS, Rolling, Span, added, aged
+from reliability.rolling import EMPTY, SECOND_NS, Rolling, Span, add_amount, drop_expired
 
 __all__ = [
     "EXPIRED_MAX",
@@ -33,31 +34,31 @@ __all__ = [
     "Hour",
     "Reservation",
     "Session",
-    "booked",
-    "forgotten",
+    "charge_unreserved",
+    "close_reservation",
+    "count_hour_tokens",
+    "count_running_tokens",
+    "estimate_charge",
+    "forget_expired",
     "hour_of",
-    "marked",
-    "owed",
+    "make_room",
+    "note_progress",
+    "open_reservation",
     "owner_of",
-    "remembered",
-    "running",
+    "remember_expired",
     "session_name",
     "session_of",
-    "spent_unreserved",
     "sweep_sessions",
-    "unbooked",
-    "used",
-    "with_room",
 ]
 
 HOUR = Span(3600 * SECOND_NS, 60 * SECOND_NS)
-PROGRESS_TOKENS = 32  # a running call says what it has used each time that it has written so many more
+PROGRESS_TOKENS = 32  # a running call reports what it has used each time that it has written so many more
 EXPIRED_MAX = 512  # closed reservations that a late settle may still add to
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bounds:
-    """How much the books may remember."""
+    """How much the ledger may remember."""
 
     session_ttl_ns: int = 24 * 3600 * SECOND_NS
     sessions_max: int = 10_000
@@ -90,8 +91,8 @@ class Hour:
 
 @dataclass(frozen=True, slots=True)
 class Reservation:
-    """Tokens set aside for one call. `used`: what it is known to have used so far; None: not known. `slack`: what it
-    may have used beyond that before anybody could say so."""
+    """Tokens set aside for one call. `used`: what it is known to have used so far; None: not known.
+    `slack`: what it may have used beyond that before anybody could report it."""
 
     key: str
     session: str
@@ -114,8 +115,9 @@ class Expired:
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """All books. `wake_ns`: a lower bound of the next expiry. `cursor`: the shard to sweep next. `expired`: what the
-    last reservations that nobody settled were charged, by their names, the oldest first."""
+    """The whole ledger. `wake_ns`: a lower bound of the next expiry. `cursor`: the shard to sweep
+    next. `expired`: what the last reservations that nobody settled were charged, by their names,
+    the oldest first."""
 
     sessions: Shards[Session] = field(default_factory=Shards)
     hour: Hour = Hour()
@@ -127,18 +129,19 @@ class Budget:
 
 
 def session_name(key: str, session: str) -> str:
-    """One name for a session under its key; the length keeps ("a", "bc") and ("ab", "c") apart."""
+    """Build a session's name under its key; the length keeps ("a", "bc") and ("ab", "c") apart."""
     return f"{len(key)}:{key}{session}"
 
 
 def session_of(budget: Budget, bounds: Bounds, key: str, session: str, now_ns: int) -> Session:
-    """The session's tokens. One that has been idle for too long counts as new, swept or not."""
+    """Return the session's tokens. One that was idle for too long counts as new, swept or not."""
     known = budget.sessions.get(session_name(key, session))
-    return Session() if known is None or _idle(known, bounds, now_ns) else known
+    return Session() if known is None or _is_idle(known, bounds, now_ns) else known
 
 
 def owner_of(budget: Budget, session: str) -> str | None:
-    """The key of a session of this name: the one that used it last where several have one. Looks at every session."""
+    """Return the key of a session of this name: the one that used it last where several have one.
+    Looks at every session."""
     found = [
         (known.used_ns, key)
         for name, known in budget.sessions.items()
@@ -153,36 +156,37 @@ def _key_of(name: str) -> str:
 
 
 def hour_of(budget: Budget, key: str) -> Hour:
-    """The hour of one API key."""
+    """Return the hour of one API key."""
     return budget.keys.get(key) or Hour()
 
 
-def used(hour: Hour, now_ns: int) -> int:
-    """What an hour holds, spent and reserved."""
-    return aged(hour.spent, HOUR, now_ns).total + hour.reserved
+def count_hour_tokens(hour: Hour, now_ns: int) -> int:
+    """Count what an hour holds, spent and reserved."""
+    return drop_expired(hour.spent, HOUR, now_ns).total + hour.reserved
 
 
-def owed(held: Reservation) -> int:
-    """What a call has cost for all that is known: what it is known to have used, else its prompt, which may have been
-    read; and its slack, as far as it was reserved."""
+def estimate_charge(held: Reservation) -> int:
+    """Estimate what a call has cost for all that is known: what it is known to have used, else its
+    prompt, which may have been read; and its slack, as far as it was reserved."""
     known = held.tokens - held.output_cap if held.used is None else held.used
     return max(known, min(held.tokens, known + held.slack))
 
 
-def running(budget: Budget, key: str, session: str) -> int:
-    """What the open calls of a session have said that they have used so far. Looks at every reservation."""
+def count_running_tokens(budget: Budget, key: str, session: str) -> int:
+    """Count what a session's open calls have reported as used. Looks at every reservation."""
     return sum(held.used or 0 for _, held in budget.open.items() if held.session == session and held.key == key)
 
 
-def marked(budget: Budget, name: str, used: int) -> Budget:
-    """Note what an open reservation's call has used so far. The same books where it isn't open, or this is known."""
+def note_progress(budget: Budget, name: str, used: int) -> Budget:
+    """Note what an open reservation's call has used so far. The same ledger where it isn't open, or
+    this is known."""
     held = budget.open.get(name)
     if held is None or held.used == used:
         return budget
     return replace(budget, open=budget.open.put(name, replace(held, used=used)))
 
 
-def remembered(budget: Budget, name: str, held: Reservation, charged: int) -> Budget:
+def remember_expired(budget: Budget, name: str, held: Reservation, charged: int) -> Budget:
     """Keep in mind what a reservation that nobody settled was charged; the oldest of too many is let go."""
     expired = {**budget.expired, name: Expired(held.key, held.session, charged)}
     while len(expired) > EXPIRED_MAX:
@@ -190,7 +194,7 @@ def remembered(budget: Budget, name: str, held: Reservation, charged: int) -> Bu
     return replace(budget, expired=expired)
 
 
-def forgotten(budget: Budget, name: str) -> tuple[Budget, Expired | None]:
+def forget_expired(budget: Budget, name: str) -> tuple[Budget, Expired | None]:
     """Forget an expired reservation: who settles it late settles it once."""
     late = budget.expired.get(name)
     if late is None:
@@ -198,12 +202,12 @@ def forgotten(budget: Budget, name: str) -> tuple[Budget, Expired | None]:
     return replace(budget, expired={n: each for n, each in budget.expired.items() if n != name}), late
 
 
-def booked(budget: Budget, bounds: Bounds, name: str, taken: Reservation, now_ns: int) -> Budget:
+def open_reservation(budget: Budget, bounds: Bounds, name: str, taken: Reservation, now_ns: int) -> Budget:
     """Open a reservation."""
     known = session_of(budget, bounds, taken.key, taken.session, now_ns)
     session = Session(known.spent, known.reserved + taken.tokens, known.open + 1, now_ns)
     key = hour_of(budget, taken.key)
-    swept = _swept(budget.sessions, budget.cursor, bounds, now_ns)
+    swept = _sweep_shard(budget.sessions, budget.cursor, bounds, now_ns)
     return Budget(
         sessions=swept.put(session_name(taken.key, taken.session), session),
         hour=replace(budget.hour, reserved=budget.hour.reserved + taken.tokens),
@@ -215,15 +219,15 @@ def booked(budget: Budget, bounds: Bounds, name: str, taken: Reservation, now_ns
     )
 
 
-def unbooked(budget: Budget, name: str, held: Reservation, charged: int, now_ns: int) -> Budget:
+def close_reservation(budget: Budget, name: str, held: Reservation, charged: int, now_ns: int) -> Budget:
     """Close a reservation: `charged` tokens are spent, the rest returns."""
     at = session_name(held.key, held.session)
     known = budget.sessions.get(at) or Session(0, held.tokens, 1)
     session = Session(known.spent + charged, known.reserved - held.tokens, known.open - 1, now_ns)
     return Budget(
         sessions=budget.sessions.put(at, session),
-        hour=_charged(budget.hour, held.tokens, charged, now_ns),
-        keys=budget.keys.put(held.key, _charged(hour_of(budget, held.key), held.tokens, charged, now_ns)),
+        hour=_charge_hour(budget.hour, held.tokens, charged, now_ns),
+        keys=budget.keys.put(held.key, _charge_hour(hour_of(budget, held.key), held.tokens, charged, now_ns)),
         open=budget.open.drop(name),
         wake_ns=budget.wake_ns,
         cursor=budget.cursor,
@@ -231,72 +235,72 @@ def unbooked(budget: Budget, name: str, held: Reservation, charged: int, now_ns:
     )
 
 
-def spent_unreserved(budget: Budget, bounds: Bounds, key: str, session: str, tokens: int, now_ns: int) -> Budget:
+def charge_unreserved(budget: Budget, bounds: Bounds, key: str, session: str, tokens: int, now_ns: int) -> Budget:
     """Book tokens that nobody had reserved. A name for which there is no room is left out, the server's hour never."""
-    sessions = _room_for_session(budget.sessions, bounds, session_name(key, session))
+    sessions = _make_session_room(budget.sessions, bounds, session_name(key, session))
     if sessions is not None:
         known = session_of(budget, bounds, key, session, now_ns)
         spent = replace(known, spent=known.spent + tokens, used_ns=now_ns)
         sessions = sessions.put(session_name(key, session), spent)
-    keys = _room_for_key(budget.keys, bounds, key, now_ns)
+    keys = _make_key_room(budget.keys, bounds, key, now_ns)
     if keys is not None:
-        keys = keys.put(key, _charged(hour_of(budget, key), 0, tokens, now_ns))
+        keys = keys.put(key, _charge_hour(hour_of(budget, key), 0, tokens, now_ns))
     return replace(
         budget,
         sessions=budget.sessions if sessions is None else sessions,
-        hour=_charged(budget.hour, 0, tokens, now_ns),
+        hour=_charge_hour(budget.hour, 0, tokens, now_ns),
         keys=budget.keys if keys is None else keys,
     )
 
 
 def sweep_sessions(budget: Budget, bounds: Bounds, now_ns: int) -> Budget:
-    """Let every idle session go. The same books where there is none."""
+    """Let every idle session go. The same ledger where there is none."""
     sessions = budget.sessions
     for at in range(SHARDS):
-        sessions = _swept(sessions, at, bounds, now_ns)
+        sessions = _sweep_shard(sessions, at, bounds, now_ns)
     return budget if sessions is budget.sessions else replace(budget, sessions=sessions)
 
 
-def with_room(budget: Budget, bounds: Bounds, key: str, session: str, now_ns: int) -> Budget | None:
-    """The books with room for one more reservation of this session; None where all is in use."""
+def make_room(budget: Budget, bounds: Bounds, key: str, session: str, now_ns: int) -> Budget | None:
+    """Make room for one more reservation of this session. None: all is in use."""
     if budget.open.count >= bounds.reservations_max:
         return None
-    sessions = _room_for_session(budget.sessions, bounds, session_name(key, session))
-    keys = _room_for_key(budget.keys, bounds, key, now_ns)
+    sessions = _make_session_room(budget.sessions, bounds, session_name(key, session))
+    keys = _make_key_room(budget.keys, bounds, key, now_ns)
     if sessions is None or keys is None:
         return None
     return replace(budget, sessions=sessions, keys=keys)
 
 
-def _room_for_session(sessions: Shards[Session], bounds: Bounds, name: str) -> Shards[Session] | None:
+def _make_session_room(sessions: Shards[Session], bounds: Bounds, name: str) -> Shards[Session] | None:
     if sessions.count < bounds.sessions_max or sessions.get(name) is not None:
         return sessions
-    return _without_longest_idle(sessions, sessions.place(name))
+    return _drop_longest_idle(sessions, sessions.place(name))
 
 
-def _room_for_key(keys: Shards[Hour], bounds: Bounds, key: str, now_ns: int) -> Shards[Hour] | None:
+def _make_key_room(keys: Shards[Hour], bounds: Bounds, key: str, now_ns: int) -> Shards[Hour] | None:
     if keys.count < bounds.keys_max or keys.get(key) is not None:
         return keys
-    return _without_empty(keys, bounds, now_ns)
+    return _drop_empty_keys(keys, bounds, now_ns)
 
 
-def _charged(hour: Hour, reserved: int, charged: int, now_ns: int) -> Hour:
-    return Hour(added(hour.spent, HOUR, charged, now_ns), hour.reserved - reserved)
+def _charge_hour(hour: Hour, reserved: int, charged: int, now_ns: int) -> Hour:
+    return Hour(add_amount(hour.spent, HOUR, charged, now_ns), hour.reserved - reserved)
 
 
-def _idle(session: Session, bounds: Bounds, now_ns: int) -> bool:
+def _is_idle(session: Session, bounds: Bounds, now_ns: int) -> bool:
     return session.open == 0 and now_ns - session.used_ns >= bounds.session_ttl_ns
 
 
-def _swept(sessions: Shards[Session], at: int, bounds: Bounds, now_ns: int) -> Shards[Session]:
-    """Without the idle sessions of one shard."""
+def _sweep_shard(sessions: Shards[Session], at: int, bounds: Bounds, now_ns: int) -> Shards[Session]:
+    """Drop the idle sessions of one shard."""
     last_ns = now_ns - bounds.session_ttl_ns
     shard = sessions.shards[at]
     return sessions.without([name for name, s in shard.items() if s.used_ns <= last_ns and not s.open])
 
 
-def _without_longest_idle(sessions: Shards[Session], start: int) -> Shards[Session] | None:
-    """Without the longest idle session of the first shard, from `start` on, that has one."""
+def _drop_longest_idle(sessions: Shards[Session], start: int) -> Shards[Session] | None:
+    """Drop the longest idle session of the first shard, from `start` on, that has one."""
     for step in range(SHARDS):
         shard = sessions.shards[(start + step) % SHARDS]
         idle = [(session.used_ns, name) for name, session in shard.items() if session.open == 0]
@@ -305,7 +309,7 @@ def _without_longest_idle(sessions: Shards[Session], start: int) -> Shards[Sessi
     return None
 
 
-def _without_empty(keys: Shards[Hour], bounds: Bounds, now_ns: int) -> Shards[Hour] | None:
-    """Without the keys whose hour is empty."""
-    keys = keys.without([name for name, hour in keys.items() if used(hour, now_ns) == 0])
+def _drop_empty_keys(keys: Shards[Hour], bounds: Bounds, now_ns: int) -> Shards[Hour] | None:
+    """Drop the keys whose hour is empty."""
+    keys = keys.without([name for name, hour in keys.items() if count_hour_tokens(hour, now_ns) == 0])
     return keys if keys.count < bounds.keys_max else None

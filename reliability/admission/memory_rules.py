@@ -1,19 +1,17 @@
 """What a node that is short of memory takes, and what not: the part of admission that looks at memory.
 
-What the caller knows of the tier's node stands in the ask. Local tiers are closed to big prompts at critical, and for
-complex requests once pressure has been sustained. Must never happen: a rejection where nothing is known of the memory.
+What the caller knows of the tier's node stands in the admission request. Local tiers are closed to
+big prompts at critical, and for complex requests once pressure has been sustained. Must never
+happen: a rejection where nothing is known of the memory.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from reliability.admission.request import AdmissionRequest
 from reliability.memory.pressure import Level
 from reliability.rolling import SECOND_NS
-
-if TYPE_CHECKING:
-    from reliability.admission.admit import Ask
 
 __all__ = ["MemoryRules", "memory_rule"]
 
@@ -30,18 +28,18 @@ class MemoryRules:
     retry_after_s: int = 10
 
 
-def memory_rule(rules: MemoryRules, ask: Ask) -> str:
-    """The rule by which memory pressure keeps this call off its tier; empty where none does."""
-    if not ask.local or ask.level not in (Level.WARN, Level.CRITICAL):
+def memory_rule(rules: MemoryRules, request: AdmissionRequest) -> str:
+    """Return the rule by which memory pressure keeps this call off its tier; empty: none does."""
+    if not request.local or request.level not in (Level.WARN, Level.CRITICAL):
         return ""
-    if ask.level is Level.CRITICAL and _reaches(ask.prompt_tokens, rules.critical_prompt_tokens):
+    if request.level is Level.CRITICAL and _reaches(request.prompt_tokens, rules.critical_prompt_tokens):
         return f"critical: prompt_tokens >= {rules.critical_prompt_tokens}"
-    if ask.sustained_ns < rules.sustained_ns:
+    if request.sustained_ns < rules.sustained_ns:
         return ""
     for name, value, limit in (
-        ("prompt_tokens", ask.prompt_tokens, rules.complex_prompt_tokens),
-        ("output_tokens", ask.output_tokens or 0, rules.complex_output_tokens),
-        ("tools", ask.tools, rules.complex_tools),
+        ("prompt_tokens", request.prompt_tokens, rules.complex_prompt_tokens),
+        ("output_tokens", request.output_tokens or 0, rules.complex_output_tokens),
+        ("tools", request.tools, rules.complex_tools),
     ):
         if _reaches(value, limit):
             return f"sustained: {name} >= {limit}"

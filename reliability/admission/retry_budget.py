@@ -4,22 +4,22 @@ A *first* call is the first that runs for a request; a later one to a tier that 
 be it a retry or a re-ask, is *extra*. Over any window the extra calls are at most `floor` plus `share_percent`
 of the first calls. The floor lets a quiet server recover at all: with three requests a minute a share alone
 would be nothing. An escalation or a fallback to a tier that the request hasn't called yet is neither: if it
-were extra, one dying tier would use up the budget, and requests would be refused although the next tier is
+were extra, one dying tier would use up the budget, and requests would be rejected although the next tier is
 well. What bounds those is the chain: a request goes to each tier of it once.
 
-The state is two rolling counts. Extra calls are counted a bucket too long and first calls a bucket too short,
-so that the promise holds at every moment and not only at the edges of buckets.
+The state is two rolling counts. Extra calls are counted a bucket too long and first calls a bucket
+too short, so that the promise holds at every moment and not only at the bounds of buckets.
 
-Must never happen: a first call that is refused (this budget bounds amplification, not load).
+Must never happen: a first call that is rejected (this budget bounds amplification, not load).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from reliability.rolling import EMPTY, SECOND_NS, Rolling, Span, added, aged, frees_in_ns, inner_total
+from reliability.rolling import EMPTY, SECOND_NS, Rolling, Span, add_amount, drop_expired, frees_in_ns, inner_total
 
-__all__ = ["Allowed", "Exhausted", "RetryBudget", "RetryBudgetConfig", "take"]
+__all__ = ["Allowed", "RetryBudget", "RetryBudgetConfig", "RetryRejection", "take"]
 
 BUCKETS = 12  # five seconds each in a minute
 
@@ -56,7 +56,7 @@ class Allowed:
 
 
 @dataclass(frozen=True, slots=True)
-class Exhausted:
+class RetryRejection:
     """Too many extra calls. `retry_after_ns`: when one of them leaves the window at the latest."""
 
     retry_after_ns: int
@@ -64,17 +64,17 @@ class Exhausted:
 
 def take(
     budget: RetryBudget, config: RetryBudgetConfig, extra: bool, now_ns: int, *, counted: bool = True
-) -> tuple[RetryBudget, Allowed | Exhausted]:
-    """Count one call. A refusal changes nothing, and so does a call that isn't `counted`: a fallback is neither first
+) -> tuple[RetryBudget, Allowed | RetryRejection]:
+    """Count one call. A rejection changes nothing, and so does a call that isn't `counted`: a fallback is neither first
     nor extra."""
     if not counted:
         return budget, Allowed()
     span = config.span
     if not extra:
-        return replace(budget, first=added(budget.first, span, 1, now_ns)), Allowed()
-    spent = aged(budget.extra, span, now_ns)
+        return replace(budget, first=add_amount(budget.first, span, 1, now_ns)), Allowed()
+    spent = drop_expired(budget.extra, span, now_ns)
     allowed = config.floor + inner_total(budget.first, span, now_ns) * config.share_percent // 100
     if spent.total >= allowed:
         wait_ns = frees_in_ns(spent, span, spent.total - allowed + 1, now_ns)
-        return budget, Exhausted(config.window_ns if wait_ns is None else wait_ns)
-    return replace(budget, extra=added(spent, span, 1, now_ns)), Allowed()
+        return budget, RetryRejection(config.window_ns if wait_ns is None else wait_ns)
+    return replace(budget, extra=add_amount(spent, span, 1, now_ns)), Allowed()

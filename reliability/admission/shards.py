@@ -2,7 +2,7 @@
 
 `put` and `drop` return a new mapping and copy one shard of `SHARDS`, so that a change costs about the same
 with ten keys and with ten thousand, and every older version stays valid. That is what lets the reducers be
-pure: a test can compare the state before with the state after, and a refused request really gives the old
+pure: a test can compare the state before with the state after, and a rejected request really gives the old
 state back.
 
 Keys are spread by CRC-32, which is the same in every process (the built-in `hash` isn't), so a replay places
@@ -24,7 +24,7 @@ SHARDS = 128
 V = TypeVar("V")
 
 
-def _none() -> tuple[Mapping[str, V], ...]:
+def _empty_shards() -> tuple[Mapping[str, V], ...]:
     return ({},) * SHARDS
 
 
@@ -32,21 +32,21 @@ def _none() -> tuple[Mapping[str, V], ...]:
 class Shards(Generic[V]):
     """An immutable mapping from names to values. `count` is the number of names."""
 
-    shards: tuple[Mapping[str, V], ...] = field(default_factory=_none)
+    shards: tuple[Mapping[str, V], ...] = field(default_factory=_empty_shards)
     count: int = 0
 
     def get(self, key: str) -> V | None:
-        """The value of `key`, or None."""
+        """Return the value of `key`, or None."""
         return self.shards[self.place(key)].get(key)
 
     def put(self, key: str, value: V) -> Shards[V]:
-        """The mapping with `key` set to `value`."""
+        """Return the mapping with `key` set to `value`."""
         at = self.place(key)
         old = self.shards[at]
         return self._with(at, {**old, key: value}, self.count + (key not in old))
 
     def drop(self, key: str) -> Shards[V]:
-        """The mapping without `key`."""
+        """Return the mapping without `key`."""
         at = self.place(key)
         old = self.shards[at]
         if key not in old:
@@ -56,19 +56,19 @@ class Shards(Generic[V]):
         return self._with(at, rest, self.count - 1)
 
     def without(self, keys: Iterable[str]) -> Shards[V]:
-        """The mapping without several keys."""
+        """Return the mapping without several keys."""
         rest = self
         for key in keys:
             rest = rest.drop(key)
         return rest
 
     def items(self) -> Iterator[tuple[str, V]]:
-        """All pairs, in the order of the shards."""
+        """Yield all pairs, in the order of the shards."""
         for shard in self.shards:
             yield from shard.items()
 
     def place(self, key: str) -> int:
-        """The number of the shard that holds `key`."""
+        """Return the number of the shard that holds `key`."""
         return crc32(key.encode("utf-8", "surrogatepass")) % len(self.shards)
 
     def _with(self, at: int, shard: Mapping[str, V], count: int) -> Shards[V]:

@@ -1,1 +1,1 @@
-"""What a tier says, on its way out: held, judged, counted, and passed on when it may leave."""
+"""The answer of a tier, on its way out: held, judged, counted, and passed on when it may leave."""

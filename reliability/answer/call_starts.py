@@ -3,17 +3,17 @@
 Weak models write their calls as text: bare JSON, in a code fence, behind a tag, or as `name(...)`. The table of call
 formats says what is held (`Format.starts`). This module looks at one place of a text and says one of three things:
 nothing begins here (None), something may begin here but the text ends too early to tell (PARTIAL), or a *candidate*
-begins here (`Opening`). It doesn't know where a candidate ends (that is `gate.py`) and doesn't parse it (that is the
+begins here (`CallStart`). It doesn't know where a candidate ends (that is `gate.py`) and doesn't parse it (that is the
 extraction of calls).
 
-The answers are final: with more text after it, a place that was None stays None and an Opening stays that
-Opening. So it doesn't matter how a text is cut. To keep it cheap, no place is looked at further than the bounds of the
-table reach; every bound errs towards holding, except where a name and its bracket are further apart.
+The answers are final: with more text after it, a place that was None stays None and a CallStart stays that
+CallStart. So it doesn't matter how a text is cut. To keep it cheap, no place is looked at further than the bounds of
+the table reach; every bound errs towards holding, except where a name and its bracket are further apart.
 
-Marks count anywhere, unless they stand in quotes. Words and names count where a line begins, and some of them behind
-the end of a sentence (`Place`). A fence or a tag right before a candidate belongs to it. Tags are compared without
-case, and so are names, with `-` like `_`; words, and names behind a sentence, where they are ordinary words, to the
-letter.
+Delimiters count anywhere, unless they stand in quotes. Words and names count where a line begins, and some of them
+behind the end of a sentence (`Place`). A fence or a tag right before a candidate belongs to it. Tags are compared
+without case, and so are names, with `-` like `_`; words, and names behind a sentence, where they are ordinary words, to
+the letter.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from reliability.tools.delimiters import QUOTES, SENTENCE_ENDS, beginnings
 from reliability.tools.format_row import Place, Reader, Start, Until
 from reliability.tools.formats import CALL_FORMATS, FRAME_FENCE, FRAME_TAG
 
-__all__ = ["PARTIAL", "Opening", "Words", "find_opening", "folded", "place_behind", "words"]
+__all__ = ["PARTIAL", "CallStart", "ToolNames", "find_call_start", "fold_text", "place_behind", "prepare_names"]
 
-MARK_MAX = 400  # characters that are looked at to tell whether something begins
+DELIMITER_MAX = 400  # characters that are looked at to tell whether something begins
 SPACES_MAX = 64  # white space between a fence or a tag and a candidate
 
 PARTIAL: Final = "partial"
@@ -42,7 +42,7 @@ _NAME_PART = re.compile(r"[.:/-][^.:/-]*\Z")
 
 
 @dataclass(frozen=True, slots=True)
-class Opening:
+class CallStart:
     """A candidate. The call would begin at `call` (a fence or a tag may stand before it). `until` says how its end is
     found; its brackets are counted from `scan`. `strong`: it may be a call though it names no declared tool."""
 
@@ -53,7 +53,7 @@ class Opening:
 
 
 Partial = Literal["partial"]
-Found = Opening | Partial | None
+Found = CallStart | Partial | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ class Lookup:
 
 
 @dataclass(frozen=True, slots=True)
-class Words:
+class ToolNames:
     """The declared names: folded, and to the letter. `firsts` are what they and the words of the table begin with."""
 
     names: tuple[str, ...]
@@ -76,19 +76,20 @@ class Words:
 
 
 class _Starts:
-    """Texts that are looked for at one place: one of them whole, or the beginning of one with which the text ends."""
+    """Texts that are looked for at one place: one of them complete, or the beginning of one with
+    which the text ends."""
 
     def __init__(self, patterns: Iterable[str], flags: re.RegexFlag = re.IGNORECASE) -> None:
         patterns = tuple(patterns)
-        self.whole = re.compile("|".join(f"({pattern})" for pattern in patterns), flags)
-        self.begun = re.compile("|".join(map(beginnings, patterns)), flags)
+        self.complete = re.compile("|".join(f"({pattern})" for pattern in patterns), flags)
+        self.partial = re.compile("|".join(map(beginnings, patterns)), flags)
 
-    def at(self, text: str, at: int) -> re.Match[str] | Partial | None:
-        """Tell what stands here; the match's `lastindex` counts the patterns from 1."""
-        match = self.whole.match(text, at)
+    def find_at(self, text: str, at: int) -> re.Match[str] | Partial | None:
+        """Find what stands here; the match's `lastindex` counts the patterns from 1."""
+        match = self.complete.match(text, at)
         if match is not None:
             return match
-        return PARTIAL if len(text) - at <= MARK_MAX and self.begun.match(text, at) else None
+        return PARTIAL if len(text) - at <= DELIMITER_MAX and self.partial.match(text, at) else None
 
 
 class _Heads:
@@ -103,19 +104,19 @@ class _Heads:
         self.heads = _Starts(by_head, re.NOFLAG)
         self.tails = [None if group[0].tail is None else _Tails(group) for group in by_head.values()]
 
-    def at(self, names: Lookup, text: str, at: int) -> Found:
-        """The candidate that begins here."""
-        head = self.heads.at(text, at)
-        found = self._behind(head, names, text, at) if isinstance(head, re.Match) else head
-        if isinstance(found, Opening) or self.bare is None:
+    def find_at(self, names: Lookup, text: str, at: int) -> Found:
+        """Find the candidate that begins here."""
+        head = self.heads.find_at(text, at)
+        found = self._find_behind(head, names, text, at) if isinstance(head, re.Match) else head
+        if isinstance(found, CallStart) or self.bare is None:
             return found
-        return _first(self.bare.at(names, text, at, at), found)
+        return _pick_first(self.bare.find_at(names, text, at, at), found)
 
-    def _behind(self, head: re.Match[str], names: Lookup, text: str, at: int) -> Found:
+    def _find_behind(self, head: re.Match[str], names: Lookup, text: str, at: int) -> Found:
         tails = self.tails[(head.lastindex or 1) - 1]
         if tails is None:
-            return Opening(at, head.end(), Until.ASKED, strong=True)
-        return tails.at(names, text, at, head.end())
+            return CallStart(at, head.end(), Until.ASKED, strong=True)
+        return tails.find_at(names, text, at, head.end())
 
 
 class _Tails:
@@ -125,26 +126,26 @@ class _Tails:
         self.untils = [start.until for start in starts]
         self.tails = _Starts(start.tail or "" for start in starts)
 
-    def at(self, names: Lookup, text: str, start: int, at: int) -> Found:
-        """The candidate that begins at `start`, with its name at `at`."""
-        end = _past_name(names, text, at)
+    def find_at(self, names: Lookup, text: str, start: int, at: int) -> Found:
+        """Find the candidate that begins at `start`, with its name at `at`."""
+        end = _skip_name(names, text, at)
         if not isinstance(end, int):
             return end
-        tail = self.tails.at(text, end)
+        tail = self.tails.find_at(text, end)
         if not isinstance(tail, re.Match):
             return tail
-        return _opening(start, tail, self.untils[(tail.lastindex or 1) - 1], strong=False)
+        return _build_call_start(start, tail, self.untils[(tail.lastindex or 1) - 1], strong=False)
 
 
-def _opening(start: int, match: re.Match[str], until: Until, *, strong: bool) -> Opening:
+def _build_call_start(start: int, match: re.Match[str], until: Until, *, strong: bool) -> CallStart:
     scan = {Until.ASKED: match.end(), Until.FIRST_CLOSES: start, Until.LAST_CLOSES: match.end() - 1}[until]
-    return Opening(start, scan, until, strong)
+    return CallStart(start, scan, until, strong)
 
 
 _ALL = [start for row in CALL_FORMATS for start in row.starts]
 _CLOSERS = [Start(closer) for row in CALL_FORMATS if row.reader is Reader.ENVELOPE for closer in row.closes]
-_MARKS = [start for start in (*_ALL, *_CLOSERS) if start.place is Place.ANYWHERE and start.tail is None]
-_SIGNS = {sign: [start for start in _MARKS if start.head.lstrip("\\")[0] == sign] for sign in "{[<⏺"}
+_DELIMITERS = [start for start in (*_ALL, *_CLOSERS) if start.place is Place.ANYWHERE and start.tail is None]
+_SIGNS = {sign: [start for start in _DELIMITERS if start.head.lstrip("\\")[0] == sign] for sign in "{[<⏺"}
 _AT_SIGN = {sign: _Starts(start.head for start in starts) for sign, starts in _SIGNS.items()}
 _IN_BRACKETS = _Heads(start for start in _ALL if start.place is Place.ANYWHERE and start.tail is not None)
 _AT_PLACE = {
@@ -156,34 +157,34 @@ _FENCES = (_Starts([rf"{FRAME_FENCE}\s{{0,{SPACES_MAX}}}"]), _Starts(["`{3,8}"])
 _TAGS = _Starts([rf"{FRAME_TAG}\s{{0,{SPACES_MAX}}}"])
 
 
-def folded(text: str) -> str:
-    """The text without case, and with `-` as `_`; as long as before."""
+def fold_text(text: str) -> str:
+    """Return the text without case, and with `-` as `_`; as long as before."""
     return text.translate(_FOLD)
 
 
-def words(names: Iterable[str]) -> Words:
+def prepare_names(names: Iterable[str]) -> ToolNames:
     """Make the names of the declared tools ready."""
     exact = {name for name in names if name}
-    lower = {folded(name) for name in exact}
-    return Words(
+    lower = {fold_text(name) for name in exact}
+    return ToolNames(
         tuple(sorted(lower)),
-        _lookup(lower, False),
-        _lookup(exact, True),
+        _build_lookup(lower, False),
+        _build_lookup(exact, True),
         frozenset(_FIRSTS.union(name[0] for name in lower)),
     )
 
 
-def _lookup(names: set[str], exact: bool) -> Lookup:
+def _build_lookup(names: set[str], exact: bool) -> Lookup:
     return Lookup(tuple(sorted(names)), frozenset(names), exact)
 
 
-def find_opening(known: Words, text: str, at: int, place: Place, before: str = "") -> tuple[int, Place, Found]:
+def find_call_start(known: ToolNames, text: str, at: int, place: Place, before: str = "") -> tuple[int, Place, Found]:
     """Find the first place from `at` on where something begins or may begin, and say which place of its line that is.
     `before` is what stands before the text."""
     while at < len(text):
         if place is not Place.ANYWHERE:
             at = _skip(_INDENT, text, at)
-            found = _at_word(known, text, at, place) if at < len(text) else None
+            found = _find_at_word(known, text, at, place) if at < len(text) else None
             if found is not None or at == len(text):
                 return at, place, found
         spot = _SPOT.search(text, at)
@@ -194,7 +195,7 @@ def find_opening(known: Words, text: str, at: int, place: Place, before: str = "
         if text[at] in SENTENCE_ENDS:
             at, place = at + 1, place_behind(text[at])
             continue
-        found = _at_spot(known, text, at, text[at - 1] if at else before[-1:])
+        found = _find_at_spot(known, text, at, text[at - 1] if at else before[-1:])
         if found is not None:
             return at, place, found
         at, place = at + 1, Place.ANYWHERE
@@ -208,62 +209,62 @@ def place_behind(char: str) -> Place:
     return Place.LINE if char == "\n" else Place.SENTENCE
 
 
-def _at_word(known: Words, text: str, at: int, place: Place) -> Found:
-    """A word of the table, or a declared name."""
-    if folded(text[at]) not in known.firsts:
+def _find_at_word(known: ToolNames, text: str, at: int, place: Place) -> Found:
+    """Find a word of the table, or a declared name."""
+    if fold_text(text[at]) not in known.firsts:
         return None
-    return _AT_PLACE[place].at(known.folded if place is Place.LINE else known.exact, text, at)
+    return _AT_PLACE[place].find_at(known.folded if place is Place.LINE else known.exact, text, at)
 
 
-def _at_spot(known: Words, text: str, at: int, before: str) -> Found:
+def _find_at_spot(known: ToolNames, text: str, at: int, before: str) -> Found:
     if text[at] == "`":
-        return _first(*(_at_frame(known, fence, text, at, Place.LINE) for fence in _FENCES))
-    found = _at_mark(known, text, at, before)
-    if text[at] == "<" and not isinstance(found, Opening):
-        found = _first(_at_frame(known, _TAGS, text, at, Place.SENTENCE), found)
+        return _pick_first(*(_find_in_frame(known, fence, text, at, Place.LINE) for fence in _FENCES))
+    found = _find_at_delimiter(known, text, at, before)
+    if text[at] == "<" and not isinstance(found, CallStart):
+        found = _pick_first(_find_in_frame(known, _TAGS, text, at, Place.SENTENCE), found)
     return found
 
 
-def _first(*found: Found) -> Found:
-    """An opening if there is one, else a doubt if there is one."""
-    return next((f for f in found if isinstance(f, Opening)), PARTIAL if PARTIAL in found else None)
+def _pick_first(*found: Found) -> Found:
+    """Return a call start if there is one, else a doubt if there is one."""
+    return next((f for f in found if isinstance(f, CallStart)), PARTIAL if PARTIAL in found else None)
 
 
-def _at_mark(known: Words, text: str, at: int, before: str) -> Found:
-    """What begins a call wherever it stands; not where it is only talked about."""
+def _find_at_delimiter(known: ToolNames, text: str, at: int, before: str) -> Found:
+    """Find what begins a call wherever it stands; not where it is only talked about."""
     sign = text[at]
-    match = _AT_SIGN[sign].at(text, at)
-    named = _IN_BRACKETS.at(known.folded, text, at) if sign == "[" else None
+    match = _AT_SIGN[sign].find_at(text, at)
+    named = _IN_BRACKETS.find_at(known.folded, text, at) if sign == "[" else None
     if not isinstance(match, re.Match):
-        return _first(named, match)
+        return _pick_first(named, match)
     until = _SIGNS[sign][(match.lastindex or 1) - 1].until
     if until is Until.ASKED and before and before in QUOTES:
         if match.end() == len(text):
             return PARTIAL
         if text[match.end()] == before:
             return None
-    return _opening(at, match, until, strong=until is Until.ASKED)
+    return _build_call_start(at, match, until, strong=until is Until.ASKED)
 
 
-def _at_frame(known: Words, frame: _Starts, text: str, at: int, place: Place) -> Found:
-    """A fence or a tag is a candidate when something inside it is, right at its beginning."""
-    match = frame.at(text, at)
+def _find_in_frame(known: ToolNames, frame: _Starts, text: str, at: int, place: Place) -> Found:
+    """Find a fence or a tag that is a candidate: something inside it is one, right at its beginning."""
+    match = frame.find_at(text, at)
     if not isinstance(match, re.Match):
         return match
     inside = match.end()
     if inside == len(text):
         return PARTIAL
     if text[inside] in _AT_SIGN:
-        return _at_mark(known, text, inside, "")
-    return _at_word(known, text, inside, place)
+        return _find_at_delimiter(known, text, inside, "")
+    return _find_at_word(known, text, inside, place)
 
 
-def _past_name(names: Lookup, text: str, at: int) -> int | Partial | None:
-    """The end of the longest declared name that stands here; who asks looks at what follows it."""
+def _skip_name(names: Lookup, text: str, at: int) -> int | Partial | None:
+    """Return the end of the longest declared name that stands here; who asks looks at what follows it."""
     match = _NAME.match(text, at)
     if match is None:
         return PARTIAL if at == len(text) else None
-    name = match[0] if names.exact else folded(match[0])
+    name = match[0] if names.exact else fold_text(match[0])
     if match.end() == len(text):
         following = bisect_left(names.in_order, name)
         if following < len(names.in_order) and names.in_order[following].startswith(name):

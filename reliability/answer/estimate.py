@@ -45,38 +45,40 @@ TEXT_PARTS = ("text", "refusal", "thinking", "input_text", "output_text")
 
 
 def tokens_max(size: int) -> int:
-    """An estimate from above of the tokens in `size` bytes of text."""
+    """Estimate from above the tokens in `size` bytes of text."""
     return -(-size // BYTES_PER_TOKEN_LEAST)
 
 
 def tokens_min(size: int) -> int:
-    """An estimate from below."""
+    """Estimate from below the tokens in `size` bytes of text."""
     return size // BYTES_PER_TOKEN_MOST
 
 
 def tokens_near(piece: str) -> int:
-    """An estimate of the tokens in one piece of an answer as a server sent it: one where it may be one token (a word at
-    most, or two characters of any script), else from above."""
+    """Estimate the tokens in one piece of an answer as a server sent it: one where it may be one token
+    (a word at most, or two characters of any script), else from above."""
     if len(piece) <= 2 or (len(piece) <= PIECE_CHARS_MAX and piece.isascii() and " " not in piece.strip()):
         return 1
     return tokens_max(text_bytes(piece))
 
 
 def text_bytes(text: str) -> int:
-    """The length of a text in UTF-8. Cheap for ASCII, which is most of what agents send."""
+    """Return the length of a text in UTF-8. Cheap for ASCII, which is most of what agents send."""
     return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
 
 
 def prompt_bytes(messages: Iterable[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]] = ()) -> int:
-    """The bytes of text that a prompt of these messages and tools has; images count as text of their size in tokens."""
-    size = sum(MESSAGE_BYTES + _content(m.get("content")) + _calls(m.get("tool_calls")) for m in messages)
+    """Count the bytes of text in a prompt of these messages and tools; images count as text of their size in tokens."""
+    size = sum(
+        MESSAGE_BYTES + _measure_content(m.get("content")) + _measure_calls(m.get("tool_calls")) for m in messages
+    )
     return size + (text_bytes(json.dumps(tools, ensure_ascii=False)) if tools else 0)
 
 
 def prompt_tokens_most(values: Iterable[Any]) -> int:
-    """What the prompt of these JSON values (messages, tools, the schema of an answer) can't have more tokens than: one
-    for each byte of any text in them, key or value, and a bound for each part that is no text. It walks through them,
-    as far as `VALUES_MAX`."""
+    """Return how many tokens the prompt of these JSON values (messages, tools, the schema of an answer) can't exceed:
+    one for each byte of any text in them, key or value, and a bound for each part that is no text. It walks through
+    them, as far as `VALUES_MAX`."""
     tokens, left, seen = 0, list(values), 0
     while left:
         value, seen = left.pop(), seen + 1
@@ -85,7 +87,7 @@ def prompt_tokens_most(values: Iterable[Any]) -> int:
         if isinstance(value, str):
             tokens += text_bytes(value)
         elif isinstance(value, Mapping):
-            media = _media_tokens_most(value)
+            media = _bound_media_tokens(value)
             tokens += media or MESSAGE_BYTES + sum(text_bytes(str(key)) for key in value)
             left += () if media else value.values()
         elif isinstance(value, list | tuple):
@@ -95,8 +97,8 @@ def prompt_tokens_most(values: Iterable[Any]) -> int:
     return tokens
 
 
-def _media_tokens_most(part: Mapping[str, Any]) -> int:
-    """The bound of a part that is no text; 0 for anything else. A call and a tool have types too."""
+def _bound_media_tokens(part: Mapping[str, Any]) -> int:
+    """Return the bound of a part that is no text; 0 for anything else. A call and a tool have types too."""
     kind = part.get("type")
     if not isinstance(kind, str) or kind in TEXT_PARTS:
         return 0
@@ -105,15 +107,15 @@ def _media_tokens_most(part: Mapping[str, Any]) -> int:
     return MEDIA_TOKENS_MOST if any(word in kind for word in ("audio", "video", "file", "document")) else 0
 
 
-def _content(content: Any) -> int:
+def _measure_content(content: Any) -> int:
     if isinstance(content, str):
         return text_bytes(content)
     if not isinstance(content, list):
         return 0
-    return sum(_part(part) for part in content)
+    return sum(_measure_part(part) for part in content)
 
 
-def _part(part: Any) -> int:
+def _measure_part(part: Any) -> int:
     if not isinstance(part, Mapping):
         return 0
     text = part.get("text")
@@ -122,13 +124,13 @@ def _part(part: Any) -> int:
     return IMAGE_TOKENS * BYTES_PER_TOKEN_LEAST if "image" in str(part.get("type")) else 0
 
 
-def _calls(calls: Any) -> int:
+def _measure_calls(calls: Any) -> int:
     if not isinstance(calls, list):
         return 0
-    return sum(MESSAGE_BYTES + _call(call.get("function")) for call in calls if isinstance(call, Mapping))
+    return sum(MESSAGE_BYTES + _measure_call(call.get("function")) for call in calls if isinstance(call, Mapping))
 
 
-def _call(function: Any) -> int:
+def _measure_call(function: Any) -> int:
     if not isinstance(function, Mapping):
         return 0
     texts = (function.get("name"), function.get("arguments"))

@@ -2,8 +2,8 @@
 
 States
     PASS     text leaves at once.
-    OPENING  the text ends in something that may become the beginning of a call (`<tool_c`, two backticks,
-             `{`): that tail waits, a few hundred characters at most (`openings.py` has the bounds).
+    PARTIAL  the text ends in something that may become the beginning of a call (`<tool_c`, two backticks,
+             `{`): that tail waits, a few hundred characters at most (`call_starts.py` has the bounds).
     BODY     a candidate has begun. It waits until `settle_text` says what it is.
     HELD     a call has been seen, or everything is to be held: nothing leaves any more.
 
@@ -20,10 +20,10 @@ characters of the text before it:
     OPEN   more text is needed
 It is asked where the candidate's brackets close, and after that (and for candidates without brackets) at the
 ends of lines, sentences, tags and brackets, each time only when the candidate has doubled, so that all questions
-together cost linear time. Where a mark was prose, a call may have begun behind it meanwhile: the end of the candidate
-is looked through for one. At `HOLD_CHARS` it is asked a last time: an undecided candidate that is only bare brackets
-and names no declared tool leaves, any other stays held. So one kind of call can leak its beginning: bare JSON whose
-name comes later than that.
+together cost linear time. Where a delimiter was prose, a call may have begun behind it meanwhile: the end of the
+candidate is looked through for one. At `HOLD_CHARS` it is asked a last time: an undecided candidate that is only bare
+brackets and names no declared tool leaves, any other stays held. So one kind of call can leak its beginning: bare JSON
+whose name comes later than that.
 
 Law: what left as text plus what is held is what came in, in that order, and where the cut between them lies
 doesn't depend on how the text was cut into chunks.
@@ -39,7 +39,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
-from reliability.answer.call_starts import Opening, Words, find_opening, folded, place_behind, words
+from reliability.answer.call_starts import CallStart, ToolNames, find_call_start, fold_text, place_behind, prepare_names
 from reliability.tools.format_row import Place, Until
 from reliability.types import CallDelta, Counted, Event, Failed, Finish, Logprobs, Reasoning, Started, Text
 
@@ -74,7 +74,7 @@ class Mode(StrEnum):
     """The state of a gate."""
 
     PASS = "pass"
-    OPENING = "opening"
+    PARTIAL = "partial"
     BODY = "body"
     HELD = "held"
 
@@ -115,7 +115,7 @@ class Rules:
     """What doesn't change while an answer runs."""
 
     hold: Hold
-    names: Words
+    names: ToolNames
     settle_text: SettleText
 
 
@@ -137,7 +137,7 @@ class Body:
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """The state of one attempt's gate. `tail` waits in OPENING, `held` in BODY and HELD; `before` is the end of what
+    """The state of one attempt's gate. `tail` waits in PARTIAL, `held` in BODY and HELD; `before` is the end of what
     has left, and `place` what kind of place that is."""
 
     rules: Rules
@@ -155,46 +155,46 @@ class Gate:
 
 
 def open_gate(tools: Iterable[str], settle_text: SettleText, hold: Hold = Hold.TOOL_CALLS) -> Gate:
-    """The gate of a new attempt; `tools` are the declared names."""
+    """Build the gate of a new attempt; `tools` are the declared names."""
     mode = Mode.HELD if hold is Hold.ALL else Mode.PASS
-    return Gate(Rules(hold, words(tools), settle_text), mode)
+    return Gate(Rules(hold, prepare_names(tools), settle_text), mode)
 
 
 def step(gate: Gate, event: Event) -> tuple[Gate, tuple[Event, ...]]:
-    """Take one event; give what may leave now."""
+    """Take one event; return what may leave now."""
     match event:
         case Text(text):
             if gate.mode is Mode.HELD:
-                return _holding(gate, event), ()
+                return _hold_event(gate, event), ()
             if not gate.rules.names.names:
                 return gate, (event,)
-            return _walk(gate, text)
+            return _take_text(gate, text)
         case Started() | Counted() | Logprobs() | Finish() | Failed():
             return gate, (event,)
         case Reasoning():
             if gate.rules.hold is Hold.ALL:
-                return _holding(gate, event), ()
+                return _hold_event(gate, event), ()
             return gate, (event,)
         case CallDelta():
-            settled, out = _settled(gate)
+            settled, out = _settle_open_text(gate)
             return replace(settled, mode=Mode.HELD, held=settled.held.plus(event)), out
 
 
-def _holding(gate: Gate, event: Event) -> Gate:
-    """`replace`, written out: once a list of events, for whole answers."""
+def _hold_event(gate: Gate, event: Event) -> Gate:
+    """Hold one event. `replace`, written out: it runs for each event where all of them are held."""
     return Gate(gate.rules, gate.mode, gate.place, gate.before, gate.tail, gate.body, gate.held.plus(event))
 
 
 def finish(gate: Gate) -> tuple[Gate, tuple[Event, ...], tuple[Event, ...]]:
-    """The answer is over: what may still leave, and what is held for whoever parses it. The gate is new."""
-    settled, out = _settled(gate)
+    """Return a new gate, what may still leave, and what is held for whoever parses it: the answer is over."""
+    settled, out = _settle_open_text(gate)
     new = Gate(gate.rules, Mode.HELD if gate.rules.hold is Hold.ALL else Mode.PASS)
-    return new, out, _joined(settled.held)
+    return new, out, _join_texts(settled.held)
 
 
-def _settled(gate: Gate) -> tuple[Gate, tuple[Event, ...]]:
+def _settle_open_text(gate: Gate) -> tuple[Gate, tuple[Event, ...]]:
     """Decide what is still open, since no more text follows it: only prose leaves."""
-    if gate.mode is Mode.OPENING:
+    if gate.mode is Mode.PARTIAL:
         waiting, skip = gate.tail, 0
     elif gate.mode is Mode.BODY and gate.body is not None:
         waiting, skip = _text_of(gate.held), gate.body.skip
@@ -206,17 +206,17 @@ def _settled(gate: Gate) -> tuple[Gate, tuple[Event, ...]]:
     return replace(passed, mode=Mode.HELD, held=NOTHING.plus(Text(waiting))), ()
 
 
-def _walk(gate: Gate, text: str) -> tuple[Gate, tuple[Event, ...]]:
+def _take_text(gate: Gate, text: str) -> tuple[Gate, tuple[Event, ...]]:
     """Go through new text, from state to state, until it is used up."""
     at, out = 0, []
     while at < len(text):
-        if gate.mode is Mode.OPENING:
+        if gate.mode is Mode.PARTIAL:
             text, at = gate.tail + text[at:], 0
             gate = Gate(gate.rules, Mode.PASS, gate.place, gate.before)
         if gate.mode is Mode.PASS:
-            gate, end, piece = _pass(gate, text, at)
+            gate, end, piece = _pass_text(gate, text, at)
         elif gate.mode is Mode.BODY and gate.body is not None:
-            gate, end, piece = _hold(gate, gate.body, text, at)
+            gate, end, piece = _follow_candidate(gate, gate.body, text, at)
         else:
             gate, end, piece = replace(gate, held=gate.held.plus(Text(text[at:]))), len(text), ""
         out.append(piece)
@@ -225,13 +225,13 @@ def _walk(gate: Gate, text: str) -> tuple[Gate, tuple[Event, ...]]:
     return gate, (Text(passed),) if passed else ()
 
 
-def _pass(gate: Gate, text: str, at: int) -> tuple[Gate, int, str]:
+def _pass_text(gate: Gate, text: str, at: int) -> tuple[Gate, int, str]:
     """Let text pass up to where a call may begin."""
     rules = gate.rules
-    start, place, found = find_opening(rules.names, text, at, gate.place, gate.before)
+    start, place, found = find_call_start(rules.names, text, at, gate.place, gate.before)
     passed = text[at:start]
     before = (gate.before + passed)[-BEFORE_CHARS:]
-    if isinstance(found, Opening):
+    if isinstance(found, CallStart):
         body = Body(
             until=found.until,
             strong=found.strong,
@@ -243,13 +243,13 @@ def _pass(gate: Gate, text: str, at: int) -> tuple[Gate, int, str]:
         return Gate(rules, Mode.BODY, place, before, "", body, held), found.scan, passed
     if found is None:
         return Gate(rules, Mode.PASS, place, before), len(text), passed
-    return Gate(rules, Mode.OPENING, place, before, text[start:]), len(text), passed
+    return Gate(rules, Mode.PARTIAL, place, before, text[start:]), len(text), passed
 
 
-def _hold(gate: Gate, body: Body, text: str, at: int) -> tuple[Gate, int, str]:
+def _follow_candidate(gate: Gate, body: Body, text: str, at: int) -> tuple[Gate, int, str]:
     """Go on in a candidate up to where it may be decided, and decide it there."""
     limit = min(len(text), at + HOLD_CHARS - body.chars)
-    scan = _to_settle_spot if body.until is Until.ASKED else _to_bracket
+    scan = _read_to_settle_spot if body.until is Until.ASKED else _read_to_bracket
     body, end = scan(body, text, at, limit)
     stop = limit if end is None else end
     gate = replace(gate, body=body, held=gate.held.plus(Text(text[at:stop]))) if stop > at else gate
@@ -260,7 +260,7 @@ def _hold(gate: Gate, body: Body, text: str, at: int) -> tuple[Gate, int, str]:
     if kind is TextKind.OPEN and body.chars < HOLD_CHARS:
         asked = replace(body, until=Until.ASKED, ask_at=2 * body.chars)
         return replace(gate, body=asked), stop, ""
-    named = body.strong or any(name in folded(waiting) for name in gate.rules.names.names)
+    named = body.strong or any(name in fold_text(waiting) for name in gate.rules.names.names)
     if kind is TextKind.PROSE or (kind is TextKind.OPEN and not named):
         gate, passed = _let_go(gate, body, waiting)
         return gate, stop, passed
@@ -273,18 +273,18 @@ def _let_go(gate: Gate, body: Body, waiting: str) -> tuple[Gate, str]:
     end, place, found = len(waiting), place_behind(waiting[-1]), None
     if body.until is Until.ASKED:
         at = max(body.skip + 1, end - AGAIN_CHARS)
-        end, place, found = find_opening(gate.rules.names, waiting, at, place_behind(waiting[at - 1]), waiting[:at])
+        end, place, found = find_call_start(gate.rules.names, waiting, at, place_behind(waiting[at - 1]), waiting[:at])
     passed, rest = waiting[:end], waiting[end:]
     before = (gate.before + passed)[-BEFORE_CHARS:]
-    if not isinstance(found, Opening):
-        return Gate(gate.rules, Mode.OPENING if rest else Mode.PASS, place, before, rest), passed
+    if not isinstance(found, CallStart):
+        return Gate(gate.rules, Mode.PARTIAL if rest else Mode.PASS, place, before, rest), passed
     skip = found.call - end
     chars = len(rest) - skip
     again = Body(until=Until.ASKED, strong=found.strong, skip=skip, chars=chars, ask_at=2 * chars)
     return Gate(gate.rules, Mode.BODY, place, before, "", again, NOTHING.plus(Text(rest))), passed
 
 
-def _to_bracket(body: Body, text: str, at: int, limit: int) -> tuple[Body, int | None]:
+def _read_to_bracket(body: Body, text: str, at: int, limit: int) -> tuple[Body, int | None]:
     """Read up to the bracket that closes the candidate."""
     depth, quote, pos = body.depth, body.quote, at + body.escaped
     escaped = at + body.escaped > limit
@@ -298,7 +298,7 @@ def _to_bracket(body: Body, text: str, at: int, limit: int) -> tuple[Body, int |
             elif char == quote:
                 quote = ""
         elif char in "\"'":
-            if _char_before(text, at, spot.start(), body.last) in _BEFORE_STRING:
+            if _find_char_before(text, at, spot.start(), body.last) in _BEFORE_STRING:
                 quote = char
         elif char in "{[(":
             depth += 1
@@ -306,12 +306,12 @@ def _to_bracket(body: Body, text: str, at: int, limit: int) -> tuple[Body, int |
             depth -= 1
             end = pos if depth <= 0 else None
     stop = limit if end is None else end
-    last = _char_before(text, at, stop, body.last)
+    last = _find_char_before(text, at, stop, body.last)
     chars = body.chars + stop - at
     return replace(body, chars=chars, depth=depth, quote=quote, escaped=escaped, last=last), end
 
 
-def _to_settle_spot(body: Body, text: str, at: int, limit: int) -> tuple[Body, int | None]:
+def _read_to_settle_spot(body: Body, text: str, at: int, limit: int) -> tuple[Body, int | None]:
     """Read up to a place where it is worth asking again."""
     first = min(max(at, at + body.ask_at - body.chars - 1), limit)
     spot = _SETTLE_SPOT.search(text, first, limit)
@@ -319,8 +319,8 @@ def _to_settle_spot(body: Body, text: str, at: int, limit: int) -> tuple[Body, i
     return replace(body, chars=body.chars + stop - at), None if spot is None else stop
 
 
-def _char_before(text: str, start: int, at: int, before: str) -> str:
-    """The last character before `at` that isn't white space; `before` is that of the earlier text."""
+def _find_char_before(text: str, start: int, at: int, before: str) -> str:
+    """Find the last character before `at` that isn't white space; `before` is that of the earlier text."""
     while at > start and text[at - 1].isspace():
         at -= 1
     return text[at - 1] if at > start else before
@@ -330,8 +330,8 @@ def _text_of(held: Pieces) -> str:
     return "".join(piece.text for piece in held if isinstance(piece, Text))
 
 
-def _joined(held: Pieces) -> tuple[Event, ...]:
-    """The pieces in their order, with neighbouring texts in one."""
+def _join_texts(held: Pieces) -> tuple[Event, ...]:
+    """Return the pieces in their order, with neighbouring texts in one."""
     joined: list[Event] = []
     texts: list[str] = []
     for piece in held:

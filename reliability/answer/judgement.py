@@ -2,27 +2,26 @@
 
     held events of the gate  ->  calls (native, and out of the text)  ->  valid?  ->  a loop?  ->  what may be delivered
 
-The checks stand in this order because each needs the one before: only a whole call can be valid, and only a valid
+The checks stand in this order because each needs the one before: only a complete call can be valid, and only a valid
 answer is worth asking whether it goes round in circles. The first one that fails is the flaw; a flawed answer still
 carries what could be delivered, since a loop that a second tier repeats is delivered, marked.
 
-Calls: an upstream that takes the calls out of the text may leave their tags there, or the whole text; beside native
-calls that is no call of its own. Three or more identical ones in one answer are a model that hangs; the first two are
-kept and the rest is shown as dropped. Apart from that calls are delivered all or none. Text: what an earlier attempt
-has already sent stands, and this attempt's own text is dropped; such an attempt is asked for its calls only.
+Calls: those in the text and the native ones (see `native_calls`) are judged together. Three or more identical ones
+in one answer are a model that hangs; the first two are kept and the rest is shown as dropped. Apart from that calls
+are delivered all or none. Text: what an earlier attempt has already sent stands, and this attempt's own text is
+dropped; such an attempt is asked for its calls only.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from reliability.answer.gate import TextKind
-from reliability.loops import Call as LoopCall
+from reliability.answer.native_calls import as_loop_call, drop_leaks, read_native_calls, write_native_calls
 from reliability.loops import (
     Loop,
     LoopConfig,
@@ -33,11 +32,11 @@ from reliability.loops import (
     calls_turn,
     carries_history,
     find_loop,
+    find_repeated_calls,
     observe,
     read_turns,
-    repeated_calls,
 )
-from reliability.loops.written import before_repeats
+from reliability.loops.written import cut_before_repeats
 from reliability.steps import Steps
 from reliability.tools import (
     CheckConfig,
@@ -45,7 +44,6 @@ from reliability.tools import (
     Extraction,
     RawCall,
     Repair,
-    RepairKind,
     ToolBox,
     Violation,
     check_calls,
@@ -54,11 +52,9 @@ from reliability.tools import (
     ids_in,
 )
 from reliability.tools.check.ids import assign
-from reliability.tools.delimiters import only_marks
 from reliability.tools.extract.envelope import may_open
 from reliability.tools.extract.harmony import is_harmony
 from reliability.tools.extract.scanner import is_prose
-from reliability.tools.formats import HERMES
 from reliability.types import CallDelta, Event, Finish, FinishReason, Flaw, Reasoning, Text, ToolCall
 
 __all__ = ["Expected", "Judged", "expect", "judge", "settle_text"]
@@ -132,14 +128,14 @@ def expect(
         checks=checks,
         loops=loops,
         turns=read_turns(messages, loops.turns_needed) if loops is not None else (),
-        asked="" if loops is None or carries_history(messages) else _name_of(messages),
+        asked="" if loops is None or carries_history(messages) else _name_request(messages),
         used_ids=ids_in(messages),
-        words=_words(messages) if checks is not None else (),
+        words=_collect_words(messages) if checks is not None else (),
     )
 
 
-def _name_of(messages: Sequence[Mapping[str, Any]]) -> str:
-    """The same name for the same request: who asks the same and gets the same isn't going round in circles."""
+def _name_request(messages: Sequence[Mapping[str, Any]]) -> str:
+    """Name the same request the same: who asks the same and gets the same isn't going round in circles."""
     name = hashlib.sha256()
     for message in messages:
         text = message.get("content")
@@ -154,10 +150,10 @@ def _name_of(messages: Sequence[Mapping[str, Any]]) -> str:
 def settle_text(text: str, before: str, toolbox: ToolBox) -> TextKind:
     """Tell the gate what a candidate in the text is: a call or an attempt at one whatever follows, prose, or too short
     to tell. `before` is the text in front of it."""
-    whole, begin = before + text, max(before.rfind("}"), before.rfind("\n")) + 1
-    if not is_prose(whole + PROSE_BEHIND, toolbox, begin):
+    context, begin = before + text, max(before.rfind("}"), before.rfind("\n")) + 1
+    if not is_prose(context + PROSE_BEHIND, toolbox, begin):
         return TextKind.CALL
-    if not is_prose(whole, toolbox, begin) or is_harmony(whole):  # it depends on what follows
+    if not is_prose(context, toolbox, begin) or is_harmony(context):  # it depends on what follows
         return TextKind.OPEN
     return TextKind.OPEN if may_open(text) else TextKind.PROSE
 
@@ -173,7 +169,7 @@ def judge(
     stopped: bool = False,
     steps: Steps | None = None,
 ) -> Judged:
-    """Judge one whole answer.
+    """Judge one complete answer.
 
     `held` is what the gate kept back, `sent` the text that it let pass, `text_committed` whether an earlier attempt's
     text stands before the client, `attempt` the number of this attempt (so that ids don't meet). The answer is read
@@ -184,17 +180,17 @@ def judge(
         OutOfSteps: judging the calls takes more than `steps` (None: as many as it takes); never where they are final.
     """
     text = "".join(event.text for event in held if isinstance(event, Text))
-    found, dropped = _read(sent + text, len(sent), expected.toolbox, stopped)
-    found, native = _without_leaks(found, _native(held), expected.toolbox)
-    raw, copies = _without_repeats((*found.calls, *native))
-    checked = _checked(expected, raw, found, attempt, steps)
-    flaw, detail = _flaw(checked, finish, raw, found, sent=sent, text_committed=text_committed)
-    turn, loop = _against_loops(expected, checked, sent + found.text) if flaw is None else (None, None)
+    found, dropped = _read_text(sent + text, len(sent), expected.toolbox, stopped)
+    found, native = drop_leaks(found, read_native_calls(held), expected.toolbox)
+    raw, copies = _drop_repeats((*found.calls, *native))
+    checked = _check(expected, raw, found, attempt, steps)
+    flaw, detail = _find_flaw(checked, finish, raw, found, sent=sent, text_committed=text_committed)
+    turn, loop = _check_loops(expected, checked, sent + found.text) if flaw is None else (None, None)
     if loop is not None:
-        flaw, detail = _flaw_of(loop)
+        flaw, detail = _describe_loop(loop)
     return Judged(
-        events=tuple(_deliverable(checked, held, found, text_committed=text_committed)),
-        finish=_finish(finish, checked),
+        events=tuple(_build_deliverable(checked, held, found, text_committed=text_committed)),
+        finish=_correct_finish(finish, checked),
         flaw=flaw,
         detail=detail,
         calls=checked.calls,
@@ -204,77 +200,28 @@ def judge(
         turn=turn,
         dropped_calls=dropped + copies,
         raw_text=sent + text,
-        written=sent + text + _as_written(held),
+        written=sent + text + write_native_calls(held),
     )
 
 
-def _read(text: str, sent: int, toolbox: ToolBox, stopped: bool) -> tuple[Extraction, int]:
-    """What is in the text, and how many calls were dropped. An answer that was stopped at the third copy of a call is
+def _read_text(text: str, sent: int, toolbox: ToolBox, stopped: bool) -> tuple[Extraction, int]:
+    """Read the text, and count the calls that were dropped. An answer that was stopped at the third copy of a call is
     read up to that copy, since another one may be broken off behind it."""
     found = extract_calls(text, toolbox, sent)
-    kept = extract_calls(before_repeats(text), toolbox, sent) if stopped else found
+    kept = extract_calls(cut_before_repeats(text), toolbox, sent) if stopped else found
     return (kept, max(1, len(found.calls) - len(kept.calls))) if stopped and kept.calls else (found, 0)
 
 
-def _native(held: Sequence[Event]) -> list[RawCall]:
-    """The calls that came as calls, put together from their pieces."""
-    pieces: dict[int, list[CallDelta]] = {}
-    for event in held:
-        if isinstance(event, CallDelta):
-            pieces.setdefault(event.index, []).append(event)
-    return [
-        RawCall(
-            name=next((d.name for d in deltas if d.name), ""),
-            arguments="".join(d.arguments for d in deltas),
-            id=next((d.id for d in deltas if d.id), None),
-        )
-        for _, deltas in sorted(pieces.items())
-    ]
-
-
-def _without_leaks(found: Extraction, native: Sequence[RawCall], box: ToolBox) -> tuple[Extraction, Sequence[RawCall]]:
-    """What was found in the text without the native calls' own traces: marks around nothing, and copies of the calls.
-
-    A copy is taken off once for each native call, so that what the text says more often stays.
-    """
-    if not (native and (found.calls or found.malformed)):
-        return found, native
-    malformed = tuple(one for one in found.malformed if not only_marks(one.raw))
-    told = Counter(_meant(call, box) for call in native)
-    calls: list[RawCall] = []
-    for call in found.calls:
-        key = _meant(call, box)
-        if not told[key]:
-            calls.append(call)
-        told[key] -= told[key] > 0
-    if len(malformed) == len(found.malformed) and len(calls) == len(found.calls):
-        return found, native
-    noted = replace(native[0], repairs=(Repair(RepairKind.ENVELOPE, ""),))
-    return replace(found, calls=tuple(calls), malformed=malformed), (noted, *native[1:])
-
-
-def _meant(raw: RawCall, box: ToolBox) -> tuple[str, str]:
-    """What a call says, however its tool's name and its arguments are written."""
-    call, tool = _as_call(raw), box.find(raw.name)
-    return call.name if tool is None else tool.name, call.arguments
-
-
-def _as_written(held: Sequence[Event]) -> str:
-    """Native calls as a model would have written them: what it is shown as its own words in a re-ask."""
-    calls = (f'{{"name": {json.dumps(call.name)}, "arguments": {call.arguments or "{}"}}}' for call in _native(held))
-    return "\n".join("\n".join((HERMES.writes[0], call, HERMES.writes[1])) for call in calls)
-
-
-def _without_repeats(calls: Sequence[RawCall]) -> tuple[tuple[RawCall, ...], int]:
-    """The calls without the third and every further copy, and how many those were."""
+def _drop_repeats(calls: Sequence[RawCall]) -> tuple[tuple[RawCall, ...], int]:
+    """Drop the third and every further copy of a call; return the calls, and how many were dropped."""
     if len(calls) <= IDENTICAL_CALLS_MAX:
         return tuple(calls), 0
-    if repeated_calls([_as_call(call) for call in calls]) is None:
+    if find_repeated_calls([as_loop_call(call) for call in calls]) is None:
         return tuple(calls), 0
     counts: dict[tuple[str, str], int] = {}
     kept: list[RawCall] = []
     for raw in calls:
-        call = _as_call(raw)
+        call = as_loop_call(raw)
         key = (call.name, call.arguments)
         counts[key] = counts.get(key, 0) + 1
         if counts[key] <= IDENTICAL_CALLS_MAX:
@@ -282,23 +229,10 @@ def _without_repeats(calls: Sequence[RawCall]) -> tuple[tuple[RawCall, ...], int
     return tuple(kept), len(calls) - len(kept)
 
 
-def _as_call(raw: RawCall) -> LoopCall:
-    """As the loop rules compare it: arguments as canonical JSON where they are JSON at all."""
-    value = raw.arguments
-    try:
-        if isinstance(value, str):
-            value = json.loads(value)
-        return LoopCall(raw.name, json.dumps(value, sort_keys=True))
-    except (ValueError, TypeError, RecursionError):
-        return LoopCall(raw.name, str(raw.arguments).strip())
-
-
-def _checked(
-    expected: Expected, raw: Sequence[RawCall], found: Extraction, attempt: int, steps: Steps | None
-) -> Checked:
+def _check(expected: Expected, raw: Sequence[RawCall], found: Extraction, attempt: int, steps: Steps | None) -> Checked:
     new_id = id_source(f"{expected.id_seed}/{attempt}")
     if expected.checks is None:
-        return _as_they_came(expected, raw, new_id)
+        return _pass_unchecked(expected, raw, new_id)
     return check_calls(
         raw,
         expected.toolbox,
@@ -313,8 +247,8 @@ def _checked(
     )
 
 
-def _as_they_came(expected: Expected, raw: Sequence[RawCall], new_id: Callable[[int], str]) -> Checked:
-    """Validation is switched off: calls pass unjudged. Only their ids are made unique, since agents key by them."""
+def _pass_unchecked(expected: Expected, raw: Sequence[RawCall], new_id: Callable[[int], str]) -> Checked:
+    """Pass the calls unjudged: validation is switched off. Only their ids are made unique, since agents key by them."""
     ids = assign([call.id for call in raw], expected.used_ids, new_id)
     texts = [c.arguments if isinstance(c.arguments, str) else json.dumps(c.arguments) for c in raw]
     return Checked(
@@ -324,7 +258,7 @@ def _as_they_came(expected: Expected, raw: Sequence[RawCall], new_id: Callable[[
     )
 
 
-def _flaw(
+def _find_flaw(
     checked: Checked, finish: Finish, raw: Sequence[RawCall], found: Extraction, *, sent: str, text_committed: bool
 ) -> tuple[Flaw | None, str]:
     cut = finish.reason is FinishReason.LENGTH
@@ -345,8 +279,8 @@ def _flaw(
     return None, ""
 
 
-def _against_loops(expected: Expected, checked: Checked, text: str) -> tuple[Turn | None, Loop | None]:
-    """The answer as a turn of the conversation, and the loop in which it would be one more lap."""
+def _check_loops(expected: Expected, checked: Checked, text: str) -> tuple[Turn | None, Loop | None]:
+    """Return the answer as a turn of the conversation, and the loop in which it would be one more repetition."""
     if expected.loops is None:
         return None, None
     turn = calls_turn([(c.name, c.arguments) for c in checked.calls], text)
@@ -356,16 +290,18 @@ def _against_loops(expected: Expected, checked: Checked, text: str) -> tuple[Tur
     return turn, loop
 
 
-def _flaw_of(loop: Loop) -> tuple[Flaw, str]:
+def _describe_loop(loop: Loop) -> tuple[Flaw, str]:
     detail = (
-        f"Repeated identical output detected ({loop.laps}x). "
+        f"Repeated identical output detected ({loop.repetitions}x). "
         "Consider rephrasing the request or trying a different approach."
     )
     return Flaw.CIRCUIT_BREAK if loop.stage is Stage.BREAK else Flaw.LOOP, detail
 
 
-def _deliverable(checked: Checked, held: Sequence[Event], found: Extraction, *, text_committed: bool) -> list[Event]:
-    """What would be delivered: reasoning, the text that is left, whole calls."""
+def _build_deliverable(
+    checked: Checked, held: Sequence[Event], found: Extraction, *, text_committed: bool
+) -> list[Event]:
+    """Build what would be delivered: reasoning, the text that is left, complete calls."""
     events: list[Event] = [event for event in held if isinstance(event, Reasoning)]
     events += [Reasoning(found.reasoning)] if found.reasoning else []
     text = found.text if not checked.calls or found.text.strip() else ""
@@ -377,24 +313,24 @@ def _deliverable(checked: Checked, held: Sequence[Event], found: Extraction, *, 
     return events
 
 
-def _finish(finish: Finish, checked: Checked) -> Finish:
-    """The finish reason that says whether there are calls."""
+def _correct_finish(finish: Finish, checked: Checked) -> Finish:
+    """Correct the finish reason: it says whether there are calls."""
     reason = FinishReason.TOOL_CALLS if checked.calls else finish.reason
     if not checked.calls and reason is FinishReason.TOOL_CALLS:
         reason = FinishReason.STOP
     return finish if reason is finish.reason else replace(finish, reason=reason)
 
 
-def _words(messages: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
-    """The texts of the conversation, newest first, bounded: words in them are no placeholders."""
+def _collect_words(messages: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
+    """Collect the texts of the conversation, newest first, bounded: words in them are no placeholders."""
     out: list[str] = []
-    room = WORDS_CHARS_MAX
+    chars_left = WORDS_CHARS_MAX
     for message in reversed(messages):
         content = message.get("content")
         parts = content if isinstance(content, list) else [content]
         for part in parts:
             text = part.get("text") if isinstance(part, Mapping) else part
-            if isinstance(text, str) and room > 0:
-                out.append(text[:room])
-                room -= len(text)
+            if isinstance(text, str) and chars_left > 0:
+                out.append(text[:chars_left])
+                chars_left -= len(text)
     return tuple(out)

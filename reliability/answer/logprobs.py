@@ -4,8 +4,8 @@ not be seen by its numbers either.
 Text is cut where it may be a call, tokens where the tokenizer cuts them. So a token leaves with the text in which it
 begins, and what of its bytes is still held follows later.
 
-Tokens spell the text but for its beginning: a tokenizer takes one space off the first token, and white space behind a
-thinking is no part of the answer. How much is gone is known once something else than white space has come of the text:
+Tokens spell the text but for its beginning: a tokenizer takes one space off the first token, and white space behind
+reasoning is no part of the answer. How much is gone is known once something else than white space has come of the text:
 what its tokens begin with is more by so much, and from there on it isn't counted.
 """
 
@@ -25,13 +25,13 @@ class _Head:
     """The white space that something begins with which comes piece by piece."""
 
     size: int = 0
-    whole: bool = False  # something else has come
+    ended: bool = False  # something else has come
 
     def take(self, piece: bytes) -> None:
-        if not self.whole:
+        if not self.ended:
             rest = piece.lstrip()
             self.size += len(piece) - len(rest)
-            self.whole = bool(rest)
+            self.ended = bool(rest)
 
 
 class WaitingLogprobs:
@@ -48,16 +48,16 @@ class WaitingLogprobs:
         self._tokens_head, self._text_head = _Head(), _Head()
 
     def add(self, tokens: Iterable[TokenLogprob]) -> None:
-        """The next tokens, in the order of the text."""
+        """Add the next tokens, in the order of the text."""
         for token in tokens:
             self._waiting.append(token)
             self._tokens_head.take(token.raw)
 
     def leave_with(self, events: Iterable[Event]) -> list[Event]:
-        """What leaves with these events, as one event or none."""
+        """Return what leaves with these events, as one event or none."""
         text = "".join(event.text for event in events if isinstance(event, Text)).encode(errors="replace")
         self._text_head.take(text)
-        if self._text_head.whole:
+        if self._text_head.ended:
             self._trim()
         self._text_bytes += len(text)
         out: list[TokenLogprob] = []
@@ -67,17 +67,17 @@ class WaitingLogprobs:
         return [Logprobs(tuple(out))] if out else []
 
     def forget(self) -> None:
-        """What waits is of no text, and what comes next begins a new one."""
+        """Forget what waits: it is of no text, and what comes next begins a new one."""
         self._waiting.clear()
         self._begin()
 
     def rest(self) -> list[Event]:
-        """All that is left: the answer is delivered whole."""
+        """Return all that is left: the answer is delivered whole."""
         out, self._waiting = tuple(self._waiting), deque()
         return [Logprobs(out)] if out else []
 
     def _trim(self) -> None:
-        """White space that the tokens begin with and the text doesn't has been taken off it."""
+        """Count out the white space that the tokens begin with and the text doesn't: it was taken off it."""
         surplus = max(0, self._tokens_head.size - self._text_head.size - self._trimmed_bytes)
         self._trimmed_bytes += surplus
         self._left_bytes -= surplus  # below zero: before the text

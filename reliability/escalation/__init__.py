@@ -1,1 +1,1 @@
-"""Where a request goes next, how it is asked again, and what is said where it gets no answer."""
+"""Where a request goes next, how it is asked again, and how a refusal is worded."""

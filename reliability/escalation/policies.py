@@ -7,28 +7,33 @@ order of `POLICIES` is the specification; what follows from each fault and flaw 
 1.  a good answer is accepted;
 2.  an answer whose text has left can't be taken back: where the text itself broke off, refuse (the shell ends the
     stream in an error frame); where it only repeats itself, deliver it, marked, or refuse where the circuit breaks;
-3.  a call that was held because it loops, where text stands before the client: it is delivered, marked, once the
-    nudge has brought no other call, or where the walk may not go on. A model that takes the advice answers in words,
-    and those come too late;
+3.  a call that was held because it loops, where text stands before the client: it is delivered,
+    marked, once the nudge has brought no other call, or where no further call may be made. A model
+    that takes the advice answers in words, and those come too late;
 4.  a request that a tier calls wrong in itself is refused, since every tier would say so, and so is one that no
     budget allows;
-5.  no time or no attempt left: what 11 says, or refuse;
-6.  a session whose budget bars this tier goes on with the cheap one: the only step that may lead back down the chain;
-7.  a loop: first the same tier is asked again with a nudge; if the model repeats itself the next tier is asked; if
-    that one says the same, it is delivered, marked. A broken circuit asks no tier twice and delivers nothing;
-8.  a flaw is re-asked on the same tier, by the rungs of its retry strategy, a bounded number of times; an answer that
-    repeats itself within itself only once, since each such answer is a long one;
+5.  no time or no attempt left: as in 11, or refuse;
+6.  a session whose budget rejects this tier goes on with the cheap one: the only step that may lead
+    back down the chain;
+7.  a loop: first the same tier is asked again with a nudge; if the model repeats itself the next
+    tier is asked; if that one answers the same, it is delivered, marked. A broken circuit asks no
+    tier twice and delivers nothing;
+8.  a flaw is re-asked on the same tier, by the steps of its retry strategy, a bounded number of
+    times; an answer that repeats itself within itself only once, since each such answer is a long
+    one;
 9.  a fault that a second call may cure is retried on the same tier, a bounded number of times; none of 7 to 9 takes
     the last attempts, of which each tier further up has one;
 10. otherwise the next tier of the chain;
-11. nothing left: a call that was held because it loops, and an answer that repeats itself as far as it is worth it,
-    are delivered, marked, unless the circuit breaks; everything else is refused, with the most telling of what was met.
+11. nothing left: a call that was held because it loops, and an answer that repeats itself as far as
+    it is worth it, are delivered, marked, unless the circuit breaks; everything else is refused,
+    with the reason that helps the client most.
 
 This is the only place that retries. Inner clients retry nothing. A *retry* follows a fault, a *re-ask* a flaw; an
 *escalation* is to the next tier because of a flaw, a *fallback* because of a fault.
 
-What must never happen: a tier called twice after it said that it can't, a call after the call commit point, a walk
-that goes back down the chain but for a budget, more attempts than `attempts_max`, an invalid call accepted.
+What must never happen: a tier called twice after it reported that it can't, a call after the call
+commit point, a request that goes back down the chain but for a budget, more attempts than
+`attempts_max`, an invalid call accepted.
 """
 
 from __future__ import annotations
@@ -36,8 +41,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from reliability.escalation.refusals import code_of, passes, retry_after_s, speaking, telling_rank, walk_in_words
-from reliability.escalation.retry_strategy import RETRY_STRATEGY, Reask, Rung, next_reask
+from reliability.escalation.refusals import (
+    code_of,
+    describe_attempts,
+    find_last_attempts,
+    passes,
+    rank_attempt,
+    retry_after_s,
+)
+from reliability.escalation.retry_strategy import RETRY_STRATEGY, Reask, RetryStep, next_reask
 from reliability.faults import Again, OtherTier, traits_of
 from reliability.types import Attempt, Fault, Flaw, Reason, RefuseCode
 
@@ -64,17 +76,19 @@ DEADLINE_PASSED = "the request's deadline has passed (X-MLX-Stack-Deadline, at m
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """What bounds the walk. `escalate_on` holds the reasons that may move a request to another tier.
+    """What bounds the attempt loop. `escalate_on` holds the reasons that may move a request to
+    another tier.
 
-    `strategies` are the retry strategies of the tiers that have one of their own; `grammars` the tiers that can decode
-    under a grammar. `cheap` is the tier that a session goes on with when its budget bars the others.
+    `strategies` are the retry strategies of the tiers that have one of their own; `grammars` the
+    tiers that can decode under a grammar. `cheap` is the tier that a session goes on with when its
+    budget rejects the others.
     """
 
     retries_max: int
     attempts_max: int
     escalate_on: frozenset[Reason]
     reasks_max: int = 0
-    strategies: Mapping[str, tuple[Rung, ...]] = field(default_factory=dict)
+    strategies: Mapping[str, tuple[RetryStep, ...]] = field(default_factory=dict)
     grammars: frozenset[str] = frozenset()
     cheap: str | None = None
 
@@ -92,7 +106,8 @@ class Situation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """Call `tier` after `wait_ns`. `reask`: how the prompt differs because of a flaw. `nudge`: tell of the loop."""
+    """Call `tier` after `wait_ns`. `reask`: how the prompt differs because of a flaw. `nudge`: with
+    a message about the loop."""
 
     tier: str
     wait_ns: int = 0
@@ -102,7 +117,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Accept:
-    """An attempt is the answer: the last one, unless `attempt` says another."""
+    """An attempt is the answer: the last one, unless `attempt` names another."""
 
     attempt: int = -1
 
@@ -136,12 +151,12 @@ def reason_of(attempt: Attempt) -> Reason:
 
 
 def accept_good(situation: Situation) -> Decision | None:
-    """A good attempt is the answer."""
+    """Accept a good attempt: it is the answer."""
     return Accept() if situation.attempts and situation.attempts[-1].good else None
 
 
 def stop_after_text(situation: Situation) -> Decision | None:
-    """What the client has seen can't be taken back."""
+    """Stop where text has left: what the client has seen can't be taken back."""
     last = _last(situation)
     if last is None or not last.text_out:
         return None
@@ -151,13 +166,14 @@ def stop_after_text(situation: Situation) -> Decision | None:
         return None
     if last.flaw is Flaw.CIRCUIT_BREAK:
         return refuse_exhausted(situation)
-    # Only text that repeats itself: there is no call that could still be mended.
+    # Only text that repeats itself: there is no call that could still be corrected.
     return Accept() if reason_of(last) is Reason.LOOP_DETECTED else None
 
 
 def take_looped_call(situation: Situation) -> Decision | None:
-    """Where text stands, a nudged model's words can't stand behind it; the call that it was nudged for can."""
-    last, looped = _last(situation), _newest_looped_call(situation)
+    """Deliver the looping call where text stands: a nudged model's words can't stand behind it,
+    that call can."""
+    last, looped = _last(situation), _find_looped_call(situation)
     if last is None or looped is None or not any(attempt.text_out for attempt in situation.attempts):
         return None
     traits = traits_of(last)
@@ -167,7 +183,7 @@ def take_looped_call(situation: Situation) -> Decision | None:
 
 
 def stop_bad_request(situation: Situation) -> Decision | None:
-    """A request that is wrong in itself is wrong on every tier."""
+    """Refuse a request that is wrong in itself: it is wrong on every tier."""
     last = _last(situation)
     if last is None or traits_of(last).other_tier is not OtherTier.NEVER:
         return None
@@ -175,7 +191,8 @@ def stop_bad_request(situation: Situation) -> Decision | None:
 
 
 def stop_on_budget(situation: Situation) -> Decision | None:
-    """Under `hard_stop` no tier may be called; under `escalate` only a cheaper one, which is `climb`'s business."""
+    """Refuse under `hard_stop`, where no tier may be called; under `escalate` the cheap one may:
+    `go_on_cheaper`."""
     last = _last(situation)
     if last is None or last.fault is not Fault.BUDGET or not last.hard_stop:
         return None
@@ -183,26 +200,27 @@ def stop_on_budget(situation: Situation) -> Decision | None:
 
 
 def go_on_cheaper(situation: Situation) -> Decision | None:
-    """A budget that bars a tier but not the session: the cheap tier answers, wherever in the chain it stands."""
+    """Call the cheap tier, wherever it stands, where a budget rejects a tier but not the session."""
     last, cheap = _last(situation), situation.limits.cheap
     if last is None or last.fault is not Fault.BUDGET or cheap is None:
         return None
-    asked = any(attempt.tier == cheap for attempt in situation.attempts)
-    return None if asked else Call(tier=cheap, nudge=_looped(situation))
+    tried = any(attempt.tier == cheap for attempt in situation.attempts)
+    return None if tried else Call(tier=cheap, nudge=_has_loop(situation))
 
 
 def stop_when_spent(situation: Situation) -> Decision | None:
-    """One deadline and one cap of attempts for the whole request."""
+    """Hold the request to its one deadline and its one cap of attempts."""
     if situation.remaining_ns <= 0:
-        met = "; ".join(filter(None, (DEADLINE_PASSED, walk_in_words(situation.attempts))))
+        met = "; ".join(filter(None, (DEADLINE_PASSED, describe_attempts(situation.attempts))))
         return Refuse(code=RefuseCode.DEADLINE, message=met)
     if len(situation.attempts) >= situation.limits.attempts_max:
-        return exhausted(situation)
+        return conclude_exhausted(situation)
     return None
 
 
 def leave_loop(situation: Situation) -> Decision | None:
-    """Nudge once, then the next tier; what two tiers say alike is delivered, marked. A broken circuit never is."""
+    """Nudge once, then ask the next tier; what two tiers answer alike is delivered, marked. A
+    broken circuit never is."""
     last = _last(situation)
     if last is None or not traits_of(last).nudge:
         return None
@@ -218,7 +236,7 @@ def leave_loop(situation: Situation) -> Decision | None:
 
 
 def reask_flaw(situation: Situation) -> Decision | None:
-    """Ask the same tier again after a flaw: same prompt or with feedback, as its strategy says."""
+    """Ask the same tier again after a flaw: same prompt or with feedback, by its strategy."""
     last = _last(situation)
     if last is None or traits_of(last).again is not Again.REASK:
         return None
@@ -231,8 +249,9 @@ def reask_flaw(situation: Situation) -> Decision | None:
     strategy = situation.limits.strategies.get(last.tier, RETRY_STRATEGY)
     if last.flaw is not Flaw.TOOL_CALL_INVALID:
         # There is nothing to correct in an empty or runaway answer; saying so would only lengthen the prompt.
-        strategy = tuple(rung for rung in strategy if rung is not Rung.CORRECT) or (Rung.RESAMPLE,)
-    # A grammar demands a call, so it is for a model that tried to call; one that said nothing may have nothing to call.
+        strategy = tuple(step for step in strategy if step is not RetryStep.CORRECT) or (RetryStep.RESAMPLE,)
+    # A grammar demands a call, so it is for a model that tried to call; one that wrote nothing may
+    # have nothing to call.
     can_constrain = traits_of(last).tool_call and last.tier in situation.limits.grammars
     return Call(tier=last.tier, reask=next_reask(strategy, reasks, can_constrain=can_constrain))
 
@@ -248,22 +267,22 @@ def retry_transient(situation: Situation) -> Decision | None:
     patient = wait_ns <= RETRY_AFTER_MAX_NS and wait_ns < situation.remaining_ns
     if retries >= situation.limits.retries_max or not patient or not _may_repeat(situation, last):
         return None
-    return Call(tier=last.tier, wait_ns=wait_ns, nudge=_looped(situation))
+    return Call(tier=last.tier, wait_ns=wait_ns, nudge=_has_loop(situation))
 
 
 def climb(situation: Situation) -> Decision | None:
-    """The first tier of the chain, then the next one after the tier that was tried last."""
+    """Call the first tier of the chain, then the next one after the tier that was tried last."""
     last = _last(situation)
     if last is None:
         return Call(tier=situation.chain[0])
-    return _climb_from(situation, last, nudge=_looped(situation))
+    return _climb_from(situation, last, nudge=_has_loop(situation))
 
 
-def exhausted(situation: Situation) -> Decision:
-    """No tier is left. A call that loops is still a call, and a nudge stops nobody. A text that ran in circles is still
-    a text: what came before it turned round is worth more than an error, unless another attempt's text stands before
-    the client."""
-    looped = _newest_looped_call(situation)
+def conclude_exhausted(situation: Situation) -> Decision:
+    """Conclude where no tier is left. A call that loops is still a call, and a nudge stops nobody.
+    A text that ran in circles is still a text: what came before it turned round is worth more than
+    an error, unless another attempt's text stands before the client."""
+    looped = _find_looped_call(situation)
     if looped is not None:
         return Accept(attempt=looped)
     cycles = [i for i, attempt in enumerate(situation.attempts) if attempt.flaw is Flaw.CYCLE]
@@ -273,18 +292,18 @@ def exhausted(situation: Situation) -> Decision:
 
 
 def refuse_exhausted(situation: Situation) -> Refuse:
-    """Say so with the reason that helps the client most, and name every tier's."""
-    telling = min(speaking(situation.attempts), key=telling_rank)
+    """Refuse with the reason that helps the client most, and name every tier's."""
+    most_helpful = min(find_last_attempts(situation.attempts), key=rank_attempt)
     loop = next((a for a in situation.attempts if a.flaw is Flaw.CIRCUIT_BREAK), None)
     if loop is not None:
         return Refuse(code=code_of(loop), message=loop.detail, retry_after_s=LOOP_RETRY_AFTER_S)
     if any(a.text_out for a in situation.attempts):
-        return Refuse(code=RefuseCode.BROKEN_STREAM, message=walk_in_words(situation.attempts))
+        return Refuse(code=RefuseCode.BROKEN_STREAM, message=describe_attempts(situation.attempts))
     return Refuse(
-        code=code_of(telling),
-        message=walk_in_words(situation.attempts),
-        param=telling.param,
-        retry_after_s=retry_after_s(situation.attempts) if passes(telling) else None,
+        code=code_of(most_helpful),
+        message=describe_attempts(situation.attempts),
+        param=most_helpful.param,
+        retry_after_s=retry_after_s(situation.attempts) if passes(most_helpful) else None,
     )
 
 
@@ -300,7 +319,7 @@ POLICIES: tuple[Policy, ...] = (
     reask_flaw,
     retry_transient,
     climb,
-    exhausted,
+    conclude_exhausted,
 )
 
 
@@ -308,12 +327,13 @@ def _last(situation: Situation) -> Attempt | None:
     return situation.attempts[-1] if situation.attempts else None
 
 
-def _looped(situation: Situation) -> bool:
+def _has_loop(situation: Situation) -> bool:
     return any(traits_of(attempt).nudge for attempt in situation.attempts)
 
 
-def _newest_looped_call(situation: Situation) -> int | None:
-    """The newest attempt whose calls were held as the next lap of a loop, where no circuit is broken."""
+def _find_looped_call(situation: Situation) -> int | None:
+    """Find the newest attempt whose calls were held as the next repetition of a loop, where no
+    circuit is broken."""
     attempts = situation.attempts
     if any(a.flaw is Flaw.CIRCUIT_BREAK for a in attempts):
         return None
@@ -324,13 +344,13 @@ def _climb_from(situation: Situation, last: Attempt, *, nudge: bool) -> Call | N
     if not _may_leave(situation, last):
         return None
     if last.tier not in situation.chain:
-        return None  # the cheap tier: the ones of the chain are what the budget has barred
+        return None  # the cheap tier: the ones of the chain are what the budget has rejected
     position = situation.chain.index(last.tier) + 1
     return Call(tier=situation.chain[position], nudge=nudge) if position < len(situation.chain) else None
 
 
 def _may_leave(situation: Situation, last: Attempt) -> bool:
-    """Say whether another tier may be asked in the place of this one."""
+    """Return whether another tier may be asked in the place of this one."""
     traits = traits_of(last)
     if traits.other_tier is OtherTier.IF_ON:
         return traits.reason in situation.limits.escalate_on
@@ -338,7 +358,7 @@ def _may_leave(situation: Situation, last: Attempt) -> bool:
 
 
 def _may_repeat(situation: Situation, last: Attempt) -> bool:
-    """Whether one more call on the same tier leaves an attempt for each tier that the walk may still climb to."""
+    """Return whether one more call on this tier leaves an attempt for each tier up the chain."""
     if _climb_from(situation, last, nudge=False) is None:
         return True
     behind = len(situation.chain) - 1 - situation.chain.index(last.tier)
@@ -346,7 +366,8 @@ def _may_repeat(situation: Situation, last: Attempt) -> bool:
 
 
 def _backoff_ns(retries: int, jitter: float) -> int:
-    """Doubling, capped in the exponent so that no number of retries overflows, with up to half of it as jitter."""
+    """Double the wait, capped in the exponent so that no number of retries overflows, with up to
+    half of it as jitter."""
     full = min(BACKOFF_MAX_NS, BACKOFF_FIRST_NS << min(retries, 10))
     return int(full * (0.5 + 0.5 * jitter))
 

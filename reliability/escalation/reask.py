@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from reliability.escalation.policies import Call
-from reliability.escalation.retry_strategy import Rung
+from reliability.escalation.retry_strategy import RetryStep
 from reliability.loops import Loop, nudge
 from reliability.tools import ToolBox, Violation, corrective_message
 from reliability.types import ChatRequest
@@ -33,7 +33,8 @@ def request_for(
     toolbox: ToolBox | None = None,
     loop: Loop | None = None,
 ) -> ChatRequest:
-    """The request of the next attempt. `attempts`: how many there were; `failed_text`: what the last one wrote."""
+    """Build the request of the next attempt. `attempts`: how many there were; `failed_text`: what
+    the last one wrote."""
     request = original
     if call.nudge and loop is not None:
         request = replace(request, messages=(*request.messages, {"role": "user", "content": nudge(loop)}))
@@ -41,18 +42,19 @@ def request_for(
         return request
     if call.reask.constrained:
         request = replace(request, constrained=True)
-    if call.reask.rung is Rung.CORRECT and violations:
-        return _corrected(request, failed_text, corrective_message(violations, toolbox or ToolBox()))
-    return _resampled(request, attempts)
+    if call.reask.step is RetryStep.CORRECT and violations:
+        return _add_correction(request, failed_text, corrective_message(violations, toolbox or ToolBox()))
+    return _resample(request, attempts)
 
 
-def _corrected(request: ChatRequest, failed_text: str, words: str) -> ChatRequest:
-    # A weak model copies what it is shown as its own, so nothing is shown that it didn't say.
-    said = ({"role": "assistant", "content": failed_text[:FAILED_CHARS_MAX]},) if failed_text.strip() else ()
-    return replace(request, messages=(*request.messages, *said, {"role": "user", "content": words}))
+def _add_correction(request: ChatRequest, failed_text: str, words: str) -> ChatRequest:
+    # A weak model copies what it is shown as its own, so nothing is shown that it didn't write.
+    failed_turn = ({"role": "assistant", "content": failed_text[:FAILED_CHARS_MAX]},) if failed_text.strip() else ()
+    return replace(request, messages=(*request.messages, *failed_turn, {"role": "user", "content": words}))
 
 
-def _resampled(request: ChatRequest, attempts: int) -> ChatRequest:
-    """The clean prompt, with enough chance in it for another answer, and the same chance for the same seed."""
+def _resample(request: ChatRequest, attempts: int) -> ChatRequest:
+    """Return the clean prompt, with enough chance in it for another answer, and the same chance for
+    the same seed."""
     seed = None if request.seed is None else request.seed + attempts
     return replace(request, temperature=max(request.temperature or 0.0, RESAMPLE_TEMPERATURE), seed=seed)

@@ -1,15 +1,15 @@
-"""Loop detection: who does the same again, and gets the same again, is told, helped, and at last stopped.
+"""Loop detection: who does the same again, and gets the same again, is warned, helped, and at last stopped.
 
-Four rooms, and none of them keeps anything between two calls except what it is handed:
+Four parts, and none of them keeps anything between two calls except what it is handed:
 
 - **History** (`transcript` → `history`): the request's own messages are the state. `read_turns` reads them,
   `find_loop` judges them together with the answer that is about to leave. WARN asks for a `nudge`, BREAK
   breaks the circuit. A new user message or a changed result re-arms at once, so that a loop never makes a
   conversation unusable.
-- **Answer** (`answer`, `written`): one answer while it decodes. `step` takes its text chunk by chunk.
+- **Answer** (`in_answer`, `written`): one answer while it decodes. `step` takes its text chunk by chunk.
 - **Session** (`session`): for clients that send no history, a bounded window of fingerprints; and
   `LoopDetector`.
-- **Judge** (`judge`): what no rule can convict is counted, and shown to another model. Off by default.
+- **Judge** (`judge`): what no rule can detect is counted, and shown to another model. Off by default.
 
 What must never happen: a verdict that depends on ids, on key order or on how a stream was cut; a poller that
 is stopped for waiting; a detector that raises on what a client or a model has written.
@@ -32,7 +32,7 @@ from reliability.loops.nudge import nudge
 from reliability.loops.session import LoopDetector, LoopStatus, Window, observe
 from reliability.loops.thresholds import JudgeConfig, LoopConfig
 from reliability.loops.transcript import answer_turn, calls_turn, carries_history, read_turns
-from reliability.loops.written import repeated_calls
+from reliability.loops.written import find_repeated_calls
 
 __all__ = [
     "Call",
@@ -56,6 +56,7 @@ __all__ = [
     "carries_history",
     "find_case",
     "find_loop",
+    "find_repeated_calls",
     "finish",
     "injection",
     "judge_request",
@@ -64,7 +65,6 @@ __all__ = [
     "open_scan",
     "read_suggestion",
     "read_turns",
-    "repeated_calls",
     "step",
     "truncate",
 ]

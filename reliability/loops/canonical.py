@@ -25,7 +25,7 @@ EMPTY: frozenset[str] = frozenset()
 
 
 def parse(text: str) -> tuple[bool, Any]:
-    """(True, value) where the text is JSON, else (False, None)."""
+    """Return (True, value) where the text is JSON, else (False, None)."""
     if len(text) > PARSED_CHARS_MAX:
         return False, None
     try:
@@ -35,28 +35,28 @@ def parse(text: str) -> tuple[bool, Any]:
 
 
 def dumps(value: Any) -> str:
-    """JSON with sorted keys; a marker with the value's type where there is no JSON for it."""
+    """Write JSON with sorted keys; a marker with the value's type where there is no JSON for it."""
     try:
         return json.dumps(value, sort_keys=True, ensure_ascii=False, separators=(",", ":"), default=repr)
     except (ValueError, TypeError, RecursionError):
         return f"<{type(value).__name__}>"
 
 
-def _spelled(value: Any) -> Any:
-    """The value with every string composed (NFC) and every whole float as an integer."""
+def _normalize(value: Any) -> Any:
+    """Return the value with every string composed (NFC) and every whole float as an integer."""
     if isinstance(value, str):
         return value if value.isascii() else unicodedata.normalize("NFC", value)
     if isinstance(value, float) and value.is_integer():
         return int(value)
     if isinstance(value, Mapping):
-        return {_spelled(str(k)): _spelled(v) for k, v in value.items()}
+        return {_normalize(str(k)): _normalize(v) for k, v in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_spelled(v) for v in value]
+        return [_normalize(v) for v in value]
     return value
 
 
 def canonical(arguments: str, ignored: frozenset[str] = EMPTY) -> str:
-    """The one spelling of a call's arguments; keys of `ignored` are left out at the top level."""
+    """Return the one spelling of a call's arguments; keys of `ignored` are left out at the top level."""
     stripped = arguments.strip()
     if stripped in NO_ARGUMENTS:
         return "{}"
@@ -66,23 +66,23 @@ def canonical(arguments: str, ignored: frozenset[str] = EMPTY) -> str:
     if isinstance(value, dict) and not ignored.isdisjoint(value):
         value = {k: v for k, v in value.items() if k not in ignored}
     try:
-        return dumps(_spelled(value))
+        return dumps(_normalize(value))
     except RecursionError:
         return stripped
 
 
 def call_key(call: Call, ignored: frozenset[str] = EMPTY) -> str:
-    """What two equal calls share: the name and the canonical arguments."""
+    """Return what two equal calls share: the name and the canonical arguments."""
     return f"{call.name}\x1f{canonical(call.arguments, ignored)}"
 
 
 def digest(*parts: str) -> str:
-    """Twelve hex digits that name the parts, the same in every process."""
+    """Return twelve hex digits that name the parts, the same in every process."""
     joined = "\x1e".join(parts).encode("utf-8", "surrogatepass")
     return hashlib.sha256(joined).hexdigest()[:12]
 
 
 def summary(text: str, chars: int = SUMMARY_CHARS) -> str:
-    """The text on one line, cut."""
+    """Return the text on one line, cut."""
     flat = " ".join(text[: 4 * chars].split())
     return flat if len(flat) <= chars else flat[: chars - 1] + "…"

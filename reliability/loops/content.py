@@ -17,7 +17,7 @@ from typing import Any
 
 from reliability.loops.canonical import digest, dumps
 
-__all__ = ["NOTICE", "Message", "Who", "blocks_of", "text_of", "type_of", "who"]
+__all__ = ["NOTICE", "Message", "Who", "blocks_of", "classify_speaker", "text_of", "type_of"]
 
 Message = dict[str, Any]
 
@@ -46,46 +46,46 @@ _BLANK = re.compile(r"\s*+")
 
 
 def blocks_of(message: Message) -> list[Message]:
-    """The parts of a message that is made of parts."""
+    """Return the parts of a message that is made of parts."""
     content = message.get("content")
     return [part for part in content if isinstance(part, dict)] if isinstance(content, list) else []
 
 
 def type_of(block: Message) -> str:
-    """The type that a block or an item names; empty where it names none."""
+    """Return the type that a block or an item names; empty where it names none."""
     kind = block.get("type")
     return kind if isinstance(kind, str) else ""
 
 
 def text_of(content: Any) -> str:
-    """The text of a message's content; parts that are no text stand in it by their digest."""
+    """Return the text of a message's content; parts that are no text stand in it by their digest."""
     if isinstance(content, str):
         return content
     if content is None:
         return ""
     if not isinstance(content, Sequence):
         return dumps(content)
-    return "\n".join(_part(part) for part in content)
+    return "\n".join(_read_part(part) for part in content)
 
 
-def _text(part: Any) -> str | None:
+def _read_text(part: Any) -> str | None:
     text = part.get("text") if isinstance(part, dict) else None
     return text if isinstance(text, str) else None
 
 
-def _part(part: Any) -> str:
-    text = part if isinstance(part, str) else _text(part)
-    return text if text is not None else f"<part {digest(dumps(_sampled(part)))}>"
+def _read_part(part: Any) -> str:
+    text = part if isinstance(part, str) else _read_text(part)
+    return text if text is not None else f"<part {digest(dumps(_sample(part)))}>"
 
 
-def _sampled(value: Any, depth: int = 8) -> Any:
-    """The value with every long text (most often an image) thinned out, so that its digest stays cheap."""
+def _sample(value: Any, depth: int = 8) -> Any:
+    """Thin out every long text of the value (most often an image), so that its digest stays cheap."""
     if isinstance(value, str) and len(value) > SAMPLE_CHARS:
         return [len(value), value[:1024], value[:: len(value) // SAMPLE_CHARS + 1], value[-1024:]]
     if isinstance(value, dict) and depth:
-        return {str(k): _sampled(v, depth - 1) for k, v in value.items()}
+        return {str(k): _sample(v, depth - 1) for k, v in value.items()}
     if isinstance(value, list) and depth:
-        return [_sampled(v, depth - 1) for v in value]
+        return [_sample(v, depth - 1) for v in value]
     return value
 
 
@@ -97,26 +97,26 @@ class Who(Enum):
     SPEAKS = 3
 
 
-def who(message: Message) -> Who:
-    """Whether a user-role message is the user's own, a bare "go on", or nobody's."""
+def classify_speaker(message: Message) -> Who:
+    """Tell whether a user-role message is the user's own, a bare "go on", or nobody's."""
     content = message.get("content")
     parts = content if isinstance(content, list) else [content or ""]
     theirs = [part for part in parts if not (isinstance(part, dict) and type_of(part).endswith("tool_result"))]
-    texts = [part if isinstance(part, str) else _text(part) for part in theirs]
+    texts = [part if isinstance(part, str) else _read_text(part) for part in theirs]
     if None in texts:
         return Who.SPEAKS
     text = "\n".join(text for text in texts if text)
     if len(theirs) < len(parts) and not text.strip():
         return Who.NOBODY
-    if text.startswith(NOTICE) or _wrapped(text):
+    if text.startswith(NOTICE) or _is_wrapped(text):
         return Who.NOBODY
-    said = text.strip().strip(".!… ")
-    return Who.GOES_ON if len(said) <= GO_ON_CHARS and said.lower() in GO_ON else Who.SPEAKS
+    words = text.strip().strip(".!… ")
+    return Who.GOES_ON if len(words) <= GO_ON_CHARS and words.lower() in GO_ON else Who.SPEAKS
 
 
-def _wrapped(text: str) -> bool:
-    """True where the text is made of a harness's elements and nothing else."""
-    at = _past_blank(text, 0)
+def _is_wrapped(text: str) -> bool:
+    """Return whether the text is made of a harness's elements and nothing else."""
+    at = _skip_blank(text, 0)
     if at == len(text):
         return False
     while at < len(text):
@@ -124,11 +124,11 @@ def _wrapped(text: str) -> bool:
         end = -1 if tag is None else text.find(f"</{tag}>", at)
         if tag is None or end < 0:
             return False
-        at = _past_blank(text, end + len(tag) + 3)
+        at = _skip_blank(text, end + len(tag) + 3)
     return True
 
 
-def _past_blank(text: str, at: int) -> int:
-    """The place after white space."""
+def _skip_blank(text: str, at: int) -> int:
+    """Return the place after white space."""
     match = _BLANK.match(text, at)
     return match.end() if match else at

@@ -1,4 +1,4 @@
-"""Did a tool fail, and what did it say?
+"""Did a tool fail, and with which error?
 
 In JSON the fields decide: an `error` that says something, an exit code other than 0 (in `metadata` as well),
 `is_error`, `success: false`, `status: error`. `error: null` is no failure, and "error" inside a value is
@@ -15,7 +15,7 @@ from typing import Any
 from reliability.loops.canonical import dumps, parse
 from reliability.loops.findings import Result
 
-__all__ = ["error_text", "failed"]
+__all__ = ["error_text", "has_failed"]
 
 EDGE_CHARS = 400
 _EXIT_CODES = ("exit_code", "exitCode", "exit_status", "returncode", "return_code")
@@ -31,8 +31,8 @@ _MARKER = re.compile(
 _TRACEBACK = re.compile(r"^Traceback \(most recent call last\):", re.MULTILINE)
 
 
-def failed(result: Result | None) -> bool:
-    """True where the result says that the call failed; an unknown result says nothing."""
+def has_failed(result: Result | None) -> bool:
+    """Return whether the result says that the call failed; an unknown result says nothing."""
     if result is None:
         return False
     if result.error:
@@ -70,14 +70,14 @@ def _text_failed(text: str) -> bool:
 
 
 def error_text(result: Result) -> str:
-    """What the failure said; empty where there is an exit code and no word (a grep without a match)."""
+    """Return the text of a failure; empty where there is an exit code and no word (a grep without a match)."""
     known, value = parse(result.text)
     if not known or not isinstance(value, Mapping):
         return result.text.strip()
     error = value.get("error")
     if isinstance(error, Mapping):
         error = error.get("message") or error
-    for said in (error, value.get("stderr"), value.get("message")):
-        if said and said is not True:
-            return said.strip() if isinstance(said, str) else dumps(said)
+    for text in (error, value.get("stderr"), value.get("message")):
+        if text and text is not True:
+            return text.strip() if isinstance(text, str) else dumps(text)
     return ""

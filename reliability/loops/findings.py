@@ -1,9 +1,9 @@
 """The nouns of loop detection: frozen values, so that a verdict can be compared, pickled and replayed.
 
-A *call* is what a model asked for, a *result* is what the tool said, a *turn* is one answer of the model: all
+A *call* is what a model asked for, a *result* is what the tool answered, a *turn* is one answer of the model: all
 calls of one parallel batch together, or a text. Ids are no part of any of them: they were spent on matching
-results to calls when the transcript was read. A *lap* is one round of a cycle, and the *period* is the number
-of turns in it.
+results to calls when the transcript was read. A *repetition* is one round of a cycle, and the *period* is the
+number of turns in it.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ class Stage(StrEnum):
 
 
 class Kind(StrEnum):
-    """Which rule convicted. The first four read the history, the last three one answer while it decodes."""
+    """Which rule detected the loop. The first four read the history, the last three one answer while it decodes."""
 
-    CALLS = "calls"  # the same calls with the same results, lap after lap
+    CALLS = "calls"  # the same calls with the same results, again and again
     NEAR = "near"  # the same calls with results that are nearly, and never quite, the same
     ERRORS = "errors"  # the same error of one tool, whatever the arguments
     TEXTS = "texts"  # the same text with no tool call between
@@ -64,16 +64,16 @@ class Turn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loop:
-    """A conviction. `key` names the streak: it stays the same from lap to lap and across processes.
+    """A detected loop. `key` names the streak: it stays the same from repetition to repetition and across processes.
 
     `strike` is 2 where the same loop had been left before.
-    `keep` counts the characters of an answer that are worth keeping (the first two laps); it is None where
+    `keep` counts the characters of an answer that are worth keeping (the first two repetitions); it is None where
     whole turns repeat.
     """
 
     kind: Kind
     stage: Stage
-    laps: int
+    repetitions: int
     period: int = 1
     tool: str = ""
     evidence: str = ""

@@ -4,14 +4,14 @@
 the text was cut: the outcome depends on the text alone, and the cost is per block, not per token. `finish`
 looks at what is left at the end. Reasoning gets the same detector with a state of its own.
 
-    rule         convicts
+    rule         finds
     CYCLE        the tail repeats a unit of up to PERIOD_MAX characters, in prose six times and for SPAN
                  characters; or the last UNITS_KEPT sentences hold only a few different ones (a chant)
     WHITESPACE   WHITE_CHARS of nothing but white space
     ANSWER_CALLS the same call written three times (see `written`), where the request declares tools
 
 Structure repeats by nature, so what stands in a code fence, a table, a list, a quote, a heading or a divider,
-and what is mostly digits and signs, has a far higher bar: twenty times and over STRUCTURED_SPAN characters.
+and what is mostly digits and signs, has a far higher limit: twenty times and over STRUCTURED_SPAN characters.
 It has one all the same: a runaway in a code block is a runaway.
 
 A loop stands once it is found: further text changes nothing. `Loop.keep` is how much of the answer is worth
@@ -25,7 +25,7 @@ from typing import NamedTuple
 
 from reliability.loops.canonical import digest, summary
 from reliability.loops.findings import Kind, Loop, Stage
-from reliability.loops.written import Written, feed, without_repeats
+from reliability.loops.written import Written, drop_repeats, feed
 
 __all__ = ["BLOCK", "Scan", "finish", "open_scan", "step", "truncate"]
 
@@ -35,9 +35,9 @@ PASSES_MAX = 16
 PROBE = 24
 TRIES = 8
 PERIOD_MAX = 500
-LAPS, SPAN = 6, 400
-STRUCTURED_LAPS, STRUCTURED_SPAN = 20, 3_000
-TAIL_CHARS = STRUCTURED_LAPS * PERIOD_MAX + BLOCK
+REPETITIONS, SPAN = 6, 400
+STRUCTURED_REPETITIONS, STRUCTURED_SPAN = 20, 3_000
+TAIL_CHARS = STRUCTURED_REPETITIONS * PERIOD_MAX + BLOCK
 WHITE_CHARS = 256
 LINE_CHARS = 600
 UNITS_KEPT, UNITS_DISTINCT, UNIT_LETTERS, UNIT_CHARS = 60, 8, 10, 120
@@ -72,54 +72,54 @@ class Scan(NamedTuple):
 
 
 def open_scan(*, calls: bool) -> Scan:
-    """The scan of a new answer. `calls`: whether what looks like a call may be one."""
+    """Begin the scan of a new answer. `calls`: whether what looks like a call may be one."""
     return Scan() if calls else Scan(seen=Seen(written=None))
 
 
 def step(scan: Scan, chunk: str) -> tuple[Scan, Loop | None]:
-    """Reads the next chunk; the loop as soon as there is one, and from then on."""
+    """Read the next chunk; return the loop as soon as there is one, and from then on."""
     seen, text = scan.seen, scan.fill + chunk
     if seen.loop is not None:
         return Scan("", seen), seen.loop
     end = len(text) - len(text) % BLOCK
     blocks = [text[at : at + BLOCK] for at in range(0, end, BLOCK)]
-    clean = _clean(seen, blocks, text[:end])
+    clean = _scan_clean(seen, blocks, text[:end])
     if clean is not None:
         return Scan(text[end:], clean), None
     for block in blocks:
-        seen = _block(seen, block, _fed(seen, block))
+        seen = _scan_block(seen, block, _feed_written(seen, block))
         if seen.loop is not None:
             return Scan("", seen), seen.loop
     return Scan(text[end:], seen), None
 
 
-def _clean(seen: Seen, blocks: list[str], text: str) -> Seen | None:
-    """What is known after these blocks; None where one of them convicts. Nearly all text has no loop, and then the
-    calls in it can be looked for in all blocks at once."""
-    written = _fed(seen, text) if text else seen.written
+def _scan_clean(seen: Seen, blocks: list[str], text: str) -> Seen | None:
+    """Return what is known after these blocks; None where one of them has a loop. Nearly all text
+    has none, and then the calls in it can be looked for in all blocks at once."""
+    written = _feed_written(seen, text) if text else seen.written
     for block in blocks:
-        seen = _block(seen, block, written)
+        seen = _scan_block(seen, block, written)
         if seen.loop is not None:
             return None
     return seen
 
 
 def finish(scan: Scan) -> tuple[Scan, Loop | None]:
-    """Reads what is left when the answer has ended."""
+    """Read what is left when the answer has ended."""
     fill, seen = scan
     if seen.loop is None:
-        seen = _block(seen, fill, _fed(seen, fill, final=True), final=True)
+        seen = _scan_block(seen, fill, _feed_written(seen, fill, final=True), final=True)
     return Scan("", seen), seen.loop
 
 
-def _fed(seen: Seen, text: str, *, final: bool = False) -> Written | None:
+def _feed_written(seen: Seen, text: str, *, final: bool = False) -> Written | None:
     return None if seen.written is None else feed(seen.written, text, final)
 
 
 def truncate(text: str) -> str:
-    """The text with two copies of whatever it repeats; a text without repetition is returned as it is."""
+    """Return the text with two copies of whatever it repeats; a text without repetition is returned as it is."""
     for _ in range(PASSES_MAX):
-        shorter = _cut(without_repeats(text))
+        shorter = _cut(drop_repeats(text))
         if shorter == text:
             break
         text = shorter
@@ -131,53 +131,53 @@ def _cut(text: str) -> str:
     return text if loop is None or loop.keep is None else text[: loop.keep]
 
 
-def _block(seen: Seen, block: str, written: Written | None, final: bool = False) -> Seen:
+def _scan_block(seen: Seen, block: str, written: Written | None, final: bool = False) -> Seen:
     tail = (seen.tail + block)[-TAIL_CHARS:]
     length = seen.length + len(block)
-    white, run = _white(seen.white, block)
-    line, fenced, units = _lines(seen, block, final)
+    white, run = _count_white(seen.white, block)
+    line, fenced, units = _read_lines(seen, block, final)
     loop = None if written is None else written.loop
     if loop is None and run >= WHITE_CHARS:
-        loop = _loop(Kind.WHITESPACE, run, 1, "", length - len(block) - seen.white)
+        loop = _build_loop(Kind.WHITESPACE, run, 1, "", length - len(block) - seen.white)
     if loop is None:
-        loop = _cycle(tail, seen.fenced or fenced, length) or _chant(units)
+        loop = _find_cycle(tail, seen.fenced or fenced, length) or _find_chant(units)
     return Seen(length, white, tail, line, fenced, units, written, loop)
 
 
-def _white(before: int, block: str) -> tuple[int, int]:
-    """(the run at the block's end, the run that reaches into the block from before)."""
+def _count_white(before: int, block: str) -> tuple[int, int]:
+    """Return (the run at the block's end, the run that reaches into the block from before)."""
     if not block or block.isspace():
         return before + len(block), before + len(block)
     return len(block) - len(block.rstrip()), before + len(block) - len(block.lstrip())
 
 
-def _lines(seen: Seen, block: str, final: bool) -> tuple[str, bool, tuple[str, ...]]:
-    """Reads whole lines: fences open and close, sentences of prose are remembered."""
+def _read_lines(seen: Seen, block: str, final: bool) -> tuple[str, bool, tuple[str, ...]]:
+    """Read complete lines: fences open and close, sentences of prose are remembered."""
     *lines, line = (seen.line + block).split("\n")
     if len(line) > LINE_CHARS or final:
         lines, line = [*lines, line], ""
     fenced, units = seen.fenced, seen.units
-    for whole in lines:
-        if _FENCE.match(whole):
+    for complete in lines:
+        if _FENCE.match(complete):
             fenced = not fenced
-        elif not fenced and not _STRUCTURE.match(whole):
-            units = (*units, *_sentences(whole))[-UNITS_KEPT:]
+        elif not fenced and not _STRUCTURE.match(complete):
+            units = (*units, *_split_sentences(complete))[-UNITS_KEPT:]
     return line, fenced, units
 
 
-def _sentences(line: str) -> list[str]:
+def _split_sentences(line: str) -> list[str]:
     pieces = [piece.strip().lower()[:UNIT_CHARS] for piece in _SENTENCE.split(line)]
     return [piece for piece in pieces if sum(map(str.isalpha, piece)) >= UNIT_LETTERS]
 
 
-def _chant(units: tuple[str, ...]) -> Loop | None:
+def _find_chant(units: tuple[str, ...]) -> Loop | None:
     if len(units) < UNITS_KEPT or len(set(units)) > UNITS_DISTINCT:
         return None
-    return _loop(Kind.CYCLE, UNITS_KEPT // len(set(units)), len(set(units)), units[-1], None)
+    return _build_loop(Kind.CYCLE, UNITS_KEPT // len(set(units)), len(set(units)), units[-1], None)
 
 
-def _cycle(tail: str, fenced: bool, length: int) -> Loop | None:
-    """The smallest unit that the tail repeats often enough, found by where its end stood before."""
+def _find_cycle(tail: str, fenced: bool, length: int) -> Loop | None:
+    """Find the smallest unit that the tail repeats often enough, by where its end stood before."""
     if len(tail) < SPAN:
         return None
     probe, lowest, end = tail[-PROBE:], len(tail) - PERIOD_MAX - PROBE, len(tail) - 1
@@ -186,8 +186,8 @@ def _cycle(tail: str, fenced: bool, length: int) -> Loop | None:
         if at < 0:
             return None
         period = len(tail) - PROBE - at
-        if _repeats(tail, period, max(SPAN, LAPS * period)) and _enough(tail, period, fenced):
-            return _convict(tail, period, length)
+        if _repeats(tail, period, max(SPAN, REPETITIONS * period)) and _repeats_enough(tail, period, fenced):
+            return _build_cycle_loop(tail, period, length)
         end = at + PROBE - 1
     return None
 
@@ -196,29 +196,29 @@ def _repeats(tail: str, period: int, span: int) -> bool:
     return len(tail) >= span and tail[period - span :] == tail[-span:-period]
 
 
-def _enough(tail: str, period: int, fenced: bool) -> bool:
-    """Prose has repeated enough by now; structure must go on for longer."""
-    unit = tail[-max(SPAN, LAPS * period) :]
+def _repeats_enough(tail: str, period: int, fenced: bool) -> bool:
+    """Return whether it is a loop by now: prose is; structure must go on for longer."""
+    unit = tail[-max(SPAN, REPETITIONS * period) :]
     first_line = tail[: len(tail) - len(unit)].rsplit("\n", 1)[-1][:LINE_CHARS]
     letters, signs = sum(map(str.isalpha, unit)), len(unit) - sum(map(str.isspace, unit))
     if not (fenced or 2 * letters < signs or _STRUCTURE.search(first_line + unit)):
         return True
-    return _repeats(tail, period, max(STRUCTURED_SPAN, STRUCTURED_LAPS * period))
+    return _repeats(tail, period, max(STRUCTURED_SPAN, STRUCTURED_REPETITIONS * period))
 
 
-def _convict(tail: str, period: int, length: int) -> Loop:
+def _build_cycle_loop(tail: str, period: int, length: int) -> Loop:
     span = len(tail) - period
     while span > 0 and tail[span - 1] == tail[span - 1 + period]:
         span -= 1
     start = length - len(tail) + span
-    return _loop(Kind.CYCLE, (length - start) // period, period, tail[-period:], start + 2 * period)
+    return _build_loop(Kind.CYCLE, (length - start) // period, period, tail[-period:], start + 2 * period)
 
 
-def _loop(kind: Kind, laps: int, period: int, unit: str, keep: int | None) -> Loop:
+def _build_loop(kind: Kind, count: int, period: int, unit: str, keep: int | None) -> Loop:
     return Loop(
         kind=kind,
         stage=Stage.BREAK,
-        laps=laps,
+        repetitions=count,
         period=period,
         evidence=summary(unit),
         key=digest(kind, unit),

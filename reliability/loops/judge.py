@@ -1,12 +1,12 @@
-"""The auxiliary judge's pure part: what is counted, what the judge is shown, and what the model is told.
+"""The auxiliary judge's pure part: what is counted, and what the judge and the model are shown.
 
 Two counters run over the turns since the user last spoke, and both start again when another tool is called:
-**calls in a row** of one tool that no rule has convicted (arguments or results differ, so it may be work),
+**calls in a row** of one tool in which no rule detects a loop (arguments or results differ, so it may be work),
 and **failures in a row** of one tool. At a threshold, and at every multiple of it, there is a `Case`: the
 judge is asked once per so many calls, not on every call after.
 
 The judge is never judged: `JudgeRequest.guarded` is False, and whoever sends it runs no loop rule and no
-judge on it. Its answer is read from `content`, else from `reasoning_content`; thinking tags are no answer.
+judge on it. Its answer is read from `content`, else from `reasoning_content`; reasoning tags are no answer.
 Where there is nothing to read (no tier, an empty answer, a timeout), the model gets a firm note to reflect
 instead: `injection` always has something to say, and never depends on chance.
 
@@ -23,7 +23,7 @@ from typing import Any
 
 from reliability.loops.canonical import summary
 from reliability.loops.content import NOTICE, text_of
-from reliability.loops.errors import failed
+from reliability.loops.errors import has_failed
 from reliability.loops.findings import Loop, Turn
 from reliability.loops.thresholds import JudgeConfig
 
@@ -72,55 +72,55 @@ class JudgeRequest:
     guarded: bool = False
 
 
-def find_case(turns: Sequence[Turn], config: JudgeConfig, convicted: Loop | None = None) -> Case | None:
-    """The case that the turns make, failures first; None where a rule has convicted already."""
+def find_case(turns: Sequence[Turn], config: JudgeConfig, detected: Loop | None = None) -> Case | None:
+    """Find the case that the turns make, failures first; None where a rule has detected a loop already."""
     acted = [turn for turn in turns if turn.calls]
-    if not config.enabled or convicted is not None or not acted:
+    if not config.enabled or detected is not None or not acted:
         return None
     tool = acted[-1].calls[-1].name
-    calls = _streak([_of_one_tool(turn, tool) for turn in acted])
-    failures = _streak([_of_one_tool(turn, tool) and _all_failed(turn) for turn in acted])
-    if _due(failures, config.failure_threshold):
+    calls = _count_streak([_calls_only(turn, tool) for turn in acted])
+    failures = _count_streak([_calls_only(turn, tool) and _all_failed(turn) for turn in acted])
+    if _is_due(failures, config.failure_threshold):
         return Case(Trouble.FAILURES, tool, failures)
-    return Case(Trouble.CONSECUTIVE, tool, calls) if _due(calls, config.consecutive_threshold) else None
+    return Case(Trouble.CONSECUTIVE, tool, calls) if _is_due(calls, config.consecutive_threshold) else None
 
 
-def _of_one_tool(turn: Turn, tool: str) -> bool:
+def _calls_only(turn: Turn, tool: str) -> bool:
     return all(call.name == tool for call in turn.calls)
 
 
 def _all_failed(turn: Turn) -> bool:
-    return bool(turn.results) and all(map(failed, turn.results))
+    return bool(turn.results) and all(map(has_failed, turn.results))
 
 
-def _streak(flags: Sequence[bool]) -> int:
-    """How many flags at the end are set."""
+def _count_streak(flags: Sequence[bool]) -> int:
+    """Count the flags at the end that are set."""
     return next((i for i, flag in enumerate(reversed(flags)) if not flag), len(flags))
 
 
-def _due(count: int, threshold: int) -> bool:
+def _is_due(count: int, threshold: int) -> bool:
     return threshold > 0 and count > 0 and count % threshold == 0
 
 
 def judge_request(case: Case, turns: Sequence[Turn], goal: Any, config: JudgeConfig) -> JudgeRequest:
-    """What the judge is shown: the task, and the latest calls with their results, all of it cut."""
-    said = "failed" if case.trouble is Trouble.FAILURES else "called"
+    """Build what the judge is shown: the task, and the latest calls with their results, all of it cut."""
+    outcome = "failed" if case.trouble is Trouble.FAILURES else "called"
     shown = [turn for turn in turns if turn.calls][-min(SHOWN, case.count) :]
-    steps = "\n".join(_step(number, turn) for number, turn in enumerate(shown, 1))
+    steps = "\n".join(_describe_step(number, turn) for number, turn in enumerate(shown, 1))
     task = summary(text_of(goal), GOAL_CHARS) or "(not known)"
-    content = f"Task: {task}\n\n`{case.tool}` was {said} {case.count} times in a row. The latest calls:\n{steps}"
+    content = f"Task: {task}\n\n`{case.tool}` was {outcome} {case.count} times in a row. The latest calls:\n{steps}"
     messages = ({"role": "system", "content": _ASK}, {"role": "user", "content": content})
     return JudgeRequest(messages=messages, tier=config.judge_tier, timeout_s=config.timeout_s)
 
 
-def _step(number: int, turn: Turn) -> str:
+def _describe_step(number: int, turn: Turn) -> str:
     call, result = turn.calls[-1], turn.results[-1] if turn.results else None
     answer = summary(result.text, RESULT_CHARS) if result is not None else "(not known)"
     return f"{number}. {call.name}({summary(call.arguments, ARGUMENTS_CHARS)}) -> {answer}"
 
 
 def read_suggestion(response: Any) -> str:
-    """What the judge said, from a completion or a message; empty where there is nothing to use."""
+    """Read the judge's suggestion from a completion or a message; empty where there is nothing to use."""
     if isinstance(response, str):
         return _clean(response)
     if not isinstance(response, Mapping):
@@ -137,7 +137,7 @@ def _clean(text: str) -> str:
 
 
 def injection(case: Case, suggestion: str = "") -> str | None:
-    """What is put before the model: the suggestion, a firm note for want of one, None if all is well."""
+    """Return what is put before the model: the suggestion, a firm note for want of one, None if all is well."""
     if suggestion.strip(" .!`*\"'").upper() == "CONTINUE":
         return None
     failing = case.trouble is Trouble.FAILURES

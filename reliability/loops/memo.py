@@ -6,8 +6,8 @@ milliseconds where results are large. So a `Memo` lives as long as the request's
 keys are places in the turns that act, and it must never be used with other turns or another configuration.
 
 It is invisible: with it and without it every verdict is the same. What it bounds is the work past a verdict. Once a
-streak has reached the threshold that breaks, its further laps change only the number that is told, and are counted as
-long as comparing them is cheap: `COUNTED_CHARS_MAX` characters of results that are not equal to the letter.
+streak has reached the threshold that breaks, its further repetitions change only the number that is reported, and are
+counted as long as comparing them is cheap: `COUNTED_CHARS_MAX` characters of results that are not equal to the letter.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Memo:
         return key in self._known
 
     def once(self, key: Hashable, find: Callable[[], T]) -> T:
-        """What `find` says, asked the first time only."""
+        """Return what `find` returns, called the first time only."""
         try:
             found: T = self._known[key]
         except KeyError:
@@ -48,7 +48,7 @@ class Memo:
         return found
 
     def parse(self, text: str) -> tuple[bool, Any]:
-        """As `canonical.parse`."""
+        """Parse as `canonical.parse` does."""
         found = self._parsed.get(text)
         if found is None:
             found = self._parsed[text] = parse(text)
@@ -58,10 +58,10 @@ class Memo:
 
     @property
     def spent(self) -> bool:
-        """Whether a streak may be longer than was counted."""
+        """True once a streak may be longer than was counted."""
         return self._left < 0
 
     def affords(self, chars: int) -> bool:
-        """Whether another comparison of so many characters may be made past a verdict; it is taken as made."""
+        """Tell whether another comparison of so many characters may be made past a verdict; it is taken as made."""
         self._left -= chars
         return self._left >= 0

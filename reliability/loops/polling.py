@@ -17,10 +17,10 @@ from itertools import pairwise
 
 from reliability.loops.canonical import parse
 from reliability.loops.findings import Call, Result
-from reliability.loops.same_result import ongoing
+from reliability.loops.same_result import is_ongoing
 from reliability.loops.volatile_fields import word_set, words_of
 
-__all__ = ["generic", "polling", "polls_by_name"]
+__all__ = ["is_generic_tool", "is_poll", "polls_by_name"]
 
 _LAST = word_set("poll polling wait await sleep progress watch tail scroll clock now datetime")
 _FIRST = word_set("poll wait await sleep watch scroll tail")
@@ -48,7 +48,7 @@ _ACTION_KEYS = ("action", "operation", "op", "mode")
 
 
 def polls_by_name(name: str, declared: Iterable[str] = ()) -> bool:
-    """True where the configuration or the name itself says that the tool waits, pages or tells the time."""
+    """Return whether the configuration or the name itself says that the tool waits, pages or tells the time."""
     if any(_matches(name, pattern) for pattern in declared):
         return True
     words = words_of(name)
@@ -65,11 +65,11 @@ def _matches(name: str, pattern: str) -> bool:
     return name == pattern
 
 
-def polling(call: Call, result: Result | None, declared: Iterable[str] = ()) -> bool:
-    """True where this call, with this result, waits for the world or pages through it."""
+def is_poll(call: Call, result: Result | None, declared: Iterable[str] = ()) -> bool:
+    """Return whether this call, with this result, waits for the world or pages through it."""
     if polls_by_name(call.name, declared) or _waits(call):
         return True
-    return result is not None and ongoing(result.text)
+    return result is not None and is_ongoing(result.text)
 
 
 def _waits(call: Call) -> bool:
@@ -79,11 +79,11 @@ def _waits(call: Call) -> bool:
     if any(str(arguments.get(key)).lower() in _WAITS for key in _ACTION_KEYS):
         return True
     commands = [arguments[key] for key in _COMMAND_KEYS if isinstance(arguments.get(key), str)]
-    if not commands or not generic(call.name):
+    if not commands or not is_generic_tool(call.name):
         return False
     return any(_SLEEPS.search(command) for command in commands) or not "".join(commands).strip()
 
 
-def generic(name: str) -> bool:
-    """True for shells, code runners and browsers: with other arguments they are another tool altogether."""
+def is_generic_tool(name: str) -> bool:
+    """Return whether it is a shell, a code runner or a browser: with other arguments another tool."""
     return not _GENERIC.isdisjoint(words_of(name))

@@ -1,19 +1,19 @@
 """Are two results the same? What a run says about itself doesn't count; what it says about the world does.
 
-The principle. A result carries two kinds of changing values: **meters** of the call (how long it took, when
-it was answered, under which request id, pid or cell number) and **readings** of the world (a counter, a
-percentage, the age of a job). A replay changes the meters and nothing else. So two results are the same when
-they differ in meters only:
+The principle. A result carries two kinds of changing values: **volatile fields** of the call (how long it took,
+when it was answered, under which request id, pid or cell number) and **readings** of the world (a counter, a
+percentage, the age of a job). A replay changes the volatile fields and nothing else. So two results are the
+same when they differ in volatile fields only:
 
 - digits are never masked as such: a changed digit anywhere else is a reading, and a reading that changes is
   progress;
-- a meter is known by its name (`duration_ms`, `requestId`, `took 0.3s`, `pid 71`) or by a form that nothing
+- a volatile field is known by its name (`duration_ms`, `requestId`, `took 0.3s`, `pid 71`) or by a form that nothing
   else has (an ISO moment, a UUID, `[12:03:44]`, `bash: line 7:`);
 - a duration is a reading where the thing timed is still going on: its object says `running`, its line says
-  `still waiting`, or it counts whole seconds and has grown. The meter of a call is a fraction or
-  milliseconds, and jumps both ways;
+  `still waiting`, or it counts whole seconds and has grown. The duration of a call is a fraction
+  or milliseconds, and jumps both ways;
 - a naked value that stands alone is the content (`date`, `uuidgen`), not a remark beside the content; in JSON
-  a meter needs some other field beside it;
+  a volatile field needs some other field beside it;
 - `updated_at`, `last_…`, `next_…`, `eta` and the like are readings whatever their form.
 
 Where this errs, it errs towards progress. Comparing is local: only fields and lines that differ are looked
@@ -31,16 +31,16 @@ from typing import Any
 from reliability.loops.canonical import parse
 from reliability.loops.volatile_fields import (
     DURATIONS,
-    METERS,
     ONGOING_NEAR,
     ONGOING_WORDS,
     READING_NEAR,
     STATUS_KEYS,
-    is_meter,
+    VOLATILE_FORMS,
     is_reading,
+    is_volatile,
 )
 
-__all__ = ["ongoing", "same"]
+__all__ = ["is_ongoing", "is_same_result"]
 
 MASKED_CHARS = 16_000
 LINES_MAX = 50_000
@@ -65,28 +65,28 @@ _STATUS_LINE = re.compile(
 Parse = Callable[[str], tuple[bool, Any]]
 
 
-def same(older: str, newer: str, parse: Parse = parse) -> bool:
-    """True where the two results say the same of the world. `parse`: `canonical.parse`, or one that remembers."""
+def is_same_result(older: str, newer: str, parse: Parse = parse) -> bool:
+    """Return whether the two results say the same of the world. `parse`: `canonical.parse`, or one that remembers."""
     if older == newer or older.strip() == newer.strip():
         return True
-    known_a, a = _json(older, parse)
-    known_b, b = _json(newer, parse)
-    compare = _Comparison()
+    known_a, a = _parse_json(older, parse)
+    known_b, b = _parse_json(newer, parse)
+    comparison = _Comparison()
     if known_a and known_b:
-        return bool(compare.values(a, b, "", False, DEPTH_MAX))
-    return not (known_a or known_b) and bool(compare.texts(older.strip(), newer.strip()))
+        return bool(comparison.compare_values(a, b, "", False, DEPTH_MAX))
+    return not (known_a or known_b) and bool(comparison.compare_texts(older.strip(), newer.strip()))
 
 
-def ongoing(text: str) -> bool:
-    """True where the result says that what was asked about still goes on: then asking again is polling."""
-    known, value = _json(text, parse)
+def is_ongoing(text: str) -> bool:
+    """Return whether the result says that what was asked about still goes on: then asking again is polling."""
+    known, value = _parse_json(text, parse)
     if known:
         return isinstance(value, dict) and _goes_on(value)
     return bool(_STATUS_LINE.search(text[:STATUS_CHARS]))
 
 
-def _json(text: str, parse: Parse) -> tuple[bool, Any]:
-    """JSON objects and arrays only: a bare number or string is text."""
+def _parse_json(text: str, parse: Parse) -> tuple[bool, Any]:
+    """Parse JSON objects and arrays only: a bare number or string is text."""
     return parse(text) if _JSON_BEGINS.match(text) else (False, None)
 
 
@@ -100,70 +100,70 @@ def _is_status(key: str, value: Any) -> bool:
 
 
 class _Comparison:
-    """One comparison of two results. Each method says None where they differ, else how much they share beside
-    meters: 0 means that there is nothing but naked meters."""
+    """One comparison of two results. Each method returns None where they differ, else how much they share beside
+    volatile fields: 0 means that there is nothing but naked ones."""
 
     def __init__(self) -> None:
         self.left = MASKED_CHARS
         self.values_left = VALUES_MAX
 
-    def values(self, a: Any, b: Any, key: str, live: bool, depth: int) -> int | None:
-        """Two JSON values of the field `key`, in an object that is still going on or not."""
+    def compare_values(self, a: Any, b: Any, key: str, live: bool, depth: int) -> int | None:
+        """Compare two JSON values of the field `key`, in an object that is still going on or not."""
         self.values_left -= 1
         if not depth or self.values_left < 0:
             return None
         if isinstance(a, dict) and isinstance(b, dict):
-            return self.objects(a, b, depth - 1)
+            return self.compare_objects(a, b, depth - 1)
         if isinstance(a, list) and isinstance(b, list):
-            return self.lists(a, b, key, live, depth - 1)
+            return self.compare_lists(a, b, key, live, depth - 1)
         if a == b and isinstance(a, bool) is isinstance(b, bool):
             return 1
-        if is_meter(key, a, b, live):
+        if is_volatile(key, a, b, live):
             return 0
         texts = isinstance(a, str) and isinstance(b, str) and not is_reading(key)
-        return self.texts(a, b) if texts else None
+        return self.compare_texts(a, b) if texts else None
 
-    def objects(self, a: dict[str, Any], b: dict[str, Any], depth: int) -> int | None:
-        """Field by field; only a meter may be missing on one side."""
+    def compare_objects(self, a: dict[str, Any], b: dict[str, Any], depth: int) -> int | None:
+        """Compare field by field; only a volatile one may be missing on one side."""
         live = _goes_on(a) or _goes_on(b)
         shared = 0 if a or b else 1
         for key in [*a, *(key for key in b if key not in a)]:
             if key in a and key in b:
-                found = self.values(a[key], b[key], key, live, depth)
+                found = self.compare_values(a[key], b[key], key, live, depth)
             else:
                 present = a.get(key, b.get(key))
-                found = 0 if is_meter(key, present, present, live) else None
+                found = 0 if is_volatile(key, present, present, live) else None
             if found is None:
                 return None
             shared += found
         return shared
 
-    def lists(self, a: list[Any], b: list[Any], key: str, live: bool, depth: int) -> int | None:
-        """Item by item; a list is content by its length."""
+    def compare_lists(self, a: list[Any], b: list[Any], key: str, live: bool, depth: int) -> int | None:
+        """Compare item by item; a list is content by its length."""
         if len(a) != len(b):
             return None
         for x, y in zip(a, b, strict=True):
-            if self.values(x, y, key, live, depth) is None:
+            if self.compare_values(x, y, key, live, depth) is None:
                 return None
         return 1
 
-    def texts(self, a: str, b: str) -> int | None:
-        """Line by line; only lines that differ are masked."""
-        start, end = _between(a, b)
-        content = int(_says(a[:start]) or _says(a[len(a) - end :]))
+    def compare_texts(self, a: str, b: str) -> int | None:
+        """Compare line by line; only lines that differ are masked."""
+        start, end = _count_shared_ends(a, b)
+        content = int(_has_content(a[:start]) or _has_content(a[len(a) - end :]))
         a, b = a[start : len(a) - end], b[start : len(b) - end]
         if (count := a.count("\n")) != b.count("\n") or count >= LINES_MAX:
             return None
         for x, y in zip(a.split("\n"), b.split("\n"), strict=True):
-            masked: str | None = x if x == y else self.masked(x, y)
+            masked: str | None = x if x == y else self.mask_both(x, y)
             if masked is None:
                 return None
-            content = content or int(_says(masked))
+            content = content or int(_has_content(masked))
         return content
 
-    def masked(self, x: str, y: str) -> str | None:
-        """What both lines are without their meters; None where they differ, or where the bound is reached."""
-        x, y = _differing(x, y)
+    def mask_both(self, x: str, y: str) -> str | None:
+        """Mask both lines; None where they differ in more than volatile fields, or where the bound is reached."""
+        x, y = _cut_to_difference(x, y)
         self.left -= len(x) + len(y)
         if self.left < 0:
             return None
@@ -171,31 +171,31 @@ class _Comparison:
         return masked if masked == _mask(y) else None
 
 
-def _differing(x: str, y: str) -> tuple[str, str]:
-    """The two lines, cut to where they differ and what stands around it."""
-    start = _shared(x, y)
-    end = _shared_end(x, y, start)
+def _cut_to_difference(x: str, y: str) -> tuple[str, str]:
+    """Cut the two lines to where they differ and what stands around it."""
+    start = _count_shared(x, y)
+    end = _count_shared_end(x, y, start)
     lowest = max(0, start - AROUND_CHARS)
     ends = len(x) - end + AROUND_CHARS, len(y) - end + AROUND_CHARS
     return _cut(x, lowest, ends[0]), _cut(y, lowest, ends[1])
 
 
-def _says(text: str) -> bool:
-    """Whether there is anything beside meters and white space."""
+def _has_content(text: str) -> bool:
+    """Return whether there is anything beside holes and white space."""
     return bool(text.replace(HOLE, "").strip())
 
 
-def _between(a: str, b: str) -> tuple[int, int]:
-    """How many characters of whole lines the two share at their beginning, and how many at their end."""
-    shared = _shared(a, b)
+def _count_shared_ends(a: str, b: str) -> tuple[int, int]:
+    """Count the characters of whole lines that the two share at their beginning, and those at their end."""
+    shared = _count_shared(a, b)
     start = a.rfind("\n", 0, shared) + 1
-    end = _shared_end(a, b, start)
+    end = _count_shared_end(a, b, start)
     line = a.find("\n", len(a) - end)
     return start, 0 if line < 0 else len(a) - line
 
 
-def _shared(x: str, y: str) -> int:
-    """How many characters at the beginning are equal: halves are compared, since whole texts compare fast."""
+def _count_shared(x: str, y: str) -> int:
+    """Count the equal characters at the beginning: halves are compared, since whole texts compare fast."""
     low, high = 0, min(len(x), len(y))
     while low < high:
         middle = (low + high + 1) // 2
@@ -203,8 +203,8 @@ def _shared(x: str, y: str) -> int:
     return low
 
 
-def _shared_end(x: str, y: str, start: int) -> int:
-    """How many characters at the end are equal, none of them before `start`."""
+def _count_shared_end(x: str, y: str, start: int) -> int:
+    """Count the equal characters at the end, none of them before `start`."""
     low, high = 0, min(len(x), len(y)) - start
     while low < high:
         middle = (low + high + 1) // 2
@@ -219,21 +219,21 @@ def _cut(line: str, start: int, end: int) -> str:
 
 
 def _mask(line: str) -> str:
-    """The line with a hole in the place of every meter."""
-    for pattern in METERS:
-        line = pattern.sub(_hole, line)
+    """Put a hole in the place of every volatile value of the line."""
+    for pattern in VOLATILE_FORMS:
+        line = pattern.sub(_make_hole, line)
     for pattern in DURATIONS:
-        line = pattern.sub(_hole_unless_ongoing, line)
+        line = pattern.sub(_make_hole_unless_ongoing, line)
     return line
 
 
-def _hole(match: re.Match[str]) -> str:
+def _make_hole(match: re.Match[str]) -> str:
     start, end = match.span("v")
     if READING_NEAR.search(match.string[max(0, start - NEAR_CHARS) : start]):
         return match.group()
     return match.string[match.start() : start] + HOLE + match.string[end : match.end()]
 
 
-def _hole_unless_ongoing(match: re.Match[str]) -> str:
+def _make_hole_unless_ongoing(match: re.Match[str]) -> str:
     around = match.string[max(0, match.start() - NEAR_CHARS) : match.end() + NEAR_CHARS]
-    return match.group() if ONGOING_NEAR.search(around) else _hole(match)
+    return match.group() if ONGOING_NEAR.search(around) else _make_hole(match)

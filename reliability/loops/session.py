@@ -1,7 +1,7 @@
 """The session window, for clients that don't send their history, and the library's simple face.
 
 Without the history no result is known, and the same call may well be right: so this rule is the careful one.
-Only whole answers in a row count (or a cycle of up to `PERIOD_MAX` of them), calls are compared exactly and
+Only complete answers in a row count (or a cycle of up to `PERIOD_MAX` of them), calls are compared exactly and
 texts by likeness, pollers have their own limits, and an answer to **the same request** never counts twice: a
 batch worker or a health check that asks the same gets the same, which is no loop. Where the transcript is at
 hand, `find_loop` decides.
@@ -22,25 +22,25 @@ from rapidfuzz import fuzz
 
 from reliability.loops.canonical import call_key, digest, summary
 from reliability.loops.findings import Kind, Loop, Stage, Turn
-from reliability.loops.laps import stage_of
-from reliability.loops.polling import polling
+from reliability.loops.history import stage_of
+from reliability.loops.polling import is_poll
 from reliability.loops.thresholds import LoopConfig
 from reliability.loops.transcript import answer_turn
 
-__all__ = ["LoopDetector", "LoopStatus", "Said", "Window", "observe"]
+__all__ = ["Fingerprint", "LoopDetector", "LoopStatus", "Window", "observe"]
 
 TEXT_CHARS = 1_000
 PERIOD_MAX = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class Fingerprint:
     """The fingerprint of one answer. `calls` is empty for a text, `text` for calls: models reword."""
 
     calls: str = ""
     text: str = ""
     tool: str = ""
-    polled: bool = False
+    polls: bool = False
     request: str = ""
 
 
@@ -48,11 +48,11 @@ class Said:
 class Window:
     """The answers of one session, oldest first."""
 
-    said: tuple[Said, ...] = ()
+    answers: tuple[Fingerprint, ...] = ()
 
 
 class LoopStatus(StrEnum):
-    """What `LoopDetector.check` says of a session."""
+    """The state of a session, as `LoopDetector.check` reports it."""
 
     NORMAL = "NORMAL"
     WARNING = "WARNING"
@@ -60,62 +60,62 @@ class LoopStatus(StrEnum):
 
 
 def observe(window: Window, answer: Turn, config: LoopConfig, request: str = "") -> tuple[Window, Loop | None]:
-    """Adds an answer; `request` names what it answers, and a second answer to it replaces the first."""
-    said = _fingerprint(answer, config, request)
-    if not config.enabled or not (said.calls or said.text):
+    """Add an answer; `request` names what it answers, and a second answer to it replaces the first."""
+    newest = _take_fingerprint(answer, config, request)
+    if not config.enabled or not (newest.calls or newest.text):
         return window, None
-    kept = tuple(old for old in window.said if not (request and old.request == request))
-    window = Window((*kept, said)[-config.window_size :])
-    found = [_cycle(window.said, period, config) for period in range(1, PERIOD_MAX + 1)]
-    convicted = [loop for loop in found if loop is not None]
-    return window, max(convicted, key=lambda loop: (loop.stage is Stage.BREAK, loop.laps), default=None)
+    kept = tuple(old for old in window.answers if not (request and old.request == request))
+    window = Window((*kept, newest)[-config.window_size :])
+    found = [_find_cycle(window.answers, period, config) for period in range(1, PERIOD_MAX + 1)]
+    detected = [loop for loop in found if loop is not None]
+    return window, max(detected, key=lambda loop: (loop.stage is Stage.BREAK, loop.repetitions), default=None)
 
 
-def _fingerprint(answer: Turn, config: LoopConfig, request: str) -> Said:
+def _take_fingerprint(answer: Turn, config: LoopConfig, request: str) -> Fingerprint:
     if not answer.calls:
-        return Said(text=" ".join(answer.text[:TEXT_CHARS].split()), request=request)
+        return Fingerprint(text=" ".join(answer.text[:TEXT_CHARS].split()), request=request)
     keys = sorted({call_key(call, config.ignored_arguments) for call in answer.calls})
     names = list(dict.fromkeys(call.name for call in answer.calls))
-    polled = all(polling(call, None, config.pollers) for call in answer.calls)
-    return Said(calls=digest(*keys), tool=" → ".join(names[:4]), polled=polled, request=request)
+    polls = all(is_poll(call, None, config.pollers) for call in answer.calls)
+    return Fingerprint(calls=digest(*keys), tool=" → ".join(names[:4]), polls=polls, request=request)
 
 
-def _alike(a: Said, b: Said, config: LoopConfig) -> bool:
+def _is_alike(a: Fingerprint, b: Fingerprint, config: LoopConfig) -> bool:
     if a.calls or b.calls:
         return a.calls == b.calls
     return fuzz.ratio(a.text, b.text, score_cutoff=100 * config.similarity_threshold) > 0
 
 
-def _cycle(said: tuple[Said, ...], period: int, config: LoopConfig) -> Loop | None:
-    size = len(said)
+def _find_cycle(answers: tuple[Fingerprint, ...], period: int, config: LoopConfig) -> Loop | None:
+    size = len(answers)
     paired = 0
     for index in range(size - 1, period - 1, -1):
-        if not _alike(said[index - period], said[index], config):
+        if not _is_alike(answers[index - period], answers[index], config):
             break
         paired += 1
-    lap = said[max(0, size - period) :]
-    #: As in the history: an answer that starts the next lap counts as that lap.
-    laps = -(-(paired + period) // period) if paired else 1
-    polled = all(answer.polled for answer in lap)
-    warn = config.poller_duplicate_threshold if polled else config.duplicate_threshold
-    limit = config.poller_break_threshold if polled else config.break_threshold
-    stage = stage_of(laps, warn, limit)
-    if stage is None or (period > 1 and not all(answer.calls for answer in lap)):
+    newest = answers[max(0, size - period) :]
+    #: As in the history: an answer that starts the next repetition counts as that one.
+    count = -(-(paired + period) // period) if paired else 1
+    polls = all(answer.polls for answer in newest)
+    warn = config.poller_duplicate_threshold if polls else config.duplicate_threshold
+    limit = config.poller_break_threshold if polls else config.break_threshold
+    stage = stage_of(count, warn, limit)
+    if stage is None or (period > 1 and not all(answer.calls for answer in newest)):
         return None
-    newest = lap[-1]
+    last = newest[-1]
     return Loop(
-        kind=Kind.CALLS if newest.calls else Kind.TEXTS,
+        kind=Kind.CALLS if last.calls else Kind.TEXTS,
         stage=stage,
-        laps=laps,
+        repetitions=count,
         period=period,
-        tool=newest.tool,
-        evidence=summary(newest.text),
-        key=digest(*sorted(answer.calls or "text" for answer in lap)),
+        tool=last.tool,
+        evidence=summary(last.text),
+        key=digest(*sorted(answer.calls or "text" for answer in newest)),
     )
 
 
 class LoopDetector:
-    """Windows for many sessions. Two laps after the warning the circuit breaks."""
+    """Windows for many sessions. Two repetitions after the warning the circuit breaks."""
 
     def __init__(
         self,
@@ -142,7 +142,7 @@ class LoopDetector:
         return len(self._windows)
 
     def check(self, session_id: str, response: Any, request: str = "") -> LoopStatus:
-        """Adds the response (a completion, a message or a text) to its session and says how it stands."""
+        """Add the response (a completion, a message or a text) to its session and report the session's state."""
         window = self._windows.pop(session_id, Window())
         window, loop = observe(window, answer_turn(response), self.config, request)
         self._windows[session_id] = window
@@ -153,5 +153,5 @@ class LoopDetector:
         return LoopStatus.CIRCUIT_BREAK if loop.stage is Stage.BREAK else LoopStatus.WARNING
 
     def rearm(self, session_id: str) -> None:
-        """The user has spoken: the session starts anew."""
+        """Start the session anew: the user has spoken."""
         self._windows.pop(session_id, None)

@@ -1,7 +1,7 @@
 """What a person may set about loops. A threshold of 0 or less switches its stage off.
 
-The defaults have reasons. On 2,382 recorded runs three equal laps (call and result) were true repetition each
-time, and most agents left it by themselves: so three laps only nudge. Five laps hardly ever ended by
+The defaults have reasons. On 2,382 recorded runs three equal repetitions (call and result) were true repetition each
+time, and most agents left it by themselves: so three only nudge. Five hardly ever ended by
 themselves: so five break. Pollers wait for the world, which is no loop until it has gone on for far longer.
 """
 

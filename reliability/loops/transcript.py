@@ -1,4 +1,4 @@
-"""Reads a request's messages into turns: what the model did since the user last spoke.
+"""Read a request's messages into turns: what the model did since the user last spoke.
 
 Three dialects, told apart message by message, so that a mixed history reads as well: OpenAI chat
 (`tool_calls`, the legacy `function_call` with the role `function`), Anthropic (`tool_use` and `tool_result`
@@ -25,7 +25,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from reliability.loops.canonical import dumps
-from reliability.loops.content import Message, Who, blocks_of, text_of, type_of, who
+from reliability.loops.content import Message, Who, blocks_of, classify_speaker, text_of, type_of
 from reliability.loops.findings import Call, Result, Turn
 
 __all__ = ["MESSAGES_MAX", "TURNS_MAX", "answer_turn", "calls_turn", "carries_history", "read_turns"]
@@ -41,39 +41,39 @@ _CLEARED_ABOUT = re.compile(r"\b(?:tool|result|output|content|context|observatio
 
 
 @dataclass(slots=True)
-class _Row:
+class _CallPlaces:
     """The places of some of a turn's calls, and how many at its beginning have their result."""
 
     places: list[int] = field(default_factory=list)
     done: int = 0
 
-    def next(self, results: list[_Said | None]) -> int:
-        """The first place without a result, else the last one. A result is never taken back, so nothing is looked at
-        twice."""
+    def find_next(self, results: list[_OpenResult | None]) -> int:
+        """Find the first place without a result, else the last one. A result is never taken back, so nothing is looked
+        at twice."""
         while self.done < len(self.places) and results[self.places[self.done]] is not None:
             self.done += 1
         return self.places[min(self.done, len(self.places) - 1)]
 
 
 @dataclass(slots=True)
-class _Said:
+class _OpenResult:
     """One result, in its pieces."""
 
     texts: list[str]
     error: bool
 
-    def frozen(self) -> Result:
+    def freeze(self) -> Result:
         return Result("\n".join(self.texts), self.error)
 
 
 @dataclass(slots=True)
-class _Open:
-    """A turn while its results are still being read. `rows` holds the calls by their ids: under "" those without one,
-    under None all of them."""
+class _OpenTurn:
+    """A turn while its results are still being read. `by_id` holds the places of the calls by their
+    ids: under "" those without one, under None all of them."""
 
     calls: list[Call] = field(default_factory=list)
-    results: list[_Said | None] = field(default_factory=list)
-    rows: dict[str | None, _Row] = field(default_factory=dict)
+    results: list[_OpenResult | None] = field(default_factory=list)
+    by_id: dict[str | None, _CallPlaces] = field(default_factory=dict)
     text: str = ""
     continued: bool = False
     answered: bool = False
@@ -81,52 +81,52 @@ class _Open:
 
     def add(self, call_id: str, call: Call) -> None:
         for name in (call_id, None):
-            self.rows.setdefault(name, _Row()).places.append(len(self.calls))
+            self.by_id.setdefault(name, _CallPlaces()).places.append(len(self.calls))
         self.calls.append(call)
         self.results.append(None)
 
-    def place_for(self, call_id: str) -> int | None:
-        """Where a result with this id belongs; None: it isn't this turn's."""
-        row = self.rows.get(call_id or None) or (self.rows.get("") if call_id else None)
-        return None if row is None else row.next(self.results)
+    def find_place(self, call_id: str) -> int | None:
+        """Find where a result with this id belongs; None: it isn't this turn's."""
+        places = self.by_id.get(call_id or None) or (self.by_id.get("") if call_id else None)
+        return None if places is None else places.find_next(self.results)
 
-    def frozen(self) -> Turn:
-        results = tuple(None if said is None else said.frozen() for said in self.results)
+    def freeze(self) -> Turn:
+        results = tuple(None if result is None else result.freeze() for result in self.results)
         return Turn(tuple(self.calls), results, self.text, self.continued)
 
 
-def _arguments(value: Any) -> str:
+def _read_arguments(value: Any) -> str:
     if isinstance(value, str):
         return value
     return "" if value is None else dumps(value)
 
 
-def _calls_of(message: Message) -> list[tuple[str, Call]]:
-    """Every call of one answer, with its id."""
+def _read_calls(message: Message) -> list[tuple[str, Call]]:
+    """Read every call of one answer, with its id."""
     found: list[tuple[str, Call]] = []
     listed = message.get("tool_calls")
     for entry in listed if isinstance(listed, list) else []:
         if isinstance(entry, dict):
             inner = entry.get("function") or entry.get("custom") or entry
-            found += _call(entry.get("id"), inner, "arguments", "input")
+            found += _read_call(entry.get("id"), inner, "arguments", "input")
     legacy = message.get("function_call")
     if not listed and isinstance(legacy, dict):
-        found += _call(None, legacy, "arguments", "arguments")
+        found += _read_call(None, legacy, "arguments", "arguments")
     for block in blocks_of(message):
         if type_of(block).endswith("tool_use"):
-            found += _call(block.get("id"), block, "input", "arguments")
+            found += _read_call(block.get("id"), block, "input", "arguments")
     return found
 
 
-def _call(call_id: Any, holder: Any, *fields: str) -> list[tuple[str, Call]]:
+def _read_call(call_id: Any, holder: Any, *fields: str) -> list[tuple[str, Call]]:
     if not isinstance(holder, dict) or not isinstance(holder.get("name"), str):
         return []
     value = next((holder[name] for name in fields if holder.get(name) is not None), None)
-    return [(str(call_id or ""), Call(holder["name"], _arguments(value)))]
+    return [(str(call_id or ""), Call(holder["name"], _read_arguments(value)))]
 
 
-def _said(message: Message) -> str:
-    """The text of an answer, without its call and thinking blocks."""
+def _read_text(message: Message) -> str:
+    """Read the text of an answer, without its call and reasoning blocks."""
     content = message.get("content")
     if not isinstance(content, list):
         return content if isinstance(content, str) else ""
@@ -134,8 +134,8 @@ def _said(message: Message) -> str:
     return "\n".join(text for text in texts if isinstance(text, str))
 
 
-def _start(messages: Sequence[Any], turns_max: int) -> int:
-    """The index after the user's last own message, within the bounds."""
+def _find_start(messages: Sequence[Any], turns_max: int) -> int:
+    """Find the index after the user's last own message, within the bounds."""
     lowest = max(0, len(messages) - MESSAGES_MAX)
     answers = 0
     for index in range(len(messages) - 1, lowest - 1, -1):
@@ -144,22 +144,22 @@ def _start(messages: Sequence[Any], turns_max: int) -> int:
         answers += role == "assistant"
         if answers == turns_max:
             return index
-        if role == "user" and who(message) is Who.SPEAKS:
+        if role == "user" and classify_speaker(message) is Who.SPEAKS:
             return index + 1
     return lowest
 
 
 def read_turns(messages: Any, turns_max: int = TURNS_MAX) -> tuple[Turn, ...]:
-    """The model's turns since the user last spoke, oldest first; of many, the newest `turns_max`."""
+    """Read the model's turns since the user last spoke, oldest first; of many, the newest `turns_max`."""
     listed = messages if isinstance(messages, (list, tuple)) else []
-    turns: list[_Open] = []
-    for message in listed[_start(listed, turns_max) :]:
+    turns: list[_OpenTurn] = []
+    for message in listed[_find_start(listed, turns_max) :]:
         if isinstance(message, dict):
-            _read(message, turns)
-    return tuple(turn.frozen() for turn in turns)
+            _read_message(message, turns)
+    return tuple(turn.freeze() for turn in turns)
 
 
-def _read(message: Message, turns: list[_Open]) -> None:
+def _read_message(message: Message, turns: list[_OpenTurn]) -> None:
     role = message.get("role")
     if role == "assistant":
         _read_answer(message, turns)
@@ -167,75 +167,75 @@ def _read(message: Message, turns: list[_Open]) -> None:
         _attach(turns, message.get("tool_call_id"), message.get("content"), message.get("is_error"))
     elif role == "user":
         _read_results(message, turns)
-        if who(message) is Who.GOES_ON:
-            turns.append(_Open(continued=True))
+        if classify_speaker(message) is Who.GOES_ON:
+            turns.append(_OpenTurn(continued=True))
     else:
         _read_item(message, turns)
 
 
-def _read_answer(message: Message, turns: list[_Open]) -> None:
-    turn = _Open(text=_said(message), by_item=type_of(message) == "message")
-    for call_id, call in _calls_of(message):
+def _read_answer(message: Message, turns: list[_OpenTurn]) -> None:
+    turn = _OpenTurn(text=_read_text(message), by_item=type_of(message) == "message")
+    for call_id, call in _read_calls(message):
         turn.add(call_id, call)
     turns.append(turn)
     if isinstance(message.get("content"), list):
         _read_results(message, turns)
 
 
-def _read_results(message: Message, turns: list[_Open]) -> None:
+def _read_results(message: Message, turns: list[_OpenTurn]) -> None:
     for block in blocks_of(message):
         if type_of(block).endswith("tool_result"):
             _attach(turns, block.get("tool_use_id"), block.get("content"), block.get("is_error"))
 
 
-def _read_item(item: Message, turns: list[_Open]) -> None:
-    """A Responses item: consecutive calls before the first output are one batch."""
+def _read_item(item: Message, turns: list[_OpenTurn]) -> None:
+    """Read a Responses item: consecutive calls before the first output are one batch."""
     kind = type_of(item)
     if kind.endswith("_call_output"):
         _attach(turns, item.get("call_id"), item.get("output"), None)
     elif kind.endswith("_call"):
         named = item if isinstance(item.get("name"), str) else {**item, "name": kind}
-        found = _call(item.get("call_id") or item.get("id"), named, "arguments", "input", "action")
+        found = _read_call(item.get("call_id") or item.get("id"), named, "arguments", "input", "action")
         if not (turns and turns[-1].by_item and not turns[-1].answered):
-            turns.append(_Open(by_item=True))
+            turns.append(_OpenTurn(by_item=True))
         for call_id, call in found:
             turns[-1].add(call_id, call)
         if item.get("output") is not None:
             _attach(turns, item.get("call_id") or item.get("id"), item["output"], item.get("error"))
 
 
-def _attach(turns: list[_Open], call_id: Any, content: Any, error: Any) -> None:
-    """Gives a result to the call it belongs to; a result without a call is dropped."""
+def _attach(turns: list[_OpenTurn], call_id: Any, content: Any, error: Any) -> None:
+    """Give a result to the call it belongs to; a result without a call is dropped."""
     text = text_of(content)
     for turn in reversed(turns):
-        place = turn.place_for(str(call_id or ""))
+        place = turn.find_place(str(call_id or ""))
         if place is not None:
             turn.answered = True
-            _settle(turn, place, text, bool(error))
+            _add_result(turn, place, text, bool(error))
             return
 
 
-def _settle(turn: _Open, index: int, text: str, error: bool) -> None:
+def _add_result(turn: _OpenTurn, index: int, text: str, error: bool) -> None:
     known = turn.results[index]
     if known is not None:
         known.texts.append(text)
         known.error = known.error or error
-    elif not _cleared(text):
-        turn.results[index] = _Said([text], error)
+    elif not _is_cleared(text):
+        turn.results[index] = _OpenResult([text], error)
 
 
-def _cleared(text: str) -> bool:
+def _is_cleared(text: str) -> bool:
     return len(text) <= 200 and bool(_CLEARED.fullmatch(text)) and bool(_CLEARED_ABOUT.search(text))
 
 
 def calls_turn(calls: Iterable[tuple[str, str]], text: str = "") -> Turn:
-    """The turn of an answer that is about to leave: (name, arguments) of each call, and its text."""
+    """Build the turn of an answer that is about to leave: (name, arguments) of each call, and its text."""
     made = tuple(Call(name, arguments) for name, arguments in calls)
     return Turn(made, (None,) * len(made), text)
 
 
 def answer_turn(response: Any) -> Turn:
-    """The turn of a response: a chat completion, a message of any dialect, a Responses body, or a text."""
+    """Build the turn of a response: a chat completion, a message of any dialect, a Responses body, or a text."""
     if isinstance(response, str):
         return Turn(text=response)
     if not isinstance(response, dict):
@@ -246,16 +246,16 @@ def answer_turn(response: Any) -> Turn:
     if isinstance(response.get("message"), dict):
         return answer_turn(response["message"])
     if isinstance(output, list):
-        return _merged(read_turns(output))
-    return _merged(read_turns([{**response, "role": "assistant"}]))
+        return _merge(read_turns(output))
+    return _merge(read_turns([{**response, "role": "assistant"}]))
 
 
-def _merged(turns: tuple[Turn, ...]) -> Turn:
+def _merge(turns: tuple[Turn, ...]) -> Turn:
     calls = tuple(call for turn in turns for call in turn.calls)
     return Turn(calls, (None,) * len(calls), "\n".join(turn.text for turn in turns if turn.text))
 
 
 def carries_history(messages: Any) -> bool:
-    """True where the client sends what was said before: then the transcript decides."""
+    """Return whether the client sends what came before: then the transcript decides."""
     listed = messages if isinstance(messages, (list, tuple)) else []
     return any(isinstance(m, dict) and (m.get("role") == "assistant" or type_of(m).endswith("_call")) for m in listed)

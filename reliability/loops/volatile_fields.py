@@ -1,4 +1,4 @@
-"""What a meter looks like: the names and the forms of values that a run reports about itself.
+"""What a volatile field looks like: the names and the forms of values that a run reports about itself.
 
 Names are read as words (`executionTimeMs` and `execution_time_ms` are the same three). A name alone is not
 enough: the value must have the form that goes with it, so that `duration: "return flight"` stays content. The
@@ -13,13 +13,13 @@ from typing import Any
 
 __all__ = [
     "DURATIONS",
-    "METERS",
     "ONGOING_NEAR",
     "ONGOING_WORDS",
     "READING_NEAR",
     "STATUS_KEYS",
-    "is_meter",
+    "VOLATILE_FORMS",
     "is_reading",
+    "is_volatile",
     "word_set",
     "words_of",
 ]
@@ -28,12 +28,12 @@ _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 
 
 def word_set(text: str) -> frozenset[str]:
-    """The words of a text, as a set."""
+    """Return the words of a text, as a set."""
     return frozenset(text.split())
 
 
 def words_of(name: str) -> list[str]:
-    """The words of a name: `executionTimeMs` and `execution_time_ms` give the same."""
+    """Split a name into its words: `executionTimeMs` and `execution_time_ms` give the same."""
     return [word.lower() for word in _WORD.findall(name[:80])]
 
 
@@ -80,20 +80,20 @@ _MARKED = word_set(
 _PID_WORDS = frozenset({"pid", "ppid", "tid", "nonce"})
 
 
-def _any(*parts: str) -> str:
+def _join_alternatives(*parts: str) -> str:
     return "(?:" + "|".join(parts) + ")"
 
 
 _NUMBER = r"(?<![\d.,])\d{1,12}(?:[.,]\d{1,9})?"
 _SMALL = r"(?:ns|us|µs|μs|ms|msecs?|milliseconds?)"
 _SECONDS = r"(?:s|secs?|seconds?)"
-_UNIT = _any(_SMALL, _SECONDS, "m", "mins?", "minutes?", "h", "hours?")
+_UNIT = _join_alternatives(_SMALL, _SECONDS, "m", "mins?", "minutes?", "h", "hours?")
 _LINK = r"(?:\s?\(\w{1,8}\))?[\"'\\\s:=#(>]{1,6}"
 _DAY = r"(?:mon|tue|wed|thu|fri|sat|sun)[a-z]{0,6}"
 _MONTH = r"(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]{0,6}"
 _CLOCK = r"\d\d:\d\d:\d\d(?:[.,]\d{1,9})?"
 _ISO = r"\d{4}[-/]\d\d[-/]\d\d[T ]\d\d:\d\d(?::\d\d(?:[.,]\d{1,9})?)?(?:\s?(?:Z|UTC|GMT|[+-]\d\d:?\d\d)\b)?"
-_DAY_MONTH = _any(rf"\d{{1,2}}\s+{_MONTH}", rf"{_MONTH}\s+\d{{1,2}}")
+_DAY_MONTH = _join_alternatives(rf"\d{{1,2}}\s+{_MONTH}", rf"{_MONTH}\s+\d{{1,2}}")
 _CTIME = (
     rf"{_DAY},?\s+{_DAY_MONTH}(?:,?\s+\d{{4}})?,?\s+\d\d:\d\d(?::\d\d)?(?:\s+[AP]M)?"
     r"(?:\s+(?:[A-Z]{2,5}\b|[+-]\d{4}))?(?:\s+\d{4})?"
@@ -111,11 +111,11 @@ _TIMED_LABEL = (
 )
 
 
-def _patterns(*sources: str) -> tuple[re.Pattern[str], ...]:
+def _compile_patterns(*sources: str) -> tuple[re.Pattern[str], ...]:
     return tuple(re.compile(source, re.IGNORECASE) for source in sources)
 
 
-METERS = _patterns(
+VOLATILE_FORMS = _compile_patterns(
     rf"(?<![\d-])(?P<v>{_ISO})",
     rf"(?<![\d-])(?P<v>{_DATED})",
     r"(?<!\d)(?P<v>20\d{6}[T_-]\d{6}Z?)\b",
@@ -139,15 +139,15 @@ METERS = _patterns(
     r"(?P<v>(?:/private)?/(?:tmp|var/folders)/[\w./-]{0,200}\d[\w.-]{0,80})",
     r"/tmp/(?P<v>tmp\w{6,10})",
 )
-DURATIONS = _patterns(
+DURATIONS = _compile_patterns(
     rf"\b\w{{0,16}}?(?:duration|elapsed|took|latency|runtime|{_TIMED_LABEL})\w{{0,16}}{_LINK}(?:was |of )?"
     rf"(?P<v>{_NUMBER}(?:\s?{_UNIT}\b)?)",
     rf"\b(?:in|after)\s(?P<v>{_NUMBER}\s?{_SMALL}|\d{{1,9}}[.,]\d{{1,9}}\s?{_SECONDS}|\d{{1,9}}s)\b",
-    rf"[(\[](?P<v>{_NUMBER}\s?{_any(_SMALL, _SECONDS)})[)\]]",
+    rf"[(\[](?P<v>{_NUMBER}\s?{_join_alternatives(_SMALL, _SECONDS)})[)\]]",
     rf"(?<![\d.])(?P<v>\d{{1,9}}\s?{_SMALL})\b",
-    rf"\btime[=:\s]\s?(?P<v>{_NUMBER}\s?{_any(_SMALL, _SECONDS)})\b",
+    rf"\btime[=:\s]\s?(?P<v>{_NUMBER}\s?{_join_alternatives(_SMALL, _SECONDS)})\b",
     rf"(?P<v>{_NUMBER}\s?{_UNIT})(?=\selapsed\b)",
-    rf"(?<![\d.])(?P<v>\d{{1,9}}\.\d{{1,9}}\s?{_any(_SMALL, _SECONDS)})\b",
+    rf"(?<![\d.])(?P<v>\d{{1,9}}\.\d{{1,9}}\s?{_join_alternatives(_SMALL, _SECONDS)})\b",
     r"\b(?P<v>\d{1,6}m\d{1,2}\.\d{1,9}s)\b",
 )
 ONGOING_NEAR = re.compile(
@@ -169,26 +169,26 @@ _EPOCH_FROM = 1_000_000_000
 
 
 def is_reading(key: str) -> bool:
-    """True where the name says that the value tells of the world, whatever its form."""
+    """Return whether the name says that the value tells of the world, whatever its form."""
     return not _READINGS.isdisjoint(words_of(key))
 
 
-def is_meter(key: str, a: Any, b: Any, live: bool) -> bool:
-    """True where a field of this name may hold `a` in one run and `b` in the next, for nothing."""
+def is_volatile(key: str, a: Any, b: Any, live: bool) -> bool:
+    """Return whether a field of this name may hold `a` in one run and `b` in the next, for nothing."""
     words = words_of(key)
     named = set(words)
     if not words or is_reading(key):
         return False
     if _is_id(words, named):
-        return _both(a, b, lambda v: isinstance(v, (int, str)) and not isinstance(v, bool))
+        return _both_are(a, b, lambda v: isinstance(v, (int, str)) and not isinstance(v, bool))
     if words[-1] in _ID_WORDS:
-        return _both(a, b, lambda v: isinstance(v, str) and bool(_RANDOM_TEXT.fullmatch(v)))
-    if _is_duration(words, named) and _both(a, b, _like_duration):
-        return not live and not _aged(words[-1], a, b) and (words != ["time"] or _fraction(a, b))
-    return (words[-1] in _MOMENT_WORDS or bool(named & _STAMPS)) and _both(a, b, _like_moment)
+        return _both_are(a, b, lambda v: isinstance(v, str) and bool(_RANDOM_TEXT.fullmatch(v)))
+    if _is_duration(words, named) and _both_are(a, b, _looks_like_duration):
+        return not live and not _has_aged(words[-1], a, b) and (words != ["time"] or _are_fractions(a, b))
+    return (words[-1] in _MOMENT_WORDS or bool(named & _STAMPS)) and _both_are(a, b, _looks_like_moment)
 
 
-def _both(a: Any, b: Any, form: Any) -> bool:
+def _both_are(a: Any, b: Any, form: Any) -> bool:
     return bool(form(a) and form(b))
 
 
@@ -203,24 +203,24 @@ def _is_duration(words: list[str], named: set[str]) -> bool:
     return timed or alone or words[-1] in _FINE_UNITS or bool(named & _DURATION_WORDS)
 
 
-def _like_duration(value: Any) -> bool:
+def _looks_like_duration(value: Any) -> bool:
     if isinstance(value, str):
         return bool(_DURATION_TEXT.fullmatch(value[:40]))
     return isinstance(value, (int, float)) and not isinstance(value, bool) and value < _EPOCH_FROM
 
 
-def _like_moment(value: Any) -> bool:
+def _looks_like_moment(value: Any) -> bool:
     if isinstance(value, str):
         return bool(_MOMENT_TEXT.fullmatch(value[:80]))
     return isinstance(value, (int, float)) and not isinstance(value, bool) and value >= _EPOCH_FROM
 
 
-def _fraction(a: Any, b: Any) -> bool:
-    """A bare `time` says too little: it is a duration where both are fractions or name their unit."""
+def _are_fractions(a: Any, b: Any) -> bool:
+    """Return whether both are fractions or name their unit: else a bare `time` says too little to be a duration."""
     return type(a) is type(b) and isinstance(a, (float, str))
 
 
-def _aged(unit: str, older: Any, newer: Any) -> bool:
-    """Whole seconds that have grown are the age of something in the world, not the meter of a call."""
+def _has_aged(unit: str, older: Any, newer: Any) -> bool:
+    """Return whether whole seconds have grown: then they are the age of something in the world, not of the call."""
     whole = isinstance(older, int) and isinstance(newer, int)
     return unit in _WHOLE_UNITS and whole and newer > older

@@ -1,11 +1,11 @@
 """Tool calls that a model writes into its text, and what to do when it writes the same one again and again.
 
 Which formats are seen, and how they begin and end, says the table of call formats (`Format.compared`): what stands in
-an envelope (closed or not), in a Harmony message, and behind `⏺` up to the end of its line; the same mark before a line
+an envelope (closed or not), in a Harmony message, and behind `⏺` up to the end of its line; the same sign before a line
 that names nothing is a line of progress. A call ends with a closer of its own row, or before its next opener. It is
 compared by what it means (see `canonical`), not by its spacing. Two equal calls in one answer may be a slip; the third
-convicts, wherever it stands, since within one answer no result can have come between. The same holds for native calls:
-`repeated_calls`.
+is a loop, wherever it stands, since within one answer no result can have come between. The same holds for native calls:
+`find_repeated_calls`.
 
 `feed` is incremental: `Written.held` is the text that may still become a call, at most `CALL_CHARS`; a longer
 call is not compared. `DISTINCT_MAX` calls are remembered.
@@ -23,7 +23,7 @@ from reliability.loops.findings import Call, Kind, Loop, Stage
 from reliability.tools.format_row import Format
 from reliability.tools.formats import CALL_FORMATS
 
-__all__ = ["REPEATS", "Written", "before_repeats", "feed", "repeated_calls", "without_repeats"]
+__all__ = ["REPEATS", "Written", "cut_before_repeats", "drop_repeats", "feed", "find_repeated_calls"]
 
 REPEATS = 3
 KEPT = REPEATS - 1
@@ -31,16 +31,17 @@ CALL_CHARS = 32_768
 DISTINCT_MAX = 64
 
 
-def _ends_of(row: Format) -> str:
-    """What ends a call: a closer, or before the next opener of its row; before the line's end where nobody reads it."""
+def _build_end_pattern(row: Format) -> str:
+    """Build the pattern of what ends a call: a closer, or before the next opener of its row; before
+    the line's end where nobody reads it."""
     closers, openers = "|".join(row.closes), "|".join(row.opens)
     return f"(?={closers})(?P<next>x)?" if row.reader is None else f"{closers}|(?=(?P<next>{openers}))"
 
 
-MARK_CHARS = 64  # no mark of the table is longer
+DELIMITER_CHARS = 64  # no delimiter of the table is longer
 _ROWS = [row for row in CALL_FORMATS if row.compared]
 _OPENER = re.compile("|".join(f"(?P<r{at}>{'|'.join(row.compared)})" for at, row in enumerate(_ROWS)), re.IGNORECASE)
-_ENDS = [re.compile(_ends_of(row), re.IGNORECASE) for row in _ROWS]
+_ENDS = [re.compile(_build_end_pattern(row), re.IGNORECASE) for row in _ROWS]
 _UNNAMED = re.compile(r"⏺(?!\s*[\w.-]+\s*[:(])")
 
 
@@ -64,58 +65,58 @@ class _Span:
 
 
 def feed(state: Written, text: str, final: bool = False) -> Written:
-    """Reads on. The outcome depends on the text alone, not on how it was cut."""
+    """Read on. The outcome depends on the text alone, not on how it was cut."""
     held, base = state.held + text, state.offset
-    at, searched, counts, loop = 0, state.searched, dict_of(state.counts), state.loop
+    at, searched, counts, loop = 0, state.searched, _read_counts(state.counts), state.loop
     while loop is None:
-        found = _next(held, at, searched, final)
+        found = _find_next(held, at, searched, final)
         if isinstance(found, tuple):
             at, searched = found
             break
-        loop = _count(counts, found, base)
+        loop = _count_copy(counts, found, base)
         at, searched = found.end, 0
     rest = held[at:]
     return Written(rest, max(0, searched - at), base + at, tuple((k, *v) for k, v in counts.items()), loop)
 
 
-def dict_of(counts: tuple[tuple[str, int, int], ...]) -> dict[str, tuple[int, int]]:
-    """The counts by key: how often, and where the newest copy ended."""
+def _read_counts(counts: tuple[tuple[str, int, int], ...]) -> dict[str, tuple[int, int]]:
+    """Return the counts by key: how often, and where the newest copy ended."""
     return {key: (times, end) for key, times, end in counts}
 
 
-def _count(counts: dict[str, tuple[int, int]], span: _Span, base: int) -> Loop | None:
+def _count_copy(counts: dict[str, tuple[int, int]], span: _Span, base: int) -> Loop | None:
     if _UNNAMED.match(span.body):
         return None
     times, kept = counts.get(span.key, (0, 0))
     times += 1
     if times >= REPEATS:
-        return _loop(times, span.body, span.key, kept)
+        return _build_loop(times, span.body, span.key, kept)
     counts[span.key] = (times, base + span.end)
     while len(counts) > DISTINCT_MAX:
         del counts[next(iter(counts))]
     return None
 
 
-def _loop(times: int, body: str, key: str, keep: int | None) -> Loop:
+def _build_loop(times: int, body: str, key: str, keep: int | None) -> Loop:
     return Loop(
         kind=Kind.ANSWER_CALLS,
         stage=Stage.BREAK,
-        laps=times,
+        repetitions=times,
         evidence=summary(body),
         key=key,
         keep=keep,
     )
 
 
-def _next(text: str, at: int, searched: int, final: bool) -> _Span | tuple[int, int]:
-    """The next whole call from `at` on; else (what may be dropped, what has been searched)."""
+def _find_next(text: str, at: int, searched: int, final: bool) -> _Span | tuple[int, int]:
+    """Find the next complete call from `at` on; else return (what may be dropped, what has been searched)."""
     outer = None
     while True:
         opener = _OPENER.search(text, at)
         if opener is None:
-            return (len(text) if final else max(at, len(text) - MARK_CHARS + 1)), 0
+            return (len(text) if final else max(at, len(text) - DELIMITER_CHARS + 1)), 0
         start, body_at = opener.span()
-        ending = _ending(text, opener, max(body_at, searched - MARK_CHARS))
+        ending = _find_ending(text, opener, max(body_at, searched - DELIMITER_CHARS))
         body_end, end = ending.span() if ending else (len(text), len(text))
         if body_end - start > CALL_CHARS:
             at, searched = body_at, 0
@@ -124,28 +125,28 @@ def _next(text: str, at: int, searched: int, final: bool) -> _Span | tuple[int, 
         elif ending is not None and _is_outer(opener, ending):
             at, searched, outer = end, 0, start if outer is None else outer
         else:
-            return _Span(start if outer is None else outer, end, _key(text[body_at:body_end]), text[start:end])
+            return _Span(start if outer is None else outer, end, _build_key(text[body_at:body_end]), text[start:end])
 
 
-def _ending(text: str, opener: re.Match[str], at: int) -> re.Match[str] | None:
+def _find_ending(text: str, opener: re.Match[str], at: int) -> re.Match[str] | None:
     """Find the first ending of a call: the body ends where it begins, the call where it ends."""
     return _ENDS[int((opener.lastgroup or "r0")[1:])].search(text, at)
 
 
 def _is_outer(opener: re.Match[str], ending: re.Match[str]) -> bool:
-    """True for an opener with nothing in it but another one: `<tool_calls><tool_call>`."""
+    """Return whether this is an opener with nothing in it but another one: `<tool_calls><tool_call>`."""
     inner = ending["next"]
     return bool(inner) and inner != opener[0] and not opener.string[opener.end() : ending.start()].strip()
 
 
-def _key(body: str) -> str:
+def _build_key(body: str) -> str:
     return digest(" ".join(canonical(body).split()))
 
 
-def before_repeats(text: str) -> str:
-    """The text up to the third copy of a call."""
+def cut_before_repeats(text: str) -> str:
+    """Return the text up to the third copy of a call."""
     at, counts = 0, Counter[str]()
-    while isinstance(span := _next(text, at, 0, True), _Span):
+    while isinstance(span := _find_next(text, at, 0, True), _Span):
         counts[span.key] += not _UNNAMED.match(span.body)
         if counts[span.key] > KEPT:
             return text[: span.start]
@@ -153,11 +154,11 @@ def before_repeats(text: str) -> str:
     return text
 
 
-def without_repeats(text: str) -> str:
-    """The text without the third and every further copy of a call, whole or broken off; all else stays."""
+def drop_repeats(text: str) -> str:
+    """Return the text without the third and every further copy of a call, complete or broken off; all else stays."""
     spans: list[_Span] = []
     at = 0
-    while isinstance(found := _next(text, at, 0, True), _Span):
+    while isinstance(found := _find_next(text, at, 0, True), _Span):
         if not _UNNAMED.match(found.body):
             spans.append(found)
         at = found.end
@@ -168,17 +169,17 @@ def without_repeats(text: str) -> str:
         if counts[span.key] > KEPT:
             dropped.append(span)
     twice = {span.key: span.body for span in spans if counts[span.key] >= KEPT}
-    return _without(
+    return _cut_out(
         text,
         sorted(
-            [*dropped, *_broken_off(text, spans, set(dropped), list(twice.values()))],
+            [*dropped, *_find_broken_off(text, spans, set(dropped), list(twice.values()))],
             key=lambda span: span.start,
         ),
     )
 
 
-def _broken_off(text: str, spans: list[_Span], dropped: set[_Span], twice: list[str]) -> list[_Span]:
-    """The calls at the very end that are the beginning of a repeated one: generation was aborted there."""
+def _find_broken_off(text: str, spans: list[_Span], dropped: set[_Span], twice: list[str]) -> list[_Span]:
+    """Find the calls at the very end that are the beginning of a repeated one: generation was aborted there."""
     found: list[_Span] = []
     end = len(text)
     for span in reversed(spans):
@@ -192,7 +193,7 @@ def _broken_off(text: str, spans: list[_Span], dropped: set[_Span], twice: list[
     return found
 
 
-def _without(text: str, dropped: list[_Span]) -> str:
+def _cut_out(text: str, dropped: list[_Span]) -> str:
     pieces: list[str] = []
     shown = 0
     for span in dropped:
@@ -201,11 +202,11 @@ def _without(text: str, dropped: list[_Span]) -> str:
     return "".join([*pieces, text[shown:]])
 
 
-def repeated_calls(calls: Sequence[Call]) -> Loop | None:
-    """The loop in one answer's own calls: the same call three times or more."""
+def find_repeated_calls(calls: Sequence[Call]) -> Loop | None:
+    """Find the loop in one answer's own calls: the same call three times or more."""
     keys = [call_key(call) for call in calls]
     key, times = max(Counter(keys).items(), key=lambda item: item[1], default=("", 0))
     if times < REPEATS:
         return None
     call = calls[keys.index(key)]
-    return replace(_loop(times, f"{call.name} {call.arguments}", digest(key), None), tool=call.name)
+    return replace(_build_loop(times, f"{call.name} {call.arguments}", digest(key), None), tool=call.name)

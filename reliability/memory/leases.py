@@ -1,19 +1,22 @@
 """Leases on the bytes of one node: who may load a model now, who waits, and who never will.
 
-A replica asks before it loads (`acquire`), says again and again that it is still there (`renew`) and gives the bytes
-back at its end (`release`). A lease that isn't renewed for `ttl_ns` is gone: that is how the bytes of a killed replica
-come back.
+A replica asks before it loads (`acquire`), reports again and again that it is still there (`renew`)
+and gives the bytes back at its end (`release`). A lease that isn't renewed for `ttl_ns` is gone:
+that is how the bytes of a killed replica come back.
 
-The answer to an ask is one of three: granted; not now (the bytes are held by others, or memory is critical: ask
-again); never (it is more than the whole budget: waiting would not help). An ask for nothing is always granted, since
-it only says that somebody is there. Nobody is kept waiting for the sake of a larger one: which tier should grow is
-decided before (`reliability.memory.replicas`), and this guard must not turn one large wish into a stop for all.
+The answer to a request is one of three: granted; not now (the bytes are held by others, or memory
+is critical: ask again); never (it is more than the whole budget: waiting would not help). A request
+for nothing is always granted, since it only reports that somebody is there. Nobody is kept waiting
+for the sake of a larger one: which tier should grow is decided before
+(`reliability.memory.replicas`), and this guard must not turn one large wish into a stop for all.
 
-A renewal is a fact and not a wish: it says what is in memory already. So it always counts, also where this state has
-never heard of the holder (its owner was restarted) or where the sum goes above the budget.
+A renewal is a fact and not a wish: it reports what is in memory already. So it always counts, also
+where this state has never known the holder (its owner was restarted) or where the sum goes above
+the budget.
 
-Who owns it: the monitor of the node. Must never happen: a grant that takes the sum above the budget; a lease that
-outlives its last renewal by more than `ttl_ns`; a waiting list with somebody who asks no more.
+Who owns it: the monitor of the node. Must never happen: a grant that takes the sum above the
+budget; a lease that outlives its last renewal by more than `ttl_ns`; a waiting list with a holder
+that asks no more.
 """
 
 from __future__ import annotations
@@ -23,7 +26,7 @@ from dataclasses import dataclass, field, replace
 
 from reliability.memory.pressure import Level
 
-__all__ = ["HOLDERS_MAX", "Answer", "Lease", "Leases", "acquire", "expire", "leased_bytes", "release", "renew"]
+__all__ = ["HOLDERS_MAX", "Answer", "Lease", "Leases", "acquire", "expire", "release", "renew", "sum_leased_bytes"]
 
 HOLDERS_MAX = 1024  # holders, and waiting ones; more is a mistake somewhere
 
@@ -41,7 +44,7 @@ class Lease:
 
 @dataclass(frozen=True, slots=True)
 class Leases:
-    """Both by holder."""
+    """The leases that are held and those that are waited for, by holder."""
 
     held: Mapping[str, Lease] = field(default_factory=dict)
     waiting: Mapping[str, Lease] = field(default_factory=dict)
@@ -49,7 +52,7 @@ class Leases:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """`never`: asking again is of no use. `why` is empty where it is granted."""
+    """The answer to `acquire`. `never`: asking again is of no use. `why`: empty where granted."""
 
     granted: bool
     never: bool = False
@@ -82,7 +85,7 @@ def acquire(
 
 
 def renew(leases: Leases, holder: str, tier: str, held_bytes: int, *, ttl_ns: int, now_ns: int) -> Leases:
-    """The holder is still there with these bytes."""
+    """Renew a lease: the holder is still there with these bytes."""
     leases = expire(leases, now_ns)
     known = leases.held.get(holder)
     if known is None and len(leases.held) >= HOLDERS_MAX:
@@ -92,20 +95,20 @@ def renew(leases: Leases, holder: str, tier: str, held_bytes: int, *, ttl_ns: in
 
 
 def release(leases: Leases, holder: str) -> Leases:
-    """The holder has freed its bytes, or doesn't want any more."""
+    """Drop a lease: the holder has freed its bytes, or doesn't want any more."""
     return Leases(_without(leases.held, holder), _without(leases.waiting, holder))
 
 
 def expire(leases: Leases, now_ns: int) -> Leases:
-    """Forget who hasn't been heard of."""
+    """Drop the leases that weren't renewed in time."""
     return Leases(
         {name: lease for name, lease in leases.held.items() if now_ns < lease.expires_ns},
         {name: lease for name, lease in leases.waiting.items() if now_ns < lease.expires_ns},
     )
 
 
-def leased_bytes(leases: Leases) -> int:
-    """The sum of what is held."""
+def sum_leased_bytes(leases: Leases) -> int:
+    """Return the sum of the bytes that are held."""
     return sum(lease.bytes for lease in leases.held.values())
 
 
@@ -120,7 +123,7 @@ def _answer(leases: Leases, wanted_bytes: int, budget_bytes: int | None, level: 
         return Answer(False, why="memory is critical: nothing is loaded")
     if budget_bytes is None:
         return Answer(True)  # nothing is known of this machine; the tier's own check before it loads remains
-    free_bytes = budget_bytes - leased_bytes(leases)
+    free_bytes = budget_bytes - sum_leased_bytes(leases)
     if wanted_bytes > free_bytes:
         return Answer(False, why=f"{wanted_bytes} bytes needed, {max(0, free_bytes)} of {budget_bytes} are free")
     return Answer(True)

@@ -1,7 +1,7 @@
 """How short of memory a node is, and how many replicas it can hold.
 
 Levels
-    unknown   no source has spoken for `stale_ns`: neither normal nor an alarm. Nothing may grow on it.
+    unknown   no source has reported for `stale_ns`: neither normal nor an alarm. Nothing may grow on it.
     normal, warn, critical
 A source is any number that grows with trouble (macOS: 1, 2, 4; Linux: PSI percent; headroom: the used share).
 Each has two thresholds per level: it *calls for* a level at `enter` and *holds* it at `leave`, which is
@@ -14,7 +14,7 @@ it. A source that falls silent stops counting after `stale_ns`; it can't take th
 `calm_ns`.
 
 Who owns it: the monitor of the node makes the only state with `observe`; whoever has a copy reads it with
-`level_at` and `sustained`, which age it to unknown by themselves. Must never happen: two steps down within
+`level_at` and `measure_sustained_ns`, which age it to unknown by themselves. Must never happen: two steps down within
 `calm_ns`, an alarm from silence, a level that outlives its last reading by more than `stale_ns`.
 """
 
@@ -37,8 +37,8 @@ __all__ = [
     "Reading",
     "Thresholds",
     "level_at",
+    "measure_sustained_ns",
     "observe",
-    "sustained",
 ]
 
 SOURCES_MAX = 32  # readings of further sources are not looked at
@@ -55,10 +55,10 @@ class Level(StrEnum):
     @property
     def rank(self) -> int:
         """0 to 2 for the known levels, -1 for unknown."""
-        return _LADDER.index(self) if self in _LADDER else -1
+        return _LEVELS.index(self) if self in _LEVELS else -1
 
 
-_LADDER = (Level.NORMAL, Level.WARN, Level.CRITICAL)
+_LEVELS = (Level.NORMAL, Level.WARN, Level.CRITICAL)
 _CRITICAL = 2
 
 
@@ -99,7 +99,7 @@ class PressureConfig:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What a source says. None or not a number: it can't tell."""
+    """What a source reports. None or not a number: it can't tell."""
 
     source: str
     value: float | None
@@ -130,12 +130,12 @@ class LevelChange:
 
 
 def level_at(pressure: Pressure, now_ns: int) -> Level:
-    """The level at this moment: unknown once the last reading is stale."""
+    """Return the level at this moment: unknown once the last reading is stale."""
     return pressure.level if now_ns < pressure.fresh_until_ns else Level.UNKNOWN
 
 
-def sustained(pressure: Pressure, now_ns: int) -> int:
-    """For how long the level has been at warn or above. 0 where it is not, or is unknown."""
+def measure_sustained_ns(pressure: Pressure, now_ns: int) -> int:
+    """Return for how long the level has been at warn or above. 0 where it is not, or is unknown."""
     if pressure.pressed_ns is None or level_at(pressure, now_ns) is Level.UNKNOWN:
         return 0
     return max(0, now_ns - pressure.pressed_ns)
@@ -144,10 +144,10 @@ def sustained(pressure: Pressure, now_ns: int) -> int:
 def observe(
     pressure: Pressure, config: PressureConfig, readings: Sequence[Reading], now_ns: int
 ) -> tuple[Pressure, LevelChange | None]:
-    """Take what the sources say now; with no readings, only let time pass. The clock never runs back."""
+    """Take what the sources report now; with none, only let time pass. The clock never runs back."""
     now_ns = max(now_ns, pressure.now_ns)
-    heard = {r.source: (r.value, now_ns) for r in readings if r.value is not None and r.value == r.value}
-    known = {**pressure.values, **heard}
+    observed = {r.source: (r.value, now_ns) for r in readings if r.value is not None and r.value == r.value}
+    known = {**pressure.values, **observed}
     values = {
         name: known[name]
         for name in list(config.sources)[:SOURCES_MAX]
@@ -158,20 +158,20 @@ def observe(
     if not values:
         after = replace(seen, level=Level.UNKNOWN, source="", pressed_ns=None, rising=0)
     else:
-        loud = any(_called(config.sources[name], values[name][0]) for name in heard if name in values)
-        after = _moved(seen, config, loud, now_ns)
+        loud = any(_rank_called(config.sources[name], values[name][0]) for name in observed if name in values)
+        after = _move_level(seen, config, loud, now_ns)
     if after.level is pressure.level:
         return after, None
     return after, LevelChange(pressure.level, after.level, after.source or pressure.source)
 
 
-def _moved(pressure: Pressure, config: PressureConfig, loud: bool, now_ns: int) -> Pressure:
-    called, caller = _worst_source(pressure, config, _called)
-    held, holder = _worst_source(pressure, config, _held)
+def _move_level(pressure: Pressure, config: PressureConfig, loud: bool, now_ns: int) -> Pressure:
+    called, caller = _worst_source(pressure, config, _rank_called)
+    held, holder = _worst_source(pressure, config, _rank_held)
     rank = pressure.level.rank
     rising = pressure.rising + loud if called > max(rank, 0) else 0
     if called > rank and (rank < 0 or called == _CRITICAL or rising >= config.warn_readings):
-        return _at(pressure, called, caller, now_ns)
+        return _enter_level(pressure, called, caller, now_ns)
     if called >= rank:
         source = caller if rank > 0 else ""
         return replace(pressure, source=source, rising=rising, held_ns=now_ns, called_ns=now_ns)
@@ -180,18 +180,18 @@ def _moved(pressure: Pressure, config: PressureConfig, loud: bool, now_ns: int) 
     if held < rank and now_ns - pressure.held_ns < config.calm_ns:
         return pressure
     below = [name for ranked, name in ((called, caller), (held, holder)) if ranked >= rank - 1]
-    return _at(pressure, rank - 1, below[0] if below else pressure.source, now_ns)
+    return _enter_level(pressure, rank - 1, below[0] if below else pressure.source, now_ns)
 
 
-def _at(pressure: Pressure, rank: int, source: str, now_ns: int) -> Pressure:
-    pressed = (now_ns if pressure.pressed_ns is None else pressure.pressed_ns) if rank > 0 else None
+def _enter_level(pressure: Pressure, rank: int, source: str, now_ns: int) -> Pressure:
+    pressed_ns = now_ns if pressure.pressed_ns is None else pressure.pressed_ns
     return replace(
         pressure,
-        level=_LADDER[rank],
+        level=_LEVELS[rank],
         source=source if rank > 0 else "",
         held_ns=now_ns,
         called_ns=now_ns,
-        pressed_ns=pressed,
+        pressed_ns=pressed_ns if rank > 0 else None,
         rising=0,
     )
 
@@ -203,9 +203,9 @@ def _worst_source(
     return max(ranks, key=lambda ranked: ranked[0])
 
 
-def _called(thresholds: Thresholds, value: float) -> int:
+def _rank_called(thresholds: Thresholds, value: float) -> int:
     return (value >= thresholds.warn_enter) + (value >= thresholds.critical_enter)
 
 
-def _held(thresholds: Thresholds, value: float) -> int:
+def _rank_held(thresholds: Thresholds, value: float) -> int:
     return (value >= thresholds.warn_leave) + (value >= thresholds.critical_leave)

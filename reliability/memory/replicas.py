@@ -45,18 +45,18 @@ class Fit:
 
 
 def replicas_that_fit(demands: Sequence[Demand], budget_bytes: int | None, level: Level) -> tuple[Fit, ...]:
-    """The cap of each tier, in the order of `demands`."""
-    held = _held(demands, budget_bytes)
-    return tuple(_fit(demand, held[demand.name], budget_bytes, level) for demand in demands)
+    """Return the cap of each tier, in the order of `demands`."""
+    held = _count_fitting(demands, budget_bytes)
+    return tuple(_cap_replicas(demand, held[demand.name], budget_bytes, level) for demand in demands)
 
 
-def _held(demands: Sequence[Demand], budget_bytes: int | None) -> dict[str, int]:
-    """What memory alone allows. With no known budget that is all; the level then allows no growth."""
+def _count_fitting(demands: Sequence[Demand], budget_bytes: int | None) -> dict[str, int]:
+    """Count what memory alone allows: all, with no known budget; the level then allows no growth."""
     if budget_bytes is None:
-        return {demand.name: _wanted(demand) for demand in demands}
+        return {demand.name: _count_wanted(demand) for demand in demands}
     held = {demand.name: 0 for demand in demands}
     free_bytes = budget_bytes
-    for demand in _line(demands):
+    for demand in _order_replicas(demands):
         free_bytes -= max(0, demand.replica_bytes)
         if free_bytes < 0:
             break
@@ -64,31 +64,31 @@ def _held(demands: Sequence[Demand], budget_bytes: int | None) -> dict[str, int]
     return held
 
 
-def _line(demands: Sequence[Demand]) -> Iterator[Demand]:
-    """One entry for each replica, in the order in which they get memory."""
+def _order_replicas(demands: Sequence[Demand]) -> Iterator[Demand]:
+    """Yield one entry for each replica, in the order in which they get memory."""
     for demand in sorted(demands, key=lambda d: (d.replica_bytes, -d.priority, d.name)):
-        yield from [demand] * _minimum(demand)
+        yield from [demand] * _count_minimum(demand)
     for demand in sorted(demands, key=lambda d: (-d.priority, d.replica_bytes, d.name)):
-        yield from [demand] * (_wanted(demand) - _minimum(demand))
+        yield from [demand] * (_count_wanted(demand) - _count_minimum(demand))
 
 
-def _fit(demand: Demand, held: int, budget_bytes: int | None, level: Level) -> Fit:
-    wanted, now = _wanted(demand), max(0, demand.replicas_now)
+def _cap_replicas(demand: Demand, held: int, budget_bytes: int | None, level: Level) -> Fit:
+    wanted, now = _count_wanted(demand), max(0, demand.replicas_now)
     if held < wanted and budget_bytes is not None:
         why = f"{wanted} x {demand.replica_bytes} bytes wanted, {held} fit beside the others in {budget_bytes}"
     else:
         why = ""
-    if level is Level.CRITICAL and held > min(now, _minimum(demand)):
-        return Fit(demand.name, min(now, _minimum(demand)), "memory is critical: only the minimum stays")
+    if level is Level.CRITICAL and held > min(now, _count_minimum(demand)):
+        return Fit(demand.name, min(now, _count_minimum(demand)), "memory is critical: only the minimum stays")
     if (level is not Level.NORMAL or budget_bytes is None) and held > now:
         known = "unknown" if budget_bytes is None else level.value
         return Fit(demand.name, now, f"memory is {known}: nothing grows")
     return Fit(demand.name, held, why)
 
 
-def _minimum(demand: Demand) -> int:
+def _count_minimum(demand: Demand) -> int:
     return min(max(0, demand.replicas_min), REPLICAS_MAX)
 
 
-def _wanted(demand: Demand) -> int:
-    return min(max(demand.replicas_wanted, _minimum(demand)), REPLICAS_MAX)
+def _count_wanted(demand: Demand) -> int:
+    return min(max(demand.replicas_wanted, _count_minimum(demand)), REPLICAS_MAX)

@@ -16,17 +16,17 @@ __all__ = [
     "CLOSER",
     "ENDLESS",
     "FENCE",
-    "MARK",
     "OPENER",
     "QUOTES",
     "SENTENCE_ENDS",
     "SPEECH_END",
+    "START_MARKER",
     "beginnings",
     "begins_sentence",
-    "closer_of",
     "compile_any",
-    "only_marks",
-    "quoted",
+    "compile_closers",
+    "has_only_delimiters",
+    "is_quoted",
 ]
 
 _ENVELOPES = [row for row in CALL_FORMATS if row.reader is Reader.ENVELOPE]
@@ -48,7 +48,7 @@ def beginnings(pattern: str) -> str:
     return found
 
 
-def closer_of(reader: Reader) -> re.Pattern[str]:
+def compile_closers(reader: Reader) -> re.Pattern[str]:
     """Compile what ends the calls that a reader reads."""
     return re.compile("|".join(closer for row in CALL_FORMATS if row.reader is reader for closer in row.closes))
 
@@ -57,7 +57,7 @@ OPENER = compile_any(opener for row in _ENVELOPES for opener in row.opens)
 CLOSER = compile_any([*(closer for row in _ENVELOPES for closer in row.closes), *SPEECH_ENDS])
 ENDLESS = compile_any(opener for row in _ENVELOPES if row.endless for opener in row.opens)
 SPEECH_END = compile_any(SPEECH_ENDS)
-MARK = compile_any(
+START_MARKER = compile_any(
     start.head
     for row in CALL_FORMATS
     for start in row.starts
@@ -68,20 +68,20 @@ INDENT_MAX = 256
 QUOTES = "`\"'"
 BLANK = re.compile(r"\s*+")
 FENCE = re.compile(r"`{3,}+[\w-]{0,32}+")
-_ONLY_MARKS = re.compile(rf"(?:{OPENER.pattern}|{CLOSER.pattern}|\s)*+", re.IGNORECASE)
+_ONLY_DELIMITERS = re.compile(rf"(?:{OPENER.pattern}|{CLOSER.pattern}|\s)*+", re.IGNORECASE)
 
 
 def begins_sentence(text: str, at: int) -> bool:
-    """True where a line or a sentence begins, white space aside."""
+    """Return whether a line or a sentence begins here, white space aside."""
     before = text[max(0, at - INDENT_MAX) : at].rstrip(" \t\r")
     return not before or before[-1] in SENTENCE_ENDS
 
 
-def quoted(text: str, start: int, end: int) -> bool:
-    """True where a mark is only talked about: it stands between two equal quotes."""
+def is_quoted(text: str, start: int, end: int) -> bool:
+    """Return whether a delimiter is only talked about: it stands between two equal quotes."""
     return start > 0 and end < len(text) and text[start - 1] in QUOTES and text[end] == text[start - 1]
 
 
-def only_marks(text: str) -> bool:
-    """True where nothing stands in a text but marks and white space."""
-    return _ONLY_MARKS.fullmatch(text) is not None
+def has_only_delimiters(text: str) -> bool:
+    """Return whether nothing stands in a text but delimiters and white space."""
+    return _ONLY_DELIMITERS.fullmatch(text) is not None

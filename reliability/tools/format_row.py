@@ -54,7 +54,7 @@ class Start:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Format:
-    """One row of the table; the module says what its columns are."""
+    """One row of the table; `formats.py` says what its columns are."""
 
     family: str
     examples: tuple[str, ...]
@@ -64,7 +64,7 @@ class Format:
     holds: tuple[Start, ...] | None = None
     place: Place = Place.ANYWHERE
     named: bool = False
-    marked: bool = False
+    explicit: bool = False
     endless: bool = False
     compared: tuple[str, ...] = ()
     writes: tuple[str, str] = ("", "")

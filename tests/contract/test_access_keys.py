@@ -13,9 +13,9 @@ import httpx
 import pytest
 import yaml
 
-from tests.contract import scripts
-from tests.contract.asking import Outcome, ask, report_of, user
-from tests.serving import Deploy, Server, until
+from tests.support import scripts
+from tests.support.http_asking import Outcome, ask, report_of, user
+from tests.support.serving import Deploy, Server, until
 
 pytestmark = pytest.mark.ray
 

@@ -11,27 +11,14 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from deployments.config import load
 from deployments.graph.handle import HandleTier
-from deployments.graph.session_routing import SPREAD, SessionRouter, by_load, session_routing
+from deployments.graph.session_routing import SPREAD, SessionRouter, session_routing
 from reliability.types import Event, Finish, FinishReason, Text
-from tests.effects.driving import BASE, REQUEST, options_of
+from tests.support.small_config import BASE, REQUEST, options_of
 
 APP = "affinity"
-
-
-@given(st.lists(st.integers(0, 50), min_size=1, max_size=8))
-def test_the_order_bounds_the_load_and_keeps_the_home(loads: list[int]) -> None:
-    """Law: every place is tried once; the first has less than its bounded share and is the first such in the row; an
-    idle tier, and one replica alone, keep the session at home."""
-    order = by_load(loads)
-    bound = math.ceil(SPREAD * (sum(loads) + 1) / len(loads))
-    assert sorted(order) == list(range(len(loads)))
-    assert order[0] == next(place for place, load in enumerate(loads) if load < bound)
-    assert by_load([0] * len(loads))[0] == 0
 
 
 class Named:
@@ -64,6 +51,7 @@ async def home(tier: HandleTier, session: str) -> str:
     return text
 
 
+@pytest.mark.ray
 def test_a_session_stays_and_sessions_spread(tier: HandleTier) -> None:
     """Law: a session's requests all go to one replica, and thirty sessions use both."""
 
@@ -75,6 +63,7 @@ def test_a_session_stays_and_sessions_spread(tier: HandleTier) -> None:
     assert min(Counter(visited[0] for visited in homes).values()) >= 5
 
 
+@pytest.mark.ray
 def test_a_busy_replica_is_left_for_the_other(tier: HandleTier) -> None:
     """Law: while a session's own replica has more than its share open, further ones go to the other; as soon as they
     have left, the session is at home again."""

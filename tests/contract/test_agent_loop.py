@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from tests.contract import scripts
-from tests.contract.agent import Agent
-from tests.contract.asking import Outcome, ask, incidents_of, report_of, user
-from tests.serving import Deploy, Server
+from tests.support import scripts
+from tests.support.agent import Agent
+from tests.support.http_asking import Outcome, ask, incidents_of, report_of, user
+from tests.support.serving import Deploy, Server
 
 pytestmark = pytest.mark.ray
 

@@ -8,8 +8,8 @@ from typing import Any
 import openai
 import pytest
 
-from tests.contract import scripts
-from tests.serving import Deploy, Server
+from tests.support import scripts
+from tests.support.serving import Deploy, Server
 
 pytestmark = pytest.mark.ray
 

@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
-from tests import upstream as plays
-from tests.contract import scripts
-from tests.contract.asking import WEATHER_TOOLS, Outcome, ask, report_of, user
-from tests.serving import Deploy, Server
-from tests.upstream import Play, Upstream
+from tests.support import scripts
+from tests.support import upstream as plays
+from tests.support.http_asking import WEATHER_TOOLS, Outcome, ask, report_of, user
+from tests.support.serving import Deploy, Server
+from tests.support.upstream import Play, Upstream
 
 pytestmark = pytest.mark.ray
 

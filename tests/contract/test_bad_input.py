@@ -10,8 +10,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.contract import scripts
-from tests.serving import Deploy, Server
+from tests.support import scripts
+from tests.support.serving import Deploy, Server
 
 pytestmark = pytest.mark.ray
 
@@ -22,7 +22,7 @@ HI = [{"role": "user", "content": "hi"}]
 def server(deploy: Deploy) -> Server:
     # No test here is about time: a large body may take its while on a busy machine.
     patient = scripts.QUICK | {"connect_s": 30.0}
-    return deploy(scripts.args(server={"timeouts": patient}), "bad")
+    return deploy(scripts.args(["fast"], server={"timeouts": patient}), "bad")
 
 
 def tool(**function: Any) -> list[dict[str, Any]]:

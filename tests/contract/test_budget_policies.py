@@ -9,8 +9,8 @@ import httpx
 import openai
 import pytest
 
-from tests.contract import scripts
-from tests.contract.load import (
+from tests.support import scripts
+from tests.support.client_load import (
     COST,
     PATIENT,
     PROMPT_TOKENS,
@@ -22,7 +22,7 @@ from tests.contract.load import (
     scripted,
     state_actor,
 )
-from tests.serving import Deploy, Server, until
+from tests.support.serving import Deploy, Server, until
 
 pytestmark = pytest.mark.ray
 

@@ -1,7 +1,7 @@
 """One session, two hundred requests at once, a budget for fifty of them: over a real socket, two Router replicas, a
 tier that costs money (its server is a real HTTP double with a log) and a local one.
 
-What a call reserves is what it uses (see `tests.contract.load`), so the number that fits is exact: `FIT`.
+What a call reserves is what it uses (see `tests.support.client_load`), so the number that fits is exact: `FIT`.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ import pytest
 
 from deployments.api.api_keys import digest, new_key
 from tests.conftest import CLOUD_KEY_ENV
-from tests.contract import scripts
-from tests.contract.load import (
+from tests.support import scripts
+from tests.support.client_load import (
     COST,
     PATIENT,
     PROMPT_TOKENS,
@@ -36,8 +36,8 @@ from tests.contract.load import (
     scripted,
     state_pid,
 )
-from tests.serving import Deploy, Server, until
-from tests.upstream import Upstream
+from tests.support.serving import Deploy, Server, until
+from tests.support.upstream import Upstream
 
 pytestmark = pytest.mark.ray
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from reliability.tools.formats import CALL_FORMATS
-from tests.contract import scripts
-from tests.serving import Deploy, Server
+from tests.support import scripts
+from tests.support.serving import Deploy, Server
 
 pytestmark = pytest.mark.ray
 

@@ -12,10 +12,10 @@ from collections.abc import Iterator
 import pytest
 import ray
 
-from tests.contract import scripts
-from tests.contract.load import PATIENT, How, Ledger, ask, openai_client, paced, state_actor
-from tests.serving import Deploy, Server, until
-from tests.upstream import Upstream
+from tests.support import scripts
+from tests.support.client_load import PATIENT, How, Ledger, ask, openai_client, paced, state_actor
+from tests.support.serving import Deploy, Server, until
+from tests.support.upstream import Upstream
 
 pytestmark = pytest.mark.ray
 

@@ -13,7 +13,7 @@ from starlette.routing import Route
 
 from deployments.api.access import Access
 from deployments.errors import ApiError
-from deployments.listener.listening import serving_host
+from deployments.listener.listening import find_serving_host
 
 pytestmark = pytest.mark.ray
 
@@ -22,7 +22,7 @@ class Door:
     """An ingress that says what it sees; `at_start` is what its constructor saw."""
 
     def __init__(self) -> None:
-        self.at_start = serving_host()
+        self.at_start = find_serving_host()
 
     def __serve_build_asgi_app__(self) -> Starlette:
         return Starlette(routes=[Route("/seen", self.seen)])
@@ -44,7 +44,7 @@ def url(serve_port: int) -> Iterator[str]:
 def test_serve_says_where_it_listens(url):
     """A replica's constructor, and the driver that started Serve, learn the real host."""
     assert httpx.get(url).json()["host"] == "127.0.0.1"
-    assert serving_host() == "127.0.0.1"
+    assert find_serving_host() == "127.0.0.1"
 
 
 def test_the_peer_is_who_it_says(url):

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.contract.load import PATIENT, How, Outcome, ask, of_session, openai_client, paced
-from tests.plays import cut
-from tests.serving import Deploy, Server
-from tests.upstream import Upstream
+from tests.support.client_load import PATIENT, How, Outcome, ask, of_session, openai_client, paced
+from tests.support.plays import cut
+from tests.support.serving import Deploy, Server
+from tests.support.upstream import Upstream
 
 pytestmark = pytest.mark.ray
 

@@ -19,12 +19,12 @@ from typing import Any
 import pytest
 
 from deployments.cli.front import free_port
-from tests import upstream as plays
 from tests.conftest import CLOUD_KEY_ENV
-from tests.contract import scripts
-from tests.contract.asking import Outcome, ask, report_of, user
-from tests.serving import Deploy, Server, until
-from tests.upstream import Player, Upstream
+from tests.support import scripts
+from tests.support import upstream as plays
+from tests.support.http_asking import Outcome, ask, report_of, user
+from tests.support.serving import Deploy, Server, until
+from tests.support.upstream import Player, Upstream
 
 pytestmark = pytest.mark.ray
 

@@ -10,15 +10,15 @@ import threading
 import psutil
 import pytest
 
-from tests.contract import scripts
-from tests.serving import Deploy, Server, until
+from tests.support import scripts
+from tests.support.serving import Deploy, Server, until
 
 pytestmark = pytest.mark.ray
 
 
 @pytest.fixture(scope="module")
 def server(deploy: Deploy) -> Server:
-    return deploy(scripts.args(), "faults")
+    return deploy(scripts.args(scripts.TWO), "faults")
 
 
 def processes(name: str) -> list[psutil.Process]:

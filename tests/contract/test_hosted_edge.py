@@ -12,12 +12,12 @@ import httpx
 import pytest
 import ray
 
-from tests import upstream as plays
 from tests.conftest import CLOUD_KEY_ENV
-from tests.contract import scripts
-from tests.plays import Wait
-from tests.serving import Deploy, Server, until
-from tests.upstream import Upstream
+from tests.support import scripts
+from tests.support import upstream as plays
+from tests.support.plays import Wait
+from tests.support.serving import Deploy, Server, until
+from tests.support.upstream import Upstream
 
 pytestmark = pytest.mark.ray
 

@@ -15,9 +15,9 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.contract import scripts
-from tests.contract.asking import Outcome, ask, report_of, user
-from tests.serving import Deploy, Server, until
+from tests.support import scripts
+from tests.support.http_asking import Outcome, ask, report_of, user
+from tests.support.serving import Deploy, Server, until
 
 pytestmark = pytest.mark.ray
 

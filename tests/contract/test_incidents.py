@@ -12,10 +12,10 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.contract import scripts
-from tests.contract.agent import Agent
-from tests.contract.asking import WEATHER_TOOLS, Outcome, ask, incidents_of, report_of, user
-from tests.serving import Deploy, Server, until
+from tests.support import scripts
+from tests.support.agent import Agent
+from tests.support.http_asking import WEATHER_TOOLS, Outcome, ask, incidents_of, report_of, user
+from tests.support.serving import Deploy, Server, until
 
 pytestmark = pytest.mark.ray
 

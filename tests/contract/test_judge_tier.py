@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from tests import upstream as plays
-from tests.contract import scripts
-from tests.contract.agent import Agent
-from tests.contract.asking import ask, incidents_of, report_of, user
-from tests.serving import Deploy, Server, until
-from tests.upstream import Player, Upstream
+from tests.support import scripts
+from tests.support import upstream as plays
+from tests.support.agent import Agent
+from tests.support.http_asking import ask, incidents_of, report_of, user
+from tests.support.serving import Deploy, Server, until
+from tests.support.upstream import Player, Upstream
 
 pytestmark = pytest.mark.ray
 

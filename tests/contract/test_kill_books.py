@@ -20,12 +20,12 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.contract import scripts
-from tests.contract.load import PATIENT, Ledger, kill_state
 from tests.contract.test_faults import processes
-from tests.plays import SSE, Abort, Act, Hang, Head, Play, Seen, Wait, tail, words
-from tests.serving import Deploy, Server, until
-from tests.upstream import Upstream
+from tests.support import scripts
+from tests.support.client_load import PATIENT, Ledger, kill_state
+from tests.support.plays import SSE, Abort, Act, Hang, Head, Play, Seen, Wait, tail, words
+from tests.support.serving import Deploy, Server, until
+from tests.support.upstream import Upstream
 
 pytestmark = pytest.mark.ray
 

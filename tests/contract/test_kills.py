@@ -25,7 +25,8 @@ import httpx
 import psutil
 import pytest
 
-from tests.contract.load import (
+from tests.contract.test_faults import processes
+from tests.support.client_load import (
     ANSWER,
     COST,
     PATIENT,
@@ -40,10 +41,9 @@ from tests.contract.load import (
     paced,
     state_pid,
 )
-from tests.contract.test_faults import processes
-from tests.plays import Seen
-from tests.serving import Deploy, Server, until
-from tests.upstream import Upstream
+from tests.support.plays import Seen
+from tests.support.serving import Deploy, Server, until
+from tests.support.upstream import Upstream
 
 pytestmark = pytest.mark.ray
 

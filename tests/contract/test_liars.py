@@ -8,13 +8,12 @@ from typing import Any
 
 import pytest
 
-from tests import plays
-from tests.contract import scripts
-from tests.contract.asking import WEATHER_TOOLS, ask, incidents_of, report_of, user
-from tests.contract.load import PATIENT, Ledger
-from tests.plays import SSE, Head, Play, Send
-from tests.serving import Deploy, Server, until
-from tests.upstream import Upstream
+from tests.support import plays, scripts
+from tests.support.client_load import PATIENT, Ledger
+from tests.support.http_asking import WEATHER_TOOLS, ask, incidents_of, report_of, user
+from tests.support.plays import SSE, Head, Play, Send
+from tests.support.serving import Deploy, Server, until
+from tests.support.upstream import Upstream
 
 pytestmark = pytest.mark.ray
 

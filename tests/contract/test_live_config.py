@@ -6,15 +6,15 @@ from typing import Any
 
 import pytest
 
-from tests.contract import scripts
-from tests.serving import Server, until
+from tests.support import scripts
+from tests.support.serving import Server, until
 
 pytestmark = pytest.mark.ray
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def server(serve_port):
-    """An app that ends with the test: its configuration changes."""
+    """An app whose configuration changes; the test that needs one which began without any comes first."""
     from ray import serve
 
     yield Server("live", f"http://127.0.0.1:{serve_port}/live")
@@ -30,11 +30,27 @@ def deploy(user_config: dict[str, dict[str, Any]]) -> None:
         "name": "live",
         "route_prefix": "/live",
         "import_path": "deployments.app:build",
-        "args": scripts.args(),
+        "args": scripts.args(scripts.TWO),
         "deployments": [{"name": name, "user_config": change} for name, change in user_config.items()],
     }
     client = serve.context._get_global_client()
     client.deploy_apps(ServeDeploySchema.model_validate({"applications": [application]}), _blocking=True)
+
+
+def test_a_user_config_may_come_later_and_go_again(server):
+    """A deployment that began without one takes its first one like any other: a wrong one changes nothing. Taken out of
+    the file it is gone, and what it has changed too."""
+    deploy({})
+    first = answer(server)
+    deploy({"fast": {"scrip": []}, "Router": {"server": {"aliasses": {}}}})
+    until(lambda: refused(server), "the wrong ones are shown")
+    kept = answer(server)
+    deploy({"fast": {"script": [{"answer": "changed"}]}})
+    until(lambda: answer(server) == "changed", "the script of fast has changed")
+    deploy({})
+    until(lambda: answer(server) == first, "the script is as it was")
+
+    assert kept == first
 
 
 def test_user_config_is_live(server):
@@ -55,22 +71,6 @@ def test_user_config_is_live(server):
     assert "scrip: unknown key" in ready["tiers"]["fast"]["reason"]
     assert server.get("/v1/models/other").status_code == 200
     assert answer(server) == "changed"
-
-
-def test_a_user_config_may_come_later_and_go_again(server):
-    """A deployment that began without one takes its first one like any other: a wrong one changes nothing. Taken out of
-    the file it is gone, and what it has changed too."""
-    deploy({})
-    first = answer(server)
-    deploy({"fast": {"scrip": []}, "Router": {"server": {"aliasses": {}}}})
-    until(lambda: refused(server), "the wrong ones are shown")
-    kept = answer(server)
-    deploy({"fast": {"script": [{"answer": "changed"}]}})
-    until(lambda: answer(server) == "changed", "the script of fast has changed")
-    deploy({})
-    until(lambda: answer(server) == first, "the script is as it was")
-
-    assert kept == first
 
 
 def answer(server: Server) -> str:

@@ -10,9 +10,9 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.contract import scripts
-from tests.serving import Deploy, Server, until
-from tests.upstream import Upstream, good
+from tests.support import scripts
+from tests.support.serving import Deploy, Server, until
+from tests.support.upstream import Upstream, good
 
 pytestmark = pytest.mark.ray
 

@@ -10,8 +10,8 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.contract import scripts
-from tests.serving import Deploy, Server, until
+from tests.support import scripts
+from tests.support.serving import Deploy, Server, until
 
 pytestmark = pytest.mark.ray
 
@@ -57,7 +57,7 @@ Sample = tuple[str, dict[str, str], float]
 
 @pytest.fixture(scope="module")
 def server(deploy: Deploy) -> Server:
-    return deploy(scripts.args(), "metrics")
+    return deploy(scripts.args(scripts.TWO), "metrics")
 
 
 @pytest.fixture(scope="module")

@@ -19,9 +19,9 @@ import httpx
 import pytest
 
 from deployments.models.sources import DEFAULT_SOURCE
-from tests.contract import scripts
 from tests.contract.test_faults import processes
-from tests.serving import Deploy, Server, until
+from tests.support import scripts
+from tests.support.serving import Deploy, Server, until
 
 pytestmark = [pytest.mark.ray, pytest.mark.model]
 

@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 import yaml
 
-from tests import upstream as plays
-from tests.contract import scripts
-from tests.contract.asking import Outcome, ask, report_of, user
-from tests.serving import Deploy, Server, until
-from tests.upstream import Player, Upstream
+from tests.support import scripts
+from tests.support import upstream as plays
+from tests.support.http_asking import Outcome, ask, report_of, user
+from tests.support.serving import Deploy, Server, until
+from tests.support.upstream import Player, Upstream
 
 pytestmark = pytest.mark.ray
 

@@ -11,8 +11,8 @@ import pytest
 import ray
 from ray import serve
 
-from tests.contract.load import COST, PATIENT, Ledger, scripted, state_actor
-from tests.serving import Deploy, Server, until
+from tests.support.client_load import COST, PATIENT, Ledger, scripted, state_actor
+from tests.support.serving import Deploy, Server, until
 
 pytestmark = pytest.mark.ray
 

@@ -6,18 +6,13 @@ or goes on, and an idle tier is let go.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from typing import Any
 
 import httpx
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from deployments.config_tiers import ScriptedTierConfig
-from deployments.graph.scale_to_zero import asleep_in, sleepers_of
 from tests.contract.test_faults import processes
-from tests.serving import Deploy, Server, until
+from tests.support.serving import Deploy, Server, until
 
 pytestmark = pytest.mark.ray
 
@@ -106,33 +101,3 @@ def test_next_wakes_the_tier_and_goes_on(server: Server) -> None:
     until(lambda: answering(server, "unset") == "unset", "unset is awake")
     assert answering(server, "hasty") != "hasty"
     until(lambda: answering(server, "hasty") == "hasty", "hasty is awake")
-
-
-class Napping:
-    """A tier of which only its sleep is known."""
-
-    def __init__(self, awake: bool) -> None:
-        self.awake = awake
-
-
-@given(
-    ways=st.lists(st.sampled_from(["wait", "next", None]), min_size=1, max_size=5),
-    awake=st.lists(st.booleans(), min_size=5, max_size=5),
-    well=st.lists(st.booleans(), min_size=5, max_size=5),
-)
-def test_only_who_is_asleep_is_decided_about(ways: Sequence[Any], awake: Sequence[bool], well: Sequence[bool]) -> None:
-    """Law: each sleeping tier of the chain gets its configured way; unset it is passed by exactly where a tier that can
-    stand in comes later; so a request whose chain has nobody else waits."""
-    chain = [f"t{n}" for n in range(len(ways))]
-    configs = {
-        name: ScriptedTierConfig(kind="scripted", script=[], min_replicas=0, asleep=way)
-        for name, way in zip(chain, ways, strict=True)
-    }
-    tiers: Mapping[str, Any] = {name: Napping(up) for name, up in zip(chain, awake, strict=False)}
-    stands = {name for name, up, good in zip(chain, awake, well, strict=False) if up and good}
-    found = asleep_in(chain, sleepers_of(configs), tiers, stands.__contains__)
-
-    assert set(found) == {name for name in chain if not tiers[name].awake}
-    for name, way in found.items():
-        later = set(chain[chain.index(name) + 1 :])
-        assert way == (configs[name].asleep or ("next" if later & stands else "wait"))

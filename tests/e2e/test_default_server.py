@@ -21,8 +21,8 @@ import pytest
 import yaml
 
 from deployments.cli.front import free_port
-from tests.repository import ROOT
-from tests.serving import until
+from tests.support.repository import ROOT
+from tests.support.serving import until
 
 pytestmark = [pytest.mark.ray, pytest.mark.model]
 

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.repository import ROOT
-from tests.serving import Deploy, Server
+from tests.support.repository import ROOT
+from tests.support.serving import Deploy, Server
 
 pytestmark = pytest.mark.ray
 

@@ -13,24 +13,25 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-import psutil
 import pytest
 import yaml
 
 from deployments.cli.front import free_port
-from tests.repository import ROOT
-from tests.serving import until
+from tests.support.repository import ROOT
+from tests.support.serving import ends_with_family, until
 
 pytestmark = pytest.mark.ray
 
-ENV = "MLX_STACK_API_KEYS"
+OWN_ENV = "MLX_STACK_OPEN_DOOR_KEYS"
 SECRET = "door-key-0123456789abcdef"
+# One server for all three: each app has its own word on who may ask.
+APPS: dict[str, dict[str, Any]] = {"shut": {}, "open": {"allow_open": True}, "keyed": {"api_keys_env": OWN_ENV}}
 REFUSED = "ConfigError: http_options.host: 0.0.0.0 is not loopback and no API keys are configured"
 
 
 @dataclass
 class Started:
-    """`serve run` of one scripted tier on 0.0.0.0."""
+    """`serve run` on 0.0.0.0."""
 
     process: subprocess.Popen[bytes]
     log: Path
@@ -48,56 +49,57 @@ class Started:
         return None
 
 
-@contextlib.contextmanager
-def started(server: dict[str, Any], keys: str = "") -> Iterator[Started]:
-    args = {
-        "tiers": {"fast": {"kind": "scripted", "script": [{"answer": "hi"}]}},
-        "reliability": {"escalation": {"chain": ["fast"]}},
-        "server": server,
-    }
-    app = {"name": "open", "route_prefix": "/", "import_path": "deployments.app:build", "args": args}
+@pytest.fixture(scope="module")
+def server() -> Iterator[Started]:
     port = free_port()
+    apps = [
+        {
+            "name": name,
+            "route_prefix": f"/{name}",
+            "import_path": "deployments.app:build",
+            "args": {
+                "tiers": {"fast": {"kind": "scripted", "script": [{"answer": "hi"}]}},
+                "reliability": {"escalation": {"chain": ["fast"]}},
+                "server": server,
+            },
+        }
+        for name, server in APPS.items()
+    ]
     with tempfile.TemporaryDirectory(prefix="ms-", ignore_cleanup_errors=True) as folder:
         path, log = Path(folder) / "c.yaml", Path(folder) / "log"
         config = {"proxy_location": "HeadOnly", "http_options": {"host": "0.0.0.0", "port": port}}
-        path.write_text(yaml.safe_dump(config | {"applications": [app]}))
-        env = os.environ | {"RAY_TMPDIR": folder, "RAY_AUTH_MODE": "disabled", ENV: keys}
+        path.write_text(yaml.safe_dump(config | {"applications": apps}))
+        env = os.environ | {"RAY_TMPDIR": folder, "RAY_AUTH_MODE": "disabled", OWN_ENV: f"agent:{SECRET}"}
         with log.open("wb") as out:
             command = [Path(sys.executable).parent / "serve", "run", path]
             process = subprocess.Popen(command, cwd=ROOT, env=env, stdout=out, stderr=out, start_new_session=True)
-        family = psutil.Process(process.pid)
-        try:
+        # How a server ends in peace is shown elsewhere.
+        with ends_with_family(process):
             yield Started(process, log, port)
-        finally:
-            # How a server ends in peace is shown elsewhere. Its own process goes last, so that its children are found.
-            for left in (*family.children(recursive=True), family):
-                with contextlib.suppress(psutil.Error):
-                    left.kill()
-            process.wait(30)
 
 
-def test_without_keys_nothing_is_served_to_others():
+def test_without_keys_nothing_is_served_to_others(server):
     """The app is refused with the line that says what to do; no route of it is ever there."""
-    with started({}) as server:
-        until(lambda: server.said(REFUSED), "the refusal")
+    until(lambda: server.said(REFUSED), "the refusal")
 
-        assert server.status("/health") == 404
-        assert server.status("/v1/models") == 404
-        assert SECRET not in server.log.read_text()
+    assert server.status("/shut/health") == 404
+    assert server.status("/shut/v1/models") == 404
+    assert SECRET not in server.log.read_text()
 
 
-def test_an_open_door_is_said_out_loud():
+def test_an_open_door_is_said_out_loud(server):
     """`server.allow_open: true` serves, and the terminal says that everybody may ask."""
-    with started({"allow_open": True}) as server:
-        until(lambda: server.status("/health") == 200, "the server is up")
+    until(lambda: server.status("/open/health") == 200, "the server is up")
 
-        assert server.said("open_to_everybody host=0.0.0.0")
+    assert server.said("open_to_everybody host=0.0.0.0")
 
 
-def test_with_keys_others_may_reach_it():
+def test_with_keys_others_may_reach_it(server):
     """Keys open the network's door: the server starts, warns of nothing, and shows no key."""
-    with started({}, f"agent:{SECRET}") as server:
-        until(lambda: server.status("/health") == 200, "the server is up")
+    until(lambda: server.status("/keyed/health") == 200, "the server is up")
+    log = server.log.read_text()
+    warned = [line.partition(" -- ")[0] for line in log.splitlines() if "open_to_everybody" in line]
 
-        assert not server.said("open_to_everybody")
-        assert SECRET not in server.log.read_text()
+    assert all("open" in who for who in warned), "only the open app warns"
+    assert server.status("/shut/health") == 404
+    assert SECRET not in log

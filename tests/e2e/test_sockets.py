@@ -1,19 +1,26 @@
-"""`make serve` as it starts the server: what it listens on, and that it is as good a server as without its flags."""
+"""The server as `make serve` starts it, in a terminal of its own, behind HAProxy and without it, with small bounds for
+slow clients: what it listens on, what it says, what it does with who is slow or leaves, and how it ends.
+
+What each bound does is shown in `tests/unit/deployments/listener/test_slow_clients.py`; here it is that both doors of
+the server have them, that they outlive HAProxy's reloads, and that a stream which nobody reads ends on the tier and in
+the ledger.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import ipaddress
+import json
 import os
 import resource
 import signal
 import socket
-import subprocess
 import sys
-import tempfile
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import grpc
 import httpx
@@ -22,31 +29,56 @@ import pytest
 import yaml
 
 from deployments.cli.front import environment, free_port
-from tests.repository import ROOT
-from tests.serving import ends_with_family, until
+from loadtests.running import short_folder
+from loadtests.terminal import Terminal, terminal
+from tests.support.listeners import Raw, ask
+from tests.support.repository import ROOT
+from tests.support.serving import until
 
 pytestmark = pytest.mark.ray
 
+BOUND_S = 30.0
+BOUNDS = {"MLX_STACK_HEADER_S": "2", "MLX_STACK_UNREAD_S": "2"}
 TIERS = {
     "fast": {"kind": "scripted", "script": [{"answer": "one two three"}]},
     "slow": {"kind": "scripted", "script": [{"answer": "word " * 200, "token_delay_s": 0.2}]},
+    # Far more than all buffers on the way hold.
+    "long": {"kind": "scripted", "script": [{"answer": "word" * 2000 + " " + ("word" * 2000 + " ") * 1000}]},
 }
 QUESTION = {"messages": [{"role": "user", "content": "hi"}]}
+DOORS = [
+    pytest.param("1", marks=pytest.mark.skipif(not sys.platform.startswith("linux"), reason="no HAProxy there")),
+    pytest.param("0"),
+]
+# What a terminal must never be shown.
+NOISE = ("*** SIG", "PC: @", "Traceback", "ray::")
 
 
 @dataclass
 class Started:
-    """The server, and all of its processes."""
+    """The server, and all of its processes. `haproxy` says which door it has."""
 
-    process: subprocess.Popen[bytes]
-    url: str
-    log: Path
+    screen: Terminal
+    command: list[str]
+    flags: dict[str, str]
+    folder: Path
+    port: int
+    haproxy: bool
+
+    @property
+    def url(self) -> str:
+        """Where it answers."""
+        return f"http://127.0.0.1:{self.port}"
+
+    def processes(self) -> list[psutil.Process]:
+        """The one that was started, and what that has started."""
+        family = psutil.Process(self.screen.pid)
+        return [family, *family.children(recursive=True)]
 
     def listening(self) -> list[tuple[str, str]]:
         """The address and the program's name of every listening TCP socket."""
-        family = psutil.Process(self.process.pid)
         found = []
-        for process in (family, *family.children(recursive=True)):
+        for process in self.processes():
             with contextlib.suppress(psutil.NoSuchProcess):
                 sockets = [c for c in process.net_connections("tcp") if c.status == psutil.CONN_LISTEN]
                 found += [(f"{c.laddr.ip}", f"{process.name()}:{c.laddr.port}") for c in sockets]
@@ -58,30 +90,110 @@ class Started:
 
     def ready(self) -> bool:
         """Whether it answers."""
-        assert self.process.poll() is None, f"the server has ended:\n{self.log.read_text()[-3000:]}"
+        assert not self.screen.has_ended(), f"the server has ended:\n{self.screen.text[-3000:]}"
         with contextlib.suppress(httpx.TransportError):
             return self.get("/ready").status_code == 200
         return False
 
 
-@pytest.fixture(scope="module")
-def started() -> Iterator[Started]:
-    with tempfile.TemporaryDirectory(prefix="ms-", ignore_cleanup_errors=True) as folder:
-        port, path = free_port(), Path(folder) / "c.yaml"
-        args = {"tiers": TIERS, "reliability": {"escalation": {"chain": list(TIERS)}}, "state": {"path": folder}}
+@pytest.fixture(scope="module", params=DOORS, ids=["haproxy", "direct"])
+def started(request) -> Iterator[Started]:
+    with short_folder() as folder:
+        port, path = free_port(), folder / "c.yaml"
+        budget = {"max_output_tokens": 10_000_000, "per_session": None, "per_hour": None}
+        reliability = {
+            "escalation": {"chain": list(TIERS)},
+            "token_budget": budget,
+            "loop_detection": {"enabled": False},
+        }
+        state = {"path": str(folder / "state")}
+        args = {"tiers": TIERS, "reliability": reliability, "state": state, "server": {"body_s": 1}}
         app = {"name": "s", "route_prefix": "/", "import_path": "deployments.app:build", "args": args}
         config = {"proxy_location": "HeadOnly", "http_options": {"host": "127.0.0.1", "port": port}}
         path.write_text(yaml.safe_dump(config | {"applications": [app]}))
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("RAY_SERVE_", "RAY_AUTH_"))}
-        flags = kept | {"RAY_TMPDIR": folder, "HOME": folder}
-        log = Path(folder) / "log"
-        with log.open("wb") as out:
-            command = [sys.executable, "-m", "deployments", "serve", path]
-            process = subprocess.Popen(command, cwd=ROOT, env=flags, stdout=out, stderr=out, start_new_session=True)
-        with ends_with_family(process):
-            server = Started(process, f"http://127.0.0.1:{port}", log)
+        own = {"RAY_TMPDIR": str(folder), "HOME": str(folder), "RAY_SERVE_ENABLE_HA_PROXY": request.param}
+        command, flags = [sys.executable, "-m", "deployments", "serve", str(path)], kept | own | BOUNDS
+        with terminal(command, flags) as screen:
+            server = Started(screen, command, flags, folder, port, request.param == "1")
             until(server.ready, "the server is up", wait_s=300)
             yield server
+
+
+def chat(model: str, request_id: str, **more: Any) -> str:
+    """The bytes of one request."""
+    body = json.dumps({"model": model, "messages": [{"role": "user", "content": "hi"}], **more})
+    head = f"POST /v1/chat/completions HTTP/1.1\r\nhost: 127.0.0.1\r\nx-request-id: {request_id}\r\n"
+    return f"{head}content-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n{body}"
+
+
+def test_slow_heads_and_bodies_are_ended(started):
+    """Four kinds of slow clients, a crowd of each; a bystander is served all the while."""
+    post = "POST /v1/chat/completions HTTP/1.1\r\nhost: 127.0.0.1\r\n"
+    begins = [
+        "",
+        "GET /rea",
+        post + "content-length: 9999\r\n\r\n{",
+        post + "transfer-encoding: chunked\r\n\r\n1\r\n{\r\n",
+    ]
+    crowd = [Raw(started.port).send(begins[i % 4]) for i in range(200)]
+    while any(client.open for client in crowd):
+        assert started.get("/health").status_code == 200
+    answers = [client.rest() for client in crowd]
+
+    assert {answer.status for answer in answers[0::4]} == {0}
+    assert {answer.status for answer in answers[1::4]} == {408}
+    for answer in answers[2::4] + answers[3::4]:
+        assert (answer.status, answer.error["code"]) == (408, "request_timeout")
+    assert max(answer.elapsed_s for answer in answers) < BOUND_S
+
+
+def test_a_stream_that_nobody_reads_ends_on_the_tier(started):
+    """The client takes nothing: the request ends as one whose client has left, with less used than there was to say,
+    and nothing stays reserved."""
+    sent = chat("long", "unread", stream=True, max_tokens=9_000_000)
+    client = Raw(started.port, buffer_bytes=4096).send(sent)
+    path = "/v1/reliability/requests/unread"
+    until(lambda: started.get(path).status_code == 200, "its report", wait_s=BOUND_S)
+    report = started.get(path).json()
+    client.close()
+
+    assert report["outcome"] == "client_left"
+    session = started.get(f"/v1/reliability/sessions/{report['session']}").json()
+    assert session["reserved_tokens"] == 0
+
+
+def test_large_headers_are_told_off_in_words(started):
+    """60 KB of cookies are taken; more is a 431 in OpenAI's shape."""
+    assert ask(started.port, "/health", "cookie: " + "c" * 60_000).status == 200
+    answer = ask(started.port, "/health", "cookie: " + "c" * 80_000)
+
+    assert (answer.status, answer.error["code"], answer.reset) == (431, "headers_too_large", False)
+
+
+def test_the_bounds_outlive_a_new_router(started):
+    """Where the Router dies, HAProxy is configured anew: with what this server adds. Meanwhile it says so."""
+    replicas = [
+        child
+        for child in started.processes()
+        if child.cmdline()[:1] and child.cmdline()[0].startswith("ray::ServeReplica:s:Router")
+    ]
+    assert len(replicas) == 1
+    os.kill(replicas[0].pid, signal.SIGKILL)
+    statuses = set()
+
+    def back() -> bool:
+        answer = ask(started.port, "/ready")
+        if started.haproxy and answer.status not in (0, 200):  # 0: the Router died with this very request
+            statuses.add((answer.status, answer.error["type"]))
+        return answer.status == 200 and replicas[0].is_running() is False
+
+    until(back, "a new Router answers", wait_s=120)
+    assert not started.haproxy or statuses <= {(503, "server_error"), (502, "server_error")}
+    answer = Raw(started.port).send("GET /rea").rest()
+
+    assert answer.status == 408
+    assert answer.elapsed_s < BOUND_S
 
 
 def test_nothing_but_loopback_listens(started):
@@ -97,10 +209,10 @@ def test_nothing_but_loopback_listens(started):
 
 
 def test_haproxy_is_in_front_where_there_is_one(started):
-    """The fast way is really taken: on Linux HAProxy holds the front door."""
+    """The fast way is really taken: HAProxy holds the front door, unless it is switched off."""
     held = [who for _, who in started.listening() if who.endswith(f":{started.url.rpartition(':')[2]}")]
 
-    assert ("haproxy" in held[0]) == sys.platform.startswith("linux")
+    assert ("haproxy" in held[0]) == started.haproxy
 
 
 def test_the_request_id_comes_back_and_names_the_report(started):
@@ -153,12 +265,35 @@ def test_haproxy_asks_for_no_more_files_than_it_may_have(monkeypatch, files, con
     assert flags.get("RAY_SERVE_HAPROXY_MAXCONN", str(connections)) == str(connections)
 
 
-def test_ctrl_c_ends_it(started):
-    """Ctrl-C ends the server with exit code 0 and leaves no process. (The last test here.)"""
-    children = psutil.Process(started.process.pid).children(recursive=True)
-    started.process.send_signal(signal.SIGINT)
+def test_the_terminal_says_what_a_client_needs(started):
+    """URL, tiers with state, two lines to paste, the page and the log; nothing of Ray's. A second server on the port is
+    refused with the name of the first."""
+    until(lambda: "Ctrl-C stops it" in started.screen.text, "it says that it is up")
+    with terminal(started.command, started.flags) as second:
+        until(second.has_ended, "the second is refused")
+        assert second.code == 1
+        assert f"is taken by another server of this kind, process {started.screen.pid}" in second.text
+    text = started.screen.text
 
-    assert started.process.wait(60) == 0
+    assert f"export OPENAI_BASE_URL={started.url}/v1" in text
+    assert "export OPENAI_API_KEY=unused" in text
+    assert all(f"  {tier}" in text for tier in TIERS)
+    assert "page: http://127.0.0.1:" in text
+    assert (started.folder / "logs" / f"serve-{started.port}.log").read_text() != ""
+
+
+def test_ctrl_c_ends_it(started):
+    """Ctrl-C ends the server within ten seconds with exit code 0 and one line, and leaves no process. (The last test
+    here.)"""
+    children = started.processes()[1:]
+    began_s = time.monotonic()
+    started.screen.type(b"\x03")
+    until(started.screen.has_ended, "it is stopped")
+
+    assert started.screen.code == 0
+    assert time.monotonic() - began_s < 10
+    assert "stopping: no request is running; again to stop now" in started.screen.text
+    assert not any(words in started.screen.text for words in NOISE)
     _, alive = psutil.wait_procs(children, timeout=20)
     assert alive == []
 

@@ -36,7 +36,7 @@ from reliability.tools import (  # noqa: E402
     id_source,
 )
 from tests.evals.damages import DAMAGES, Damaged, hermes  # noqa: E402
-from tests.reliability.renderings import schema_of, tool  # noqa: E402
+from tests.support.renderings import schema_of, tool  # noqa: E402
 
 RECORDED = ROOT.parent / "shared" / "data"
 FIXTURES = Path(__file__).parent / "fixtures"

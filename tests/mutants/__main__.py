@@ -19,53 +19,33 @@ from tests.mutants import doors, faults, formats, guards, loops, stops, tools, w
 ROOT = Path(__file__).resolve().parents[2]
 FILES = (walk, faults, guards, doors, loops, tools, formats, stops)
 MUTANTS = [one for file in FILES for one in file.MUTANTS]
-_FORMATS = "tests/reliability/test_tools_formats.py"
-# The longest matching beginning of a mutant's file decides.
-TESTS: dict[str, tuple[str, ...]] = {
-    "reliability/escalation/policies.py": (
-        "tests/reliability/test_escalation*.py",
-        "tests/reliability/test_refused_requests.py",
+_FORMATS = "tests/unit/reliability/tools/test_formats.py"
+# What else notices, beside the tests that mirror a mutant's file: for all files whose paths begin so.
+ALSO: dict[str, tuple[str, ...]] = {
+    "reliability/tool_calls.py": ("tests/unit/reliability/tools/check/test_complaints.py",),
+    "reliability/rolling.py": ("tests/unit/reliability/admission/test_*.py",),
+    "reliability/admission/": (
+        "tests/unit/reliability/admission/test_*.py",
+        "tests/unit/reliability/escalation/test_wording.py",
     ),
-    "reliability/faults.py": ("tests/reliability/test_faults.py",),
-    "reliability/escalation/refusals.py": (
-        "tests/reliability/test_refus*.py",
-        "tests/reliability/test_escalation*.py",
+    "reliability/answer/": (
+        "tests/unit/reliability/answer/test_*.py",
+        _FORMATS,
+        "tests/unit/deployments/request/test_attempt_loops.py",
     ),
-    "reliability/escalation/wording.py": ("tests/reliability/test_wording.py",),
-    "reliability/answer/judgement.py": ("tests/reliability/test_answer*.py", _FORMATS, "tests/test_attempt_loops.py"),
-    "reliability/escalation/reask.py": ("tests/reliability/test_answer.py",),
-    "reliability/escalation/health.py": ("tests/reliability/test_answer.py", "tests/reliability/test_faults.py"),
-    "reliability/memory/leases.py": ("tests/reliability/test_leases.py",),
-    "reliability/loops/": ("tests/reliability/test_loops_*.py", _FORMATS),
-    "reliability/tools/": ("tests/reliability/test_tools_*.py",),
-    "reliability/": tuple(
-        f"tests/reliability/test_{name}.py"
-        for name in (
-            "breaker",
-            "retry_budget",
-            "rolling",
-            "openings",
-            "gate",
-            "tools_formats",
-            "pressure",
-            "memory_rules",
-            "ledger",
-            "budget*",
-            "admission*",
-            "replay",
-            "logprobs",
-        )
+    "reliability/escalation/": (
+        "tests/unit/reliability/escalation/test_*.py",
+        "tests/unit/reliability/test_faults.py",
     ),
-    "deployments/tiers/hosted/upstream_errors.py": ("tests/tiers/test_faults.py",),
-    "deployments/tiers/hosted/chat_chunks.py": ("tests/tiers/test_usage.py",),
-    "deployments/tiers/hosted/hosted_tier.py": ("tests/tiers/test_usage.py",),
-    "deployments/listener/listening.py": ("tests/test_listening.py",),
-    "deployments/request/patience.py": ("tests/test_stalls.py", "tests/test_drive*.py", "tests/sim/test_sim.py"),
-    "deployments/config_paths.py": ("tests/test_config_paths.py",),
-    "deployments/graph/stopping.py": ("tests/test_stopping.py",),
-    "deployments/state/recovery.py": ("tests/state/test_old_folders.py",),
-    "deployments/running/": ("tests/running/test_*.py",),
-    "deployments/": ("tests/test_attempt*.py", "tests/test_drive*.py", "tests/sim/test_sim.py"),
+    "reliability/loops/": ("tests/unit/reliability/loops/test_*.py", _FORMATS),
+    "reliability/memory/": ("tests/unit/reliability/memory/test_*.py",),
+    "reliability/tools/": (
+        "tests/unit/reliability/tools/**/test_*.py",
+        "tests/unit/reliability/answer/test_judgement_arguments.py",
+    ),
+    "deployments/tiers/hosted/": ("tests/unit/deployments/tiers/hosted/test_chat_chunks.py",),
+    "deployments/request/": ("tests/unit/deployments/request/test_*.py", "tests/sim/test_sim.py"),
+    "deployments/running/": ("tests/unit/deployments/running/test_*.py",),
 }
 WORKERS = os.cpu_count() or 1
 TIMEOUT_S = 180.0
@@ -74,11 +54,13 @@ NOTICED = (1, 2)
 
 
 def tests_of(file: str, root: Path) -> list[str]:
-    """The test files for a mutant of `file`, with patterns resolved; the one of the same name first."""
-    beginning = max((key for key in TESTS if file.startswith(key)), key=len)
-    found = [str(path) for pattern in TESTS[beginning] for path in sorted(root.glob(pattern))]
-    stem = Path(file).stem
-    return sorted(found, key=lambda path: Path(path).stem.removeprefix("test_").removeprefix("loops_") != stem)
+    """The test files for a mutant of `file`: those that mirror it, then those that `ALSO` names for it."""
+    path = Path(file)
+    patterns = [f"tests/unit/{path.parent}/test_{path.stem}*.py"]
+    for beginning, more in ALSO.items():
+        if file.startswith(beginning):
+            patterns += more
+    return list(dict.fromkeys(str(found) for pattern in patterns for found in sorted(root.glob(pattern))))
 
 
 def survives(mutant: tuple[str, str, str, str]) -> str | None:

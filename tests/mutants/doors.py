@@ -21,8 +21,8 @@ MUTANTS: list[tuple[str, str, str, str]] = [
     ),
     (
         "reliability/memory/pressure.py",
-        "return _at(pressure, rank - 1, below[0] if below else pressure.source, now_ns)",
-        "return _at(pressure, 0, below[0] if below else pressure.source, now_ns)",
+        "return _enter_level(pressure, rank - 1, below[0] if below else pressure.source, now_ns)",
+        "return _enter_level(pressure, 0, below[0] if below else pressure.source, now_ns)",
         "it leaves one level at a time",
     ),
     (
@@ -71,7 +71,7 @@ MUTANTS: list[tuple[str, str, str, str]] = [
     ),
     (
         "reliability/answer/logprobs.py",
-        "        if self._text_head.whole:\n            self._trim()\n",
+        "        if self._text_head.ended:\n            self._trim()\n",
         "        self._trim()\n",
         "white space that was taken off the text is not told",
     ),
@@ -84,14 +84,14 @@ MUTANTS: list[tuple[str, str, str, str]] = [
     # upstreams
     (
         "deployments/tiers/hosted/upstream_errors.py",
-        "    status = _meant(status, complaint)\n",
+        "    status = _resolve_status(status, complaint)\n",
         "",
         "a code says more than a 400",
     ),
     (
         "deployments/tiers/hosted/upstream_errors.py",
-        "told not in _SAYS_LITTLE and told < 500 else status",
-        "told not in _SAYS_LITTLE else status",
+        "named not in _SAYS_LITTLE and named < 500 else status",
+        "named not in _SAYS_LITTLE else status",
         "a code makes no refusal a fault of the upstream",
     ),
     (

@@ -48,7 +48,7 @@ MUTANTS: list[tuple[str, str, str, str]] = [
         "reliability/faults.py",
         "verdict_with_time=FAILURE, rejected_by=(RejectedBy.FULL,),",
         "verdict_with_time=FAILURE,",
-        "every rejected_by has its fault",
+        "every rejection has its fault",
     ),
     # refusals, health, escalation
     (
@@ -59,8 +59,8 @@ MUTANTS: list[tuple[str, str, str, str]] = [
     ),
     (
         "reliability/escalation/refusals.py",
-        "    if traits_of(attempt).nudge or code not in TELLING:\n",
-        "    if code not in TELLING:\n",
+        "    if traits_of(attempt).nudge or code not in CODE_RANKING:\n",
+        "    if code not in CODE_RANKING:\n",
         "a loop explains no refusal where a tier's own words do",
     ),
     (
@@ -73,7 +73,7 @@ MUTANTS: list[tuple[str, str, str, str]] = [
         "reliability/escalation/refusals.py",
         "            if attempt.fault is not Fault.RETRY_BUDGET:\n",
         "            if True:\n",
-        "a rejection second try hides no fault",
+        "a rejected second try hides no fault",
     ),
     (
         "reliability/escalation/refusals.py",
@@ -107,9 +107,9 @@ MUTANTS: list[tuple[str, str, str, str]] = [
         "what did not run is not charged",
     ),
     (
-        "deployments/request/attempt.py",
-        "        if self.ttft_ns is not None or self.usage.total_tokens > 0:\n",
-        "        if False:\n",
+        "deployments/request/attempt_record.py",
+        "    if reading.ttft_ns is not None or usage.total_tokens > 0:\n",
+        "    if False:\n",
         "what costs or writes something has run",
     ),
     (

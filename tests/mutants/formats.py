@@ -14,7 +14,8 @@ MUTANTS: list[tuple[str, str, str, str]] = [
     ),
     (
         "reliability/answer/gate.py",
-        "            if gate.mode is Mode.HELD:\n                return _holding(gate, event), ()\n            if not",
+        "            if gate.mode is Mode.HELD:\n"
+        "                return _hold_event(gate, event), ()\n            if not",
         "            if not",
         "text after a held call stays held",
     ),
@@ -38,22 +39,22 @@ MUTANTS: list[tuple[str, str, str, str]] = [
     ),
     (
         "reliability/answer/gate.py",
-        "            if _char_before(text, at, spot.start(), body.last) in _BEFORE_STRING:\n"
+        "            if _find_char_before(text, at, spot.start(), body.last) in _BEFORE_STRING:\n"
         "                quote = char\n",
         "            quote = char\n",
         "an apostrophe is no string",
     ),
     (
         "reliability/answer/gate.py",
-        "find_opening(rules.names, text, at, gate.place, gate.before)",
-        "find_opening(rules.names, text, at, Place.ANYWHERE, gate.before)",
+        "find_call_start(rules.names, text, at, gate.place, gate.before)",
+        "find_call_start(rules.names, text, at, Place.ANYWHERE, gate.before)",
         "a name at the start of a line is seen though the line's end came before it",
     ),
     (
         "reliability/answer/gate.py",
         "    if body.until is Until.ASKED:\n        at =",
         "    if False:\n        at =",
-        "a mark that is prose takes no call along that begins behind it",
+        "a delimiter that is prose takes no call along that begins behind it",
     ),
     (
         "reliability/answer/gate.py",
@@ -63,15 +64,15 @@ MUTANTS: list[tuple[str, str, str, str]] = [
     ),
     (
         "reliability/answer/call_starts.py",
-        "        return PARTIAL if len(text) - at <= MARK_MAX and self.begun.match(text, at) else None\n",
+        "        return PARTIAL if len(text) - at <= DELIMITER_MAX and self.partial.match(text, at) else None\n",
         "        return None\n",
-        "a mark that is cut in two is still a mark",
+        "a delimiter that is cut in two is still one",
     ),
     (
         "reliability/answer/call_starts.py",
         "        if text[match.end()] == before:\n            return None\n",
         "",
-        "a mark in quotes delays nothing",
+        "a delimiter in quotes delays nothing",
     ),
     (
         "reliability/answer/call_starts.py",
@@ -87,7 +88,7 @@ MUTANTS: list[tuple[str, str, str, str]] = [
     ),
     (
         "reliability/answer/call_starts.py",
-        "        found = _first(_at_frame(known, _TAGS, text, at, Place.SENTENCE), found)\n",
+        "        found = _pick_first(_find_in_frame(known, _TAGS, text, at, Place.SENTENCE), found)\n",
         "        pass\n",
         "a tag around a call is held with it",
     ),
@@ -99,13 +100,13 @@ MUTANTS: list[tuple[str, str, str, str]] = [
     ),
     # the formats of calls
     (
-        "reliability/tools/formats.py",
+        "reliability/tools/format_envelopes.py",
         '        opens=(r"<\\|python_tag\\|>",),\n',
         '        opens=(r"<\\|python_tags\\|>",),\n',
         "every row is read",
     ),
     (
-        "reliability/tools/formats.py",
+        "reliability/tools/format_envelopes.py",
         '        holds=(Start(r"functools\\[\\s{0,8}\\{", place=Place.SENTENCE),),\n',
         "        holds=(),\n",
         "the gate holds what a row opens with",
@@ -123,7 +124,7 @@ MUTANTS: list[tuple[str, str, str, str]] = [
         "a beginning is one wherever it is cut",
     ),
     (
-        "reliability/tools/extract/marks.py",
+        "reliability/tools/extract/delimiter_search.py",
         "    if start == at or begins_sentence(text, start):\n",
         "    if True:\n",
         "a whole answer says the same as a streamed one",
@@ -135,15 +136,15 @@ MUTANTS: list[tuple[str, str, str, str]] = [
         "a row of openers costs linear time",
     ),
     (
-        "reliability/tools/extract/scanner.py",
-        "        if not _JSON_BEGINS.match(self.text, start):\n            return False\n",
+        "reliability/tools/extract/broken_json.py",
+        "    if not _JSON_BEGINS.match(text, start):\n        return False\n",
         "",
         "braces in the prose before a call spoil nothing",
     ),
     (
         "reliability/tools/extract/envelope.py",
-        "harmless_before(before) and (_in_line(before) or not inline):",
-        "harmless_before(before):",
+        "is_harmless_before(before) and (_fits_line(before) or not inline):",
+        "is_harmless_before(before):",
         "a mark in the middle of a line opens a call in that line only",
     ),
     (
@@ -154,8 +155,8 @@ MUTANTS: list[tuple[str, str, str, str]] = [
     ),
     (
         "reliability/tools/extract/harmony.py",
-        '    inside = text.count("{", 0, mark.start()) > text.count("}", 0, mark.start())\n',
-        '    inside = "{" in text[: mark.start()]\n',
+        '    inside = text.count("{", 0, delimiter.start()) > text.count("}", 0, delimiter.start())\n',
+        '    inside = "{" in text[: delimiter.start()]\n',
         "braces in the prose before it hide no Harmony message",
     ),
     (
@@ -178,8 +179,8 @@ MUTANTS: list[tuple[str, str, str, str]] = [
     ),
     (
         "reliability/answer/judgement.py",
-        "    found, dropped = _read(sent + text, len(sent), expected.toolbox, stopped)\n",
-        "    found, dropped = _read(text, 0, expected.toolbox, stopped)\n",
+        "    found, dropped = _read_text(sent + text, len(sent), expected.toolbox, stopped)\n",
+        "    found, dropped = _read_text(text, 0, expected.toolbox, stopped)\n",
         "an answer is judged the same however much of it has left",
     ),
 ]

@@ -137,7 +137,7 @@ MUTANTS: list[tuple[str, str, str, str]] = [
     ),
     (
         "reliability/admission/breaker.py",
-        "    if breaker.isolated:\n        return breaker, Rejected(Cause.ISOLATED, None)\n",
+        "    if breaker.isolated:\n        return breaker, BreakerRejection(Cause.ISOLATED, None)\n",
         "",
         "an isolated tier gets nothing",
     ),
@@ -181,19 +181,19 @@ MUTANTS: list[tuple[str, str, str, str]] = [
     ),
     (
         "reliability/admission/budget.py",
-        "tokens = max(0, ask.prompt_tokens) + cap\n",
-        "tokens = max(0, ask.prompt_tokens)\n",
+        "tokens = max(0, request.prompt_tokens) + cap\n",
+        "tokens = max(0, request.prompt_tokens)\n",
         "a reservation covers the output",
     ),
     (
         "reliability/admission/budget.py",
-        "charged = max(owed(held), tokens or 0)",
+        "charged = max(estimate_charge(held), tokens or 0)",
         "charged = tokens or 0",
         "an expired reservation is charged what is known",
     ),
     (
         "reliability/admission/budget.py",
-        "    budget, late = forgotten(budget, name)\n",
+        "    budget, late = forget_expired(budget, name)\n",
         "    late = budget.expired.get(name)\n",
         "an expired reservation is settled late once",
     ),
@@ -223,7 +223,7 @@ MUTANTS: list[tuple[str, str, str, str]] = [
     ),
     (
         "reliability/admission/budget.py",
-        "elif Policy.ESCALATE in policies and not ask.cheap:",
+        "elif Policy.ESCALATE in policies and not request.cheap:",
         "elif Policy.ESCALATE in policies:",
         "under escalate the session goes on on the cheap tier",
     ),
@@ -253,7 +253,7 @@ MUTANTS: list[tuple[str, str, str, str]] = [
     ),
     (
         "reliability/admission/ledger.py",
-        "return Hour(added(hour.spent, HOUR, charged, now_ns), hour.reserved - reserved)",
+        "return Hour(add_amount(hour.spent, HOUR, charged, now_ns), hour.reserved - reserved)",
         "return Hour(hour.spent, hour.reserved - reserved)",
         "the hour remembers what was spent",
     ),
@@ -285,7 +285,7 @@ MUTANTS: list[tuple[str, str, str, str]] = [
     (
         "reliability/admission/retry_budget.py",
         "inner_total(budget.first, span, now_ns)",
-        "aged(budget.first, span, now_ns).total",
+        "drop_expired(budget.first, span, now_ns).total",
         "the share holds between the edges of buckets",
     ),
     # admission
@@ -297,22 +297,22 @@ MUTANTS: list[tuple[str, str, str, str]] = [
     ),
     (
         "reliability/admission/breaker.py",
-        "    return replace(_entered(breaker, Phase.CLOSED, now_ns), openings=0)\n",
+        "    return replace(_enter_phase(breaker, Phase.CLOSED, now_ns), openings=0)\n",
         "    return replace(breaker, phase=Phase.CLOSED)\n",
         "a breaker that is closed by hand has no past",
     ),
     (
         "reliability/admission/admit.py",
-        "        return state, _reject_by_budget(ask.tier, reserved)\n",
-        "        return _with_breaker(state, ask.tier, breaker), _reject_by_budget(ask.tier, reserved)\n",
-        "a rejected_by of the budget leaks no permit",
+        "        return state, _reject_by_budget(request.tier, reserved)\n",
+        "        return _with_breaker(state, request.tier, breaker), _reject_by_budget(request.tier, reserved)\n",
+        "a rejection by the budget leaks no permit",
     ),
     (
         "reliability/admission/admit.py",
-        '        return state, Rejection(ask.tier, RejectedBy.RETRY_BUDGET, "too many extra calls", wait_s)\n',
-        "        return replace(state, budget=budget), Rejection(ask.tier, RejectedBy.RETRY_BUDGET, "
+        '        return state, Rejection(request.tier, RejectedBy.RETRY_BUDGET, "too many extra calls", wait_s)\n',
+        "        return replace(state, budget=budget), Rejection(request.tier, RejectedBy.RETRY_BUDGET, "
         '"too many extra calls", wait_s)\n',
-        "a rejected_by of the retry budget leaks no reservation",
+        "a rejection by the retry budget leaks no reservation",
     ),
     (
         "reliability/admission/admit.py",
@@ -334,13 +334,13 @@ MUTANTS: list[tuple[str, str, str, str]] = [
     ),
     (
         "reliability/admission/memory_rules.py",
-        "if not ask.local or ask.level not in (Level.WARN, Level.CRITICAL):",
-        "if not ask.local or ask.level is Level.NORMAL:",
-        "unknown pressure rejected_by nothing",
+        "if not request.local or request.level not in (Level.WARN, Level.CRITICAL):",
+        "if not request.local or request.level is Level.NORMAL:",
+        "unknown pressure rejects nothing",
     ),
     (
         "reliability/admission/memory_rules.py",
-        '    if ask.sustained_ns < rules.sustained_ns:\n        return ""\n',
+        '    if request.sustained_ns < rules.sustained_ns:\n        return ""\n',
         "",
         "complex requests move only under sustained pressure",
     ),

@@ -47,7 +47,7 @@ MUTANTS: list[tuple[str, str, str, str]] = [
         "reliability/escalation/policies.py",
         "if last is None or last.fault is not Fault.BUDGET or not last.hard_stop:",
         "if last is None or last.fault is not Fault.BUDGET:",
-        "a rejected_by that is not hard leaves the next tier",
+        "a rejection that is not hard leaves the next tier",
     ),
     (
         "reliability/escalation/policies.py",
@@ -168,7 +168,7 @@ MUTANTS: list[tuple[str, str, str, str]] = [
         "reliability/answer/judgement.py",
         "return Flaw.CIRCUIT_BREAK if loop.stage is Stage.BREAK else Flaw.LOOP, detail",
         "return Flaw.LOOP, detail",
-        "five laps break the circuit",
+        "five repetitions break the circuit",
     ),
     (
         "reliability/answer/judgement.py",
@@ -178,25 +178,25 @@ MUTANTS: list[tuple[str, str, str, str]] = [
     ),
     (
         "reliability/answer/judgement.py",
-        "    if not is_prose(whole + PROSE_BEHIND, toolbox, begin):\n        return TextKind.CALL",
+        "    if not is_prose(context + PROSE_BEHIND, toolbox, begin):\n        return TextKind.CALL",
         "    if False:\n        return TextKind.CALL",
         "a call is held, whatever follows it",
     ),
     (
-        "reliability/answer/judgement.py",
-        "if not only_marks(one.raw))",
+        "reliability/answer/native_calls.py",
+        "if not has_only_delimiters(one.raw))",
         "if one.raw)",
-        "an upstream's own marks refuse no native call",
+        "an upstream's own delimiters refuse no native call",
     ),
     (
-        "reliability/answer/judgement.py",
-        "        if not told[key]:\n",
+        "reliability/answer/native_calls.py",
+        "        if not copies[key]:\n",
         "        if True:\n",
         "a call that came twice over is delivered once",
     ),
     (
-        "reliability/answer/judgement.py",
-        "        told[key] -= told[key] > 0\n",
+        "reliability/answer/native_calls.py",
+        "        copies[key] -= copies[key] > 0\n",
         "",
         "what the text says more often than the calls stays",
     ),
@@ -227,8 +227,8 @@ MUTANTS: list[tuple[str, str, str, str]] = [
     ),
     (
         "reliability/escalation/wording.py",
-        "    spent = load.tokens - rejection.asked - load.reserved\n",
-        "    spent = load.tokens - rejection.asked\n",
+        "    spent = load.tokens - rejection.requested_tokens - load.reserved\n",
+        "    spent = load.tokens - rejection.requested_tokens\n",
         "the figures are those of the ledger",
     ),
     # drive, attempt: the simulation is their test
@@ -288,8 +288,8 @@ MUTANTS: list[tuple[str, str, str, str]] = [
     ),
     (
         "deployments/request/attempt.py",
-        "        if self.sent:\n            out = self._sent(out)",
-        "        if True:\n            out = self._sent(out)",
+        "        if self.sent:\n            out = self._release(out)",
+        "        if True:\n            out = self._release(out)",
         "what was held to the end is judged before it leaves",
     ),
     (
@@ -306,13 +306,13 @@ MUTANTS: list[tuple[str, str, str, str]] = [
     ),
     (
         "deployments/request/attempt.py",
-        "                self._count(batch[at + 1 :])\n",
+        "                self._count_unread(batch[at + 1 :])\n",
         "",
         "what a tier has counted is known though it was stopped",
     ),
     (
-        "deployments/request/attempt.py",
-        "bool(self.judged.calls or self.judged.violations)\n",
+        "deployments/request/attempt_record.py",
+        "bool(judged.calls or judged.violations)\n",
         "True\n",
         "an answer that was stopped is good only for its calls",
     ),
@@ -326,7 +326,7 @@ MUTANTS: list[tuple[str, str, str, str]] = [
         "deployments/request/attempt.py",
         "        if self.loop is not None and not self.sent:\n",
         "        if self.loop is not None and not out:\n",
-        "a piece that convicts commits nothing",
+        "a piece in which a loop is detected commits nothing",
     ),
     (
         "deployments/request/attempt.py",
@@ -336,14 +336,14 @@ MUTANTS: list[tuple[str, str, str, str]] = [
     ),
     (
         "deployments/request/spending.py",
-        "            return usage, told if lie else None\n",
-        "            return told, None\n",
+        "        return usage, reported if lie else None\n",
+        "        return reported, None\n",
         "a count that can't be is not booked",
     ),
     (
         "deployments/request/spending.py",
-        "        if written < self.said_tokens + PROGRESS_TOKENS and",
-        "        if written < self.said_tokens + 4 * PROGRESS_TOKENS and",
+        "        if written < self.announced_tokens + PROGRESS_TOKENS and",
+        "        if written < self.announced_tokens + 4 * PROGRESS_TOKENS and",
         "what leaves has been said",
     ),
     (
@@ -360,7 +360,7 @@ MUTANTS: list[tuple[str, str, str, str]] = [
     ),
     (
         "reliability/tool_calls.py",
-        "object.__setattr__(self, name, whole(text))",
+        "object.__setattr__(self, name, join_surrogates(text))",
         "object.__setattr__(self, name, text)",
         "a violation can always be written as JSON",
     ),

@@ -20,7 +20,7 @@ from deployments.config_tiers import Timeouts
 from deployments.ports import Ports
 from deployments.request.drive import Run, drive
 from reliability.admission import admit as reducer
-from reliability.admission.admit import Admission, AdmissionConfig, Ask, Grant, Rejection
+from reliability.admission.admit import AdmissionConfig, AdmissionRequest, AdmissionState, Grant, Rejection
 from reliability.admission.budget import BudgetConfig, Limit, Policy
 from reliability.admission.ledger import PROGRESS_TOKENS
 from reliability.answer.estimate import text_bytes, tokens_min
@@ -52,7 +52,7 @@ class SimAdmission:
 
     def __init__(self, rng: random.Random, clock: VirtualClock, config: AdmissionConfig) -> None:
         self.rng, self.clock, self.config = rng, clock, config
-        self.state = Admission()
+        self.state = AdmissionState()
         self.granted: dict[str, Grant] = {}
         self.settled: Counter[str] = Counter()
         self.spent: dict[str, int] = {}
@@ -66,12 +66,13 @@ class SimAdmission:
         self.state, closed = reducer.expire(self.state, self.config, self.clock.now_ns())
         self.spent |= {each.id: each.tokens for each in closed}
 
-    async def admit(self, ask: Ask) -> Grant | Rejection:
+    async def admit(self, request: AdmissionRequest) -> Grant | Rejection:
         self.expire()
         if self.rng.random() < self.silence:
             await asyncio.sleep(30.0)
-        ask = replace(ask, level=self.level, sustained_ns=90 * 10**9 if self.level is not Level.NORMAL else 0)
-        self.state, answer = reducer.admit(self.state, self.config, ask, self.clock.now_ns())
+        sustained_ns = 90 * 10**9 if self.level is not Level.NORMAL else 0
+        request = replace(request, level=self.level, sustained_ns=sustained_ns)
+        self.state, answer = reducer.admit(self.state, self.config, request, self.clock.now_ns())
         if isinstance(answer, Grant):
             self.granted[answer.id] = answer
         return answer
@@ -102,8 +103,8 @@ class Router:
         self.dead = False
         self.grant: Grant | None = None
 
-    async def admit(self, ask: Ask) -> Grant | Rejection:
-        answer = await self.admission.admit(ask)
+    async def admit(self, request: AdmissionRequest) -> Grant | Rejection:
+        answer = await self.admission.admit(request)
         self.grant = answer if isinstance(answer, Grant) else None
         return answer
 

@@ -1,1 +1,1 @@
-"""What a machine says of its memory, by system."""
+"""What a machine reports of its memory, by system."""

@@ -50,14 +50,14 @@ class LinuxSensor:
     def __init__(self, root: Path = Path("/")) -> None:
         self._proc = root / "proc"
         self._swapped = Counter()
-        folders_v2, folders_v1 = _cgroup_folders(root)
-        limits = [*_limits(folders_v2, _V2), *_limits(folders_v1, _V1)]
+        folders_v2, folders_v1 = _find_cgroup_folders(root)
+        limits = [*_find_limits(folders_v2, _V2), *_find_limits(folders_v1, _V1)]
         self._cgroup = min(limits, key=lambda group: group.limit_bytes, default=None)
         self._psi_cgroup = next((f / "memory.pressure" for f in folders_v2 if (f / "memory.pressure").exists()), None)
 
     @property
     def sources(self) -> Mapping[str, Thresholds]:
-        """As the protocol."""
+        """Implement the protocol."""
         return {
             "psi": LINUX_PSI,
             "psi_cgroup": LINUX_PSI,
@@ -67,14 +67,14 @@ class LinuxSensor:
         }
 
     def read(self, now_ns: int) -> Sample:
-        """As the protocol."""
-        total, available = _meminfo(_text(self._proc / "meminfo"))
+        """Implement the protocol."""
+        total, available = _parse_meminfo(_read_text(self._proc / "meminfo"))
         share = None if not total or available is None else 1 - available / total
-        swapped = _number_of(_text(self._proc / "vmstat"), "pswpout")
-        group_used = self._group_used()
+        swapped = _find_number(_read_text(self._proc / "vmstat"), "pswpout")
+        group_used = self._read_group_used()
         readings = [
-            Reading("psi", _avg10(_text(self._proc / "pressure/memory"))),
-            Reading("psi_cgroup", _avg10(_text(self._psi_cgroup)) if self._psi_cgroup else None),
+            Reading("psi", _parse_avg10(_read_text(self._proc / "pressure/memory"))),
+            Reading("psi_cgroup", _parse_avg10(_read_text(self._psi_cgroup)) if self._psi_cgroup else None),
             Reading("used_share", share),
             Reading("swap_out_mb", self._swapped.per_s(None if swapped is None else swapped * PAGE_MB, now_ns)),
         ]
@@ -88,36 +88,39 @@ class LinuxSensor:
         return Sample(readings=tuple(readings), total_bytes=total, available_bytes=available, problem=problem)
 
     def wake_by(self, wake: Callable[[], None]) -> bool:
-        """PSI triggers need a window of 2 s without privileges: no earlier than the next poll."""
+        """Decline: PSI triggers need a window of 2 s without privileges, no earlier than the next
+        poll."""
         return False
 
-    def _group_used(self) -> int | None:
-        """What the tightest cgroup uses, without the file cache that the kernel would drop first."""
+    def _read_group_used(self) -> int | None:
+        """Read what the tightest cgroup uses, without the file cache that the kernel would drop
+        first."""
         if self._cgroup is None:
             return None
-        used = _text(self._cgroup.used).strip()
+        used = _read_text(self._cgroup.used).strip()
         if not used.isdigit():
             return None
-        return max(0, int(used) - (_number_of(_text(self._cgroup.stat), self._cgroup.cache) or 0))
+        return max(0, int(used) - (_find_number(_read_text(self._cgroup.stat), self._cgroup.cache) or 0))
 
 
 _V2 = ("memory.max", "memory.current", "inactive_file")
 _V1 = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
 
 
-def _cgroup_folders(root: Path) -> tuple[list[Path], list[Path]]:
-    """The folders of this process's cgroup and of those above it, innermost first: v2, and v1's memory controller."""
+def _find_cgroup_folders(root: Path) -> tuple[list[Path], list[Path]]:
+    """Find the folders of this process's cgroup and of those above it, innermost first: v2, and
+    v1's memory controller."""
     paths: dict[str, str] = {}
-    for line in _text(root / "proc/self/cgroup").splitlines():
+    for line in _read_text(root / "proc/self/cgroup").splitlines():
         _, _, rest = line.partition(":")
         controllers, _, path = rest.partition(":")
         paths |= dict.fromkeys(controllers.split(","), path)
     tree = root / "sys/fs/cgroup"
     unified = tree if (tree / "cgroup.controllers").exists() else tree / "unified"
-    return _upwards(unified, paths.get("")), _upwards(tree / "memory", paths.get("memory"))
+    return _list_upwards(unified, paths.get("")), _list_upwards(tree / "memory", paths.get("memory"))
 
 
-def _upwards(top: Path, path: str | None) -> list[Path]:
+def _list_upwards(top: Path, path: str | None) -> list[Path]:
     if path is None:
         return []
     inner = top / path.lstrip("/")
@@ -125,23 +128,23 @@ def _upwards(top: Path, path: str | None) -> list[Path]:
     return [f for f in (inner, *inner.parents) if f.is_relative_to(top) and f.is_dir()]
 
 
-def _limits(folders: list[Path], names: tuple[str, str, str]) -> list[_Cgroup]:
+def _find_limits(folders: list[Path], names: tuple[str, str, str]) -> list[_Cgroup]:
     limit, used, cache = names
     found = []
     for folder in folders:
-        text = _text(folder / limit).strip()
+        text = _read_text(folder / limit).strip()
         if text.isdigit() and 0 < int(text) < NO_LIMIT_BYTES:
             found.append(_Cgroup(int(text), folder / used, folder / "memory.stat", cache))
     return found
 
 
-def _meminfo(text: str) -> tuple[int | None, int | None]:
-    total, available = _number_of(text, "MemTotal:"), _number_of(text, "MemAvailable:")
+def _parse_meminfo(text: str) -> tuple[int | None, int | None]:
+    total, available = _find_number(text, "MemTotal:"), _find_number(text, "MemAvailable:")
     return (None if total is None else total * 1024), (None if available is None else available * 1024)
 
 
-def _number_of(text: str, name: str) -> int | None:
-    """The number after `name` at the beginning of a line."""
+def _find_number(text: str, name: str) -> int | None:
+    """Find the number after `name` at the beginning of a line."""
     at = 0 if text.startswith(f"{name} ") else text.find(f"\n{name} ") + 1
     if at == 0 and not text.startswith(f"{name} "):
         return None
@@ -149,13 +152,13 @@ def _number_of(text: str, name: str) -> int | None:
     return int(words[0]) if words and words[0].isdigit() else None
 
 
-def _avg10(text: str) -> float | None:
+def _parse_avg10(text: str) -> float | None:
     found = _AVG10.search(text)
     return float(found[1]) if found else None
 
 
-def _text(path: Path) -> str:
-    """A small file's text; empty where it can't be read: the source is unknown then."""
+def _read_text(path: Path) -> str:
+    """Read a small file's text; empty where it can't be read: the source is unknown then."""
     try:
         fd = os.open(path, os.O_RDONLY)
     except OSError:

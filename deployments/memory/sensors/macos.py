@@ -37,15 +37,15 @@ class Kernel(Protocol):
     """The calls of macOS that the sensor makes. None: the call failed."""
 
     def sysctl_u32(self, name: str) -> int | None:
-        """A sysctl of four bytes."""
+        """Read a sysctl of four bytes."""
         ...
 
-    def swapped_out_bytes(self) -> int | None:
-        """What has left for swap since the start."""
+    def read_swap_out_bytes(self) -> int | None:
+        """Read what has left for swap since the start."""
         ...
 
     def memory_bytes(self) -> tuple[int, int]:
-        """Total, and available."""
+        """Read the total, and what is available."""
         ...
 
     def on_pressure(self, handler: Callable[[], None]) -> bool:
@@ -63,10 +63,10 @@ class MacosSensor:
         self._swapped = Counter()
 
     def read(self, now_ns: int) -> Sample:
-        """As the protocol."""
+        """Implement the protocol."""
         level = self._kernel.sysctl_u32(LEVEL)
         known = float(level) if level in LEVELS else None
-        swapped = self._kernel.swapped_out_bytes()
+        swapped = self._kernel.read_swap_out_bytes()
         rate = self._swapped.per_s(None if swapped is None else swapped / 1e6, now_ns)
         total, available = self._kernel.memory_bytes()
         return Sample(
@@ -77,7 +77,7 @@ class MacosSensor:
         )
 
     def wake_by(self, wake: Callable[[], None]) -> bool:
-        """As the protocol."""
+        """Implement the protocol."""
         return self._kernel.on_pressure(wake)
 
 
@@ -114,25 +114,25 @@ class SystemKernel:
         self._kept: list[Any] = []
 
     def sysctl_u32(self, name: str) -> int | None:
-        """As the protocol."""
+        """Implement the protocol."""
         value, size = ctypes.c_uint32(), ctypes.c_size_t(4)
         failed = self._lib.sysctlbyname(name.encode(), ctypes.byref(value), ctypes.byref(size), None, 0)
         return None if failed else value.value
 
-    def swapped_out_bytes(self) -> int | None:
-        """As the protocol."""
+    def read_swap_out_bytes(self) -> int | None:
+        """Implement the protocol."""
         statistics = _VmStatistics64()
         count = ctypes.c_uint32(ctypes.sizeof(statistics) // 4)
         failed = self._lib.host_statistics64(self._host, _HOST_VM_INFO64, ctypes.byref(statistics), ctypes.byref(count))
         return None if failed else int(statistics.swapouts) * self._page_bytes
 
     def memory_bytes(self) -> tuple[int, int]:
-        """As the protocol."""
+        """Implement the protocol."""
         memory = psutil.virtual_memory()
         return memory.total, memory.available
 
     def on_pressure(self, handler: Callable[[], None]) -> bool:
-        """As the protocol."""
+        """Implement the protocol."""
         lib = self._lib
         kind = ctypes.c_char.in_dll(lib, "_dispatch_source_type_memorypressure")
         lib.dispatch_get_global_queue.restype = ctypes.c_void_p

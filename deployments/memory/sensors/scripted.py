@@ -1,6 +1,6 @@
 """A sensor that reads a file: for tests and demonstrations, on any machine.
 
-The file says the level now, or a play in lines with the seconds since the sensor's start:
+The file says the level now, or a script in lines with the seconds since the sensor's start:
 
     critical                    0    normal
                                 2.5  warn
@@ -49,15 +49,15 @@ class Step:
 
 
 def parse(text: str) -> list[Step]:
-    """The steps, by time. Raises ValueError with the line that can't be read."""
+    """Parse the steps, by time. Raises ValueError with the line that can't be read."""
     steps = []
     for line in text.splitlines():
         words = line.partition("#")[0].split()
         if not words:
             continue
-        at_s = _seconds(words[0])
-        said = words if at_s is None else words[1:]
-        steps.append(Step(at_s or 0.0, tuple(_reading(word, line) for word in said)))
+        at_s = _parse_seconds(words[0])
+        values = words if at_s is None else words[1:]
+        steps.append(Step(at_s or 0.0, tuple(_parse_reading(word, line) for word in values)))
     return sorted(steps, key=lambda step: step.at_s)
 
 
@@ -71,7 +71,7 @@ class ScriptedSensor:
         self._began_ns: int | None = None
 
     def read(self, now_ns: int) -> Sample:
-        """As the protocol."""
+        """Implement the protocol."""
         began_ns = self._began_ns = now_ns if self._began_ns is None else self._began_ns
         memory = psutil.virtual_memory()
         try:
@@ -89,22 +89,22 @@ class ScriptedSensor:
         )
 
     def wake_by(self, wake: Callable[[], None]) -> bool:
-        """It can't: the file is read at each poll."""
+        """Decline: the file is read at each poll."""
         return False
 
 
-def _seconds(word: str) -> float | None:
+def _parse_seconds(word: str) -> float | None:
     try:
         return float(word)
     except ValueError:
         return None
 
 
-def _reading(word: str, line: str) -> Reading:
+def _parse_reading(word: str, line: str) -> Reading:
     if word in LEVELS:
         return Reading("scripted", LEVELS[word])
     name, _, value = word.partition("=")
-    number = _seconds(value)
+    number = _parse_seconds(value)
     if name not in SOURCES or number is None:
         raise ValueError(f"{line.strip()!r}: neither a level nor one of {', '.join(SOURCES)} with a value")
     return Reading(name, number)

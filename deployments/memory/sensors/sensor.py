@@ -1,4 +1,4 @@
-"""What a machine says of its memory, behind one protocol.
+"""What a machine reports of its memory, behind one protocol.
 
 A sensor reads numbers that grow with trouble and says from where each of them calls for a level (`sources`). Which
 level follows is not its business: `reliability.memory.pressure` decides. What can't be read is None: neither normal nor
@@ -60,11 +60,11 @@ class NoSensor:
     sources: Mapping[str, Thresholds] = {}
 
     def read(self, now_ns: int) -> Sample:
-        """Nothing is known."""
+        """Report that nothing is known."""
         return Sample(problem=f"no memory sensor for {sys.platform}")
 
     def wake_by(self, wake: Callable[[], None]) -> bool:
-        """It can't."""
+        """Decline: it can't."""
         return False
 
 
@@ -75,7 +75,7 @@ class Counter:
         self._last: tuple[float, int] | None = None
 
     def per_s(self, value: float | None, now_ns: int) -> float | None:
-        """The growth per second since the last call."""
+        """Compute the growth per second since the last call."""
         last, self._last = self._last, None if value is None else (value, now_ns)
         if value is None or last is None or now_ns <= last[1] or value < last[0]:
             return None
@@ -83,7 +83,7 @@ class Counter:
 
 
 def make_sensor(which: str) -> Sensor:
-    """The sensor that the key `sensor` names: `auto`, or `scripted:PATH`."""
+    """Make the sensor that the key `sensor` names: `auto`, or `scripted:PATH`."""
     kind, _, path = which.partition(":")
     if kind == "scripted":
         from deployments.memory.sensors.scripted import ScriptedSensor

@@ -10,7 +10,7 @@ Upstreams disagree on how a piece says to which call it belongs. The rules, in o
 
 Ours are numbered from 0 without gaps. `id` and `name` leave with the first piece of a call and never again;
 what comes before the name is held until the name is there. An id that is missing is made up; ids that repeat
-are left as they are, for the check of whole calls to see.
+are left as they are, for the check of complete calls to see.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from reliability.surrogates import Halves, whole
+from reliability.surrogates import Halves, join_surrogates
 from reliability.types import CallDelta
 
 __all__ = ["CALLS_MAX", "CallDeltas", "TooManyCalls"]
@@ -51,7 +51,7 @@ class CallDeltas:
         self._by_index: dict[int, _Call] = {}
 
     def read(self, pieces: Any) -> list[CallDelta]:
-        """The deltas of one `tool_calls` list."""
+        """Return the deltas of one `tool_calls` list."""
         touched: list[_Call] = []
         out: list[CallDelta] = []
         for piece in pieces if isinstance(pieces, list) else []:
@@ -59,46 +59,49 @@ class CallDeltas:
                 continue
             inner = piece.get("function")
             function = inner if isinstance(inner, Mapping) else piece
-            call = self._call(piece, _str(function.get("name")), touched)
+            call = self._find_call(piece, _read_text(function.get("name")), touched)
             touched.append(call)
-            arguments = call.halves.take(_arguments(function.get("arguments")))
-            delta = _delta(call, _str(function.get("name")), arguments)
+            arguments = call.halves.take(_read_arguments(function.get("arguments")))
+            delta = _build_delta(call, _read_text(function.get("name")), arguments)
             if delta is not None:
                 out.append(delta)
         return out
 
     def end(self) -> list[CallDelta]:
-        """What was held. A call whose name never came leaves too: the check of whole calls refuses it."""
-        ends = [_delta(call, "", call.halves.end(), last=True) for call in self._calls]
+        """Return what was held.
+
+        A call whose name never came leaves too: the check of complete calls refuses it.
+        """
+        ends = [_build_delta(call, "", call.halves.end(), last=True) for call in self._calls]
         return [delta for delta in ends if delta is not None]
 
-    def _call(self, piece: Mapping[str, Any], name: str, touched: list[_Call]) -> _Call:
-        index, upstream_id = piece.get("index"), _str(piece.get("id"))
+    def _find_call(self, piece: Mapping[str, Any], name: str, touched: list[_Call]) -> _Call:
+        index, upstream_id = piece.get("index"), _read_text(piece.get("id"))
         if len(upstream_id) > ID_CHARS_MAX:
             upstream_id = ""
         if isinstance(index, int) and not isinstance(index, bool):
             call = self._by_index.get(index)
             if call is None or (name and upstream_id and call.upstream_id not in ("", upstream_id)):
-                call = self._by_index[index] = self._new()
+                call = self._by_index[index] = self._add_call()
         else:
-            call = self._unnumbered(upstream_id, name, touched)
+            call = self._find_without_index(upstream_id, name, touched)
         call.upstream_id = call.upstream_id or upstream_id
         return call
 
-    def _unnumbered(self, upstream_id: str, name: str, touched: list[_Call]) -> _Call:
+    def _find_without_index(self, upstream_id: str, name: str, touched: list[_Call]) -> _Call:
         if upstream_id:
             known = [call for call in self._calls if call.upstream_id == upstream_id]
-            return known[-1] if known and known[-1] not in touched else self._new()
-        return self._new() if name or not self._calls else self._calls[-1]
+            return known[-1] if known and known[-1] not in touched else self._add_call()
+        return self._add_call() if name or not self._calls else self._calls[-1]
 
-    def _new(self) -> _Call:
+    def _add_call(self) -> _Call:
         if len(self._calls) >= CALLS_MAX:
             raise TooManyCalls(f"more than {CALLS_MAX} tool calls")
         self._calls.append(_Call(len(self._calls)))
         return self._calls[-1]
 
 
-def _delta(call: _Call, name: str, arguments: str, *, last: bool = False) -> CallDelta | None:
+def _build_delta(call: _Call, name: str, arguments: str, *, last: bool = False) -> CallDelta | None:
     if call.named:
         return CallDelta(index=call.index, arguments=arguments) if arguments else None
     call.held += arguments
@@ -109,12 +112,12 @@ def _delta(call: _Call, name: str, arguments: str, *, last: bool = False) -> Cal
     return CallDelta(index=call.index, id=call_id, name=name, arguments=call.held)
 
 
-def _arguments(value: Any) -> str:
-    """Arguments are JSON text; an upstream that sends the object itself means its text."""
+def _read_arguments(value: Any) -> str:
+    """Read the arguments' JSON text; an upstream that sends the object itself means its text."""
     if isinstance(value, str):
         return value
     return "" if value is None else json.dumps(value, ensure_ascii=False)
 
 
-def _str(value: Any) -> str:
-    return whole(value) if isinstance(value, str) else ""
+def _read_text(value: Any) -> str:
+    return join_surrogates(value) if isinstance(value, str) else ""

@@ -36,7 +36,10 @@ _OPTIONAL = ("tool_choice", "parallel_tool_calls", "response_format", "seed", "t
 
 
 def chat_body(request: ChatRequest, model: str) -> bytes:
-    """The bytes to send. Raises ValueError or TypeError where the request can't be written as JSON."""
+    """Build the bytes to send.
+
+    Raises ValueError or TypeError where the request can't be written as JSON.
+    """
     body: dict[str, Any] = {key: value for key, value in request.extra.items() if key not in _OURS}
     body |= {
         "model": model,

@@ -4,17 +4,18 @@ asked for as such: `Mapping` answers ten times more slowly, once or more a token
 `ChunkReader` remembers what arrives out of order: the finish reason comes before the usage, so both wait
 here until the end of the stream; a chunk that is an error leaves its complaint in `complaint`.
 
-Dialects that are understood: `delta` and whole `message`; content as text or as a list of parts; a refusal
-as text; reasoning in `reasoning_content`, `reasoning` or `reasoning_details` (the first that holds text:
-some upstreams send the same thought under two names); the legacy `function_call`; finish reasons of other
-APIs.
+Dialects that are understood: `delta` and complete `message`; content as text or as a list of parts;
+a refusal as text; reasoning in `reasoning_content`, `reasoning` or `reasoning_details` (the first
+that holds text: some upstreams send the same reasoning under two names); the legacy
+`function_call`; finish reasons of other APIs.
 
-What must never happen: an answer that was broken off counts as finished (`abort` is an error, not a `stop`),
-or half a character leaves (an upstream may split a surrogate pair over two chunks; `Halves` joins it), or the numbers
-of a thought's or a call's tokens count as those of the text, or a count that lacks a part of the answer is taken for
-the whole: then nobody would estimate; or text that stands where it can't be read is left out without a word
-(`damaged`). Some upstreams count the prompt ahead of the words, send zeros where they didn't count, or leave the tokens
-of reasoning out of the completion and not out of the total.
+What must never happen: an answer that was broken off counts as finished (`abort` is an error, not a
+`stop`), or half a character leaves (an upstream may split a surrogate pair over two chunks;
+`Halves` joins it), or the numbers of reasoning's or a call's tokens count as those of the text, or
+a count that lacks a part of the answer is taken for complete: then nobody would estimate; or text
+that stands where it can't be read is left out without a word (`damaged`). Some upstreams count the
+prompt ahead of the words, send zeros where they didn't count, or leave the tokens of reasoning out
+of the completion and not out of the total.
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ from typing import Any
 from deployments.tiers.hosted.call_deltas import CallDeltas
 from deployments.tiers.hosted.upstream_errors import Complaint, read_complaint
 from deployments.tiers.logprobs import read_logprobs
-from reliability.answer.usage import written_tokens
-from reliability.surrogates import Halves, whole
+from reliability.answer.usage import estimate_written_tokens
+from reliability.surrogates import Halves, join_surrogates
 from reliability.types import Event, FinishReason, Logprobs, Reasoning, Text, Usage
 
 __all__ = ["COUNT_MAX", "ChunkReader"]
@@ -51,8 +52,8 @@ _BROKEN_OFF = frozenset(
     }
 )
 # What a delta may hold that is no text of the answer.
-_THOUGHT = frozenset({"reasoning_content", "reasoning", "reasoning_details"})
-_NO_TEXT = _THOUGHT | {"tool_calls", "function_call"}
+_REASONING_FIELDS = frozenset({"reasoning_content", "reasoning", "reasoning_details"})
+_NO_TEXT = _REASONING_FIELDS | {"tool_calls", "function_call"}
 # No answer has as many tokens: beyond it a count is nonsense, and JSON libraries and databases end at 64 bits.
 COUNT_MAX = 10**12
 MODEL_CHARS_MAX = 200
@@ -72,50 +73,50 @@ class ChunkReader:
         self.strange = 0  # chunks of an unknown kind, which held nothing of an answer
         self._calls = CallDeltas()
         self._text = Halves()
-        self._thought = Halves()
+        self._reasoning = Halves()
 
     def read(self, chunk: Mapping[str, Any]) -> list[Event]:
-        """The events of one chunk. An error chunk gives none and sets `complaint`."""
+        """Return the events of one chunk. An error chunk gives none and sets `complaint`."""
         if chunk.get("error") or chunk.get("object") == "error":
             self.complaint = read_complaint(chunk)
             return []
         model = chunk.get("model")
         if model != self.model and isinstance(model, str) and model:
-            self.model = whole(model[:MODEL_CHARS_MAX])
+            self.model = join_surrogates(model[:MODEL_CHARS_MAX])
         choices = chunk.get("choices")
         choice = choices[0] if isinstance(choices, list) and choices else None
         if isinstance(choice, dict):
-            events = self._choice(choice)
+            events = self._read_choice(choice)
         else:
             events = []
-            self._wonder(chunk, choices)
+            self._note_no_choice(chunk, choices)
         for event in events:
-            self.written += written_tokens(event)
-        usage = _usage(told) if (told := chunk.get("usage")) else None
+            self.written += estimate_written_tokens(event)
+        usage = _read_usage(counts) if (counts := chunk.get("usage")) else None
         if usage is not None or events:  # a count from before these words is not theirs
             self.usage = usage
         return events
 
-    def _wonder(self, chunk: Mapping[str, Any], choices: Any) -> None:
-        """A chunk without a choice: usage and filters' verdicts come so, with an empty list."""
+    def _note_no_choice(self, chunk: Mapping[str, Any], choices: Any) -> None:
+        """Note a chunk without a choice: usage and filters' verdicts come with an empty list."""
         if choices:
             self.damaged = True
         elif choices is None and not chunk.get("usage"):
             self.strange += 1
 
     def end(self) -> list[Event]:
-        """What was held and will get no other half."""
+        """Return what was held and will get no other half."""
         events: list[Event] = [Text(text)] if (text := self._text.end()) else []
         return [*events, *self._calls.end()]
 
-    def _choice(self, choice: Mapping[str, Any]) -> list[Event]:
+    def _read_choice(self, choice: Mapping[str, Any]) -> list[Event]:
         delta = choice.get("delta")
         if not isinstance(delta, dict):
             self.damaged |= bool(delta)
             delta = choice.get("message")
-        events = self._delta(delta) if isinstance(delta, dict) else []
-        told = self._logprobs and isinstance(delta, dict) and _of_text(delta)
-        if told and (tokens := read_logprobs(choice.get("logprobs"))):
+        events = self._read_delta(delta) if isinstance(delta, dict) else []
+        wanted = self._logprobs and isinstance(delta, dict) and _counts_as_text(delta)
+        if wanted and (tokens := read_logprobs(choice.get("logprobs"))):
             events.append(Logprobs(tokens))
         reason = choice.get("finish_reason")
         if isinstance(reason, str) and reason:
@@ -126,17 +127,17 @@ class ChunkReader:
             self.finish = _FINISH.get(reason.lower(), FinishReason.STOP)
         return events
 
-    def _delta(self, delta: Mapping[str, Any]) -> list[Event]:
+    def _read_delta(self, delta: Mapping[str, Any]) -> list[Event]:
         events: list[Event] = []
-        thought = "" if _THOUGHT.isdisjoint(delta) else _reasoning(delta)
+        reasoning = "" if _REASONING_FIELDS.isdisjoint(delta) else _read_reasoning(delta)
         content = delta.get("content")
-        text = _content(content)
+        text = _read_content(content)
         if content and not text and not isinstance(content, str | list):
             self.damaged = True
         if refusal := delta.get("refusal"):
-            text += _content(refusal)
-        if thought and (thought := self._thought.take(thought)):
-            events.append(Reasoning(thought))
+            text += _read_content(refusal)
+        if reasoning and (reasoning := self._reasoning.take(reasoning)):
+            events.append(Reasoning(reasoning))
         if text and (text := self._text.take(text)):
             events.append(Text(text))
         pieces = delta.get("tool_calls")
@@ -149,7 +150,7 @@ class ChunkReader:
         return [*events, *self._calls.read(pieces)]
 
 
-def _reasoning(delta: Mapping[str, Any]) -> str:
+def _read_reasoning(delta: Mapping[str, Any]) -> str:
     for name in ("reasoning_content", "reasoning"):
         value = delta.get(name)
         if isinstance(value, str) and value:
@@ -161,13 +162,16 @@ def _reasoning(delta: Mapping[str, Any]) -> str:
     return "".join(text for text in texts if isinstance(text, str))
 
 
-def _of_text(delta: Mapping[str, Any]) -> bool:
-    """Whether the tokens of a chunk are the text's: it has text, or nothing else (it may be half a character)."""
+def _counts_as_text(delta: Mapping[str, Any]) -> bool:
+    """Return whether the tokens of a chunk are the text's.
+
+    They are where it has text, or nothing else (it may be half a character).
+    """
     content = delta.get("content")
-    return bool(_content(content)) or not (isinstance(content, list) or any(delta.get(name) for name in _NO_TEXT))
+    return bool(_read_content(content)) or not (isinstance(content, list) or any(delta.get(name) for name in _NO_TEXT))
 
 
-def _content(value: Any) -> str:
+def _read_content(value: Any) -> str:
     if isinstance(value, str):
         return value
     if not isinstance(value, list):
@@ -176,14 +180,14 @@ def _content(value: Any) -> str:
     return "".join(text for text in texts if isinstance(text, str))
 
 
-def _usage(value: Any) -> Usage | None:
+def _read_usage(value: Any) -> Usage | None:
     """None as well where it holds no number, or zeros: an answer took something to read."""
     if not isinstance(value, Mapping):
         return None
-    prompt, completion = _count(value, "prompt_tokens"), _count(value, "completion_tokens")
-    cached = _count(value.get("prompt_tokens_details"), "cached_tokens")
-    reasoning = _count(value.get("completion_tokens_details"), "reasoning_tokens")
-    total = _count(value, "total_tokens")
+    prompt, completion = _read_count(value, "prompt_tokens"), _read_count(value, "completion_tokens")
+    cached = _read_count(value.get("prompt_tokens_details"), "cached_tokens")
+    reasoning = _read_count(value.get("completion_tokens_details"), "reasoning_tokens")
+    total = _read_count(value, "total_tokens")
     if prompt is not None and total is not None:
         completion = max(completion or 0, total - prompt)
     if prompt == completion == 0 or all(count is None for count in (prompt, completion, cached, reasoning)):
@@ -196,7 +200,7 @@ def _usage(value: Any) -> Usage | None:
     )
 
 
-def _count(value: Any, name: str) -> int | None:
+def _read_count(value: Any, name: str) -> int | None:
     number = value.get(name) if isinstance(value, Mapping) else None
     if isinstance(number, bool) or not isinstance(number, int | float):
         return None

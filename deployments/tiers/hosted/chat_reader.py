@@ -4,18 +4,18 @@ Which form the body has is read off its first character, since upstreams' conten
 JSON object (an upstream that ignored `stream`), anything else is server-sent events.
 
     head ──▶ frames ──▶ over        frames: each frame is a chunk, an error or `[DONE]`
-      └────▶ json ────▶ over        json: collected whole, then read as one chunk
+      └────▶ json ────▶ over        json: collected to its end, then read as one chunk
 
-`over` is reached once, with a `Finish` or a `Failed`. A stream may end without `[DONE]` if a finish reason
-was seen; one that ends without a finish reason was cut, whatever else it said. `Finish` waits for the end,
-since usage comes after the finish reason.
+`over` is reached once, with a `Finish` or a `Failed`. A stream may end without `[DONE]` if a finish
+reason was seen; one that ends without a finish reason was cut, whatever else it held. `Finish`
+waits for the end, since usage comes after the finish reason.
 
 A chunk that can't be read is skipped where what follows can be, `SKIPPED_MAX` times: a proxy's comment, a piece of a
 web page, a line that was torn. The notes of the `Finish` say so. What may have held a part of the answer leaves it
 `damaged`: text may lack a word then, but no call in it may be trusted, and where the answer has to be data (`strict`)
 it is no answer any more. It is none either where nothing else came.
 
-What must never happen: a piece of an answer is missing and nobody is told.
+What must never happen: a piece of an answer is missing and nothing says so.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ import orjson
 from deployments.tiers.hosted.call_deltas import TooManyCalls
 from deployments.tiers.hosted.chat_chunks import ChunkReader
 from deployments.tiers.hosted.sse_reader import Frame, SseReader, TooLong
-from deployments.tiers.hosted.upstream_errors import Complaint, failed, read_complaint
-from deployments.tiers.merging import merged
+from deployments.tiers.hosted.upstream_errors import Complaint, read_complaint, translate_complaint
+from deployments.tiers.merging import merge_events
 from deployments.work.json_values import has_more_values
 from reliability.types import Counted, Event, Failed, Fault, Finish, FinishReason, Usage
 
@@ -57,7 +57,7 @@ class ChatReader:
         self._strict = strict
         self._skipped = 0
         self._torn: _Unreadable | None = None  # the last chunk, where it couldn't be read
-        self._said = 0  # tokens of the answer, as they were last counted
+        self._counted_tokens = 0  # tokens of the answer, as they were last counted
         self._tier = tier
         self._clean = clean
         self._chunks = ChunkReader(logprobs=logprobs)
@@ -77,44 +77,44 @@ class ChatReader:
         return self._chunks.finish is not None
 
     def feed(self, data: bytes) -> list[Event]:
-        """The events of one read, as one list; empty where it completed nothing."""
-        return self._guarded(lambda events: self._feed(data, events))
+        """Return the events of one read, as one list; empty where it completed nothing."""
+        return self._collect(lambda events: self._feed(data, events))
 
     def end(self, *, cut: bool = False) -> list[Event]:
-        """The body has ended; `cut`: not in the way that HTTP says a body ends."""
-        return self._guarded(lambda events: self._end(cut, events))
+        """Take note that the body has ended; `cut`: not in the way that HTTP says a body ends."""
+        return self._collect(lambda events: self._end(cut, events))
 
     def fail(self, fault: Fault, words: str) -> list[Event]:
         """End here with `fault`, unless the answer is complete already."""
         if self.finishing:
             return self.end(cut=True)
         self.over = True
-        return [self._failed(fault, words)]
+        return [self._build_failed(fault, words)]
 
-    def _guarded(self, work: Callable[[list[Event]], None]) -> list[Event]:
+    def _collect(self, work: Callable[[list[Event]], None]) -> list[Event]:
         events: list[Event] = []
         try:
             work(events)
         except _Unreadable as problem:
-            events.append(self._failed(Fault.PROTOCOL, str(problem)))
+            events.append(self._build_failed(Fault.PROTOCOL, str(problem)))
         except TooLong:
-            events.append(self._failed(Fault.PROTOCOL, "sent a line that is too long"))
+            events.append(self._build_failed(Fault.PROTOCOL, "sent a line that is too long"))
         except TooManyCalls as problem:
-            events.append(self._failed(Fault.PROTOCOL, f"sent {problem}"))
+            events.append(self._build_failed(Fault.PROTOCOL, f"sent {problem}"))
         self.over = bool(events) and isinstance(events[-1], Finish | Failed)
-        return self._counted(merged(events))
+        return self._add_count(merge_events(events))
 
-    def _counted(self, events: list[Event]) -> list[Event]:
-        """With what the answer has cost so far behind its words: as the upstream says, else by an estimate."""
+    def _add_count(self, events: list[Event]) -> list[Event]:
+        """Add what the answer has cost so far: as the upstream says, else by an estimate."""
         written, usage = self._chunks.written, self._chunks.usage
-        if not events or written == self._said or (self.over and usage is not None):
+        if not events or written == self._counted_tokens or (self.over and usage is not None):
             return events
-        self._said = written
+        self._counted_tokens = written
         counted = Counted(usage or Usage(completion_tokens=written, exact=False))
         return [*events[:-1], counted, events[-1]] if self.over else [*events, counted]
 
     def _feed(self, data: bytes, events: list[Event]) -> None:
-        data = self._past_head(data) if self._headless else data
+        data = self._skip_head(data) if self._headless else data
         if self._json is not None:
             self._json += data
             if len(self._json) > BODY_BYTES_MAX:
@@ -122,7 +122,7 @@ class ChatReader:
             return
         self._read_frames(self._frames.feed(data), events)
 
-    def _past_head(self, data: bytes) -> bytes:
+    def _skip_head(self, data: bytes) -> bytes:
         """Hold white space and a byte order mark until the first character shows the form of the body."""
         self._head += data
         if len(self._head) < len(_BOM) and _BOM.startswith(self._head):
@@ -138,24 +138,24 @@ class ChatReader:
 
     def _read_frames(self, frames: list[Frame], events: list[Event]) -> None:
         for frame in frames:
-            self._frame(frame, events)
+            self._read_frame(frame, events)
             if events and isinstance(events[-1], Finish | Failed):
                 return
 
-    def _frame(self, frame: Frame, events: list[Event]) -> None:
+    def _read_frame(self, frame: Frame, events: list[Event]) -> None:
         data = frame.data.strip()
         if data == "[DONE]":
             self._finish(events, "ended its answer without a finish reason", Fault.PROTOCOL)
         elif frame.event == "error":
-            self._refuse(_parsed_error(data), events)
+            self._refuse(_parse_error(data), events)
         elif data:
             try:
-                chunk = _parsed(data)
+                chunk = _parse_chunk(data)
             except _Unreadable as problem:
                 self._skip(data, problem)
             else:
                 self._torn = None
-                self._chunk(chunk, events)
+                self._read_chunk(chunk, events)
 
     def _skip(self, data: str, problem: _Unreadable) -> None:
         """Go on without this chunk. Raises `problem` where that can't be."""
@@ -166,13 +166,13 @@ class ChatReader:
         if self._skipped > SKIPPED_MAX or (self._strict and self._chunks.damaged):
             raise problem
 
-    def _chunk(self, chunk: Mapping[str, Any], events: list[Event]) -> None:
+    def _read_chunk(self, chunk: Mapping[str, Any], events: list[Event]) -> None:
         events += self._chunks.read(chunk)
         if self._chunks.complaint is not None:
             self._refuse(self._chunks.complaint, events)
 
     def _refuse(self, complaint: Complaint, events: list[Event]) -> None:
-        events.append(failed(self._tier, complaint.cleaned(self._clean), usage=self._chunks.usage))
+        events.append(translate_complaint(self._tier, complaint.redact(self._clean), usage=self._chunks.usage))
 
     def _end(self, cut: bool, events: list[Event]) -> None:
         if self._json is not None:
@@ -188,18 +188,18 @@ class ChatReader:
 
     def _end_json(self, cut: bool, events: list[Event]) -> None:
         try:
-            body = _parsed(bytes(self._json or b""))
+            body = _parse_chunk(bytes(self._json or b""))
         except _Unreadable:
             if not cut:
                 raise
-            events.append(self._failed(Fault.CRASHED, "broke off: the connection was cut"))
+            events.append(self._build_failed(Fault.CRASHED, "broke off: the connection was cut"))
             return
-        self._chunk(body, events)
+        self._read_chunk(body, events)
         if events and isinstance(events[-1], Failed):
             return
         if not body.get("choices"):
             raise _Unreadable("sent an answer without choices")
-        # The body is whole, so a missing finish reason hides no cut here.
+        # The body is complete, so a missing finish reason hides no cut here.
         self._chunks.finish = self._chunks.finish or FinishReason.STOP
         self._finish(events, "", Fault.PROTOCOL)
 
@@ -207,23 +207,23 @@ class ChatReader:
         events += self._chunks.end()
         chunks = self._chunks
         if chunks.damaged and (self._strict or not chunks.written):
-            events.append(self._failed(Fault.PROTOCOL, "sent an answer that can't be read"))
+            events.append(self._build_failed(Fault.PROTOCOL, "sent an answer that can't be read"))
         elif chunks.finish is not None:
             events.append(
                 Finish(
                     reason=chunks.finish,
                     usage=chunks.usage,
                     model=chunks.model,
-                    notes=self._notes(),
+                    notes=self._build_notes(),
                     damaged=chunks.damaged,
                 )
             )
         elif self._torn is not None:
-            events.append(self._failed(Fault.PROTOCOL, str(self._torn)))
+            events.append(self._build_failed(Fault.PROTOCOL, str(self._torn)))
         else:
-            events.append(self._failed(fault, words))
+            events.append(self._build_failed(fault, words))
 
-    def _notes(self) -> tuple[str, ...]:
+    def _build_notes(self) -> tuple[str, ...]:
         notes: list[str] = []
         if self._skipped or self._chunks.damaged:
             lost = "; a piece of the answer may be missing" if self._chunks.damaged else ""
@@ -232,15 +232,15 @@ class ChatReader:
             notes.append(f"tier {self._tier}: {self._chunks.strange} chunks held nothing of an answer")
         return tuple(notes)
 
-    def _failed(self, fault: Fault, words: str) -> Failed:
+    def _build_failed(self, fault: Fault, words: str) -> Failed:
         return Failed(fault=fault, message=f"tier {self._tier} {words}", usage=self._chunks.usage)
 
 
-def _parsed(data: str | bytes) -> Mapping[str, Any]:
+def _parse_chunk(data: str | bytes) -> Mapping[str, Any]:
     if len(data) > VALUES_MAX and has_more_values(data if isinstance(data, bytes) else data.encode(), VALUES_MAX):
         raise _Unreadable(f"sent a chunk of more than {VALUES_MAX} values")
     try:
-        value = _loaded(data)
+        value = _load_json(data)
     except (ValueError, RecursionError):
         raise _Unreadable("sent a chunk that is not JSON") from None
     if isinstance(value, list) and value:
@@ -250,14 +250,14 @@ def _parsed(data: str | bytes) -> Mapping[str, Any]:
     return value
 
 
-def _loaded(data: str | bytes) -> Any:
+def _load_json(data: str | bytes) -> Any:
     try:
         return orjson.loads(data)
     except orjson.JSONDecodeError:
         return json.loads(data)  # knows NaN and half characters, and takes four times as long
 
 
-def _parsed_error(data: str) -> Complaint:
+def _parse_error(data: str) -> Complaint:
     try:
         return read_complaint(json.loads(data))
     except (ValueError, RecursionError):

@@ -6,11 +6,11 @@ clock:
 
     connect (connect_s) ──▶ headers (idle_s) ──▶ body (idle_s between reads, TAIL_S after the finish reason)
 
-and all of them end when the request's own `timeout_s` is used up. `Started` is said before anything is sent:
-the request is taken, and what it waits for from there on is the upstream. Where no connection came about, the `Failed`
-says that nothing was spent: the prompt never left. The connection belongs to the running
-`stream`: closing the iterator, or cancelling the task that reads it, closes the connection, and the upstream
-sees it at once.
+and all of them end when the request's own `timeout_s` is used up. `Started` leaves before anything
+is sent: the request is taken, and what it waits for from there on is the upstream. Where no
+connection came about, the `Failed` says that nothing was spent: the prompt never left. The
+connection belongs to the running `stream`: closing the iterator, or cancelling the task that reads
+it, closes the connection, and the upstream sees it at once.
 
 aiohttp carries it: a replica of this tier took 4.1 ms of CPU a request of 64 chunks with httpx, 2.6 ms with aiohttp (32
 clients, 2026-11-22, 2 vCPU AMD EPYC, the upstream of `loadtests.bench`).
@@ -43,7 +43,7 @@ from deployments.reports.redaction import Redactor, secret_headers
 from deployments.tiers.hosted.chat_body import chat_body
 from deployments.tiers.hosted.chat_reader import ChatReader
 from deployments.tiers.hosted.inbox import Inbox
-from deployments.tiers.hosted.upstream_errors import Complaint, failed, read_complaint, retry_after_s
+from deployments.tiers.hosted.upstream_errors import Complaint, read_complaint, read_retry_after_s, translate_complaint
 from deployments.work.large_work import large
 from reliability.types import ChatRequest, Event, Failed, Fault, Started, TierState, TierStatus, Usage
 
@@ -69,7 +69,7 @@ class Preset:
 
 
 def preset(name: str) -> Preset:
-    """The settings of a known provider. Raises ValueError for an unknown one."""
+    """Return the settings of a known provider. Raises ValueError for an unknown one."""
     if name != "openrouter":
         raise ValueError(f"unknown preset {name!r} (known: openrouter)")
     return Preset(
@@ -105,7 +105,7 @@ class HostedTier:
         self._client: aiohttp.ClientSession | None = None
         self._closed = False
         self._active = 0
-        self._url, self._userinfo = _endpoint(base_url)
+        self._url, self._userinfo = _parse_endpoint(base_url)
 
     @property
     def active(self) -> int:
@@ -117,12 +117,12 @@ class HostedTier:
 
     async def stream(self, request: ChatRequest) -> AsyncGenerator[list[Event], None]:
         """Answer by one request to the upstream."""
-        key = self._key()
-        if reason := self._problem(key):
-            yield [self._failed(Fault.UNAVAILABLE, f"is unavailable: {reason}")]
+        key = self._read_key()
+        if reason := self._find_problem(key):
+            yield [self._build_failed(Fault.UNAVAILABLE, f"is unavailable: {reason}")]
             return
         if self._active >= STREAMS_MAX:
-            yield [self._failed(Fault.OVERLOADED, f"has all {STREAMS_MAX} connections in use")]
+            yield [self._build_failed(Fault.OVERLOADED, f"has all {STREAMS_MAX} connections in use")]
             return
         self._active += 1
         try:
@@ -134,8 +134,11 @@ class HostedTier:
             await self._free()
 
     async def status(self) -> TierStatus:
-        """Ready where a request could be sent; whether the upstream is well, only a request can tell."""
-        reason = self._problem(self._key())
+        """Report ready where a request could be sent.
+
+        Whether the upstream is well, only a request can show.
+        """
+        reason = self._find_problem(self._read_key())
         return TierStatus(
             name=self._name,
             kind="hosted",
@@ -169,7 +172,7 @@ class HostedTier:
             if 200 <= response.status < 300:
                 reader = ChatReader(
                     self._name,
-                    self._redactor(key),
+                    self._build_redactor(key),
                     logprobs=request.top_logprobs is not None,
                     strict=_wants_data(request),
                 )
@@ -177,29 +180,29 @@ class HostedTier:
                     async for events in answer:
                         yield events
             else:
-                yield [await self._refused(response, self._redactor(key))]
+                yield [await self._read_refusal(response, self._build_redactor(key))]
         finally:
             response.close()  # a body that was read to its end has given its connection back already
 
     async def _send(self, request: ChatRequest, key: str, deadline: float) -> aiohttp.ClientResponse | Failed:
-        """The upstream's response once its headers are here, or why there is none."""
+        """Return the upstream's response once its headers are here, or why there is none."""
         try:
             body = await large(request.body_bytes, chat_body, request, self._model)
         except (ValueError, TypeError, RecursionError):
-            return self._failed(Fault.BAD_REQUEST, "can't be sent this request: it is not plain JSON")
+            return self._build_failed(Fault.BAD_REQUEST, "can't be sent this request: it is not plain JSON")
         try:
-            async with asyncio.timeout(self._wait(max(self._connect_s, self._idle_s), deadline)):
+            async with asyncio.timeout(self._limit_wait(max(self._connect_s, self._idle_s), deadline)):
                 return await self._open().post(
-                    self._url, data=body, headers=self._sent_headers(key), allow_redirects=False
+                    self._url, data=body, headers=self._build_headers(key), allow_redirects=False
                 )
         except aiohttp.ConnectionTimeoutError as cause:  # a TimeoutError too
-            return self._failed(*_told(cause))
+            return self._build_failed(*_explain_error(cause))
         except TimeoutError:
-            if _passed(deadline):
-                return self._failed(Fault.TOTAL_TIMEOUT, "ran out of the request's time")
-            return self._failed(Fault.FIRST_TOKEN_TIMEOUT, "sent nothing in time")
+            if _has_passed(deadline):
+                return self._build_failed(Fault.TOTAL_TIMEOUT, "ran out of the request's time")
+            return self._build_failed(Fault.FIRST_TOKEN_TIMEOUT, "sent nothing in time")
         except Exception as cause:
-            return self._failed(*_told(cause))
+            return self._build_failed(*_explain_error(cause))
 
     async def _answer(
         self, response: aiohttp.ClientResponse, reader: ChatReader, deadline: float
@@ -218,12 +221,12 @@ class HostedTier:
             await inbox.close(END_GRACE_S if reader.over else 0.0)
 
     async def _next(self, inbox: Inbox, reader: ChatReader, deadline: float, not_before: float) -> list[Event]:
-        """The events of the next reads; silence and a lost connection are events too."""
+        """Return the events of the next reads; silence and a lost connection are events too."""
         try:
-            async with asyncio.timeout(self._wait(TAIL_S if reader.finishing else self._idle_s, deadline)):
+            async with asyncio.timeout(self._limit_wait(TAIL_S if reader.finishing else self._idle_s, deadline)):
                 data = await inbox.take(not_before)
         except TimeoutError:
-            if _passed(deadline):
+            if _has_passed(deadline):
                 return reader.fail(Fault.TOTAL_TIMEOUT, "ran out of the request's time")
             return reader.fail(Fault.IDLE_TIMEOUT, f"was silent for {self._idle_s:g} s")
         except Exception as cause:
@@ -232,18 +235,18 @@ class HostedTier:
             return reader.end(cut=True)
         return await large(len(data), reader.feed, data) if data else await large(reader.held_bytes, reader.end)
 
-    async def _refused(self, response: aiohttp.ClientResponse, clean: Redactor) -> Failed:
-        body = await _error_body(response)
+    async def _read_refusal(self, response: aiohttp.ClientResponse, clean: Redactor) -> Failed:
+        body = await _read_error_body(response)
         try:
             complaint = read_complaint(json.loads(body))
         except (ValueError, RecursionError):
             text = body.decode("utf-8", "replace")
             complaint = Complaint() if "<" in text else Complaint(message=text)
-        return failed(
+        return translate_complaint(
             self._name,
-            complaint.cleaned(clean),
+            complaint.redact(clean),
             status=response.status,
-            retry_after_s=retry_after_s(response.headers, datetime.now(UTC)),
+            retry_after_s=read_retry_after_s(response.headers, datetime.now(UTC)),
         )
 
     def _open(self) -> aiohttp.ClientSession:
@@ -252,7 +255,7 @@ class HostedTier:
                 connector=aiohttp.TCPConnector(
                     limit=STREAMS_MAX,
                     keepalive_timeout=CONNECTION_KEPT_S,
-                    ssl=_tls() if self._url.scheme == "https" else True,
+                    ssl=_build_tls() if self._url.scheme == "https" else True,
                 ),
                 # Nothing else has a limit here: the phases above keep the time.
                 timeout=aiohttp.ClientTimeout(total=None, connect=self._connect_s),
@@ -261,7 +264,7 @@ class HostedTier:
             )
         return self._client
 
-    def _sent_headers(self, key: str) -> dict[str, str]:
+    def _build_headers(self, key: str) -> dict[str, str]:
         sent = {
             "accept": "text/event-stream, application/json",
             "accept-encoding": "identity",  # a compressor would hold tokens back
@@ -275,11 +278,11 @@ class HostedTier:
             sent["authorization"] = f"Basic {login}"
         return sent
 
-    def _key(self) -> str:
+    def _read_key(self) -> str:
         return os.environ.get(self._key_env, "").strip() if self._key_env else ""
 
-    def _problem(self, key: str) -> str:
-        """Why no request can be sent; empty where one can."""
+    def _find_problem(self, key: str) -> str:
+        """Return why no request can be sent; empty where one can."""
         if self._closed:
             return "it is closed"
         if not self._url.host:
@@ -290,30 +293,33 @@ class HostedTier:
             return f"{self._key_env} holds characters that no HTTP header can carry"
         return ""
 
-    def _redactor(self, key: str) -> Redactor:
+    def _build_redactor(self, key: str) -> Redactor:
         return Redactor([key, *secret_headers(self._headers), *self._userinfo])
 
     @property
     def _source(self) -> str:
         return self._url.raw_authority if self._url.host else ""
 
-    def _failed(self, fault: Fault, words: str, usage: Usage | None = None) -> Failed:
+    def _build_failed(self, fault: Fault, words: str, usage: Usage | None = None) -> Failed:
         return Failed(fault=fault, message=f"tier {self._name} {words}", usage=usage)
 
     @staticmethod
-    def _wait(phase_s: float, deadline: float) -> float:
+    def _limit_wait(phase_s: float, deadline: float) -> float:
         left = deadline - asyncio.get_running_loop().time()
         return min(phase_s, left) if math.isfinite(left) else phase_s
 
 
 def _wants_data(request: ChatRequest) -> bool:
-    """Whether the answer has to be JSON: with a piece missing it would be other data, or none."""
+    """Return whether the answer must be JSON: with a piece missing it is other data, or none."""
     return request.response_format is not None and request.response_format.get("type") != "text"
 
 
-def _told(cause: Exception) -> tuple[Fault, str, Usage | None]:
-    """What an error before the headers means, and what it cost: nothing where nobody was reached, else nobody knows.
-    Its text stays here: it may name hosts and header values."""
+def _explain_error(cause: Exception) -> tuple[Fault, str, Usage | None]:
+    """Explain an error before the headers, and say what it cost.
+
+    It cost nothing where nobody was reached, else nobody knows. Its text stays here: it may name
+    hosts and header values.
+    """
     match cause:
         case aiohttp.ConnectionTimeoutError():
             return Fault.CONNECT_TIMEOUT, "didn't take the request in time", Usage()
@@ -327,8 +333,8 @@ def _told(cause: Exception) -> tuple[Fault, str, Usage | None]:
             return Fault.SERVER_ERROR, f"could not be called ({type(cause).__name__})", None
 
 
-async def _error_body(response: aiohttp.ClientResponse) -> bytes:
-    """The beginning of an error's body: as much as came in time and is worth reading."""
+async def _read_error_body(response: aiohttp.ClientResponse) -> bytes:
+    """Read the beginning of an error's body: as much as comes in time and is worth reading."""
     body = bytearray()
     with suppress(TimeoutError, aiohttp.ClientError):  # the status alone says enough
         async with asyncio.timeout(ERROR_BODY_S):
@@ -339,20 +345,25 @@ async def _error_body(response: aiohttp.ClientResponse) -> bytes:
     return bytes(body[:ERROR_BODY_BYTES_MAX])
 
 
-def _tls() -> ssl.SSLContext:
-    """Whom to trust: what the environment names (SSL_CERT_FILE, SSL_CERT_DIR), else certifi's list. A Python on macOS
-    may know nobody by itself."""
+def _build_tls() -> ssl.SSLContext:
+    """Trust what the environment names (SSL_CERT_FILE, SSL_CERT_DIR), else certifi's list.
+
+    A Python on macOS may know nobody by itself.
+    """
     if os.environ.get("SSL_CERT_FILE") or os.environ.get("SSL_CERT_DIR"):
         return ssl.create_default_context()
     return ssl.create_default_context(cafile=certifi.where())
 
 
-def _endpoint(base_url: str) -> tuple[URL, tuple[str, str] | tuple[()]]:
-    """The URL to post to, without credentials, and the credentials it held. No host: not usable."""
+def _parse_endpoint(base_url: str) -> tuple[URL, tuple[str, str] | tuple[()]]:
+    """Return the URL to post to, without credentials, and the credentials it held.
+
+    No host: not usable.
+    """
     try:
         url = URL(base_url.strip())
         host = url.host
-    except (ValueError, TypeError, AttributeError):
+    except (ValueError, TypeError, AttributeError, IndexError):
         return URL(), ()
     if url.scheme not in ("http", "https") or not host:
         return URL(), ()
@@ -361,5 +372,5 @@ def _endpoint(base_url: str) -> tuple[URL, tuple[str, str] | tuple[()]]:
     return url.with_user(None).with_path(path, encoded=True, keep_query=True), login
 
 
-def _passed(deadline: float) -> bool:
+def _has_passed(deadline: float) -> bool:
     return asyncio.get_running_loop().time() >= deadline

@@ -27,7 +27,7 @@ class Inbox:
         self._cause: Exception | None = None
         self._ended = False
         self._news = asyncio.Event()
-        self._room = asyncio.Event()
+        self._has_space = asyncio.Event()
         self._task = asyncio.create_task(self._pump(source))
 
     async def take(self, not_before: float = 0.0) -> bytes:
@@ -40,7 +40,7 @@ class Inbox:
         if self._parts:
             data = b"".join(self._parts)
             self._parts, self._size = [], 0
-            self._room.set()
+            self._has_space.set()
             if not self._ended:
                 self._news.clear()
             return data
@@ -66,8 +66,8 @@ class Inbox:
                 self._size += len(data)
                 self._news.set()
                 if self._size >= INBOX_BYTES_MAX:
-                    self._room.clear()
-                    await self._room.wait()
+                    self._has_space.clear()
+                    await self._has_space.wait()
         except Exception as cause:
             self._cause = cause
         finally:

@@ -1,12 +1,12 @@
 """Server-sent events, bytes in and frames out. No I/O: whoever owns the connection feeds it.
 
-The reader is always between two lines or inside one (`_tail`), and always between two frames or inside one
-(`_data`). A line ends at CR, LF or CRLF; a CR that ends a read is a whole line end, and an LF that follows
-in the next read belongs to it. A frame ends at an empty line. The frames don't depend on where the network
-cut the bytes.
+The reader is always between two lines or inside one (`_tail`), and always between two frames or
+inside one (`_data`). A line ends at CR, LF or CRLF; a CR that ends a read is a complete line end,
+and an LF that follows in the next read belongs to it. A frame ends at an empty line. The frames
+don't depend on where the network cut the bytes.
 
 What must never happen: a line or a frame grows without bound (`TooLong`), or a character is torn, which is
-why lines are decoded whole.
+why only complete lines are decoded.
 """
 
 from __future__ import annotations
@@ -50,43 +50,49 @@ class SseReader:
         self._after_cr = data.endswith(b"\r")
         if b"\n" not in data and b"\r" not in data:
             self._tail += data
-            _check(len(self._tail), LINE_BYTES_MAX)
+            _check_size(len(self._tail), LINE_BYTES_MAX)
             return []
         lines = (bytes(self._tail) + data).splitlines()  # of bytes: CR, LF and CRLF, nothing else
         self._tail = bytearray() if data.endswith((b"\n", b"\r")) else bytearray(lines.pop())
         frames = []
         for line in lines:
             if line:
-                self._field(line)
+                self._read_field(line)
             elif (frame := self._dispatch()) is not None:
                 frames.append(frame)
         return frames
 
     def close(self) -> list[Frame]:
-        """The stream has ended: what is left counts, whether or not an empty line closed it."""
-        self._field(bytes(self._tail))
+        """End the stream and return the frame that is left.
+
+        What is left counts, whether or not an empty line closed it.
+        """
+        self._read_field(bytes(self._tail))
         self._tail = bytearray()
         frame = self._dispatch()
         return [] if frame is None else [frame]
 
-    def _field(self, line: bytes) -> None:
-        """One line that isn't empty; what stands before its colon says what it is, and a comment has nothing there."""
-        _check(len(line), LINE_BYTES_MAX)
+    def _read_field(self, line: bytes) -> None:
+        """Read one line that isn't empty.
+
+        What stands before its colon says what it is, and a comment has nothing there.
+        """
+        _check_size(len(line), LINE_BYTES_MAX)
         field, _, value = line.partition(b":")
         if field == b"data":
             self._data_bytes += len(value) + 1
-            _check(self._data_bytes, FRAME_BYTES_MAX)
+            _check_size(self._data_bytes, FRAME_BYTES_MAX)
             self._data.append(value.removeprefix(b" ").decode("utf-8", "replace"))
         elif field == b"event":
             self._event = value.removeprefix(b" ").decode("utf-8", "replace")
 
     def _dispatch(self) -> Frame | None:
-        """The frame that an empty line ends; None where it would have no data."""
+        """Return the frame that an empty line ends; None where it would have no data."""
         frame = Frame("\n".join(self._data), self._event) if self._data else None
         self._data, self._data_bytes, self._event = [], 0, ""
         return frame
 
 
-def _check(size: int, bound: int) -> None:
+def _check_size(size: int, bound: int) -> None:
     if size > bound:
         raise TooLong(f"more than {bound} bytes")

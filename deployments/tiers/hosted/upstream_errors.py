@@ -2,7 +2,7 @@
 
 A complaint arrives in three ways: an HTTP status with a body, an error frame in the middle of a stream, or a
 line of a script. `read_complaint` understands the bodies that are in use (OpenAI, OpenRouter, Ollama,
-FastAPI, vLLM); `failed` turns a complaint into the `Failed` that ends an attempt.
+FastAPI, vLLM); `translate_complaint` turns a complaint into the `Failed` that ends an attempt.
 
 What must never happen: a request that is wrong in itself looks like a sick tier (then every tier of the
 chain would be tried and blamed), what only this tier can't do (hold the prompt, write as much, take this key)
@@ -23,17 +23,17 @@ from email.utils import parsedate_to_datetime
 from typing import Any
 
 from reliability.faults import TRAITS
-from reliability.surrogates import whole
+from reliability.surrogates import join_surrogates
 from reliability.types import Failed, Fault, Usage
 
-__all__ = ["MESSAGE_CHARS_MAX", "Complaint", "failed", "fault_of", "read_complaint", "retry_after_s"]
+__all__ = ["MESSAGE_CHARS_MAX", "Complaint", "fault_of", "read_complaint", "read_retry_after_s", "translate_complaint"]
 
 MESSAGE_CHARS_MAX = 500
 RETRY_AFTER_S_MAX = 86_400.0
 
 _BY_STATUS = {
     401: Fault.AUTH,
-    402: Fault.AUTH,  # no credit: like a wrong key, only a person can mend it
+    402: Fault.AUTH,  # no credit: like a wrong key, only a person can repair it
     403: Fault.AUTH,
     404: Fault.UNAVAILABLE,  # the model or the route isn't there
     405: Fault.UNAVAILABLE,
@@ -43,7 +43,7 @@ _BY_STATUS = {
     504: Fault.FIRST_TOKEN_TIMEOUT,
 }
 _SAYS_LITTLE = frozenset({400, 413, 422})
-_OVERLOADED_IF_TOLD_WHEN = frozenset({503, 529})
+_OVERLOADED_WITH_RETRY_AFTER = frozenset({503, 529})
 
 # Error frames name their cause more often than their status.
 _STATUS_BY_CODE = {
@@ -91,7 +91,7 @@ _PATH = re.compile(r"(?<![^\s\"'(=\[])/(?:[\w.@+-]+/)+[\w.@+-]*")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Complaint:
-    """What an upstream said of an error, in its own words."""
+    """What an upstream wrote of an error, in its own words."""
 
     status: int | None = None
     message: str = ""
@@ -99,8 +99,8 @@ class Complaint:
     param: str | None = None
     moderated: bool = False  # OpenRouter's 403 for a prompt that its filter refused
 
-    def cleaned(self, clean: Callable[[str], str]) -> Complaint:
-        """The same complaint with every text passed through `clean`."""
+    def redact(self, clean: Callable[[str], str]) -> Complaint:
+        """Return the same complaint with every text passed through `clean`."""
         param = None if self.param is None else clean(self.param)
         return replace(self, message=clean(self.message), code=clean(self.code), param=param)
 
@@ -110,45 +110,45 @@ def read_complaint(payload: Any) -> Complaint:
     if isinstance(payload, list) and payload:
         payload = payload[0]
     if isinstance(payload, str):
-        return Complaint(message=whole(payload))
+        return Complaint(message=join_surrogates(payload))
     if not isinstance(payload, Mapping):
         return Complaint()
     inner = payload.get("error", payload)
     if not isinstance(inner, Mapping):
-        return Complaint(message=_text(inner))
-    names = [_text(inner.get(key)) for key in ("code", "type")]
+        return Complaint(message=_read_text(inner))
+    names = [_read_text(inner.get(key)) for key in ("code", "type")]
     metadata = inner.get("metadata")
     return Complaint(
-        status=_status(inner, names),
-        message=_text(inner.get("message")) or _detail(inner.get("detail")),
+        status=_read_status(inner, names),
+        message=_read_text(inner.get("message")) or _read_detail(inner.get("detail")),
         code=next((name for name in names if name and not name.isdigit()), ""),
-        param=_text(inner.get("param")) or None,
+        param=_read_text(inner.get("param")) or None,
         moderated=isinstance(metadata, Mapping) and bool(metadata.get("reasons")),
     )
 
 
-def fault_of(status: int, complaint: Complaint, *, told_when: bool) -> Fault:
-    """The fault behind a status. `told_when`: the upstream said when to come back."""
-    status = _meant(status, complaint)
-    known = _by_words(status, complaint) or _BY_STATUS.get(status)
+def fault_of(status: int, complaint: Complaint, *, has_retry_after: bool) -> Fault:
+    """Return the fault behind a status. `has_retry_after`: the upstream named when to come back."""
+    status = _resolve_status(status, complaint)
+    known = _find_by_words(status, complaint) or _BY_STATUS.get(status)
     if known is not None:
         return known
     if status >= 500:
-        return Fault.OVERLOADED if told_when and status in _OVERLOADED_IF_TOLD_WHEN else Fault.SERVER_ERROR
+        return Fault.OVERLOADED if has_retry_after and status in _OVERLOADED_WITH_RETRY_AFTER else Fault.SERVER_ERROR
     return Fault.BAD_REQUEST if status >= 400 else Fault.UNAVAILABLE
 
 
-def _meant(status: int, complaint: Complaint) -> int:
-    """The status, or the one that the complaint's code names where the status says little."""
-    told = complaint.status or status
-    return told if status in _SAYS_LITTLE and told not in _SAYS_LITTLE and told < 500 else status
+def _resolve_status(status: int, complaint: Complaint) -> int:
+    """Return the status, or the one that the code names where the status says little."""
+    named = complaint.status or status
+    return named if status in _SAYS_LITTLE and named not in _SAYS_LITTLE and named < 500 else status
 
 
-def _by_words(status: int, complaint: Complaint) -> Fault | None:
-    """The fault that is told by more than the status."""
+def _find_by_words(status: int, complaint: Complaint) -> Fault | None:
+    """Find the fault where more than the status names it."""
     if status in (400, 404, 422) and _UNSUPPORTED.search(complaint.message):
         return Fault.UNSUPPORTED
-    if status in (400, 413, 422, 500) and _too_long(complaint):
+    if status in (400, 413, 422, 500) and _is_too_long(complaint):
         return Fault.CONTEXT_LENGTH
     if status in (400, 422) and _CREDENTIALS.search(complaint.message):
         return Fault.AUTH
@@ -159,7 +159,7 @@ def _by_words(status: int, complaint: Complaint) -> Fault | None:
     return None
 
 
-def failed(
+def translate_complaint(
     tier: str,
     complaint: Complaint,
     *,
@@ -167,12 +167,15 @@ def failed(
     retry_after_s: float | None = None,
     usage: Usage | None = None,
 ) -> Failed:
-    """The end of an attempt that an upstream refused. Without any status a complaint counts as a 500."""
+    """Build the end of an attempt that an upstream refused.
+
+    Without any status a complaint counts as a 500.
+    """
     code = status or complaint.status or 500
-    fault = fault_of(code, complaint, told_when=retry_after_s is not None)
+    fault = fault_of(code, complaint, has_retry_after=retry_after_s is not None)
     return Failed(
         fault=fault,
-        message=_message(tier, fault, code, complaint.message),
+        message=_build_message(tier, fault, code, complaint.message),
         retry_after_s=retry_after_s,
         status=code,
         param=None if complaint.param is None else complaint.param[:MESSAGE_CHARS_MAX],
@@ -180,17 +183,20 @@ def failed(
     )
 
 
-def retry_after_s(headers: Mapping[str, str], now: datetime) -> float | None:
-    """When to come back, from `retry-after-ms` or `Retry-After` (seconds or a date); None if not said."""
+def read_retry_after_s(headers: Mapping[str, str], now: datetime) -> float | None:
+    """Read when to come back, from `retry-after-ms` or `Retry-After` (seconds or a date).
+
+    None where neither says it.
+    """
     for name, unit_s in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
         value = headers.get(name, "").strip()
-        seconds = _seconds(value, unit_s, now) if value else None
+        seconds = _parse_seconds(value, unit_s, now) if value else None
         if seconds is not None:
             return min(max(seconds, 0.0), RETRY_AFTER_S_MAX)
     return None
 
 
-def _seconds(value: str, unit_s: float, now: datetime) -> float | None:
+def _parse_seconds(value: str, unit_s: float, now: datetime) -> float | None:
     if re.fullmatch(r"\d{1,12}(\.\d{1,12})?", value):
         return float(value) * unit_s
     try:
@@ -200,8 +206,8 @@ def _seconds(value: str, unit_s: float, now: datetime) -> float | None:
     return ((moment if moment.tzinfo else moment.replace(tzinfo=UTC)) - now).total_seconds()
 
 
-def _message(tier: str, fault: Fault, status: int, said: str) -> str:
-    line = said.strip().splitlines()[0] if said.strip() else ""
+def _build_message(tier: str, fault: Fault, status: int, words: str) -> str:
+    line = words.strip().splitlines()[0] if words.strip() else ""
     if fault is Fault.BAD_REQUEST and line:
         return line[:MESSAGE_CHARS_MAX]
     if status >= 500:  # an upstream that broke may talk of its own files
@@ -209,27 +215,27 @@ def _message(tier: str, fault: Fault, status: int, said: str) -> str:
     return f"tier {tier} {TRAITS[fault].upstream_words} ({status}){': ' + line if line else ''}"[:MESSAGE_CHARS_MAX]
 
 
-def _status(inner: Mapping[str, Any], names: list[str]) -> int | None:
+def _read_status(inner: Mapping[str, Any], names: list[str]) -> int | None:
     for key in ("code", "status", "status_code"):
-        value = _text(inner.get(key))
+        value = _read_text(inner.get(key))
         if value.isascii() and value.isdigit() and 400 <= int(value[:4]) <= 599:
             return int(value[:4])
     return next((_STATUS_BY_CODE[name.lower()] for name in names if name.lower() in _STATUS_BY_CODE), None)
 
 
-def _too_long(complaint: Complaint) -> bool:
+def _is_too_long(complaint: Complaint) -> bool:
     return bool(_CONTEXT.search(complaint.code) or _CONTEXT.search(complaint.message))
 
 
-def _detail(value: Any) -> str:
-    """FastAPI's `detail`: a text, or a list of `{loc, msg}`."""
+def _read_detail(value: Any) -> str:
+    """Read FastAPI's `detail`: a text, or a list of `{loc, msg}`."""
     if isinstance(value, list):
         parts = [f"{part.get('loc', '')}: {part.get('msg', '')}" for part in value if isinstance(part, Mapping)]
         return "; ".join(parts)
-    return _text(value)
+    return _read_text(value)
 
 
-def _text(value: Any) -> str:
+def _read_text(value: Any) -> str:
     if isinstance(value, str):
-        return whole(value)
+        return join_surrogates(value)
     return str(value) if isinstance(value, int) and not isinstance(value, bool) else ""

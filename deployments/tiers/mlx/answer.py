@@ -6,10 +6,11 @@ be the beginning of a marker:
     text ─▶ ThinkSplit ─▶ CallSplit ─▶ StopCut ─▶ events
              reasoning      tool calls    stop strings
 
-The law of all three: what comes out doesn't depend on where the text was cut into pieces. And nothing is
-lost or invented: outside of the thinking tags, what is not a whole, parsable call leaves as text, unchanged,
-markers included. Stop strings are looked for in the answer's text only, neither in the thinking nor in calls;
-the first one to be complete ends the answer, and neither it nor anything behind it leaves.
+The law of all three: what comes out doesn't depend on where the text was cut into pieces. And
+nothing is lost or invented: outside of the think tags, what is not a complete, parsable call leaves
+as text, unchanged, markers included. Stop strings are looked for in the answer's text only, neither
+in the reasoning nor in calls; the first one to be complete ends the answer, and neither it nor
+anything behind it leaves.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ class AnswerReader:
 
     @property
     def thinking(self) -> bool:
-        """Whether the model is in its thinking."""
+        """Whether the model is in its reasoning."""
         return self._think.thinking
 
     @property
@@ -55,24 +56,27 @@ class AnswerReader:
         return self._calls.calls
 
     def feed(self, text: str) -> list[Event]:
-        """The events of one more piece of text."""
-        return self._through(self._think.feed(text))
+        """Return the events of one more piece of text."""
+        return self._split_calls(self._think.feed(text))
 
     def finish(self, *, truncated: bool) -> list[Event]:
-        """The events that were held back. `truncated`: the answer was cut at its token limit."""
-        events = self._through(self._think.feed("", last=True))
+        """Return the events that were held back.
+
+        `truncated`: the answer was cut at its token limit.
+        """
+        events = self._split_calls(self._think.feed("", last=True))
         if self._stop.stopped:
             return events
-        events += self._cut(self._calls.finish(truncated=truncated))
-        return events + self._flushed()
+        events += self._cut_at_stop(self._calls.finish(truncated=truncated))
+        return events + self._flush_stop()
 
-    def _through(self, pieces: list[tuple[bool, str]]) -> list[Event]:
+    def _split_calls(self, pieces: list[tuple[bool, str]]) -> list[Event]:
         events: list[Event] = []
         for is_thinking, piece in pieces:
-            events += [Reasoning(piece)] if is_thinking else self._cut(self._calls.feed(piece))
+            events += [Reasoning(piece)] if is_thinking else self._cut_at_stop(self._calls.feed(piece))
         return events
 
-    def _cut(self, events: list[Event]) -> list[Event]:
+    def _cut_at_stop(self, events: list[Event]) -> list[Event]:
         out: list[Event] = []
         for event in events:
             if self._stop.stopped:
@@ -81,9 +85,9 @@ class AnswerReader:
                 text = self._stop.feed(event.text)
                 out += [Text(text)] if text else []
             else:
-                out += [*self._flushed(), event]
+                out += [*self._flush_stop(), event]
         return out
 
-    def _flushed(self) -> list[Event]:
+    def _flush_stop(self) -> list[Event]:
         rest = self._stop.flush()
         return [Text(rest)] if rest else []

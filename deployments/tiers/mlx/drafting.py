@@ -18,15 +18,17 @@ fifth of the steps at four guesses, and no less time).
 What must never happen: a token that is drawn behind a processor's error, without the grammar. A turn ends there, and
 the batch ends its sequence.
 
-Nor a cache that holds other tokens than it says. After each step the model's cache holds `tokens`, and the draft's the
-first `drafted` of them; what was read beyond is cut off, so both must be caches that can be cut (`cuttable`). A cache
-for two is the layers of both, one list: it is kept, measured and shortened as one.
+Nor a cache that holds other tokens than it says. After each step the model's cache holds `tokens`,
+and the draft's the first `drafted` of them; what was read beyond is cut off, so both must be caches
+that can be cut (`is_cuttable`). A cache for two is the layers of both, one list: it is kept,
+measured and shortened as one.
 """
 
 from __future__ import annotations
 
 import contextlib
 import copy
+import itertools
 import time
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
@@ -35,7 +37,7 @@ from typing import Any
 
 from deployments.tiers.mlx.sampling import Guarded
 
-__all__ = ["Draft", "DraftGenerator", "cuttable"]
+__all__ = ["Draft", "DraftGenerator", "is_cuttable"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +50,7 @@ class Draft:
 
 
 @dataclass(slots=True)
-class _Spent:
+class _Work:
     """The work of a stretch of time, as `batch.py` reads it."""
 
     generation_tokens: int = 0
@@ -98,8 +100,8 @@ class _Sequence:
     spoiled: bool = False  # a step broke off in it: its caches hold nobody knows what
 
 
-def cuttable(cache: Sequence[Any]) -> bool:
-    """Whether every layer can be cut back by any number of tokens, however long it has grown."""
+def is_cuttable(cache: Sequence[Any]) -> bool:
+    """Return whether every layer can be cut back by any number of tokens, at whatever length."""
     return all(hasattr(one, "offset") and getattr(one, "max_size", None) is None for one in cache)
 
 
@@ -112,15 +114,15 @@ class DraftGenerator:
         self.prefill_step_size = prefill_step_size
         self._layers = len(self._new_cache(model))
         self._sequences: dict[int, _Sequence] = {}
-        self._filling: deque[_Sequence] = deque()
+        self._prefilling: deque[_Sequence] = deque()
         self._next_uid = 0
-        self._spent = _Spent()
+        self._work = _Work()
 
     @contextlib.contextmanager
-    def stats(self) -> Iterator[_Spent]:
-        """The work that is done while the block runs."""
-        self._spent = _Spent()
-        yield self._spent
+    def stats(self) -> Iterator[_Work]:
+        """Count the work that is done while the block runs."""
+        self._work = _Work()
+        yield self._work
 
     def insert_segments(
         self,
@@ -132,12 +134,15 @@ class DraftGenerator:
         samplers: Sequence[Any],
         logits_processors: Sequence[Sequence[Guarded]],
     ) -> list[int]:
-        """Take one sequence; its number. `caches`: of both models, for the tokens in `all_tokens`."""
+        """Take one sequence; return its number.
+
+        `caches`: of both models, for the tokens in `all_tokens`.
+        """
         (parts,), (held,) = segments, all_tokens
         prompt = [token for part in parts for token in part]
         if not prompt or max_tokens[0] < 1:
             raise ValueError("a sequence needs a prompt, and room for a token")
-        ends = [sum(len(part) for part in parts[: n + 1]) for n in range(len(parts))]
+        ends = list(itertools.accumulate(map(len, parts)))
         cache = caches[0] if caches is not None else [*self._new_cache(self._model), *self._new_cache(self._draft)]
         uid, self._next_uid = self._next_uid, self._next_uid + 1
         sequence = _Sequence(
@@ -153,65 +158,73 @@ class DraftGenerator:
             drafted=len(held),
         )
         self._sequences[uid] = sequence
-        self._filling.append(sequence)
+        self._prefilling.append(sequence)
         return [uid]
 
     def next(self) -> tuple[list[_Progress], list[_Drawn]]:
-        """A turn of decoding for each that decodes, and one chunk of the first prompt that waits."""
-        drawn = [one for s in list(self._sequences.values()) if s.last is not None for one in self._turn(s)]
+        """Make a turn for each that decodes, and prefill a chunk of the first prompt that waits."""
+        drawn: list[_Drawn] = []
+        for sequence in [one for one in self._sequences.values() if one.last is not None]:
+            drawn += self._decode(sequence)
         # Counted when all have had their turn: it says that what may raise from here on is a prompt's.
-        self._spent.generation_tokens += len(drawn)
+        self._work.generation_tokens += len(drawn)
         return self._prefill(), drawn
 
     def extract_cache(self, uids: Sequence[int]) -> dict[int, tuple[Any, list[int]]]:
-        """A copy of what was computed for these, and the tokens that it holds. Nothing of a sequence whose step broke
-        off."""
+        """Copy what was computed for these, with the tokens that it holds.
+
+        Nothing of a sequence whose step broke off.
+        """
         found = [self._sequences[uid] for uid in uids if uid in self._sequences]
-        return {s.uid: (copy.deepcopy(self._both(s)), list(s.tokens)) for s in found if not s.spoiled}
+        return {s.uid: (copy.deepcopy(self._join_caches(s)), list(s.tokens)) for s in found if not s.spoiled}
 
     def remove(self, uids: Sequence[int]) -> None:
-        """These sequences end here."""
+        """End these sequences here."""
         for uid in uids:
             sequence = self._sequences.pop(uid, None)
-            if sequence is not None and sequence in self._filling:
-                self._filling.remove(sequence)
+            if sequence is not None and sequence in self._prefilling:
+                self._prefilling.remove(sequence)
 
     def _prefill(self) -> list[_Progress]:
-        if not self._filling:
+        if not self._prefilling:
             return []
-        sequence, began_s = self._filling[0], time.perf_counter()
-        whole = len(sequence.prompt)
-        if sequence.read == whole - 1:  # the last token is what the first one of the answer is drawn behind
+        sequence, began_s = self._prefilling[0], time.perf_counter()
+        total = len(sequence.prompt)
+        if sequence.read == total - 1:  # the last token is what the first one of the answer is drawn behind
             sequence.last = sequence.prompt[-1]
-            self._filling.popleft()
-            return [_Progress(sequence.uid, (whole, whole), True, True)]
-        end = min(next(e for e in sequence.ends if e > sequence.read), whole - 1)
+            self._prefilling.popleft()
+            return [_Progress(sequence.uid, (total, total), True, True)]
+        end = min(next(e for e in sequence.ends if e > sequence.read), total - 1)
         count = min(self.prefill_step_size, end - sequence.read)
         tokens = sequence.prompt[sequence.read : sequence.read + count]
         self._read(sequence, tokens)
         sequence.read += count
-        self._spent.prompt_tokens += count
-        self._spent.prompt_time += time.perf_counter() - began_s
-        return [_Progress(sequence.uid, (sequence.read, whole), sequence.read == end, False)]
+        self._work.prompt_tokens += count
+        self._work.prompt_time += time.perf_counter() - began_s
+        return [_Progress(sequence.uid, (sequence.read, total), sequence.read == end, False)]
 
     def _read(self, sequence: _Sequence, tokens: list[int]) -> None:
-        """Both models read a part of a prompt."""
+        """Let both models read a part of a prompt."""
         import mlx.core as mx
 
-        with self._whole_or_spoiled(sequence):
-            row = mx.array([tokens])
-            self._model(row, cache=sequence.cache)
-            self._draft(row, cache=sequence.draft_cache)
+        with self._spoil_on_error(sequence):
+            inputs = mx.array([tokens])
+            self._model(inputs, cache=sequence.cache)
+            self._draft(inputs, cache=sequence.draft_cache)
             mx.eval([one.state for one in (*sequence.cache, *sequence.draft_cache)])
             sequence.tokens += tokens
             sequence.drafted = len(sequence.tokens)
 
-    def _turn(self, sequence: _Sequence) -> list[_Drawn]:
-        """One step of the model: what it would draw behind its last token, and behind each guess that was right."""
+    def _decode(self, sequence: _Sequence) -> list[_Drawn]:
+        """Make one step of the model.
+
+        It gives what the model would draw behind its last token, and behind each guess that was
+        right.
+        """
         import mlx.core as mx
 
         assert sequence.last is not None
-        with self._whole_or_spoiled(sequence):
+        with self._spoil_on_error(sequence):
             guesses = self._guess(sequence, min(self._draft_tokens, sequence.max_tokens - sequence.given - 1))
             fed = [sequence.last, *guesses]
             before = len(sequence.tokens)
@@ -225,29 +238,31 @@ class DraftGenerator:
                 out.append(drawn)
                 if drawn.finish_reason or drawn.token not in guesses[place : place + 1]:
                     break
-            self._cut(sequence, read=before + len(fed), guessed=before + len(guesses) if guesses else sequence.drafted)
+            self._cut_back(
+                sequence, read=before + len(fed), guessed=before + len(guesses) if guesses else sequence.drafted
+            )
             if out and out[-1].finish_reason:
-                out[-1] = replace(out[-1], prompt_cache=self._both(sequence), all_tokens=sequence.tokens)
+                out[-1] = replace(out[-1], prompt_cache=self._join_caches(sequence), all_tokens=sequence.tokens)
                 del self._sequences[sequence.uid]
         sequence.last = None if drawn is None else drawn.token
         return out
 
     def _guess(self, sequence: _Sequence, count: int) -> list[int]:
-        """The draft's next tokens; it first reads what it has missed."""
+        """Return the draft's next tokens; it first reads what it has missed."""
         import mlx.core as mx
 
-        row = mx.array([[*sequence.tokens[sequence.drafted :], sequence.last]])
+        inputs = mx.array([[*sequence.tokens[sequence.drafted :], sequence.last]])
         guesses = []
         for _ in range(count):
-            row = mx.argmax(self._draft(row, cache=sequence.draft_cache)[:, -1, :], axis=-1)[None]
-            guesses.append(row)
+            inputs = mx.argmax(self._draft(inputs, cache=sequence.draft_cache)[:, -1, :], axis=-1)[None]
+            guesses.append(inputs)
         if not guesses:
             return []
         found: list[list[int]] = mx.concatenate(guesses, axis=1).tolist()  # type: ignore[assignment]
         return found[0]
 
     def _draw(self, sequence: _Sequence, logits: Any) -> _Drawn | None:
-        """The token behind all that the sequence has so far; None where a processor has failed on it."""
+        """Draw the token behind all that the sequence has; None where a processor failed on it."""
         import mlx.core as mx
 
         if sequence.processors:
@@ -260,11 +275,18 @@ class DraftGenerator:
         chosen = mx.argmax(logprobs, axis=-1) if sequence.sampler is None else sequence.sampler(logprobs)
         token = int(chosen.tolist()[0])  # type: ignore[index,arg-type]
         sequence.given += 1
-        reason = "stop" if token in self._stops else "length" if sequence.given >= sequence.max_tokens else None
+        reason = None
+        if token in self._stops:
+            reason = "stop"
+        elif sequence.given >= sequence.max_tokens:
+            reason = "length"
         return _Drawn(sequence.uid, token, logprobs[0], reason)
 
-    def _cut(self, sequence: _Sequence, *, read: int, guessed: int) -> None:
-        """Take off both caches what was read of wrong guesses: the model's has `read` tokens, the draft's `guessed`."""
+    def _cut_back(self, sequence: _Sequence, *, read: int, guessed: int) -> None:
+        """Take off both caches what was read of wrong guesses.
+
+        The model's has `read` tokens, the draft's `guessed`.
+        """
         kept = len(sequence.tokens)
         for one in sequence.cache:
             one.trim(read - kept)
@@ -272,8 +294,11 @@ class DraftGenerator:
         for one in sequence.draft_cache:
             one.trim(guessed - sequence.drafted)
 
-    def _both(self, sequence: _Sequence) -> list[Any]:
-        """The caches of both models as one, for the same tokens: the draft reads what it has missed."""
+    def _join_caches(self, sequence: _Sequence) -> list[Any]:
+        """Join the caches of both models into one, for the same tokens.
+
+        The draft reads what it has missed.
+        """
         import mlx.core as mx
 
         missed = sequence.tokens[sequence.drafted :]
@@ -283,7 +308,7 @@ class DraftGenerator:
         return [*sequence.cache, *sequence.draft_cache]
 
     @contextlib.contextmanager
-    def _whole_or_spoiled(self, sequence: _Sequence) -> Iterator[None]:
+    def _spoil_on_error(self, sequence: _Sequence) -> Iterator[None]:
         sequence.spoiled = True
         yield
         sequence.spoiled = False

@@ -35,7 +35,7 @@ from deployments.models.cache_folder import Say
 from deployments.models.sources import ModelUnavailable
 from deployments.tiers.mlx.batch import AHEAD_TOKENS, Batch, Job
 from deployments.tiers.mlx.loading import Loaded
-from deployments.tiers.mlx.starting import started
+from deployments.tiers.mlx.starting import prepare_batch
 from reliability.escalation.wording import figure
 from reliability.types import Failed, Fault, TierState
 
@@ -56,8 +56,7 @@ _GATHER_SHARE, _GATHER_MAX_S = 0.1, 0.06
 @dataclass(frozen=True, slots=True)
 class Phase:
     """Where the engine stands. `reason` is fit for clients, `detail` for the operator; `again`: it will be
-    tried again;
-    `loaded` only when ready."""
+    tried again; `loaded` only when ready."""
 
     state: TierState
     reason: str = ""
@@ -103,14 +102,17 @@ class Engine:
         self._busy_since_s: float | None = None  # when the step under way began; None while there is nothing to do
         self._closed, self._ended = threading.Event(), threading.Event()
         self.phase = Phase(TierState.LOADING, "starting")
-        self.settled = threading.Event()  # set once the first attempt to load has ended, well or not
+        self.load_attempted = threading.Event()  # set once the first attempt to load has ended, well or not
         atexit.register(self._at_exit)
         threading.Thread(target=self._run, name=f"mlx-{name}", daemon=True).start()
 
     @contextlib.contextmanager
-    def expecting(self) -> Iterator[None]:
-        """While a request is made ready: an engine that has nothing to do waits a moment for it, so that those which
-        come together begin together. Always from the same thread."""
+    def expect_request(self) -> Iterator[None]:
+        """Expect a request while it is made ready. Always from the same thread.
+
+        An engine that has nothing to do waits a moment for it, so that those which come together
+        begin together.
+        """
         self._expected += 1
         try:
             yield
@@ -126,7 +128,7 @@ class Engine:
         return ticket
 
     def abort(self, ticket: int) -> None:
-        """The request isn't wanted any more. Does nothing if it has ended."""
+        """Abort a request that isn't wanted any more. Does nothing if it has ended."""
         self._inbox.put(_Command(ticket))
 
     def trim(self) -> None:
@@ -134,7 +136,7 @@ class Engine:
         self._inbox.put(_Command(trim=True))
 
     def healthy(self) -> bool:
-        """False once this engine needs to be replaced."""
+        """Return False once this engine needs to be replaced."""
         if self._closed.is_set():
             return True
         began_s = self._busy_since_s
@@ -150,7 +152,7 @@ class Engine:
             atexit.unregister(self._at_exit)
 
     def _at_exit(self) -> None:
-        """A daemon thread that the interpreter's end meets inside of MLX aborts the process: wait for it."""
+        """Wait for the thread: if the interpreter ends while it is in MLX, the process aborts."""
         self.close()
         if "mlx.core" in sys.modules:
             self._ended.wait(_CLOSE_S)
@@ -162,7 +164,7 @@ class Engine:
             while True:
                 job = self._inbox.get_nowait().job
                 if job is not None:
-                    job.sink([_shut_down()])
+                    job.sink([_build_shut_down()])
 
     # Everything below runs on the engine thread.
 
@@ -170,21 +172,21 @@ class Engine:
         try:
             again_s = _AGAIN_FIRST_S
             while not self._closed.is_set() and not self._bring_up():
-                self.settled.set()
+                self.load_attempted.set()
                 self._idle(again_s if self.phase.again else None)
                 again_s = min(2 * again_s, _AGAIN_MAX_S)
-            self.settled.set()
+            self.load_attempted.set()
             while not self._closed.is_set():
                 self._turn()
         finally:
-            self._fail_everything(_shut_down())
+            self._fail_everything(_build_shut_down())
             self._batch = None
             self.phase = Phase(TierState.UNAVAILABLE, "its engine has stopped")
             _free()
-            self.settled.set()
+            self.load_attempted.set()
             self._ended.set()
             self._turn_away()  # what came before that, and saw it not set yet
-            _park()
+            _block_for_ever()
 
     def _bring_up(self) -> bool:
         try:
@@ -198,10 +200,10 @@ class Engine:
                 draft=loaded.draft,
             )
             self._say("warming up")
-            loaded = started(self._batch, loaded, self._running_max, self._memory_bytes, self._prompt_cache_bytes)
+            loaded = prepare_batch(self._batch, loaded, self._running_max, self._memory_bytes, self._prompt_cache_bytes)
         except Exception as error:
             self._batch = None
-            self.phase = _unavailable(error)
+            self.phase = _build_unavailable(error)
             return False
         self.phase = Phase(TierState.READY, loaded=loaded)
         return True
@@ -239,18 +241,20 @@ class Engine:
             batch.recover(Failed(fault=Fault.SERVER_ERROR, message=message))
 
     def _admit(self, batch: Batch) -> None:
-        """Let those that wait run, in order, as long as there is room. A small one doesn't overtake a large one, which
-        would wait for ever."""
+        """Let those that wait run, in order, as long as they fit.
+
+        A small one doesn't overtake a large one, which would wait for ever.
+        """
         while self._waiting:
             ticket, job = next(iter(self._waiting.items()))
-            room = batch.has_room(job)
-            if not room and batch:
+            admissible = batch.can_admit(job)
+            if not admissible and batch:
                 return
             del self._waiting[ticket]
-            if room:
+            if admissible:
                 batch.add(ticket, job)
             else:  # nothing runs, and still it doesn't fit
-                job.sink([Failed(fault=Fault.CONTEXT_LENGTH, message=_too_large(job), param="messages")])
+                job.sink([Failed(fault=Fault.CONTEXT_LENGTH, message=_explain_too_large(job), param="messages")])
 
     def _idle(self, timeout_s: float | None) -> None:
         """Sleep until a command comes."""
@@ -289,7 +293,7 @@ class Engine:
     def _end_overdue(self, batch: Batch) -> None:
         now_s = time.monotonic()
         late = Failed(fault=Fault.TOTAL_TIMEOUT, message="the request's time ran out")
-        for ticket in batch.overdue(now_s):
+        for ticket in batch.find_overdue(now_s):
             batch.end(ticket, late)
         for ticket in [ticket for ticket, job in self._waiting.items() if now_s >= job.deadline_s]:
             self._waiting.pop(ticket).sink([late])
@@ -303,19 +307,19 @@ class Engine:
         self._waiting = {}
 
 
-def _shut_down() -> Failed:
+def _build_shut_down() -> Failed:
     return Failed(fault=Fault.UNAVAILABLE, message="the tier is shutting down", retry_after_s=_RESTART_S)
 
 
-def _too_large(job: Job) -> str:
+def _explain_too_large(job: Job) -> str:
     return (
         f"a prompt of {figure(len(job.prompt))} tokens and {figure(job.max_tokens)} of answer don't fit this tier's "
         "memory (memory_bytes): shorten it, or ask for fewer max_tokens"
     )
 
 
-def _park() -> None:
-    """Keep a thread that has used MLX, asleep, until the process ends.
+def _block_for_ever() -> None:
+    """Block a thread that has used MLX until the process ends.
 
     MLX keeps things per thread that are freed when the thread ends, after Python has let go of it, and that
     need the interpreter for it. If that is ending at the same moment, the process aborts.
@@ -331,7 +335,7 @@ def _free() -> None:
         sys.modules["mlx.core"].clear_cache()
 
 
-def _unavailable(error: Exception) -> Phase:
+def _build_unavailable(error: Exception) -> Phase:
     if isinstance(error, ModelUnavailable):
         return Phase(TierState.UNAVAILABLE, str(error), again=error.again)
     if isinstance(error, ImportError):

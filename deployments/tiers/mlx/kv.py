@@ -1,7 +1,7 @@
 """What this server does with mlx-lm's caches of keys and values: copy, cut, measure. Engine thread only.
 
 mlx-lm computes lazily: a cache that was just taken out of a batch is a formula over the batch's own arrays, and keeps
-all of them alive. `detached` computes it, so that what is kept is as large as it says and no more.
+all of them alive. `detach` computes it, so that what is kept is as large as it says and no more.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 
 from deployments.tiers.mlx.memory_budget import Layer, Layout
 
-__all__ = ["MlxCaches", "detached", "layout_of", "scratch_bytes"]
+__all__ = ["MlxCaches", "detach", "layout_of", "scratch_bytes"]
 
 # Where the model's configuration doesn't say its sizes.
 _SCRATCH_UNKNOWN_BYTES = 256 << 20
@@ -22,23 +22,23 @@ class MlxCaches:
     """`prompt_cache.CacheOps` over mlx-lm's caches."""
 
     def nbytes(self, cache: Any) -> int:
-        """The memory of all layers."""
+        """Return the memory of all layers."""
         return sum(int(layer.nbytes) for layer in cache)
 
-    def trimmable(self, cache: Any) -> bool:
-        """mlx-lm's own word; a window that has moved on can't go back."""
+    def is_trimmable(self, cache: Any) -> bool:
+        """Return mlx-lm's own answer; a window that has moved on can't go back."""
         return all(layer.is_trimmable() for layer in cache)
 
-    def shortened(self, cache: Any, tokens: int) -> Any:
-        """A copy, which shares its arrays with the original until one of them is written to."""
+    def copy_shortened(self, cache: Any, tokens: int) -> Any:
+        """Copy and cut; the copy shares the original's arrays until one of them is written to."""
         shorter = copy.deepcopy(cache)
         for layer in shorter if tokens else ():
             layer.trim(tokens)
         return shorter
 
 
-def detached(cache: Any) -> Any:
-    """The cache, computed."""
+def detach(cache: Any) -> Any:
+    """Compute the cache, and return it."""
     import mlx.core as mx
 
     mx.eval([layer.state for layer in cache])
@@ -46,16 +46,16 @@ def detached(cache: Any) -> Any:
 
 
 def layout_of(cache: Any, tokens: int) -> Layout:
-    """What each layer keeps, measured on a cache of `tokens` tokens."""
-    return Layout(tuple(_layer(one, tokens) for one in _flat(cache)))
+    """Measure what each layer keeps, on a cache of `tokens` tokens."""
+    return Layout(tuple(_measure_layer(one, tokens) for one in _flatten(cache)))
 
 
-def _flat(caches: Iterable[Any]) -> Iterator[Any]:
+def _flatten(caches: Iterable[Any]) -> Iterator[Any]:
     for one in caches:
-        yield from _flat(one.caches) if hasattr(one, "caches") else (one,)
+        yield from _flatten(one.caches) if hasattr(one, "caches") else (one,)
 
 
-def _layer(one: Any, tokens: int) -> Layer:
+def _measure_layer(one: Any, tokens: int) -> Layer:
     if not hasattr(one, "offset"):  # a recurrent state
         return Layer(0, fixed_bytes=int(one.nbytes))
     window = getattr(one, "max_size", None)
@@ -63,8 +63,11 @@ def _layer(one: Any, tokens: int) -> Layer:
 
 
 def scratch_bytes(model: Any, step_tokens: int) -> tuple[int, int]:
-    """The most that one prefill step needs for values in between, in float32: a few rows of the widest layers; and, for
-    each token of the context, the attention scores, where no fused kernel spares them (on a CPU)."""
+    """Estimate the most that one prefill step needs for values in between, in float32.
+
+    That is a few rows of the widest layers; and, for each token of the context, the attention
+    scores, where no fused kernel spares them (on a CPU).
+    """
     import mlx.core as mx
 
     args = getattr(model, "args", None)

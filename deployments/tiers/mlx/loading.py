@@ -20,11 +20,12 @@ import psutil
 
 from deployments.models import blas
 from deployments.models.adapter import Adapter, adapter_at
+from deployments.models.artifact import Artifact, resolve
 from deployments.models.cache_folder import Say
 from deployments.models.provenance import versions, weights_sha256
-from deployments.models.sources import Artifact, ModelSource, ModelUnavailable, resolve
+from deployments.models.sources import ModelSource, ModelUnavailable
 from deployments.tiers.call_split import CallFormat, strict_json_call
-from deployments.tiers.mlx.drafting import Draft, cuttable
+from deployments.tiers.mlx.drafting import Draft, is_cuttable
 from deployments.tiers.mlx.sampling import Sampling
 
 __all__ = ["Loaded", "call_format", "load"]
@@ -65,15 +66,18 @@ def load(
     draft: ModelSource | None = None,
     draft_tokens: int = 0,
 ) -> Loaded:
-    """Fetch, check and load. Raises `ModelUnavailable` or ImportError for what a person can mend."""
+    """Fetch, check and load.
+
+    Raises `ModelUnavailable` or ImportError for what a person can repair.
+    """
     adapter = adapter_at(adapter_dir) if adapter_dir else None
-    artifact = _whole(resolve(source, cache_dir=cache_dir, say=say), adapter)
+    artifact = _add_adapter_bytes(resolve(source, cache_dir=cache_dir, say=say), adapter)
     small = None if draft is None else resolve(draft, cache_dir=cache_dir, say=say)
     if small is not None:
         artifact = dataclasses.replace(artifact, weight_bytes=artifact.weight_bytes + small.weight_bytes)
     available_bytes = psutil.virtual_memory().available
     if artifact.needed_bytes > available_bytes:
-        raise ModelUnavailable(_too_little(artifact, available_bytes), again=True)
+        raise ModelUnavailable(_explain_too_little(artifact, available_bytes), again=True)
     say("loading the weights")
     blas.preload(cache_dir, threads=blas_threads)
     model, tokenizer = _load_mlx(artifact.path, adapter)
@@ -86,28 +90,28 @@ def load(
         # Its files have just been read, so they are in memory: a digest where the source brought none.
         artifact=dataclasses.replace(artifact, sha256=artifact.sha256 or weights_sha256(artifact.path)),
         context_tokens=min(limits),
-        defaults=_default_sampling(artifact.path),
+        defaults=_read_default_sampling(artifact.path),
         vocabulary=max(tokenizer.get_vocab().values()) + 1,
         adapter=f"{adapter.label} (sha256 {adapter.sha256})" if adapter else None,
-        draft=None if small is None else _drafter(small, draft_tokens, model, tokenizer),
+        draft=None if small is None else _load_draft(small, draft_tokens, model, tokenizer),
         versions=versions(),
     )
 
 
 def call_format(tokenizer: Any, tools: Sequence[Mapping[str, Any]]) -> CallFormat | None:
-    """How this model marks its calls, or None where mlx-lm knows no marks for it."""
+    """Return how this model marks its calls, or None where mlx-lm knows no delimiters for it."""
     if not tools or not tokenizer.has_tool_calling:
         return None
     parser = tokenizer.tool_parser
     # mlx-lm's plain JSON parser takes any JSON value for a call; ours takes calls only and keeps their
     # spelling.
     plain = parser.__module__.endswith(".json_tools")
-    parse = strict_json_call if plain else _checked(parser, [dict(tool) for tool in tools])
+    parse = strict_json_call if plain else _guard_parser(parser, [dict(tool) for tool in tools])
     return CallFormat(tokenizer.tool_call_start, tokenizer.tool_call_end, parse)
 
 
-def _whole(artifact: Artifact, adapter: Adapter | None) -> Artifact:
-    """With the adapter's bytes."""
+def _add_adapter_bytes(artifact: Artifact, adapter: Adapter | None) -> Artifact:
+    """Add the adapter's bytes."""
     extra_bytes = adapter.extra_bytes if adapter else 0
     return dataclasses.replace(artifact, weight_bytes=artifact.weight_bytes + extra_bytes)
 
@@ -124,44 +128,46 @@ def _load_mlx(folder: Path, adapter: Adapter | None) -> tuple[Any, Any]:
     try:
         model, tokenizer = mlx_load(str(folder), adapter_path=str(adapter.path))
     except ValueError as error:
-        raise ModelUnavailable(f"adapter {adapter.label} doesn't fit this model: {_short(error)}") from error
+        raise ModelUnavailable(f"adapter {adapter.label} doesn't fit this model: {_shorten(error)}") from error
     return model, tokenizer
 
 
-def _drafter(small: Artifact, tokens: int, model: Any, tokenizer: Any) -> Draft:
-    """The draft model. Raises `ModelUnavailable` where it can't draft for this one."""
+def _load_draft(small: Artifact, tokens: int, model: Any, tokenizer: Any) -> Draft:
+    """Load the draft model. Raises `ModelUnavailable` where it can't draft for this one."""
     from mlx_lm.models.cache import make_prompt_cache
 
     draft, its_tokenizer = _load_mlx(small.path, None)
     if its_tokenizer.get_vocab() != tokenizer.get_vocab():
         raise ModelUnavailable(f"draft_model {small.source}: it has other tokens than the model that it drafts for")
     for one, words in ((model, "this model"), (draft, f"draft_model {small.source}")):
-        if not cuttable(make_prompt_cache(one)):
+        if not is_cuttable(make_prompt_cache(one)):
             raise ModelUnavailable(
                 f"{words} keeps a window or a state that can't be cut back: no draft_model is possible"
             )
     return Draft(draft, tokens, f"{small.source} (sha256 {small.sha256 or weights_sha256(small.path)})")
 
 
-def _short(error: Exception) -> str:
+def _shorten(error: Exception) -> str:
     return " ".join(str(error).split())[:200]
 
 
-def _checked(parser: Callable[..., Any], tools: list[dict[str, Any]]) -> Callable[[str], list[tuple[str, str]] | None]:
-    """A parser of mlx-lm's that gives whole calls or None, whatever it returns or raises."""
+def _guard_parser(
+    parser: Callable[..., Any], tools: list[dict[str, Any]]
+) -> Callable[[str], list[tuple[str, str]] | None]:
+    """Wrap mlx-lm's parser: complete calls or None, whatever it returns or raises."""
 
     def parse(body: str) -> list[tuple[str, str]] | None:
         try:
             found = parser(body, tools)
         except Exception:  # its input is whatever a model wrote
             return None
-        calls = [_call(one) for one in (found if isinstance(found, list) else [found])]
+        calls = [_read_call(one) for one in (found if isinstance(found, list) else [found])]
         return None if any(call is None for call in calls) else [call for call in calls if call is not None]
 
     return parse
 
 
-def _call(found: Any) -> tuple[str, str] | None:
+def _read_call(found: Any) -> tuple[str, str] | None:
     if not isinstance(found, Mapping) or not isinstance(found.get("name"), str) or not found["name"]:
         return None
     arguments = found.get("arguments")
@@ -172,21 +178,21 @@ def _call(found: Any) -> tuple[str, str] | None:
         return None
 
 
-def _default_sampling(folder: Path) -> Sampling:
-    """What the model's maker recommends; the most likely token where nothing is said."""
+def _read_default_sampling(folder: Path) -> Sampling:
+    """Read what the model's maker recommends; the most likely token where that is nothing."""
     try:
-        said = json.loads((folder / "generation_config.json").read_text(encoding="utf-8"))
+        config = json.loads((folder / "generation_config.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return Sampling()
-    if not said.get("do_sample", False):
+    if not config.get("do_sample", False):
         return Sampling()
     return Sampling(
-        temperature=float(said.get("temperature") or 1.0),
-        top_p=float(said.get("top_p") or 1.0),
-        top_k=int(said.get("top_k") or 0),
+        temperature=float(config.get("temperature") or 1.0),
+        top_p=float(config.get("top_p") or 1.0),
+        top_k=int(config.get("top_k") or 0),
     )
 
 
-def _too_little(artifact: Artifact, available_bytes: int) -> str:
+def _explain_too_little(artifact: Artifact, available_bytes: int) -> str:
     needed, available = artifact.needed_bytes / 2**30, available_bytes / 2**30
     return f"too little memory: the model needs {needed:.1f} GiB and {available:.1f} GiB are available"

@@ -5,11 +5,11 @@ how far it is. Until then `status` says `loading` and a request is answered at o
 without the package, the model or the memory it is `unavailable`, with the reason. Nothing of MLX is imported
 on any other thread.
 
-One request: what this tier can't do is refused by its field; a place is taken (running and waiting requests
-are bounded, the next one is told when to come back); the prompt is rendered and counted on a helper thread,
-one prompt at a time, since a tokenizer is not made for two threads; the job goes to the engine, and its
-events come back in chunks through the event loop. Leaving the stream in any way gives the place back and
-aborts the job, which ends within one step of the engine.
+One request: what this tier can't do is refused by its field; a place is taken (running and waiting
+requests are bounded, the next one's refusal says when to come back); the prompt is rendered and
+counted on a helper thread, one prompt at a time, since a tokenizer is not made for two threads; the
+job goes to the engine, and its events come back in chunks through the event loop. Leaving the
+stream in any way gives the place back and aborts the job, which ends within one step of the engine.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ from deployments.models.cache_folder import Say
 from deployments.models.catalog import choose
 from deployments.models.sources import ModelSource, ModelUnavailable, parse_source
 from deployments.tiers.call_split import CallFormat
-from deployments.tiers.logprobs import LogprobTeller
-from deployments.tiers.merging import merged
+from deployments.tiers.logprobs import LogprobReader
+from deployments.tiers.merging import merge_events
 from deployments.tiers.mlx.answer import AnswerReader
 from deployments.tiers.mlx.batch import Job
 from deployments.tiers.mlx.engine import Engine, Phase
-from deployments.tiers.mlx.grammar.constraint import Constraint, Constraints
+from deployments.tiers.mlx.grammar.compiler import Constraint, Constraints
 from deployments.tiers.mlx.grammar.lark import HERMES
 from deployments.tiers.mlx.loading import Loaded, call_format, load
-from deployments.tiers.mlx.sampling import Sampling, sampling_of
-from deployments.tiers.prompt import Refused, checkpoints, render, unsupported
+from deployments.tiers.mlx.sampling import Sampling, read_sampling
+from deployments.tiers.prompt import Refused, find_checkpoints, find_unsupported, render
 from reliability.escalation.wording import figure
 from reliability.types import ChatRequest, Event, Failed, Fault, Finish, Started, TierState, TierStatus
 
@@ -96,7 +96,7 @@ class MlxTier:
 
     async def stream(self, request: ChatRequest) -> AsyncGenerator[list[Event], None]:
         """Answer `request`; see `deployments.ports.Tier.stream`."""
-        refused = unsupported(request) or self._not_ready() or self._no_place()
+        refused = find_unsupported(request) or self._refuse_if_not_ready() or self._refuse_if_full()
         if refused is not None:
             yield [refused]
             return
@@ -113,7 +113,7 @@ class MlxTier:
             self._request_s += 0.2 * (time.monotonic() - began_s - self._request_s)
 
     async def status(self) -> TierStatus:
-        """What this tier is and whether it can answer."""
+        """Return what this tier is and whether it can answer."""
         phase = self._engine.phase
         artifact = phase.loaded.artifact if phase.loaded else None
         reason = f"{phase.reason}: {phase.detail}" if phase.detail else phase.reason
@@ -134,9 +134,9 @@ class MlxTier:
             batched_as_alone=phase.loaded.batched_as_alone if phase.loaded else None,
         )
 
-    async def settled(self, timeout_s: float) -> TierStatus:
-        """The status once the first attempt to load the model has ended, or after `timeout_s`."""
-        await asyncio.to_thread(self._engine.settled.wait, timeout_s)
+    async def wait_for_load(self, timeout_s: float) -> TierStatus:
+        """Return the status once the first attempt to load has ended, or after `timeout_s`."""
+        await asyncio.to_thread(self._engine.load_attempted.wait, timeout_s)
         return await self.status()
 
     async def close(self) -> None:
@@ -149,58 +149,64 @@ class MlxTier:
         self._engine.trim()
 
     def healthy(self) -> bool:
-        """False once this replica needs to be replaced: its engine is hung, or fails step after step."""
+        """Return False once this replica must be replaced: its engine hangs, or fails each step."""
         return self._engine.healthy()
 
     async def _answer(self, request: ChatRequest) -> AsyncGenerator[list[Event], None]:
-        loaded = self._loaded()
-        arrived = _Arrived(asyncio.get_running_loop())
-        with self._engine.expecting():
-            job = await self._rendered(loaded, request, arrived.put)
+        loaded = self._require_loaded()
+        arrivals = _Arrivals(asyncio.get_running_loop())
+        with self._engine.expect_request():
+            job = await self._render_job(loaded, request, arrivals.put)
         ticket = self._engine.submit(job)
         try:
             yield [Started()]
             last: Event | None = None
             while not isinstance(last, Finish | Failed):
-                events = await self._next(arrived)
+                events = await self._next(arrivals)
                 last = events[-1]
                 yield events
         finally:
             self._engine.abort(ticket)
 
-    async def _rendered(self, loaded: Loaded, request: ChatRequest, sink: Callable[[list[Event]], None]) -> Job:
-        """The job, made on the helper thread. Raises `Refused`, also where the tier is closed before its turn comes."""
+    async def _render_job(self, loaded: Loaded, request: ChatRequest, sink: Callable[[list[Event]], None]) -> Job:
+        """Make the job on the helper thread.
+
+        Raises `Refused`, also where the tier is closed before its turn comes.
+        """
         loop = asyncio.get_running_loop()
         try:
-            rendering = loop.run_in_executor(self._renderer, self._job, loaded, request, sink)
+            rendering = loop.run_in_executor(self._renderer, self._build_job, loaded, request, sink)
         except RuntimeError:  # the helper thread takes no more
-            raise Refused(self._closed()) from None
+            raise Refused(self._build_closed()) from None
         try:
             # Not awaited itself: `close` cancels it, and that must not look as if the reader had been cancelled.
             await asyncio.wait({rendering})
         finally:
             rendering.cancel()  # of a reader that has left; does nothing to one that is done
         if rendering.cancelled():
-            raise Refused(self._closed())
+            raise Refused(self._build_closed())
         return rendering.result()
 
-    async def _next(self, arrived: _Arrived) -> list[Event]:
-        """All events that have arrived, as one chunk. An engine that has died ends the wait."""
-        while not await arrived.within(_CHECK_S):
+    async def _next(self, arrivals: _Arrivals) -> list[Event]:
+        """Return all events that have arrived, as one chunk.
+
+        An engine that has died ends the wait.
+        """
+        while not await arrivals.wait(_CHECK_S):
             if not self._engine.healthy():
                 return [Failed(fault=Fault.CRASHED, message="the engine has stopped working")]
-        return merged(arrived.take())
+        return merge_events(arrivals.take())
 
-    def _job(self, loaded: Loaded, request: ChatRequest, sink: Callable[[list[Event]], None]) -> Job:
+    def _build_job(self, loaded: Loaded, request: ChatRequest, sink: Callable[[list[Event]], None]) -> Job:
         """Render and count the prompt. Runs on the helper thread; raises `Refused`."""
         tokenizer = loaded.tokenizer
         text = render(tokenizer, request)
         prompt = tokenizer.encode(text, add_special_tokens=False)
-        room = loaded.context_tokens - len(prompt)
-        if room < 1:
-            raise Refused(_too_long(len(prompt), loaded.context_tokens))
+        left_tokens = loaded.context_tokens - len(prompt)
+        if left_tokens < 1:
+            raise Refused(_build_too_long(len(prompt), loaded.context_tokens))
         think = (tokenizer.think_start, tokenizer.think_end) if tokenizer.has_thinking else None
-        # Some templates open the thinking themselves, at the end of the prompt.
+        # Some templates open the reasoning themselves, at the end of the prompt.
         opened = think is not None and text.rstrip().endswith(think[0])
         constraints, top = self._constraints_of(tokenizer), request.top_logprobs
         constraint = constraints.of(request, opened=opened)
@@ -208,33 +214,33 @@ class MlxTier:
         reader = AnswerReader(stops=request.stop, think=think, thinking=opened, calls=calls, calls_max=calls_max)
         return Job(
             prompt=prompt,
-            max_tokens=max(1, min(request.max_tokens, room)),
-            sampling=sampling_of(request, self._defaults(loaded), loaded.vocabulary),
+            max_tokens=max(1, min(request.max_tokens, left_tokens)),
+            sampling=read_sampling(request, self._merge_defaults(loaded), loaded.vocabulary),
             reader=reader,
             sink=sink,
             deadline_s=time.monotonic() + request.timeout_s,
             reasoning_tokens_max=self._max_reasoning_tokens,
-            think_close=_close(tokenizer) if think else (),
-            checkpoints=checkpoints(tokenizer, request, prompt, turns=not loaded.cuttable),
+            think_close=_encode_think_close(tokenizer) if think else (),
+            checkpoints=find_checkpoints(tokenizer, request, prompt, turns=not loaded.cuttable),
             constraint=constraint,
-            teller=None if top is None else LogprobTeller(constraints.speller(), top),
+            logprob_reader=None if top is None else LogprobReader(constraints.speller(), top),
         )
 
     def _constraints_of(self, tokenizer: Any) -> Constraints:
-        """The grammars of the model's tokenizer. Helper thread only, like the tokenizer."""
+        """Return the grammars of the model's tokenizer. Helper thread only, like the tokenizer."""
         if self._constraints is None:
             self._constraints = Constraints(tokenizer)
         return self._constraints
 
-    def _defaults(self, loaded: Loaded) -> Sampling:
+    def _merge_defaults(self, loaded: Loaded) -> Sampling:
         if self._temperature is None:
             return loaded.defaults
         return dataclasses.replace(loaded.defaults, temperature=self._temperature)
 
     def _load(self, say: Say) -> Loaded:
-        """Runs on the engine thread."""
-        source = self._source(say)
-        draft = None if self._draft_model is None else _parsed(self._draft_model)
+        """Load the model. Runs on the engine thread."""
+        source = self._choose_source(say)
+        draft = None if self._draft_model is None else _parse_model(self._draft_model)
         return load(
             source,
             cache_dir=self._cache_dir,
@@ -246,37 +252,37 @@ class MlxTier:
             say=say,
         )
 
-    def _source(self, say: Say) -> ModelSource:
+    def _choose_source(self, say: Say) -> ModelSource:
         text = self._model
         if text == "auto":
             memory_bytes = psutil.virtual_memory().total
             choice = choose(self._name, sys.platform, platform.machine(), memory_bytes)
             say(f"auto: {choice.source} ({choice.why})")
             text = choice.source
-        return _parsed(text)
+        return _parse_model(text)
 
-    def _loaded(self) -> Loaded:
+    def _require_loaded(self) -> Loaded:
         loaded = self._engine.phase.loaded
         if loaded is None:
-            raise Refused(self._failed_by(self._engine.phase))
+            raise Refused(self._build_failed(self._engine.phase))
         return loaded
 
-    def _not_ready(self) -> Failed | None:
+    def _refuse_if_not_ready(self) -> Failed | None:
         phase = self._engine.phase
-        return None if phase.state is TierState.READY else self._failed_by(phase)
+        return None if phase.state is TierState.READY else self._build_failed(phase)
 
-    def _failed_by(self, phase: Phase) -> Failed:
+    def _build_failed(self, phase: Phase) -> Failed:
         if phase.state is TierState.LOADING:
             message = f"tier {self._name} is loading its model: {phase.reason}"
             return Failed(fault=Fault.LOADING, message=message, retry_after_s=_LOADING_RETRY_S)
         message = f"tier {self._name} is unavailable: {phase.reason}"
         return Failed(fault=Fault.UNAVAILABLE, message=message, retry_after_s=_AGAIN_S if phase.again else None)
 
-    def _closed(self) -> Failed:
+    def _build_closed(self) -> Failed:
         message = f"tier {self._name} is unavailable: it is closed"
         return Failed(fault=Fault.UNAVAILABLE, message=message, retry_after_s=_RESTART_S)
 
-    def _no_place(self) -> Failed | None:
+    def _refuse_if_full(self) -> Failed | None:
         if self._open < self._places:
             return None
         ahead = (self._open - self._max_running + 1) / self._max_running
@@ -285,7 +291,7 @@ class MlxTier:
         return Failed(fault=Fault.OVERLOADED, message=message, retry_after_s=round(retry_after_s, 1))
 
 
-class _Arrived:
+class _Arrivals:
     """The events of one answer on their way from the engine's thread to the event loop."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -294,7 +300,7 @@ class _Arrived:
         self._news = asyncio.Event()
 
     def put(self, events: list[Event]) -> None:
-        """From any thread."""
+        """Take events, from any thread."""
         with contextlib.suppress(RuntimeError):  # the loop is closed: nobody listens any more
             self._loop.call_soon_threadsafe(self._arrive, events)
 
@@ -302,7 +308,7 @@ class _Arrived:
         self._events += events
         self._news.set()
 
-    async def within(self, seconds: float) -> bool:
+    async def wait(self, seconds: float) -> bool:
         """Wait so long for something to take."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
@@ -310,21 +316,21 @@ class _Arrived:
         return bool(self._events)
 
     def take(self) -> list[Event]:
-        """All that has arrived."""
+        """Take all that has arrived."""
         events, self._events = self._events, []
         self._news.clear()
         return events
 
 
-def _parsed(text: str) -> ModelSource:
+def _parse_model(text: str) -> ModelSource:
     try:
         return parse_source(text)
     except ValueError as error:
         raise ModelUnavailable(str(error)) from error
 
 
-def _close(tokenizer: Any) -> list[int]:
-    """The end of a thinking, as a model writes it itself."""
+def _encode_think_close(tokenizer: Any) -> list[int]:
+    """Encode the end of the reasoning, as a model writes it itself."""
     tokens: list[int] = tokenizer.encode(f"\n{tokenizer.think_end}\n\n", add_special_tokens=False)
     return tokens
 
@@ -332,13 +338,16 @@ def _close(tokenizer: Any) -> list[int]:
 def _calls_of(
     request: ChatRequest, constraint: Constraint | None, tokenizer: Any
 ) -> tuple[CallFormat | None, int | None]:
-    """How the calls of the answer are written, and how many may be: as the grammar has it, else as the model does."""
+    """Return how the calls of the answer are written, and how many may be.
+
+    As the grammar has it, else as the model does.
+    """
     if constraint is not None:
         return (HERMES, constraint.demand.calls_max) if constraint.demand.tools else (None, None)
     calls = None if request.tool_choice == "none" else call_format(tokenizer, request.tools)
     return calls, 1 if request.parallel_tool_calls is False else None
 
 
-def _too_long(prompt_tokens: int, context_tokens: int) -> Failed:
+def _build_too_long(prompt_tokens: int, context_tokens: int) -> Failed:
     message = f"the prompt has {figure(prompt_tokens)} tokens; this tier's context holds {figure(context_tokens)}"
     return Failed(fault=Fault.CONTEXT_LENGTH, message=message, param="messages")

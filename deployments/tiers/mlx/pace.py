@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["STEP_TOKENS_MAX", "Pace"]
+__all__ = ["STEP_TOKENS_MAX", "PrefillPace"]
 
 STEP_TOKENS_MAX = 512
 
 
 @dataclass(slots=True)
-class Pace:
+class PrefillPace:
     """How many prompt tokens fit into one step, learned from the last one.
 
     Never less than `tokens_min`: a step has a cost of its own (the weights are read once), which on a busy machine is
@@ -22,7 +22,7 @@ class Pace:
     tokens_max: int = STEP_TOKENS_MAX
     tokens: int = 32
 
-    def saw(self, tokens: int, seconds: float) -> None:
+    def learn(self, tokens: int, seconds: float) -> None:
         """Learn from a chunk. A short one says little about speed, unless even it took too long."""
         if seconds <= 0 or (tokens < self.tokens // 2 and seconds < self.target_s):
             return

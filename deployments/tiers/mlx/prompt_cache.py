@@ -1,14 +1,16 @@
 """The keys and values of prompts that were computed before, for the next request that begins the same way.
 
-Theory of operation. An entry is a row of tokens and the cache that holds exactly them. Entries are never changed:
-`take` gives a copy, `put` takes what nobody else writes to. Agents send the same beginning again and again, in three
-ways, and all three reuse: the next turn of a session (the whole last answer is the beginning), a new session under the
-same system prompt, and the identical request.
+Theory of operation. An entry is some tokens and the cache that holds exactly them. Entries are
+never changed: `take` gives a copy, `put` takes what nobody else writes to. Agents send the same
+beginning again and again, in three ways, and all three reuse: the next turn of a session (all of
+the last answer is the beginning), a new session under the same system prompt, and the identical
+request.
 
-Whether a cache can be cut back to a shorter row decides what is worth keeping. Where it can be (plain attention), one
-long entry serves every row that begins like it, so the shorter ones are dropped. Where it can't be (a sliding window
-that has moved on, a recurrent state), an entry serves only rows that go on behind its end: that is why the batch makes
-checkpoints, after the system prompt and before the answer begins.
+Whether a cache can be cut back to fewer tokens decides what is worth keeping. Where it can be
+(plain attention), one long entry serves every prompt that begins like it, so the shorter ones are
+dropped. Where it can't be (a sliding window that has moved on, a recurrent state), an entry serves
+only prompts that go on behind its end: that is why the batch makes checkpoints, after the system
+prompt and before the answer begins.
 
 What must never happen: a cache that covers the whole prompt, since the model then has nothing to compute the first
 token from (`take` leaves at least one token); a cache that holds other tokens than it says; more bytes than
@@ -35,15 +37,15 @@ class CacheOps(Protocol):
     """What can be done with a cache whose inside only the model's library knows."""
 
     def nbytes(self, cache: Any) -> int:
-        """The memory that it holds."""
+        """Return the memory that it holds."""
         ...
 
-    def trimmable(self, cache: Any) -> bool:
-        """Whether `shortened` can cut it back to any shorter row."""
+    def is_trimmable(self, cache: Any) -> bool:
+        """Return whether `copy_shortened` can cut it back by any number of tokens."""
         ...
 
-    def shortened(self, cache: Any, tokens: int) -> Any:
-        """A copy without its last `tokens` tokens (0: a plain copy)."""
+    def copy_shortened(self, cache: Any, tokens: int) -> Any:
+        """Copy it without its last `tokens` tokens (0: a plain copy)."""
         ...
 
 
@@ -60,37 +62,40 @@ class PromptCache:
         return len(self._entries)
 
     def take(self, tokens: Sequence[int]) -> tuple[Any, int]:
-        """A cache for the beginning of `tokens` and how many of them it holds; (None, 0) where nothing fits."""
-        wanted = _row(tokens)
+        """Return a cache for the beginning of `tokens` and how many of them it holds.
+
+        (None, 0) where nothing fits.
+        """
+        wanted = _pack(tokens)
         best, best_tokens = None, 0
-        for row, cache in self._entries.items():
-            fits = self._fits(row, cache, wanted, best_tokens)
+        for key, cache in self._entries.items():
+            fits = self._count_usable(key, cache, wanted, best_tokens)
             if fits > best_tokens:
-                best, best_tokens = row, fits
+                best, best_tokens = key, fits
         if best is None:
             return None, 0
         self._entries.move_to_end(best)
-        return self._ops.shortened(self._entries[best], len(best) // _WIDTH - best_tokens), best_tokens
+        return self._ops.copy_shortened(self._entries[best], len(best) // _WIDTH - best_tokens), best_tokens
 
     def holds(self, tokens: Sequence[int]) -> bool:
-        """Whether rows that begin with `tokens` are served with all of them already."""
-        row = _row(tokens)
-        return any(self._covers(old, cache, row) for old, cache in self._entries.items())
+        """Return whether prompts that begin with `tokens` are served with all of them already."""
+        key = _pack(tokens)
+        return any(self._covers(old, cache, key) for old, cache in self._entries.items())
 
     def put(self, tokens: Sequence[int], cache: Any) -> None:
         """Keep `cache`, which holds exactly `tokens`; or don't, where it is too large or serves nothing new."""
-        row = _row(tokens)
+        key = _pack(tokens)
         size_bytes = self._ops.nbytes(cache)
-        if not row or size_bytes > self._bytes_max:
+        if not key or size_bytes > self._bytes_max:
             return
-        known = next((old for old, held in self._entries.items() if self._covers(old, held, row)), None)
+        known = next((old for old, held in self._entries.items() if self._covers(old, held, key)), None)
         if known is not None:
             self._entries.move_to_end(known)
             return
-        if self._ops.trimmable(cache):
-            for old in [old for old in self._entries if row.startswith(old)]:
+        if self._ops.is_trimmable(cache):
+            for old in [old for old in self._entries if key.startswith(old)]:
                 self._drop(old)
-        self._entries[row] = cache
+        self._entries[key] = cache
         self.nbytes += size_bytes
         self.shrink(self._bytes_max)
 
@@ -99,27 +104,27 @@ class PromptCache:
         while self._entries and (self.nbytes > bytes_max or len(self) > self._entries_max):
             self._drop(next(iter(self._entries)))
 
-    def _covers(self, old: bytes, held: Any, row: bytes) -> bool:
-        return old == row or (old.startswith(row) and self._ops.trimmable(held))
+    def _covers(self, old: bytes, held: Any, key: bytes) -> bool:
+        return old == key or (old.startswith(key) and self._ops.is_trimmable(held))
 
-    def _fits(self, row: bytes, cache: Any, wanted: bytes, more_than: int) -> int:
-        """How many tokens of `wanted` the entry can serve; 0 where that isn't more than `more_than`."""
-        if not row.startswith(wanted[: (more_than + 1) * _WIDTH]):
+    def _count_usable(self, key: bytes, cache: Any, wanted: bytes, more_than: int) -> int:
+        """Count the tokens of `wanted` that the entry serves; 0 unless more than `more_than`."""
+        if not key.startswith(wanted[: (more_than + 1) * _WIDTH]):
             return 0
-        fits = min(_common(row, wanted), len(wanted) // _WIDTH - 1)
-        whole = fits == len(row) // _WIDTH
-        return fits if whole or self._ops.trimmable(cache) else 0
+        fits = min(_count_common(key, wanted), len(wanted) // _WIDTH - 1)
+        all_of_it = fits == len(key) // _WIDTH
+        return fits if all_of_it or self._ops.is_trimmable(cache) else 0
 
-    def _drop(self, row: bytes) -> None:
-        self.nbytes -= self._ops.nbytes(self._entries.pop(row))
+    def _drop(self, key: bytes) -> None:
+        self.nbytes -= self._ops.nbytes(self._entries.pop(key))
 
 
-def _row(tokens: Sequence[int]) -> bytes:
+def _pack(tokens: Sequence[int]) -> bytes:
     return array("I", tokens).tobytes()
 
 
-def _common(one: bytes, other: bytes) -> int:
-    """How many whole tokens both begin with: a binary search over memcmp."""
+def _count_common(one: bytes, other: bytes) -> int:
+    """Count the complete tokens that both begin with: a binary search over memcmp."""
     low, high = 0, min(len(one), len(other)) // _WIDTH
     while low < high:
         middle = (low + high + 1) // 2

@@ -27,7 +27,7 @@ from typing import Any
 from deployments.tiers.prompt import Refused
 from reliability.types import ChatRequest, Failed, Fault
 
-__all__ = ["Guarded", "Processor", "Sampling", "make_sampler", "penalties", "sampling_of"]
+__all__ = ["Guarded", "Processor", "Sampling", "build_penalties", "make_sampler", "read_sampling"]
 
 # A top_p of 0 asks for the most likely token, as a very small one does; mlx-lm would take 0 for "off".
 _TOP_P_MIN = 1e-6
@@ -58,20 +58,20 @@ class Sampling:
     logit_bias: tuple[tuple[int, float], ...] = ()
 
 
-def sampling_of(request: ChatRequest, defaults: Sampling, vocabulary: int) -> Sampling:
-    """The settings of `request` over `defaults`; `vocabulary`: how many tokens the model has. Raises `Refused`."""
+def read_sampling(request: ChatRequest, defaults: Sampling, vocabulary: int) -> Sampling:
+    """Read the settings of `request` over `defaults`. Raises `Refused`.
+
+    `vocabulary`: how many tokens the model has.
+    """
     given = {
         "temperature": request.temperature,
         "top_p": request.top_p,
         "top_k": request.extra.get("top_k"),
         "min_p": request.extra.get("min_p"),
     }
-    values = {
-        name: getattr(defaults, name) if v is None else _number(name, v, 0.0, math.inf) for name, v in given.items()
-    }
+    values = {name: _read_setting(defaults, name, value, 0.0, math.inf) for name, value in given.items()}
     penalties = {
-        name: getattr(defaults, name) if (v := request.extra.get(name)) is None else _number(name, v, least, most)
-        for name, least, most in _PENALTIES
+        name: _read_setting(defaults, name, request.extra.get(name), least, most) for name, least, most in _PENALTIES
     }
     return Sampling(
         temperature=values["temperature"],
@@ -79,37 +79,45 @@ def sampling_of(request: ChatRequest, defaults: Sampling, vocabulary: int) -> Sa
         top_k=int(values["top_k"]),
         min_p=values["min_p"],
         seed=defaults.seed if request.seed is None else request.seed,
-        logit_bias=_logit_bias(request.extra.get("logit_bias"), vocabulary),
+        logit_bias=_read_logit_bias(request.extra.get("logit_bias"), vocabulary),
         **penalties,
     )
 
 
-def _number(name: str, value: Any, least: float, most: float) -> float:
-    """Within its bounds; what is no number, or none that a float holds, is within none."""
+def _read_setting(defaults: Sampling, name: str, value: Any, least: float, most: float) -> float:
+    default: float = getattr(defaults, name)
+    return default if value is None else _check_number(name, value, least, most)
+
+
+def _check_number(name: str, value: Any, least: float, most: float) -> float:
+    """Check its bounds; what is no number, or none that a float holds, is within none."""
     numeric = isinstance(value, int | float) and not isinstance(value, bool)
     if numeric and least <= value <= min(most, sys.float_info.max):
         return float(value)
     bounds = "that is not negative" if (least, most) == (0.0, math.inf) else f"from {least:g} to {most:g}"
-    raise _refused(name, f"{name} must be a number {bounds}")
+    raise _build_refusal(name, f"{name} must be a number {bounds}")
 
 
-def _logit_bias(given: Any, vocabulary: int) -> tuple[tuple[int, float], ...]:
+def _read_logit_bias(given: Any, vocabulary: int) -> tuple[tuple[int, float], ...]:
     if given is None:
         return ()
     if not isinstance(given, Mapping) or len(given) > _BIAS_ENTRIES_MAX:
-        raise _refused("logit_bias", f"logit_bias must be an object of at most {_BIAS_ENTRIES_MAX} tokens")
-    return tuple((_token(key, vocabulary), _number("logit_bias", v, -_BIAS_MAX, _BIAS_MAX)) for key, v in given.items())
+        raise _build_refusal("logit_bias", f"logit_bias must be an object of at most {_BIAS_ENTRIES_MAX} tokens")
+    return tuple(
+        (_parse_token(key, vocabulary), _check_number("logit_bias", v, -_BIAS_MAX, _BIAS_MAX))
+        for key, v in given.items()
+    )
 
 
-def _token(key: Any, vocabulary: int) -> int:
+def _parse_token(key: Any, vocabulary: int) -> int:
     text = str(key)
     # A short run of plain digits: `int` takes more than that, and very long ones raise.
     if text.isascii() and text.isdigit() and len(text) < 10 and int(text) < vocabulary:
         return int(text)
-    raise _refused("logit_bias", f"logit_bias: {text[:20]!r} is no token of this model (0 to {vocabulary - 1})")
+    raise _build_refusal("logit_bias", f"logit_bias: {text[:20]!r} is no token of this model (0 to {vocabulary - 1})")
 
 
-def _refused(name: str, message: str) -> Refused:
+def _build_refusal(name: str, message: str) -> Refused:
     return Refused(Failed(fault=Fault.BAD_REQUEST, message=message, param=name))
 
 
@@ -133,26 +141,26 @@ class Guarded:
         return out
 
 
-def penalties(sampling: Sampling, prompt_tokens: int) -> list[Processor]:
-    """The processors that the settings ask for."""
+def build_penalties(sampling: Sampling, prompt_tokens: int) -> list[Processor]:
+    """Build the processors that the settings ask for."""
     made: list[Processor] = []
     if sampling.logit_bias:
-        made.append(_bias(sampling.logit_bias))
+        made.append(_build_bias(sampling.logit_bias))
     if sampling.repetition_penalty != 1:
-        made.append(_repetition(sampling.repetition_penalty))
+        made.append(_build_repetition_penalty(sampling.repetition_penalty))
     if sampling.presence_penalty or sampling.frequency_penalty:
-        made.append(_counting(sampling.presence_penalty, sampling.frequency_penalty, prompt_tokens))
+        made.append(_build_count_penalty(sampling.presence_penalty, sampling.frequency_penalty, prompt_tokens))
     return made
 
 
-def _bias(bias: Sequence[tuple[int, float]]) -> Processor:
+def _build_bias(bias: Sequence[tuple[int, float]]) -> Processor:
     import mlx.core as mx
 
     tokens, values = mx.array([token for token, _ in bias]), mx.array([value for _, value in bias])
     return lambda _, logits: logits.at[:, tokens].add(values.astype(logits.dtype))
 
 
-def _repetition(penalty: float) -> Processor:
+def _build_repetition_penalty(penalty: float) -> Processor:
     import mlx.core as mx
 
     def process(tokens: Any, logits: Any) -> Any:
@@ -163,7 +171,7 @@ def _repetition(penalty: float) -> Processor:
     return process
 
 
-def _counting(presence: float, frequency: float, prompt_tokens: int) -> Processor:
+def _build_count_penalty(presence: float, frequency: float, prompt_tokens: int) -> Processor:
     import mlx.core as mx
 
     def process(tokens: Any, logits: Any) -> Any:
@@ -177,7 +185,7 @@ def _counting(presence: float, frequency: float, prompt_tokens: int) -> Processo
 
 
 def make_sampler(sampling: Sampling, drawn: int = 0) -> Callable[[Any], Any] | None:
-    """A function from log-probabilities to tokens; None for the most likely token.
+    """Make a function from log-probabilities to tokens; None for the most likely token.
 
     With a seed it draws from a stream of its own, so that its tokens don't depend on who else is running. `drawn`: how
     many tokens of that stream were drawn before.

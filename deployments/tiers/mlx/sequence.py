@@ -13,28 +13,30 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from deployments.tiers.logprobs import LogprobTeller
-from deployments.tiers.merging import merged
+from deployments.tiers.logprobs import LogprobReader
+from deployments.tiers.merging import merge_events
 from deployments.tiers.mlx.answer import AnswerReader
 from deployments.tiers.mlx.grammar.closing import CLOSED_NOTE
-from deployments.tiers.mlx.grammar.constraint import Constraint, Masker
+from deployments.tiers.mlx.grammar.compiler import Constraint
+from deployments.tiers.mlx.grammar.masker import Masker
 from deployments.tiers.mlx.sampling import Guarded, Processor, Sampling
 from reliability.answer.logprobs import WaitingLogprobs
 from reliability.types import Counted, Event, FinishReason, Text, Usage
 
-__all__ = ["WINDOW_S", "Job", "Row"]
+__all__ = ["WINDOW_S", "Job", "SequenceState"]
 
 WINDOW_S = 0.03
 
 
 @dataclass(slots=True, kw_only=True)
 class Job:
-    """One request as the engine takes it. `sink` is called on the engine thread with each chunk of events; where that
-    has ended, on another.
+    """One request as the engine takes it. `sink` is called on the engine thread with each chunk of
+    events; where that has ended, on another.
 
-    `processors` change its logits (see `sampling.py`), and `constraint` is the grammar that the answer must keep to.
-    `checkpoints` are places in the prompt behind which its cache is worth keeping. After `reasoning_tokens_max` tokens
-    of thinking, `think_close` is written for the model. `teller`: the probabilities of its tokens are wanted.
+    `processors` change its logits (see `sampling.py`), and `constraint` is the grammar that the
+    answer must keep to. `checkpoints` are places in the prompt behind which its cache is worth
+    keeping. After `reasoning_tokens_max` tokens of reasoning, `think_close` is written for the
+    model. `logprob_reader`: the probabilities of its tokens are wanted.
     """
 
     prompt: Sequence[int]
@@ -45,7 +47,7 @@ class Job:
     deadline_s: float = float("inf")
     processors: Sequence[Processor] = ()
     constraint: Constraint | None = None
-    teller: LogprobTeller | None = None
+    logprob_reader: LogprobReader | None = None
     checkpoints: Sequence[int] = ()
     reasoning_tokens_max: int | None = None
     think_close: Sequence[int] = ()
@@ -56,13 +58,16 @@ class Job:
         return len(self.prompt) + self.max_tokens
 
     def tokens_kept(self, answer: int) -> int:
-        """Prompt and so many tokens of answer, as far as there may be so many."""
+        """Return the length of the prompt and so many tokens of answer, or the most it may have."""
         return len(self.prompt) + min(answer, self.max_tokens)
 
 
 @dataclass(slots=True, eq=False)
-class Row:
-    """The state of one sequence. `struck`: it has been in a failed step and was started again."""
+class SequenceState:
+    """The state of one sequence.
+
+    `suspected`: it may have caused a failed step, and was started again.
+    """
 
     ticket: int
     job: Job
@@ -72,18 +77,21 @@ class Row:
     tokens: list[int] = field(default_factory=list)
     pending: list[Event] = field(default_factory=list)
     logprobs: WaitingLogprobs = field(default_factory=WaitingLogprobs)
-    left_s: float = 0.0  # when something last left; 0 before the first
+    sent_s: float = 0.0  # when something last left; 0 before the first
     cached_tokens: int | None = None
     reasoning_tokens: int = 0
-    struck: bool = False
+    suspected: bool = False
     closed_thinking: bool = False
 
     def tokens_kept(self, ahead: int) -> int:
-        """Prompt and answer as far as memory is set aside for them: `ahead` tokens beyond what there is."""
+        """Return the length of prompt and answer as far as memory is set aside for them.
+
+        That is `ahead` tokens beyond what there is.
+        """
         return self.job.tokens_kept(len(self.tokens) + ahead)
 
     def usage(self) -> Usage:
-        """The tokens so far: true at any moment, not only at the end."""
+        """Count the tokens so far: true at any moment, not only at the end."""
         return Usage(
             prompt_tokens=len(self.job.prompt),
             completion_tokens=len(self.tokens),
@@ -91,8 +99,11 @@ class Row:
             reasoning_tokens=self.reasoning_tokens,
         )
 
-    def guarded(self, penalties: Sequence[Processor]) -> list[Guarded]:
-        """What changes the logits from here on, made anew for each generator; the grammar has the last word."""
+    def build_processors(self, penalties: Sequence[Processor]) -> list[Guarded]:
+        """Build what changes the logits from here on; the grammar has the last word.
+
+        It is made anew for each generator.
+        """
         processors: list[Processor] = [*self.job.processors, *penalties]
         if self.job.constraint is not None:
             closing = self.masker is not None and self.masker.closing
@@ -114,7 +125,7 @@ class Row:
 
     @property
     def thinks_too_long(self) -> bool:
-        """Whether its thinking has to be closed now."""
+        """Whether its reasoning has to be closed now."""
         most = self.job.reasoning_tokens_max
         return (
             most is not None
@@ -125,24 +136,31 @@ class Row:
         )
 
     def take(self, token: int, finish: str | None, logprobs: Any = None) -> FinishReason | None:
-        """Turn one token into events; the reason if the answer ends with it. `logprobs`: those of all tokens there, as
-        the model gave them; None for a token that was written for it."""
+        """Turn one token into events; return the reason if the answer ends with it.
+
+        `logprobs`: those of all tokens there, as the model gave them; None for a token that was
+        written for it.
+        """
         self.tokens.append(token)
         reader = self.job.reader
-        thought = reader.thinking
-        self.reasoning_tokens += thought
-        events = reader.feed(self._text(token, finish))
+        was_reasoning = reader.thinking
+        self.reasoning_tokens += was_reasoning
+        events = reader.feed(self._decode(token, finish))
         ended, truncated = finish is not None or reader.done, finish == "length" and not reader.done
         if ended:
             events += reader.finish(truncated=truncated)
-        if self.job.teller is not None and logprobs is not None and finish != "stop":
-            self.logprobs.add([] if thought or reader.thinking else [self.job.teller.tell(token, logprobs)])
-        self.pending += self._with_logprobs(events) if self.job.teller is not None else events
-        return _reason(reader, truncated) if ended else None
+        if self.job.logprob_reader is not None and logprobs is not None and finish != "stop":
+            of_text = not was_reasoning and not reader.thinking
+            self.logprobs.add([self.job.logprob_reader.read(token, logprobs)] if of_text else [])
+        self.pending += self._add_logprobs(events) if self.job.logprob_reader is not None else events
+        return _choose_reason(reader, truncated) if ended else None
 
-    def _with_logprobs(self, events: list[Event]) -> list[Event]:
-        """The same, and what the tokens of the text in them were worth. Thoughts, calls and stop strings have no part
-        in it: what waits when one of those comes out of the reader is of no text."""
+    def _add_logprobs(self, events: list[Event]) -> list[Event]:
+        """Add the probabilities of the tokens of the text in the events.
+
+        Reasoning, calls and stop strings have no part in it: what waits when one of those comes out
+        of the reader is of no text.
+        """
         out: list[Event] = []
         for event in events:
             out.append(event)
@@ -155,19 +173,20 @@ class Row:
     def flush(self, now_s: float, *, last: Event | None = None) -> None:
         """Send what is due: the first piece at once, the following in windows, everything with the last event.
 
-        Each chunk tells what the answer has cost so far, so that a client that leaves is charged what was generated.
+        Each chunk reports what the answer has cost so far, so that a client that leaves is charged
+        what was generated.
         """
-        due = last is not None or now_s - self.left_s >= WINDOW_S
-        events = merged(self.pending) if due else []
+        due = last is not None or now_s - self.sent_s >= WINDOW_S
+        events = merge_events(self.pending) if due else []
         if events and last is None:
             events.append(Counted(self.usage()))
         if last is not None:
             events.append(last)
         if events:
-            self.pending, self.left_s = [], now_s
+            self.pending, self.sent_s = [], now_s
             self.job.sink(events)
 
-    def _text(self, token: int, finish: str | None) -> str:
+    def _decode(self, token: int, finish: str | None) -> str:
         if finish != "stop":  # the token that ends the answer is no text
             self.detokenizer.add_token(token)
         text = self.detokenizer.last_segment
@@ -177,7 +196,7 @@ class Row:
         return str(text)
 
 
-def _reason(reader: AnswerReader, truncated: bool) -> FinishReason:
+def _choose_reason(reader: AnswerReader, truncated: bool) -> FinishReason:
     if truncated:
         return FinishReason.LENGTH
     return FinishReason.TOOL_CALLS if reader.calls else FinishReason.STOP

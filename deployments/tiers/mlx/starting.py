@@ -1,4 +1,5 @@
-"""What an engine does between having a model and being ready: it generates, checks itself and learns its room.
+"""What an engine does between having a model and being ready: it generates, checks itself and
+learns its budget.
 
 Ready means "has generated": two tokens, which also measures the speed of prefill and what a token keeps in memory. Then
 a check that no specification gives: sequences that decode together must get what each gets alone. A model whose batch
@@ -7,8 +8,8 @@ another's words. The check is greedy, short, and its outcome stands in the tier'
 prompts are prefilled one by one from then on, each without padding, and it is checked again. A difference that stays
 doesn't stop the tier: where half precision rounds, two equally likely tokens may change places.
 
-At last the memory: what a row of the full context needs against the budget. Where it doesn't fit, the context that the
-tier offers is what does.
+At last the memory: what a sequence of the full context needs against the budget. Where it doesn't
+fit, the context that the tier offers is what does.
 """
 
 from __future__ import annotations
@@ -24,12 +25,12 @@ from deployments.tiers.mlx.answer import AnswerReader
 from deployments.tiers.mlx.batch import Batch, Job
 from deployments.tiers.mlx.kv import scratch_bytes
 from deployments.tiers.mlx.loading import Loaded
-from deployments.tiers.mlx.memory_budget import TOKENS_MIN, Room, default_budget_bytes
+from deployments.tiers.mlx.memory_budget import TOKENS_MIN, MemoryBudget, default_budget_bytes
 from deployments.tiers.mlx.pace import STEP_TOKENS_MAX
 from deployments.tiers.mlx.sampling import Sampling
 from reliability.types import Event, Failed, Text
 
-__all__ = ["started"]
+__all__ = ["prepare_batch"]
 
 _LOG = logging.getLogger(__name__)
 
@@ -38,36 +39,38 @@ _PROBE_TOKENS = 24
 _CHECK_TOKENS = 6
 
 
-def started(
+def prepare_batch(
     batch: Batch, loaded: Loaded, running_max: int, memory_bytes: int | None, prompt_cache_bytes: int | None
 ) -> Loaded:
-    """Make `batch` ready; what is known of the model afterwards. Raises `ModelUnavailable`, and what the model
-    raises."""
+    """Make `batch` ready; return what is known of the model afterwards.
+
+    Raises `ModelUnavailable`, and what the model raises.
+    """
     probes = [loaded.tokenizer.encode(text, add_special_tokens=False)[:_PROBE_TOKENS] for text in _PROBES]
     _generate(batch, probes[:1], 2)
-    same = _batched_as_alone(batch, probes) if running_max > 1 else None
+    same = _is_batched_as_alone(batch, probes) if running_max > 1 else None
     if same is False:
         batch.prefills_together = False
-        same = _batched_as_alone(batch, probes)
+        same = _is_batched_as_alone(batch, probes)
     if same is False:
         _LOG.warning("%s: a batch gives other tokens than each sequence alone", loaded.artifact.source)
-    room = _room(batch, loaded, memory_bytes)
-    context_tokens = room.tokens_max(loaded.context_tokens)
+    budget = _build_budget(batch, loaded, memory_bytes)
+    context_tokens = budget.fit_tokens(loaded.context_tokens)
     if context_tokens < min(TOKENS_MIN, loaded.context_tokens):
-        raise ModelUnavailable(_no_room(room), again=memory_bytes is None)
-    batch.furnish(room, prompt_cache_bytes)
+        raise ModelUnavailable(_explain_too_little(budget), again=memory_bytes is None)
+    batch.set_budget(budget, prompt_cache_bytes)
     return dataclasses.replace(
-        loaded, context_tokens=context_tokens, batched_as_alone=same, cuttable=room.layout.cuttable
+        loaded, context_tokens=context_tokens, batched_as_alone=same, cuttable=budget.layout.cuttable
     )
 
 
-def _batched_as_alone(batch: Batch, probes: list[list[int]]) -> bool:
+def _is_batched_as_alone(batch: Batch, probes: list[list[int]]) -> bool:
     alone = [_generate(batch, [probe], _CHECK_TOKENS)[0] for probe in probes]
     return _generate(batch, probes, _CHECK_TOKENS) == alone
 
 
 def _generate(batch: Batch, prompts: list[list[int]], max_tokens: int) -> list[str]:
-    """The greedy answers, generated together."""
+    """Return the greedy answers, generated together."""
     outs: list[list[Event]] = [[] for _ in prompts]
     for number, (prompt, out) in enumerate(zip(prompts, outs, strict=True)):
         reader = AnswerReader()
@@ -82,12 +85,12 @@ def _generate(batch: Batch, prompts: list[list[int]], max_tokens: int) -> list[s
     return ["".join(event.text for event in out if isinstance(event, Text)) for out in outs]
 
 
-def _room(batch: Batch, loaded: Loaded, memory_bytes: int | None) -> Room:
+def _build_budget(batch: Batch, loaded: Loaded, memory_bytes: int | None) -> MemoryBudget:
     assert batch.layout is not None  # measured on the first answer
     weight_bytes = loaded.artifact.weight_bytes
     step_bytes, token_bytes = scratch_bytes(loaded.model, STEP_TOKENS_MAX)
-    return Room(
-        budget_bytes=memory_bytes or default_budget_bytes(weight_bytes, _available_bytes(weight_bytes)),
+    return MemoryBudget(
+        budget_bytes=memory_bytes or default_budget_bytes(weight_bytes, _measure_available_bytes(weight_bytes)),
         weight_bytes=weight_bytes,
         scratch_bytes=step_bytes,
         scratch_token_bytes=token_bytes,
@@ -95,8 +98,11 @@ def _room(batch: Batch, loaded: Loaded, memory_bytes: int | None) -> Room:
     )
 
 
-def _available_bytes(weight_bytes: int) -> int:
-    """What the machine has left; on a Mac at most what the GPU may have of it beside the weights."""
+def _measure_available_bytes(weight_bytes: int) -> int:
+    """Measure what the machine has left.
+
+    On a Mac that is at most what the GPU may have of it beside the weights.
+    """
     import mlx.core as mx
 
     left: int = psutil.virtual_memory().available
@@ -105,6 +111,7 @@ def _available_bytes(weight_bytes: int) -> int:
     return min(left, int(most) - weight_bytes) if most else left
 
 
-def _no_room(room: Room) -> str:
-    budget, weights = room.budget_bytes / 2**20, (room.weight_bytes + room.scratch_bytes) / 2**20
-    return f"too little memory: of a budget of {budget:.0f} MiB the weights and one step take {weights:.0f} MiB"
+def _explain_too_little(budget: MemoryBudget) -> str:
+    total = budget.budget_bytes / 2**20
+    fixed = (budget.weight_bytes + budget.scratch_bytes) / 2**20
+    return f"too little memory: of a budget of {total:.0f} MiB the weights and one step take {fixed:.0f} MiB"

@@ -1,9 +1,11 @@
-"""A rule of a script as what happens, in order: a pure plan of beats. No clock, no dice, no files.
+"""A rule of a script as what happens, in order: a pure plan of script events.
 
-`Facts` is what a rule may ask about a request. `beats` turns a rule and the facts into beats: wait so long,
-then send these events (or stay silent for ever). A plan keeps the law of every tier: it begins with
-`Started`, unless the rule breaks before anything is said, and it ends with exactly one `Finish` or `Failed`,
-or in silence.
+No clock, no dice, no files.
+
+`Facts` is what a rule may ask about a request. `play_rule` turns a rule and the facts into script
+events: wait so long, then send these events (or stay silent for ever). A plan keeps the law of
+every tier: it begins with `Started`, unless the rule breaks before anything is sent, and it ends
+with exactly one `Finish` or `Failed`, or in silence.
 
 A token is a run of up to six word characters, or one other character, with the white space before it: close
 enough to a real tokenizer to make counts and speeds plausible, and the same on every machine.
@@ -20,7 +22,7 @@ from functools import cached_property
 from itertools import islice
 from typing import Any
 
-from deployments.tiers.hosted.upstream_errors import Complaint, failed
+from deployments.tiers.hosted.upstream_errors import Complaint, translate_complaint
 from deployments.tiers.scripted.script import CallSpec, Pace, Rule, Script, Step, When
 from reliability.types import (
     CallDelta,
@@ -36,14 +38,14 @@ from reliability.types import (
     Usage,
 )
 
-__all__ = ["Beat", "Facts", "beats", "fits", "tokens_of"]
+__all__ = ["Facts", "ScriptEvent", "fits", "play_rule", "tokens_of"]
 
 _TOKEN = re.compile(r"\s*\w{1,6}|\s*[^\w\s]|\s+")
 _VARIABLE = re.compile(r"\{\{(\w+)\}\}")
 
 
 @dataclass(frozen=True, slots=True)
-class Beat:
+class ScriptEvent:
     """Wait `delay_s`, then send `events`, if any. `hangs`: then nothing more happens, ever."""
 
     delay_s: float
@@ -52,7 +54,10 @@ class Beat:
 
 
 def tokens_of(text: str, tokens_max: int | None = None) -> list[str]:
-    """`text` in tokens; joined they are `text` again. Of a long one the first `tokens_max`."""
+    """Split `text` into tokens; joined they are `text` again.
+
+    Of a long one the first `tokens_max`.
+    """
     return [match[0] for match in islice(_TOKEN.finditer(text), tokens_max)]
 
 
@@ -66,18 +71,18 @@ class Facts:
     @cached_property
     def last_user(self) -> str:
         """The text of the last user message."""
-        return next((_text(m) for m in reversed(self.request.messages) if m.get("role") == "user"), "")
+        return next((_read_text(m) for m in reversed(self.request.messages) if m.get("role") == "user"), "")
 
     @cached_property
     def tool_result(self) -> str | None:
         """The last message, if it is a tool's result."""
         last = self.request.messages[-1] if self.request.messages else {}
-        return _text(last) if last.get("role") in ("tool", "function") else None
+        return _read_text(last) if last.get("role") in ("tool", "function") else None
 
     @cached_property
     def transcript(self) -> str:
         """All texts."""
-        return "\n".join(_text(message) for message in self.request.messages)
+        return "\n".join(_read_text(message) for message in self.request.messages)
 
     @cached_property
     def turn(self) -> int:
@@ -101,13 +106,13 @@ class Facts:
         return hashlib.sha256(json.dumps(asked, sort_keys=True, default=str).encode()).hexdigest()
 
     def variable(self, name: str) -> str:
-        """The text that stands for `{{name}}`."""
+        """Return the text that stands for `{{name}}`."""
         known = {"last_user": self.last_user, "tool_result": self.tool_result or "", "tier": self.tier}
         return known.get(name, str(self.turn))
 
 
 def fits(when: When, facts: Facts) -> bool:
-    """True where all conditions hold."""
+    """Return whether all conditions hold."""
     return (
         (when.tier is None or when.tier == facts.tier)
         and (when.turn is None or when.turn == facts.turn)
@@ -118,82 +123,82 @@ def fits(when: When, facts: Facts) -> bool:
     )
 
 
-def beats(script: Script, rule: Rule, facts: Facts) -> Iterator[Beat]:
-    """What happens when `rule` answers the request."""
-    return _Plan(script, rule, facts).beats()
+def play_rule(script: Script, rule: Rule, facts: Facts) -> Iterator[ScriptEvent]:
+    """Give what happens when `rule` answers the request."""
+    return _Player(script, rule, facts).play()
 
 
-class _Plan:
+class _Player:
     def __init__(self, script: Script, rule: Rule, facts: Facts) -> None:
         self._paces = (rule, script)
         self._rule = rule
         self._facts = facts
-        self._said = 0  # tokens
-        self._thought = 0  # of these, reasoning
+        self._sent_tokens = 0
+        self._reasoning_tokens = 0  # of those sent
         self._calls = 0
         self._started = False
         self._finish: FinishReason | None = None  # set where the answer is cut short, but not broken
 
-    def beats(self) -> Iterator[Beat]:
+    def play(self) -> Iterator[ScriptEvent]:
         steps = self._rule.answer
         if not (steps and steps[0].breaks):
             self._started = True
-            yield Beat(self._rule.start_delay_s, [Started()])
+            yield ScriptEvent(self._rule.start_delay_s, [Started()])
         for step in steps:
             if step.breaks:
                 late_s = 0.0 if self._started else self._rule.start_delay_s
-                yield Beat(late_s + step.delay_s, [self._broken(step)])
+                yield ScriptEvent(late_s + step.delay_s, [self._build_break(step)])
                 return
             if step.silence:
-                yield Beat(step.delay_s, [], hangs=True)
+                yield ScriptEvent(step.delay_s, [], hangs=True)
                 return
-            yield from self._content(step)
+            yield from self._play_content(step)
             if self._finish is not None:
                 break
-        yield Beat(0.0, [self._cut() if self._rule.cut_after_tokens is not None else self._finished()])
+        yield ScriptEvent(0.0, [self._build_cut() if self._rule.cut_after_tokens is not None else self._build_finish()])
 
-    def _content(self, step: Step) -> Iterator[Beat]:
+    def _play_content(self, step: Step) -> Iterator[ScriptEvent]:
         if step.tool_call is not None:
-            yield from self._call(step, step.tool_call)
+            yield from self._play_call(step, step.tool_call)
         elif step.reasoning is not None:
-            before = self._said
-            yield from self._say(step, self._filled(step.reasoning), Reasoning, step.delay_s)
-            self._thought += self._said - before
+            before = self._sent_tokens
+            yield from self._send_text(step, self._fill(step.reasoning), Reasoning, step.delay_s)
+            self._reasoning_tokens += self._sent_tokens - before
         else:
-            text = step.raw if step.raw is not None else self._filled(step.text or "")
-            text, stopped = self._until_stop(text)
-            yield from self._say(step, text, Text, step.delay_s)
+            text = step.raw if step.raw is not None else self._fill(step.text or "")
+            text, stopped = self._cut_at_stop(text)
+            yield from self._send_text(step, text, Text, step.delay_s)
             if stopped and self._finish is None:
                 self._finish = FinishReason.STOP
 
-    def _call(self, step: Step, call: CallSpec) -> Iterator[Beat]:
-        if not self._room(1):
+    def _play_call(self, step: Step, call: CallSpec) -> Iterator[ScriptEvent]:
+        if not self._cap_tokens(1):
             return
         index, self._calls = self._calls, self._calls + 1
-        self._said += 1  # the name
+        self._sent_tokens += 1  # the name
         call_id = call.id if call.id is not None else f"call_{self._facts.digest[:16]}{index}"
-        yield Beat(step.delay_s, [CallDelta(index=index, id=call_id, name=call.name)])
+        yield ScriptEvent(step.delay_s, [CallDelta(index=index, id=call_id, name=call.name)])
         is_text = isinstance(call.arguments, str)
-        arguments = call.arguments if is_text else json.dumps(self._deep(call.arguments), ensure_ascii=False)
-        yield from self._say(step, arguments, lambda piece: CallDelta(index=index, arguments=piece), 0.0)
+        arguments = call.arguments if is_text else json.dumps(self._fill_deep(call.arguments), ensure_ascii=False)
+        yield from self._send_text(step, arguments, lambda piece: CallDelta(index=index, arguments=piece), 0.0)
 
-    def _say(self, step: Step, text: str, event: Callable[[str], Event], delay_s: float) -> Iterator[Beat]:
-        """`text` in chunks, as far as the output cap and the cut allow, each after the time of its tokens."""
-        tokens = tokens_of(text, self._room_left() + 1)
-        kept = tokens[: self._room(len(tokens))]
-        self._said += len(kept)
-        token_s = self._pace(step, "token_delay_s") or 0.0
+    def _send_text(self, step: Step, text: str, event: Callable[[str], Event], delay_s: float) -> Iterator[ScriptEvent]:
+        """Send `text` in chunks, each after the time of its tokens, as far as cap and cut allow."""
+        tokens = tokens_of(text, self._count_tokens_left() + 1)
+        kept = tokens[: self._cap_tokens(len(tokens))]
+        self._sent_tokens += len(kept)
+        token_s = self._find_pace(step, "token_delay_s") or 0.0
         if not kept:
-            yield Beat(delay_s, [])
-        for piece, count in self._chunks(step, kept):
-            yield Beat(delay_s + token_s * count, [event(piece)])
+            yield ScriptEvent(delay_s, [])
+        for piece, count in self._split_chunks(step, kept):
+            yield ScriptEvent(delay_s + token_s * count, [event(piece)])
             delay_s = 0.0
 
-    def _chunks(self, step: Step, tokens: list[str]) -> Iterator[tuple[str, float]]:
-        """Pieces of text, each with its share of the tokens."""
-        chars = self._pace(step, "chunk_chars")
+    def _split_chunks(self, step: Step, tokens: list[str]) -> Iterator[tuple[str, float]]:
+        """Split the text into pieces, each with its share of the tokens."""
+        chars = self._find_pace(step, "chunk_chars")
         if chars is None:
-            size = int(self._pace(step, "chunk_tokens") or 1)
+            size = int(self._find_pace(step, "chunk_tokens") or 1)
             for start in range(0, len(tokens), size):
                 part = tokens[start : start + size]
                 yield "".join(part), len(part)
@@ -203,87 +208,89 @@ class _Plan:
             piece = text[start : start + int(chars)]
             yield piece, len(tokens) * len(piece) / len(text)
 
-    def _room_left(self) -> int:
-        """How many tokens may still be said."""
+    def _count_tokens_left(self) -> int:
+        """Count the tokens that may still be sent."""
         bounds = (self._facts.request.max_tokens, self._rule.cut_after_tokens)
-        return max(0, min(bound for bound in bounds if bound is not None) - self._said)
+        return max(0, min(bound for bound in bounds if bound is not None) - self._sent_tokens)
 
-    def _room(self, wanted: int) -> int:
-        """How many of `wanted` tokens may still be said; where that is fewer, the answer ends here."""
-        room = self._room_left()
-        if room < wanted:
+    def _cap_tokens(self, wanted: int) -> int:
+        """Return how many of `wanted` tokens may be sent; where that is fewer, the answer ends."""
+        left = self._count_tokens_left()
+        if left < wanted:
             self._finish = FinishReason.LENGTH
-        return min(room, wanted)
+        return min(left, wanted)
 
-    def _pace(self, step: Step, key: str) -> float | None:
+    def _find_pace(self, step: Step, key: str) -> float | None:
         paces: tuple[Pace, ...] = (step, *self._paces)
-        if key.startswith("chunk_"):  # the nearest word on chunks decides, in whatever unit
+        if key.startswith("chunk_"):  # the nearest pace that names chunks decides, in whatever unit
             paces = tuple(pace for pace in paces if pace.chunk_tokens or pace.chunk_chars)[:1]
         value: float | None = next((v for pace in paces if (v := getattr(pace, key)) is not None), None)
         return value
 
-    def _until_stop(self, text: str) -> tuple[str, bool]:
+    def _cut_at_stop(self, text: str) -> tuple[str, bool]:
         places = [place for stop in self._facts.request.stop if stop and (place := text.find(stop)) >= 0]
         return (text[: min(places)], True) if places else (text, False)
 
-    def _filled(self, text: str) -> str:
+    def _fill(self, text: str) -> str:
         return _VARIABLE.sub(lambda match: self._facts.variable(match[1]), text)
 
-    def _deep(self, value: Any) -> Any:
+    def _fill_deep(self, value: Any) -> Any:
         if isinstance(value, str):
-            return self._filled(value)
+            return self._fill(value)
         if isinstance(value, Mapping):
-            return {key: self._deep(inner) for key, inner in value.items()}
-        return [self._deep(inner) for inner in value] if isinstance(value, list) else value
+            return {key: self._fill_deep(inner) for key, inner in value.items()}
+        return [self._fill_deep(inner) for inner in value] if isinstance(value, list) else value
 
-    def _finished(self) -> Finish:
+    def _build_finish(self) -> Finish:
         calls = FinishReason.TOOL_CALLS if self._calls else FinishReason.STOP
         reason = self._finish or self._rule.finish or calls
-        usage = None if self._rule.no_usage else self._usage()
+        usage = None if self._rule.no_usage else self._build_usage()
         return Finish(reason=reason, usage=usage, model=f"scripted/{self._facts.tier}")
 
-    def _usage(self) -> Usage:
-        told = self._rule.usage
+    def _build_usage(self) -> Usage:
+        wanted = self._rule.usage
         return Usage(
-            prompt_tokens=_or(told.prompt_tokens, self._facts.prompt_tokens),
-            completion_tokens=_or(told.completion_tokens, self._said),
-            cached_tokens=told.cached_tokens,
-            reasoning_tokens=_or(told.reasoning_tokens, self._thought),
+            prompt_tokens=_or(wanted.prompt_tokens, self._facts.prompt_tokens),
+            completion_tokens=_or(wanted.completion_tokens, self._sent_tokens),
+            cached_tokens=wanted.cached_tokens,
+            reasoning_tokens=_or(wanted.reasoning_tokens, self._reasoning_tokens),
         )
 
-    def _cut(self) -> Failed:
-        return self._failed(Fault.CRASHED, "broke off: the connection was cut")
+    def _build_cut(self) -> Failed:
+        return self._build_failed(Fault.CRASHED, "broke off: the connection was cut")
 
-    def _broken(self, step: Step) -> Failed:
+    def _build_break(self, step: Step) -> Failed:
         if step.status is not None:
-            said = Complaint(message=step.message or "", code=step.code, param=step.param)
-            wait_s, usage = step.retry_after_s, self._spent()
-            return failed(self._facts.tier, said, status=step.status, retry_after_s=wait_s, usage=usage)
+            complaint = Complaint(message=step.message or "", code=step.code, param=step.param)
+            wait_s, usage = step.retry_after_s, self._find_spent()
+            return translate_complaint(
+                self._facts.tier, complaint, status=step.status, retry_after_s=wait_s, usage=usage
+            )
         if step.unavailable is not None:
-            return self._failed(Fault.UNAVAILABLE, f"is unavailable: {step.unavailable}")
+            return self._build_failed(Fault.UNAVAILABLE, f"is unavailable: {step.unavailable}")
         if step.loading is not None:
             more = "" if step.loading is True else f": {step.loading}"
-            return self._failed(Fault.LOADING, f"is loading{more}")
+            return self._build_failed(Fault.LOADING, f"is loading{more}")
         if step.cut:
-            return self._cut()
+            return self._build_cut()
         fault = step.fault or Fault.SERVER_ERROR
-        return self._failed(fault, step.message or f"failed: {fault.value}", step)
+        return self._build_failed(fault, step.message or f"failed: {fault.value}", step)
 
-    def _failed(self, fault: Fault, words: str, step: Step | None = None) -> Failed:
-        message, usage = f"tier {self._facts.tier} {words}", self._spent()
+    def _build_failed(self, fault: Fault, words: str, step: Step | None = None) -> Failed:
+        message, usage = f"tier {self._facts.tier} {words}", self._find_spent()
         if step is None:
             return Failed(fault=fault, message=message, usage=usage)
         return Failed(fault=fault, message=message, retry_after_s=step.retry_after_s, param=step.param, usage=usage)
 
-    def _spent(self) -> Usage | None:
-        return self._usage() if self._started else None
+    def _find_spent(self) -> Usage | None:
+        return self._build_usage() if self._started else None
 
 
-def _or(told: int | None, real: int) -> int:
-    return real if told is None else told
+def _or(wanted: int | None, real: int) -> int:
+    return real if wanted is None else wanted
 
 
-def _text(message: Mapping[str, Any]) -> str:
+def _read_text(message: Mapping[str, Any]) -> str:
     content = message.get("content")
     if isinstance(content, list):
         parts = [part.get("text") for part in content if isinstance(part, Mapping)]

@@ -1,9 +1,9 @@
-"""The form of a script: what a `scripted` tier may be told to say. `scripted` plays it; `ScriptedTier` shows
-examples.
+"""The form of a script: what a `scripted` tier may be made to answer. `player` plays it;
+`scripted_tier` shows examples.
 
-A script is read once and checked whole. `ScriptError` names the rule by its number (from 1, also in JSONL,
-where a line is a rule) and the key. The models are strict on purpose: a misspelt key in a script for a fault
-would make a test pass for the wrong reason.
+A script is read once and checked to its end. `ScriptError` names the rule by its number (from 1,
+also in JSONL, where a line is a rule) and the key. The models are strict on purpose: a misspelt key
+in a script for a fault would make a test pass for the wrong reason.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class Pattern(_Strict):
         return value
 
     def fits(self, text: str | None) -> bool:
-        """True where there is a text and it is as described."""
+        """Return whether there is a text and it is as described."""
         if text is None or (self.contains is not None and self.contains not in text):
             return False
         return self.regex is None or re.search(self.regex, text) is not None
@@ -122,7 +122,7 @@ class CallSpec(_Strict):
 
 
 class Step(Pace):
-    """One thing that happens: something is said, or something breaks."""
+    """One thing that happens: something is sent, or something breaks."""
 
     text: str | None = None
     raw: str | None = None
@@ -219,18 +219,18 @@ _MODELS: dict[str, type[BaseModel]] = {
 
 def load_script(source: str | Path | list[dict[str, Any]] | Mapping[str, Any]) -> Script:
     """Read and check a script: a YAML, JSON or JSONL file, or what could stand in one. Raises ScriptError."""
-    raw = _parsed(Path(source)) if isinstance(source, str | Path) else source
+    raw = _read_file(Path(source)) if isinstance(source, str | Path) else source
     top = {"rules": raw} if isinstance(raw, list) else raw
     if not isinstance(top, Mapping):
         raise ScriptError("a script is a list of rules, or an object with rules")
     rules = top.get("rules", [])
     if not isinstance(rules, list):
         raise ScriptError("rules: must be a list")
-    checked = [_checked(Rule, rule, f"rule {number}") for number, rule in enumerate(rules, start=1)]
-    return _checked(Script, {**top, "rules": checked}, "script")
+    checked = [_check(Rule, rule, f"rule {number}") for number, rule in enumerate(rules, start=1)]
+    return _check(Script, {**top, "rules": checked}, "script")
 
 
-def _parsed(path: Path) -> Any:
+def _read_file(path: Path) -> Any:
     try:
         with path.open("rb") as file:
             data = file.read(SCRIPT_BYTES_MAX + 1)
@@ -241,10 +241,10 @@ def _parsed(path: Path) -> Any:
         raise ScriptError(f"script {path.name!r} is not a UTF-8 file") from None
     if len(data) > SCRIPT_BYTES_MAX:
         raise ScriptError(f"script {path.name} is over {SCRIPT_BYTES_MAX} bytes")
-    return _lines(text, path.name) if path.suffix == ".jsonl" else _yaml(text, path.name)
+    return _parse_lines(text, path.name) if path.suffix == ".jsonl" else _parse_yaml(text, path.name)
 
 
-def _lines(text: str, name: str) -> list[Any]:
+def _parse_lines(text: str, name: str) -> list[Any]:
     rules = []
     for number, line in enumerate((line for line in text.split("\n") if line.strip()), start=1):
         try:
@@ -254,7 +254,7 @@ def _lines(text: str, name: str) -> list[Any]:
     return rules
 
 
-def _yaml(text: str, name: str) -> Any:
+def _parse_yaml(text: str, name: str) -> Any:
     try:
         return yaml.safe_load(text)
     except yaml.YAMLError as error:
@@ -266,7 +266,7 @@ def _yaml(text: str, name: str) -> Any:
 _Model = TypeVar("_Model", bound=BaseModel)
 
 
-def _checked(model: type[_Model], value: Any, where: str) -> _Model:
+def _check(model: type[_Model], value: Any, where: str) -> _Model:
     try:
         return model.model_validate(value)
     except ValidationError as errors:

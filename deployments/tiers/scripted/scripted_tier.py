@@ -47,7 +47,7 @@ from collections.abc import AsyncGenerator, Mapping
 from pathlib import Path
 from typing import Any
 
-from deployments.tiers.scripted.player import Facts, beats, fits
+from deployments.tiers.scripted.player import Facts, fits, play_rule
 from deployments.tiers.scripted.script import Rule, Script, ScriptError, Step, load_script
 from deployments.work.large_work import large
 from reliability.escalation.wording import figure
@@ -73,7 +73,7 @@ class ScriptedTier:
         self._seed = seed
         self._context_tokens = context_tokens
         self._source = Path(script).name if isinstance(script, str | Path) else "rules"
-        self._script, self._problem = _loaded(script)
+        self._script, self._problem = _load(script)
         self._used = [0] * len(self._script.rules)
         self._requests = 0
         self._active = 0
@@ -87,24 +87,24 @@ class ScriptedTier:
     async def stream(self, request: ChatRequest) -> AsyncGenerator[list[Event], None]:
         """Answer as the script says."""
         facts, size = Facts(request, self._name), request.body_bytes
-        refusal = await large(size, self._refusal, facts)
+        refusal = await large(size, self._find_refusal, facts)
         if refusal is not None:
             yield [refusal]
             return
         self._active += 1
         try:
-            for beat in beats(self._script, await large(size, self._choose, facts), facts):
-                await asyncio.sleep(beat.delay_s)  # also at 0: a long answer must not hold the loop
-                if beat.hangs:
+            for script_event in play_rule(self._script, await large(size, self._choose, facts), facts):
+                await asyncio.sleep(script_event.delay_s)  # also at 0: a long answer must not hold the loop
+                if script_event.hangs:
                     await asyncio.get_running_loop().create_future()
-                if beat.events:
-                    yield beat.events
+                if script_event.events:
+                    yield script_event.events
         finally:
             self._active -= 1
 
     async def status(self) -> TierStatus:
-        """What the script says of the tier."""
-        state, reason = self._state()
+        """Return what the script says of the tier."""
+        state, reason = self._find_state()
         return TierStatus(
             name=self._name,
             kind="scripted",
@@ -119,7 +119,7 @@ class ScriptedTier:
         """Take no more requests; those that run may end."""
         self._closed = True
 
-    def _state(self) -> tuple[TierState, str]:
+    def _find_state(self) -> tuple[TierState, str]:
         problem = "it is closed" if self._closed else self._problem or self._script.unavailable
         if problem is not None:
             return TierState.UNAVAILABLE, problem
@@ -127,19 +127,19 @@ class ScriptedTier:
             return TierState.LOADING, self._script.loading
         return TierState.READY, ""
 
-    def _refusal(self, facts: Facts) -> Failed | None:
-        state, reason = self._state()
+    def _find_refusal(self, facts: Facts) -> Failed | None:
+        state, reason = self._find_state()
         if state is not TierState.READY:
             fault = Fault.LOADING if state is TierState.LOADING else Fault.UNAVAILABLE
             return Failed(fault=fault, message=f"tier {self._name} is {state.value}: {reason}")
         if self._context_tokens is not None and facts.prompt_tokens >= self._context_tokens:
-            held = figure(self._context_tokens)
-            words = f"tier {self._name} can't hold a prompt of {figure(facts.prompt_tokens)} tokens (it holds {held})"
+            limit = figure(self._context_tokens)
+            words = f"tier {self._name} can't hold a prompt of {figure(facts.prompt_tokens)} tokens (it holds {limit})"
             return Failed(fault=Fault.CONTEXT_LENGTH, message=words, param="messages")
         return None
 
     def _choose(self, facts: Facts) -> Rule:
-        """The rule that answers, and count it as used."""
+        """Choose the rule that answers, and count it as used."""
         rules = self._script.rules
         self._requests += 1
         open_rules = [i for i, rule in enumerate(rules) if rule.times is None or self._used[i] < rule.times]
@@ -156,7 +156,7 @@ class ScriptedTier:
         return rules[chosen]
 
 
-def _loaded(script: str | Path | list[dict[str, Any]] | Mapping[str, Any]) -> tuple[Script, str | None]:
+def _load(script: str | Path | list[dict[str, Any]] | Mapping[str, Any]) -> tuple[Script, str | None]:
     try:
         return load_script(script), None
     except ScriptError as error:

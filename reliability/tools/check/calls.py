@@ -6,7 +6,7 @@ are obeyed, and every id is unique in the conversation. A step that fails ends t
 are judged, so that the model hears everything at once. Repairs happen on the way, lossless or not at all,
 each recorded.
 
-The verdict is whole: while one violation stands, nothing is delivered, so that never one call of several
+The verdict is one for all: while one violation stands, nothing is delivered, so that never one call of several
 is dropped. A valid call passes through to the letter: its argument text changes only where a repair is
 recorded. Judging the result again changes nothing and finds nothing.
 """
@@ -22,11 +22,11 @@ from pydantic import BaseModel, ConfigDict
 
 from reliability.steps import Steps
 from reliability.tool_calls import Checked, Flaws, Malformed, RawCall, Repair, RepairKind, Violation, join
-from reliability.tools.check.choice import breaches, parse_choice
-from reliability.tools.check.complaints import describe, unknown_tool
+from reliability.tools.check.choice import find_breaches, parse_choice
+from reliability.tools.check.complaints import describe, report_unknown_tool
 from reliability.tools.check.ids import assign
-from reliability.tools.check.placeholders import PLACEHOLDERS, implausible
-from reliability.tools.check.repair import mend
+from reliability.tools.check.placeholders import PLACEHOLDERS, find_implausible
+from reliability.tools.check.repair import repair_arguments
 from reliability.tools.extract.literal import Unreadable, dump, read
 from reliability.tools.extract.text import read_arguments
 from reliability.tools.schema.toolbox import BadTools, Tool, ToolBox
@@ -75,7 +75,7 @@ def check_calls(
     malformed: Sequence[Malformed] = (),
     steps: Steps | None = None,
 ) -> Checked:
-    """The verdict on all calls of one answer.
+    """Judge all calls of one answer.
 
     `new_id` gives the n-th spare id (`ids.id_source`), `used_ids` are taken already (`ids.ids_in`).
     `conversation` holds the texts of the messages, for words that may stand in for a value. `malformed`
@@ -88,33 +88,33 @@ def check_calls(
     judged = [_judge(raw, i, toolbox, config, conversation, steps) for i, raw in enumerate(raw_calls)]
     ids = assign([raw.id for raw in raw_calls], used_ids, new_id)
     violations = [violation for one in judged for violation in one.violations]
-    violations += [_malformed(one, len(judged) + i) for i, one in enumerate(malformed)]
+    violations += [_describe_malformed(one, len(judged) + i) for i, one in enumerate(malformed)]
     choice = parse_choice(tool_choice, toolbox)
     if not isinstance(choice, BadTools):
-        violations += breaches([one.name for one in judged], choice, parallel_tool_calls, len(malformed))
+        violations += find_breaches([one.name for one in judged], choice, parallel_tool_calls, len(malformed))
     repairs = [repair for one in judged for repair in one.repairs]
     repairs += [Repair(RepairKind.ID, join(i, "id")) for i, raw in enumerate(raw_calls) if raw.id and raw.id != ids[i]]
     calls = tuple(ToolCall(id=id, name=one.name, arguments=one.arguments) for id, one in zip(ids, judged, strict=True))
     return Checked(
         calls=() if violations else calls,
         repairs=tuple(dict.fromkeys(repairs)),
-        violations=_bounded(violations),
+        violations=_limit(violations),
     )
 
 
 def _judge(
     raw: RawCall, i: int, box: ToolBox, config: CheckConfig, conversation: Sequence[str] | None, steps: Steps
 ) -> _Judged:
-    """All checks of one call."""
+    """Run all checks of one call."""
     tool = box.find(raw.name)
     before = tuple(Repair(repair.kind, join(i) + repair.path) for repair in raw.repairs)
     if tool is None and config.validate_tool_names:
         _pay(steps, STEPS_A_GUESS * len(box.tools))
-        return _Judged(raw.name, "", before, (unknown_tool(raw.name, i, box),))
+        return _Judged(raw.name, "", before, (report_unknown_tool(raw.name, i, box),))
     if tool is not None and tool.name != raw.name:
         before = (*before, Repair(RepairKind.NAME, join(i, "name")))
     name = raw.name if tool is None else tool.name
-    given = _arguments(raw)
+    given = _read_raw(raw)
     if isinstance(given, _Refused):
         if not config.validate_json and isinstance(raw.arguments, str):
             return _Judged(name, raw.arguments, before)
@@ -123,15 +123,15 @@ def _judge(
     repairs = (*before, *(Repair(kind, join(i, "arguments")) for kind in kinds))
     if tool is None:
         return _Judged(name, text, repairs)
-    return _against_schema(_Judged(name, text, repairs), value, tool, i, config, conversation, steps)
+    return _check_schema(_Judged(name, text, repairs), value, tool, i, config, conversation, steps)
 
 
 def _pay(steps: Steps, count: int) -> None:
-    """Spend steps on what has to be said in any case: where they are final, only as many as there are."""
+    """Spend steps on what has to be reported in any case: where they are final, only as many as there are."""
     steps.spend(min(count, max(steps.left, 0)) if steps.final else count)
 
 
-def _against_schema(
+def _check_schema(
     call: _Judged,
     value: dict[str, Any],
     tool: Tool,
@@ -140,22 +140,22 @@ def _against_schema(
     conversation: Sequence[str] | None,
     steps: Steps,
 ) -> _Judged:
-    """Schema and plausibility, with the repairs that the schema allows."""
+    """Check schema and plausibility, with the repairs that the schema allows."""
     text, repairs = call.arguments, call.repairs
     violations: list[Violation] = []
     if config.validate_schema:
-        mended = mend(value, tool, steps)
-        if mended.repairs:
-            value, text = mended.value, dump(mended.value)
+        repaired = repair_arguments(value, tool, steps)
+        if repaired.repairs:
+            value, text = repaired.value, dump(repaired.value)
             repairs = (
                 *repairs,
-                *(Repair(kind, join(i, "arguments", *path)) for kind, path in mended.repairs),
+                *(Repair(kind, join(i, "arguments", *path)) for kind, path in repaired.repairs),
             )
-        violations = describe(mended.errors, i, tool)
+        violations = describe(repaired.errors, i, tool)
     if not violations:
         violations = [
             Violation(kind, join(i, "arguments", *path), message, tool.name)
-            for kind, path, message in implausible(value, tool, config.placeholders, conversation, steps)
+            for kind, path, message in find_implausible(value, tool, config.placeholders, conversation, steps)
         ]
     return _Judged(call.name, text, repairs, tuple(violations))
 
@@ -171,15 +171,15 @@ class _Refused:
     message: str
 
 
-def _arguments(raw: RawCall) -> tuple[dict[str, Any], str, tuple[RepairKind, ...]] | _Refused:
-    """The arguments as an object, as JSON text, and what was mended."""
+def _read_raw(raw: RawCall) -> tuple[dict[str, Any], str, tuple[RepairKind, ...]] | _Refused:
+    """Return the arguments as an object, as JSON text, and what was repaired."""
     given = raw.arguments
     if isinstance(given, str):
-        return _from_text(given)
+        return _read_text(given)
     if given is None:
-        return _nothing()
+        return _build_empty()
     if not isinstance(given, Mapping):
-        return _Refused(Flaws.NOT_OBJECT, f"must be an object, not {_kind(given)}")
+        return _Refused(Flaws.NOT_OBJECT, f"must be an object, not {_name_kind(given)}")
     try:
         text = dump(given if isinstance(given, dict) else dict(given))
         value = read(text).value
@@ -188,34 +188,34 @@ def _arguments(raw: RawCall) -> tuple[dict[str, Any], str, tuple[RepairKind, ...
     return value, text, (RepairKind.OBJECT,) if raw.format == "native" else ()
 
 
-def _from_text(text: str) -> tuple[dict[str, Any], str, tuple[RepairKind, ...]] | _Refused:
+def _read_text(text: str) -> tuple[dict[str, Any], str, tuple[RepairKind, ...]] | _Refused:
     if not text.strip():
-        return _nothing()
+        return _build_empty()
     kinds: tuple[RepairKind, ...] = ()
     inner: Any = text
     for _ in range(ENCODINGS_MAX):
         value = read_arguments(inner)
         if isinstance(value, str):
             return _Refused(Flaws.NOT_JSON, f"can't be read as JSON: {value}")
-        kinds, inner = (*kinds, *value.mended), value.value
+        kinds, inner = (*kinds, *value.repair_kinds), value.value
         if isinstance(inner, dict):
             return inner, dump(inner) if kinds else text, tuple(dict.fromkeys(kinds))
         if not isinstance(inner, str):
             break
         if not inner.strip():
-            return _nothing()
+            return _build_empty()
         kinds = (*kinds, RepairKind.DOUBLE_ENCODING)
     if inner is None and not kinds:
-        return _nothing()
-    return _Refused(Flaws.NOT_OBJECT, f"must be an object, not {_kind(inner)}")
+        return _build_empty()
+    return _Refused(Flaws.NOT_OBJECT, f"must be an object, not {_name_kind(inner)}")
 
 
-def _nothing() -> tuple[dict[str, Any], str, tuple[RepairKind, ...]]:
-    """No arguments at all: an empty object, which the schema then judges."""
+def _build_empty() -> tuple[dict[str, Any], str, tuple[RepairKind, ...]]:
+    """Build an empty object for no arguments at all; the schema then judges it."""
     return {}, "{}", (RepairKind.EMPTY,)
 
 
-def _kind(value: Any) -> str:
+def _name_kind(value: Any) -> str:
     kinds = {
         str: "a string",
         bool: "a boolean",
@@ -230,13 +230,13 @@ def _kind(value: Any) -> str:
 # --- all calls together -------------------------------------------------------------------------------------
 
 
-def _malformed(one: Malformed, i: int) -> Violation:
+def _describe_malformed(one: Malformed, i: int) -> Violation:
     raw = re.sub(r"\s+", " ", one.raw[:RAW_CHARS_MAX])
     return Violation(Flaws.MALFORMED, join(i), f"{one.reason}, in: {raw}")
 
 
-def _bounded(violations: list[Violation]) -> tuple[Violation, ...]:
-    """All violations, or as many as may be said, and how many more there are."""
+def _limit(violations: list[Violation]) -> tuple[Violation, ...]:
+    """Return all violations, or as many as may be reported, and how many more there are."""
     found = list(dict.fromkeys(violations))
     if len(found) <= VIOLATIONS_MAX:
         return tuple(found)

@@ -1,7 +1,7 @@
 """`tool_choice` and `parallel_tool_calls`: what the client allows, in one value.
 
 `parse_choice` reads every form that clients send (a word, OpenAI's two object forms, a list of allowed
-tools) and gives `BadTools` for what can't be meant, for a 400. `breaches` says what an answer did against
+tools) and gives `BadTools` for what can't be meant, for a 400. `find_breaches` says what an answer did against
 it; nothing is dropped to make it fit.
 """
 
@@ -14,7 +14,7 @@ from typing import Any
 from reliability.tool_calls import Flaws, Violation, join
 from reliability.tools.schema.toolbox import BadTools, ToolBox
 
-__all__ = ["Choice", "breaches", "parse_choice"]
+__all__ = ["Choice", "find_breaches", "parse_choice"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,8 +29,8 @@ _WORDS = {"auto": Choice(), "none": Choice(may=()), "required": Choice(must=True
 
 
 def parse_choice(value: Any, box: ToolBox) -> Choice | BadTools:
-    """The client's choice; without one it is `auto` where tools are declared, and `none` where there are
-    none."""
+    """Parse the client's choice; without one it is `auto` where tools are declared, and `none` where
+    there are none."""
     if value is None:
         return _WORDS["auto" if box.tools else "none"]
     if isinstance(value, str):
@@ -43,21 +43,21 @@ def parse_choice(value: Any, box: ToolBox) -> Choice | BadTools:
     if value.get("type") == "allowed_tools":
         inner = value.get("allowed_tools", value)
         return (
-            _allowed(inner, box)
+            _parse_allowed(inner, box)
             if isinstance(inner, Mapping)
             else BadTools("/tool_choice/allowed_tools", "must be an object")
         )
-    return _named([value], box, must=True)
+    return _parse_named([value], box, must=True)
 
 
-def _allowed(inner: Mapping[str, Any], box: ToolBox) -> Choice | BadTools:
+def _parse_allowed(inner: Mapping[str, Any], box: ToolBox) -> Choice | BadTools:
     tools = inner.get("tools")
     if not isinstance(tools, list) or not all(isinstance(tool, Mapping) for tool in tools):
         return BadTools("/tool_choice/allowed_tools/tools", "must be an array of tools")
-    return _named(tools, box, must=inner.get("mode") == "required")
+    return _parse_named(tools, box, must=inner.get("mode") == "required")
 
 
-def _named(tools: Sequence[Mapping[str, Any]], box: ToolBox, *, must: bool) -> Choice | BadTools:
+def _parse_named(tools: Sequence[Mapping[str, Any]], box: ToolBox, *, must: bool) -> Choice | BadTools:
     names: list[str] = []
     for tool in tools:
         function = tool.get("function")
@@ -68,9 +68,9 @@ def _named(tools: Sequence[Mapping[str, Any]], box: ToolBox, *, must: bool) -> C
     return Choice(must=must, may=tuple(names))
 
 
-def breaches(names: Sequence[str], choice: Choice, parallel: bool | None, unread: int = 0) -> list[Violation]:
-    """What the calls of an answer do against the client's choice. `names` are the tools called, `unread`
-    the calls without a name."""
+def find_breaches(names: Sequence[str], choice: Choice, parallel: bool | None, unread: int = 0) -> list[Violation]:
+    """Find what the calls of an answer do against the client's choice. `names` are the tools called,
+    `unread` the calls without a name."""
     found: list[Violation] = []
     if choice.must and not names and not unread:
         wanted = f"call {' or '.join(choice.may)}" if choice.may else "call a tool"

@@ -1,4 +1,4 @@
-"""A schema's complaints, said to a model: the place, what is wanted, and what came, each in one short
+"""A schema's complaints, phrased for a model: the place, what is wanted, and what came, each in one short
 sentence.
 
 Everything is cut to `MESSAGE_CHARS_MAX`: a value may be as long as an answer. A missing or a surplus field
@@ -17,7 +17,7 @@ from reliability.tool_calls import Flaws, Violation, join
 from reliability.tools.schema.toolbox import Tool, ToolBox, fold
 from reliability.tools.schema.validator import KEYS_MAX, Complaint
 
-__all__ = ["describe", "unknown_tool"]
+__all__ = ["describe", "report_unknown_tool"]
 
 MESSAGE_CHARS_MAX = 200
 SUGGESTIONS_MAX = 3
@@ -25,8 +25,9 @@ SUGGESTION_SCORE_MIN = 60.0
 NAME_CHARS_MAX = 80
 
 
-def unknown_tool(name: str, i: int, box: ToolBox) -> Violation:
-    """There is no such tool; the guess at what was meant goes into the message, never into the call."""
+def report_unknown_tool(name: str, i: int, box: ToolBox) -> Violation:
+    """Report that there is no such tool; the guess at what was meant goes into the message, never into
+    the call."""
     shown = name[:NAME_CHARS_MAX]
     folded = {tool.name: fold(tool.name) for tool in box.tools}
     near = process.extract(
@@ -37,18 +38,18 @@ def unknown_tool(name: str, i: int, box: ToolBox) -> Violation:
 
 
 def describe(errors: Iterable[Complaint], i: int, tool: Tool) -> list[Violation]:
-    """The complaints, each once, at most `KEYS_MAX`."""
+    """Describe the complaints, each once, at most `KEYS_MAX`."""
     found: dict[Violation, None] = {}
     for error in errors:
-        for path, message in _said(error):
+        for path, message in _phrase(error):
             if len(found) >= KEYS_MAX:
                 break
             found[Violation(Flaws.SCHEMA, join(i, "arguments", *path), message[:MESSAGE_CHARS_MAX], tool.name)] = None
     return list(found)
 
 
-def _said(error: Complaint) -> Iterator[tuple[tuple[object, ...], str]]:
-    """Where something is wrong, and what."""
+def _phrase(error: Complaint) -> Iterator[tuple[tuple[object, ...], str]]:
+    """Phrase where something is wrong, and what."""
     path, kind, got, wanted = error.path, error.keyword, error.got, error.wanted
     if kind == "required":
         yield from (((*path, key), "is required") for key in error.keys)
@@ -60,21 +61,21 @@ def _said(error: Complaint) -> Iterator[tuple[tuple[object, ...], str]]:
         yield from (((*path, key), "is no name that is allowed here") for key in error.keys)
     elif kind == "type":
         kinds = wanted if isinstance(wanted, list) else [wanted]
-        yield path, f"must be {' or '.join(kinds)}, not {_short(got)}"
+        yield path, f"must be {' or '.join(kinds)}, not {_shorten(got)}"
     elif kind == "enum":
-        yield path, f"must be one of {_short(wanted, 120)[1:-1]}, not {_short(got)}"
+        yield path, f"must be one of {_shorten(wanted, 120)[1:-1]}, not {_shorten(got)}"
     elif kind == "const":
-        yield path, f"must be {_short(wanted)}, not {_short(got)}"
+        yield path, f"must be {_shorten(wanted)}, not {_shorten(got)}"
     elif kind == "format":
-        yield path, f"{_short(got)} is no valid {wanted}"
+        yield path, f"{_shorten(got)} is no valid {wanted}"
     elif kind in ("anyOf", "oneOf"):
         count = "none" if error.context else "more than one"
-        yield path, f"{_short(got)} fits {count} of the allowed forms{_nearest(error)}"
+        yield path, f"{_shorten(got)} fits {count} of the allowed forms{_describe_nearest(error)}"
     else:
-        yield path, _SAID[kind].format(got=_short(got), wanted=_short(wanted))
+        yield path, _PHRASES[kind].format(got=_shorten(got), wanted=_shorten(wanted))
 
 
-_SAID = {
+_PHRASES = {
     "pattern": "{got} does not match {wanted}",
     "multipleOf": "{got} is not a multiple of {wanted}",
     "minimum": "{got} is less than the minimum of {wanted}",
@@ -99,34 +100,34 @@ _SAID = {
 }
 
 
-def _nearest(error: Complaint) -> str:
-    """What the form that came closest was refused for."""
+def _describe_nearest(error: Complaint) -> str:
+    """Describe what the form that came closest was refused for."""
     inner = max(error.context, key=lambda one: len(one.path), default=None)
-    said = next(_said(inner), None) if inner is not None else None
-    return f" ({join(*said[0])} {said[1]})" if said is not None else ""
+    phrase = next(_phrase(inner), None) if inner is not None else None
+    return f" ({join(*phrase[0])} {phrase[1]})" if phrase is not None else ""
 
 
-def _short(value: Any, chars: int = 60) -> str:
-    """The beginning of a value's JSON; what is behind it is never written."""
-    text, parts = "", _written(value, chars)
+def _shorten(value: Any, chars: int = 60) -> str:
+    """Return the beginning of a value's JSON; what is behind it is never written."""
+    text, parts = "", _write_json(value, chars)
     while len(text) <= chars and (part := next(parts, None)) is not None:
         text += part
     return text if len(text) <= chars else text[: chars - 1] + "…"
 
 
-def _written(value: Any, chars: int) -> Iterator[str]:
-    """The JSON of a value, piece by piece; a text is cut where it is too long to be shown."""
+def _write_json(value: Any, chars: int) -> Iterator[str]:
+    """Write the JSON of a value, piece by piece; a text is cut where it is too long to be shown."""
     if isinstance(value, dict):
         yield "{"
         for i, (key, member) in enumerate(value.items()):
             yield f"{', ' if i else ''}{json.dumps(str(key)[:chars], ensure_ascii=False)}: "
-            yield from _written(member, chars)
+            yield from _write_json(member, chars)
         yield "}"
     elif isinstance(value, list):
         yield "["
         for i, item in enumerate(value):
             yield ", " if i else ""
-            yield from _written(item, chars)
+            yield from _write_json(item, chars)
         yield "]"
     else:
         yield json.dumps(value[: chars + 1] if isinstance(value, str) else value, ensure_ascii=False, default=str)

@@ -19,12 +19,12 @@ _ID = re.compile(r"[\x21-\x7e]{1,128}")
 
 
 def id_source(seed: str) -> Callable[[int], str]:
-    """Ids that look like OpenAI's, from a seed such as the request's id."""
+    """Build ids that look like OpenAI's, from a seed such as the request's id."""
     return lambda n: "call_" + hashlib.sha256(f"{seed}/{n}".encode("utf-8", "surrogatepass")).hexdigest()[:24]
 
 
 def ids_in(messages: Iterable[Mapping[str, Any]]) -> frozenset[str]:
-    """All ids of calls that a conversation holds already."""
+    """Collect all ids of calls that a conversation holds already."""
     found: set[str] = set()
     for message in messages:
         calls = message.get("tool_calls")
@@ -37,7 +37,7 @@ def ids_in(messages: Iterable[Mapping[str, Any]]) -> frozenset[str]:
 
 
 def assign(given: Sequence[str | None], used: Collection[str], new_id: Callable[[int], str]) -> list[str]:
-    """One id for each call: its own where that is fit and free, else a new one."""
+    """Assign one id to each call: its own where that is fit and free, else a new one."""
     taken = {*used}
     reserved = {id for id in given if id is not None}
     found: list[str] = []
@@ -45,14 +45,14 @@ def assign(given: Sequence[str | None], used: Collection[str], new_id: Callable[
     for own in given:
         id = own
         if id is None or id in taken or not _ID.fullmatch(id):
-            id, n = _fresh(taken | reserved, new_id, n)
+            id, n = _find_unused(taken | reserved, new_id, n)
         taken.add(id)
         found.append(id)
     return found
 
 
-def _fresh(taken: Collection[str], new_id: Callable[[int], str], n: int) -> tuple[str, int]:
-    """The next unused id of the source. A source that repeats itself is helped out with the counter."""
+def _find_unused(taken: Collection[str], new_id: Callable[[int], str], n: int) -> tuple[str, int]:
+    """Find the next unused id of the source. A source that repeats itself is helped out with the counter."""
     for tried in range(n, n + IDS_TRIED_MAX):
         if (id := new_id(tried)) not in taken:
             return id, tried + 1

@@ -25,7 +25,7 @@ from reliability.tool_calls import Flaws
 from reliability.tools.schema.toolbox import Tool
 from reliability.tools.schema.types_allowed import property_schema
 
-__all__ = ["PLACEHOLDERS", "implausible"]
+__all__ = ["PLACEHOLDERS", "find_implausible"]
 
 PLACEHOLDERS: tuple[str, ...] = (
     "<your_*>",
@@ -54,23 +54,24 @@ _ADDRESS = re.compile(r"(?:[a-z]+://)?(?:www\.)?|/\Z")
 Path = tuple[str | int, ...]
 
 
-def implausible(
+def find_implausible(
     arguments: Mapping[str, Any],
     tool: Tool,
     placeholders: Sequence[str],
     conversation: Sequence[str] | None,
     steps: Steps,
 ) -> list[tuple[Flaws, Path, str]]:
-    """What stands in the arguments without saying anything, at most `FOUND_MAX` things. Raises `OutOfSteps`, unless the
-    steps are final: then what hasn't been looked at passes, since it satisfies the schema."""
-    blanks = _all_blank(arguments, tool)
+    """Find what stands in the arguments without saying anything, at most `FOUND_MAX` things. Raises
+    `OutOfSteps`, unless the steps are final: then what hasn't been looked at passes, since it
+    satisfies the schema."""
+    blanks = _find_blank(arguments, tool)
     found: list[tuple[Flaws, Path, str]] = [
         (Flaws.EMPTY, (key,), "is empty, and nothing else is given") for key in blanks
     ]
-    match = _matcher(tuple(placeholders))
-    said_chars = sum(map(len, conversation or ()))
-    for path, text in _strings(arguments):
-        if (steps.final and steps.left < STEPS_A_WORD + said_chars // CHARS_A_STEP) or len(found) >= FOUND_MAX:
+    match = _build_matcher(tuple(placeholders))
+    conversation_chars = sum(map(len, conversation or ()))
+    for path, text in _list_strings(arguments):
+        if (steps.final and steps.left < STEPS_A_WORD + conversation_chars // CHARS_A_STEP) or len(found) >= FOUND_MAX:
             break
         steps.spend(1)
         if len(text) > PLACEHOLDER_CHARS_MAX:
@@ -79,33 +80,33 @@ def implausible(
         name = next((part for part in reversed(path) if isinstance(part, str)), "")
         word = match(text, name)
         if word is not None:
-            steps.spend(said_chars // CHARS_A_STEP)
+            steps.spend(conversation_chars // CHARS_A_STEP)
         if word is not None and _stands_in(text, word, path, tool, conversation):
             found.append((Flaws.PLACEHOLDER, path, f"{text!r} only stands in for a value"))
     return found
 
 
-def _all_blank(arguments: Mapping[str, Any], tool: Tool) -> list[str]:
-    """The required strings, where all of them are blank and nothing else is said."""
-    if not tool.required or any(not _blank(value) for value in arguments.values()):
+def _find_blank(arguments: Mapping[str, Any], tool: Tool) -> list[str]:
+    """Find the required strings, where all of them are blank and nothing else is given."""
+    if not tool.required or any(not _is_blank(value) for value in arguments.values()):
         return []
     keys = [key for key in tool.required if isinstance(arguments.get(key), str)]
     return [
         key
         for key in keys
-        if '""' not in json.dumps(_said(key, tool)) and "empty" not in str(_said(key, tool)).casefold()
+        if '""' not in json.dumps(_find_schema(key, tool)) and "empty" not in str(_find_schema(key, tool)).casefold()
     ]
 
 
-def _blank(value: Any) -> bool:
+def _is_blank(value: Any) -> bool:
     return value is None or value in ([], {}) or (isinstance(value, str) and not value.strip())
 
 
-def _said(key: str, tool: Tool) -> Any:
+def _find_schema(key: str, tool: Tool) -> Any:
     return property_schema(tool.parameters, tool.parameters, key)
 
 
-def _strings(value: Any) -> Iterator[tuple[Path, str]]:
+def _list_strings(value: Any) -> Iterator[tuple[Path, str]]:
     stack: list[tuple[Path, Any]] = [((), value)]
     while stack:
         path, item = stack.pop()
@@ -118,9 +119,9 @@ def _strings(value: Any) -> Iterator[tuple[Path, str]]:
 
 
 @lru_cache(maxsize=64)
-def _matcher(placeholders: tuple[str, ...]) -> Any:
-    """A function that says which placeholder a text is, if it is one."""
-    patterns = [(word, _compiled(word)) for word in placeholders]
+def _build_matcher(placeholders: tuple[str, ...]) -> Any:
+    """Build a function that says which placeholder a text is, if it is one."""
+    patterns = [(word, _compile_word(word)) for word in placeholders]
 
     def match(text: str, name: str) -> str | None:
         plain = text.strip().casefold()
@@ -134,19 +135,19 @@ def _matcher(placeholders: tuple[str, ...]) -> Any:
     return match
 
 
-def _compiled(word: str) -> re.Pattern[str]:
+def _compile_word(word: str) -> re.Pattern[str]:
     escaped = re.escape(word.casefold())
     return re.compile(escaped.replace(re.escape("{name}"), r"(?P<name>[\w-]+)", 1).replace(r"\*", ".*"), re.DOTALL)
 
 
 def _stands_in(text: str, word: str, path: Path, tool: Tool, conversation: Sequence[str] | None) -> bool:
-    """False where somebody said this, or may have."""
+    """Return whether a text only stands in for a value: nobody said this, nor may have."""
     plain = text.strip().casefold()
-    if isinstance(path[0], str) and plain in json.dumps(_said(path[0], tool), ensure_ascii=False).casefold().replace(
-        '"type": "string"', ""
-    ):
-        return False
+    if isinstance(path[0], str):
+        schema = json.dumps(_find_schema(path[0], tool), ensure_ascii=False).casefold()
+        if plain in schema.replace('"type": "string"', ""):
+            return False
     if conversation is None:
         return word[0] in _BRACKETS
     short = plain if word[0] in _BRACKETS else word.casefold()
-    return not any(short in said.casefold() for said in conversation)
+    return not any(short in message.casefold() for message in conversation)

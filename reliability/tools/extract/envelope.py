@@ -1,6 +1,6 @@
 """What stands between an opener and its closer: one call or several, in any notation.
 
-Inside an envelope the model has said that it calls, so every name is taken and everything must be read:
+Inside an envelope the model has announced that it calls, so every name is taken and everything must be read:
 what can't be is `Unreadable`, and the whole envelope with it, so that no call of several is lost. What may
 be missing or too much without loss: the closer (a call's JSON ends by itself), a fence, prose before or
 behind the call.
@@ -12,35 +12,34 @@ import re
 from collections.abc import Callable
 
 from reliability.tool_calls import RepairKind
-from reliability.tools.delimiters import CLOSER, ENDLESS, MARK, OPENER, SPEECH_END
+from reliability.tools.delimiters import CLOSER, ENDLESS, OPENER, SPEECH_END, START_MARKER
 from reliability.tools.extract.literal import Unreadable
 from reliability.tools.extract.markup import read_elements, read_pairs
-from reliability.tools.extract.payloads import Found, blank, mended, read_braces, read_json, read_named
+from reliability.tools.extract.payloads import Found, read_braces, read_json, read_named, record_repairs, skip_space
 from reliability.tools.extract.pythonic import read_python
 from reliability.tools.extract.shapes import Setting
-from reliability.tools.extract.text import harmless_after, harmless_before
-from reliability.tools.formats import NAME
+from reliability.tools.extract.text import is_harmless_after, is_harmless_before
+from reliability.tools.format_parts import NAME
 
 __all__ = [
     "FENCE_LINE",
     "Nothing",
-    "Reader",
-    "closed_by_a_mark",
-    "closers",
+    "find_region_end",
+    "is_closer_next",
     "may_open",
     "read_envelope",
-    "region_end",
+    "skip_closers",
 ]
 
 TAIL_CHARS = 64
 INLINE_CHARS_MAX = 120  # of prose between an opener in the middle of a line and its call
 
-Reader = Callable[[str, int, Setting], Found | None]
+NotationReader = Callable[[str, int, Setting], Found | None]
 
-_READERS: tuple[Reader, ...] = (read_python, read_elements, read_pairs, read_braces, read_named, read_json)
+_READERS: tuple[NotationReader, ...] = (read_python, read_elements, read_pairs, read_braces, read_named, read_json)
 
 FENCE_LINE = re.compile(r"`{3,}[\w-]{0,32}\s*")
-_MARK = re.compile(rf"(?P<open>{OPENER.pattern})|(?P<close>{CLOSER.pattern})", re.IGNORECASE)
+_DELIMITER = re.compile(rf"(?P<open>{OPENER.pattern})|(?P<close>{CLOSER.pattern})", re.IGNORECASE)
 _SEPARATORS = re.compile(r"[\s,;]*+")
 _FRAMING = re.compile(r"[\s`]*+")
 _NEXT = re.compile(rf"\{{|\[\{{|<(?:\w{{1,32}}:)?(?:function|invoke)\b|{NAME}\[ARGS\]")
@@ -54,63 +53,65 @@ class Nothing(Unreadable):
 
 
 def read_envelope(text: str, start: int, at: int, setting: Setting, *, inline: bool = False) -> Found:
-    """All calls of one envelope, whose opener stands from `start` to `at`, and where it ends. `inline`: other text
-    stands before it on its line, so that it may only be talked about; then prose before a call must be short."""
-    at, fenced = _openers(text, at)
-    found, before = _first(text, at, setting, inline)
+    """Read all calls of one envelope, whose opener stands from `start` to `at`, and where it ends.
+    `inline`: other text stands before it on its line, so that it may only be talked about; then
+    prose before a call must be short."""
+    at, fenced = _skip_openers(text, at)
+    found, before = _read_first(text, at, setting, inline)
     calls = list(found.calls)
-    end, closed = closers(text, found.end)
-    while not closed and (place := _next(text, end)) >= 0:
-        more = _read(text, place, setting)
+    end, closed = skip_closers(text, found.end)
+    while not closed and (place := _find_next(text, end)) >= 0:
+        more = _read_notation(text, place, setting)
         if more is None or not more.calls:
             break
         calls += more.calls
-        end, closed = closers(text, more.end)
+        end, closed = skip_closers(text, more.end)
     behind = False
     if not closed:
-        end, closed, behind = _tail(text, end)
+        end, closed, behind = _find_end(text, end)
     missing = not closed and ENDLESS.match(text, start) is None
     kinds = [RepairKind.FENCE] * fenced + [RepairKind.EXTRA_TEXT] * (before or behind) + [RepairKind.ENVELOPE] * missing
-    return Found([mended(call, kinds) for call in calls], end)
+    return Found([record_repairs(call, kinds) for call in calls], end)
 
 
-def region_end(text: str, at: int) -> int:
-    """Where something unreadable ends: behind the next closer, before the next opener, or with the text."""
-    mark = _MARK.search(text, at)
-    if mark is None:
+def find_region_end(text: str, at: int) -> int:
+    """Find where something unreadable ends: behind the next closer, before the next opener, or with the text."""
+    delimiter = _DELIMITER.search(text, at)
+    if delimiter is None:
         return len(text)
-    return mark.start() if mark.lastgroup == "open" else closers(text, mark.start())[0]
+    return delimiter.start() if delimiter.lastgroup == "open" else skip_closers(text, delimiter.start())[0]
 
 
-def closed_by_a_mark(text: str, at: int) -> bool:
-    """True where the next mark is a closer."""
-    mark = _MARK.search(text, at)
-    return mark is not None and mark.lastgroup == "close"
+def is_closer_next(text: str, at: int) -> bool:
+    """Return whether the next delimiter is a closer."""
+    delimiter = _DELIMITER.search(text, at)
+    return delimiter is not None and delimiter.lastgroup == "close"
 
 
-def closers(text: str, at: int) -> tuple[int, bool]:
-    """The place behind a row of closers, and whether there was one. Only a fence may stand before it."""
+def skip_closers(text: str, at: int) -> tuple[int, bool]:
+    """Return the place behind a row of closers, and whether there was one. Only a fence may stand
+    before it."""
     framing = _FRAMING.match(text, at)
     closer = CLOSER.match(text, framing.end() if framing else at)
     if closer is None:
         return at, False
     while closer is not None:
         at = closer.end()
-        closer = CLOSER.match(text, blank(text, at))
+        closer = CLOSER.match(text, skip_space(text, at))
     return at, True
 
 
-def _openers(text: str, at: int) -> tuple[int, bool]:
-    """The place behind a row of openers and a fence, and whether a fence was there."""
-    at, fenced = blank(text, at), False
+def _skip_openers(text: str, at: int) -> tuple[int, bool]:
+    """Return the place behind a row of openers and a fence, and whether a fence was there."""
+    at, fenced = skip_space(text, at), False
     while (match := OPENER.match(text, at) or FENCE_LINE.match(text, at)) is not None:
         fenced = fenced or match[0].startswith("`")
-        at = blank(text, match.end())
+        at = skip_space(text, match.end())
     return at, fenced
 
 
-def _read(text: str, at: int, setting: Setting) -> Found | None:
-    """Whatever notation stands here."""
+def _read_notation(text: str, at: int, setting: Setting) -> Found | None:
+    """Read whatever notation stands here."""
     for reader in _READERS:
         found = reader(text, at, setting)
         if found is not None:
@@ -119,47 +120,48 @@ def _read(text: str, at: int, setting: Setting) -> Found | None:
 
 
 def may_open(text: str) -> bool:
-    """True while a text that begins with a mark (or a name and a mark) in a line of prose may still become a call."""
+    """Return whether a text that begins with a start marker (or a name and one) in a line of prose
+    may still become a call."""
     name = _NAME_FIRST.match(text)
-    mark = MARK.match(text, name.end() if name else 0)
-    if mark is None:
+    delimiter = START_MARKER.match(text, name.end() if name else 0)
+    if delimiter is None:
         return False
-    rest = text[_openers(text, mark.end())[0] :].strip()
-    return _in_line(rest) or _FENCED_NAME.fullmatch(rest) is not None
+    rest = text[_skip_openers(text, delimiter.end())[0] :].strip()
+    return _fits_line(rest) or _FENCED_NAME.fullmatch(rest) is not None
 
 
-def _in_line(prose: str) -> bool:
+def _fits_line(prose: str) -> bool:
     return len(prose) <= INLINE_CHARS_MAX and "\n" not in prose
 
 
-def _first(text: str, at: int, setting: Setting, inline: bool) -> tuple[Found, bool]:
-    """The first call in an envelope, and whether prose stood before it."""
-    found = _read(text, at, setting)
+def _read_first(text: str, at: int, setting: Setting, inline: bool) -> tuple[Found, bool]:
+    """Read the first call in an envelope, and whether prose stood before it."""
+    found = _read_notation(text, at, setting)
     if found is not None and found.calls:
         return found, False
-    start = _PAYLOAD.search(text, at, region_end(text, at))
+    start = _PAYLOAD.search(text, at, find_region_end(text, at))
     before = text[at : start.start()].strip() if start is not None else ""
-    if found is None and start is not None and harmless_before(before) and (_in_line(before) or not inline):
-        found = _read(text, start.start(), setting)
+    if found is None and start is not None and is_harmless_before(before) and (_fits_line(before) or not inline):
+        found = _read_notation(text, start.start(), setting)
         if found is not None and found.calls:
             return found, True
     raise (Nothing if found is None else Unreadable)("no call could be read here", at)
 
 
-def _next(text: str, at: int) -> int:
-    """The place where another call of the same envelope may begin, or -1."""
+def _find_next(text: str, at: int) -> int:
+    """Find the place where another call of the same envelope may begin, or -1."""
     match = _SEPARATORS.match(text, at)
     place = match.end() if match else at
     return place if _NEXT.match(text, place) and not OPENER.match(text, place) else -1
 
 
-def _tail(text: str, at: int) -> tuple[int, bool, bool]:
-    """Where an envelope ends that goes on behind its calls; whether a closer is there, and prose."""
-    mark = _MARK.search(text, at)
-    if mark is None or mark.lastgroup == "open" or SPEECH_END.fullmatch(mark[0]):
+def _find_end(text: str, at: int) -> tuple[int, bool, bool]:
+    """Find where an envelope ends that goes on behind its calls; whether a closer is there, and prose."""
+    delimiter = _DELIMITER.search(text, at)
+    if delimiter is None or delimiter.lastgroup == "open" or SPEECH_END.fullmatch(delimiter[0]):
         if text[at : at + TAIL_CHARS].lstrip()[:1] in (",", ":", '"'):
             raise Unreadable("the text goes on where a part of the call would", at)
         return at, False, False
-    if not harmless_after(text[at : mark.start()]):
+    if not is_harmless_after(text[at : delimiter.start()]):
         raise Unreadable("there is more in it than a call", at)
-    return closers(text, mark.start())[0], True, True
+    return skip_closers(text, delimiter.start())[0], True, True

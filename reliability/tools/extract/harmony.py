@@ -4,7 +4,7 @@
 
 What a message is follows from its header alone: a recipient makes it a call (wherever the recipient
 stands, in the role or after the channel, and whatever the channel), `analysis` without one is the model's
-thinking, and the rest is text. The body of a call must be one object; the end mark may be missing, since
+reasoning, and the rest is text. The body of a call must be one object; the end token may be missing, since
 it is a stop token that engines cut off. A header with a recipient and no body is a call that was cut. The beginning
 of the first header may stand in the prompt.
 """
@@ -18,7 +18,7 @@ from reliability.tools.delimiters import OPENER, begins_sentence
 
 __all__ = ["Message", "is_harmony", "split"]
 
-_MARK = re.compile(r"<\|(start|channel|constrain|message|end|call|return)\|>")
+_DELIMITER = re.compile(r"<\|(start|channel|constrain|message|end|call|return)\|>")
 _RECIPIENT = re.compile(r"\bto=([A-Za-z0-9_.:/-]{1,160})")
 _HEADER = re.compile(
     r"(?:assistant|analysis|commentary|final|(?:assistant)?(?:(?:commentary|analysis) )?to=[\w.:/-]{1,160})\s*\Z"
@@ -39,52 +39,54 @@ class Message:
     complete: bool = True
 
     @property
-    def thinking(self) -> bool:
+    def is_reasoning(self) -> bool:
         """True for what is no part of the answer."""
         return self.recipient is None and self.channel == "analysis"
 
 
 def is_harmony(text: str) -> bool:
-    """True where a text has messages of this format, not only their marks in a call of another."""
-    mark = _MARK.search(text)
-    if mark is None or "<|message|>" not in text:
+    """Return whether a text has messages of this format, not only their delimiters in a call of
+    another."""
+    delimiter = _DELIMITER.search(text)
+    if delimiter is None or "<|message|>" not in text:
         return False
-    inside = text.count("{", 0, mark.start()) > text.count("}", 0, mark.start())
-    return not inside and OPENER.search(text, 0, mark.start()) is None
+    inside = text.count("{", 0, delimiter.start()) > text.count("}", 0, delimiter.start())
+    return not inside and OPENER.search(text, 0, delimiter.start()) is None
 
 
 def split(text: str) -> list[Message]:
-    """All messages of a text, in order; text without a header is a message of its own."""
-    marks = list(_MARK.finditer(text))
-    ends = [mark.start() for mark in marks[1:]] + [len(text)]
-    first, header = _begun(text[: marks[0].start()]) if marks else (text, "")
+    """Split a text into its messages, in order; text without a header is a message of its own."""
+    delimiters = list(_DELIMITER.finditer(text))
+    ends = [delimiter.start() for delimiter in delimiters[1:]] + [len(text)]
+    first, header = _split_header(text[: delimiters[0].start()]) if delimiters else (text, "")
     found: list[Message] = [Message(None, "", first, first, 0)] if first.strip() else []
     raw = header
-    for mark, end in zip(marks, ends, strict=True):
-        kind, part = mark[1], text[mark.end() : end]
+    for delimiter, end in zip(delimiters, ends, strict=True):
+        kind, part = delimiter[1], text[delimiter.end() : end]
         if kind == "message":
-            found.append(_message(header, part, f"{raw}{mark[0]}{part}", mark.end()))
+            found.append(_build_message(header, part, f"{raw}{delimiter[0]}{part}", delimiter.end()))
             header, raw = "", ""
         elif kind in ("start", "channel", "constrain"):
-            header, raw = f"{header} {kind}:{part}", f"{raw}{mark[0]}{part}"
+            header, raw = f"{header} {kind}:{part}", f"{raw}{delimiter[0]}{part}"
         else:
-            part, header = _begun(part) if end < len(text) else (part, "")
+            part, header = _split_header(part) if end < len(text) else (part, "")
             raw = header
             if part.strip():
-                found.append(Message(None, "", part, part, mark.end()))
+                found.append(Message(None, "", part, part, delimiter.end()))
     if header:
-        found.append(_message(header, "", raw, len(text), complete=False))
+        found.append(_build_message(header, "", raw, len(text), complete=False))
     return found
 
 
-def _begun(text: str) -> tuple[str, str]:
-    """Part what stands before the first mark: prose, and the beginning of a header whose first mark is missing."""
+def _split_header(text: str) -> tuple[str, str]:
+    """Part what stands before the first delimiter: prose, and the beginning of a header whose first
+    delimiter is missing."""
     header = _HEADER.search(text)
     at = header.start() if header and begins_sentence(text, header.start()) else len(text)
     return text[:at], text[at:]
 
 
-def _message(header: str, body: str, raw: str, at: int, *, complete: bool = True) -> Message:
+def _build_message(header: str, body: str, raw: str, at: int, *, complete: bool = True) -> Message:
     recipient = _RECIPIENT.search(header)
     channel = re.search(r"channel:\s*(\w+)", header)
     name = None if recipient is None or recipient[1] in _NOBODY else recipient[1].removeprefix("functions.")

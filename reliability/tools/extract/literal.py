@@ -2,7 +2,7 @@
 value and no other.
 
 `read` takes a text and a place, and gives the value that begins there, where it ends, and what had to be
-mended. It reads strict JSON with the standard decoder; only where that fails it reads again, by the rules
+repaired. It reads strict JSON with the standard decoder; only where that fails it reads again, by the rules
 below. Each of them has one reading:
 
     'single' quotes, (tuples), True/False/None, a comma before the end, 1_000, .5, comments, {bare: keys}
@@ -72,41 +72,44 @@ class Unreadable(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """A value read from a text: where it ends, what was mended, and whether its outermost object lacks its
-    last brace."""
+    """A value read from a text: where it ends, what was repaired, and whether its outermost object
+    lacks its last brace."""
 
     value: Any
     end: int
-    mended: tuple[RepairKind, ...] = ()
+    repair_kinds: tuple[RepairKind, ...] = ()
     unclosed: bool = False
 
 
 def read(text: str, start: int = 0, *, ends: re.Pattern[str] | None = None, python: bool = False) -> Value:
-    """The value that begins at `start`, or `Unreadable`. `python`: triple-quoted strings are read too."""
+    """Read the value that begins at `start`, or raise `Unreadable`. `python`: triple-quoted strings
+    are read too."""
     place = _BLANK.match(text, start)
     at = place.end() if place else start
     if not python:
         try:
-            value, end = _strict(text, at)
-            _bounded(value, text, at, end)
+            value, end = _read_strict(text, at)
+            _check_depth(value, text, at, end)
             return Value(value, end)
         except RecursionError:
             raise Unreadable("nested too deeply", at + STACK_CHARS) from None
         except ValueError:
             pass
     reader = _Reader(text, ends, python)
-    value, end = reader.value(at, 0)
-    return Value(value, end, tuple(dict.fromkeys(reader.mended)), reader.unclosed)
+    value, end = reader.read_value(at, 0)
+    return Value(value, end, tuple(dict.fromkeys(reader.repair_kinds)), reader.unclosed)
 
 
 def dump(value: object) -> str:
-    """JSON text of a value; readable, unless a lone surrogate must be spelled out to survive the wire."""
+    """Write a value as JSON text; readable, unless a lone surrogate must be spelled out to survive the
+    wire."""
     text = json.dumps(value, ensure_ascii=False, allow_nan=False)
     return json.dumps(value, allow_nan=False) if _SURROGATE.search(text) else text
 
 
-def _strict(text: str, at: int) -> tuple[Any, int]:
-    """Strict JSON. A window is tried first: the decoder's errors count the lines of all they are given."""
+def _read_strict(text: str, at: int) -> tuple[Any, int]:
+    """Read strict JSON. A window is tried first: the decoder's errors count the lines of all they are
+    given."""
     part = text[at : at + WINDOW_CHARS]
     cut = len(part) < len(text) - at
     try:
@@ -120,25 +123,25 @@ def _strict(text: str, at: int) -> tuple[Any, int]:
     return _DECODER.raw_decode(text, at)
 
 
-def _bounded(value: object, text: str, at: int, end: int) -> None:
+def _check_depth(value: object, text: str, at: int, end: int) -> None:
     """Refuse what is nested too deeply; texts with few brackets can't be."""
     if text.count("{", at, end) + text.count("[", at, end) <= DEPTH_MAX:
         return
     level: list[Any] = [value]
     for _ in range(DEPTH_MAX + 1):
-        level = [inner for outer in level for inner in _inside(outer)]
+        level = [inner for outer in level for inner in _list_inner(outer)]
         if not level:
             return
     raise Unreadable("nested too deeply", end)
 
 
-def _inside(value: object) -> Iterable[Any]:
+def _list_inner(value: object) -> Iterable[Any]:
     if isinstance(value, dict):
         return value.values()
     return value if isinstance(value, list) else ()
 
 
-def _finite(text: str) -> float:
+def _parse_finite(text: str) -> float:
     number = float(text)
     if math.isinf(number):
         raise Unreadable("a number beyond what a double holds", 0)
@@ -149,169 +152,169 @@ def _refuse(word: str) -> NoReturn:
     raise Unreadable(f"{word} is no JSON", 0)
 
 
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An object, unless a key is given twice with two values: one of them would be lost."""
+def _build_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Build an object, unless a key is given twice with two values: one of them would be lost."""
     found = dict(pairs)
     if len(found) < len(pairs) and any(dump(found[key]) != dump(value) for key, value in pairs):
         raise Unreadable("a key is given twice with different values", 0)
     return found
 
 
-_DECODER = json.JSONDecoder(parse_float=_finite, parse_constant=_refuse, object_pairs_hook=_unique)
+_DECODER = json.JSONDecoder(parse_float=_parse_finite, parse_constant=_refuse, object_pairs_hook=_build_object)
 
 
 class _Reader:
-    """One reading by the wider rules. It owns nothing but what was mended so far."""
+    """One reading by the wider rules. It owns nothing but what was repaired so far."""
 
     def __init__(self, text: str, ends: re.Pattern[str] | None, python: bool) -> None:
         self.text = text
         self.ends = ends
         self.python = python
-        self.mended: list[RepairKind] = []
+        self.repair_kinds: list[RepairKind] = []
         self.unclosed = False
         self._values = 0
 
-    def value(self, at: int, depth: int) -> tuple[Any, int]:
-        """One value and the place after it."""
+    def read_value(self, at: int, depth: int) -> tuple[Any, int]:
+        """Read one value, and return it with the place after it."""
         self._values += 1
         if depth > DEPTH_MAX or self._values > VALUES_MAX:
             raise Unreadable("nested too deeply, or too many values", at + STACK_CHARS)
         head = self.text[at : at + 1]
         if head == "{":
-            return self._object(at + 1, depth + 1)
+            return self._read_object(at + 1, depth + 1)
         if head == "[":
-            return self._items(at + 1, "]", depth + 1)[:2]
+            return self._read_items(at + 1, "]", depth + 1)[:2]
         if head == "(":
-            return self._tuple(at + 1, depth + 1)
+            return self._read_tuple(at + 1, depth + 1)
         if head and head in "\"'":
-            return self._string(at)
-        return self._scalar(at)
+            return self._read_string(at)
+        return self._read_scalar(at)
 
-    def _space(self, at: int) -> int:
-        """The place after white space and comments."""
+    def _skip_space(self, at: int) -> int:
+        """Return the place after white space and comments."""
         match = _SPACE.match(self.text, at)
         end = match.end() if match else at
         if self.text.startswith("/*", end):
             raise Unreadable("a comment without an end", len(self.text))
         blank = _BLANK.match(self.text, at)
         if blank and blank.end() < end:
-            self.mended.append(RepairKind.LITERAL)
+            self.repair_kinds.append(RepairKind.LITERAL)
         return end
 
-    def _object(self, at: int, depth: int) -> tuple[dict[str, Any], int]:
+    def _read_object(self, at: int, depth: int) -> tuple[dict[str, Any], int]:
         pairs: list[tuple[str, Any]] = []
-        at = self._space(at)
+        at = self._skip_space(at)
         while self.text[at : at + 1] != "}":
-            key, at = self._key(at)
-            at = self._space(at)
+            key, at = self._read_key(at)
+            at = self._skip_space(at)
             if self.text[at : at + 1] != ":":
                 raise Unreadable("a colon was expected", at)
-            value, at = self.value(self._space(at + 1), depth)
+            value, at = self.read_value(self._skip_space(at + 1), depth)
             pairs.append((key, value))
-            at = self._space(at)
-            if depth == 1 and self._ended(at):
+            at = self._skip_space(at)
+            if depth == 1 and self._is_at_end(at):
                 self.unclosed = True
-                return _unique(pairs), at
-            at = self._comma(at, "}")
-        return _unique(pairs), at + 1
+                return _build_object(pairs), at
+            at = self._skip_comma(at, "}")
+        return _build_object(pairs), at + 1
 
-    def _ended(self, at: int) -> bool:
+    def _is_at_end(self, at: int) -> bool:
         return self.ends is not None and (at == len(self.text) or self.ends.match(self.text, at) is not None)
 
-    def _comma(self, at: int, close: str) -> int:
-        """The place of the next item, or of the closing bracket."""
+    def _skip_comma(self, at: int, close: str) -> int:
+        """Return the place of the next item, or of the closing bracket."""
         if self.text[at : at + 1] == close:
             return at
         if self.text[at : at + 1] != ",":
             raise Unreadable(f"a comma or {close} was expected", at)
-        at = self._space(at + 1)
+        at = self._skip_space(at + 1)
         if self.text[at : at + 1] == close:
-            self.mended.append(RepairKind.LITERAL)
+            self.repair_kinds.append(RepairKind.LITERAL)
         return at
 
-    def _items(self, at: int, close: str, depth: int) -> tuple[list[Any], int, bool]:
-        """The items up to a closing bracket, and whether a comma stood after the last one."""
+    def _read_items(self, at: int, close: str, depth: int) -> tuple[list[Any], int, bool]:
+        """Read the items up to a closing bracket, and whether a comma stood after the last one."""
         items: list[Any] = []
         comma = False
-        at = self._space(at)
+        at = self._skip_space(at)
         while self.text[at : at + 1] != close:
-            value, at = self.value(at, depth)
+            value, at = self.read_value(at, depth)
             items.append(value)
-            before = at = self._space(at)
-            at = self._comma(at, close)
+            before = at = self._skip_space(at)
+            at = self._skip_comma(at, close)
             comma = at > before
         return items, at + 1, comma
 
-    def _tuple(self, at: int, depth: int) -> tuple[Any, int]:
-        """A tuple is an array; one value in parentheses is that value."""
-        items, end, comma = self._items(at, ")", depth)
-        self.mended.append(RepairKind.LITERAL)
+    def _read_tuple(self, at: int, depth: int) -> tuple[Any, int]:
+        """Read a tuple as an array; one value in parentheses is that value."""
+        items, end, comma = self._read_items(at, ")", depth)
+        self.repair_kinds.append(RepairKind.LITERAL)
         return (items[0] if len(items) == 1 and not comma else items), end
 
-    def _key(self, at: int) -> tuple[str, int]:
+    def _read_key(self, at: int) -> tuple[str, int]:
         if self.text[at : at + 1] in ('"', "'"):
-            key, end = self._string(at)
+            key, end = self._read_string(at)
             if _CONTROL.search(self.text, at, end):
                 raise Unreadable("a line break inside a key", at)
             return key, end
         match = _WORD.match(self.text, at) or _INDEX.match(self.text, at)
         if match is None:
             raise Unreadable("a key was expected", at)
-        self.mended.append(RepairKind.LITERAL)
+        self.repair_kinds.append(RepairKind.LITERAL)
         return match[0], match.end()
 
-    def _string(self, at: int) -> tuple[str, int]:
+    def _read_string(self, at: int) -> tuple[str, int]:
         match = (_TRIPLE.match(self.text, at) if self.python else None) or _STRING.match(self.text, at)
         if match is None:
             raise Unreadable("a string without an end", len(self.text))
         double = match[1] is not None
         body = match[1] if double else match[2]
         if not double or match.re is _TRIPLE:
-            self.mended.append(RepairKind.LITERAL)
+            self.repair_kinds.append(RepairKind.LITERAL)
         elif _CONTROL.search(body):
-            self.mended.append(RepairKind.ESCAPE)
+            self.repair_kinds.append(RepairKind.ESCAPE)
         return (self._unescape(body, at) if "\\" in body else body), match.end()
 
     def _unescape(self, body: str, at: int) -> str:
-        """The string behind its escapes. Lone backslashes stay, unless other escapes leave their meaning
-        open."""
+        """Return the string behind its escapes. Lone backslashes stay, unless other escapes leave their
+        meaning open."""
         escapes = _ESCAPE.findall(body)
         lone = {e for e in escapes if len(e) == 1 and e not in _PLAIN and e not in _SELF and e != "\\"}
         if lone:
             if lone & _OPEN_MEANING or not all(e in lone or e in _SELF for e in escapes):
                 raise Unreadable("a string mixes lone backslashes with escapes", at)
-            self.mended.append(RepairKind.ESCAPE)
+            self.repair_kinds.append(RepairKind.ESCAPE)
         elif any(e[0] in "xU" or e == "'" for e in escapes):
-            self.mended.append(RepairKind.LITERAL)
-        text = _ESCAPE.sub(_character, body)
+            self.repair_kinds.append(RepairKind.LITERAL)
+        text = _ESCAPE.sub(_decode_escape, body)
         if _SURROGATE.search(text):
             text = text.encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")
         return text
 
-    def _scalar(self, at: int) -> tuple[Any, int]:
+    def _read_scalar(self, at: int) -> tuple[Any, int]:
         match = _WORD.match(self.text, at)
         if match is not None:
             if match[0] not in _WORDS:
                 raise Unreadable("a value without quotes", at)
             if match[0] not in ("true", "false", "null"):
-                self.mended.append(RepairKind.LITERAL)
+                self.repair_kinds.append(RepairKind.LITERAL)
             return _WORDS[match[0]], match.end()
         match = _NUMBER.match(self.text, at)
         if match is None or not _AFTER_NUMBER.match(self.text, match.end()):
             raise Unreadable("a value was expected", at)
-        return self._number(match[0], at), match.end()
+        return self._parse_number(match[0], at), match.end()
 
-    def _number(self, text: str, at: int) -> int | float:
+    def _parse_number(self, text: str, at: int) -> int | float:
         if "_" in text or "-." in text or text[0] == "." or text[-1] == "." or ".e" in text.lower():
-            self.mended.append(RepairKind.LITERAL)
+            self.repair_kinds.append(RepairKind.LITERAL)
         try:
-            return _finite(text) if set(text) & set(".eE") else int(text)
+            return _parse_finite(text) if set(text) & set(".eE") else int(text)
         except ValueError as error:
             raise Unreadable(getattr(error, "reason", "a number with too many digits"), at) from None
 
 
-def _character(match: re.Match[str]) -> str:
-    """What one escape stands for; a lone backslash stands for itself."""
+def _decode_escape(match: re.Match[str]) -> str:
+    """Return what one escape stands for; a lone backslash stands for itself."""
     code = match[1]
     if len(code) > 1:
         number = int(code[1:], 16)

@@ -9,7 +9,7 @@ Bare text has no type, so the tool's schema gives it one: where a string is allo
 to the letter; where it isn't, the text is read as a literal, and left as it is where that fails, for the
 check to refuse. A value in which the next parameter begins means that a closing tag is missing: two
 readings, so `Unreadable`. The end of the text without the closing tag of the call means that more may have
-been cut off: `Unreadable` too, unless another mark closes the envelope.
+been cut off: `Unreadable` too, unless a closer of the envelope follows.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from collections.abc import Iterator
 from typing import Any
 
 from reliability.tool_calls import RawCall, RepairKind
-from reliability.tools.delimiters import CLOSER, closer_of
+from reliability.tools.delimiters import CLOSER, compile_closers
 from reliability.tools.extract.literal import Unreadable, read
-from reliability.tools.extract.payloads import Found, blank, mended
+from reliability.tools.extract.payloads import Found, record_repairs, skip_space
 from reliability.tools.extract.shapes import Setting
+from reliability.tools.format_parts import NAME
 from reliability.tools.format_row import Reader
-from reliability.tools.formats import NAME
 from reliability.tools.schema.toolbox import Tool
-from reliability.tools.schema.types_allowed import allowed, property_schema
+from reliability.tools.schema.types_allowed import find_allowed_types, property_schema
 
 __all__ = ["read_attributes", "read_elements", "read_pairs"]
 
@@ -38,7 +38,7 @@ _PARAMETER = re.compile(
     r"(?:\s+[\w-]{1,32}=[\"'][^<>\"']{0,64}[\"'])*+\s*>"
 )
 _PARAMETER_END = re.compile(r"</(?:\w{1,32}:)?param(?:eter)?>")
-_FUNCTION_END = closer_of(Reader.ELEMENTS)
+_FUNCTION_END = compile_closers(Reader.ELEMENTS)
 _PAIRS = re.compile(rf"(?P<name>{NAME})\s*(?=<(?:longcat_)?arg_key>)")
 _ONLY_NAME = re.compile(rf"(?P<name>{NAME})\s*+")
 _PAIR = re.compile(
@@ -48,40 +48,40 @@ _PAIR_PART = re.compile(r"</?(?:longcat_)?arg_")
 _JSON_TEXT = re.compile(r'"(?:[^"\\]|\\.)*+"', re.DOTALL)
 _TOOL = re.compile(rf"<tool\s+name\s*=\s*\"(?P<name>{NAME})\"")
 _ATTRIBUTE = re.compile(r"\s+(?P<key>[\w.-]{1,128})\s*=\s*\"(?P<value>[^\"<>&]*+)\"")
-_TOOL_END = closer_of(Reader.ATTRIBUTES)
+_TOOL_END = compile_closers(Reader.ATTRIBUTES)
 
 
 def read_elements(text: str, at: int, setting: Setting) -> Found | None:
-    """One `<function=...>` or `<invoke ...>`; with a JSON object as its body, or with parameters."""
+    """Read one `<function=...>` or `<invoke ...>`; with a JSON object as its body, or with parameters."""
     head = _HEAD.match(text, at)
     if head is None:
         return None
     name = head["bare"] or head["quoted"]
-    if not setting.marked and head["tag"] == "invoke" and setting.box.find(name) is None:
+    if not setting.explicit and head["tag"] == "invoke" and setting.box.find(name) is None:
         return None
-    at = blank(text, head.end())
+    at = skip_space(text, head.end())
     if text[at : at + 1] == "{":
         value = read(text, at)
         if not isinstance(value.value, dict):
             raise Unreadable("the arguments must be an object", value.end)
-        end, kinds = _end(text, blank(text, value.end), list(value.mended), whole=True)
-        return Found([mended(RawCall(name=name, arguments=value.value, format=setting.format), kinds)], end)
-    arguments, at = _parameters(text, at, setting.box.find(name))
-    end, kinds = _end(text, at, arguments.kinds, whole=False)
-    return Found([mended(RawCall(name=name, arguments=arguments.found, format=setting.format), kinds)], end)
+        end, kinds = _find_end(text, skip_space(text, value.end), list(value.repair_kinds), complete=True)
+        return Found([record_repairs(RawCall(name=name, arguments=value.value, format=setting.format), kinds)], end)
+    arguments, at = _read_parameters(text, at, setting.box.find(name))
+    end, kinds = _find_end(text, at, arguments.kinds, complete=False)
+    return Found([record_repairs(RawCall(name=name, arguments=arguments.found, format=setting.format), kinds)], end)
 
 
-def _end(text: str, at: int, kinds: list[RepairKind], *, whole: bool) -> tuple[int, list[RepairKind]]:
-    """The place after the call's closing tag. `whole`: the arguments have an end of their own."""
+def _find_end(text: str, at: int, kinds: list[RepairKind], *, complete: bool) -> tuple[int, list[RepairKind]]:
+    """Find the place after the call's closing tag. `complete`: the arguments have an end of their own."""
     close = _FUNCTION_END.match(text, at)
     if close is not None:
         return close.end(), kinds
-    if CLOSER.match(text, at) or (whole and blank(text, at) == len(text)):
+    if CLOSER.match(text, at) or (complete and skip_space(text, at) == len(text)):
         return at, [*kinds, RepairKind.ENVELOPE]
     raise Unreadable("the closing tag of the call is missing", at)
 
 
-def _parameters(text: str, at: int, tool: Tool | None) -> tuple[_Arguments, int]:
+def _read_parameters(text: str, at: int, tool: Tool | None) -> tuple[_Arguments, int]:
     found = _Arguments(tool)
     while (opened := _PARAMETER.match(text, at)) is not None:
         closed = _PARAMETER_END.search(text, opened.end())
@@ -91,13 +91,13 @@ def _parameters(text: str, at: int, tool: Tool | None) -> tuple[_Arguments, int]
             text, opened.end(), closed.start()
         ):
             raise Unreadable("a parameter's closing tag is missing", closed.start())
-        found.add(opened["bare"] or opened["quoted"], _body(text[opened.end() : closed.start()]), at)
-        at = blank(text, closed.end())
+        found.add(opened["bare"] or opened["quoted"], _strip_framing(text[opened.end() : closed.start()]), at)
+        at = skip_space(text, closed.end())
     return found, at
 
 
-def _body(text: str) -> str:
-    """A parameter's text without the framing: one line break at each end, or a CDATA section."""
+def _strip_framing(text: str) -> str:
+    """Strip the framing of a parameter's text: one line break at each end, or a CDATA section."""
     line_break = "\r\n" if text.startswith("\r\n") else "\n"
     text = text.removeprefix(line_break).removesuffix(line_break)
     if text.startswith("<![CDATA[") and text.endswith("]]>"):
@@ -105,18 +105,18 @@ def _body(text: str) -> str:
     return text
 
 
-def typed(text: str, tool: Tool | None, key: str) -> tuple[Any, tuple[RepairKind, ...]]:
-    """The value that a bare text stands for by the tool's schema, and what was mended in it."""
+def _type_text(text: str, tool: Tool | None, key: str) -> tuple[Any, tuple[RepairKind, ...]]:
+    """Return the value that a bare text stands for by the tool's schema, and what was repaired in it."""
     if tool is None:
         return text, ()
-    kinds = allowed(property_schema(tool.parameters, tool.parameters, key), tool.parameters)
+    kinds = find_allowed_types(property_schema(tool.parameters, tool.parameters, key), tool.parameters)
     if kinds is None or "string" in kinds:
         return text, ()
     try:
         value = read(text)
     except Unreadable:
         return text, ()
-    return (text, ()) if text[value.end :].strip() else (value.value, value.mended)
+    return (text, ()) if text[value.end :].strip() else (value.value, value.repair_kinds)
 
 
 class _Arguments:
@@ -131,54 +131,56 @@ class _Arguments:
         """Take one parameter."""
         if key in self.found:
             raise Unreadable("a parameter is given twice", at)
-        self.found[key], kinds = typed(text, self.tool, key)
+        self.found[key], kinds = _type_text(text, self.tool, key)
         self.kinds += kinds
 
 
 def read_pairs(text: str, at: int, setting: Setting) -> Found | None:
-    """`name`, then keys and values in turn; in an envelope a declared name may stand alone."""
+    """Read `name`, then keys and values in turn; in an envelope a declared name may stand alone."""
     head = _PAIRS.match(text, at)
-    if head is None and setting.marked and (only := _ONLY_NAME.match(text, at)) is not None:
+    if head is None and setting.explicit and (only := _ONLY_NAME.match(text, at)) is not None:
         known = setting.box.find(only["name"]) is not None and CLOSER.match(text, only.end()) is not None
         return Found([RawCall(name=only["name"], arguments={}, format=setting.format)], only.end()) if known else None
-    if head is None or (not setting.marked and setting.box.find(head["name"]) is None):
+    if head is None or (not setting.explicit and setting.box.find(head["name"]) is None):
         return None
     found = _Arguments(setting.box.find(head["name"]))
     at = head.end()
-    for pair in _all(_PAIR, text, at):
+    for pair in _match_all(_PAIR, text, at):
         if _JSON_TEXT.fullmatch(pair["value"].strip()):
             raise Unreadable("a quoted value: the quotes may belong to it or not", at)
         found.add(pair["key"].strip(), pair["value"], at)
         at = pair.end()
     if _PAIR_PART.match(text, at):
         raise Unreadable("a key or a value without its closing tag", at)
-    if setting.marked and not CLOSER.match(text, at):
+    if setting.explicit and not CLOSER.match(text, at):
         raise Unreadable("the closing tag of the call is missing", at)
-    return Found([mended(RawCall(name=head["name"], arguments=found.found, format=setting.format), found.kinds)], at)
+    return Found(
+        [record_repairs(RawCall(name=head["name"], arguments=found.found, format=setting.format), found.kinds)], at
+    )
 
 
 def read_attributes(text: str, at: int, setting: Setting) -> Found | None:
-    """`<tool name="bash" command="ls" />`, for declared tools."""
+    """Read `<tool name="bash" command="ls" />`, for declared tools."""
     head = _TOOL.match(text, at)
     tool = setting.box.find(head["name"]) if head is not None else None
     if head is None or tool is None:
         return None
     found = _Arguments(tool)
     at = head.end()
-    for attribute in _all(_ATTRIBUTE, text, at):
+    for attribute in _match_all(_ATTRIBUTE, text, at):
         found.add(attribute["key"], attribute["value"], at)
         at = attribute.end()
-    end = _TOOL_END.match(text, blank(text, at))
+    end = _TOOL_END.match(text, skip_space(text, at))
     if end is None:
         raise Unreadable("an attribute that can't be read", at)
     return Found(
-        [mended(RawCall(name=tool.name, arguments=found.found, format=setting.format), found.kinds)],
+        [record_repairs(RawCall(name=tool.name, arguments=found.found, format=setting.format), found.kinds)],
         end.end(),
     )
 
 
-def _all(expression: re.Pattern[str], text: str, at: int) -> Iterator[re.Match[str]]:
-    """Every match in an unbroken row."""
+def _match_all(expression: re.Pattern[str], text: str, at: int) -> Iterator[re.Match[str]]:
+    """Yield every match in an unbroken row."""
     while (match := expression.match(text, at)) is not None:
         yield match
         at = match.end()

@@ -15,8 +15,8 @@ from typing import Any
 from reliability.tool_calls import RawCall, Repair, RepairKind
 from reliability.tools.delimiters import BLANK, CLOSER, FENCE
 from reliability.tools.extract.literal import Unreadable, read
-from reliability.tools.extract.shapes import ARGUMENT_KEYS, WRAPPERS, HalfCall, Setting, calls_in
-from reliability.tools.formats import NAME
+from reliability.tools.extract.shapes import ARGUMENT_KEYS, WRAPPERS, HalfCall, Setting, find_calls
+from reliability.tools.format_parts import NAME
 
 __all__ = ["ENDS", "Found", "read_braces", "read_json", "read_named"]
 
@@ -43,44 +43,44 @@ class Found:
     end: int
 
 
-def blank(text: str, at: int) -> int:
-    """The place after white space."""
+def skip_space(text: str, at: int) -> int:
+    """Return the place after white space."""
     match = BLANK.match(text, at)
     return match.end() if match else at
 
 
 def read_json(text: str, at: int, setting: Setting) -> Found | None:
-    """An object or an array that is a call, or calls."""
+    """Read an object or an array that is a call, or calls."""
     if text[at : at + 1] not in ("{", "["):
         return None
     value = read(text, at, ends=ENDS)
-    marked = setting.marked or CLOSER.match(text, blank(text, value.end)) is not None
+    explicit = setting.explicit or CLOSER.match(text, skip_space(text, value.end)) is not None
     alone = setting.alone and not text[value.end :].strip(" \t\r\n`")
-    calls = calls_in(value.value, replace(setting, marked=marked, alone=alone))
+    calls = find_calls(value.value, replace(setting, explicit=explicit, alone=alone))
     if calls is None:
         return Found([], value.end)
-    kinds = list(value.mended)
+    kinds = list(value.repair_kinds)
     if value.unclosed:
-        if not _complete(value.value) or any(_holds_object(call.arguments) for call in calls):
+        if not _has_arguments(value.value) or any(_holds_object(call.arguments) for call in calls):
             raise HalfCall("a closing brace is missing, and it can't be told which", value.end)
         kinds.append(RepairKind.ENVELOPE)
-    return Found([mended(call, kinds) for call in calls], value.end)
+    return Found([record_repairs(call, kinds) for call in calls], value.end)
 
 
-def mended(call: RawCall, kinds: list[RepairKind]) -> RawCall:
-    """The call with what was mended while it was read."""
+def record_repairs(call: RawCall, kinds: list[RepairKind]) -> RawCall:
+    """Return the call with what was repaired while it was read."""
     if not kinds:
         return call
     return replace(call, repairs=(*call.repairs, *(Repair(kind, "/arguments") for kind in dict.fromkeys(kinds))))
 
 
-def _complete(value: Any) -> bool:
-    """True where the arguments are there already, so that nothing but the brace is missing."""
+def _has_arguments(value: Any) -> bool:
+    """Return whether the arguments are there already, so that nothing but the brace is missing."""
     return isinstance(value, dict) and any(key in value for key in (*ARGUMENT_KEYS, *WRAPPERS))
 
 
 def _holds_object(arguments: Any) -> bool:
-    """True where the lost brace might belong inside the arguments."""
+    """Return whether the lost brace might belong inside the arguments."""
     if not isinstance(arguments, dict):
         return not isinstance(arguments, str)
     level = list(arguments.values())
@@ -94,41 +94,41 @@ def _holds_object(arguments: Any) -> bool:
 
 
 def read_named(text: str, at: int, setting: Setting) -> Found | None:
-    """`name{json}` with the separators of several families; in the open only for a declared name."""
+    """Read `name{json}` with the separators of several families; in the open only for a declared name."""
     match = _NAMED.match(text, at)
-    if match is None or (not setting.marked and match["sep"] == "="):
+    if match is None or (not setting.explicit and match["sep"] == "="):
         return None
     name, id = match["bracketed"] or match["name"], match["id"]
     if (indexed := _INDEXED.fullmatch(name)) is not None and setting.box.find(name) is None:
         name, id = indexed["name"].removeprefix("functions."), name
-    if not setting.marked and setting.box.find(name) is None:
+    if not setting.explicit and setting.box.find(name) is None:
         return None
     value = read(text, match.end())
     if not isinstance(value.value, dict):
         raise Unreadable("the arguments must be an object", value.end)
-    end, kinds = value.end, list(value.mended)
-    if match["fence"] and (fence := FENCE.match(text, blank(text, end))):
+    end, kinds = value.end, list(value.repair_kinds)
+    if match["fence"] and (fence := FENCE.match(text, skip_space(text, end))):
         end = fence.end()
     if match["sep"] == "(":
-        end = blank(text, end)
+        end = skip_space(text, end)
         if text[end : end + 1] != ")":
             raise Unreadable("a closing parenthesis was expected", end)
         end += 1
-    if match["bracketed"] and not CLOSER.match(text, blank(text, end)) and blank(text, end) < len(text):
+    if match["bracketed"] and not CLOSER.match(text, skip_space(text, end)) and skip_space(text, end) < len(text):
         return None
-    return Found([mended(RawCall(name=name, arguments=value.value, id=id, format=setting.format), kinds)], end)
+    return Found([record_repairs(RawCall(name=name, arguments=value.value, id=id, format=setting.format), kinds)], end)
 
 
 def read_braces(text: str, at: int, setting: Setting) -> Found | None:
-    """`call:name{key:<|"|>text<|"|>,n:1}`."""
+    """Read `call:name{key:<|"|>text<|"|>,n:1}`."""
     match = _BRACES.match(text, at)
-    if match is None or (not setting.marked and setting.box.find(match["name"]) is None):
+    if match is None or (not setting.explicit and setting.box.find(match["name"]) is None):
         return None
-    arguments, end = _braces_object(text, match.end(), 1)
+    arguments, end = _read_braces_object(text, match.end(), 1)
     return Found([RawCall(name=match["name"], arguments=arguments, format=setting.format)], end)
 
 
-def _braces_value(text: str, at: int, depth: int) -> tuple[Any, int]:
+def _read_braces_value(text: str, at: int, depth: int) -> tuple[Any, int]:
     if depth > BRACES_DEPTH_MAX:
         raise Unreadable("nested too deeply", at)
     quote = _QUOTE.match(text, at)
@@ -138,18 +138,18 @@ def _braces_value(text: str, at: int, depth: int) -> tuple[Any, int]:
             raise Unreadable("a string without an end", len(text))
         return text[quote.end() : end], end + len(quote[0])
     if text[at : at + 1] == "{":
-        return _braces_object(text, at + 1, depth + 1)
+        return _read_braces_object(text, at + 1, depth + 1)
     if text[at : at + 1] == "[":
-        return _braces_array(text, at + 1, depth + 1)
+        return _read_braces_array(text, at + 1, depth + 1)
     word = _BARE.match(text, at)
     if word is None or not _PLAIN.fullmatch(word[0].strip()):
         raise Unreadable("a value without quotes", at)
     return read(word[0].strip()).value, word.end()
 
 
-def _braces_object(text: str, at: int, depth: int) -> tuple[dict[str, Any], int]:
+def _read_braces_object(text: str, at: int, depth: int) -> tuple[dict[str, Any], int]:
     found: dict[str, Any] = {}
-    at = blank(text, at)
+    at = skip_space(text, at)
     while text[at : at + 1] != "}":
         quote = _QUOTE.match(text, at)
         at = quote.end() if quote else at
@@ -159,25 +159,25 @@ def _braces_object(text: str, at: int, depth: int) -> tuple[dict[str, Any], int]
         key = text[at:colon].strip()
         if key in found:
             raise Unreadable("a key is given twice", at)
-        found[key], at = _braces_value(text, blank(text, colon + (len(quote[0]) if quote else 0) + 1), depth)
-        at = _braces_next(text, at, "}")
+        found[key], at = _read_braces_value(text, skip_space(text, colon + (len(quote[0]) if quote else 0) + 1), depth)
+        at = _skip_to_next(text, at, "}")
     return found, at + 1
 
 
-def _braces_array(text: str, at: int, depth: int) -> tuple[list[Any], int]:
+def _read_braces_array(text: str, at: int, depth: int) -> tuple[list[Any], int]:
     found: list[Any] = []
-    at = blank(text, at)
+    at = skip_space(text, at)
     while text[at : at + 1] != "]":
-        value, at = _braces_value(text, at, depth)
+        value, at = _read_braces_value(text, at, depth)
         found.append(value)
-        at = _braces_next(text, at, "]")
+        at = _skip_to_next(text, at, "]")
     return found, at + 1
 
 
-def _braces_next(text: str, at: int, close: str) -> int:
-    at = blank(text, at)
+def _skip_to_next(text: str, at: int, close: str) -> int:
+    at = skip_space(text, at)
     if text[at : at + 1] == close:
         return at
     if text[at : at + 1] != ",":
         raise Unreadable(f"a comma or {close} was expected", at)
-    return blank(text, at + 1)
+    return skip_space(text, at + 1)

@@ -30,18 +30,19 @@ class Prose:
     def add(self, text: str, at: int) -> None:
         """Take the prose that stands next, at this place."""
         if self._after_call:
-            whole, text = text, text.lstrip()
-            at += len(whole) - len(text)
+            given, text = text, text.lstrip()
+            at += len(given) - len(text)
         if text:
             self._pieces.append((at, text))
             self._after_call = False
 
-    def called(self, source: str, end: int) -> int:
-        """A call stands next, and ends here; return the place behind the frame that was opened before it."""
+    def add_call(self, source: str, end: int) -> int:
+        """Take the call that stands next, and ends here; return the place behind the frame that was
+        opened before it."""
         at, last = self._pieces.pop() if self._pieces and not self._after_call else (0, "")
         kept = last.rstrip()
         frame = _FRAME_BEFORE.search(last, max(0, len(last) - 64))
-        close = _closing(frame, source, end) if frame else None
+        close = _find_closing(frame, source, end) if frame else None
         if frame and close:
             kept, end = last[: frame.start()].rstrip(), close.end()
         if self._first_call is not None and _ONLY_SEPARATORS.match(kept):
@@ -55,19 +56,19 @@ class Prose:
 
     def text(self) -> str:
         """Return all prose that hasn't left yet."""
-        pieces = self._unsent(len(self._pieces))
+        pieces = self._cut_sent(len(self._pieces))
         return "\n".join(pieces).strip() if self._first_call is not None else "".join(pieces)
 
     def before(self) -> str:
         """Return the prose in front of the first call."""
-        return "\n".join(self._unsent(self._first_call or 0))
+        return "\n".join(self._cut_sent(self._first_call or 0))
 
-    def _unsent(self, count: int) -> list[str]:
+    def _cut_sent(self, count: int) -> list[str]:
         pieces = [piece[max(0, self._sent - at) :] for at, piece in self._pieces[:count]]
         return [piece for piece in pieces if piece]
 
 
-def _closing(frame: re.Match[str], source: str, end: int) -> re.Match[str] | None:
+def _find_closing(frame: re.Match[str], source: str, end: int) -> re.Match[str] | None:
     """Find the other half of a frame. A fence may lack it, a tag may not."""
     if not frame["tag"]:
         return _FENCE_AFTER.match(source, end) or re.compile("").match(source, end)

@@ -1,15 +1,15 @@
 """From the text of an answer to the calls in it.
 
-One walk from left to right. `marks.py` finds the places where a call may begin, by the table of call formats; the
-readers (`payloads`, `markup`, `pythonic`) say what stands there; everything else is prose. There are two ways to be a
-call:
+One walk from left to right. `delimiter_search.py` finds the places where a call may begin, by the table of call
+formats; the readers (`payloads`, `markup`, `pythonic`) say what stands there; everything else is prose. There are two
+ways to be a call:
 
-    by its mark            an opener (`<tool_call>`, `[TOOL_REQUEST]`) is there, or a closer right behind it
+    by its delimiter       an opener (`<tool_call>`, `[TOOL_REQUEST]`) is there, or a closer right behind it
     by its declared name   bare JSON, `name{json}`, `[f(a=1)]`, tags: if the request has a tool of that name
 
-What has a mark, or a declared name with a call's keys, and can't be read without loss is `Malformed`, with
-its raw text up to where it may end. What has neither stays prose, to the letter. Prose in a closed `<think>`
-section is thought, not called. Marks in quotes are talked about, not used.
+What has a delimiter, or a declared name with a call's keys, and can't be read without loss is `Malformed`, with
+its raw text up to where it may end. What has neither stays prose, to the letter. What stands in a closed `<think>`
+section is reasoning, and no call. Delimiters in quotes are talked about, not used.
 
 Time is linear. Each reader works forward from its place, and reading goes on behind what it read. Readings
 in the open that fail give nothing back, so they are paid from `FUEL_FACTOR` times the length of the text;
@@ -21,19 +21,27 @@ from __future__ import annotations
 import re
 
 from reliability.tool_calls import Extraction, Malformed, RawCall
-from reliability.tools.delimiters import OPENER, SPEECH_END, quoted
+from reliability.tools.delimiters import SPEECH_END, is_quoted
 from reliability.tools.extract import harmony
-from reliability.tools.extract.envelope import FENCE_LINE, Nothing, closed_by_a_mark, closers, read_envelope, region_end
+from reliability.tools.extract.broken_json import looks_like_a_call, names_a_tool
+from reliability.tools.extract.delimiter_search import SPOT, Delimiter, find_delimiter_at, find_delimiter_in_line
+from reliability.tools.extract.envelope import (
+    FENCE_LINE,
+    Nothing,
+    find_region_end,
+    is_closer_next,
+    read_envelope,
+    skip_closers,
+)
 from reliability.tools.extract.literal import Unreadable, read
-from reliability.tools.extract.marks import SPOT, Mark, mark_at, mark_in_line
 from reliability.tools.extract.markup import read_attributes, read_elements, read_pairs
-from reliability.tools.extract.payloads import blank, mended, read_braces, read_json, read_named
+from reliability.tools.extract.payloads import read_braces, read_json, read_named, record_repairs, skip_space
 from reliability.tools.extract.prose import Prose
 from reliability.tools.extract.pythonic import read_python
-from reliability.tools.extract.shapes import ARGUMENT_KEYS, CALLS_MAX, NAME_KEYS, HalfCall, Setting
+from reliability.tools.extract.shapes import CALLS_MAX, HalfCall, Setting
 from reliability.tools.extract.text import read_arguments
+from reliability.tools.format_parts import NAME
 from reliability.tools.format_row import Reader
-from reliability.tools.formats import NAME
 from reliability.tools.schema.toolbox import ToolBox
 
 __all__ = ["extract_calls", "is_prose"]
@@ -41,7 +49,7 @@ __all__ = ["extract_calls", "is_prose"]
 FUEL_FACTOR = 4
 FUEL_SPARE = 100_000
 LOOK_CHARS = 400
-MARK_CHARS_MAX = 64
+FENCE_CHARS_MAX = 64
 MALFORMED_MAX = 32
 ATTEMPT_CHARS = 256
 
@@ -54,28 +62,25 @@ _READERS = {
     Reader.PYTHON: read_python,
     Reader.JSON: read_json,
 }
-_THOUGHT = re.compile(r"</think>", re.IGNORECASE)
-_NAMED_KEY = re.compile(rf"\b(?:{'|'.join(NAME_KEYS)})\b[\"'}}\]]?\s{{0,8}}:?\s{{0,8}}[\"']?({NAME})")
-_ARGUMENT_KEY = re.compile(rf"\b(?:{'|'.join(ARGUMENT_KEYS)})\b[\"'}}\]]?\s{{0,8}}:")
+_REASONING_END = re.compile(r"</think>", re.IGNORECASE)
 _HEADS = {
     Reader.REACT: re.compile(rf"(?P<name>{NAME})[ \t]{{0,8}}\r?\n\s{{0,8}}Action Input:\s{{0,8}}", re.IGNORECASE),
     Reader.CHANNEL: re.compile(rf"(?P<name>{NAME})[^\n{{]{{0,64}}\s{{0,8}}(?=\{{|\Z)"),
 }
 _FRAME = re.compile(r"[ \t\r\n`]*+")
 _TOOL_CODE = re.compile(r"`{3,}tool_code\s*\Z")
-_BRACKET = re.compile(r"[{}\[\]]")
-_JSON_BEGINS = re.compile(r"\{\s{0,64}(?:\"[^\"\n]{0,128}\"|'[^'\n]{0,128}'|\w{1,128})\s{0,64}[\"':]|\[\s{0,64}[\[{]")
 _OPEN_TAG = re.compile(rf"<function=\s*(?:(?P<name>{NAME})|[^<>\n]{{0,128}}\Z)")
 
 
 def extract_calls(text: str, box: ToolBox, sent: int = 0) -> Extraction:
-    """All calls in a text, what looks like one and isn't readable, and the prose that is left. Total, and
-    linear in the text. `sent`: so much of the text has left already, and is not given back as prose."""
+    """Extract all calls of a text, what looks like one and isn't readable, and the prose that is
+    left. Total, and linear in the text. `sent`: so much of the text has left already, and is not
+    given back as prose."""
     if not box.tools or not text:
         return Extraction(text=text[sent:])
     walk = _Walk(text, box, sent)
     if harmony.is_harmony(text):
-        walk.messages(text)
+        walk.run_messages(text)
     else:
         walk.run(text)
     if not walk.found:
@@ -90,11 +95,11 @@ def extract_calls(text: str, box: ToolBox, sent: int = 0) -> Extraction:
 
 
 def is_prose(text: str, box: ToolBox, begin: int = 0) -> bool:
-    """True where everything in a text is delivered as it stands. What stands before `begin` is prose; it is seen, and
-    not read again."""
+    """Return whether everything in a text is delivered as it stands. What stands before `begin` is
+    prose; it is seen, and not read again."""
     walk = _Walk(text, box, 0)
     if harmony.is_harmony(text):
-        walk.messages(text)
+        walk.run_messages(text)
     else:
         walk.run(text, begin=begin)
     return not walk.found
@@ -115,18 +120,18 @@ class _Walk:
         self.at = 0
         self.kept = 0  # up to here the text is settled
         self.rest_is_prose = False  # True where no declared name is left
-        self.thoughts = True  # False where no thought ends any more
+        self.may_end_reasoning = True  # False where no reasoning ends any more
 
-    def messages(self, text: str) -> None:
-        """A text in the Harmony format: calls by their header, the rest as text."""
+    def run_messages(self, text: str) -> None:
+        """Walk over a text in the Harmony format: calls by their header, the rest as text."""
         for message in harmony.split(text):
-            if message.thinking:
+            if message.is_reasoning:
                 self.reasoning.append(message.body)
             elif message.recipient is None:
                 self.run(message.body, message.at)
             else:
-                self.prose.called("", 0)
-                self._arguments(message.recipient, message.body if message.complete else "", message.raw, "harmony")
+                self.prose.add_call("", 0)
+                self._read_body(message.recipient, message.body if message.complete else "", message.raw, "harmony")
 
     @property
     def found(self) -> bool:
@@ -136,67 +141,67 @@ class _Walk:
     def run(self, text: str, base: int = 0, begin: int = 0) -> None:
         """Walk over one text. Each step moves forward."""
         self.text, self.base, self.at, self.kept = text, base, begin, 0
-        self.thoughts, self.rest_is_prose = True, False
+        self.may_end_reasoning, self.rest_is_prose = True, False
         while True:
             at = self.at
             if at == 0 or text[at - 1] == "\n":
-                self._line()
+                self._look_at_line()
             if self.at == at:
                 spot = SPOT.search(text, at)
                 if spot is None:
                     break
                 self.at = spot.end()
                 if text[spot.start()] != "\n":
-                    self._spot(spot.start())
+                    self._look_at_spot(spot.start())
         self.prose.add(text[self.kept :], base + self.kept)
 
-    def _line(self) -> None:
+    def _look_at_line(self) -> None:
         """Look at the beginning of a line."""
-        mark = mark_in_line(self.text, self.at)
-        if mark is not None:
-            self._in_the_open(mark)
+        delimiter = find_delimiter_in_line(self.text, self.at)
+        if delimiter is not None:
+            self._read_in_the_open(delimiter)
 
-    def _spot(self, at: int) -> None:
+    def _look_at_spot(self, at: int) -> None:
         """Look at one place."""
-        mark = mark_at(self.text, at, self.kept)
-        if mark is None:
+        delimiter = find_delimiter_at(self.text, at, self.kept)
+        if delimiter is None:
             return
-        self.at = mark.end
-        if mark.kind == "think":
-            self._thought()
-        elif self._mentioned(mark):
+        self.at = delimiter.end
+        if delimiter.kind == "think":
+            self._skip_reasoning()
+        elif self._is_mentioned(delimiter):
             return
-        elif mark.kind is Reader.ENVELOPE:
-            self._envelope(mark)
-        elif mark.kind == "close":
-            self._stray(mark)
+        elif delimiter.kind is Reader.ENVELOPE:
+            self._read_envelope(delimiter)
+        elif delimiter.kind == "close":
+            self._report_stray(delimiter)
         else:
-            self._in_the_open(mark)
+            self._read_in_the_open(delimiter)
 
-    def _thought(self) -> None:
-        """Go on behind a closed section of thought."""
-        end = _THOUGHT.search(self.text, self.at) if self.thoughts else None
-        self.thoughts = end is not None
+    def _skip_reasoning(self) -> None:
+        """Go on behind a closed section of reasoning."""
+        end = _REASONING_END.search(self.text, self.at) if self.may_end_reasoning else None
+        self.may_end_reasoning = end is not None
         self.at = end.end() if end else self.at
 
-    def _mentioned(self, mark: Mark) -> bool:
-        """True for a mark that is only talked about."""
-        if mark.kind in (Reader.ELEMENTS, Reader.ATTRIBUTES):
-            return self.text[max(0, mark.start - 1) : mark.start] == "`"
-        return mark.kind in (Reader.ENVELOPE, "close") and quoted(self.text, mark.start, mark.end)
+    def _is_mentioned(self, delimiter: Delimiter) -> bool:
+        """Return whether a delimiter is only talked about."""
+        if delimiter.kind in (Reader.ELEMENTS, Reader.ATTRIBUTES):
+            return self.text[max(0, delimiter.start - 1) : delimiter.start] == "`"
+        return delimiter.kind in (Reader.ENVELOPE, "close") and is_quoted(self.text, delimiter.start, delimiter.end)
 
     # --- settling -------------------------------------------------------------------------------------------
 
-    def _take(self, start: int, end: int) -> None:
-        """What stands before `start` is prose; go on at `end`."""
+    def _settle(self, start: int, end: int) -> None:
+        """Add what stands before `start` to the prose, and go on at `end`."""
         self.prose.add(self.text[self.kept : start], self.base + self.kept)
-        self.at = self.kept = self.prose.called(self.text, end)
+        self.at = self.kept = self.prose.add_call(self.text, end)
 
-    def _good(self, start: int, end: int, calls: list[RawCall]) -> None:
-        self._take(start, end)
-        self._keep(calls, self.text[start:end])
+    def _take_calls(self, start: int, end: int, calls: list[RawCall]) -> None:
+        self._settle(start, end)
+        self._keep_calls(calls, self.text[start:end])
 
-    def _keep(self, calls: list[RawCall], raw: str) -> None:
+    def _keep_calls(self, calls: list[RawCall], raw: str) -> None:
         if len(self.calls) + len(calls) > CALLS_MAX:
             self.malformed.append(
                 Malformed(raw=raw, reason=f"more than {CALLS_MAX} calls in one answer", format=calls[0].format)
@@ -204,52 +209,60 @@ class _Walk:
         else:
             self.calls += calls
 
-    def _bad(self, start: int, end: int, reason: str, format: str) -> None:
+    def _report_malformed(self, start: int, end: int, reason: str, format: str) -> None:
         if len(self.malformed) >= MALFORMED_MAX - 1:
             end, reason = len(self.text), f"{MALFORMED_MAX} or more calls that can't be read"
-        self._take(start, end)
+        self._settle(start, end)
         self.malformed.append(Malformed(raw=self.text[start:end], reason=reason, format=format))
 
-    def _arguments(self, name: str, body: str, raw: str, format: str) -> None:
-        """A call whose name is known and whose arguments are all of this text."""
+    def _read_body(self, name: str, body: str, raw: str, format: str) -> None:
+        """Read a call whose name is known and whose arguments are all of this text."""
         value = read_arguments(body)
         if isinstance(value, str):
             self.malformed.append(Malformed(raw=raw, reason=value, format=format))
         else:
-            self._keep([mended(RawCall(name=name, arguments=value.value, format=format), list(value.mended))], raw)
+            self._keep_calls(
+                [record_repairs(RawCall(name=name, arguments=value.value, format=format), list(value.repair_kinds))],
+                raw,
+            )
 
-    # --- by a mark ------------------------------------------------------------------------------------------
+    # --- by a delimiter -------------------------------------------------------------------------------------
 
-    def _envelope(self, mark: Mark) -> None:
-        """From an opener to its closer everything is calls, or malformed."""
-        start, at = mark.start, mark.end
-        setting = Setting(self.box, self.text[start:at].strip("<>[]|/").lower(), marked=True)
+    def _read_envelope(self, delimiter: Delimiter) -> None:
+        """Read everything from an opener to its closer as calls, or as malformed."""
+        start, at = delimiter.start, delimiter.end
+        setting = Setting(self.box, self.text[start:at].strip("<>[]|/").lower(), explicit=True)
         try:
             found = read_envelope(self.text, start, at, setting, inline=not self._begins_line(start))
         except Nothing as bad:
-            if self._closes(start, at):
+            if self._is_used_as_closer(start, at):
                 self.kept = len(self.text)
-            elif self._meant(start, at):
-                self._bad(start, region_end(self.text, at), bad.reason, setting.format)
+            elif self._is_meant(start, at):
+                self._report_malformed(start, find_region_end(self.text, at), bad.reason, setting.format)
             else:
                 self.at = max(at, bad.at)  # a row of openers is looked at once
         except Unreadable as bad:
-            self._bad(start, region_end(self.text, at), bad.reason, setting.format)
+            self._report_malformed(start, find_region_end(self.text, at), bad.reason, setting.format)
         else:
-            self._good(mark.held, found.end, found.calls)
+            self._take_calls(delimiter.held, found.end, found.calls)
 
-    def _closes(self, start: int, at: int) -> bool:
-        """True for an opener that was said instead of a closer: right behind a call, and the end of all."""
-        return bool(self.calls) and blank(self.text, self.kept) == start and blank(self.text, at) == len(self.text)
+    def _is_used_as_closer(self, start: int, at: int) -> bool:
+        """Return whether an opener was written instead of a closer: right behind a call, and the end
+        of all."""
+        return (
+            bool(self.calls)
+            and skip_space(self.text, self.kept) == start
+            and skip_space(self.text, at) == len(self.text)
+        )
 
-    def _meant(self, start: int, at: int) -> bool:
-        """True where an opener without a call was meant: it begins a line, or ends the text, or a closer
-        follows."""
-        ends = blank(self.text, at) == len(self.text)
-        return ends or self._begins_line(start) or closed_by_a_mark(self.text, at)
+    def _is_meant(self, start: int, at: int) -> bool:
+        """Return whether an opener without a call was meant: it begins a line, or ends the text, or a
+        closer follows."""
+        ends = skip_space(self.text, at) == len(self.text)
+        return ends or self._begins_line(start) or is_closer_next(self.text, at)
 
     def _begins_line(self, start: int) -> bool:
-        """True where nothing but white space, or a call, stands before this place in its line."""
+        """Return whether nothing but white space, or a call, stands before this place in its line."""
         line = max(
             self.text.rfind("\n", max(self.kept, start - LOOK_CHARS), start) + 1,
             self.kept,
@@ -257,12 +270,12 @@ class _Walk:
         )
         return not self.text[line:start].strip()
 
-    def _stray(self, closer: Mark) -> None:
-        """A closer that no call stands before: what stands before it was meant to be one."""
+    def _report_stray(self, closer: Delimiter) -> None:
+        """Report a closer that no call stands before: what stands there was meant to be one."""
         if SPEECH_END.fullmatch(self.text, closer.start, closer.end):
             return
         start = max(self.kept, self.text.rfind("\n\n", self.kept, closer.start) + 2)
-        self._bad(
+        self._report_malformed(
             min(start, closer.start),
             closer.end,
             "a closing tag, and no call that can be read before it",
@@ -271,46 +284,47 @@ class _Walk:
 
     # --- by a declared name ---------------------------------------------------------------------------------
 
-    def _in_the_open(self, mark: Mark) -> None:
-        """Something that is a call only if it names a declared tool."""
-        start = blank(self.text, mark.start)
-        match mark.kind:
+    def _read_in_the_open(self, delimiter: Delimiter) -> None:
+        """Read what is a call only if it names a declared tool."""
+        start = skip_space(self.text, delimiter.start)
+        match delimiter.kind:
             case Reader.REACT | Reader.CHANNEL:
-                self._announced(mark, start)
+                self._read_announced(delimiter, start)
             case Reader.LINES:
-                self._python_lines(start)
+                self._read_python_lines(start)
             case Reader.JSON if self.fuel < 0:
-                self._out_of_fuel(start)
+                self._report_rest(start)
             case _:
-                self._notation(mark, start)
+                self._read_notation(delimiter, start)
 
-    def _notation(self, mark: Mark, start: int) -> None:
-        """A call in a notation that has a reader of its own."""
-        kind = mark.kind if isinstance(mark.kind, Reader) else Reader.JSON
-        marked = mark.row is not None and mark.row.marked
-        setting = Setting(self.box, kind.value, marked=marked, alone=self._leads(start))
+    def _read_notation(self, delimiter: Delimiter, start: int) -> None:
+        """Read a call in a notation that has a reader of its own."""
+        kind = delimiter.kind if isinstance(delimiter.kind, Reader) else Reader.JSON
+        explicit = delimiter.row is not None and delimiter.row.explicit
+        setting = Setting(self.box, kind.value, explicit=explicit, alone=self._leads(start))
         try:
             found = _READERS[kind](self.text, start, setting)
         except Unreadable as bad:
-            self._unread(kind, start, bad)
+            self._give_up(kind, start, bad)
             return
         if found is not None and found.calls:
-            self._good(mark.held, closers(self.text, found.end)[0], found.calls)
+            self._take_calls(delimiter.held, skip_closers(self.text, found.end)[0], found.calls)
         elif found is not None:
             self.at = found.end  # data, and no place to look for calls in
-        elif kind is Reader.ELEMENTS and self._open_tag(start):
-            self._bad(start, region_end(self.text, start), "a tag without an end", kind.value)
+        elif kind is Reader.ELEMENTS and self._is_open_tag(start):
+            self._report_malformed(start, find_region_end(self.text, start), "a tag without an end", kind.value)
 
-    def _unread(self, kind: Reader, start: int, bad: Unreadable) -> None:
-        """A notation that can't be read to its end: a call that is broken, or no call."""
+    def _give_up(self, kind: Reader, start: int, bad: Unreadable) -> None:
+        """Settle a notation that can't be read to its end: a call that is broken, or no call."""
         self.fuel -= max(bad.at - start, ATTEMPT_CHARS)
-        if kind is not Reader.JSON or isinstance(bad, HalfCall) or self._looks_like_a_call(start):
-            self._bad(start, region_end(self.text, start), bad.reason, kind.value)
+        if kind is not Reader.JSON or isinstance(bad, HalfCall) or looks_like_a_call(self.text, start, self.box):
+            self._report_malformed(start, find_region_end(self.text, start), bad.reason, kind.value)
         else:
             self.at = start + 1
 
-    def _python_lines(self, start: int) -> None:
-        """`f(a=1)` of declared tools, and nothing else up to the end of the answer, or of a fence for tool calls."""
+    def _read_python_lines(self, start: int) -> None:
+        """Read `f(a=1)` of declared tools, and nothing else up to the end of the answer, or of a fence
+        for tool calls."""
         if self.fuel < 0:
             return
         try:
@@ -322,55 +336,35 @@ class _Walk:
             return
         frame = _FRAME.match(self.text, found.end)
         rest = frame.end() if frame else found.end
-        fenced = _TOOL_CODE.search(self.text, max(0, start - MARK_CHARS_MAX), start)
+        fenced = _TOOL_CODE.search(self.text, max(0, start - FENCE_CHARS_MAX), start)
         if rest == len(self.text) or (fenced and "`" in self.text[found.end : rest]):
-            self._good(start, found.end, found.calls)
+            self._take_calls(start, found.end, found.calls)
         else:
             self.fuel -= found.end - start
 
-    def _open_tag(self, start: int) -> bool:
-        """True for a tag that isn't closed: with a declared name in it, or cut off by the end of the text."""
+    def _is_open_tag(self, start: int) -> bool:
+        """Return whether a tag isn't closed: with a declared name in it, or cut off by the end of the
+        text."""
         tag = _OPEN_TAG.match(self.text, start)
         return tag is not None and (tag.end() == len(self.text) or self.box.find(tag["name"]) is not None)
 
-    def _out_of_fuel(self, start: int) -> None:
-        """Bare JSON is no longer read. If the rest of the text names a tool where a call would, it is
-        reported."""
+    def _report_rest(self, start: int) -> None:
+        """Report the rest of the text, in which bare JSON is no longer read, if it names a tool where a
+        call would."""
         if self.rest_is_prose:
             return
-        self.rest_is_prose = not any(self.box.find(name) is not None for name in _NAMED_KEY.findall(self.text, start))
+        self.rest_is_prose = not names_a_tool(self.text, start, self.box)
         if not self.rest_is_prose:
-            self._bad(start, len(self.text), "too much of the text before it can't be read", "bare")
+            self._report_malformed(start, len(self.text), "too much of the text before it can't be read", "bare")
 
     def _leads(self, start: int) -> bool:
-        """True where nothing but a fence stands before this place."""
-        return start <= MARK_CHARS_MAX and not FENCE_LINE.sub("", self.text[:start]).strip()
+        """Return whether nothing but a fence stands before this place."""
+        return start <= FENCE_CHARS_MAX and not FENCE_LINE.sub("", self.text[:start]).strip()
 
-    def _looks_like_a_call(self, start: int) -> bool:
-        """True where a declared name stands under a name's key, next to an arguments' key or to the end of
-        the text, in what begins as JSON does and before the bracket closes."""
-        if not _JSON_BEGINS.match(self.text, start):
-            return False
-        window = self._window(start)
-        named = any(self.box.find(name) is not None for name in _NAMED_KEY.findall(window))
-        return named and (_ARGUMENT_KEY.search(window) is not None or start + LOOK_CHARS >= len(self.text))
-
-    def _window(self, start: int) -> str:
-        """The text behind a bracket: up to where it seems to close, or another call is opened, and not far."""
-        window = self.text[start : start + LOOK_CHARS]
-        opener = OPENER.search(window)
-        window = window[: opener.start()] if opener else window
-        depth = 0
-        for bracket in _BRACKET.finditer(window):
-            depth += 1 if bracket[0] in "{[" else -1
-            if depth == 0:
-                return window[: bracket.end()]
-        return window
-
-    def _announced(self, mark: Mark, start: int) -> None:
-        """A declared name behind words that announce a call."""
-        kind = mark.kind if isinstance(mark.kind, Reader) else Reader.REACT
-        named = _HEADS[kind].match(self.text, mark.end)
+    def _read_announced(self, delimiter: Delimiter, start: int) -> None:
+        """Read a call of a declared name behind words that announce it."""
+        kind = delimiter.kind if isinstance(delimiter.kind, Reader) else Reader.REACT
+        named = _HEADS[kind].match(self.text, delimiter.end)
         if named is None or self.box.find(named["name"]) is None:
             return
         try:
@@ -378,7 +372,9 @@ class _Walk:
             if not isinstance(value.value, dict):
                 raise Unreadable("the arguments must be an object", value.end)
         except Unreadable as bad:
-            self._bad(start, region_end(self.text, named.end()), bad.reason, kind.value)
+            self._report_malformed(start, find_region_end(self.text, named.end()), bad.reason, kind.value)
             return
-        call = mended(RawCall(name=named["name"], arguments=value.value, format=kind.value), list(value.mended))
-        self._good(mark.held, closers(self.text, value.end)[0], [call])
+        call = record_repairs(
+            RawCall(name=named["name"], arguments=value.value, format=kind.value), list(value.repair_kinds)
+        )
+        self._take_calls(delimiter.held, skip_closers(self.text, value.end)[0], [call])

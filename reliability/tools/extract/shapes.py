@@ -2,10 +2,10 @@
 them.
 
 One object is a call when exactly one of its keys names a tool, at most one holds arguments, and every other
-key is known to carry nothing that a tool needs (`type`, `id`, a thought). It may sit in wrappers (`function`,
+key is known to carry nothing that a tool needs (`type`, `id`, reasoning). It may sit in wrappers (`function`,
 `tool_calls`, `function_call`), and calls may come in arrays.
 
-`marked` says how much is known already. Inside an envelope (`<tool_call>`) the text is a call, so a
+`explicit` says how much is known already. Inside an envelope (`<tool_call>`) the text is a call, so a
 strange name is passed on, for the check to refuse. Outside, an object is a call only if the name is a
 declared one: `{"name": "Bob", "age": 3}` is data, and stays data.
 """
@@ -20,7 +20,7 @@ from reliability.tool_calls import RawCall
 from reliability.tools.extract.literal import Unreadable
 from reliability.tools.schema.toolbox import ToolBox
 
-__all__ = ["ARGUMENT_KEYS", "CALLS_MAX", "NAME_KEYS", "WRAPPERS", "HalfCall", "Setting", "calls_in"]
+__all__ = ["ARGUMENT_KEYS", "CALLS_MAX", "NAME_KEYS", "WRAPPERS", "HalfCall", "Setting", "find_calls"]
 
 CALLS_MAX = 128
 
@@ -56,24 +56,24 @@ class HalfCall(Unreadable):
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """What is known before a value is looked at. `marked`: it stands in an envelope. `alone`: it is the
-    whole answer."""
+    """What is known before a value is looked at. `explicit`: its envelope, or its own delimiter, says
+    that it is a call. `alone`: it is the complete answer."""
 
     box: ToolBox
     format: str
-    marked: bool = False
+    explicit: bool = False
     alone: bool = False
 
 
-def calls_in(value: Any, setting: Setting) -> list[RawCall] | None:
-    """The calls that this value is, or None where it is none. Raises `HalfCall` for a call that can't be
-    taken without loss."""
+def find_calls(value: Any, setting: Setting) -> list[RawCall] | None:
+    """Find the calls that this value is, or None where it is none. Raises `HalfCall` for a call that
+    can't be taken without loss."""
     found = list(_walk(value, setting))
     if len(found) > CALLS_MAX:
         raise HalfCall(f"more than {CALLS_MAX} calls", 0)
     calls = [call for call in found if call is not None]
     known = [call for call in calls if setting.box.find(call.name) is not None]
-    if not setting.marked and not known:
+    if not setting.explicit and not known:
         if setting.alone and calls and len(calls) == len(found):
             raise HalfCall(f"{calls[0].name[:80]!r} is no declared tool", 0)
         return None
@@ -83,70 +83,71 @@ def calls_in(value: Any, setting: Setting) -> list[RawCall] | None:
 
 
 def _walk(value: Any, setting: Setting) -> Iterable[RawCall | None]:
-    """Each item that should be a call: as a call, or None where it isn't one."""
+    """Yield each item that should be a call: as a call, or None where it isn't one."""
     if isinstance(value, list):
         for item in value[: CALLS_MAX + 1]:
             yield from _walk(item, setting) if isinstance(item, dict) else [None]
     elif isinstance(value, dict):
-        inner = _unwrapped(value)
+        inner = _unwrap(value)
         if inner is None:
-            yield _call(value, setting)
+            yield _read_call(value, setting)
         else:
             for call in _walk(inner, setting):
-                yield call if call is None or call.id else replace(call, id=_id(value))
+                yield call if call is None or call.id else replace(call, id=_find_id(value))
     else:
         yield None
 
 
-def _id(value: Mapping[str, Any]) -> str | None:
+def _find_id(value: Mapping[str, Any]) -> str | None:
     return next((value[key] for key in _IDS if isinstance(value.get(key), str)), None)
 
 
-def _known_keys(value: Mapping[str, Any], keys: Iterable[str]) -> bool:
-    """True where every other key carries nothing that would be lost."""
+def _has_only_known_keys(value: Mapping[str, Any], keys: Iterable[str]) -> bool:
+    """Return whether every other key carries nothing that would be lost."""
     return all(key in keys or key in _SILENT or (key == "content" and not value[key]) for key in value)
 
 
-def _unwrapped(value: Mapping[str, Any]) -> list[Any] | None:
-    """What a wrapper holds, or None where the value is no wrapper."""
+def _unwrap(value: Mapping[str, Any]) -> list[Any] | None:
+    """Return what a wrapper holds, or None where the value is no wrapper."""
     keys = [key for key in WRAPPERS if isinstance(value.get(key), (dict, list))]
-    if len(keys) != 1 or not _known_keys(value, keys):
+    if len(keys) != 1 or not _has_only_known_keys(value, keys):
         return None
     inner = value[keys[0]]
     return inner if isinstance(inner, list) else [inner]
 
 
-def _call(value: Mapping[str, Any], setting: Setting) -> RawCall | None:
-    """One object as a call, or None."""
+def _read_call(value: Mapping[str, Any], setting: Setting) -> RawCall | None:
+    """Read one object as a call, or None."""
     names = [key for key in NAME_KEYS if isinstance(value.get(key), str)]
     arguments = [key for key in ARGUMENT_KEYS if key in value]
-    if len(names) != 1 or len(arguments) > 1 or not _known_keys(value, [*names, *arguments]):
+    if len(names) != 1 or len(arguments) > 1 or not _has_only_known_keys(value, [*names, *arguments]):
         _refuse_half_calls(value, names, arguments, setting)
-        return _named_by_key(value, setting) if not names else None
+        return _read_named_by_key(value, setting) if not names else None
     name = value[names[0]]
     if arguments:
         given = value[arguments[0]]
         return (
             None
             if _is_definition(arguments[0], given)
-            else RawCall(name=name, arguments=given, id=_id(value), format=setting.format)
+            else RawCall(name=name, arguments=given, id=_find_id(value), format=setting.format)
         )
     tool = setting.box.find(name)
-    if not (setting.marked or (setting.alone and len(value) == 1)) or (tool is not None and not tool.takes_nothing):
+    if not (setting.explicit or (setting.alone and len(value) == 1)) or (tool is not None and not tool.takes_nothing):
         return None
-    return RawCall(name=name, arguments={}, id=_id(value), format=setting.format)
+    return RawCall(name=name, arguments={}, id=_find_id(value), format=setting.format)
 
 
-def _named_by_key(value: Mapping[str, Any], setting: Setting) -> RawCall | None:
-    """`{"get_weather": {"city": "Lima"}}`, which is a call only inside an envelope."""
+def _read_named_by_key(value: Mapping[str, Any], setting: Setting) -> RawCall | None:
+    """Read `{"get_weather": {"city": "Lima"}}`, which is a call only inside an envelope."""
     name, given = next(iter(value.items()), ("", None))
-    if not setting.marked or len(value) != 1 or not isinstance(given, dict) or setting.box.find(name) is None:
+    if not setting.explicit or len(value) != 1 or not isinstance(given, dict) or setting.box.find(name) is None:
         return None
     return RawCall(name=name, arguments=given, format=setting.format)
 
 
 def _refuse_half_calls(value: Mapping[str, Any], names: list[str], arguments: list[str], setting: Setting) -> None:
-    """A declared name next to arguments that aren't kept together is a call, but not one to be guessed at."""
+    """Refuse a declared name next to arguments that aren't kept together: a call, but not one to be
+    guessed at."""
     for key in names:
         tool = setting.box.find(value[key])
         if tool is None:
@@ -158,7 +159,7 @@ def _refuse_half_calls(value: Mapping[str, Any], names: list[str], arguments: li
 
 
 def _is_definition(key: str, given: Any) -> bool:
-    """True for a tool's own declaration, said back instead of a call."""
+    """Return whether this is a tool's own declaration, written back instead of a call."""
     return (
         key == "parameters"
         and isinstance(given, dict)

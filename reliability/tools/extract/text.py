@@ -1,7 +1,7 @@
 """JSON with text around it: what may be taken off without loss, and what is data and may not.
 
 A model says "Here are the arguments:", puts a fence around them, adds a remark or one brace too many.
-Taking that off is lossless only while it holds no data, and data is told by its looks: brackets, quoted
+Taking that off is lossless only while it holds no data, and data is known by its looks: brackets, quoted
 keys, an equals sign, or a text that goes on where a member of an object would. When in doubt it is data,
 and the whole is unreadable.
 
@@ -17,7 +17,7 @@ from dataclasses import replace
 from reliability.tool_calls import RepairKind
 from reliability.tools.extract.literal import Unreadable, Value, read
 
-__all__ = ["harmless_after", "harmless_before", "read_arguments"]
+__all__ = ["is_harmless_after", "is_harmless_before", "read_arguments"]
 
 TEXT_CHARS_MAX = 4_000
 
@@ -29,15 +29,15 @@ _DATA = re.compile(r"[{}\[\]\"=`]")
 _LABEL = re.compile(r"[^\s:]++\s++[^\s:][^:]*+:\s*\Z|[^:]*+\Z")
 
 
-def harmless_before(text: str, *, fenced: bool = False) -> bool:
-    """True for prose in front of a value. `name: {` is a key, "Here is the answer: {" is not."""
+def is_harmless_before(text: str, *, fenced: bool = False) -> bool:
+    """Return whether this is prose in front of a value. `name: {` is a key, "Here is the answer: {" is not."""
     if len(text) > TEXT_CHARS_MAX or _DATA.search(text):
         return False
     return fenced or _LABEL.match(text) is not None
 
 
-def harmless_after(text: str) -> bool:
-    """True for prose, or brackets too many, behind a complete value."""
+def is_harmless_after(text: str) -> bool:
+    """Return whether this is prose, or brackets too many, behind a complete value."""
     if _STRAY.match(text):
         return True
     rest = text.lstrip(_SPACE + "}])")
@@ -50,26 +50,27 @@ def harmless_after(text: str) -> bool:
 
 
 def read_arguments(text: str) -> Value | str:
-    """The one value in a text, or the reason why there is none. Nothing that looks like data is left out."""
+    """Read the one value in a text, or give the reason why there is none. Nothing that looks like data
+    is left out."""
     try:
-        whole = read(text)
-        if not text[whole.end :].strip(_SPACE):
-            return whole
+        value = read(text)
+        if not text[value.end :].strip(_SPACE):
+            return value
     except Unreadable as bad:
         reason = bad.reason
     else:
         reason = "there is more than one value"
     start = min((at for at in (text.find("{"), text.find("[")) if at >= 0), default=-1)
-    return reason if start < 0 else _surrounded(text, start, reason)
+    return reason if start < 0 else _read_surrounded(text, start, reason)
 
 
-def _surrounded(text: str, start: int, reason: str) -> Value | str:
-    """The value at `start`, if only fences and prose stand around it."""
+def _read_surrounded(text: str, start: int, reason: str) -> Value | str:
+    """Read the value at `start`, if only fences and prose stand around it."""
     try:
         value = read(text, start)
     except Unreadable as bad:
         return bad.reason
-    kinds = list(value.mended)
+    kinds = list(value.repair_kinds)
     window = max(0, start - 64)
     fence = _FENCE_BEFORE.search(text, window, start)
     before = text[: fence.start() if fence else start]
@@ -79,6 +80,6 @@ def _surrounded(text: str, start: int, reason: str) -> Value | str:
         kinds.append(RepairKind.FENCE)
     if before.strip(_SPACE) or after.strip(_SPACE):
         kinds.append(RepairKind.EXTRA_TEXT)
-    if not harmless_before(before.strip(), fenced=fence is not None) or not harmless_after(after):
+    if not is_harmless_before(before.strip(), fenced=fence is not None) or not is_harmless_after(after):
         return reason
-    return replace(value, end=len(text), mended=tuple(dict.fromkeys(kinds)))
+    return replace(value, end=len(text), repair_kinds=tuple(dict.fromkeys(kinds)))

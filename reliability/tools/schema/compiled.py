@@ -1,6 +1,6 @@
 """A client's schema, compiled: normalised, checked, and ready to judge with.
 
-    schema ─▶ its text ─▶ kept? ─▶ walk (`schema.py`) ─▶ references ─▶ Compiled
+    schema ─▶ its text ─▶ kept? ─▶ walk (`dialects.py`) ─▶ references ─▶ Compiled
 
 Compiling costs a thousand times what a validation costs, and agents send the same tools with every request, so what
 was compiled is kept by its text: `SCHEMAS_KEPT_MAX` of them with `CHARS_KEPT_MAX` characters together, the oldest goes.
@@ -25,7 +25,7 @@ from reliability.tools.schema.dialects import BadSchema, Normaliser
 from reliability.tools.schema.references import check_references
 from reliability.tools.schema.validator import Validator
 
-__all__ = ["CHARS_KEPT_MAX", "KEPT", "SCHEMAS_KEPT_MAX", "Compiled", "compile_schema", "keep"]
+__all__ = ["CHARS_KEPT_MAX", "SCHEMAS_KEPT_MAX", "SCHEMA_CACHE", "Compiled", "compile_schema", "keep"]
 
 SCHEMA_CHARS_MAX = 1_000_000
 SCHEMAS_KEPT_MAX = 1_024
@@ -50,7 +50,7 @@ class Compiled:
 Key = tuple[bool, str]
 
 
-class Kept:
+class SchemaCache:
     """Compiled schemas by their text, within bounds; the one that was asked for longest ago goes first."""
 
     def __init__(self) -> None:
@@ -61,7 +61,7 @@ class Kept:
         return len(self._found)
 
     def get(self, key: Key) -> Compiled | BadSchema | None:
-        """What is kept, as the newest now."""
+        """Return what is kept, as the newest now."""
         found = self._found.get(key)
         if found is not None:
             with suppress(KeyError):  # another thread was faster
@@ -79,11 +79,12 @@ class Kept:
             self.chars -= len(text)
 
 
-KEPT = Kept()
+SCHEMA_CACHE = SchemaCache()
 
 
 def compile_schema(given: Mapping[str, Any], steps: Steps, *, arguments: bool) -> Compiled | BadSchema:
-    """A schema ready to validate with, or what is wrong with it. `arguments`: of a tool, so always an object.
+    """Compile a schema to validate with, or return what is wrong with it. `arguments`: of a tool, so
+    always an object.
 
     Raises:
         OutOfSteps: it is larger than `steps`. What is known already costs next to nothing.
@@ -93,16 +94,16 @@ def compile_schema(given: Mapping[str, Any], steps: Steps, *, arguments: bool) -
     except (TypeError, ValueError, RecursionError):
         return BadSchema("", "must be plain JSON of a bounded depth")
     steps.spend(1 + len(text) // (CHARS_A_STEP * 10))
-    found = KEPT.get((arguments, text))
+    found = SCHEMA_CACHE.get((arguments, text))
     if found is None:
         found = _compile(text, steps, arguments=arguments)
-        KEPT.put((arguments, text), found)
+        SCHEMA_CACHE.put((arguments, text), found)
     return found
 
 
 def keep(compiled: Compiled, *, arguments: bool) -> None:
     """Keep what was compiled elsewhere."""
-    KEPT.put((arguments, compiled.text), compiled)
+    SCHEMA_CACHE.put((arguments, compiled.text), compiled)
 
 
 def _compile(text: str, steps: Steps, *, arguments: bool) -> Compiled | BadSchema:
@@ -111,7 +112,7 @@ def _compile(text: str, steps: Steps, *, arguments: bool) -> Compiled | BadSchem
     steps.spend(len(text) // CHARS_A_STEP)
     walk = Normaliser(steps)
     try:
-        schema = walk.schema(json.loads(text))
+        schema = walk.normalise(json.loads(text))
         check_references(schema)
         if arguments:
             _check_object(schema)

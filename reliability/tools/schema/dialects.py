@@ -1,7 +1,7 @@
 """Schemas as clients really send them, turned into draft 2020-12, the one dialect that is validated here.
 
-`normalise` walks a client's schema once and gives back a new one; the client's own object is never changed.
-What other drafts, OpenAPI and sloppy generators write is said again in today's words:
+`Normaliser.normalise` walks a client's schema once and gives back a new one; the client's own object is never changed.
+What other drafts, OpenAPI and sloppy generators write is rewritten in today's words:
 
     nullable: true                           null joins `type`, or an `anyOf` with null
     items: [..], additionalItems             prefixItems, items
@@ -26,7 +26,7 @@ from typing import Any
 from reliability.steps import Steps
 from reliability.tool_calls import join
 from reliability.tools.schema.meta import TYPES, wrong_keyword
-from reliability.tools.schema.patterns import BrokenPattern, Unasserted, compile_steps, translate
+from reliability.tools.schema.patterns import BrokenPattern, Unasserted, estimate_compile_steps, translate
 
 __all__ = ["DATA", "MAPS", "BadSchema", "Normaliser"]
 
@@ -63,8 +63,8 @@ class Normaliser:
         self._nodes = 0
         self._steps = steps
 
-    def schema(self, node: Any, path: tuple[object, ...] = (), *, known: bool = True) -> Any:
-        """The same schema in draft 2020-12. `known` is False below keywords that nobody knows.
+    def normalise(self, node: Any, path: tuple[object, ...] = (), *, known: bool = True) -> Any:
+        """Return the same schema in draft 2020-12. `known` is False below keywords that nobody knows.
 
         Raises:
             BadSchema: it can't be used, or is too large.
@@ -75,19 +75,19 @@ class Normaliser:
         if len(path) > SCHEMA_DEPTH_MAX or self._nodes > SCHEMA_NODES_MAX:
             raise BadSchema(join(*path[:8]), "the schema is larger or deeper than this server takes")
         if isinstance(node, list) and not known:
-            return [self.schema(item, (*path, i), known=False) for i, item in enumerate(node)]
+            return [self.normalise(item, (*path, i), known=False) for i, item in enumerate(node)]
         if not isinstance(node, Mapping):
             return node
-        old = self._modern(node)
-        new = {key: self._keyword(key, value, path, known) for key, value in old.items()}
-        self._patterns(new, path, known)
+        old = self._modernise(node)
+        new = {key: self._normalise_keyword(key, value, path, known) for key, value in old.items()}
+        self._check_patterns(new, path, known)
         _hoist_required(old, new)
         if known and (wrong := wrong_keyword(new)) is not None:
             raise BadSchema(join(*path, wrong[0]), f"is no valid JSON Schema: it {wrong[1]}")
-        return _nullable(new) if node.get("nullable") is True else new
+        return _allow_null(new) if node.get("nullable") is True else new
 
-    def _modern(self, node: Mapping[Any, Any]) -> dict[str, Any]:
-        """Today's keywords, before anything below is walked."""
+    def _modernise(self, node: Mapping[Any, Any]) -> dict[str, Any]:
+        """Return today's keywords, before anything below is walked."""
         keep = {str(k): v for k, v in node.items() if k not in _DROPPED or (k == "id" and isinstance(v, Mapping))}
         new = {k: v for k, v in keep.items() if v is not None or k in _NULL_IS_DATA or k not in _KNOWN}
         if isinstance(new.get("items"), list):
@@ -101,40 +101,40 @@ class Normaliser:
                 new[limit] = new.pop(bound)
         if isinstance(new.get("required"), bool):
             del new["required"]
-        return _type(new)
+        return _normalise_type(new)
 
-    def _keyword(self, key: str, value: Any, path: tuple[object, ...], known: bool) -> Any:
+    def _normalise_keyword(self, key: str, value: Any, path: tuple[object, ...], known: bool) -> Any:
         below = (*path, key)
         if key in DATA:
             return value
         if key in MAPS and isinstance(value, Mapping):
-            return {str(k): self.schema(v, (*below, k), known=known) for k, v in value.items()}
+            return {str(k): self.normalise(v, (*below, k), known=known) for k, v in value.items()}
         if key in _LISTS and isinstance(value, list):
-            return [self.schema(v, (*below, i), known=known) for i, v in enumerate(value)]
+            return [self.normalise(v, (*below, i), known=known) for i, v in enumerate(value)]
         if key in _SINGLE:
-            return self.schema(value, below, known=known)
+            return self.normalise(value, below, known=known)
         if key in ("$ref", "$dynamicRef") and isinstance(value, str) and known and not value.startswith("#"):
             raise BadSchema(join(*below), "only references inside the schema (#/...) are followed")
         if isinstance(value, (Mapping, list)) and key not in _KNOWN:
-            return self.schema(value, below, known=False)
+            return self.normalise(value, below, known=False)
         return value
 
-    def _patterns(self, new: dict[str, Any], path: tuple[object, ...], known: bool) -> None:
+    def _check_patterns(self, new: dict[str, Any], path: tuple[object, ...], known: bool) -> None:
         """Take out the expressions that aren't asserted; refuse the ones that are none."""
-        if isinstance(new.get("pattern"), str) and not self._asserted(new["pattern"], (*path, "pattern"), known):
+        if isinstance(new.get("pattern"), str) and not self._is_asserted(new["pattern"], (*path, "pattern"), known):
             del new["pattern"]
         named = new.get("patternProperties")
         if not isinstance(named, dict):
             return
-        kept = {k: v for k, v in named.items() if self._asserted(k, (*path, "patternProperties", k), known)}
+        kept = {k: v for k, v in named.items() if self._is_asserted(k, (*path, "patternProperties", k), known)}
         if len(kept) < len(named):
             # Keys that can't be told apart can't be refused either.
             for closed in ("additionalProperties", "unevaluatedProperties"):
                 new.pop(closed, None)
         new["patternProperties"] = kept
 
-    def _asserted(self, pattern: str, path: tuple[object, ...], known: bool) -> bool:
-        self._steps.spend(compile_steps(pattern))
+    def _is_asserted(self, pattern: str, path: tuple[object, ...], known: bool) -> bool:
+        self._steps.spend(estimate_compile_steps(pattern))
         try:
             translate(pattern)
         except Unasserted as why:
@@ -171,8 +171,8 @@ _KNOWN = (
 )
 
 
-def _type(node: dict[str, Any]) -> dict[str, Any]:
-    """Types in capitals, as some vendors write them, in small letters; an empty type is none."""
+def _normalise_type(node: dict[str, Any]) -> dict[str, Any]:
+    """Write types in capitals, as some vendors send them, in small letters; an empty type is none."""
     kind = node.get("type")
     if isinstance(kind, str) and kind.lower() in TYPES:
         node["type"] = kind.lower()
@@ -193,18 +193,18 @@ def _split_dependencies(node: dict[str, Any]) -> None:
 
 
 def _hoist_required(old: Mapping[str, Any], new: dict[str, Any]) -> None:
-    """Draft 3 says on a property itself that it is required."""
+    """Hoist what draft 3 says on a property itself: that it is required."""
     properties = old.get("properties")
     if not isinstance(properties, Mapping):
         return
-    said = [str(k) for k, v in properties.items() if isinstance(v, Mapping) and v.get("required") is True]
-    if said and isinstance(new.get("required", []), list):
-        new["required"] = list(dict.fromkeys([*new.get("required", []), *said]))
+    required = [str(k) for k, v in properties.items() if isinstance(v, Mapping) and v.get("required") is True]
+    if required and isinstance(new.get("required", []), list):
+        new["required"] = list(dict.fromkeys([*new.get("required", []), *required]))
 
 
-def _nullable(node: dict[str, Any]) -> dict[str, Any]:
-    """OpenAPI's `nullable`: null is fine, whatever else is said. The shape stays where it can, since
-    references point into it."""
+def _allow_null(node: dict[str, Any]) -> dict[str, Any]:
+    """Allow null by OpenAPI's `nullable`, whatever else is asked for. The shape stays where it can,
+    since references point into it."""
     new = dict(node)
     if isinstance(kind := new.get("type"), (str, list)):
         kinds = kind if isinstance(kind, list) else [kind]

@@ -1,4 +1,4 @@
-"""ECMA 262's regular expressions, said in RE2's dialect.
+"""ECMA 262's regular expressions, written in RE2's dialect.
 
 The two agree on nearly everything; this module rewrites what they write or mean differently:
 
@@ -22,7 +22,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-__all__ = ["NotLinear", "to_re2", "whole_repeat"]
+__all__ = ["NotLinear", "match_single_repeat", "to_re2"]
 
 COUNT_MAX = 1_000  # of one repeat in RE2
 COUNTS_MAX = 10_000  # of one repeat here, as several
@@ -49,7 +49,7 @@ _PIECE = re.compile(
     r"|(?P<escape>\\)|(?P<class>\[)|(?P<other>.)",
     re.DOTALL,
 )
-_WHOLE = re.compile(r"\^.+?(?P<count>\{(?P<low>\d{0,9})(?P<comma>,?)(?P<high>\d{0,9})\}\??)\$", re.DOTALL)
+_SINGLE_REPEAT = re.compile(r"\^.+?(?P<count>\{(?P<low>\d{0,9})(?P<comma>,?)(?P<high>\d{0,9})\}\??)\$", re.DOTALL)
 _HEX = re.compile(
     r"u\{(?P<braced>[0-9a-fA-F]{1,6})\}|u[dD](?P<high>[89abAB][0-9a-fA-F]{2})\\u[dD](?P<low>[c-fC-F][0-9a-fA-F]{2})"
     r"|u(?P<four>[0-9a-fA-F]{4})|x(?P<two>[0-9a-fA-F]{2})|c(?P<control>[A-Za-z])|(?P<nul>0)(?!\d)"
@@ -62,84 +62,86 @@ class NotLinear(ValueError):
 
 
 def to_re2(pattern: str) -> list[tuple[str, bool]]:
-    """Patterns in RE2's dialect, all of which must be found (True) or not be found (False).
+    """Return patterns in RE2's dialect, all of which must be found (True) or not be found (False).
 
     Raises:
-        NotLinear: it can't be said in RE2's dialect. (What is no pattern at all is for RE2 to refuse.)
+        NotLinear: it can't be written in RE2's dialect. (What is no pattern at all is for RE2 to refuse.)
     """
     found: list[tuple[str, bool]] = []
     rest = pattern
-    while (ahead := _look_ahead(rest)) is not None:
+    while (ahead := _split_look_ahead(rest)) is not None:
         inner, wanted, rest = ahead
-        found.append((f"^(?:{_said(inner)})", wanted))
-    return [*found, (_said(rest), True)]
+        found.append((f"^(?:{_rewrite(inner)})", wanted))
+    return [*found, (_rewrite(rest), True)]
 
 
-def whole_repeat(pattern: str) -> tuple[str, int, int | None] | None:
-    """`^x{1,2000}$` as (`^x*$`, 1, 2000), where x is one character of any kind; None for all else. A high of None is
-    no bound."""
-    found = _WHOLE.fullmatch(pattern)
+def match_single_repeat(pattern: str) -> tuple[str, int, int | None] | None:
+    """Return `^x{1,2000}$` as (`^x*$`, 1, 2000), where x is one character of any kind; None for all
+    else. A high of None is no bound."""
+    found = _SINGLE_REPEAT.fullmatch(pattern)
     if found is None or pattern[:1] != "^":
         return None
-    begin, end, kind = next(_tokens(pattern, 1), (1, 1, "("))
+    begin, end, kind = next(_split_tokens(pattern, 1), (1, 1, "("))
     if end != found.start("count") or kind in "(|)*+?{^$" or (kind == "\\" and pattern[begin + 1] not in "dDwWsS.-"):
         return None
-    low = int(found["low"] or 0)
-    high = low if not found["comma"] else int(found["high"]) if found["high"] else None
-    return None if not (found["low"] or found["high"]) else (f"^{pattern[begin:end]}*$", low, high)
-
-
-def _look_ahead(pattern: str) -> tuple[str, bool, str] | None:
-    """What the first look-ahead behind `^` holds, whether it is wanted, and the pattern without it."""
-    if pattern[:4] not in ("^(?=", "^(?!") or _alternatives(pattern):
+    if not (found["low"] or found["high"]):
         return None
-    end = _closed(pattern, 1)
+    low, high = _read_bounds(found)
+    return f"^{pattern[begin:end]}*$", low, high
+
+
+def _split_look_ahead(pattern: str) -> tuple[str, bool, str] | None:
+    """Return what the first look-ahead behind `^` holds, whether it is wanted, and the pattern without
+    it."""
+    if pattern[:4] not in ("^(?=", "^(?!") or _has_alternatives(pattern):
+        return None
+    end = _find_group_end(pattern, 1)
     if pattern[end : end + 1] in ("*", "+", "?", "{"):
         return None
     return pattern[4 : end - 1], pattern[3] == "=", "^" + pattern[end:]
 
 
-def _tokens(pattern: str, at: int = 0) -> Iterator[tuple[int, int, str]]:
-    """(begin, end, first character) of escapes, classes and single characters."""
+def _split_tokens(pattern: str, at: int = 0) -> Iterator[tuple[int, int, str]]:
+    """Yield (begin, end, first character) of escapes, classes and single characters."""
     while at < len(pattern):
         end = at + 1
         if pattern[at] == "\\":
             end += 1
         elif pattern[at] == "[":
-            end = _class_end(pattern, at)
+            end = _find_class_end(pattern, at)
         yield at, end, pattern[at]
         at = end
 
 
-def _class_end(pattern: str, at: int) -> int:
+def _find_class_end(pattern: str, at: int) -> int:
     at += 1
     while at < len(pattern) and pattern[at] != "]":
         at += 2 if pattern[at] == "\\" else 1
     return at + 1
 
 
-def _closed(pattern: str, at: int) -> int:
-    """Where the group that opens at `at` has ended."""
+def _find_group_end(pattern: str, at: int) -> int:
+    """Find where the group that opens at `at` has ended."""
     depth = 0
-    for _, end, kind in _tokens(pattern, at):
+    for _, end, kind in _split_tokens(pattern, at):
         depth += (kind == "(") - (kind == ")")
         if depth == 0:
             return end
     return len(pattern)
 
 
-def _alternatives(pattern: str) -> bool:
-    """Whether there are alternatives at the top: then `^` belongs to the first of them only."""
+def _has_alternatives(pattern: str) -> bool:
+    """Return whether there are alternatives at the top: then `^` belongs to the first of them only."""
     depth = 0
-    for _, _, kind in _tokens(pattern):
+    for _, _, kind in _split_tokens(pattern):
         depth += (kind == "(") - (kind == ")")
         if kind == "|" and depth <= 0:
             return True
     return False
 
 
-def _said(pattern: str) -> str:
-    """One pattern in RE2's dialect."""
+def _rewrite(pattern: str) -> str:
+    """Rewrite one pattern in RE2's dialect."""
     out: list[str] = []
     opened: list[int] = []
     last = 0  # where the last atom begins in `out`
@@ -149,7 +151,7 @@ def _said(pattern: str) -> str:
         assert piece is not None  # the last alternative takes any character
         at = piece.end()
         if piece["count"] and (piece["low"] or piece["high"]):
-            out[last:] = [_counted("".join(out[last:]), piece)]
+            out[last:] = [_rewrite_count("".join(out[last:]), piece)]
             _refuse_possessive(pattern, at)
             continue
         if piece["repeat"]:
@@ -163,18 +165,18 @@ def _said(pattern: str) -> str:
         last = len(out)
         if piece["group"] or piece["other"] == "(":
             opened.append(last)
-            said = _group(piece["group"] or "(")
-            if said.endswith(")"):
+            rewritten = _rewrite_group(piece["group"] or "(")
+            if rewritten.endswith(")"):
                 opened.pop()
         elif piece["escape"]:
-            said, at = _escape(pattern, at)
+            rewritten, at = _rewrite_escape(pattern, at)
         elif piece["class"]:
-            said, at = _class(pattern, at)
+            rewritten, at = _rewrite_class(pattern, at)
         else:
-            said = {".": _DOT, "{": r"\{", "}": r"\}", "]": r"\]"}.get(piece[0], piece[0])
+            rewritten = {".": _DOT, "{": r"\{", "}": r"\}", "]": r"\]"}.get(piece[0], piece[0])
             if piece["count"]:
-                said = re.escape(piece[0])
-        out.append(said)
+                rewritten = re.escape(piece[0])
+        out.append(rewritten)
     return "".join(out)
 
 
@@ -183,10 +185,9 @@ def _refuse_possessive(pattern: str, at: int) -> None:
         raise NotLinear("uses a possessive repeat")
 
 
-def _counted(atom: str, piece: re.Match[str]) -> str:
-    """A repeat with numbers, in steps of `COUNT_MAX`."""
-    low = int(piece["low"][:9] or 0)
-    high = low if not piece["comma"] else int(piece["high"][:9]) if piece["high"] else None
+def _rewrite_count(atom: str, piece: re.Match[str]) -> str:
+    """Rewrite a repeat with numbers, in steps of `COUNT_MAX`."""
+    low, high = _read_bounds(piece)
     if max(low, high or 0) > COUNTS_MAX:
         raise NotLinear("is larger than this server asserts")
     lazy = piece["lazy"]
@@ -205,8 +206,16 @@ def _counted(atom: str, piece: re.Match[str]) -> str:
     return "(?:" + "".join(parts) + (f"{atom}*{lazy}" if high is None else "") + ")"
 
 
-def _group(text: str) -> str:
-    """The opening of a group."""
+def _read_bounds(count: re.Match[str]) -> tuple[int, int | None]:
+    """Return how often a repeat's atom stands at least, and at most; None is no bound."""
+    low = int(count["low"][:9] or 0)
+    if not count["comma"]:
+        return low, low
+    return low, int(count["high"][:9]) if count["high"] else None
+
+
+def _rewrite_group(text: str) -> str:
+    """Rewrite the opening of a group."""
     if text in ("(", "(?:") or (text.endswith(">") and text != "(?>"):
         return "(?:"
     if text[2:3] in ("=", "!") or text[2:4] in ("<=", "<!"):
@@ -218,8 +227,8 @@ def _group(text: str) -> str:
     return text
 
 
-def _escape(pattern: str, at: int) -> tuple[str, int]:
-    """What an escape outside of a class means, and where it ends. `at` is behind the backslash."""
+def _rewrite_escape(pattern: str, at: int) -> tuple[str, int]:
+    """Rewrite an escape outside of a class, and return where it ends. `at` is behind the backslash."""
     letter = pattern[at : at + 1]
     if letter == "s":
         return f"[{_SPACES}]", at + 1
@@ -229,18 +238,18 @@ def _escape(pattern: str, at: int) -> tuple[str, int]:
         return _ANCHORS[letter], at + 1
     if letter == "k" or (letter in "123456789" and letter):
         raise NotLinear("refers back to a group")
-    return _character(pattern, at)
+    return _rewrite_character(pattern, at)
 
 
-def _character(pattern: str, at: int) -> tuple[str, int]:
-    """An escape that means the same in a class and outside of one."""
+def _rewrite_character(pattern: str, at: int) -> tuple[str, int]:
+    """Rewrite an escape that means the same in a class and outside of one."""
     letter = pattern[at : at + 1]
     if letter in _SAME and letter:
         return "\\" + letter, at + 1
     if letter in _LETTERS:
         return _LETTERS[letter], at + 1
     if found := _HEX.match(pattern, at):
-        return _code(found), found.end()
+        return _rewrite_code(found), found.end()
     if found := _PROPERTY.match(pattern, at):
         name = _CATEGORIES.get(found[2].lower(), found[2])
         if not re.fullmatch(r"[A-Z][a-z]?|[A-Z][a-z_A-Z]+", name) or name in _ONLY_ECMA:
@@ -256,7 +265,7 @@ _ONLY_ECMA = frozenset(
 )
 
 
-def _code(found: re.Match[str]) -> str:
+def _rewrite_code(found: re.Match[str]) -> str:
     if found["control"]:
         code = ord(found["control"]) % 32
     elif found["high"]:
@@ -268,20 +277,20 @@ def _code(found: re.Match[str]) -> str:
     return rf"\x{{{code:x}}}"
 
 
-def _class(pattern: str, at: int) -> tuple[str, int]:
-    """A class, and where it ends. `at` is behind its bracket."""
+def _rewrite_class(pattern: str, at: int) -> tuple[str, int]:
+    """Rewrite a class, and return where it ends. `at` is behind its bracket."""
     negated = pattern[at : at + 1] == "^"
     at += negated
     items: list[str] = []
     while pattern[at : at + 1] not in ("]", ""):
         letter = pattern[at]
         if letter == "\\":
-            said, at = _in_class(pattern, at + 1)
+            rewritten, at = _rewrite_class_escape(pattern, at + 1)
         else:
-            said, at = ("\\" + letter if letter in "[&~^" else letter), at + 1
+            rewritten, at = ("\\" + letter if letter in "[&~^" else letter), at + 1
             if letter == "-" and not _is_range(pattern, items, at):
-                said = r"\-"
-        items.append(said)
+                rewritten = r"\-"
+        items.append(rewritten)
     if not pattern[at : at + 1]:
         return "[", at  # it never ends: RE2 refuses that
     if not items:
@@ -289,7 +298,7 @@ def _class(pattern: str, at: int) -> tuple[str, int]:
     return f"[{'^' if negated else ''}{''.join(items)}]", at + 1
 
 
-def _in_class(pattern: str, at: int) -> tuple[str, int]:
+def _rewrite_class_escape(pattern: str, at: int) -> tuple[str, int]:
     letter = pattern[at : at + 1]
     if letter == "s":
         return _SPACES, at + 1
@@ -297,11 +306,11 @@ def _in_class(pattern: str, at: int) -> tuple[str, int]:
         return _NO_SPACES, at + 1
     if letter == "b":
         return r"\x{8}", at + 1
-    return _character(pattern, at)
+    return _rewrite_character(pattern, at)
 
 
 def _is_range(pattern: str, items: list[str], at: int) -> bool:
-    """Whether the dash before `at` stands between two single characters."""
+    """Return whether the dash before `at` stands between two single characters."""
     follows = pattern[at : at + 1]
     if not items or follows in ("]", "") or items[-1] == "-":
         return False

@@ -10,13 +10,13 @@ from typing import Any
 
 from reliability.steps import Steps
 
-__all__ = ["canonical"]
+__all__ = ["write_canonical"]
 
 CHARS_A_STEP = 500
 
 
-def canonical(value: Any, steps: Steps | None = None) -> str:
-    """One text for all values that are equal as JSON: 1 and 1.0, objects in any order; not 1 and true."""
+def write_canonical(value: Any, steps: Steps | None = None) -> str:
+    """Write one text for all values that are equal as JSON: 1 and 1.0, objects in any order; not 1 and true."""
     if isinstance(value, str):
         if steps is not None:
             steps.spend(1 + len(value) // CHARS_A_STEP)
@@ -43,11 +43,11 @@ def _write(value: Any, out: list[str], steps: Steps | None) -> None:
             _write(item, out, steps)
         out.append("]")
     else:
-        out.append(_plain(value))
+        out.append(_write_plain(value))
 
 
-def _plain(value: Any) -> str:
-    """null, a boolean or a number, and where it ends."""
+def _write_plain(value: Any) -> str:
+    """Write null, a boolean or a number, and where it ends."""
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     # Hexadecimal: the digits of a huge decimal number take the square of their count.

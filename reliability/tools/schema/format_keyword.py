@@ -27,12 +27,12 @@ _DURATION = re.compile(
 )
 
 
-def _date_time(text: str) -> bool:
+def _is_date_time(text: str) -> bool:
     match = _DATE_TIME.fullmatch(text)
     return match is not None and bool(date.fromisoformat(match[1]))
 
 
-def _regex(text: str) -> bool:
+def _is_regex(text: str) -> bool:
     try:
         translate(text)
     except Unasserted:
@@ -42,30 +42,30 @@ def _regex(text: str) -> bool:
     return True
 
 
-def _matches(expression: re.Pattern[str]) -> Callable[[str], bool]:
+def _match_by(expression: re.Pattern[str]) -> Callable[[str], bool]:
     return lambda text: expression.fullmatch(text) is not None
 
 
-def _checker() -> FormatChecker:
-    """jsonschema's own draft 2020-12 checks, and ours."""
+def _build_checker() -> FormatChecker:
+    """Build a checker of jsonschema's own draft 2020-12 formats, and of ours."""
     checker = FormatChecker(formats=())
     checker.checkers = dict(Draft202012Validator.FORMAT_CHECKER.checkers)
     ours: dict[str, Callable[[str], bool]] = {
-        "date-time": _date_time,
-        "time": _matches(_TIME),
-        "uri": _matches(_URI),
-        "hostname": _matches(_HOSTNAME),
-        "duration": _matches(_DURATION),
-        "regex": _regex,
+        "date-time": _is_date_time,
+        "time": _match_by(_TIME),
+        "uri": _match_by(_URI),
+        "hostname": _match_by(_HOSTNAME),
+        "duration": _match_by(_DURATION),
+        "regex": _is_regex,
     }
     for name, check in ours.items():
-        checker.checks(name, raises=ValueError)(_strings_only(check))
+        checker.checks(name, raises=ValueError)(_skip_other_kinds(check))
     return checker
 
 
-def _strings_only(check: Callable[[str], bool]) -> Callable[[object], bool]:
-    """A format says nothing about values that are no strings."""
+def _skip_other_kinds(check: Callable[[str], bool]) -> Callable[[object], bool]:
+    """Let a format say nothing about values that are no strings."""
     return lambda value: not isinstance(value, str) or check(value)
 
 
-FORMATS = _checker()
+FORMATS = _build_checker()

@@ -41,7 +41,7 @@ def _is_type(value: Any) -> bool:
     return _are_names(value) and bool(value) and TYPES.issuperset(value)
 
 
-def _each(check: Callable[[Any], bool]) -> Callable[[Any], bool]:
+def _check_each(check: Callable[[Any], bool]) -> Callable[[Any], bool]:
     return lambda value: isinstance(value, Mapping) and all(map(check, value.values()))
 
 
@@ -50,7 +50,7 @@ _SCHEMAS: Check = (
     lambda value: isinstance(value, list) and bool(value) and all(map(_is_schema, value)),
     "must be a list of schemas that is not empty",
 )
-_MEMBERS: Check = (_each(_is_schema), "must be an object of schemas")
+_MEMBERS: Check = (_check_each(_is_schema), "must be an object of schemas")
 _COUNT: Check = (_is_count, "must be a whole number that is not negative")
 _NUMBER: Check = (_is_number, "must be a number")
 _TEXT: Check = (lambda value: isinstance(value, str), "must be a string")
@@ -61,7 +61,7 @@ _NAMED: Check = (lambda value: isinstance(value, str) and _ANCHOR.fullmatch(valu
 CHECKS: dict[str, Check] = {
     "type": (_is_type, f"must be one or several of {', '.join(sorted(TYPES))}, each once"),
     "required": (_are_names, "must be a list of names, each once"),
-    "dependentRequired": (_each(_are_names), "must be an object of lists of names, each once"),
+    "dependentRequired": (_check_each(_are_names), "must be an object of lists of names, each once"),
     "multipleOf": (lambda value: _is_number(value) and value > 0, "must be a number above 0"),
     **dict.fromkeys(("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"), _NUMBER),
     **dict.fromkeys(("minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties"), _COUNT),
@@ -79,7 +79,7 @@ CHECKS: dict[str, Check] = {
 
 
 def wrong_keyword(node: Mapping[str, Any]) -> tuple[str, str] | None:
-    """The first keyword that can't stand as it does, and what it must be."""
+    """Return the first keyword that can't stand as it does, and what it must be."""
     for key, value in node.items():
         check = CHECKS.get(key)
         if check is not None and not check[0](value):

@@ -18,7 +18,7 @@ against the caller's steps (`Pattern.steps`), like everything else that grows. L
 hold.
 
 Measured 2026-11-23, 2 vCPU AMD EPYC, Linux, RE2 1.1.20251105 beside jsonschema-rs 0.60.0: all patterns that run for
-ever in Python's `re` (tests/reliability/test_tools_patterns.py) in at most 33 ms with RE2, most in 0.2 ms; compiling
+ever in Python's `re` (`test_patterns.py`) in at most 33 ms with RE2, most in 0.2 ms; compiling
 takes 15 to 100 µs, 9 ms at the most within `MEMORY_BYTES_MAX`. jsonschema-rs matches as fast, but its validation has no
 bound (a valid filter of and/or/not, nested 9 deep: 3.0 s; an invalid one, 7 deep, 11 s with its errors), and it can be
 neither counted nor stopped, which is why it isn't used here.
@@ -33,9 +33,9 @@ from typing import Any
 
 import re2
 
-from reliability.tools.schema.ecma import NotLinear, to_re2, whole_repeat
+from reliability.tools.schema.ecma import NotLinear, match_single_repeat, to_re2
 
-__all__ = ["BrokenPattern", "Pattern", "Unasserted", "compile_steps", "translate"]
+__all__ = ["BrokenPattern", "Pattern", "Unasserted", "estimate_compile_steps", "translate"]
 
 PATTERN_CHARS_MAX = 1_000
 PATTERNS_CACHED_MAX = 512
@@ -64,20 +64,21 @@ class Pattern:
     high: int | None = None
 
     def steps(self, text: str) -> int:
-        """What one match of this text may cost, in steps of about a microsecond."""
+        """Estimate what one match of this text may cost, in steps of about a microsecond."""
         return 2 + self.size * len(text) // BYTES_A_STEP
 
     def allows(self, text: str) -> bool:
-        """Whether the pattern is found in the text. A lone surrogate counts as a question mark."""
+        """Return whether the pattern is found in the text. A lone surrogate counts as a question mark."""
         if len(text) < self.low or (self.high is not None and len(text) > self.high):
             return False
         raw = text.encode("utf-8", "replace")
         return all((part.search(raw) is not None) is wanted for part, wanted in self.parts)
 
 
-def compile_steps(pattern: str) -> int:
-    """What compiling may cost, in steps of about a microsecond, as its length and its repeats say."""
-    if whole_repeat(pattern) is not None:
+def estimate_compile_steps(pattern: str) -> int:
+    """Estimate what compiling may cost, in steps of about a microsecond, as its length and its repeats
+    say."""
+    if match_single_repeat(pattern) is not None:
         return 100
     counts = sum(int(high or low or 0) for low, high in _COUNTS.findall(pattern))
     return 50 + 4 * len(pattern) + 16 * min(counts, COUNTED_MAX) + 800 * (pattern.count("\\p") + pattern.count("\\P"))
@@ -85,14 +86,14 @@ def compile_steps(pattern: str) -> int:
 
 @lru_cache(maxsize=PATTERNS_CACHED_MAX)
 def translate(pattern: str) -> Pattern:
-    """The same expression, compiled. Raises `BrokenPattern` or `Unasserted`."""
+    """Return the same expression, compiled. Raises `BrokenPattern` or `Unasserted`."""
     if len(pattern) > PATTERN_CHARS_MAX:
         raise Unasserted("is longer than this server asserts")
     low, high = 0, None
     try:
-        if (repeat := whole_repeat(pattern)) is not None:
+        if (repeat := match_single_repeat(pattern)) is not None:
             pattern, low, high = repeat
-        parts = [(_compiled(part), wanted) for part, wanted in to_re2(pattern)]
+        parts = [(_compile_source(part), wanted) for part, wanted in to_re2(pattern)]
     except NotLinear as why:
         raise Unasserted(str(why)) from None
     except RecursionError:
@@ -100,7 +101,7 @@ def translate(pattern: str) -> Pattern:
     return Pattern(tuple(parts), sum(part.programsize for part, _ in parts), low, high)
 
 
-def _options() -> Any:
+def _build_options() -> Any:
     options = re2.Options()
     options.max_mem = MEMORY_BYTES_MAX
     options.log_errors = False
@@ -108,11 +109,11 @@ def _options() -> Any:
     return options
 
 
-_OPTIONS = _options()
+_OPTIONS = _build_options()
 _TOO_LARGE = ("repetition size", "too large", "nesting", "out of memory")
 
 
-def _compiled(source: str) -> Any:
+def _compile_source(source: str) -> Any:
     try:
         # Bytes: offsets aren't needed, and RE2's own are those of UTF-8.
         return re2.compile(source.encode(), _OPTIONS)

@@ -24,7 +24,7 @@ Path = tuple[object, ...]
 
 
 def anchors_of(root: Any) -> dict[str, Any]:
-    """The nodes that are named by an anchor."""
+    """Find the nodes that are named by an anchor."""
     anchors: dict[str, Any] = {}
     _visit(root, lambda node, path: _note_anchors(node, anchors))
     return anchors
@@ -38,7 +38,8 @@ def check_references(root: Any) -> None:
 
 
 def resolve(root: Any, reference: str, anchors: Mapping[str, Any]) -> Any:
-    """The schema that a reference inside the document means. Raises KeyError where it means nothing."""
+    """Return the schema that a reference inside the document means. Raises KeyError where it means
+    nothing."""
     if reference == "#":
         return root
     if not reference.startswith("#/"):
@@ -72,8 +73,8 @@ def _note_anchors(node: Mapping[str, Any], anchors: dict[str, Any]) -> None:
             anchors.setdefault(node[key], node)
 
 
-def _in_place(node: Mapping[str, Any]) -> Iterator[Any]:
-    """The schemas that judge the same instance as this one."""
+def _list_in_place(node: Mapping[str, Any]) -> Iterator[Any]:
+    """Yield the schemas that judge the same instance as this one."""
     for key in ("allOf", "anyOf", "oneOf"):
         if isinstance(node.get(key), list):
             yield from node[key]
@@ -90,16 +91,17 @@ def _weigh(
     known: dict[int, tuple[int, int]],
     depth: int = 0,
 ) -> tuple[int, int]:
-    """How many schemas judge an instance of this one at the same place, and how deep they are nested."""
+    """Count how many schemas judge an instance of this one at the same place, and how deep they are
+    nested."""
     if not isinstance(node, Mapping):
         return 1, 1
     if id(node) in known:
         return known[id(node)]
     if depth > HEIGHT_MAX:
         raise BadSchema(join(*path), "a reference leads back to itself")
-    below = list(_in_place(node))
-    said = [key for key in ("$ref", "$dynamicRef") if isinstance(node.get(key), str)]
-    below += [_target(node[key], (*path, key), root, anchors) for key in said]
+    below = list(_list_in_place(node))
+    keys = [key for key in ("$ref", "$dynamicRef") if isinstance(node.get(key), str)]
+    below += [_resolve_target(node[key], (*path, key), root, anchors) for key in keys]
     parts = [_weigh(part, path, root, anchors, known, depth + 1) for part in below]
     weight, height = 1 + sum(w for w, _ in parts), 1 + max((h for _, h in parts), default=0)
     if weight > WEIGHT_MAX or height > HEIGHT_MAX:
@@ -108,7 +110,7 @@ def _weigh(
     return weight, height
 
 
-def _target(reference: str, path: Path, root: Any, anchors: Mapping[str, Any]) -> Any:
+def _resolve_target(reference: str, path: Path, root: Any, anchors: Mapping[str, Any]) -> Any:
     try:
         return resolve(root, reference, anchors)
     except KeyError:

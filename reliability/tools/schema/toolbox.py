@@ -99,19 +99,19 @@ class ToolBox:
         return tuple(self.by_name)
 
     def find(self, name: str) -> Tool | None:
-        """The one tool that this name means, exactly or without a guess."""
+        """Find the one tool that this name means, exactly or without a guess."""
         exact = self.by_name.get(name)
         return exact if exact is not None else self._folded.get(fold(name))
 
 
 def fold(name: str) -> str:
-    """A name without what models get wrong and mean the same by."""
+    """Strip a name of what models get wrong and mean the same by."""
     return name.strip().removeprefix(_PREFIX).replace("-", "_").casefold()
 
 
 def build_toolbox(tools: object, functions: object = None, steps: Steps | None = None) -> ToolBox | BadTools:
-    """The toolbox of a request, from its `tools` and its legacy `functions`; None and [] mean that there
-    are none.
+    """Build the toolbox of a request, from its `tools` and its legacy `functions`; None and [] mean
+    that there are none.
 
     Raises:
         OutOfSteps: compiling the schemas takes more than `steps` (None: as many as it takes).
@@ -127,7 +127,7 @@ def build_toolbox(tools: object, functions: object = None, steps: Steps | None =
         if len(value) + len(found) > TOOLS_MAX:
             return BadTools("/tools", f"more than {TOOLS_MAX} tools")
         for i, item in enumerate(value):
-            tool = _tool(item, (key, i), steps, legacy=key == "functions")
+            tool = _build_tool(item, (key, i), steps, legacy=key == "functions")
             if isinstance(tool, BadTools):
                 return tool
             if tool.name in names:
@@ -140,8 +140,8 @@ def build_toolbox(tools: object, functions: object = None, steps: Steps | None =
     return ToolBox(tuple(found))
 
 
-def _tool(item: object, path: tuple[object, ...], steps: Steps, *, legacy: bool) -> Tool | BadTools:
-    """One entry of `tools` or `functions`."""
+def _build_tool(item: object, path: tuple[object, ...], steps: Steps, *, legacy: bool) -> Tool | BadTools:
+    """Build the tool of one entry of `tools` or `functions`."""
     if not isinstance(item, Mapping):
         return BadTools(join(*path), "must be an object")
     function: Any = item
@@ -157,10 +157,10 @@ def _tool(item: object, path: tuple[object, ...], steps: Steps, *, legacy: bool)
             join(*path, "name"),
             "must be 1 to 128 letters, digits or _ . : / -, and begin with one of the first two or _",
         )
-    return _compiled_tool(name, function, bool(function.get("strict") or item.get("strict")), path, steps)
+    return _compile_tool(name, function, bool(function.get("strict") or item.get("strict")), path, steps)
 
 
-def _compiled_tool(
+def _compile_tool(
     name: str, function: Mapping[str, Any], strict: bool, path: tuple[object, ...], steps: Steps
 ) -> Tool | BadTools:
     key = "input_schema" if "input_schema" in function and "parameters" not in function else "parameters"

@@ -2,7 +2,7 @@
 
     Validator(schema).complaints(value, steps)  ->  what is wrong, () where nothing is
 
-The schema has been normalised and checked before (`schema.py`, `references.py`): one dialect, references that stay
+The schema has been normalised and checked before (`dialects.py`, `references.py`): one dialect, references that stay
 inside and end. So one walk is left, keyword by keyword, in `keywords.py`.
 
 Why not jsonschema itself: it is right, and tests hold this module against it on recorded and on generated schemas, but
@@ -83,15 +83,15 @@ class Validator:
         return Validator, (self.schema,)
 
     def is_valid(self, value: Any, steps: Steps | None = None) -> bool:
-        """Whether nothing is wrong. Raises `OutOfSteps`."""
+        """Return whether nothing is wrong. Raises `OutOfSteps`."""
         return not self.complaints(value, Run(steps or Steps(UNBOUNDED)))
 
     def complaints(self, value: Any, run: Run) -> tuple[Complaint, ...]:
-        """What is wrong, at most `ERRORS_MAX` things of it. Raises `OutOfSteps`, RecursionError."""
+        """Return what is wrong, at most `ERRORS_MAX` things of it. Raises `OutOfSteps`, RecursionError."""
         return tuple(self.judge(self.schema, value, run))
 
     def judge(self, node: Any, value: Any, run: Run) -> Sequence[Complaint]:
-        """A value against one node of the schema."""
+        """Judge a value against one node of the schema."""
         steps = run.steps
         steps.spend()
         if node is True or node is False:
@@ -101,7 +101,7 @@ class Validator:
             return known[1]
         rules = self._rules.get(id(node))
         if rules is None:
-            rules = self._rules[id(node)] = self._compiled(node)
+            rules = self._rules[id(node)] = self._compile_rules(node)
         found: list[Complaint] = []
         for rule, wanted in rules:
             if wrong := rule(self, wanted, value, node, run):
@@ -112,18 +112,18 @@ class Validator:
         return found
 
     def target(self, reference: str) -> Any:
-        """The node that a reference means."""
+        """Return the node that a reference means."""
         if reference not in self._targets:
             self._targets[reference] = resolve(self.schema, reference, self._anchors)
         return self._targets[reference]
 
-    def _compiled(self, node: Mapping[str, Any]) -> list[tuple[Rule, Any]]:
-        from reliability.tools.schema.keywords import RULES, prepared
+    def _compile_rules(self, node: Mapping[str, Any]) -> list[tuple[Rule, Any]]:
+        from reliability.tools.schema.keywords import RULES, prepare
 
-        return [(RULES[key], prepared(key, wanted)) for key, wanted in node.items() if key in RULES]
+        return [(RULES[key], prepare(key, wanted)) for key, wanted in node.items() if key in RULES]
 
 
-def below(part: str | int, wrong: Sequence[Complaint], run: Run) -> list[Complaint]:
-    """Complaints of a member or an item, told from its owner."""
+def prefix_paths(part: str | int, wrong: Sequence[Complaint], run: Run) -> list[Complaint]:
+    """Return complaints of a member or an item, with paths from its owner."""
     run.steps.spend(len(wrong))
     return [replace(one, path=(part, *one.path)) for one in wrong]

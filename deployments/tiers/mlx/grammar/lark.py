@@ -1,6 +1,6 @@
 """What an answer must look like, as a grammar: from a request to text in llguidance's Lark form. Pure.
 
-    request ─▶ Demand: which calls, which schema ─▶ lark: [thinking] (calls | JSON)
+    request ─▶ Demand: which calls, which schema ─▶ lark: [reasoning] (calls | JSON)
 
 A demand is made by a required or named `tool_choice`, by `response_format`, and by a constrained re-ask
 (`ChatRequest.constrained`: the model tried to call and failed, so it has to call now). Without any of them there is
@@ -11,12 +11,12 @@ table of call formats: it is what most open models are trained on, what mlx-lm's
 others; the tier reads it back with its own reader, whatever the model's free form is. The line breaks and spaces around
 the JSON are those of the training form; white space inside it is bounded (`narrowing`).
 
-Thinking comes first and is free: the grammar begins behind it. Where the template has opened it already, the
-grammar begins inside of it.
+Reasoning comes first and is free: the grammar begins behind it. Where the template has opened it
+already, the grammar begins inside of it.
 
-What must never happen: a demand that is dropped in silence. What can't be enforced is refused by its field
-(`response_format`), or enforced as far as it can be and said so (the schemas of tools, which are checked behind the
-model anyway).
+What must never happen: a demand that is dropped in silence. What can't be enforced is refused by
+its field (`response_format`), or enforced as far as it can be with a note (the schemas of tools,
+which are checked behind the model anyway).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from reliability.steps import Steps
 from reliability.tools import BadSchema, BadTools, Tool, build_toolbox, compile_schema, formats, parse_choice
 from reliability.types import ChatRequest, Failed, Fault
 
-__all__ = ["CALLS_MAX", "HERMES", "Demand", "Thinking", "demand_of", "lark"]
+__all__ = ["CALLS_MAX", "HERMES", "Demand", "ThinkTags", "demand_of", "lark"]
 
 # A model that may always add one more call sometimes does.
 CALLS_MAX = 8
@@ -52,8 +52,8 @@ class Demand:
 
 
 @dataclass(frozen=True, slots=True)
-class Thinking:
-    """The tags of a model that thinks first. `opened`: the prompt ends inside of the thinking."""
+class ThinkTags:
+    """The tags of a model that reasons first. `opened`: the prompt ends inside of the reasoning."""
 
     start: str
     end: str
@@ -61,20 +61,20 @@ class Thinking:
 
 
 def demand_of(request: ChatRequest) -> Demand | None:
-    """What the request demands, or None where it leaves the model free.
+    """Return what the request demands, or None where it leaves the model free.
 
     Raises:
         Refused: `tools`, `tool_choice` or `response_format` can't be meant.
     """
-    tools, must = _calls(request)
-    schema = _schema(request.response_format or {})
+    tools, must = _choose_tools(request)
+    schema = _read_schema(request.response_format or {})
     if must:
         return Demand(tools=tools, calls_max=_calls_max(request))
     return None if schema is None else Demand(tools=tools, calls_max=_calls_max(request), schema=schema)
 
 
-def _calls(request: ChatRequest) -> tuple[tuple[Tool, ...], bool]:
-    """The tools that may be called, and whether one must be."""
+def _choose_tools(request: ChatRequest) -> tuple[tuple[Tool, ...], bool]:
+    """Return the tools that may be called, and whether one must be."""
     box = build_toolbox(request.tools)
     if isinstance(box, BadTools):
         raise _bad("tools", box.message)
@@ -91,7 +91,7 @@ def _calls_max(request: ChatRequest) -> int:
     return 1 if named or request.parallel_tool_calls is False else CALLS_MAX
 
 
-def _schema(wanted: Mapping[str, Any]) -> Mapping[str, Any] | None:
+def _read_schema(wanted: Mapping[str, Any]) -> Mapping[str, Any] | None:
     kind = wanted.get("type", "text")
     if kind == "text":
         return None
@@ -101,11 +101,14 @@ def _schema(wanted: Mapping[str, Any]) -> Mapping[str, Any] | None:
     schema = given.get("schema") if isinstance(given, Mapping) else None
     if kind != "json_schema" or not isinstance(schema, Mapping):
         raise _bad("response_format", "type must be text, json_object, or json_schema with a schema")
-    return _walked(schema)
+    return _check_schema(schema)
 
 
-def _walked(schema: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The client's schema in draft 2020-12, sound by the schema of schemas, with references that end inside of it."""
+def _check_schema(schema: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Check the client's schema, and return it in draft 2020-12.
+
+    It is sound by the schema of schemas, with references that end inside of it.
+    """
     found = compile_schema(schema, Steps(sys.maxsize), arguments=False)
     if isinstance(found, BadSchema):
         raise _bad("response_format", f"json_schema.schema{found.path.replace('/', '.')}: {found.message}")
@@ -117,31 +120,35 @@ def lark(
     schema: Mapping[str, Any] | None,
     *,
     calls_max: int,
-    thinking: Thinking | None,
+    tags: ThinkTags | None,
     literal: Callable[[str], str],
 ) -> str:
-    """The grammar's text. `tools` are names with the schemas of their arguments; `literal` writes a marker."""
-    rules = [*_thinking(thinking, literal), *_call_rules(tools, calls_max, literal)]
+    """Write the grammar's text.
+
+    `tools` are names with the schemas of their arguments; `literal` writes a marker.
+    """
+    rules = [*_build_start_rules(tags, literal), *_build_call_rules(tools, calls_max, literal)]
     if schema is not None:
         rules.append(f"document: %json {_json(schema)}")
     bodies = [name for name, there in (("calls", tools), ("document", schema is not None)) if there]
     return "\n".join([*rules, f"body: {' | '.join(bodies)}", ""])
 
 
-def _thinking(thinking: Thinking | None, literal: Callable[[str], str]) -> list[str]:
-    if thinking is None:
+def _build_start_rules(tags: ThinkTags | None, literal: Callable[[str], str]) -> list[str]:
+    if tags is None:
         return ["start: body"]
-    end = literal(thinking.end)
-    start = "thought" if thinking.opened else f"({literal(thinking.start)} thought)?"
+    end = literal(tags.end)
+    start = "reasoning" if tags.opened else f"({literal(tags.start)} reasoning)?"
     rules = [f"start: {start} white? body", rf"white: /[ \n\r\t]{{1,{WHITE_MAX}}}/"]
     if not end.startswith("<["):
-        return [*rules, f"thought[suffix={end}]: /(?s:.*)/"]
-    # A special token ends any text. The tag's letters would end the thinking for who reads it, and not for us.
-    letters = re.escape(thinking.end).replace("/", r"\/")
-    return [*rules, f"thought: WORDS {end}", rf"WORDS: /(?s:.*)/ & ~/(?s:.*){letters}(?s:.*)/"]
+        return [*rules, f"reasoning[suffix={end}]: /(?s:.*)/"]
+    # A special token ends any text. The tag's letters would end the reasoning for who reads it, and
+    # not for us.
+    letters = re.escape(tags.end).replace("/", r"\/")
+    return [*rules, f"reasoning: WORDS {end}", rf"WORDS: /(?s:.*)/ & ~/(?s:.*){letters}(?s:.*)/"]
 
 
-def _call_rules(
+def _build_call_rules(
     tools: Sequence[tuple[str, Mapping[str, Any]]], calls_max: int, literal: Callable[[str], str]
 ) -> list[str]:
     if not tools:
@@ -152,8 +159,8 @@ def _call_rules(
     more = f' ("\\n" call){{0,{calls_max - 1}}}' if calls_max > 1 else ""
     rules = [f"calls: call{more}", f"call: {head} {opening} ({' | '.join(names)}) {closing} {tail}"]
     for rule, (name, schema) in zip(names, tools, strict=True):
-        said = json.dumps(name, ensure_ascii=False) + ', "arguments": '
-        rules.append(f"{rule}: {_json(said)} %json {_json(schema)}")
+        beginning = json.dumps(name, ensure_ascii=False) + ', "arguments": '
+        rules.append(f"{rule}: {_json(beginning)} %json {_json(schema)}")
     return rules
 
 

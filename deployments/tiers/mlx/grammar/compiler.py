@@ -1,0 +1,218 @@
+"""From a request to its compiled grammar: llguidance compiles, and what was compiled is kept.
+
+    helper thread:  request ─▶ demand ─▶ grammar, compiled and kept ─▶ Constraint (goes with the job)
+    engine thread:  Constraint.masker() ─▶ Masker, mlx-lm's logits processor of one sequence
+
+Theory of operation. A `Constraint` is compiled once per grammar and never moves; each sequence gets
+a copy of its matcher, which lives on the engine thread and moves with each token. A masker is made
+anew whenever a sequence is put into a generator; `masker(done)` takes the tokens that the sequence
+already has.
+
+Measured 2026-11-22 on 2 vCPU AMD EPYC, Linux, no GPU, shared with other work (load 5 to 70), 49,152
+tokens, by `python -m loadtests.grammar_bench --compile` on BFCL cases: 1,803 cases with 4,257
+tools: p50 4.2 ms, p95 20, max 336, on the helper thread, once a grammar; 0 refused; 2 tools held in
+part, since no arguments at all can satisfy their schemas. The vocabulary takes 0.6 s of CPU and 30
+MiB, once.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from deployments.tiers.mlx.grammar.closing import Closers, count_owed_tokens
+from deployments.tiers.mlx.grammar.excess import find_excess, nodes_of
+from deployments.tiers.mlx.grammar.lark import Demand, ThinkTags, demand_of, lark
+from deployments.tiers.mlx.grammar.masker import Masker
+from deployments.tiers.mlx.grammar.narrowing import EXACT, narrow
+from deployments.tiers.mlx.grammar.vocabulary import NoVocabulary, Vocabulary
+from deployments.tiers.prompt import Refused
+from reliability.tools import Tool
+from reliability.types import ChatRequest, Failed, Fault
+
+__all__ = ["Constraint", "Constraints"]
+
+_LOG = logging.getLogger(__name__)
+
+GRAMMARS_KEPT_MAX = 32
+SCHEMAS_KEPT_MAX = 512
+TOOLS_NODES_MAX = 20_000  # of all tools in one grammar; those beyond are held to be objects only
+
+
+class NoGrammar(Exception):
+    """llguidance refuses this grammar. The message is fit for clients."""
+
+
+@dataclass(frozen=True, slots=True)
+class Constraint:
+    """A compiled grammar. `demand` is what it enforces; `notes` say what of it is only checked
+    afterwards. `closers` close it (None: reasoning comes first, and has no delimiters)."""
+
+    demand: Demand
+    notes: tuple[str, ...]
+    matcher: Any
+    size: int
+    closers: Closers | None = None
+
+    def masker(self, done: Sequence[int] = (), *, tokens_max: int = sys.maxsize, closing: bool = False) -> Masker:
+        """Make the logits processor of a sequence of at most `tokens_max` tokens.
+
+        It already has the tokens `done` behind its prompt; `closing`: it was being closed.
+        """
+        matcher = self.matcher.deep_copy()
+        return Masker(matcher, self.size, done, closers=self.closers, tokens_max=tokens_max, closing=closing)
+
+
+class Constraints:
+    """The grammars of one tokenizer.
+
+    Used by one thread (the helper's), builds its vocabulary when first needed.
+    """
+
+    def __init__(self, tokenizer: Any) -> None:
+        self._tokenizer = tokenizer
+        self._vocabulary: Vocabulary | NoVocabulary | None = None
+        self._matchers: OrderedDict[str, Any] = OrderedDict()
+        self._accepted: OrderedDict[str, str] = OrderedDict()
+
+    def of(self, request: ChatRequest, *, opened: bool = False) -> Constraint | None:
+        """Return the constraint that the request demands, or None.
+
+        `opened`: its prompt ends inside of the reasoning.
+
+        Raises:
+            Refused: what is demanded can't be enforced here (`unsupported`), or can't be meant (`bad_request`).
+        """
+        demand = demand_of(request)
+        if demand is None:
+            return None
+        try:
+            return self._compile(demand, self._load_vocabulary(), self._find_think_tags(opened))
+        except (NoVocabulary, NoGrammar) as why:
+            if demand.schema is None and request.tool_choice in (None, "auto"):
+                # The grammar was the server's own idea; what comes is checked as always.
+                _LOG.warning("a constrained re-ask is decoded freely: %s", why)
+                return None
+            raise _build_refusal("tool_choice" if demand.schema is None else "response_format", str(why)) from why
+
+    def speller(self) -> Callable[[int], bytes]:
+        """Return a function that gives the bytes that a token adds to the text.
+
+        Where they aren't known, it gives those of what the token looks like.
+        """
+        try:
+            return self._load_vocabulary().bytes_of
+        except NoVocabulary:
+            return lambda token: str(self._tokenizer.decode([token])).encode()
+
+    def _load_vocabulary(self) -> Vocabulary:
+        if self._vocabulary is None:
+            try:
+                self._vocabulary = Vocabulary(self._tokenizer)
+            except NoVocabulary as why:
+                self._vocabulary = why
+        if isinstance(self._vocabulary, NoVocabulary):
+            raise self._vocabulary
+        return self._vocabulary
+
+    def _find_think_tags(self, opened: bool) -> ThinkTags | None:
+        tokenizer = self._tokenizer
+        return ThinkTags(tokenizer.think_start, tokenizer.think_end, opened) if tokenizer.has_thinking else None
+
+    def _compile(self, demand: Demand, words: Vocabulary, tags: ThinkTags | None) -> Constraint:
+        schema = None if demand.schema is None else self._require_exact(demand.schema, words)
+        tools, notes = self._narrow_tools(demand.tools, words)
+        text = lark(tools, schema, calls_max=demand.calls_max, tags=tags, literal=words.literal)
+        matcher = self._compile_matcher(text, words)
+        owed = max(map(count_owed_tokens, [options for _, options in tools] + ([schema] if schema else [])), default=0)
+        closers = Closers(words.closers(), owed) if tags is None else None
+        return Constraint(demand, notes, matcher, words.size, closers)
+
+    def _require_exact(self, schema: Mapping[str, Any], words: Vocabulary) -> Mapping[str, Any]:
+        """Enforce an answer's schema as it is or refuse it: nothing checks it behind the model."""
+        _, options = next(narrow(schema, arguments=False))
+        wrong = _explain_refusal(options, words)
+        if wrong:
+            raise NoGrammar(wrong)
+        return options
+
+    def _narrow_tools(
+        self, tools: Sequence[Tool], words: Vocabulary
+    ) -> tuple[list[tuple[str, Mapping[str, Any]]], tuple[str, ...]]:
+        found: list[tuple[str, Mapping[str, Any]]] = []
+        notes: list[str] = []
+        nodes_left = TOOLS_NODES_MAX
+        for tool in tools:
+            form, options = self._narrow_tool(tool, words)
+            if (size := nodes_of(options)) > nodes_left:
+                (*_, (form, options)) = narrow(tool.parameters, arguments=True)
+            nodes_left -= min(size, nodes_left)
+            found.append((tool.name, options))
+            if form != EXACT:
+                notes.append(f"the grammar holds only part of the schema of tool {tool.name} ({form}); it is checked")
+        return found, tuple(notes)
+
+    def _narrow_tool(self, tool: Tool, words: Vocabulary) -> tuple[str, Mapping[str, Any]]:
+        """Find the strictest form of a tool's schema that compiles."""
+        key = json.dumps(tool.parameters)
+        known = self._accepted.get(key)
+        for form, options in narrow(tool.parameters, arguments=True):
+            if known == form:
+                return form, options
+            if known is not None:
+                continue
+            wrong = _explain_refusal(options, words)
+            if not wrong:
+                _keep(self._accepted, key, form, SCHEMAS_KEPT_MAX)
+                return form, options
+            _LOG.warning("tool %s: no %s grammar: %s", tool.name, form, wrong)
+        raise AssertionError("any object always compiles")
+
+    def _compile_matcher(self, text: str, words: Vocabulary) -> Any:
+        """Compile the grammar, with its first mask: that is the slow one, and every copy has it."""
+        from llguidance import LLMatcher
+
+        matcher = self._matchers.get(text)
+        if matcher is None:
+            matcher = LLMatcher(words.trie, LLMatcher.grammar_from_lark(text), log_level=0)
+            if not matcher.is_error():
+                matcher.compute_bitmask()
+            if matcher.is_error():
+                raise NoGrammar(_shorten(matcher.get_error()))
+        _keep(self._matchers, text, matcher, GRAMMARS_KEPT_MAX)
+        return matcher
+
+
+def _explain_refusal(schema: Mapping[str, Any], words: Vocabulary) -> str:
+    """Explain why llguidance refuses a schema; empty where it takes it."""
+    from llguidance import LLMatcher
+
+    if wrong := find_excess(schema):
+        return wrong
+    try:
+        grammar = LLMatcher.grammar_from_json_schema(schema)
+    except ValueError as error:  # a number beyond 64 bits, say
+        return _shorten(str(error))
+    bad, messages = LLMatcher.validate_grammar_with_warnings(grammar, words.trie)
+    return _shorten("; ".join(messages) or "it can't be compiled") if bad else ""
+
+
+def _shorten(message: str) -> str:
+    return " ".join(message.split("<state>")[0].split())[:300]
+
+
+def _keep(kept: OrderedDict[str, Any], key: str, value: Any, kept_max: int) -> None:
+    kept[key] = value
+    kept.move_to_end(key)
+    while len(kept) > kept_max:
+        kept.popitem(last=False)
+
+
+def _build_refusal(param: str, why: str) -> Refused:
+    message = f"this tier can't enforce {param}: {why}"
+    return Refused(Failed(fault=Fault.UNSUPPORTED, message=message, param=param))

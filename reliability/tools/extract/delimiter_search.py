@@ -1,0 +1,107 @@
+"""Where in a complete text a call may begin: the delimiters of the table of call formats, from left to right.
+
+`SPOT` finds the places that are worth a look, fast: the ends of lines, and the signs that stand in every delimiter.
+`find_delimiter_at` says what stands at such a place (a word that begins a call stands before its sign: `call:`, `to=`),
+`find_delimiter_in_line` what begins a line. A delimiter is an opener of a row of the table (`Delimiter.row`), a
+closer, or the beginning of reasoning.
+
+A word in the middle of a sentence is no part of the call that it begins: where the answer is streamed it has left by
+then (`Place`), and a complete answer says the same as a streamed one.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+
+from reliability.tools.delimiters import CLOSER, begins_sentence
+from reliability.tools.format_parts import NAME
+from reliability.tools.format_row import Format, Place, Reader
+from reliability.tools.formats import CALL_FORMATS
+
+__all__ = ["SPOT", "Delimiter", "find_delimiter_at", "find_delimiter_in_line"]
+
+_NAME_CHARS = 136
+_WHOLE_WORD = r"(?<![\w.:/-])"
+_READ = [row for row in CALL_FORMATS if row.reader not in (None, Reader.MESSAGES)]
+
+
+@dataclass(frozen=True, slots=True)
+class Delimiter:
+    """What was found: where it begins (with the name before it), where it ends, and of which row it is. `kind` is the
+    row's reader, `close`, or `think`. The text of a call that is read here is taken away from `held` on."""
+
+    kind: Reader | str
+    start: int
+    end: int
+    held: int
+    row: Format | None = None
+
+
+def _guard_word(row: Format, opener: str) -> str:
+    """Let a word begin a call only as a whole word; behind a point it is a part of a longer name."""
+    if not opener[0].isalpha():
+        return opener
+    return rf"\b{opener}" if row.reader in (Reader.ENVELOPE, Reader.CHANNEL) else f"{_WHOLE_WORD}{opener}"
+
+
+def _build_groups(rows: list[Format]) -> list[str]:
+    return [f"(?P<r{_READ.index(row)}>{'|'.join(_guard_word(row, opener) for opener in row.opens)})" for row in rows]
+
+
+_ANYWHERE = [row for row in _READ if row.place is Place.ANYWHERE]
+_ENVELOPES = _build_groups([row for row in _ANYWHERE if row.reader is Reader.ENVELOPE])
+_OTHERS = _build_groups([row for row in _ANYWHERE if row.reader is not Reader.ENVELOPE])
+_WORDS = tuple(
+    word[0]
+    for row in _ANYWHERE
+    for opener in row.opens
+    if (word := re.match(r"[A-Za-z][A-Za-z ]*", opener)) is not None
+)
+
+SPOT = re.compile(r"[<\[{\n=:.]")
+_DELIMITER = re.compile("|".join(["(?P<think><think>)", *_ENVELOPES, f"(?P<close>{CLOSER.pattern})", *_OTHERS]), re.I)
+_LINE = re.compile("|".join(_build_groups([row for row in _READ if row.place is Place.LINE])))
+_BRACKET = re.compile(r"[<\[{]")
+_NAME_BEFORE = re.compile(rf"{_WHOLE_WORD}{NAME}\s{{0,8}}\Z")
+
+
+def find_delimiter_at(text: str, at: int, kept: int) -> Delimiter | None:
+    """Find the delimiter whose first sign stands at this place; `kept`: what stands before is settled."""
+    start = _find_word_before(text, at, kept)
+    match = _DELIMITER.match(text, start)
+    if match is None and start < at:
+        start, match = at, _DELIMITER.match(text, at)
+    if match is None:
+        return None
+    delimiter = _build_delimiter(match)
+    if delimiter.row is not None and delimiter.row.named:
+        name = _NAME_BEFORE.search(text, max(kept, at - _NAME_CHARS), at)
+        if name is None:
+            return None
+        start = name.start()
+    if start == at or begins_sentence(text, start):
+        return replace(delimiter, start=start, held=start)
+    sign = _BRACKET.search(text, at)
+    return replace(delimiter, start=start, held=sign.start() if sign else at)
+
+
+def _find_word_before(text: str, at: int, kept: int) -> int:
+    """Find the place of the longest word before a sign that may begin a call together with it."""
+    if not text.endswith(_WORDS, kept, at):
+        return at
+    return at - max(len(word) for word in _WORDS if text.endswith(word, kept, at))
+
+
+def find_delimiter_in_line(text: str, at: int) -> Delimiter | None:
+    """Find the delimiter with which the line begins that begins here."""
+    match = _LINE.match(text, at)
+    return None if match is None else _build_delimiter(match)
+
+
+def _build_delimiter(match: re.Match[str]) -> Delimiter:
+    group = match.lastgroup or ""
+    if group in ("think", "close"):
+        return Delimiter(group, match.start(), match.end(), match.start())
+    row = _READ[int(group[1:])]
+    return Delimiter(row.reader or "", match.start(), match.end(), match.start(), row)

@@ -1,0 +1,223 @@
+"""The other rows of the table of call formats: the notations, in which a call says what it calls and with what, be it
+in an envelope or in the open. The last row is a line of a transcript, which nobody reads as a call.
+
+`formats.py` has the whole table, and says what its columns are.
+"""
+
+from __future__ import annotations
+
+from reliability.tools.format_parts import ELEMENTS_CALL, GEMMA_CALL, INVOKE_CALL, JSON_CALL, NAME, PARAMETERS_CALL
+from reliability.tools.format_row import Format, Place, Reader, Start, Until
+
+__all__ = ["NOTATIONS"]
+
+_SPACES = r"\s{0,64}"
+_OBJECT = rf"{_SPACES}\{{"
+_FENCED = rf"{_SPACES}`{{3,8}}[\w+.#-]{{0,32}}{_SPACES}\{{"
+_KEYS = (r"\"[^\"\n]{0,128}\"", r"'[^'\n]{0,128}'", r"“[^”\n]{0,128}”")
+_BARE_KEY = r"[^\W\d]\w{0,128}"
+_CHANNELS = ("", "commentary ", "analysis ", "assistantcommentary ", "assistantanalysis ")
+_HEADER_WORDS = ("assistant", "analysis", "commentary", "final")
+_HARMONY = (r"<\|start\|>", r"<\|channel\|>", r"<\|constrain\|>", r"<\|message\|>")
+_SEPARATORS = (r"\[ARGS\]", r"\[CALL_ID\]")
+_INDEX_SEPARATORS = (r"<\|tool_call_argument_begin\|>", r"<｜tool▁sep｜>")
+_PAIR_KEYS = (r"<arg_key>", r"<longcat_arg_key>")
+
+
+def _any_case(word: str) -> str:
+    return "".join(f"[{letter.upper()}{letter.lower()}]" if letter.isalpha() else letter for letter in word)
+
+
+NOTATIONS: tuple[Format, ...] = (
+    Format(
+        family="elements: Qwen3-Coder, MiniMax, MiniCPM, functionary",
+        examples=(
+            ELEMENTS_CALL,
+            INVOKE_CALL,
+            '<function=search>{"query": "x"}</function>',
+            '<function name="search"><param name="query">x</param></function>',
+        ),
+        reader=Reader.ELEMENTS,
+        opens=(r"<(?:\w{1,32}:)?(?:function|invoke)(?==|\s)",),
+        closes=(r"</(?:\w{1,32}:)?(?:function|invoke)>",),
+        holds=tuple(
+            Start(rf"<{space}{tag}")
+            for space in ("", r"\w{1,32}:")
+            for tag in ("function=", r"function\s{1,8}name", r"invoke=", r"invoke\s{1,8}name", "parameter=")
+        ),
+    ),
+    Format(
+        family="attributes",
+        examples=('<tool name="search" query="x" />',),
+        reader=Reader.ATTRIBUTES,
+        opens=(r"<tool\s{1,8}name",),
+        closes=(r"/>", r">\s*</tool>"),
+    ),
+    Format(
+        family="pairs: GLM without its tags",
+        examples=("search\n<arg_key>query</arg_key>\n<arg_value>x</arg_value>",),
+        reader=Reader.PAIRS,
+        opens=_PAIR_KEYS,
+        holds=(
+            *map(Start, _PAIR_KEYS),
+            *(Start("", rf"\s{{0,8}}{key}", place=Place.SENTENCE) for key in _PAIR_KEYS),
+            Start("", rf"{_SPACES}<", place=Place.LINE),
+        ),
+        named=True,
+    ),
+    Format(
+        family="name and JSON: Mistral without its tags",
+        examples=('search[ARGS]{"query": "x"}', 'search[CALL_ID]abc123def[ARGS]{"query": "x"}'),
+        reader=Reader.NAMED,
+        opens=_SEPARATORS,
+        holds=(
+            *map(Start, _SEPARATORS),
+            *(Start("", rf"\s{{0,8}}{separator}", place=Place.SENTENCE) for separator in _SEPARATORS),
+        ),
+        named=True,
+        explicit=True,
+    ),
+    Format(
+        family="name and JSON: Kimi and DeepSeek without their tags",
+        examples=('search<|tool_call_argument_begin|>{"query": "x"}', 'search<｜tool▁sep｜>{"query": "x"}'),
+        reader=Reader.NAMED,
+        opens=_INDEX_SEPARATORS,
+        holds=(
+            *map(Start, _INDEX_SEPARATORS),
+            *(
+                Start(head, rf"[:\d]{{0,8}}\s{{0,8}}{separator}", place=Place.SENTENCE)
+                for head in ("", r"functions\.")
+                for separator in _INDEX_SEPARATORS
+            ),
+            Start("", rf"{_SPACES}:", place=Place.LINE),
+        ),
+        named=True,
+    ),
+    Format(
+        family="name and JSON: a line of its own",
+        examples=(
+            'search\n{"query": "x"}',
+            'search\n```json\n{"query": "x"}\n```',
+            '[search]\n{"query": "x"}',
+            '[search]\n{"query": "x"}[END_TOOL_REQUEST]',
+        ),
+        reader=Reader.NAMED,
+        opens=(rf"[ \t]{{0,8}}(?:\[{NAME}\]|{NAME}[ \t]{{0,8}}(?=\r?\n))(?=\s{{0,8}}[{{`])",),
+        holds=(
+            Start("", _OBJECT, Until.LAST_CLOSES, Place.LINE),
+            Start("", _FENCED, Until.LAST_CLOSES, Place.LINE),
+            Start(rf"\[{_SPACES}", rf"\]{_OBJECT}", Until.LAST_CLOSES),
+            Start(rf"\[{_SPACES}", rf"\]{_FENCED}", Until.LAST_CLOSES),
+        ),
+        place=Place.LINE,
+    ),
+    Format(
+        family="name and JSON: functions.",
+        examples=('functions.search({"query": "x"})', 'functions.search{"query": "x"}'),
+        reader=Reader.NAMED,
+        opens=(rf"functions\.(?={NAME}\(?\s{{0,8}}\{{)",),
+        holds=(
+            Start(r"functions\.", r"\s{0,8}\(", Until.LAST_CLOSES, Place.SENTENCE),
+            Start(r"functions\.", r"\s{0,8}\{", Until.LAST_CLOSES, Place.SENTENCE),
+            Start(r"functions\.", r":\d{1,6}\s{0,8}\{", Until.LAST_CLOSES, Place.SENTENCE),
+            Start(r"functions\.", rf"{_SPACES}[:<]", place=Place.LINE),
+        ),
+    ),
+    Format(
+        family="braces: Gemma without its tags",
+        examples=(GEMMA_CALL, "call:search{query:<escape>x<escape>}"),
+        reader=Reader.BRACES,
+        opens=(rf"call:(?={NAME}\{{)",),
+        holds=(
+            Start("call:", r"\{", Until.LAST_CLOSES, Place.SENTENCE),
+            Start(r"\{<\|\"\|>", until=Until.FIRST_CLOSES),
+            Start(r"\{<escape>", until=Until.FIRST_CLOSES),
+        ),
+    ),
+    Format(
+        family="Python: a list",
+        examples=('[search(query="x")]',),
+        reader=Reader.PYTHON,
+        opens=(rf"\[(?=\s{{0,64}}{NAME}\()",),
+        holds=(Start(rf"\[{_SPACES}", r"\(", Until.FIRST_CLOSES),),
+    ),
+    Format(
+        family="Python: all from here on",
+        examples=('search(query="x")', '```tool_code\nsearch(query="x")\n```'),
+        reader=Reader.LINES,
+        opens=(rf"[ \t]{{0,8}}(?={NAME}\()",),
+        holds=(Start("", rf"{_SPACES}\(", Until.LAST_CLOSES, Place.LINE),),
+        place=Place.LINE,
+    ),
+    Format(
+        family="ReAct",
+        examples=('Action: search\nAction Input: {"query": "x"}',),
+        reader=Reader.REACT,
+        opens=(rf"[ \t]{{0,8}}{_any_case('Action:')}[ \t]{{0,8}}",),
+        holds=(
+            Start(rf"{_any_case('Action:')}[ \t]{{0,8}}", r"[ \t]{0,8}\r?\n\s{0,8}Action Input:", place=Place.LINE),
+        ),
+        place=Place.LINE,
+    ),
+    Format(
+        family="Harmony without its tags",
+        examples=(
+            'commentary to=functions.search json{"query": "x"}',
+            'assistantcommentary to=functions.search json{"query": "x"}',
+            'to=functions.search {"query": "x"}',
+        ),
+        reader=Reader.CHANNEL,
+        opens=tuple(rf"{words}to=functions\." for words in _CHANNELS),
+        holds=tuple(
+            Start(rf"{words}to=functions\.", r"[^\n{]{0,64}\s{0,8}\{", Until.LAST_CLOSES, Place.SENTENCE)
+            for words in _CHANNELS
+        ),
+    ),
+    Format(
+        family="Harmony: gpt-oss",
+        examples=(
+            '<|channel|>commentary to=functions.search <|constrain|>json<|message|>{"query": "x"}<|call|>',
+            '<|start|>assistant to=functions.search<|channel|>commentary json<|message|>{"query": "x"}<|call|>',
+            '<|channel|>analysis to=functions.search code<|message|>{"query": "x"}',
+            ' to=functions.search<|channel|>commentary <|constrain|>json<|message|>{"query": "x"}<|call|>',
+        ),
+        reader=Reader.MESSAGES,
+        opens=_HARMONY[:2],
+        holds=(
+            *map(Start, _HARMONY),
+            *(Start(rf"{word}\s{{0,8}}<\|", place=Place.SENTENCE) for word in _HEADER_WORDS),
+        ),
+        closes=(r"<\|call\|>", r"<\|end\|>", r"<\|return\|>"),
+        explicit=True,
+        compared=(r"<\|start\|>assistant<\|channel\|>commentary to=", r"<\|channel\|>commentary to="),
+    ),
+    Format(
+        family="JSON",
+        examples=(
+            JSON_CALL,
+            PARAMETERS_CALL,
+            f"[{JSON_CALL}]",
+            '{"action": "search", "action_input": {"query": "x"}}',
+            "{'name': 'search', 'arguments': {'query': 'x'}}",
+        ),
+        reader=Reader.JSON,
+        opens=(r"\{(?=\s*+[\"'\w}])", r"\[(?=\s*+[\[{A-Za-z_])"),
+        # A key and a colon, since a call must say what it calls; too much white space is held, not waited for.
+        holds=(
+            *(Start(rf"\{{{{1,4}}{_SPACES}\\?{key}{_SPACES}[\"':]", until=Until.FIRST_CLOSES) for key in _KEYS),
+            *(Start(rf"\{{{{1,4}}{_SPACES}\\?{key}\s{{65}}", until=Until.FIRST_CLOSES) for key in _KEYS),
+            Start(rf"\{{{{1,4}}{_SPACES}\\?{_BARE_KEY}{_SPACES}:", until=Until.FIRST_CLOSES),
+            Start(r"\{{1,4}\s{65}", until=Until.FIRST_CLOSES),
+            Start(rf"\[{_OBJECT}", until=Until.FIRST_CLOSES),
+            Start(r"\[\s{65}", until=Until.FIRST_CLOSES),
+        ),
+    ),
+    Format(
+        family="a line of a transcript",
+        examples=("⏺ search: x\n",),
+        reader=None,
+        opens=("⏺",),
+        closes=(r"\n",),
+        compared=("⏺",),
+    ),
+)

@@ -1,0 +1,55 @@
+"""The evaluation itself: its small set of runs passes the floor, and a broken detector would not."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from reliability.loops import Stage
+
+EVAL = Path(__file__).with_name("loops_eval.py")
+
+
+@pytest.fixture(scope="module")
+def loops_eval() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("loops_eval", EVAL)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["loops_eval"] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_small_set_is_above_the_floor(loops_eval: ModuleType) -> None:
+    """No successful run is broken or nudged, and every made loop is found at lap 3 and broken at lap 5."""
+    runs = loops_eval.load_runs(loops_eval.FIXTURE)
+    assert len(runs) >= 5
+    for row in loops_eval.verdict_rows(runs):
+        assert row.ok, row
+
+
+def test_the_loops_and_pollers_of_agents_are_told_apart(loops_eval: ModuleType) -> None:
+    """Each case is nudged and broken at its answer, or never: each shows what one rule is for."""
+    assert [row for row in loops_eval.case_rows() if not row.ok] == []
+
+
+def test_a_run_that_loops_is_counted(loops_eval: ModuleType) -> None:
+    """A successful run in which a call was repeated five times counts as broken."""
+    runs = loops_eval.load_runs(loops_eval.FIXTURE)
+    start, turns = loops_eval.laps_of(runs[0]["messages"], 1, loops_eval.random.Random(0))
+    looped = runs[0]["messages"][:start] + turns * 5
+    assert loops_eval.worst_stage(looped) is Stage.BREAK
+    broken = next(iter(loops_eval.verdict_rows([{"success": True, "messages": looped}])))
+    assert not broken.ok
+
+
+def test_the_history_of_the_benchmark_has_its_size(loops_eval: ModuleType) -> None:
+    """The cost is measured on 200 messages, and a time comes out."""
+    runs = loops_eval.load_runs(loops_eval.FIXTURE)
+    assert len(loops_eval.long_history(runs)) == 200
+    assert loops_eval.median_cost_s(runs, rounds=3) > 0

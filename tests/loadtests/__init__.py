@@ -1,1 +1,0 @@
-"""The load tests' own measuring and judging."""

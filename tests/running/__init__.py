@@ -1,1 +1,0 @@
-"""How the server is started, kept and stopped, without Ray."""

@@ -1,1 +1,0 @@
-"""The state actor, its journal and the way to it. No Ray here: the class itself runs, on real SQLite files."""

@@ -1,0 +1,1 @@
+"""What tests share: small worlds, servers, clients, values, and programs that tests start."""

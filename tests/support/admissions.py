@@ -1,0 +1,46 @@
+"""A small admission, and calls that ask for it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from reliability.admission.admit import AdmissionConfig, AdmissionRequest, AdmissionState, Grant, admit, settle
+from reliability.admission.breaker import BreakerConfig
+from reliability.admission.budget import Bounds, BudgetConfig, Limit
+from reliability.admission.retry_budget import RetryBudgetConfig
+from reliability.rolling import SECOND_NS
+from reliability.types import Usage, Verdict
+
+S = SECOND_NS
+CONFIG = AdmissionConfig(
+    breaker=BreakerConfig(failures_max=2, rate_percent=None, open_ns=S, open_max_ns=8 * S, permit_ns=60 * S),
+    breakers={"frail": BreakerConfig(failures_max=1, open_ns=S, permit_ns=10 * S)},
+    budget=BudgetConfig(
+        session=Limit(tokens_max=2000),
+        hour=Limit(tokens_max=5000),
+        output_tokens_default=50,
+        reservation_ns=30 * S,
+        bounds=Bounds(session_ttl_ns=300 * S, sessions_max=5, reservations_max=8),
+    ),
+    retries=RetryBudgetConfig(floor=2, share_percent=50),
+)
+
+
+def ask(tier: str = "fast", session: str = "s", **more: Any) -> AdmissionRequest:
+    """A call of 100 tokens, unless told otherwise."""
+    return AdmissionRequest(**{"tier": tier, "key": "k", "session": session, "prompt_tokens": 50, **more})
+
+
+def granted(state: AdmissionState, now_ns: int = 0, **more: Any) -> tuple[AdmissionState, Grant]:
+    """Admit where it must succeed."""
+    state, grant = admit(state, CONFIG, ask(**more), now_ns)
+    assert isinstance(grant, Grant)
+    return state, grant
+
+
+def failed(state: AdmissionState, tier: str, times: int, now_ns: int = 0) -> AdmissionState:
+    """The state after so many failures of a tier."""
+    for _ in range(times):
+        state, grant = granted(state, now_ns, tier=tier)
+        state, _ = settle(state, CONFIG, grant.id, Verdict.FAILURE, Usage(), now_ns)
+    return state

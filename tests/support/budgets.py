@@ -1,0 +1,38 @@
+"""A small budget, and calls on it."""
+
+from __future__ import annotations
+
+from reliability.admission.budget import Bounds, Budget, BudgetConfig, BudgetGrant, Limit, reserve, settle
+from reliability.admission.request import AdmissionRequest
+from reliability.rolling import SECOND_NS
+
+S = SECOND_NS
+HOUR_S = 3600
+BOUNDS = Bounds(session_ttl_ns=2 * HOUR_S * S, sessions_max=4, keys_max=2, reservations_max=6)
+CONFIG = BudgetConfig(
+    session=Limit(tokens_max=1000),
+    hour=Limit(tokens_max=1500),
+    key_hour=Limit(tokens_max=1200),
+    output_tokens_default=50,
+    output_tokens_max=200,
+    reservation_ns=60 * S,
+    bounds=BOUNDS,
+)
+FREE = BudgetConfig(output_tokens_default=50)
+
+
+def ask(
+    prompt: int = 50, output: int | None = None, *, session: str = "s", key: str = "k", cheap: bool = False
+) -> AdmissionRequest:
+    """A call of 100 tokens, unless told otherwise."""
+    return AdmissionRequest(
+        tier="fast", key=key, session=session, prompt_tokens=prompt, output_tokens=output, cheap=cheap
+    )
+
+
+def spent(budget: Budget, config: BudgetConfig, tokens: int, now_ns: int, **who: str) -> Budget:
+    """The budget after one call that used `tokens`."""
+    wanted = AdmissionRequest(**{"tier": "fast", "key": "k", "session": "s", **who}, prompt_tokens=tokens - 50)
+    budget, answer = reserve(budget, config, "spend", wanted, now_ns)
+    assert isinstance(answer, BudgetGrant)
+    return settle(budget, config, "spend", tokens, now_ns)[0]

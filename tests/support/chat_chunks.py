@@ -1,0 +1,27 @@
+"""What the chunks of an upstream's answer say."""
+
+from __future__ import annotations
+
+import json
+
+from deployments.tiers.hosted.chat_reader import ChatReader
+from deployments.tiers.merging import merge_events
+from reliability.types import Counted, Event
+
+
+def events(parts: list[bytes]) -> list[Event]:
+    """What an answer says, whatever its running count was on the way: that stands behind each read."""
+    reader = ChatReader("t", str)
+    found = [event for part in parts if not reader.over for event in reader.feed(part)]
+    found = found if reader.over else found + reader.end()
+    return merge_events([event for event in found if not isinstance(event, Counted)])
+
+
+def one(*chunks: object) -> list[Event]:
+    """The events of an answer of these chunks."""
+    return events([b"data: " + json.dumps(chunk).encode() + b"\n\n" for chunk in chunks])
+
+
+def delta(finish: str | None = None, **fields: object) -> dict[str, object]:
+    """A chunk with one choice of this delta."""
+    return {"choices": [{"delta": fields, "finish_reason": finish}]}

@@ -1,0 +1,75 @@
+"""The scripted graph that the contract tests run: what a tier does is chosen by words in the last user message.
+
+`fast:500` makes tier `fast` answer 500, `standard:hang` makes `standard` hang, and so on; a tier that isn't named
+answers with its own name.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+WEATHER = {"name": "get_weather", "arguments": {"city": "Paris"}}
+
+FAULTS: dict[str, list[dict[str, Any]]] = {
+    "500": [{"status": 500}],
+    "429": [{"status": 429, "retry_after_s": 7}],
+    "401": [{"status": 401}],
+    "400": [{"status": 400, "message": "the field is wrong", "param": "messages"}],
+    "hang": [{"silence": True}],
+    "cut": [{"cut": True}],
+    "stall": [{"text": "half an answer "}, {"silence": True}],
+    "break": [{"text": "half an answer "}, {"cut": True}],
+    "unavailable": [{"unavailable": "no model"}],
+    "loading": [{"loading": "downloading"}],
+    "too-long": [{"fault": "context_length"}],
+}
+
+
+def rules(tier: str) -> list[dict[str, Any]]:
+    """The script of one tier."""
+    broken = [{"when": {"last_user": f"{tier}:{name}"}, "answer": steps} for name, steps in FAULTS.items()]
+    return [
+        *broken,
+        {
+            "when": {"last_user": f"{tier}:cut-call"},
+            "answer": [{"tool_call": WEATHER}, {"cut": True}],
+        },
+        {"when": {"last_user": "weather", "has_tools": True}, "answer": [{"tool_call": WEATHER}]},
+        {"when": {"last_user": "think"}, "answer": [{"reasoning": "Let me see."}, {"text": "Done."}]},
+        {"when": {"last_user": "talk"}, "token_delay_s": 0.05, "answer": "word " * 400},
+        {"when": {"last_user": "wait"}, "answer": [{"delay_s": 1.0, "text": "late"}]},
+        {"answer": f"Hello from {tier}. Grüße, 你好."},
+    ]
+
+
+def tier(name: str, **keys: Any) -> dict[str, Any]:
+    """One scripted tier of the configuration."""
+    return {"kind": "scripted", "script": rules(name), **keys}
+
+
+QUICK = {"connect_s": 1.0, "first_token_s": 1.5, "idle_s": 1.5, "total_s": 60.0}
+CHAIN = ["fast", "standard", "longctx"]
+TWO = CHAIN[:2]
+# Most of these tests break tiers all the time, each for itself: what breakers and the retry budget make of many faults
+# in a row is tested in rooms of its own.
+UNBOUNDED: dict[str, Any] = {
+    "tier_health": {"failures_max": None, "rate_percent": None, "retry_after_max_s": 0},
+    "retry_budget": {"floor": 100_000},
+}
+
+
+def args(chain: list[str] = CHAIN, **changes: Any) -> dict[str, Any]:
+    """The `args` of a graph of scripted tiers, three where nothing else is said; each starts a process."""
+    whole: dict[str, Any] = {
+        "tiers": {name: tier(name) for name in chain},
+        "reliability": {
+            "escalation": {"chain": chain, "max_retries_before_escalate": 1},
+            **UNBOUNDED,
+        },
+        "server": {
+            "timeouts": QUICK,
+            "keepalive_s": 10.0,
+            "aliases": {"gpt-4o-mini": "fast", "gpt-4o": "standard", "openai/gpt-4o": "standard"},
+        },
+    }
+    return whole | changes

@@ -1,0 +1,10 @@
+"""What a sensor's sample says, for the tests of sensors."""
+
+from __future__ import annotations
+
+from deployments.memory.sensors.sensor import Sample
+
+
+def values(sample: Sample) -> dict[str, float | None]:
+    """The value of each source."""
+    return {reading.source: reading.value for reading in sample.readings}

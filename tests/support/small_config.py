@@ -1,0 +1,111 @@
+"""A small configuration with one key changed, and what the server does with it."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+from typing import Any
+
+from deployments.app import build
+from deployments.config import AppConfig, load
+from deployments.graph.replica import make_tier
+from deployments.ports import Ports
+from deployments.request.drive import Run, drive
+from deployments.request.policy import build_expected, chain_for, limits_of
+from deployments.telemetry import MonotonicClock
+from reliability.answer.gate import Hold
+from reliability.tools import build_toolbox
+from reliability.types import ChatRequest
+
+BASE: dict[str, Any] = {
+    "tiers": {
+        "fast": {"kind": "scripted", "script": [{"answer": "from fast"}]},
+        "standard": {"kind": "scripted", "script": [{"answer": "from standard"}]},
+        "m": {"kind": "mlx", "model": "path:nowhere"},
+        "premium": {"kind": "hosted", "preset": "openrouter"},
+    },
+    "reliability": {"escalation": {"chain": ["fast", "standard"]}},
+}
+
+
+def config_of(path: str = "", value: Any = None) -> AppConfig:
+    """The base configuration with one key changed."""
+    raw = copy.deepcopy(BASE)
+    if path:
+        *sections, key = path.split(".")
+        here = raw
+        for section in sections:
+            here = here.setdefault(section, {})
+        here[key] = value
+    return load(raw)
+
+
+REQUEST = ChatRequest(
+    request_id="r",
+    session_id="s",
+    messages=({"role": "user", "content": "hi"},),
+    max_tokens=200,
+    timeout_s=30.0,
+)
+
+
+def run(config: AppConfig, model: str = "auto", deadline_s: float = 30.0, request: ChatRequest = REQUEST) -> Run:
+    """Drive one request through the configured scripted tiers."""
+
+    async def go() -> Run:
+        names = chain_for(config, config.tiers, model)
+        cloud = config.reliability.escalation.cloud_fallback
+        tiers = {name: make_tier(name, config.tiers[name], cloud) for name in names}
+        clock = MonotonicClock()
+        deadline_ns = clock.now_ns() + int(deadline_s * 1e9)
+        toolbox = build_toolbox(request.tools)
+        strategies = {name: config.tiers[name].retry_strategy for name in names}
+        one = Run(
+            request=request,
+            expected=build_expected(config, request, toolbox),
+            chain=names,
+            limits=limits_of(config, strategies),
+            deadline_ns=deadline_ns,
+            hold=Hold.ALL,
+        )
+        timeouts = {name: config.tiers[name].timeouts or config.server.timeouts for name in names}
+        async for _ in drive(one, Ports(tiers=tiers, timeouts=timeouts, clock=clock, jitter=lambda: 0.0)):
+            pass
+        return one
+
+    return asyncio.run(go())
+
+
+def broken(step: dict[str, Any]) -> dict[str, Any]:
+    return {"kind": "scripted", "script": [{"answer": [step]}]}
+
+
+def with_broken_fast(step: dict[str, Any], path: str, value: Any) -> AppConfig:
+    raw = copy.deepcopy(BASE)
+    raw["tiers"]["fast"] = broken(step)
+    *sections, key = path.split(".")
+    here = raw
+    for section in sections:
+        here = here.setdefault(section, {})
+    here[key] = value
+    return load(raw)
+
+
+def status_of(config: AppConfig, tier: str) -> Any:
+    async def go() -> Any:
+        made = make_tier(tier, config.tiers[tier], config.reliability.escalation.cloud_fallback)
+        try:
+            return await made.status()
+        finally:
+            await made.close()
+
+    return asyncio.run(go())
+
+
+def options_of(config: AppConfig, deployment: str) -> Any:
+    """The Serve deployment that `build` makes of a tier, or of the Router."""
+    root = build(config.model_dump(mode="json", exclude_unset=True))
+    found = {root._bound_deployment.name: root._bound_deployment}
+    _, tiers = root._bound_deployment.init_args
+    found |= {app._bound_deployment.name: app._bound_deployment for app in tiers.values()}
+    return found[deployment]

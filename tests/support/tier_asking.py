@@ -1,0 +1,99 @@
+"""What the tests of tiers share: a request, a tier, a whole answer, and waiting for a condition."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import aclosing
+from typing import Any
+
+from deployments.ports import Tier
+from deployments.tiers.hosted.hosted_tier import HostedTier
+from reliability.types import CallDelta, ChatRequest, Event, Failed, Finish, Text, Usage
+from tests.support.plays import Play
+from tests.support.upstream import Upstream
+
+WEATHER_TOOL = {
+    "type": "function",
+    "function": {
+        "name": "get_weather",
+        "parameters": {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]},
+    },
+}
+
+
+def ask(text: str = "Say hello.", **fields: Any) -> ChatRequest:
+    """A request with one user message."""
+    usual: dict[str, Any] = {"max_tokens": 64, "timeout_s": 60.0, "request_id": "r-1", "session_id": "s-1"}
+    return ChatRequest(messages=({"role": "user", "content": text},), **(usual | fields))
+
+
+async def batches(tier: Tier, request: ChatRequest) -> list[list[Event]]:
+    """The whole answer, as it came."""
+    stream: Any = tier.stream(request)
+    async with aclosing(stream):
+        return [batch async for batch in stream]
+
+
+async def answer(tier: Tier, request: ChatRequest) -> list[Event]:
+    """The events of the whole answer."""
+    return [event for batch in await batches(tier, request) for event in batch]
+
+
+def text_of(events: list[Event]) -> str:
+    """The text of an answer."""
+    return "".join(event.text for event in events if isinstance(event, Text))
+
+
+def calls_of(events: list[Event]) -> list[tuple[str | None, str | None, str]]:
+    """Id, name and arguments of each call of an answer."""
+    calls: dict[int, tuple[str | None, str | None, str]] = {}
+    for event in events:
+        if isinstance(event, CallDelta):
+            call_id, name, arguments = calls.get(event.index, (event.id, event.name, ""))
+            calls[event.index] = (call_id, name, arguments + event.arguments)
+    return [calls[index] for index in sorted(calls)]
+
+
+def usage_of(events: list[Event]) -> Usage:
+    """The usage that a finished answer reports."""
+    last = events[-1]
+    assert isinstance(last, Finish)
+    assert last.usage is not None
+    return last.usage
+
+
+def failed(events: list[Event]) -> Failed:
+    """The fault that ends an answer."""
+    assert isinstance(events[-1], Failed)
+    return events[-1]
+
+
+def hosted_tier(upstream: Upstream, model: str = "m", **options: Any) -> HostedTier:
+    """A tier in front of `upstream`."""
+    return HostedTier(name="premium", base_url=upstream.base_url, model=model, **options)
+
+
+def play(upstream: Upstream, played: Play, **options: Any) -> list[Event]:
+    """The events of one request that a hosted tier's upstream answers with `played`."""
+    upstream.plays("m", played)
+
+    async def run() -> list[Event]:
+        tier = hosted_tier(upstream, **options)
+        events = await answer(tier, ask())
+        await tier.close()
+        return events
+
+    return asyncio.run(run())
+
+
+async def eventually(condition: Callable[[], bool | Awaitable[bool]], within_s: float = 1.0) -> None:
+    """Wait until `condition` holds; fail if it doesn't in time."""
+    deadline = time.monotonic() + within_s
+    while True:
+        held = condition()
+        if held if isinstance(held, bool) else await held:
+            return
+        assert time.monotonic() < deadline, f"not within {within_s} s"
+        await asyncio.sleep(0.005)

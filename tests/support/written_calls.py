@@ -1,0 +1,26 @@
+"""Calls as models write them into their text, and the loop that is found in an answer."""
+
+from __future__ import annotations
+
+import random
+
+from reliability.loops import Loop, Scan, finish, step
+
+CALLS = [
+    '[TOOL_REQUEST]\n{{"name": "get", "arguments": {{"n": {n}}}}}\n[END_TOOL_REQUEST]\n',
+    '<tool_call>\n{{"name": "get", "arguments": {{"n": {n}}}}}\n</tool_call>\n',
+    '<tool_call>{{"name": "get", "arguments": {{"n": {n}}}}}\n',
+    '<|channel|>commentary to=functions.get <|constrain|>json<|message|>{{"n": {n}}}<|call|>',
+    '<|start|>assistant<|channel|>commentary to=functions.get<|message|>{{"n": {n}}}<|end|>',
+    "⏺ Get: number {n}\n",
+]
+
+
+def read(text: str) -> Loop | None:
+    return finish(step(Scan(), text)[0])[1]
+
+
+def prose(words: int, seed: int = 3) -> str:
+    dice = random.Random(seed)
+    some = "the model looks at one more file and then decides what it is to do next with care"
+    return " ".join(dice.choice(some.split()) for _ in range(words))

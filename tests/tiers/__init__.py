@@ -1,1 +1,0 @@
-"""The tier kinds, and the one contract that all of them pass."""

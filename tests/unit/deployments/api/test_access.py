@@ -1,0 +1,301 @@
+"""API keys: who is let in, what stands in no error, and where a server without keys may listen."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from deployments import __main__
+from deployments.api.access import Access, Caller, access_for
+from deployments.api.api_keys import digest, load_keys
+from deployments.cli.front import free_port
+from deployments.config import ConfigError, ServerConfig
+from deployments.errors import ApiError
+from tests.support.small_config import config_of
+
+ENV = "MLX_STACK_API_KEYS"
+AGENT, BOSS, LOCAL = "agent-key-0123456789abcdef", "boss-key-0123456789abcdef", "local-key-0123456789abcdef"
+THREE = f"agent:{AGENT}, boss:{BOSS}:admin,local:{LOCAL}:local-only"
+
+
+def access(value: str = THREE, **server: object) -> Access:
+    return access_for(ServerConfig(**server), {ENV: value})
+
+
+# -- who asks ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("key", "caller"),
+    [
+        (AGENT, Caller(name="agent", admin=False, allow_cloud=True)),
+        (BOSS, Caller(name="boss", admin=True, allow_cloud=True)),
+        (LOCAL, Caller(name="local", admin=False, allow_cloud=False)),
+    ],
+)
+@pytest.mark.parametrize("header", ["authorization", "x-api-key"])
+def test_a_key_is_its_caller(key, caller, header):
+    """Both headers name the caller, with the flags of its entry."""
+    value = f"Bearer {key}" if header == "authorization" else key
+
+    assert access().caller({header: value}) == caller
+    assert access().caller({header: f"  {value} "}) == caller
+
+
+@pytest.mark.parametrize("scheme", ["bearer", "BEARER", "Bearer "])
+def test_the_scheme_has_no_case(scheme):
+    """HTTP's schemes are written in any case."""
+    assert access().caller({"authorization": f"{scheme} {AGENT}"}).name == "agent"
+
+
+def test_a_bearer_token_goes_before_x_api_key():
+    """Where two keys are sent the bearer token counts, right or wrong; another scheme is a proxy's and doesn't."""
+    assert access().caller({"authorization": f"Bearer {AGENT}", "x-api-key": BOSS}).name == "agent"
+    assert access().caller({"authorization": "Basic dTpw", "x-api-key": BOSS}).name == "boss"
+    with pytest.raises(ApiError):
+        access().caller({"authorization": "Bearer wrong", "x-api-key": BOSS})
+
+
+def test_without_keys_everybody_is_admin():
+    """No keys: whatever is sent, the caller is nobody in particular and may do everything."""
+    nobody = Caller(name="", admin=True, allow_cloud=True)
+
+    assert access("").caller({}) == nobody
+    assert access(" ").caller({"authorization": "Bearer unused"}) == nobody
+
+
+def test_admin_routes_need_an_admin():
+    """`require_admin` passes an admin and refuses everybody else with a 403."""
+    access().require_admin(access().caller({"x-api-key": BOSS}))
+    access("").require_admin(access("").caller({}))
+    with pytest.raises(ApiError) as caught:
+        access().require_admin(access().caller({"x-api-key": AGENT}))
+
+    assert (caught.value.status, caught.value.code) == (403, "forbidden")
+
+
+headers = st.dictionaries(
+    st.sampled_from(["authorization", "x-api-key", "host"]),
+    st.one_of(st.text(), st.text().map("Bearer ".__add__), st.text(st.characters(categories=["Cs"]), min_size=1)),
+)
+
+
+@given(headers)
+def test_no_header_is_more_than_refused(sent):
+    """Any text in the headers is a 401, and nothing else is ever raised; without keys it is let in."""
+    assert access("").caller(sent).name == ""
+    with pytest.raises(ApiError) as caught:
+        access().caller(sent)
+
+    assert (caught.value.status, caught.value.code) == (401, "invalid_api_key")
+    assert caught.value.headers()["www-authenticate"] == "Bearer"
+    assert caught.value.headers()["x-should-retry"] == "false"
+
+
+def near(key: str) -> st.SearchStrategy[str]:
+    """Texts that are nearly the key: cut, longer, changed in one place, in another case, its digest."""
+    ends = st.integers(0, len(key) - 1)
+    return st.one_of(
+        ends.map(lambda n: key[:n]),
+        ends.map(lambda n: key[n + 1 :]),
+        st.text(min_size=1).map(lambda tail: key + "x" + tail),
+        st.tuples(ends, st.characters()).map(lambda at: key[: at[0]] + at[1] + key[at[0] + 1 :]),
+        st.sampled_from([key.upper(), digest(key).hex(), key[::-1], key * 40, f"agent:{key}"]),
+    ).filter(lambda text: text != key)
+
+
+@given(near(AGENT))
+def test_a_wrong_key_is_refused(key):
+    """A key that is nearly right is wrong, in either header."""
+    for sent in ({"authorization": f"Bearer {key}"}, {"x-api-key": key}):
+        if AGENT in (key.strip(), key.strip().removeprefix("Bearer ")):
+            continue
+        with pytest.raises(ApiError) as caught:
+            access().caller(sent)
+        assert caught.value.code == "invalid_api_key"
+
+
+def test_every_entry_is_compared(monkeypatch):
+    """The first match doesn't end the comparison, so the time doesn't tell which entry it was."""
+    compared: list[bytes] = []
+
+    def spy(a: bytes, b: bytes) -> bool:
+        compared.append(a)
+        return a == b
+
+    monkeypatch.setattr("deployments.api.access.hmac.compare_digest", spy)
+    for key in (AGENT, LOCAL, "wrong"):
+        compared.clear()
+        with contextlib.suppress(ApiError):
+            access().caller({"x-api-key": key})
+
+        assert compared == [digest(key) for key in (AGENT, BOSS, LOCAL)]
+
+
+# -- no key is shown -----------------------------------------------------------------------------------------------
+
+
+def shown(value: object) -> str:
+    return f"{value!r} {value}"
+
+
+def test_no_key_stands_in_a_repr():
+    """What holds keys shows neither them nor their digests."""
+    keys = load_keys(ServerConfig(), {ENV: THREE})
+    texts = shown(keys) + shown(access()) + shown(access().caller({"x-api-key": AGENT})) + shown(vars(access()).keys())
+
+    assert not any(secret in texts for key in (AGENT, BOSS, LOCAL) for secret in (key, digest(key).hex()))
+    assert repr(access()) == "Access(3 keys, allow_open=False)"
+
+
+def test_no_key_stands_in_an_api_error_or_in_the_log(caplog):
+    """A refused request's error and the log don't repeat what was sent."""
+    caplog.set_level(logging.DEBUG)
+    sent = "sk-somebody-elses-0123456789"
+    with pytest.raises(ApiError) as caught:
+        access().caller({"x-api-key": sent})
+
+    assert sent not in shown(caught.value) + str(caught.value.body()) + str(caught.value.headers()) + caplog.text
+
+
+# -- the door ------------------------------------------------------------------------------------------------------
+
+OPEN = [None, "", "0.0.0.0", "::", "192.168.1.5", "10.0.0.1", "::ffff:8.8.8.8", "example.org", "localhost.example.org"]
+CLOSED = ["127.0.0.1", "127.8.9.10", "::1", "[::1]", "localhost", "LOCALHOST", "::ffff:127.0.0.1"]
+
+
+@pytest.mark.parametrize("host", OPEN)
+def test_without_keys_only_loopback_is_listened_on(host):
+    """Any other host is refused in one line that says what to do; with keys, or when it is meant, it is not."""
+    with pytest.raises(ConfigError, match="is not loopback and no API keys are configured") as caught:
+        access("").refuse_host(host)
+
+    assert "\n" not in str(caught.value)
+    access().refuse_host(host)
+    access("", allow_open=True).refuse_host(host)
+    assert access("", allow_open=True).is_open_on(host)
+    assert not access(THREE, allow_open=True).is_open_on(host)
+
+
+@pytest.mark.parametrize("host", CLOSED)
+def test_loopback_needs_no_keys(host):
+    """The shipped configuration starts without any."""
+    access("").refuse_host(host)
+    access("").guard(host, {})
+
+    assert not access("").is_open_on(host)
+
+
+@pytest.mark.parametrize("host", OPEN)
+def test_without_keys_only_loopback_may_ask(host):
+    """The second line: a peer from elsewhere is a 403, unless there are keys or the door is open on purpose."""
+    with pytest.raises(ApiError) as caught:
+        access("").guard(host, {})
+
+    assert (caught.value.status, caught.value.code) == (403, "forbidden")
+    access().guard(host, {})
+    access("", allow_open=True).guard(host, {})
+
+
+@pytest.mark.parametrize("name", ["host", "origin"])
+@pytest.mark.parametrize(
+    ("named", "good"),
+    [
+        ("127.0.0.1:8000", True),
+        ("localhost", True),
+        ("LOCALHOST:8000", True),
+        ("[::1]:8000", True),
+        ("http://localhost:3000", True),
+        ("host.docker.internal:8000", True),
+        ("evil.example:8000", False),
+        ("https://evil.example", False),
+        ("127.0.0.1.evil.example", False),
+        ("localhost.evil.example", False),
+        ("192.168.1.5:8000", False),
+        ("null", False),
+        ("[", False),
+    ],
+)
+def test_without_keys_no_web_page_may_ask(name, named, good):
+    """A browser on this machine is a peer on loopback. A page from elsewhere is known by its `Origin`, or, where its
+    name was turned into this machine's address, by its `Host`; with keys, or where the door is open, neither counts."""
+    access().guard("127.0.0.1", {name: named})
+    access("", allow_open=True).guard("127.0.0.1", {name: named})
+    if good:
+        access("").guard("127.0.0.1", {name: named})
+        return
+    with pytest.raises(ApiError, match=f"the request's {name.title()} header names another one"):
+        access("").guard("127.0.0.1", {name: named})
+
+
+FILE = """
+http_options: {{host: {host}, port: {port}}}
+applications:
+- import_path: 'deployments.app:build'
+  args:
+    tiers: {{fast: {{kind: scripted, script: []}}}}
+    reliability: {{escalation: {{chain: [fast]}}}}
+    server: {server}
+  deployments: [{{name: Router, user_config: {{server: {patch}}}}}]
+"""
+
+
+@pytest.mark.parametrize("command", ["check", "preflight"])
+@pytest.mark.parametrize(
+    ("host", "server", "patch", "value", "code", "said"),
+    [
+        ("127.0.0.1", "{}", "{}", "", 0, ""),
+        ("0.0.0.0", "{}", "{}", "", 2, "c.yaml: http_options.host: 0.0.0.0 is not loopback"),
+        ("0.0.0.0", "{}", "{}", f"a:{AGENT}", 0, ""),
+        ("0.0.0.0", "{}", "{}", "a:short", 2, f"c.yaml: {ENV}: entry 1: the key must have"),
+        ("127.0.0.1", "{}", "{}", "a:short", 2, f"c.yaml: {ENV}: entry 1: the key must have"),
+        (
+            "0.0.0.0",
+            "{allow_open: true}",
+            "{}",
+            "",
+            0,
+            "warning: server.allow_open lets everybody who reaches 0.0.0.0:",
+        ),
+        ("127.0.0.1", "{allow_open: true}", "{}", "", 0, ""),
+        ("0.0.0.0", "{allow_open: true}", "{allow_open: false}", "", 2, "is not loopback"),
+        ("0.0.0.0", "{}", "{allow_open: true}", "", 2, "is not loopback"),
+        ("127.0.0.1", "{api_keys_file: /none/keys.yaml}", "{}", "", 2, "c.yaml: server.api_keys_file: can't be read"),
+    ],
+)
+def test_the_file_check_holds_the_door(tmp_path, monkeypatch, capsys, command, host, server, patch, value, code, said):
+    """`check` and `preflight` refuse what would be open, and keys that can't be used, before anything is started."""
+    monkeypatch.setenv(ENV, value)
+    path = tmp_path / "c.yaml"
+    path.write_text(FILE.format(host=host, port=free_port(), server=server, patch=patch))
+
+    assert __main__.main([command, str(path)]) == code
+    assert said in capsys.readouterr().err or said == ""
+
+
+def test_serves_own_default_is_refused(tmp_path, monkeypatch, capsys):
+    """A file without `http_options` listens on all interfaces: Serve's default, and not a safe one."""
+    monkeypatch.delenv(ENV, raising=False)
+    path = tmp_path / "c.yaml"
+    path.write_text(FILE.format(host="x", port=1, server="{}", patch="{}").partition("\n")[2].partition("\n")[2])
+
+    assert __main__.main(["check", str(path)]) == 2
+    assert "http_options.host: 0.0.0.0 is not loopback" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "line"),
+    [
+        ("server.api_keys_env", "not a name", "server.api_keys_env: "),
+        ("server.api_keys_file", "", "server.api_keys_file: "),
+        ("server.allow_open", "yes", "server.allow_open: "),
+    ],
+)
+def test_the_keys_of_the_configuration_are_checked(path, value, line):
+    """Wrong values are one line, and nothing that only looks like a yes opens the door."""
+    with pytest.raises(ConfigError, match=line):
+        config_of(path, value)

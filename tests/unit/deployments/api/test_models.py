@@ -1,0 +1,95 @@
+"""What `GET /ready` and `GET /v1/models` say of the tiers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from deployments.api.access import Caller
+from deployments.api.models import filter_for, is_held_off, model_list, readiness
+from deployments.state.records import Health
+from reliability.admission.breaker import Phase
+from reliability.types import TierState, TierStatus
+
+NAMES = ("fast", "standard", "premium")
+STATUSES = st.tuples(
+    *(
+        st.builds(TierStatus, name=st.just(name), kind=st.just("mlx"), state=st.sampled_from(TierState))
+        for name in NAMES
+    )
+)
+HEALTH = st.dictionaries(
+    st.sampled_from(NAMES),
+    st.builds(Health, phase=st.sampled_from(Phase), isolated=st.booleans(), until_s=st.sampled_from([0.0, 3.0])),
+)
+CHAINS = st.lists(st.sampled_from(NAMES), min_size=1, unique=True)
+
+
+def told(statuses: Any, chain: list[str], health: dict[str, Health]) -> dict[str, Any]:
+    """The whole body, as an admin reads it."""
+    return readiness(statuses, chain, "tiers: wrong", health, state_up=True, memory={"nodes": {}})
+
+
+@given(STATUSES, CHAINS, HEALTH)
+def test_it_is_ready_where_a_request_would_find_a_tier(
+    statuses: tuple[TierStatus, ...], chain: list[str], health: dict[str, Health]
+) -> None:
+    """Law: ready is who has a tier in the chain that answers, or sleeps and will, and that isn't held off; a breaker
+    that is half open takes a probe, so it holds nobody off."""
+    able = {s.name for s in statuses if s.state in (TierState.READY, TierState.ASLEEP)}
+    held = {name for name, one in health.items() if one.isolated or one.phase is Phase.OPEN}
+
+    assert {name for name in NAMES if is_held_off(health.get(name))} == held
+    assert told(statuses, chain, health)["ready"] == bool((able - held) & set(chain))
+
+
+@given(STATUSES, CHAINS, HEALTH)
+def test_a_ready_tier_that_takes_no_requests_is_degraded(
+    statuses: tuple[TierStatus, ...], chain: list[str], health: dict[str, Health]
+) -> None:
+    """Law: only what is ready by itself is called degraded, exactly where its breaker isn't closed, and the reason says
+    so; every other state is the tier's own."""
+    for status in statuses:
+        said, known = told(statuses, chain, health)["tiers"][status.name], health.get(status.name)
+        hampered = known is not None and (known.isolated or known.phase is not Phase.CLOSED)
+        degraded = hampered and status.state is TierState.READY
+
+        assert said["state"] == ("degraded" if degraded else status.state.value)
+        assert (said["breaker"] != "closed") == hampered
+        assert not hampered or "isolated by hand" in said["reason"] or "its breaker is" in said["reason"]
+
+
+@given(STATUSES, CHAINS, HEALTH)
+def test_who_asks_sees_as_much_as_he_may(
+    statuses: tuple[TierStatus, ...], chain: list[str], health: dict[str, Health]
+) -> None:
+    """Law: a stranger sees whether it is ready and nothing else; a key shows the tiers, but neither the nodes nor the
+    configuration's mistakes; an admin sees all."""
+    body = told(statuses, chain, health)
+    agent, admin = (Caller(name="a", admin=admin, allow_cloud=True) for admin in (False, True))
+
+    assert filter_for(body, None) == {"ready": body["ready"]}
+    assert body.keys() - filter_for(body, agent).keys() == {"memory", "refused_user_config"}
+    assert filter_for(body, admin) == body
+
+
+@given(STATUSES, CHAINS, HEALTH)
+def test_an_alias_is_listed_as_the_tier_that_it_starts_at(
+    statuses: tuple[TierStatus, ...], chain: list[str], health: dict[str, Health]
+) -> None:
+    """Law: each tier once, then `auto` and the aliases; these say what their first tier says, under their own name."""
+    tiers, others = (lambda rows: (rows[:3], rows[3:]))(
+        model_list(statuses, {"gpt": "standard", "any": "auto"}, chain, 5, health)
+    )
+    by_id = {row["id"]: row for row in tiers}
+
+    assert [row["id"] for row in tiers] == list(NAMES)
+    assert [(row["id"], row["starts_at"]) for row in others] == [
+        ("auto", chain[0]),
+        ("gpt", "standard"),
+        ("any", chain[0]),
+    ]
+    for row in others:
+        assert row == by_id[row["starts_at"]] | {"id": row["id"], "starts_at": row["starts_at"]}

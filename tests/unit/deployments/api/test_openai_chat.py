@@ -1,0 +1,99 @@
+"""From bytes to a request."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from typing import Any
+
+import pytest
+
+from deployments.api.openai_chat import DEPTH_MAX, parse_chat
+from deployments.errors import ApiError
+
+HI = [{"role": "user", "content": "hi"}]
+
+
+def parse(headers: dict[str, str] | None = None, **fields: Any):
+    body = json.dumps({"messages": HI} | fields).encode()
+    return parse_chat(body, headers or {}, request_id="r", tokens_max=100, timeout_s=9.0)
+
+
+def test_fields_arrive_where_the_tiers_read_them():
+    """Known fields under their names, unknown ones in `extra`, and nothing twice."""
+    request = parse(temperature=0.5, top_p=0.9, seed=3, stop="x", made_up={"a": 1}, user="u").request
+
+    assert (request.temperature, request.top_p, request.seed, request.stop) == (0.5, 0.9, 3, ("x",))
+    assert request.extra == {"made_up": {"a": 1}, "user": "u"}
+
+
+def test_probabilities_are_asked_for_by_two_fields():
+    """`logprobs` switches them on, `top_logprobs` says how many others to name; one without the other is a mistake."""
+    assert parse().request.top_logprobs is None
+    assert parse(logprobs=False, top_logprobs=0).request.top_logprobs is None
+    assert parse(logprobs=True).request.top_logprobs == 0
+    assert parse(logprobs=True, top_logprobs=20).request.top_logprobs == 20
+    for fields in ({"top_logprobs": 2}, {"logprobs": True, "top_logprobs": 21}, {"logprobs": True, "top_logprobs": -1}):
+        with pytest.raises(ApiError) as refused:
+            parse(**fields)
+        assert (refused.value.code, refused.value.param) == ("invalid_request", "top_logprobs")
+
+
+def test_the_output_cap():
+    """`max_completion_tokens` goes before `max_tokens`; the cap bounds both and is the default."""
+    assert parse().request.max_tokens == 100
+    assert parse(max_tokens=7).request.max_tokens == 7
+    assert parse(max_tokens=7, max_completion_tokens=8).request.max_tokens == 8
+    assert parse(max_tokens=1000).request.max_tokens == 100
+
+
+def test_legacy_functions_become_tools():
+    """`functions` and `function_call` are translated at the edge."""
+    call = parse(functions=[{"name": "f"}], function_call={"name": "f"})
+
+    assert call.legacy_functions
+    assert call.request.tools == ({"type": "function", "function": {"name": "f"}},)
+    assert call.request.tool_choice == {"type": "function", "function": {"name": "f"}}
+
+
+def test_a_legacy_answer_has_room_for_one_call():
+    """Whoever speaks `functions` gets one `function_call`, so no more than one call is a good answer."""
+    assert parse(functions=[{"name": "f"}]).request.parallel_tool_calls is False
+    assert parse(functions=[{"name": "f"}], parallel_tool_calls=True).request.parallel_tool_calls is False
+    assert parse(parallel_tool_calls=True).request.parallel_tool_calls is True
+
+
+@pytest.mark.parametrize("where", ["messages", "tools", "made_up"])
+@pytest.mark.parametrize("kind", [list, dict])
+def test_a_body_has_a_depth(where, kind):
+    """What is nested deeper than the bound is refused at the edge, wherever it stands; what isn't can be pickled and
+    dumped further in."""
+
+    def deep(levels: int) -> Any:
+        return [] if not levels else [deep(levels - 1)] if kind is list else {"a": deep(levels - 1)}
+
+    def fields(levels: int) -> dict[str, Any]:
+        x = deep(levels)
+        tool = {"type": "function", "function": {"name": "f", "parameters": {"type": "object", "x": x}}}
+        return {
+            "messages": {"messages": [{"role": "user", "content": [{"type": "text", "text": "hi", "x": x}]}]},
+            "tools": {"tools": [tool]},
+            "made_up": {"made_up": x},
+        }[where]
+
+    # A schema has a bound of its own, below this one.
+    request = parse(**fields(20 if where == "tools" else DEPTH_MAX - 10)).request
+    assert pickle.loads(pickle.dumps(request)) == request
+    for levels in (DEPTH_MAX, 260, 600):
+        with pytest.raises(ApiError) as refused:
+            parse(**fields(levels))
+        assert refused.value.status == 400
+
+
+def test_null_is_as_good_as_absent():
+    """Clients send null for what they don't set."""
+    call = parse(
+        tools=None, stop=None, max_tokens=None, stream=None, temperature=None, response_format=None, tool_choice=None
+    )
+
+    assert (call.stream, call.request.tools, call.request.stop) == (False, (), ())

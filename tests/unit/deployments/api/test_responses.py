@@ -1,0 +1,73 @@
+"""Every error in OpenAI's shape, and no error's own words."""
+
+from __future__ import annotations
+
+import asyncio
+
+import httpx
+import pytest
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from deployments.api.responses import ERROR_HANDLERS, error_response, json_response
+from deployments.errors import ApiError
+
+
+async def good(_: Request) -> Response:
+    return json_response({"é": 1}, headers={"x-a": "b"})
+
+
+async def refused(_: Request) -> Response:
+    raise ApiError("invalid_request", "no", param="x")
+
+
+async def bug(_: Request) -> Response:
+    raise RuntimeError("the secret words of a prompt")
+
+
+APP = Starlette(
+    routes=[Route(f"/{one.__name__}", one) for one in (good, refused, bug)], exception_handlers=ERROR_HANDLERS
+)
+
+
+def asked(method: str, path: str) -> httpx.Response:
+    async def go() -> httpx.Response:
+        transport = httpx.ASGITransport(APP, raise_app_exceptions=False)
+        async with httpx.AsyncClient(transport=transport, base_url="http://x") as http:
+            return await http.request(method, path)
+
+    return asyncio.run(go())
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status", "code"),
+    [
+        ("GET", "/refused", 400, "invalid_request"),
+        ("GET", "/none", 404, "not_found"),
+        ("POST", "/good", 405, "method_not_allowed"),
+        ("GET", "/bug", 500, "internal_error"),
+    ],
+)
+def test_every_error_has_the_same_shape(method: str, path: str, status: int, code: str) -> None:
+    """Law: what the server refuses, what Starlette refuses and what nobody expected is JSON with a code; a 405 says
+    what is allowed; what an error says of itself stays here."""
+    answer = asked(method, path)
+
+    assert (answer.status_code, answer.json()["error"]["code"]) == (status, code)
+    assert "secret" not in answer.text
+    assert ("allow" in answer.headers) == (status == 405)
+
+
+def test_an_answer_keeps_its_headers_and_an_error_s_own_win() -> None:
+    """Law: headers that are given leave with the answer, unless the error sets them itself."""
+    answer = asked("GET", "/good")
+    busy = ApiError("overloaded", "come back")
+    own = busy.headers()
+    shown = error_response(busy, {**dict.fromkeys(own, "mine"), "x-a": "b"})
+
+    assert (answer.json(), answer.headers["x-a"]) == ({"é": 1}, "b")
+    assert own
+    assert {name: shown.headers[name] for name in own} == own
+    assert shown.headers["x-a"] == "b"

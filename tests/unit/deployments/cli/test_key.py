@@ -1,0 +1,122 @@
+"""The command that makes a key."""
+
+from __future__ import annotations
+
+import stat
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from deployments import __main__
+from deployments.api.access import Access, Caller
+from deployments.api.api_keys import parse_file
+from deployments.cli.key import key_command
+from deployments.config import ConfigError
+from tests.unit.deployments.api.test_access import AGENT
+from tests.unit.deployments.api.test_api_keys import GOOD
+
+
+def made(capsys: pytest.CaptureFixture[str], *arguments: str) -> list[str]:
+    """The lines that `key` prints."""
+    assert __main__.main(["key", *arguments]) == 0
+    return capsys.readouterr().out.splitlines()
+
+
+@pytest.mark.parametrize(
+    ("flags", "caller"),
+    [
+        ([], Caller(name="on", admin=False, allow_cloud=True)),
+        (["--admin"], Caller(name="on", admin=True, allow_cloud=True)),
+        (["--local-only"], Caller(name="on", admin=False, allow_cloud=False)),
+    ],
+)
+def test_a_made_key_opens(capsys, flags, caller):
+    """The printed entry admits the printed key, with its flags; every key is a new one."""
+    secret, line = made(capsys, "on", *flags)
+
+    assert Access(parse_file(line, "")).caller({"authorization": f"Bearer {secret}"}) == caller
+    assert secret not in line
+    assert made(capsys, "on", *flags)[0] != secret
+
+
+def test_the_command_appends(tmp_path, capsys):
+    """`--file` prints the key alone and adds its entry: what was there stays, and only its owner may read the file."""
+    path = tmp_path / "keys.yaml"
+    path.write_text(f"# ours\n- {{name: old, sha256: {GOOD!r}}}")
+    path.chmod(0o644)
+    (secret,) = made(capsys, "new", "--admin", "--file", str(path))
+    keys = parse_file(path.read_text(), "")
+
+    assert path.read_text().startswith("# ours\n")
+    assert [key.name for key in keys] == ["old", "new"]
+    assert Access(keys).caller({"x-api-key": secret}).admin
+    assert Access(keys).caller({"x-api-key": AGENT}).name == "old"
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert secret not in path.read_text()
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_the_command_makes_the_file_and_follows_a_link(tmp_path, capsys):
+    """A new file is made; a link stays a link."""
+    real, link = tmp_path / "real.yaml", tmp_path / "link.yaml"
+    link.symlink_to(real)
+    made(capsys, "a", "--file", str(link))
+    made(capsys, "b", "--file", str(link))
+
+    assert link.is_symlink()
+    assert [key.name for key in parse_file(real.read_text(), "")] == ["a", "b"]
+
+
+def test_commands_at_once_lose_nothing(tmp_path):
+    """Twenty keys appended at the same moment are all there."""
+    path = tmp_path / "keys.yaml"
+    with ThreadPoolExecutor(20) as pool:
+        codes = list(pool.map(lambda i: key_command(f"n{i}", admin=False, local_only=False, file=path), range(20)))
+
+    assert codes == [0] * 20
+    assert {key.name for key in parse_file(path.read_text(), "")} == {f"n{i}" for i in range(20)}
+    assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "line"),
+    [
+        ("a b", None, "NAME must have"),
+        ("sk-x", None, "NAME must have"),
+        ("old", f"- {{name: old, sha256: {GOOD!r}}}\n", "entry 2: has the same name as"),
+        ("new", f"[{{name: old, sha256: {GOOD!r}}}]\n", "nothing can be appended"),
+        ("new", "name: x\n", "a list of entries is needed"),
+    ],
+)
+def test_the_command_refuses_and_changes_nothing(tmp_path, capsys, name, old, line):
+    """A name that is taken, or a file that isn't a list: one line, exit code 2, no key, the file as it was."""
+    path = tmp_path / "keys.yaml"
+    if old is not None:
+        path.write_text(old)
+
+    assert __main__.main(["key", name, "--file", str(path)]) == 2
+    out, err = capsys.readouterr()
+    assert line in err
+    assert err.count("\n") == 1
+    assert out == ""
+    assert (path.read_text() if old is not None else None) == old
+    assert list(tmp_path.iterdir()) == ([path] if old is not None else [])
+
+
+def test_a_folder_that_is_missing_is_said_so(tmp_path, capsys):
+    """No stack, no key."""
+    assert __main__.main(["key", "a", "--file", str(tmp_path / "none" / "keys.yaml")]) == 2
+    assert "can't be written: No such file" in capsys.readouterr().err
+
+
+NOBODY = "~nobody-of-that-name"
+
+
+def test_a_key_file_cannot_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """One line, and no folder of that name is made."""
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ConfigError, match="No such file"):
+        key_command("a", admin=False, local_only=False, file=Path(f"{NOBODY}/keys.yaml"))
+
+    assert not list(tmp_path.iterdir())

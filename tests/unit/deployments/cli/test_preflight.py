@@ -1,0 +1,360 @@
+"""Wrong starts: each ends at once, with one line that names what is wrong, before Ray or anything else is started."""
+
+from __future__ import annotations
+
+import datetime
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+from deployments import __main__
+from deployments.cli.front import environment, free_port
+from deployments.config import ConfigError
+from deployments.config_file import read_file
+from tests.support.incarnations import unpack
+from tests.support.repository import ROOT
+
+Document = dict[str, Any]
+
+
+def good(port: int, folder: Path) -> Document:
+    """A configuration that starts."""
+    args = {
+        "tiers": {"fast": {"kind": "scripted", "script": [{"answer": "hi"}]}},
+        "reliability": {"escalation": {"chain": ["fast"]}},
+        "state": {"path": str(folder / "state")},
+    }
+    app = {"name": "a", "route_prefix": "/", "import_path": "deployments.app:build", "args": args}
+    return {"http_options": {"host": "127.0.0.1", "port": port}, "applications": [app]}
+
+
+class Started(Exception):
+    """In the place of the supervisor."""
+
+
+@pytest.fixture
+def place(tmp_path, monkeypatch) -> Iterator[tuple[Path, int]]:
+    """A folder of its own for files and for runs, and a free port; who gets as far as to start something is found."""
+
+    def execve(_: str, __: list[str], flags: dict[str, str]) -> None:
+        raise Started(flags)
+
+    monkeypatch.setattr(os, "execve", execve)
+    monkeypatch.setenv("RAY_TMPDIR", str(tmp_path / "ray"))
+    monkeypatch.setenv("RAY_AUTH_MODE", "token")
+    monkeypatch.delenv("MLX_STACK_API_KEYS", raising=False)
+    monkeypatch.chdir(ROOT)
+    return tmp_path, free_port()
+
+
+def put(document: Document, path: str, value: Any) -> None:
+    """Set one key; `applications.0.` stands for itself, `args.` for the application's."""
+    *way, last = path.replace("args.", "applications.0.args.").split(".")
+    here: Any = document
+    for name in way:
+        here = here[int(name)] if name.isdigit() else here.setdefault(name, {})
+    here[int(last) if isinstance(here, list) else last] = value
+
+
+WRONG: dict[str, tuple[str, Any, str]] = {
+    "unknown key at the top": ("http_option", {}, "http_option: unknown key; allowed here: "),
+    "unknown key of Serve": ("http_options.prot", 8000, "http_options.prot: unknown key"),
+    "unknown key in args": ("args.tears", {}, "tears: unknown key; allowed here: reliability, server, state, tiers"),
+    "unknown key of a tier": ("args.tiers.fast.modle", "x", "tiers.fast.modle: unknown key"),
+    "a key of an older version": (
+        "args.state.shards",
+        1,
+        "state.shards: unknown key; allowed here: incidents_days, incidents_max, journal_bytes_max, path, ",
+    ),
+    "bad type": ("args.server.attempts_max", "many", "server.attempts_max: "),
+    "bad value": ("args.tiers.fast.kind", "quick", "tiers.fast: "),
+    "a bad value of Serve": ("proxy_location", "Nowhere", "proxy_location: "),
+    "a port that is none": ("http_options.port", 70000, "http_options.port: 70000 is no port"),
+    "a port of letters": ("http_options.port", "http", "http_options.port: "),
+    "a port below zero": ("http_options.port", -1, "http_options.port: -1 is no port"),
+    "another machine's address": ("http_options.host", "192.0.2.1", "http_options.host: "),
+    "no address at all": ("http_options.host", "no such host", "http_options.host: "),
+    "open to everybody": ("http_options.host", "0.0.0.0", "is not loopback and no API keys are configured"),
+    "a missing TLS key": (
+        "http_options",
+        {"host": "127.0.0.1", "ssl_keyfile": "/none/key.pem", "ssl_certfile": "/none/cert.pem"},
+        "http_options.ssl_keyfile: can't be read: No such file",
+    ),
+    "half of TLS": ("http_options.ssl_certfile", "/none/cert.pem", "http_options.ssl_certfile: "),
+    "TLS files that hold no key": (
+        "http_options",
+        {"host": "127.0.0.1", "ssl_keyfile": "Makefile", "ssl_certfile": "Makefile"},
+        "http_options.ssl_certfile: certificate and key can't be used",
+    ),
+    "no such tier in the chain": (
+        "args.reliability.escalation.chain",
+        ["fast", "slow"],
+        "reliability.escalation.chain: there is no tier 'slow'; tiers: fast",
+    ),
+    "a state that can't be written": ("args.state.path", "/proc/none", "state.path: can't write to /proc/none"),
+    "a file for a state": ("args.state.path", str(ROOT / "Makefile"), "state.path: can't write to"),
+    "a wrong import path": ("applications.0.import_path", "deployments.app:biuld", "import_path deployments.app:build"),
+    "a wrong deployment": ("applications.0.deployments", [{"name": "fats"}], "there is no deployment 'fats'"),
+    "a deployment that is none": ("applications.0.deployments", ["fast"], "deployments.0: a mapping is needed"),
+    "deployments that are none": ("applications.0.deployments", 5, "deployments: a list is needed"),
+    "a wrong patch": ("applications.0.deployments", [{"name": "fast", "user_config": "x"}], "user_config: a mapping"),
+    "an application that is none": ("applications.0", "x", "applications.0: a mapping is needed"),
+    "args that are none": ("applications.0.args", [1], "args: a mapping"),
+    "a missing script": ("args.tiers.fast.script", "/none/script.yaml", "tiers.fast.script: script script.yaml can't"),
+    "a wrong script": ("args.tiers.fast.script", [{"anser": "x"}], "tiers.fast.script: rule 1"),
+    "a missing key file": ("args.server.api_keys_file", "/none/keys", "server.api_keys_file: can't be read: No such"),
+    "a folder for a key file": ("args.server.api_keys_file", "/tmp", "server.api_keys_file: can't be read: Is a dir"),
+    "a route without a slash": ("applications.0.route_prefix", "x", "route_prefix: "),
+    "no route": ("applications.0.route_prefix", None, "route_prefix: "),
+    "nobody who listens": ("proxy_location", "Disabled", "proxy_location: Disabled: nobody would listen"),
+}
+
+
+def refused(path: Path, capsys: pytest.CaptureFixture[str], code: int = 2, command: str = "serve") -> str:
+    """Start with this file; the one line with which that ends."""
+    try:
+        got: Any = __main__.main([command, str(path)])
+    except SystemExit as ended:
+        print(ended.code, file=sys.stderr)
+        got = 1
+    out, err = capsys.readouterr()
+    assert got == code, err
+    assert out == ""
+    assert err.count("\n") == 1, err
+    return err
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_a_wrong_configuration_is_one_line(place, capsys, case):
+    """Whatever is wrong in the file: one line that names the file and the key, exit code 2, and nothing is started."""
+    folder, port = place
+    key, value, said = WRONG[case]
+    document = good(port, folder)
+    put(document, key, value)
+    path = folder / "c.yaml"
+    path.write_text(yaml.safe_dump(document))
+    line = refused(path, capsys)
+
+    assert line.startswith(f"{path}: ")
+    assert said in line
+
+
+TEXTS: dict[str, tuple[bytes, str]] = {
+    "empty": (b"", "applications: a list is needed"),
+    "no YAML": (b"a: [", "is not YAML"),
+    "tabs": (b"a:\n\t- b", "is not YAML"),
+    "no text": (b"\xff\xfe\x00", "is not UTF-8"),
+    "no such date": (b"a: 2026-02-31", "is not YAML"),
+    "another program's": (b"services: {web: {image: nginx}}", "applications: a list is needed"),
+    "only a word": (b"hello", "applications: a list is needed"),
+    "no end": (b"[" * 5000, "is not YAML"),
+}
+
+
+@pytest.mark.parametrize("case", TEXTS)
+def test_a_file_that_is_no_configuration_is_one_line(place, capsys, case):
+    """So is a file that holds something else."""
+    data, said = TEXTS[case]
+    path = place[0] / "c.yaml"
+    path.write_bytes(data)
+
+    assert said in refused(path, capsys)
+
+
+def test_a_file_that_is_none(place, capsys):
+    """A missing file and a folder are said in the system's words."""
+    assert "can't be read: No such file" in refused(place[0] / "none.yaml", capsys)
+    assert "can't be read: Is a directory" in refused(place[0], capsys)
+
+
+def test_two_applications_of_ours(place, capsys):
+    """There is one server to a file: with two, which one's tiers and keys would it be?"""
+    folder, port = place
+    document = good(port, folder)
+    document["applications"] += [document["applications"][0] | {"name": "b", "route_prefix": "/b"}]
+    (folder / "c.yaml").write_text(yaml.safe_dump(document))
+
+    assert "exactly one with import_path" in refused(folder / "c.yaml", capsys)
+
+
+def test_an_application_beside_ours_must_be_there(place, capsys):
+    """Serve would go on without it, and nobody would know."""
+    folder, port = place
+    document = good(port, folder)
+    document["applications"] += [{"name": "b", "route_prefix": "/b", "import_path": "no_such_module:app"}]
+    (folder / "c.yaml").write_text(yaml.safe_dump(document))
+
+    assert "import_path: there is no module 'no_such_module'" in refused(folder / "c.yaml", capsys)
+
+
+KEYS: dict[str, str] = {
+    "too short": "agent:short",
+    "no name": "sk-mss-0123456789abcdef0123456789abcdef",
+    "two of one name": "a:0123456789abcdef01234567,a:76543210fedcba9876543210",
+}
+
+
+@pytest.mark.parametrize("case", KEYS)
+def test_a_key_set_that_cant_be_used_is_one_line(place, monkeypatch, capsys, case):
+    """Keys are read before the start, and none is repeated."""
+    folder, port = place
+    monkeypatch.setenv("MLX_STACK_API_KEYS", KEYS[case])
+    (folder / "c.yaml").write_text(yaml.safe_dump(good(port, folder)))
+    line = refused(folder / "c.yaml", capsys)
+
+    assert "MLX_STACK_API_KEYS: entry " in line
+    assert not any(part in line for part in KEYS[case].replace(",", ":").split(":") if len(part) > 8)
+
+
+def test_books_of_several_actors_are_one_line(place, capsys):
+    """A folder in which an older version kept books in several journals: the line says how to bring them together."""
+    folder, port = place
+    document = good(port, folder)
+    put(document, "args.state.path", str(unpack("three_actors", folder)))
+    path = folder / "c.yaml"
+    path.write_text(yaml.safe_dump(document))
+
+    assert "state.path: an older version kept the ledger in" in refused(path, capsys)
+
+
+@pytest.mark.parametrize(("mode", "said"), [(0o666, "others may write"), (0o602, "others may write")])
+def test_a_key_file_that_others_may_write_is_refused(place, capsys, mode, said):
+    """Whoever may write there may let himself in."""
+    folder, port = place
+    keys = folder / "keys.yaml"
+    keys.write_text(f"- {{name: a, sha256: '{'0' * 64}'}}")
+    keys.chmod(mode)
+    document = good(port, folder)
+    put(document, "args.server.api_keys_file", str(keys))
+    (folder / "c.yaml").write_text(yaml.safe_dump(document))
+
+    assert f"server.api_keys_file: {said}" in refused(folder / "c.yaml", capsys)
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may use every port and read every file")
+def test_what_only_root_may(place, capsys):
+    """A privileged port is said as one, and a file that may not be read too."""
+    folder, _ = place
+    (folder / "c.yaml").write_text(yaml.safe_dump(good(80, folder)))
+    assert "http_options.port: 80 may be used by root alone" in refused(folder / "c.yaml", capsys)
+    (folder / "c.yaml").chmod(0)
+    assert "Permission denied" in refused(folder / "c.yaml", capsys)
+
+
+@pytest.mark.parametrize("command", ["serve", "preflight"])
+def test_a_port_that_is_taken_names_its_owner(place, capsys, command):
+    """Exit code 1: the configuration is good, and somebody else is there."""
+    folder, port = place
+    (folder / "c.yaml").write_text(yaml.safe_dump(good(port, folder)))
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", port))
+        taken.listen()
+        line = refused(folder / "c.yaml", capsys, code=1, command=command)
+
+    assert f"127.0.0.1:{port} is taken by process {os.getpid()} (" in line
+
+
+def test_without_rays_token_nothing_starts(place, monkeypatch, capsys):
+    """One line as well."""
+    folder, port = place
+    monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
+    (folder / "c.yaml").write_text(yaml.safe_dump(good(port, folder)))
+
+    assert refused(folder / "c.yaml", capsys, code=1).startswith("RAY_AUTH_MODE=disabled: ")
+
+
+def test_a_good_one_is_started(place):
+    """All of the above is refused for what is wrong in it: the same file without that gets as far as the start."""
+    folder, port = place
+    (folder / "c.yaml").write_text(yaml.safe_dump(good(port, folder)))
+
+    with pytest.raises(Started):
+        __main__.main(["serve", str(folder / "c.yaml")])
+
+
+def test_a_folder_without_flags_has_the_built_in_ones(place, monkeypatch):
+    """A server that is started anywhere keeps Ray on loopback and behind its token, as `make serve` does; a file of the
+    folder goes before, and the environment before both."""
+    folder, port = place
+    monkeypatch.chdir(folder)
+    monkeypatch.delenv("RAY_AUTH_MODE")
+    monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "1")
+    (folder / "c.yaml").write_text(yaml.safe_dump(good(port, folder)))
+    with pytest.raises(Started) as built_in:
+        __main__.main(["serve", "c.yaml"])
+    (folder / "serve.env").write_text("RAY_AUTH_MODE=token\nMALLOC_ARENA_MAX=3\n")
+    with pytest.raises(Started) as own:
+        __main__.main(["serve", "c.yaml"])
+
+    flags = built_in.value.args[0]
+    assert flags["RAY_AUTH_MODE"] == "token"
+    assert flags["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] == "0"
+    assert flags["RAY_USAGE_STATS_ENABLED"] == "1"
+    assert own.value.args[0]["MALLOC_ARENA_MAX"] == "3"
+    assert "RAY_SERVE_THROUGHPUT_OPTIMIZED" not in own.value.args[0]
+
+
+def certified(folder: Path) -> dict[str, str]:
+    """A key and a certificate of one's own."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])
+    day = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(1)
+        .not_valid_before(day)
+        .not_valid_after(day + datetime.timedelta(days=3650))
+        .sign(key, hashes.SHA256())
+    )
+    encoding = serialization.Encoding.PEM
+    plain = (serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    (folder / "key.pem").write_bytes(key.private_bytes(encoding, *plain))
+    (folder / "cert.pem").write_bytes(certificate.public_bytes(encoding))
+    return {"ssl_keyfile": str(folder / "key.pem"), "ssl_certfile": str(folder / "cert.pem")}
+
+
+def test_tls_is_never_left_out(place):
+    """HAProxy, as Ray starts it, knows nothing of `ssl_certfile`: keys would travel in clear. So it stays out, and the
+    terminal tells the URL that is true."""
+    folder, port = place
+    document = good(port, folder)
+    document["http_options"] |= certified(folder)
+    (folder / "c.yaml").write_text(yaml.safe_dump(document))
+    with pytest.raises(Started) as started:
+        __main__.main(["serve", str(folder / "c.yaml")])
+
+    assert started.value.args[0]["RAY_SERVE_ENABLE_HA_PROXY"] == "0"
+    assert read_file(folder / "c.yaml").url == f"https://127.0.0.1:{port}"
+
+
+@pytest.mark.parametrize("line", ["NAME", "=x", "A B=c", "\xff"])
+def test_flags_that_cant_be_read_are_one_line(tmp_path, line):
+    """A broken line in `serve.env` is named, and not met by the kernel at the `exec`."""
+    (tmp_path / "serve.env").write_bytes(b"# flags\n" + line.encode("latin-1") + b"\n")
+
+    with pytest.raises(ConfigError, match=r"serve\.env: (line 2: NAME=VALUE is needed|can't be read)"):
+        environment(tmp_path / "serve.env", {})
+
+
+def test_the_command_itself(place):
+    """As typed: one line on the terminal, the code, and no stack."""
+    command = [sys.executable, "-m", "deployments", "serve", str(place[0] / "none.yaml")]
+    ended = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False)
+
+    assert ended.returncode == 2
+    assert ended.stdout == ""
+    assert ended.stderr.count("\n") == 1

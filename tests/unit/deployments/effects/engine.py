@@ -1,0 +1,101 @@
+"""The effects of the keys of an engine, on a real model of a few kilobytes."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from deployments.app import blas_threads as shared_out
+from deployments.config import AppConfig, load
+from deployments.graph.replica import make_tier
+from deployments.tiers.mlx.mlx_tier import MlxTier
+from reliability.types import TierState, TierStatus
+from tests.support import tiny_model as tiny
+from tests.support.repository import ROOT
+from tests.support.small_config import BASE, config_of
+from tests.support.tier_asking import answer, ask, usage_of
+
+PATIENCE_S = 60.0
+
+
+def on_tiny_model(**keys: Any) -> tuple[TierStatus, int]:
+    """The status of a tier with these keys, and how much of a repeated prompt it reuses."""
+    with tempfile.TemporaryDirectory() as parent:
+        model = f"path:{tiny.write_folder(Path(parent) / 'tiny')}"
+        return asyncio.run(status_and_reuse({"kind": "mlx", "model": model, **keys}))
+
+
+async def status_and_reuse(raw: dict[str, Any]) -> tuple[TierStatus, int]:
+    tier = made(load({**BASE, "tiers": {**BASE["tiers"], "m": raw}}))
+    status = await tier.wait_for_load(PATIENCE_S)
+    try:
+        if status.state is not TierState.READY:
+            return status, 0
+        events = [await answer(tier, ask("Hello, hello.", max_tokens=2)) for _ in range(2)]
+        return status, usage_of(events[1]).cached_tokens
+    finally:
+        await tier.close()
+
+
+def made(config: AppConfig) -> MlxTier:
+    tier = make_tier("m", config.tiers["m"], config.reliability.escalation.cloud_fallback)
+    assert isinstance(tier, MlxTier)
+    return tier
+
+
+def memory_bytes() -> None:
+    """Too little for the model: unavailable, with the numbers; enough for a part of the context: that much context."""
+    starved, _ = on_tiny_model(memory_bytes=1 << 20)
+    assert starved.state is TierState.UNAVAILABLE
+    assert "too little memory: of a budget of 1 MiB" in starved.reason
+    ample, _ = on_tiny_model(memory_bytes=1 << 30)
+    assert (ample.state, ample.context_tokens) == (TierState.READY, tiny.CONTEXT)
+
+
+def adapter() -> None:
+    """A folder that isn't there: the tier says so. What a real one does is shown in test_adapter.py."""
+    status, _ = on_tiny_model(adapter="nowhere/at-all")
+    assert (status.state, status.reason) == (TierState.UNAVAILABLE, "adapter at-all: there is no such folder")
+
+
+def draft_model() -> None:
+    """One that isn't there: the tier says so. What a real one does is shown in test_drafting.py."""
+    status, _ = on_tiny_model(draft_model="path:nowhere/at-all")
+    assert status.state is TierState.UNAVAILABLE
+    assert "at-all" in status.reason
+
+
+def draft_tokens() -> None:
+    """What it does is shown in test_drafting.py; here, that the tier gets it."""
+    tier = made(config_of("tiers.m.draft_tokens", 7))
+    assert tier._draft_tokens == 7
+    asyncio.run(tier.close())
+
+
+def prompt_cache_bytes() -> None:
+    """Nothing may be kept: nothing is reused."""
+    assert on_tiny_model(prompt_cache_bytes=0)[1] == 0
+    assert on_tiny_model()[1] > 0
+
+
+def max_reasoning_tokens() -> None:
+    """What it does is shown in tests/unit/deployments/tiers/mlx/test_engine.py; here, that the engine gets it."""
+    tier = made(config_of("tiers.m.max_reasoning_tokens", 77))
+    assert tier._max_reasoning_tokens == 77
+    asyncio.run(tier.close())
+
+
+def blas_threads() -> None:
+    """The library of a fresh process says its threads; without the key the cores are shared out."""
+    code = "from deployments.models import blas\nprint(blas.preload(threads=2).words)"
+    words = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    assert "2 threads" in words or "reference BLAS" in words or sys.platform == "darwin"
+    tier = made(config_of("tiers.m.blas_threads", 3))
+    assert tier._blas_threads == 3
+    asyncio.run(tier.close())
+    three = load({**BASE, "tiers": {**BASE["tiers"], **{n: {"kind": "mlx"} for n in ("a", "b", "c")}}})
+    assert [shared_out(three, cores) for cores in (1, 2, 16)] == [1, 1, 4]

@@ -1,0 +1,300 @@
+"""The effects of the keys of tiers, chain, state and server."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from starlette.requests import Request
+
+from deployments.api.body import Bodies
+from deployments.api.openai_chat import parse_chat
+from deployments.api.stream import insert_silences
+from deployments.config import AppConfig, ConfigError, load
+from deployments.config_tiers import Timeouts
+from deployments.cost import cloud_tiers, cost_usd, price_of
+from deployments.errors import ApiError
+from deployments.graph.handle import HandleTier
+from deployments.graph.replica import make_tier
+from deployments.graph.scale_to_zero import extend_timeouts, find_cold, select_scalable
+from deployments.request.policy import chain_for
+from deployments.tiers.hosted.hosted_tier import HostedTier
+from deployments.tiers.mlx.mlx_tier import MlxTier
+from deployments.tiers.scripted.scripted_tier import ScriptedTier
+from reliability.types import Fault, TierState, TierStatus, Usage
+from tests.support.small_config import BASE, REQUEST, config_of, options_of, run, status_of, with_broken_fast
+from tests.support.upstream import Upstream
+
+
+def enabled() -> None:
+    assert chain_for(config_of("reliability.escalation.enabled", False), BASE["tiers"], "auto") == ("fast",)
+    assert chain_for(config_of(), BASE["tiers"], "auto") == ("fast", "standard")
+
+
+def chain() -> None:
+    assert chain_for(config_of("reliability.escalation.chain", ["standard"]), BASE["tiers"], "auto") == ("standard",)
+
+
+def max_retries() -> None:
+    for retries in (0, 2):
+        one = run(with_broken_fast({"status": 500}, "reliability.escalation.max_retries_before_escalate", retries))
+        assert [a.tier for a in one.attempts] == ["fast"] * (retries + 1) + ["standard"]
+
+
+def escalate_on() -> None:
+    stays = run(with_broken_fast({"status": 401}, "reliability.escalation.escalate_on", ["timeout"]))
+    moves = run(with_broken_fast({"status": 401}, "reliability.escalation.escalate_on", ["server_error"]))
+    assert (stays.tier, moves.tier) == ("fast", "standard")
+    assert stays.refusal is not None
+
+
+def cloud_provider() -> None:
+    with pytest.raises(ConfigError, match=r"cloud_fallback\.provider"):
+        config_of("reliability.escalation.cloud_fallback.provider", "other")
+
+
+def cloud_model() -> None:
+    assert status_of(config_of("reliability.escalation.cloud_fallback.model", "a/b"), "premium").model == "a/b"
+
+
+def cloud_key_env() -> None:
+    config = config_of("reliability.escalation.cloud_fallback.api_key_env", "NO_SUCH_KEY")
+    assert status_of(config, "premium").reason == "NO_SUCH_KEY is not set"
+
+
+def max_output_tokens() -> None:
+    cap = config_of("reliability.token_budget.max_output_tokens", 7).reliability.token_budget.max_output_tokens
+    body = b'{"messages": [{"role": "user", "content": "hi"}], "max_tokens": 100}'
+    assert parse_chat(body, {}, request_id="r", tokens_max=cap, timeout_s=1).request.max_tokens == 7
+
+
+def kind() -> None:
+    cloud = config_of().reliability.escalation.cloud_fallback
+    kinds = {"fast": ScriptedTier, "m": MlxTier, "premium": HostedTier}
+    made = {name: make_tier(name, config_of().tiers[name], cloud) for name in kinds}
+    assert all(isinstance(made[name], kinds[name]) for name in kinds)
+    asyncio.run(made["m"].close())
+
+
+def context_tokens(kind: str) -> Callable[[], None]:
+    name = {"scripted": "fast", "mlx": "m", "hosted": "premium"}[kind]
+
+    def check() -> None:
+        assert status_of(config_of(f"tiers.{name}.context_tokens", 99), name).context_tokens == 99
+
+    return check
+
+
+def replicas() -> None:
+    raw = copy.deepcopy(BASE)
+    raw["tiers"]["fast"] |= {"min_replicas": 2, "max_replicas": 3}
+    scale = options_of(load(raw), "fast")._deployment_config.autoscaling_config
+    assert (scale.min_replicas, scale.max_replicas) == (2, 3)
+    assert options_of(config_of(), "fast")._deployment_config.num_replicas == 1
+
+
+def asleep() -> None:
+    """`wait` and `next`, each against what it would be unset."""
+    for way, others in (("next", False), ("wait", True)):
+        raw = copy.deepcopy(BASE)
+        raw["tiers"]["fast"] |= {"min_replicas": 0, "asleep": way}
+        sleepers = select_scalable(load(raw).tiers)
+        assert find_cold(
+            ["fast", "standard"], sleepers, {"fast": Sleeping()}, dict.fromkeys(BASE["tiers"], others).__getitem__
+        ) == {"fast": way}
+
+
+class Sleeping(HandleTier):
+    """A tier without a replica."""
+
+    def __init__(self) -> None:
+        self._known, self._at = TierStatus(name="fast", kind="scripted", state=TierState.ASLEEP), ("", "nowhere")
+
+
+def wake_s() -> None:
+    raw = copy.deepcopy(BASE)
+    raw["tiers"]["fast"] |= {"min_replicas": 0, "wake_s": 77}
+    times = extend_timeouts({"fast": "wait"}, select_scalable(load(raw).tiers), {"fast": Timeouts()})
+    assert times["fast"].connect_s == 77
+
+
+def idle_s() -> None:
+    """All of it passes before Serve lets the last replica go: its window, and its delay."""
+    for seconds in (15, 300):
+        raw = copy.deepcopy(BASE)
+        raw["tiers"]["fast"] |= {"min_replicas": 0, "idle_s": seconds}
+        scale = options_of(load(raw), "fast")._deployment_config.autoscaling_config
+        assert scale.look_back_period_s + scale.downscale_to_zero_delay_s == seconds
+
+
+def mlx_model() -> None:
+    assert status_of(config_of("tiers.m.model", "path:elsewhere"), "m").model == "path:elsewhere"
+
+
+def mlx_temperature() -> None:
+    tier = make_tier(
+        "m", config_of("tiers.m.temperature", 0.25).tiers["m"], config_of().reliability.escalation.cloud_fallback
+    )
+    assert isinstance(tier, MlxTier)
+    assert tier._temperature == 0.25
+    asyncio.run(tier.close())
+
+
+def mlx_slots() -> None:
+    raw = copy.deepcopy(BASE)
+    few, more = (
+        options_of(load(raw | {"tiers": raw["tiers"] | {"m": raw["tiers"]["m"] | change}}), "m").max_ongoing_requests
+        for change in ({"max_running": 1, "max_waiting": 0}, {"max_running": 2, "max_waiting": 5})
+    )
+    assert more - few == 6
+
+
+def hosted_request() -> None:
+    """base_url, model, api_key_env, headers and preset, as the upstream sees them."""
+    with Upstream() as upstream:
+        keys = {
+            "base_url": upstream.base_url,
+            "model": "x/y",
+            "api_key_env": "MLX_STACK_TEST_KEY",
+            "headers": {"X-A": "b"},
+        }
+        for preset in ({}, {"preset": "openrouter"}):
+            raw = copy.deepcopy(BASE)
+            raw["tiers"]["fast"] = {"kind": "hosted", **keys, **preset}
+            assert run(load(raw)).finish is not None
+            seen = upstream.log[-1]
+            assert seen.body["model"] == "x/y"
+            assert seen.headers["x-a"] == "b"
+            assert seen.headers["authorization"].startswith("Bearer ")
+            assert ("x-title" in seen.headers) == bool(preset)
+
+
+def hosted_price() -> None:
+    raw = copy.deepcopy(BASE)
+    raw["tiers"]["premium"] |= {"usd_per_mtok_prompt": 2.0, "usd_per_mtok_completion": 7.0}
+    config = load(raw)
+    price = price_of(config.tiers["premium"], config.reliability.escalation.cloud_fallback)
+    assert cost_usd(Usage(prompt_tokens=1_000_000), price) == 2.0
+    assert cost_usd(Usage(completion_tokens=1_000_000), price) == 7.0
+
+
+def cloud(tier: str, value: bool) -> Callable[[], None]:
+    def check() -> None:
+        for config, expected in ((config_of(), not value), (config_of(f"tiers.{tier}.cloud", value), value)):
+            names = cloud_tiers(config.tiers)
+            assert (tier in names) is expected
+
+    return check
+
+
+def scripted_script() -> None:
+    assert run(config_of("tiers.fast.script", [{"answer": [{"unavailable": "x"}]}])).tier == "standard"
+
+
+def scripted_seed() -> None:
+    def texts(seed: int) -> list[str]:
+        rules = [{"weight": 1, "answer": word} for word in ("one", "two", "three", "four")]
+        raw = copy.deepcopy(BASE)
+        raw["tiers"]["fast"] = {"kind": "scripted", "script": rules, "seed": seed}
+        return answers(load(raw), 12)
+
+    assert texts(1) == texts(1)
+    assert texts(1) != texts(2)
+
+
+def answers(config: AppConfig, count: int) -> list[str]:
+    async def go() -> list[str]:
+        tier = make_tier("fast", config.tiers["fast"], config.reliability.escalation.cloud_fallback)
+        out = []
+        for i in range(count):
+            messages = ({"role": "user", "content": f"question {i}"},)
+            events = [e async for batch in tier.stream(replace(REQUEST, messages=messages)) for e in batch]
+            out.append("".join(getattr(e, "text", "") for e in events))
+        return out
+
+    return asyncio.run(go())
+
+
+def aliases() -> None:
+    config = config_of("server.aliases", {"gpt": "standard"})
+    assert chain_for(config, config.tiers, "gpt") == ("standard",)
+    with pytest.raises(ApiError):
+        chain_for(config_of(), config.tiers, "gpt")
+
+
+def body_bytes_max() -> None:
+    async def receive() -> dict[str, Any]:
+        return {"type": "http.request", "body": b"x" * 2000, "more_body": False}
+
+    request = Request({"type": "http", "method": "POST", "headers": []}, receive)
+    with pytest.raises(ApiError, match=r"over 1,024 bytes"):
+        asyncio.run(_read(request, config_of("server.body_bytes_max", 1024)))
+
+
+def body_s() -> None:
+    async def receive() -> dict[str, Any]:
+        return await asyncio.get_running_loop().create_future()  # nothing ever comes
+
+    request = Request({"type": "http", "method": "POST", "headers": []}, receive)
+    with pytest.raises(ApiError, match=r"it may take 0\.01 s \(server\.body_s\)"):
+        asyncio.run(asyncio.wait_for(_read(request, config_of("server.body_s", 0.01)), 5))
+
+
+async def _read(request: Request, config: AppConfig) -> bytes:
+    return await Bodies(1).read(request, bytes_max=config.server.body_bytes_max, first_s=config.server.body_s)
+
+
+def keepalive_s() -> None:
+    async def silent():
+        await asyncio.get_running_loop().create_future()
+        yield b""
+
+    async def first() -> Any:
+        batches = insert_silences(silent(), config_of("server.keepalive_s", 0.01).server.keepalive_s)
+        try:
+            return await anext(batches)
+        finally:
+            await batches.aclose()
+
+    assert asyncio.run(asyncio.wait_for(first(), 5)) is None
+
+
+def timeouts(at: str, key: str) -> Callable[[], None]:
+    steps = {
+        "connect_s": ([{"text": "late"}], {"start_delay_s": 5.0}, Fault.CONNECT_TIMEOUT),
+        "first_token_s": ([{"silence": True}], {}, Fault.FIRST_TOKEN_TIMEOUT),
+        "idle_s": ([{"text": "a"}, {"silence": True}], {}, Fault.IDLE_TIMEOUT),
+        "total_s": ([{"text": "word " * 500, "token_delay_s": 0.02}], {}, Fault.TOTAL_TIMEOUT),
+    }
+    answer, rule, fault = steps[key]
+
+    def check() -> None:
+        raw = copy.deepcopy(BASE)
+        raw["tiers"]["fast"] = {"kind": "scripted", "script": [{"answer": answer, **rule}]}
+        limits = (
+            {"connect_s": 0.2, "first_token_s": 0.2, "idle_s": 0.2, "total_s": 0.2} if key == "total_s" else {key: 0.2}
+        )
+        (raw["tiers"]["fast"] if at == "tier" else raw.setdefault("server", {}))["timeouts"] = limits
+        assert run(load(raw)).attempts[0].fault is fault
+
+    return check
+
+
+def attempts_max() -> None:
+    one = run(with_broken_fast({"status": 500}, "server.attempts_max", 1))
+    assert len(one.attempts) == 1
+
+
+def deadline_s() -> None:
+    config = with_broken_fast({"silence": True}, "server.deadline_s", 0.2)
+    assert run(config, deadline_s=config.server.deadline_s).refusal.code == "deadline"
+
+
+def router_options() -> None:
+    raw = copy.deepcopy(BASE) | {"server": {"router_replicas": 3, "max_ongoing_requests": 77}}
+    router = options_of(load(raw), "Router")
+    assert (router._deployment_config.num_replicas, router.max_ongoing_requests) == (3, 77)

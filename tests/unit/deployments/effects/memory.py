@@ -1,0 +1,227 @@
+"""The effects of the keys under `memory_pressure`, and of `replica_bytes`."""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+from deployments.config import AppConfig
+from deployments.memory.monitor import MemoryPressure
+from deployments.memory.sensors.scripted import ScriptedSensor
+from deployments.memory.sensors.sensor import make_sensor
+from deployments.models.needs import plan_of
+from reliability.admission.admit import AdmissionConfig, AdmissionRequest, AdmissionState, Rejection, admit
+from reliability.memory.pressure import Level
+from tests.support.small_config import config_of, options_of
+
+AT = "reliability.memory_pressure"
+S = 1_000_000_000
+
+
+def section(**keys: Any) -> AppConfig:
+    return config_of(AT, keys)
+
+
+def rejection(config: AppConfig, **ask: Any) -> Rejection | None:
+    """Why a call under long pressure isn't admitted, if it isn't."""
+    facts = {
+        "tier": "fast",
+        "key": "k",
+        "session": "s",
+        "prompt_tokens": 1,
+        "level": Level.WARN,
+        "sustained_ns": 61 * S,
+    }
+    rules = AdmissionConfig(memory=config.reliability.memory_pressure.rules)
+    _, answer = admit(AdmissionState(), rules, AdmissionRequest(**(facts | ask)), 0)
+    return answer if isinstance(answer, Rejection) else None
+
+
+def rule(key: str, limit: int, **ask: Any) -> Callable[[], None]:
+    """By default the call is barred; with a higher limit, or without one, it isn't."""
+
+    def check() -> None:
+        assert rejection(section(), **ask) is not None
+        assert rejection(section(**{key: limit}), **ask) is None
+        assert rejection(section(**{key: None}), **ask) is None
+
+    return check
+
+
+def sustained_s() -> None:
+    assert rejection(section(), prompt_tokens=9000) is not None
+    assert rejection(section(sustained_s=70), prompt_tokens=9000) is None
+
+
+def retry_after_s() -> None:
+    answer = rejection(section(retry_after_s=33), prompt_tokens=9000)
+    assert answer is not None
+    assert answer.retry_after_s == 33
+
+
+def enabled() -> None:
+    assert plan_of(section()) is not None
+    assert plan_of(section(enabled=False)) is None
+    asked = options_of(config_of("tiers.fast.replica_bytes", 5), "fast").ray_actor_options
+    off = config_of("tiers.fast.replica_bytes", 5).model_dump(mode="json", exclude_unset=True)
+    off["reliability"]["memory_pressure"] = {"enabled": False}
+    assert asked["memory"] == 5
+    assert "memory" not in options_of(AppConfig.model_validate(off), "fast").ray_actor_options
+
+
+def sensor() -> None:
+    assert isinstance(make_sensor(section(sensor="scripted:x").reliability.memory_pressure.sensor), ScriptedSensor)
+    assert not isinstance(make_sensor(section().reliability.memory_pressure.sensor), ScriptedSensor)
+
+
+def replica_bytes() -> None:
+    for name in ("fast", "m"):
+        assert options_of(config_of(f"tiers.{name}.replica_bytes", 77), name).ray_actor_options["memory"] == 77
+    assert "memory" not in options_of(config_of(), "fast").ray_actor_options
+    # A hosted tier holds no model: what it is said to take is asked of nobody.
+    assert "memory" not in options_of(config_of("tiers.premium.replica_bytes", 77), "premium").ray_actor_options
+
+
+class Script:
+    """The file that a scripted sensor reads."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def says(self, words: str) -> None:
+        self._path.write_text(words)
+
+    def ends(self) -> None:
+        self._path.unlink()
+
+
+Play = Callable[[MemoryPressure, Script], Awaitable[None]]
+
+
+def with_monitor(play: Play, **keys: Any) -> None:
+    """Run a play with the monitor that the configuration makes, and the file that its sensor reads."""
+
+    async def go() -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "sensor"
+            script = Script(path)
+            script.says("normal")
+            plan = plan_of(section(**{"sensor": f"scripted:{path}", "poll_s": 0.05, **keys}))
+            assert plan is not None
+            monitor = MemoryPressure(plan.settings)
+            await monitor.peek()
+            try:
+                await play(monitor, script)
+            finally:
+                polling = monitor._polling
+                assert polling is not None
+                polling.cancel()
+                await asyncio.gather(polling, return_exceptions=True)
+
+    asyncio.run(go())
+
+
+async def becomes(monitor: MemoryPressure, level: Level, within_s: float) -> bool:
+    """Whether the level comes in time."""
+    try:
+        async with asyncio.timeout(within_s):
+            while (await monitor.peek()).level is not level:  # noqa: ASYNC110  # its loop has no event to wait for
+                await asyncio.sleep(0.01)
+    except TimeoutError:
+        return False
+    return True
+
+
+def poll_s() -> None:
+    async def notices(monitor: MemoryPressure, script: Script) -> None:
+        script.says("critical")
+        assert await becomes(monitor, Level.CRITICAL, 5)
+
+    async def sleeps(monitor: MemoryPressure, script: Script) -> None:
+        script.says("critical")
+        assert not await becomes(monitor, Level.CRITICAL, 0.2)
+
+    with_monitor(notices)
+    with_monitor(sleeps, poll_s=5)
+
+
+def calm_s() -> None:
+    async def calms(monitor: MemoryPressure, script: Script) -> None:
+        script.says("critical")
+        assert await becomes(monitor, Level.CRITICAL, 5)
+        script.says("normal")
+        assert await becomes(monitor, Level.NORMAL, 5)
+
+    async def stays(monitor: MemoryPressure, script: Script) -> None:
+        script.says("critical")
+        assert await becomes(monitor, Level.CRITICAL, 5)
+        script.says("normal")
+        assert not await becomes(monitor, Level.WARN, 0.3)
+
+    with_monitor(calms, calm_s=0.1)
+    with_monitor(stays, calm_s=10)
+
+
+def stale_s() -> None:
+    async def ages(monitor: MemoryPressure, script: Script) -> None:
+        script.ends()
+        assert await becomes(monitor, Level.UNKNOWN, 5)
+
+    async def lasts(monitor: MemoryPressure, script: Script) -> None:
+        script.ends()
+        assert not await becomes(monitor, Level.UNKNOWN, 0.3)
+
+    with_monitor(ages, stale_s=0.2)
+    with_monitor(lasts, stale_s=20)
+
+
+def budget() -> None:
+    async def bounded(monitor: MemoryPressure, script: Script) -> None:
+        assert (await monitor.acquire("a", "fast", 11)).never
+        assert (await monitor.acquire("a", "fast", 10)).granted
+
+    async def shared(monitor: MemoryPressure, script: Script) -> None:
+        report = await monitor.peek()
+        assert report.total_bytes is not None
+        assert report.budget_bytes == int(report.total_bytes * 0.5)
+
+    with_monitor(bounded, budget_bytes=10)
+    with_monitor(shared, budget_share=0.5)
+
+
+def lease_s() -> None:
+    async def frees(monitor: MemoryPressure, script: Script) -> None:
+        assert (await monitor.acquire("a", "fast", 10)).granted
+        async with asyncio.timeout(5):
+            while not (await monitor.acquire("b", "fast", 10)).granted:  # noqa: ASYNC110  # asking is how one waits
+                await asyncio.sleep(0.01)
+
+    async def keeps(monitor: MemoryPressure, script: Script) -> None:
+        assert (await monitor.acquire("a", "fast", 10)).granted
+        assert not (await monitor.acquire("b", "fast", 10)).granted
+
+    with_monitor(frees, budget_bytes=10, lease_s=0.5)
+    with_monitor(keeps, budget_bytes=10)
+
+
+MEMORY: dict[str, Callable[[], None]] = {
+    "enabled": enabled,
+    "sensor": sensor,
+    "sustained_s": sustained_s,
+    "complex_prompt_tokens": rule("complex_prompt_tokens", 9001, prompt_tokens=9000),
+    "complex_output_tokens": rule("complex_output_tokens", 5001, output_tokens=5000),
+    "complex_tools": rule("complex_tools", 21, tools=20),
+    "critical_prompt_tokens": rule(
+        "critical_prompt_tokens", 5001, prompt_tokens=5000, level=Level.CRITICAL, sustained_ns=0
+    ),
+    "retry_after_s": retry_after_s,
+    "budget_bytes": budget,
+    "budget_share": budget,
+    "poll_s": poll_s,
+    "calm_s": calm_s,
+    "stale_s": stale_s,
+    "lease_s": lease_s,
+}

@@ -1,0 +1,65 @@
+"""The direct door: what it says to rubbish, and whom it lets go to make room."""
+
+from __future__ import annotations
+
+import pytest
+
+from deployments.listener import direct as direct_door
+from tests.support.listeners import Back, Raw, ask, behind_uvicorn
+from tests.support.serving import until
+from tests.unit.deployments.listener.test_slow_clients import BOUND_S
+
+
+def test_a_head_without_end_is_refused_in_words(monkeypatch):
+    """A header that never ends is not kept: at the direct door nothing else bounds it."""
+    with behind_uvicorn(Back(), monkeypatch, header_s=20) as door:
+        client = Raw(door.port).send("GET /quick HTTP/1.1\r\nhost: x\r\ncookie: ")
+        answer = client.dribble("c" * 8192, BOUND_S)
+
+    assert (answer.status, answer.error["code"]) == (431, "headers_too_large")
+
+
+RUBBISH = [
+    "\x16\x03\x01\x02\x00\x01",
+    "GET / HTTP/1.1\r\nho\x7fst: x\r\n\r\n",
+    "GET / HTTP/9\r\n\r\n",
+    "\r\n\r\nNONSENSE\r\n\r\n",
+]
+
+
+@pytest.mark.parametrize("rubbish", RUBBISH)
+def test_what_is_no_http_is_refused_in_words(monkeypatch, rubbish):
+    """A 400 in OpenAI's shape. (HAProxy's own page for it can't be changed.)"""
+    with behind_uvicorn(Back(), monkeypatch) as door:
+        answer = Raw(door.port).send(rubbish).rest(BOUND_S)
+
+    assert (answer.status, answer.error["code"]) == (400, "invalid_request")
+    assert not answer.reset
+
+
+def test_no_error_is_written_into_an_answer(monkeypatch):
+    """Rubbish behind a request whose answer is under way ends the connection, and stands nowhere in that answer."""
+    with behind_uvicorn(Back(), monkeypatch) as door:
+        client = Raw(door.port).send("GET /stream?pause_s=0.01 HTTP/1.1\r\nhost: x\r\n\r\n")
+        first = client.some(100)
+        answer = client.send("NONSENSE\r\n\r\n").rest(BOUND_S)
+
+        assert first.startswith(b"HTTP/1.1 200")
+        assert b"error" not in answer.raw
+        until(lambda: door.ended == ["stream"], "the stream ends")
+
+
+def test_heads_that_dribble_leave_room(monkeypatch):
+    """At the direct door those that have waited longest for a head make room; whoever has sent one stays."""
+    monkeypatch.setattr(direct_door, "WAITING_MAX", 20)
+    with behind_uvicorn(Back(), monkeypatch, header_s=60) as door:
+        stream = Raw(door.port).send("GET /stream?pause_s=0.05 HTTP/1.1\r\nhost: x\r\n\r\n")
+        assert stream.some(100)
+        crowd = [Raw(door.port).send("GET /qui") for _ in range(100)]
+        until(lambda: sum(client.open for client in crowd) <= 20, "the oldest are closed")
+
+        assert all(ask(door.port).status == 200 for _ in range(50))
+        assert stream.some(100)
+        assert door.ended == []
+        for client in (stream, *crowd):
+            client.close()

@@ -1,0 +1,54 @@
+"""What a replica needs in bytes: its weights, its cache, or a number of one's own."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from deployments.config_tiers import MlxTierConfig
+from deployments.models.catalog import weight_bytes_of
+from deployments.models.needs import KV_TOKENS, plan_of, replica_bytes
+from tests.support.small_config import config_of
+
+SHAPE = {"num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 1, "hidden_size": 32}
+
+
+def model(folder: Path, **shape: object) -> str:
+    """An mlx-lm model folder of 1000 bytes of weights and this shape, as a source."""
+    folder.mkdir(exist_ok=True)
+    (folder / "config.json").write_text(json.dumps({**SHAPE, **shape}))
+    (folder / "model.safetensors").write_bytes(b"\0" * 1000)
+    return f"path:{folder}"
+
+
+def test_weights_and_cache_are_counted(tmp_path: Path):
+    """Weights, what stands beside them, and KV_TOKENS tokens of cache by the model's own shape."""
+
+    def of(**shape: object) -> int:
+        return replica_bytes("t", MlxTierConfig(kind="mlx", model=model(tmp_path / "m", **shape))) or 0
+
+    token_bytes = 2 * 2 * 1 * 8  # keys and values, layers, heads of them, their width
+    without_cache = of() - KV_TOKENS * token_bytes * 2
+    assert without_cache == 1000 + (400 << 20)
+    assert of(torch_dtype="float32") == without_cache + KV_TOKENS * token_bytes * 4
+    assert of(max_position_embeddings=10) == without_cache + 10 * token_bytes * 2
+    assert of(num_hidden_layers=None) == without_cache
+
+
+def test_a_number_of_ones_own_counts(tmp_path: Path):
+    """`replica_bytes` replaces the estimate; a model of which nothing is known has none."""
+    source = model(tmp_path / "m")
+    assert replica_bytes("t", MlxTierConfig(kind="mlx", model=source, replica_bytes=5)) == 5
+    assert replica_bytes("t", MlxTierConfig(kind="mlx", model=f"path:{tmp_path / 'nowhere'}")) is None
+    assert weight_bytes_of("hf:mlx-community/Qwen3-8B-4bit@main") == 4_700_000_000
+    assert weight_bytes_of("hf:somebody/else@main") is None
+
+
+def test_the_plan_of_a_configuration():
+    """Tiers that come first in the chain grow first; a hosted tier runs elsewhere; scripted ones take nothing."""
+    plan = plan_of(config_of())
+    assert plan is not None
+    needs = {need.name: need for need in plan.needs}
+    assert needs["fast"].priority > needs["standard"].priority > needs["m"].priority
+    assert (needs["premium"].local, needs["fast"].local) == (False, True)
+    assert needs["fast"].replica_bytes == 0

@@ -1,0 +1,152 @@
+"""An answer that is stopped while it decodes: what stands of it, and that it never ends as if it were whole."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from deployments.request.attempt import Reading
+from deployments.request.attempt_record import record_attempt
+from reliability.answer.gate import Hold
+from reliability.answer.judgement import expect
+from reliability.loops import LoopConfig, Scan, step
+from reliability.tools import CheckConfig, build_toolbox
+from reliability.tools.formats import CALL_FORMATS
+from reliability.types import CallDelta, Event, Finish, FinishReason, Flaw, Reasoning, Started, Text
+from tests.unit.deployments.request.test_attempt import MESSAGES, TOOLS
+
+CALL = '<tool_call>{"name": "look", "arguments": {"what": "up"}}</tool_call>\n'
+QUOTED = "It stands between `<tool_call>` and `</tool_call>`. "
+PIECES = [
+    CALL,
+    QUOTED,
+    '<tool_call>{"name": "look", "argu',
+    "<tool_call>nothing\n",
+    "⏺ Working on it\n",
+    "And it goes on like this. ",
+    " \n" * 20,
+    "```\n",
+    "A word. ",
+]
+WORDS = "".join(f"Sentence {i} is about the number {i * i + 7}. " for i in range(40))
+CHANT = "And it goes on like this. " * 60
+written = st.lists(st.tuples(st.sampled_from(PIECES), st.integers(1, 30)), max_size=4).map(
+    lambda parts: "".join(piece * times for piece, times in parts)
+)
+
+
+def reading(tools: list[dict] | None = None, hold: Hold = Hold.TOOL_CALLS) -> Reading:
+    """An attempt under all the loop rules."""
+    box = build_toolbox(TOOLS if tools is None else tools)
+    made = Reading(
+        tier="fast",
+        number=0,
+        expected=expect(MESSAGES, box, id_seed="r", checks=CheckConfig(), loops=LoopConfig()),
+        hold=hold,
+        text_committed=False,
+        started_ns=0,
+        output_cap=10_000,
+    )
+    made.take([Started()], 0)
+    return made
+
+
+def read(made: Reading, events: list[Event], size: int = 1) -> str:
+    """Read them in batches, and the text that has left at the end."""
+    out: list[Event] = []
+    batches = [events[at : at + size] for at in range(0, len(events), size)]
+    for batch in [*batches, [Finish(reason=FinishReason.STOP)]]:
+        if made.loop is None and made.end is None:
+            out += made.take(batch, 1)
+    out += made.finish()
+    return "".join(event.text for event in out if isinstance(event, Text))
+
+
+@given(written, st.sampled_from(list(Hold)), st.integers(1, 3000), st.booleans())
+def test_what_was_stopped_is_good_only_for_its_calls(text, hold, size, thought):
+    """No truncated stream ends clean: an answer that was stopped in its circles is good where it brought whole and
+    valid calls, and else it is one that was cut."""
+    made = reading(hold=hold)
+    kind = Reasoning if thought else Text
+    read(made, [kind(text[at : at + size]) for at in range(0, len(text), size)])
+
+    attempt = record_attempt(made, 2)
+    assert made.loop is None or not attempt.good or attempt.calls_held
+    assert made.loop is None or attempt.flaw is not None or made.judged.finish.reason is FinishReason.TOOL_CALLS
+
+
+def test_three_quoted_calls_are_a_text_that_was_cut():
+    """The scan takes what stands in quotes for calls, and the parser knows better: no call comes out, and the answer
+    that was stopped for them is one that ran in circles."""
+    made = reading(hold=Hold.ALL)
+    read(made, [Text(QUOTED)] * 5)
+
+    attempt = record_attempt(made, 2)
+    assert made.judged.raw_text.startswith(QUOTED * 3)
+    assert (attempt.flaw, attempt.text_out, attempt.calls_held) == (Flaw.CYCLE, False, False)
+
+
+def test_three_real_calls_are_two_good_ones():
+    """The first two are kept, and the tier is stopped; the third that can't be read is mended like any other."""
+    made, broken = reading(), reading()
+    read(made, [Text(CALL)] * 5)
+    read(broken, [Text('<tool_call>{"name": "look", "argu</tool_call>\n')] * 5)
+
+    assert record_attempt(made, 2).good
+    assert len(made.judged.calls) == 2
+    assert record_attempt(broken, 2).flaw is Flaw.TOOL_CALL_INVALID
+
+
+SEARCH = [{"type": "function", "function": {"name": "search", "parameters": {"type": "object"}}}]
+COMPARED = [row.examples[0] for row in CALL_FORMATS if row.compared and row.reader is not None]
+
+
+@pytest.mark.parametrize("call", COMPARED)
+@given(st.integers(3, 40), st.integers(1, 60), st.sampled_from(list(Hold)))
+def test_a_run_of_equal_calls_is_its_first_two_in_whatever_pieces(call, copies, size, hold):
+    """The tier is stopped in the middle of a copy; what is broken off there spoils none of the calls before it."""
+    made, text = reading(tools=SEARCH, hold=hold), f"{call}\n" * copies
+    left = read(made, [Text(text[at : at + size]) for at in range(0, len(text), size)])
+
+    assert [call.name for call in made.judged.calls] == ["search"] * 2
+    assert made.judged.dropped_calls >= 1
+    assert record_attempt(made, 2).good
+    assert not "".join([left, *(event.text for event in made.judged.events if isinstance(event, Text))]).strip()
+
+
+@given(st.sampled_from([CALL, "⏺ Bash(npm test)\n", "[TOOL_REQUEST]{}[END_TOOL_REQUEST]\n"]), st.booleans())
+def test_without_tools_nothing_written_is_a_call(piece, thought):
+    """A log, or a text about calls, may hold the same line three times; where no tool is declared it is only a line."""
+    made = reading(tools=[])
+    events: list[Event] = [Reasoning(piece * 3)] * thought + [Text(piece * 3), Text("That was the log.")]
+
+    assert read(made, events) == piece * 3 + "That was the log."
+    assert made.loop is None
+    assert record_attempt(made, 2).good
+
+
+def test_lines_of_progress_are_no_calls():
+    """A mark that no parser reads a call from convicts nobody, whatever is declared."""
+    made = reading()
+    events: list[Event] = [Text("⏺ Working on it\n" * 3 + WORDS)]
+    read(made, [*events, CallDelta(index=0, name="look", arguments="{}")])
+
+    assert made.loop is None
+    assert [call.name for call in made.judged.calls] == ["look"]
+
+
+@given(st.integers(1, 4000), st.sampled_from(list(Hold)), st.booleans())
+def test_what_came_in_one_piece_is_not_lost(size, hold, tools):
+    """Where the piece that convicts is the first, nothing has left: all that it says is there to be judged, and a
+    better answer may still take its place. Behind text that has left it goes the way of all text."""
+    made = reading(None if tools else [], hold)
+    text = WORDS + CHANT
+    left = read(made, [Text(text[at : at + size]) for at in range(0, len(text), size)])
+
+    attempt = record_attempt(made, 2)
+    assert attempt.flaw is Flaw.CYCLE
+    assert made.judged.raw_text.startswith(WORDS + CHANT[:300])
+    assert text.startswith(made.judged.raw_text)
+    assert attempt.text_out == bool(left)
+    assert bool(left) == (hold is Hold.TOOL_CALLS and step(Scan(), text[:size])[1] is None)

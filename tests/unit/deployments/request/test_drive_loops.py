@@ -1,0 +1,156 @@
+"""A model that repeats a call with its result, and has said a word before it that can't be taken back."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from deployments.reports.report import report_of
+from deployments.request.drive import Run, drive
+from deployments.telemetry import MonotonicClock
+from deployments.tiers.scripted.scripted_tier import ScriptedTier
+from reliability.answer.gate import Hold
+from reliability.answer.judgement import expect
+from reliability.loops import LoopConfig
+from reliability.tools import CheckConfig, build_toolbox
+from reliability.types import (
+    CallDelta,
+    ChatRequest,
+    Event,
+    Fault,
+    Finish,
+    FinishReason,
+    Flaw,
+    Logprobs,
+    Started,
+    Text,
+    Usage,
+)
+from tests.unit.deployments.request.test_drive import CALL, TOOLS, make_ports, make_run, text_of
+
+SAID = {"text": "Let me look. "}
+ADVISED = {"when": {"transcript": "Reliability notice"}, "answer": "It is one."}
+BAD_CALL = {"tool_call": {"name": "f", "arguments": "{"}}
+
+
+def laps(count: int) -> tuple[dict[str, Any], ...]:
+    """A conversation that has called the same tool so often, and was always told the same."""
+    messages: list[dict[str, Any]] = [{"role": "user", "content": "what is a?"}]
+    for lap in range(count):
+        call = {"name": "f", "arguments": '{"a": 1}'}
+        messages += [
+            {
+                "role": "assistant",
+                "content": None,
+                "tool_calls": [{"id": f"c{lap}", "type": "function", "function": call}],
+            },
+            {"role": "tool", "tool_call_id": f"c{lap}", "content": "one"},
+        ]
+    return tuple(messages)
+
+
+def answered(*scripts: Any, attempts_max: int = 8) -> tuple[Run, list[Event]]:
+    """Stream an answer to the third lap, from tiers with these scripts."""
+
+    async def go() -> tuple[Run, list[Event]]:
+        clock, messages = MonotonicClock(), laps(2)
+        tiers = {f"t{i}": ScriptedTier(name=f"t{i}", script=script) for i, script in enumerate(scripts)}
+        run = make_run(tuple(tiers), clock, retries=3)
+        run.request = replace(run.request, messages=messages)
+        run.limits = replace(run.limits, attempts_max=attempts_max)
+        run.expected = expect(messages, build_toolbox(TOOLS), id_seed="r", checks=CheckConfig(), loops=LoopConfig())
+        run.hold = Hold.TOOL_CALLS
+        events = [event async for batch in drive(run, make_ports(tiers, clock)) for event in batch]
+        return run, events
+
+    return asyncio.run(go())
+
+
+def test_a_stubborn_model_before_a_tier_without_a_key_gives_its_call():
+    """It repeats the call in spite of the nudge, and the tier behind it isn't there: the third lap stops nobody, so the
+    call is delivered, marked, and not the missing tier's error."""
+    run, events = answered([{"answer": [CALL]}], [{"answer": [{"unavailable": "OPENROUTER_API_KEY is not set"}]}])
+
+    assert run.refusal is None
+    assert run.finish is not None
+    assert [(e.name, e.arguments) for e in events if isinstance(e, CallDelta)] == [("f", '{"a": 1}')]
+    assert [(a.tier, a.flaw, a.fault) for a in run.attempts] == [
+        ("t0", Flaw.LOOP, None),
+        ("t0", Flaw.LOOP, None),
+        ("t1", None, Fault.UNAVAILABLE),
+    ]
+    assert run.tier == "t0"
+    assert report_of(run)["loop"] == "nudged"
+
+
+@pytest.mark.parametrize("tiers", [1, 2])
+@pytest.mark.parametrize("attempts_max", [1, 2, 8])
+def test_a_nudge_that_works_breaks_no_stream(tiers, attempts_max):
+    """The model takes the advice and answers in words, which come too late: its text stands. The call that it was
+    nudged for is whole and valid, so that is what it gets, marked, and nobody is asked for words again."""
+    looping = {"times": 1, "answer": [SAID, CALL]}
+    run, events = answered(*[[ADVISED, looping, {"answer": "one"}]] * tiers, attempts_max=attempts_max)
+
+    assert run.refusal is None
+    assert run.finish is not None
+    assert run.finish.reason is FinishReason.TOOL_CALLS
+    assert text_of(events) == "Let me look. "
+    assert [(e.name, e.arguments) for e in events if isinstance(e, CallDelta)] == [("f", '{"a": 1}')]
+    assert [a.flaw for a in run.attempts] == [Flaw.LOOP, Flaw.EMPTY][:attempts_max]
+    assert run.attempts[0].calls_out
+    assert report_of(run)["loop"] == ("nudged" if attempts_max > 1 else "detected")
+
+
+def test_words_behind_a_looped_call_stay_behind():
+    """The text of an answer comes from one attempt: where a later one has spoken, the words that were held with the
+    looped call are dropped, and the call is delivered."""
+    looping = {"times": 1, "answer": [CALL, {"text": "I said so."}]}
+    advised = {"when": {"transcript": "Reliability notice"}, "answer": [{"text": "Well then. "}, BAD_CALL]}
+    run, events = answered([advised, looping, {"answer": "It is one."}])
+
+    assert [a.flaw for a in run.attempts] == [Flaw.LOOP, Flaw.TOOL_CALL_INVALID, Flaw.EMPTY]
+    assert text_of(events) == "Well then. "
+    assert [e.name for e in events if isinstance(e, CallDelta)] == ["f"]
+    assert not any(isinstance(event, Logprobs) for event in events)
+
+
+def test_a_nudge_that_brings_another_call_is_taken():
+    """What the nudge is for: the text stands, and the calls are those of the model's second thought."""
+    other = {"tool_call": {"name": "f", "arguments": {"a": 2}}}
+    advised = {"when": {"transcript": "Reliability notice"}, "answer": [{"text": "Then so. "}, other]}
+    run, events = answered([advised, {"answer": [SAID, CALL]}])
+
+    assert [a.flaw for a in run.attempts] == [Flaw.LOOP, None]
+    assert text_of(events) == "Let me look. "
+    assert [e.arguments for e in events if isinstance(e, CallDelta)] == ['{"a": 2}']
+
+
+def test_an_answer_in_one_piece_is_cut_where_it_turns_round():
+    """An upstream that doesn't stream sends it all at once, with its count: what came before the circles is delivered,
+    with the finish reason `length`, and what the upstream has counted is settled."""
+    words = "".join(f"Sentence {i} is about the number {i * i + 7}. " for i in range(60))
+    count = Usage(prompt_tokens=10, completion_tokens=1900)
+
+    class AtOnce(ScriptedTier):
+        async def stream(self, request: ChatRequest) -> AsyncGenerator[list[Event], None]:
+            yield [Started()]
+            text = words + "And it goes on like this. " * 60
+            yield [Text(text), Finish(reason=FinishReason.STOP, usage=count)]
+
+    async def go() -> tuple[Run, list[Event]]:
+        clock = MonotonicClock()
+        run = make_run(("fast",), clock)
+        tiers: dict[str, ScriptedTier] = {"fast": AtOnce(name="fast", script=[])}
+        events = [event async for batch in drive(run, make_ports(tiers, clock)) for event in batch]
+        return run, events
+
+    run, events = asyncio.run(go())
+
+    assert text_of(events).startswith(words)
+    assert text_of(events).count("And it goes on") == 2
+    assert run.finish == Finish(reason=FinishReason.LENGTH, usage=count)
+    assert [(a.flaw, a.usage) for a in run.attempts] == [(Flaw.CYCLE, count)] * 2

@@ -1,0 +1,380 @@
+"""SessionState by hand: budgets hold under any interleaving, a step is done once, and what is lost is charged."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from deployments.state.records import Query, Step, TurnItem
+from reliability.admission.admit import AdmissionConfig, Grant, RejectedBy, Rejection
+from reliability.admission.breaker import BreakerConfig, Phase
+from reliability.admission.events import Charge, Progress
+from reliability.loops import LoopConfig, Turn
+from reliability.types import Verdict
+from tests.support.incarnations import (
+    LIMITS,
+    ROOM,
+    Driver,
+    HandClock,
+    ask,
+    done,
+    life,
+    limits,
+    settled,
+    state_of,
+    tight,
+)
+
+TOKENS = 1000
+WORDS = st.lists(
+    st.one_of(
+        st.tuples(st.just("ask"), st.integers(0, 2), st.integers(1, 3)),
+        st.tuples(st.just("settle"), st.integers(0, 2), st.sampled_from([0, 40, 100, None])),
+        st.tuples(st.just("resend"), st.integers(0, 2), st.integers(0, 2)),
+        st.tuples(st.just("die"), st.just(0), st.just(0)),
+    ),
+    max_size=60,
+)
+
+
+@settings(max_examples=30)
+@given(WORDS)
+def test_a_hard_stop_holds_under_every_interleaving(words: list[tuple[str, int, int]]) -> None:
+    """Whatever three Routers ask, settle and send again, and however often the actor dies: spent and reserved never
+    exceed the budget, and spent is what was settled."""
+    with TemporaryDirectory(dir=ROOM) as room:
+        drivers = [Driver(life(Path(room)), f"c{n}", tight(TOKENS)) for n in range(1)]
+        drivers += [Driver(drivers[0].actor, f"c{n}", tight(TOKENS)) for n in (1, 2)]
+        held: dict[int, list[Grant]] = {0: [], 1: [], 2: []}
+        last: dict[int, list[Grant]] = {0: [], 1: [], 2: []}  # of the last step: a resend takes them back
+        spent = 0
+        for word, who, count in words:
+            driver = drivers[who]
+            if word == "ask":
+                last[who] = driver.granted(*[ask()] * count)
+                held[who] += last[who]
+            elif word == "settle" and held[who]:
+                grant = held[who].pop(0)
+                driver.put(settled(grant, count))
+                spent += grant.tokens if count is None else count
+                last[who] = []
+            elif word == "resend" and driver.number:
+                held[who] = [grant for grant in held[who] if grant not in last[who]]
+                answers = driver.step(requests=(ask(),) * count, attempt=1 + max(0, getattr(driver, "tries", 0)))
+                driver.tries = getattr(driver, "tries", 0) + 1  # type: ignore[attr-defined]
+                last[who] = [a.decision for a in answers if isinstance(a.decision, Grant)]
+                held[who] += last[who]
+            elif word == "die":
+                actor = life(Path(room))
+                for each in drivers:
+                    each.actor._journal.close()
+                    each.actor = actor
+            books = drivers[0].actor.budget("k", "s")
+            assert books["spent_tokens"] == spent
+            assert books["reserved_tokens"] == sum(grant.tokens for grants in held.values() for grant in grants)
+            assert books["spent_tokens"] + books["reserved_tokens"] <= TOKENS
+        drivers[0].actor._journal.close()
+
+
+def test_two_hundred_asks_against_a_budget_for_fifty(tmp_path):
+    """Of 200 asks of two Routers at once exactly 50 are admitted; after all are settled nothing is reserved."""
+    one = Driver(life(tmp_path), "one", tight(5000))
+    two = Driver(one.actor, "two", tight(5000))
+    grants = [grant for _ in range(10) for driver in (one, two) for grant in driver.granted(*[ask()] * 10)]
+
+    assert len(grants) == 50
+    two.put(*(settled(grant, 100) for grant in grants))
+    assert one.actor.budget("k", "s")["spent_tokens"] == 5000
+    assert one.actor.stats()["reserved_tokens"] == 0
+    (rejection,) = one.ask(ask())
+    assert isinstance(rejection, Rejection)
+    assert rejection.rejected_by is RejectedBy.BUDGET
+
+
+def test_a_step_is_done_once(tmp_path):
+    """Items that are sent again under the same number change nothing, also after a death of the actor."""
+    driver = Driver(life(tmp_path))
+    (grant,) = driver.granted(ask())
+    items = (
+        settled(grant, 30),
+        Charge(key="k", session="s", tokens=5),
+        done(incidents=2),
+        TurnItem(key="k", session="s", turn=Turn(text="a"), request="q"),
+    )
+    driver.step(items)
+    driver.step(items, attempt=1)
+    driver.actor = life(tmp_path)
+    driver.step(items, attempt=2)
+
+    assert driver.actor.budget("k", "s")["spent_tokens"] == 35
+    assert len(driver.actor.incidents(Query())) == 2
+    assert driver.actor.session("k", "s")["requests"] == 1
+    assert driver.actor.stats()["windows"] == 0  # died with the life that had it
+
+
+def test_a_step_that_never_arrived_is_done_when_it_comes_again(tmp_path):
+    """The first attempt was lost on the way: the second one is the first that does anything."""
+    driver = Driver(life(tmp_path))
+    driver.number = 1
+    driver.step((Charge(key="k", session="s", tokens=5),), attempt=1)
+
+    assert driver.actor.budget("k", "s")["spent_tokens"] == 5
+
+
+def test_the_grants_of_an_unanswered_step_come_back(tmp_path):
+    """A Router that sends a step again has used none of its grants: they are released, and cost nothing."""
+    driver = Driver(life(tmp_path), limits=tight(300))
+    assert len(driver.granted(*[ask()] * 3)) == 3
+    again = driver.step(requests=(ask(),) * 3, attempt=1)
+
+    assert [type(answer.decision) for answer in again] == [Grant] * 3
+    assert driver.actor.stats()["grants"] == 3
+    driver.put(*(settled(answer.decision, 0) for answer in again))
+    assert driver.actor.budget("k", "s") | {"windows": 0} == {
+        "spent_tokens": 0,
+        "reserved_tokens": 0,
+        "open_calls": 0,
+        "windows": 0,
+    }
+
+
+def test_an_attempt_that_comes_late_does_nothing(tmp_path):
+    """A step that hung on its way and arrives after a newer attempt, or a newer step, takes no grant from anybody."""
+    driver = Driver(life(tmp_path))
+    item = Charge(key="k", session="s", tokens=5)
+    late = Step(client="c", number=1, config=LIMITS.digest, items=(item,), requests=(ask(),))
+    driver.number = 1
+    answers = driver.step((item,), (ask(),), attempt=1)
+    before = state_of(driver.actor)
+    driver.actor.step(late)
+    assert state_of(driver.actor) == before
+
+    driver.put(settled(answers[0].decision, 1))
+    before = state_of(driver.actor)
+    driver.actor.step(late)
+    driver.actor.step(replace(late, attempt=1))
+    assert state_of(driver.actor) == before
+    assert driver.actor.budget("k", "s")["spent_tokens"] == 6
+
+
+def test_clients_count_for_themselves(tmp_path):
+    """The numbers of one Router say nothing of another's."""
+    actor = life(tmp_path)
+    for client in "ab":
+        Driver(actor, client).put(Charge(key="k", session="s", tokens=5))
+
+    assert actor.budget("k", "s")["spent_tokens"] == 10
+
+
+@pytest.mark.parametrize("meanwhile", ["ask", "charge", "nothing", "operator", "death"])
+@pytest.mark.parametrize(
+    ("used", "local", "charged"), [(None, True, 50), (None, False, 82), (70, True, 70), (70, False, 100)]
+)
+def test_a_lost_grant_is_charged_what_it_used_and_leaves_an_incident(tmp_path, meanwhile, used, local, charged):
+    """A grant that nobody settles is closed by whatever comes next at what it was last known to have used (its prompt,
+    where that is nothing; in the cloud a little more), with one incident that says whose it was; a settle that comes
+    too late adds nothing but what was used beyond, and no second one does."""
+    clock = HandClock()
+    driver = Driver(life(tmp_path, clock=clock))
+    (grant,) = driver.granted(ask("cloud", session="lost", local=local))
+    if used is not None:
+        driver.put(Progress(grant_id=grant.id, tokens=used))
+    assert driver.actor.budget("k", "lost")["spent_tokens"] == (used or 0)
+    clock.wait(31)
+    if meanwhile == "death":
+        driver.actor = life(tmp_path, clock=clock)
+        clock.wait(31)
+    if meanwhile == "operator":
+        driver.actor.restore("fast")
+    items = (Charge(key="k", session="t", tokens=1),) if meanwhile == "charge" else ()
+    driver.step(items, (ask(session="t"),) if meanwhile == "ask" else ())
+    driver.put(settled(grant, 1))
+
+    assert driver.actor.budget("k", "lost")["spent_tokens"] == charged
+    assert driver.actor.stats()["grants"] == (meanwhile == "ask")
+    (incident,) = driver.actor.incidents(Query(kind="grant_expired"))
+    assert (incident["tier"], incident["session"], incident["key"]) == ("cloud", "lost", "k")
+    assert incident["evidence"] == {"tokens": charged}
+    driver.put(settled(grant, 300))
+    assert driver.actor.budget("k", "lost")["spent_tokens"] == charged
+
+
+def test_the_timer_closes_without_any_step(tmp_path):
+    """A beat, which does no work, closes what has expired within the tidying time."""
+    clock = HandClock()
+    driver = Driver(life(tmp_path, clock=clock))
+    driver.granted(ask())
+    clock.wait(31)
+    driver.actor.step(Step(client="c", number=9, config=LIMITS.digest))
+
+    assert driver.actor.stats()["grants"] == 0
+    assert driver.actor.stats()["reserved_tokens"] == 0
+
+
+def test_idle_sessions_leave_and_make_room(tmp_path):
+    """A session that was idle for its time leaves the actor, and the next life doesn't know it either."""
+    clock = HandClock()
+    driver = Driver(life(tmp_path, clock=clock))
+    for session in "abc":
+        driver.put(settled(driver.granted(ask(session=session))[0]))
+    assert driver.actor.stats()["sessions"] == 3
+    clock.wait(301)
+    driver.put(Charge(key="k", session="d", tokens=1))
+
+    assert driver.actor.stats()["sessions"] == 1
+    assert life(tmp_path, clock=clock).stats()["sessions"] == 1
+
+
+def test_a_breaker_that_changes_leaves_an_incident(tmp_path):
+    """The settle that opens a breaker is written down with its request, session and key; so is the one that closes."""
+    clock = HandClock()
+    driver = Driver(life(tmp_path, clock=clock))
+    grants = driver.granted(ask(), ask(), ask())
+    more = {"verdict": Verdict.FAILURE, "session": "s", "key": "k"}
+    driver.put(*(settled(grant, 0, request_id=f"q{n}", **more) for n, grant in enumerate(grants)))
+
+    (incident,) = driver.actor.incidents(Query(kind="breaker"))
+    assert (incident["tier"], incident["request_id"]) == ("fast", "q1")
+    assert (incident["session"], incident["key"]) == ("s", "k")
+    assert incident["reason"] == "closed -> open: consecutive_failures"
+    (rejection,) = driver.ask(ask())
+    assert rejection.rejected_by is RejectedBy.OPEN
+    clock.wait(2)
+    (probe,) = driver.granted(ask())
+    driver.put(settled(probe, 0, request_id="q9"))
+    assert driver.actor.incidents(Query(kind="breaker"))[0]["request_id"] == "q9"
+
+
+def test_health_is_told_with_every_answer(tmp_path):
+    """Each reply says how the tiers' breakers stand, and for how long; a beat's reply too."""
+    clock = HandClock()
+    driver = Driver(life(tmp_path, clock=clock), limits=limits(AdmissionConfig(breaker=BreakerConfig(failures_max=1))))
+    (grant,) = driver.granted(ask())
+    beat = Step(client="c", number=9, config=driver.limits.digest)
+    assert not driver.actor.step(beat).health["fast"].degraded
+    driver.put(settled(grant, 0, Verdict.FAILURE))
+    clock.wait(1)
+    health = driver.actor.step(beat).health["fast"]
+    assert (health.phase, health.until_s, health.degraded) == (Phase.OPEN, 4.0, True)
+    clock.wait(4)
+    health = driver.actor.step(beat).health["fast"]
+    assert (health.phase, health.until_s) == (Phase.HALF_OPEN, 0.0)
+
+
+def test_isolate_and_restore(tmp_path):
+    """A tier that was isolated by hand takes no call until it is restored, over a death; both are written down."""
+    driver = Driver(life(tmp_path))
+    driver.actor.isolate("fast")
+    driver.actor = life(tmp_path)
+    (rejection,) = driver.ask(ask())
+    assert rejection.rejected_by is RejectedBy.ISOLATED
+    driver.actor.restore("fast")
+    assert len(driver.granted(ask())) == 1
+    words = [(one["reason"], one["tier"]) for one in driver.actor.incidents(Query(kind="operator"))]
+    assert words == [("restore", "fast"), ("isolate", "fast")]
+
+
+def test_a_breaker_is_closed_by_hand(tmp_path):
+    """An open breaker that a person closes lets calls through at once, over a death, and has forgotten its failures; it
+    is written down. A hold by hand stays."""
+    config = AdmissionConfig(breaker=BreakerConfig(failures_max=2, rate_percent=None))
+    driver = Driver(life(tmp_path), limits=limits(config))
+    for grant in driver.granted(ask(), ask()):
+        driver.put(settled(grant, 0, Verdict.FAILURE))
+    assert driver.ask(ask())[0].rejected_by is RejectedBy.OPEN
+    driver.actor.close_breaker("fast")
+    driver.actor = life(tmp_path)
+    (grant,) = driver.granted(ask())
+    driver.put(settled(grant, 0, Verdict.FAILURE))
+    assert len(driver.granted(ask())) == 1
+    assert [one["reason"] for one in driver.actor.incidents(Query(kind="operator"))] == ["close"]
+
+    driver.actor.isolate("fast")
+    driver.actor.close_breaker("fast")
+    assert driver.ask(ask())[0].rejected_by is RejectedBy.ISOLATED
+
+
+def test_reset(tmp_path):
+    """A session that is reset by hand has spent and said nothing; its open reservations and all others' books stay."""
+    driver = Driver(life(tmp_path))
+    mine, theirs = driver.granted(ask(prompt_tokens=1000), ask(session="t"))
+    said = TurnItem(key="k", session="s", turn=Turn(text="hello"), request="q")
+    driver.put(settled(mine, 1900), settled(theirs, 7), said, done())
+    (held,) = driver.granted(ask())
+    driver.actor.reset("k", "s")
+    for _ in range(2):
+        books = driver.actor.budget("k", "s")
+        assert (books["spent_tokens"], books["reserved_tokens"]) == (0, 100)
+        assert driver.actor.budget("k", "t")["spent_tokens"] == 7
+        assert driver.actor.session("k", "s") is None
+        driver.actor = life(tmp_path)
+    driver.put(settled(held, 1))
+    assert driver.step(requests=(ask(window=True),))[0].window.answers == ()
+    assert driver.actor.incidents(Query(kind="operator"))[0]["session"] == "s"
+
+
+def test_windows_are_bounded(tmp_path):
+    """Only the last sessions that spoke are remembered, and of each only the last answers; a second answer to the
+    same request replaces the first."""
+    driver = Driver(life(tmp_path, windows_max=3), limits=limits(loops=LoopConfig(window_size=4)))
+
+    def say(session, text, request):
+        driver.put(TurnItem(key="k", session=session, turn=Turn(text=text), request=request))
+
+    for n in range(20):
+        say("s", f"text {n}", f"q{n}")
+    say("s", "other", "q19")
+    for session in "tu":
+        say(session, "x", "q")
+    (answer,) = driver.step(requests=(ask(window=True),))
+    assert [said.text for said in answer.window.answers] == ["text 16", "text 17", "text 18", "other"]
+    assert driver.step(requests=(ask(),))[0].window is None
+    say("v", "x", "q")
+    assert driver.actor.stats()["windows"] == 3
+    assert driver.step(requests=(ask(window=True),))[0].window.answers == ()
+
+
+def test_new_limits_keep_the_books(tmp_path):
+    """Limits that change take effect at once and move nothing: not in memory, and not over a death."""
+    driver = Driver(life(tmp_path), limits=tight(1000))
+    (grant, _) = driver.granted(ask(), ask())
+    driver.put(settled(grant, 450))
+    before = state_of(driver.actor)
+    driver.actor.configure(tight(500))
+    assert state_of(driver.actor) == before
+    assert driver.actor.step(Step(client="c", number=3, config=driver.limits.digest, requests=(ask(),))) is None
+    assert state_of(driver.actor) == before
+
+    driver.limits = tight(500)
+    driver.number = 2
+    (rejection,) = driver.ask(ask())
+    assert rejection.windows[0].tokens == 650
+    driver.actor = life(tmp_path)
+    assert isinstance(driver.ask(ask())[0], Rejection)
+    driver.limits = tight(650)
+    assert isinstance(driver.ask(ask())[0], Grant)
+
+
+def test_limits_that_are_not_those_of_the_step_are_not_taken(tmp_path):
+    """A step whose limits have another digest is not done."""
+    driver = Driver(life(tmp_path))
+    step = Step(client="c", number=1, config="wanted", items=(Charge(key="k", session="s", tokens=1),))
+
+    assert driver.actor.step(step) is None
+    assert driver.actor.step(step, LIMITS) is None
+    assert driver.actor.budget("k", "s")["spent_tokens"] == 0
+
+
+def test_two_routers_under_different_limits(tmp_path):
+    """While a new configuration is rolled out, each Router's steps are decided by its own limits, at once."""
+    actor = life(tmp_path)
+    poor, rich = Driver(actor, "poor", tight(200)), Driver(actor, "rich", tight(1000))
+    kinds = Counter(type(d.ask(ask())[0]).__name__ + d.client for _ in range(6) for d in (poor, rich))
+
+    assert kinds == {"Grantpoor": 1, "Rejectionpoor": 5, "Grantrich": 6}

@@ -1,0 +1,134 @@
+"""The limits of the state actor: each life is told them anew, and Routers that differ don't quarrel while they idle."""
+
+from __future__ import annotations
+
+import asyncio
+from itertools import cycle, islice
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from deployments.state.actor import SessionState
+from deployments.state.link import Link
+from deployments.state.records import Reply, Step, TurnItem
+from reliability.admission.admit import Grant
+from reliability.admission.events import Charge
+from reliability.loops import LoopConfig, Turn
+from tests.sim.clock import VirtualClock, run
+from tests.support.incarnations import LIMITS, Driver, HandClock, ask, life, limits, settled, state_of, tight
+
+SHORT = limits(loops=LoopConfig(window_size=4))
+
+
+def said(count: int) -> tuple[TurnItem, ...]:
+    """So many answers of one session to a client that sends no history."""
+    return tuple(TurnItem(key="k", session="s", turn=Turn(text=f"text {n}"), request=f"q{n}") for n in range(count))
+
+
+def beat(driver: Driver) -> Step:
+    """A step of this Router that does no work."""
+    return Step(client=driver.client, number=99, config=driver.limits.digest)
+
+
+@pytest.mark.parametrize("deaths", [0, 1, 2])
+def test_every_life_keeps_windows_by_the_configured_limits(tmp_path, deaths):
+    """The limits of loops that are configured count in every life of the actor, not in the first alone."""
+    driver = Driver(life(tmp_path), limits=SHORT)
+    driver.put(*said(1))
+    for _ in range(deaths):
+        driver.actor = life(tmp_path)
+    driver.put(*said(20))
+
+    (answer,) = driver.step(requests=(ask(window=True),))
+    assert [each.text for each in answer.window.answers] == [f"text {n}" for n in range(16, 20)]
+
+
+def test_a_link_tells_a_new_life_its_limits(tmp_path):
+    """A Router that works on after a kill has its loop windows kept as it has configured, without any word of its
+    own."""
+
+    class Near:
+        def __init__(self) -> None:
+            self.actor = life(tmp_path, clock=VirtualClock())
+
+        def close(self) -> None:
+            pass
+
+        async def call(self, method: str, *args: Any) -> Any:
+            await asyncio.sleep(0.001)
+            return getattr(self.actor, method)(*args)
+
+    async def main() -> int:
+        near = Near()
+
+        async def find() -> Near:
+            return near
+
+        link = Link(find, SHORT)
+        await link.start(1.0)
+        near.actor = life(tmp_path, clock=VirtualClock())
+        for each in said(20):
+            link.put(each, flush=True)
+        answer = await link.admit(ask(window=True))
+        assert link.up
+        await link.close()
+        return len(answer.window.answers)
+
+    assert run(main()) == 4
+
+
+def test_what_tells_a_new_life_its_limits_moves_no_book(tmp_path):
+    """The first step of a life is refused until it brings the limits, also a beat; books, numbers and grants' names go
+    on where they were, in that life and in the next."""
+    driver = Driver(life(tmp_path))
+    held = driver.granted(ask(), ask())
+    driver.put(settled(held[0], 30))
+    before = state_of(driver.actor)
+    names = {grant.id for grant in held}
+    for _ in range(3):
+        driver.actor = life(tmp_path)
+        assert driver.actor.step(beat(driver)) is None
+        assert driver.actor.step(beat(driver), LIMITS) is not None
+        assert driver.actor.step(beat(driver)) is not None
+        assert state_of(driver.actor) == before
+        answers = driver.step((Charge(key="k", session="t", tokens=5),), (ask(session="u"),))
+        (grant,) = (answer.decision for answer in answers if isinstance(answer.decision, Grant))
+        assert grant.id not in names
+        names.add(grant.id)
+        driver.put(settled(grant, 0))
+        before = state_of(driver.actor)
+    assert driver.actor.budget("k", "t")["spent_tokens"] == 15
+    assert driver.actor.stats()["grants"] == 1
+
+
+def written(actor: SessionState) -> int:
+    """How many rows this life has written."""
+    return actor._journal._db.total_changes
+
+
+def test_idle_routers_under_different_limits_write_nothing(tmp_path):
+    """While a new configuration is rolled out and nobody asks anything, beats are answered and the state is left
+    alone."""
+    actor = life(tmp_path, clock=HandClock())
+    routers = Driver(actor, "old", tight(200)), Driver(actor, "new", tight(1000))
+    for router in routers:
+        router.granted(ask())
+    before = written(actor)
+    replies = [actor.step(beat(router)) for router in islice(cycle(routers), 20)]
+
+    assert all(isinstance(reply, Reply) for reply in replies)
+    assert replies[0].health
+    assert written(actor) == before
+
+
+def test_a_beat_changes_no_limits_but_the_next_step_does(tmp_path: Path) -> None:
+    """New limits wait for the first step that does any work, and decide that one."""
+    driver = Driver(life(tmp_path), limits=tight(1000))
+    driver.granted(ask())
+    driver.limits = tight(150)
+    assert driver.actor.step(beat(driver)) is not None
+    assert driver.actor.budget("k", "s")["windows"]["session"]["tokens_max"] == 1000
+
+    assert driver.granted(ask()) == []
+    assert driver.actor.budget("k", "s")["windows"]["session"]["tokens_max"] == 150

@@ -1,0 +1,349 @@
+"""The state as a Router replica sees it: exact, and nothing left open."""
+
+from __future__ import annotations
+
+import asyncio
+from math import inf, nan
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from deployments.config import AppConfig
+from deployments.request.policy import state_limits
+from deployments.state.client import RequestState, State
+from deployments.state.link import StateSilent
+from deployments.state.records import Query, StateLimits, TurnItem
+from reliability.admission.admit import AdmissionRequest, Grant, RejectedBy, Rejection
+from reliability.loops import Turn
+from reliability.types import Usage, Verdict
+from tests.sim.clock import VirtualClock, run
+from tests.support.incarnations import done, life
+
+S0, S1 = "s0", "s1"
+
+
+class Near:
+    """The actor in this process, as the link calls it. While `away` its calls fail, while `hanging` they never end."""
+
+    def __init__(self, folder: Path) -> None:
+        self.actor = life(folder, VirtualClock())
+        self.away = self.hanging = False
+        self.calls = 0
+
+    async def find(self) -> Near:
+        return self
+
+    def close(self) -> None:
+        pass
+
+    async def call(self, method: str, *args: Any) -> Any:
+        self.calls += method == "step" and args[0].works
+        await asyncio.sleep(0.001)
+        if self.away:
+            raise ConnectionError("away")
+        if self.hanging:
+            await asyncio.sleep(1e6)
+        return getattr(self.actor, method)(*args)
+
+
+def config(session: int = 10**6, hour: int = 10**9) -> StateLimits:
+    """Limits as the configuration gives them: asks reserve 100 tokens."""
+    app = AppConfig.model_validate(
+        {
+            "tiers": {name: {"kind": "scripted", "script": "x.yaml"} for name in ("fast", "cloud")},
+            "reliability": {
+                "escalation": {"chain": ["fast"]},
+                "tool_validation": {},
+                "token_budget": {
+                    "per_session": session,
+                    "per_hour": hour,
+                    "max_output_tokens": 50,
+                    "policy": "hard_stop",
+                },
+                "retry_budget": {"floor": 1000},
+            },
+        }
+    )
+    return state_limits(app, app.state, {})
+
+
+def playing(folder: Path, play: Any, **limits: int) -> None:
+    """Run `play(state, near)` in virtual time; then everything has been handed over and nothing is open."""
+
+    async def main() -> None:
+        near = Near(folder)
+        state = State(near.find, config(**limits))
+        await state.start()
+        await play(state, near)
+        await asyncio.sleep(30)
+        stats = near.actor.stats()
+        assert (stats["grants"], stats["reserved_tokens"]) == (0, 0)
+        await state.close()
+        near.actor._journal.close()
+
+    run(main())
+
+
+def ask(session: str = S0, tier: str = "fast", **more: Any) -> AdmissionRequest:
+    return AdmissionRequest(tier=tier, key="k", session=session, prompt_tokens=50, **more)
+
+
+def request(state: State, session: str = S0, name: str = "r", **more: Any) -> RequestState:
+    return state.request(key="k", session=session, request_id=name, **more)
+
+
+async def called(state: State, session: str, name: str, tokens: int = 100) -> bool:
+    """One whole request of 100 tokens; whether it was admitted."""
+    port = request(state, session, name)
+    grant = await port.admit(ask(session))
+    if isinstance(grant, Rejection):
+        return False
+    verdict, usage = Verdict.IGNORED, Usage()
+    try:
+        await asyncio.sleep(0.5)
+        verdict, usage = Verdict.SUCCESS, Usage(prompt_tokens=tokens)
+    finally:
+        port.settle(grant, verdict, usage, None)
+    port.finish(done(name, session, tokens=tokens).report, (), None)
+    return True
+
+
+def test_the_hour_is_exact(tmp_path):
+    """Of 200 requests at once, of many sessions, exactly those for which the hour has tokens are admitted."""
+
+    async def play(state, near):
+        admitted = await asyncio.gather(*(called(state, f"s{n % 20}", f"r{n}") for n in range(200)))
+        assert sum(admitted) == 50
+        spent = sum([(await state.session("k", f"s{n}") or {"spent_tokens": 0})["spent_tokens"] for n in range(20)])
+        assert spent == 5000
+
+    playing(tmp_path, play, hour=5000)
+
+
+def test_a_session_is_exact(tmp_path):
+    """Each session gets what its own budget allows, under concurrency."""
+
+    async def play(state, near):
+        admitted = await asyncio.gather(*(called(state, f"s{n % 4}", f"r{n}") for n in range(80)))
+        assert sum(admitted) == 4 * 7
+        for n in range(4):
+            assert (await state.session("k", f"s{n}"))["spent_tokens"] == 700
+
+    playing(tmp_path, play, session=799)
+
+
+@pytest.mark.parametrize("third", [0, 1, 2])
+def test_leaving_clients_leave_nothing_open(tmp_path, third):
+    """A third of the clients leave while their ask is on the way: whatever was granted for them is given back."""
+
+    async def play(state, near):
+        tasks = [asyncio.create_task(called(state, f"s{n % 4}", f"r{n}")) for n in range(60)]
+        await asyncio.sleep(0.0005 + 0.001 * third)
+        for task in tasks[third::3]:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    playing(tmp_path, play)
+
+
+@pytest.mark.parametrize("wait_s", [None, -1.0, 0.5, 1e11, inf, -inf, nan])
+def test_whatever_a_tier_asks_for_can_be_settled(tmp_path, wait_s):
+    """No word on when to come back, however long or senseless, keeps a grant open or takes the link down."""
+
+    async def play(state, near):
+        port = request(state)
+        port.settle(await port.admit(ask()), Verdict.FAILURE, Usage(), wait_s)
+        await asyncio.sleep(0.1)
+        assert state.link.waiting_items == 0
+        assert state.link.up
+
+    playing(tmp_path, play)
+
+
+def test_charges_reach_hour_and_session(tmp_path):
+    """What ran without a grant is spent in both, once."""
+
+    async def play(state, near):
+        near.away = True
+        await asyncio.sleep(5)
+        port = request(state)
+        with pytest.raises(StateSilent):
+            await port.admit(ask())
+        port.charge(Usage(prompt_tokens=40, completion_tokens=2))
+        port.finish(done().report, (), None)
+        near.away = False
+        await asyncio.sleep(5)
+        assert (await state.session("k", S0))["spent_tokens"] == 42
+        rejection = await request(state, S1).admit(ask(S1))
+        assert isinstance(rejection, Rejection)
+
+    playing(tmp_path, play, hour=141)
+
+
+def test_a_breaker_is_every_sessions(tmp_path):
+    """Failures of a tier in several sessions open one breaker; what is written of it names the last request."""
+
+    async def play(state, near):
+        for n in range(5):
+            port = request(state, (S0, S1)[n % 2], f"r{n}")
+            grant = await port.admit(ask((S0, S1)[n % 2]))
+            assert isinstance(grant, Grant)
+            port.settle(grant, Verdict.FAILURE, Usage(), None)
+        rejection = await request(state).admit(ask())
+        assert rejection.rejected_by is RejectedBy.OPEN
+        assert state.health["fast"].degraded
+        await asyncio.sleep(1)
+        (incident,) = await state.incidents(Query(kind="breaker"))
+        assert (incident["request_id"], incident["session"], incident["key"]) == ("r4", S0, "k")
+
+    playing(tmp_path, play)
+
+
+def test_the_window_is_the_sessions(tmp_path):
+    """What a session has said comes with its next request's first grant, and only where it is asked for."""
+
+    async def play(state, near):
+        port = request(state)
+        grant = await port.admit(ask())
+        port.settle(grant, Verdict.SUCCESS, Usage(), None)
+        port.finish(done().report, (), TurnItem(key="k", session=S0, turn=Turn(text="hello"), request="q"))
+        port = request(state, name="r2", window=True)
+        grants = [await port.admit(ask()), await port.admit(ask(extra=True))]
+        assert [said.text for said in port.window.answers] == ["hello"]
+        for grant in grants:
+            port.settle(grant, Verdict.SUCCESS, Usage(), None)
+        other = request(state, S1, window=True)
+        other.settle(await other.admit(ask(S1)), Verdict.SUCCESS, Usage(), None)
+        assert other.window.answers == ()
+
+    playing(tmp_path, play)
+
+
+def test_what_is_known_of_a_session(tmp_path):
+    """A session's totals and books are found from any side, under its key; a reset clears them."""
+
+    async def play(state, near):
+        await called(state, S0, "r1", tokens=60)
+        await asyncio.sleep(1)
+        known = await state.session(None, S0)
+        assert (known["key"], known["requests"], known["spent_tokens"]) == ("k", 1, 60)
+        assert known["windows"]["session"] == {"tokens": 60, "tokens_max": 10**6}
+        assert await state.session("other", S0) is None
+        assert await state.session(None, "stranger") is None
+        assert (await state.report("k", "r1"))["request_id"] == "r1"
+        await state.reset("k", S0)
+        assert await state.session("k", S0) is None
+
+    playing(tmp_path, play)
+
+
+def test_new_limits_reach_the_actor(tmp_path):
+    """`limit` changes them, from the next step on."""
+
+    async def play(state, near):
+        assert await called(state, S0, "r1")
+        state.limit(config(session=150))
+        assert not await called(state, S0, "r2")
+        assert await called(state, S1, "r3")
+        state.limit(config(hour=250))
+        assert not await called(state, S1, "r4")
+        assert (await state.session("k", S1))["spent_tokens"] == 100
+
+    playing(tmp_path, play)
+
+
+def test_calls_of_a_lone_request(tmp_path):
+    """A request alone costs two calls: its ask, and everything that it says at its end."""
+
+    async def play(state, near):
+        await called(state, S0, "warm")
+        await asyncio.sleep(5)
+        before = near.calls
+        await called(state, S0, "r")
+        await asyncio.sleep(5)
+        assert near.calls - before == 2
+
+    playing(tmp_path, play)
+
+
+@pytest.mark.parametrize("local", [True, False])
+def test_a_call_that_nobody_settles_is_in_the_books_while_it_runs_and_after(tmp_path, local):
+    """Its session is known whoever asks, with what its call has said; when its time is over it is charged that, and a
+    little more where it costs money, in the session and in the hour. What it says is worth one step at a time."""
+
+    async def play(state, near):
+        port = request(state)
+        grant = await port.admit(ask(hold_ns=20 * 10**9, local=local))
+        assert isinstance(grant, Grant)
+        for completion in range(0, 21, 10):
+            port.progress(grant, Usage(prompt_tokens=48, completion_tokens=completion))
+        await asyncio.sleep(1)
+        for key in (None, "k"):
+            books = await state.session(key, S0)
+            assert (books["key"], books["spent_tokens"], books["reserved_tokens"]) == ("k", 68, 32)
+            assert books["open_calls"] == 1
+        await asyncio.sleep(40)
+        charged = 68 if local else 100
+        books = await state.session(None, S0)
+        assert (books["spent_tokens"], books["reserved_tokens"], books["open_calls"]) == (charged, 0, 0)
+        assert await state.session(None, "nobody") is None
+
+    playing(tmp_path, play)
+
+
+def test_what_is_said_while_the_actor_is_away_is_the_newest_word(tmp_path):
+    """However long it is away: one word for each call is kept, none for a call that was settled meanwhile."""
+
+    async def play(state, near):
+        port = request(state)
+        grants = [await port.admit(ask()) for _ in range(2)]
+        near.away = True
+        await asyncio.sleep(2)
+        for completion in range(1_000):
+            for grant in grants:
+                port.progress(grant, Usage(prompt_tokens=40, completion_tokens=completion))
+        assert state.link.waiting_items <= 4
+        port.settle(grants[0], Verdict.SUCCESS, Usage(prompt_tokens=7), None)
+        near.away = False
+        await asyncio.sleep(2)
+        books = await state.session("k", S0)
+        assert (books["spent_tokens"], books["open_calls"]) == (7 + 1_039, 1)
+        port.settle(grants[1], Verdict.SUCCESS, Usage(prompt_tokens=7), None)
+
+    playing(tmp_path, play)
+
+
+@pytest.mark.parametrize("turns", range(6))
+def test_a_caller_that_is_cancelled_twice_leaves_nothing_open(tmp_path, turns):
+    """Whoever leaves while the actor is silent, and is told again to leave at any turn after that: whatever is granted
+    later goes back."""
+
+    async def play(state, near):
+        near.hanging = True
+        asking = asyncio.create_task(request(state).admit(ask()))
+        await asyncio.sleep(0.1)
+        asking.cancel()
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        asking.cancel()
+        await asyncio.wait({asking})
+        near.hanging = False
+
+    playing(tmp_path, play)
+
+
+@pytest.mark.parametrize("window", ["session", "hour"])
+def test_a_barred_call_costs_nothing(tmp_path, window):
+    """What a budget or an operator bars leaves the books as they were, and the session unknown."""
+
+    async def play(state, near):
+        rejection = await request(state).admit(ask())
+        assert isinstance(rejection, Rejection)
+        assert [load.window for load in rejection.windows] == [window]
+        await state.isolate("cloud")
+        assert (await request(state).admit(ask(tier="cloud"))).rejected_by is RejectedBy.ISOLATED
+        await asyncio.sleep(1)
+        assert await state.session("k", S0) is None
+
+    playing(tmp_path, play, **{window: 99})

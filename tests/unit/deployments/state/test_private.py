@@ -1,0 +1,62 @@
+"""The ledger's files are their owner's alone."""
+
+from __future__ import annotations
+
+import logging
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.incarnations import Driver, ask, life, unpack
+
+
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+@pytest.fixture(autouse=True, params=[0o022, 0o000, 0o077])
+def umask(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Whatever the process would give away by itself."""
+    before = os.umask(request.param)
+    yield
+    os.umask(before)
+
+
+def test_what_is_made_is_private(tmp_path):
+    """The folder, the journal, and what SQLite puts beside it."""
+    folder = tmp_path / "state" / "app"
+    assert Driver(life(folder)).granted(ask())
+
+    files = {path.name: mode(path) for path in folder.iterdir()}
+    assert set(files) == {"ledger.sqlite", "ledger.sqlite-wal", "ledger.sqlite-shm"}
+    assert set(files.values()) == {0o600}
+    assert mode(folder) == 0o700
+
+
+def test_what_was_left_open_is_closed(tmp_path):
+    """A folder and files of ours, as an older version or a careless copy left them."""
+    folder = unpack("one_actor", tmp_path)
+    (folder / "sessions-0-of-2.sqlite").touch()
+    folder.chmod(0o755)
+    for path in folder.iterdir():
+        path.chmod(0o644)
+    life(folder)
+
+    assert mode(folder) == 0o700
+    assert mode(folder / "ledger.sqlite") == 0o600
+
+
+def test_a_folder_that_holds_other_things_stays_as_it_is(tmp_path, caplog):
+    """It may be a home directory: the files of ours are private, its mode is its owner's, and one line says so."""
+    (tmp_path / "notes.txt").write_text("mine")
+    tmp_path.chmod(0o755)
+    with caplog.at_level(logging.WARNING, logger="ray.serve"):
+        driver = Driver(life(tmp_path))
+    assert driver.granted(ask())
+
+    assert mode(tmp_path) == 0o755
+    assert mode(tmp_path / "ledger.sqlite") == 0o600
+    assert any("is open to others" in record.getMessage() for record in caplog.records)

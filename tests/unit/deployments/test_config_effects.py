@@ -1,0 +1,210 @@
+"""Every accepted configuration key has an effect: a table of proofs, and a test that it is complete."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Union, get_args, get_origin
+
+import pytest
+from pydantic import BaseModel
+
+from deployments.config import AppConfig
+from deployments.config_tiers import HostedTierConfig, MlxTierConfig, ScriptedTierConfig
+from reliability.types import Flaw
+from tests.unit.deployments.effects import state
+from tests.unit.deployments.effects.access import allow_open, api_keys_env, api_keys_file, cors_origins
+from tests.unit.deployments.effects.answers import (
+    ALIKE,
+    PLACEHOLDER,
+    UNKNOWN,
+    WRONG,
+    ignored_arguments,
+    loop_key,
+    max_period,
+    near_threshold,
+    pollers,
+    reasks,
+    retry_strategy,
+    retry_with_correction,
+    switch,
+    text_loop,
+)
+from tests.unit.deployments.effects.engine import (
+    adapter,
+    blas_threads,
+    draft_model,
+    draft_tokens,
+    max_reasoning_tokens,
+    memory_bytes,
+    prompt_cache_bytes,
+)
+from tests.unit.deployments.effects.graph import (
+    aliases,
+    asleep,
+    attempts_max,
+    body_bytes_max,
+    body_s,
+    chain,
+    cloud,
+    cloud_key_env,
+    cloud_model,
+    cloud_provider,
+    context_tokens,
+    deadline_s,
+    enabled,
+    escalate_on,
+    hosted_price,
+    hosted_request,
+    idle_s,
+    keepalive_s,
+    kind,
+    max_output_tokens,
+    max_retries,
+    mlx_model,
+    mlx_slots,
+    mlx_temperature,
+    replicas,
+    router_options,
+    scripted_script,
+    scripted_seed,
+    timeouts,
+    wake_s,
+)
+from tests.unit.deployments.effects.memory import MEMORY, replica_bytes
+
+RATE = ("rate_percent", "rate_calls_min", "rate_window_s")
+KEPT = ("reports_max", "sessions_max", "session_ttl_s", "incidents_max", "incidents_days", "journal_bytes_max")
+
+EFFECTS: dict[str, Callable[[], None]] = {
+    "reliability.loop_detection.enabled": loop_key("enabled", False, 2, Flaw.LOOP, None),
+    "reliability.loop_detection.duplicate_threshold": loop_key("duplicate_threshold", 4, 2, Flaw.LOOP, None),
+    "reliability.loop_detection.break_threshold": loop_key("break_threshold", 3, 2, Flaw.LOOP, Flaw.CIRCUIT_BREAK),
+    "reliability.loop_detection.similarity_threshold": text_loop("similarity_threshold", 1.0, ALIKE, Flaw.LOOP, None),
+    "reliability.loop_detection.near_threshold": near_threshold,
+    "reliability.loop_detection.max_period": max_period,
+    "reliability.loop_detection.pollers": loop_key("pollers", ["f"], 2, Flaw.LOOP, None),
+    "reliability.loop_detection.poller_duplicate_threshold": pollers("poller_duplicate_threshold", 3, 2, Flaw.LOOP),
+    "reliability.loop_detection.poller_break_threshold": pollers("poller_break_threshold", 3, 2, Flaw.CIRCUIT_BREAK),
+    "reliability.loop_detection.ignored_arguments": ignored_arguments,
+    "reliability.tool_validation.enabled": switch("reliability.tool_validation.enabled", False, WRONG),
+    "reliability.tool_validation.validate_schema": switch("reliability.tool_validation.validate_schema", False, WRONG),
+    "reliability.tool_validation.validate_tool_names": switch(
+        "reliability.tool_validation.validate_tool_names", False, UNKNOWN
+    ),
+    "reliability.tool_validation.validate_json": switch(
+        "reliability.tool_validation.validate_json", False, {"name": "f", "arguments": "{"}
+    ),
+    "reliability.tool_validation.placeholders": switch("reliability.tool_validation.placeholders", [], PLACEHOLDER),
+    "reliability.tool_validation.max_retries": reasks("reliability.tool_validation.max_retries", 1, 2),
+    "reliability.tool_validation.retry_with_correction": retry_with_correction,
+    **{f"tiers.{k}.retry_strategy": retry_strategy for k in ("mlx", "hosted", "scripted")},
+    "reliability.escalation.enabled": enabled,
+    "reliability.escalation.chain": chain,
+    "reliability.escalation.max_retries_before_escalate": max_retries,
+    "reliability.escalation.escalate_on": escalate_on,
+    "reliability.escalation.cloud_fallback.provider": cloud_provider,
+    "reliability.escalation.cloud_fallback.model": cloud_model,
+    "reliability.escalation.cloud_fallback.api_key_env": cloud_key_env,
+    "reliability.token_budget.max_output_tokens": max_output_tokens,
+    "reliability.loop_detection.window_size": state.window_size,
+    "reliability.token_budget.enabled": state.budget_enabled,
+    "reliability.token_budget.per_session": state.budget_limit("per_session"),
+    "reliability.token_budget.per_hour": state.budget_limit("per_hour"),
+    "reliability.token_budget.policy": state.budget_policy,
+    "reliability.circuit_breaker.enabled": state.judge_enabled,
+    "reliability.circuit_breaker.consecutive_threshold": state.judge_thresholds,
+    "reliability.circuit_breaker.failure_threshold": state.judge_thresholds,
+    "reliability.circuit_breaker.judge_tier": state.judge_tier,
+    "reliability.circuit_breaker.timeout_s": state.judge_timeout,
+    "reliability.tier_health.failures_max": state.failures_max,
+    **{f"reliability.tier_health.{key}": state.failure_rate for key in RATE},
+    "reliability.tier_health.open_s": state.open_times,
+    "reliability.tier_health.open_max_s": state.open_times,
+    "reliability.tier_health.retry_after_max_s": state.retry_after_max,
+    **{f"reliability.retry_budget.{key}": state.retry_budget for key in ("share_percent", "floor", "window_s")},
+    "reliability.streaming.hold": state.hold,
+    "reliability.incidents.keep_text": state.keep_text,
+    **{f"state.{key}": state.journal_bounds for key in KEPT},
+    "state.path": state.state_path,
+    **{f"reliability.memory_pressure.{key}": proof for key, proof in MEMORY.items()},
+    **{f"tiers.{k}.asleep": asleep for k in ("mlx", "hosted", "scripted")},
+    **{f"tiers.{k}.idle_s": idle_s for k in ("mlx", "hosted", "scripted")},
+    **{f"tiers.{k}.wake_s": wake_s for k in ("mlx", "hosted", "scripted")},
+    **{f"tiers.{k}.replica_bytes": replica_bytes for k in ("mlx", "hosted", "scripted")},
+    "server.aliases": aliases,
+    "server.api_keys_file": api_keys_file,
+    "server.api_keys_env": api_keys_env,
+    "server.allow_open": allow_open,
+    "server.body_bytes_max": body_bytes_max,
+    "server.body_s": body_s,
+    "server.cors_origins": cors_origins,
+    "server.keepalive_s": keepalive_s,
+    "server.attempts_max": attempts_max,
+    "server.deadline_s": deadline_s,
+    "server.router_replicas": router_options,
+    "server.max_ongoing_requests": router_options,
+    "tiers.mlx.model": mlx_model,
+    "tiers.mlx.adapter": adapter,
+    "tiers.mlx.draft_model": draft_model,
+    "tiers.mlx.draft_tokens": draft_tokens,
+    "tiers.mlx.temperature": mlx_temperature,
+    "tiers.mlx.max_running": mlx_slots,
+    "tiers.mlx.max_waiting": mlx_slots,
+    "tiers.mlx.memory_bytes": memory_bytes,
+    "tiers.mlx.prompt_cache_bytes": prompt_cache_bytes,
+    "tiers.mlx.max_reasoning_tokens": max_reasoning_tokens,
+    "tiers.mlx.blas_threads": blas_threads,
+    "tiers.hosted.preset": hosted_request,
+    "tiers.hosted.base_url": hosted_request,
+    "tiers.hosted.model": hosted_request,
+    "tiers.hosted.api_key_env": hosted_request,
+    "tiers.hosted.headers": hosted_request,
+    "tiers.hosted.usd_per_mtok_prompt": hosted_price,
+    "tiers.hosted.usd_per_mtok_completion": hosted_price,
+    "tiers.hosted.cloud": cloud("premium", False),
+    "tiers.scripted.cloud": cloud("fast", True),
+    "tiers.scripted.script": scripted_script,
+    "tiers.scripted.seed": scripted_seed,
+    **{f"tiers.{k}.kind": kind for k in ("mlx", "hosted", "scripted")},
+    **{f"tiers.{k}.context_tokens": context_tokens(k) for k in ("mlx", "hosted", "scripted")},
+    **{f"tiers.{k}.{key}": replicas for k in ("mlx", "hosted", "scripted") for key in ("min_replicas", "max_replicas")},
+    **{
+        f"tiers.{k}.timeouts.{key}": timeouts("tier", key)
+        for k in ("mlx", "hosted", "scripted")
+        for key in ("connect_s", "first_token_s", "idle_s", "total_s")
+    },
+    **{
+        f"server.timeouts.{key}": timeouts("server", key) for key in ("connect_s", "first_token_s", "idle_s", "total_s")
+    },
+}
+
+
+def leaves(model: type[BaseModel], at: str = "") -> list[str]:
+    """The paths of all keys of a section, those of its own sections included."""
+    out: list[str] = []
+    for key, field in model.model_fields.items():
+        section = next((c for c in choices(field.annotation) if isinstance(c, type) and issubclass(c, BaseModel)), None)
+        out += leaves(section, f"{at}{key}.") if section and key != "tiers" else [f"{at}{key}"]
+    return out
+
+
+def choices(annotation: Any) -> tuple[Any, ...]:
+    union = get_origin(annotation) in (Union, type(int | str))
+    return (annotation, *get_args(annotation)) if union else (annotation,)
+
+
+def all_keys() -> set[str]:
+    kinds = {"mlx": MlxTierConfig, "hosted": HostedTierConfig, "scripted": ScriptedTierConfig}
+    tiers = {f"tiers.{kind}.{leaf}" for kind, model in kinds.items() for leaf in leaves(model)}
+    return (set(leaves(AppConfig)) - {"tiers"}) | tiers
+
+
+def test_the_walk_covers_every_key():
+    """A key that is added without a proof of its effect fails here."""
+    assert set(EFFECTS) == all_keys()
+
+
+@pytest.mark.parametrize("path", sorted(EFFECTS))
+def test_every_key_has_an_effect(path):
+    """Changing the key changes what the server does."""
+    EFFECTS[path]()

@@ -1,0 +1,105 @@
+"""The command `mlx-stack-serve`: what it says of itself, and which configuration it takes."""
+
+from __future__ import annotations
+
+import importlib
+import tomllib
+from pathlib import Path
+
+import pytest
+import yaml
+
+from deployments.__main__ import build_parser, main
+from deployments.config_paths import BUILT_IN
+from tests.support.repository import ROOT
+
+SCRIPTED = {
+    "http_options": {"host": "127.0.0.1"},
+    "applications": [
+        {
+            "name": "a",
+            "route_prefix": "/",
+            "import_path": "deployments.app:build",
+            "args": {
+                "tiers": {"fast": {"kind": "scripted", "script": [{"answer": "hi"}]}},
+                "reliability": {"escalation": {"chain": ["fast"]}},
+            },
+        }
+    ],
+}
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch) -> Path:
+    """An empty folder, and in it."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def commands() -> list[str]:
+    """The names of the subcommands."""
+    (choices,) = [action.choices for action in build_parser()._actions if isinstance(action.choices, dict)]
+    return list(choices)
+
+
+def test_the_package_has_the_command():
+    """What pyproject.toml installs as `mlx-stack-serve` is what `python -m deployments` runs."""
+    scripts = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["scripts"]
+    module, _, name = scripts["mlx-stack-serve"].partition(":")
+
+    assert getattr(importlib.import_module(module), name) is main
+
+
+def test_help_says_what_each_subcommand_does(capsys, monkeypatch):
+    """One line each, on a terminal of the usual width."""
+    monkeypatch.setenv("COLUMNS", "100")
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    lines = capsys.readouterr().out.splitlines()
+
+    for name in commands():
+        (line,) = [line for line in lines if line.split()[:1] == [name]]
+        assert len(line.split()) > 4
+        assert len(line) <= 100
+
+
+@pytest.mark.parametrize("command", commands())
+def test_every_subcommand_has_help_of_its_own(capsys, command):
+    """`mlx-stack-serve COMMAND --help` says what it does and what it takes."""
+    with pytest.raises(SystemExit) as ended:
+        main([command, "--help"])
+
+    assert ended.value.code == 0
+    assert f"usage: mlx-stack-serve {command}" in capsys.readouterr().out
+
+
+def test_an_empty_folder_is_checked_by_the_built_in_configuration(folder, capsys):
+    """The command says which file it uses, and the file is good."""
+    assert main(["check"]) == 0
+
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1
+    assert str(BUILT_IN / "serve_config.yaml") in said
+
+
+def test_a_configuration_of_ones_own_needs_no_word(folder, capsys):
+    """That of the folder is used, and nothing is said."""
+    (folder / "serve_config.yaml").write_text(yaml.safe_dump(SCRIPTED))
+
+    assert main(["check"]) == 0
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize("text", ["applications: 1", "a: ["])
+def test_a_bad_configuration_of_ones_own_is_not_passed_over(folder, capsys, text):
+    """A mistake in it is said; the built-in one is no way around it."""
+    (folder / "serve_config.yaml").write_text(text)
+
+    assert main(["check"]) == 2
+    assert capsys.readouterr().err.startswith("serve_config.yaml: ")
+
+
+def test_a_model_source_needs_no_configuration(folder, capsys):
+    """`pull SOURCE` reads no configuration, so it names none."""
+    assert main(["pull", "path:none"]) == 1
+    assert "serve_config.yaml" not in capsys.readouterr().err

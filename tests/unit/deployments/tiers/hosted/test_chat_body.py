@@ -1,0 +1,58 @@
+"""A request as the JSON body of an upstream call."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from deployments.tiers.hosted.chat_body import chat_body
+from tests.support.tier_asking import ask
+
+OURS = {
+    "model": "m",
+    "messages": [{"role": "user", "content": "Say hello."}],
+    "max_tokens": 64,
+    "stream": True,
+    "stream_options": {"include_usage": True},
+}
+NEVER = ("models", "fallbacks", "max_completion_tokens", "n", "functions", "function_call")
+JSON = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**70), 2**70)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@given(st.dictionaries(st.sampled_from([*OURS, *NEVER, "top_k", "user"]) | st.text(max_size=5), JSON, max_size=8))
+def test_what_a_client_adds_decides_nothing(extra: dict[str, Any]) -> None:
+    """Law: whatever else a client sends, the model, the messages, the cap and the shape of the answer are this
+    server's; the rest is passed on as it is, also numbers beyond 64 bits."""
+    body = json.loads(chat_body(ask(extra=extra), "m"))
+
+    assert body == {key: value for key, value in extra.items() if key not in NEVER} | OURS
+
+
+@pytest.mark.parametrize("text", ["\ud83c", "a\udf0d", "\ud83c\udf0d \ud800"])
+def test_half_a_character_can_be_sent(text: str) -> None:
+    """Law: a message with half a character in it leaves as JSON that has it."""
+    raw = chat_body(ask(text), "m")
+
+    assert json.loads(raw)["messages"][0]["content"].encode("utf-16", "surrogatepass") == text.encode(
+        "utf-16", "surrogatepass"
+    )
+    assert raw.isascii()
+
+
+@pytest.mark.parametrize("value", [object(), {1, 2}])
+def test_what_is_no_json_is_an_error(value: object) -> None:
+    """Law: what can't be written is an error that the tier knows, and never half a body."""
+    with pytest.raises((TypeError, ValueError)):
+        chat_body(ask(extra={"x": value}), "m")

@@ -1,0 +1,139 @@
+"""What an attempt has cost: tokens are settled by what an upstream counted, so half a count is none; who was never
+reached has spent nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import aiohttp
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from deployments.tiers.hosted.chat_reader import ChatReader
+from deployments.tiers.hosted.hosted_tier import HostedTier
+from reliability.types import Event, Failed, Fault, Finish, Usage
+from tests.support import plays
+from tests.support.tier_asking import answer, ask, failed, play
+from tests.support.upstream import Upstream
+
+ZEROS = {"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0}
+counts = st.integers(0, 10**6)
+
+
+def counted(prompt: int, completion: int, **more: object) -> dict[str, object]:
+    return {"prompt_tokens": prompt, "completion_tokens": completion, **more}
+
+
+def chunk(usage: object = None, finish: str | None = None, **delta: Any) -> dict[str, object]:
+    return {"choices": [{"index": 0, "delta": delta, "finish_reason": finish}], "usage": usage}
+
+
+def said(*chunks: object, cut: bool = False) -> Usage | None:
+    """What an answer of these chunks is said to have used, where it ends behind them."""
+    reader = ChatReader("premium", str)
+    reader.feed(b"".join(b"data: " + json.dumps(one).encode() + b"\n\n" for one in chunks))
+    last = reader.end(cut=cut)[-1]
+    assert isinstance(last, Failed | Finish)
+    return last.usage
+
+
+@given(prompt=counts, completion=counts, beside=counts)
+def test_what_the_total_has_and_no_count_has_was_written_too(prompt: int, completion: int, beside: int) -> None:
+    """Law: tokens of reasoning that stand beside the completion (xAI, Gemini) are paid for, and settled."""
+    told = counted(prompt, completion, total_tokens=prompt + completion + beside)
+    usage = said(chunk(told, "stop", content="9"))
+    expected = (prompt, completion + beside) if prompt + completion + beside else None
+
+    assert (None if usage is None else (usage.prompt_tokens, usage.completion_tokens)) == expected
+
+
+@pytest.mark.parametrize("total", [None, 0, 40, -5, "many", float("nan")])
+def test_a_total_takes_nothing_away(total: object) -> None:
+    """Law: a total that is missing, too small or no number leaves the counts as they are."""
+    usage = said(chunk(counted(32, 9, total_tokens=total), "stop", content="9"))
+
+    assert usage == Usage(prompt_tokens=32, completion_tokens=9)
+
+
+def test_a_total_alone_says_nothing_of_the_completion() -> None:
+    """Law: without the prompt's count the total can't be split, and the prompt is not taken for written."""
+    assert said(chunk({"total_tokens": 50, "completion_tokens": 9}, "stop", content="9")) == Usage(
+        prompt_tokens=0, completion_tokens=9
+    )
+
+
+@pytest.mark.parametrize("cut", [True, False])
+def test_zeros_are_no_count(cut: bool) -> None:
+    """Law: who says that nothing was read and nothing written has not counted; the estimate stands."""
+    assert said(chunk(ZEROS, content="word"), chunk(ZEROS, None if cut else "stop"), cut=cut) is None
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        {"content": "word"},
+        {"reasoning": "hm"},
+        {"tool_calls": [{"index": 0, "id": "c", "function": {"name": "f", "arguments": "{"}}]},
+    ],
+)
+def test_a_count_from_before_the_words_is_not_theirs(content: dict[str, Any]) -> None:
+    """Law: what is cut off behind its last count is estimated, whatever came behind the count; a count that comes with
+    the last words or after them stands, cut or not."""
+    early, late = counted(20, 1), counted(20, 90)
+
+    assert said(chunk(early, role="assistant"), chunk(**content), cut=True) is None
+    assert said(chunk(early, role="assistant"), chunk(ZEROS, **content), cut=True) is None
+    assert said(chunk(early, **content), chunk(late, **content), cut=True) == Usage(
+        prompt_tokens=20, completion_tokens=90
+    )
+    assert said(chunk(early, role="assistant"), cut=True) == Usage(prompt_tokens=20, completion_tokens=1)
+    assert said(chunk(early, **content), chunk(**content), chunk(late, "stop")) == Usage(
+        prompt_tokens=20, completion_tokens=90
+    )
+    assert said(chunk(**content), chunk(late, "stop"), chunk(content="")) == Usage(
+        prompt_tokens=20, completion_tokens=90
+    )
+
+
+def unreached(url: str, **options: Any) -> Failed:
+    async def run() -> list[Event]:
+        tier = HostedTier(name="premium", base_url=url, model="m", **options)
+        try:
+            return await answer(tier, ask())
+        finally:
+            await tier.close()
+
+    return failed(asyncio.run(run()))
+
+
+def test_who_was_not_reached_spent_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Law: a refused connection, a name that nobody has, a proxy that isn't there: the prompt never left, so it isn't
+    charged."""
+    with Upstream() as gone:
+        url = gone.base_url
+    assert unreached(url).usage == Usage()
+    assert unreached("http://nobody.invalid/v1").usage == Usage()
+    assert unreached(url, headers={"x-name": "a\nb"}).usage == Usage()
+    monkeypatch.setenv("http_proxy", url)
+    assert unreached("http://nobody.invalid/v1").usage == Usage()
+
+
+def test_a_connection_that_never_came_about_costs_nothing(upstream: Upstream, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Law: a connect timeout is charged nothing."""
+
+    async def hanging(*_: object, **__: object) -> None:
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(aiohttp.TCPConnector, "_create_connection", hanging)
+    last = unreached(upstream.base_url, connect_s=0.05)
+    assert (last.fault, last.usage) == (Fault.CONNECT_TIMEOUT, Usage())
+
+
+def test_who_was_reached_may_have_read_the_prompt(upstream: Upstream) -> None:
+    """Law: where a connection stood and then broke, or stayed silent, nothing is said of the cost: it is estimated."""
+    assert failed(play(upstream, plays.cut())).usage is None
+    assert failed(play(upstream, plays.cut(2))).usage is None
+    assert failed(play(upstream, plays.hang(), idle_s=0.1, connect_s=0.1)).usage is None

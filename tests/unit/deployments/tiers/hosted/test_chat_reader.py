@@ -1,0 +1,164 @@
+"""Chunks that can't be read amid chunks that can: skipped and told of, and never the end of a good answer; but no call
+is made of what is left of a damaged one."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from deployments.tiers.hosted.chat_reader import SKIPPED_MAX, ChatReader
+from reliability.types import Counted, Event, Failed, Fault, Finish, Usage
+from tests.support import plays
+from tests.support.plays import SSE, Abort, Head, Send
+from tests.support.tier_asking import ask, failed, play, text_of
+from tests.support.upstream import Upstream
+
+WORDS = [plays.chunk({"content": f"w{n} "}) for n in range(6)]
+END = b"".join(send.data for send in plays.tail())
+# What proxies and servers were seen to put between chunks, and what they might.
+NOISE: dict[str, bytes] = {
+    "comment": b": OPENROUTER PROCESSING\n\n",
+    "plain words": b"data: OPENROUTER PROCESSING\n\n",
+    "web page": b"data: <html><body>504 Gateway Time-out</body></html>\n\n",
+    "empty data": b"data:\n\ndata: \n\n",
+    "unknown event": b'event: ping\ndata: {"type": "ping"}\n\n',
+    "keep-alive": b"event: keep-alive\ndata: null\n\n",
+    "number": b"data: 17\n\n",
+    "list": b'data: ["a", 1]\n\n',
+    "text": b'data: "hello"\n\n',
+    "no choices": b'data: {"id": "gen-1", "object": "chat.completion.chunk"}\n\n',
+}
+TORN: dict[str, bytes] = {
+    "cut": b'data: {"choices": [{"index": 0, "delta": {"content": "lo\n\n',
+    "head lost": b'data: "delta": {"content": "lost"}}]}\n\n',
+    "two in one": b'data: {"choices": []}{"choices": [{"delta": {"content": "lost"}}]}\n\n',
+    "content is a number": b'data: {"choices": [{"index": 0, "delta": {"content": 42}}]}\n\n',
+    "delta is a text": b'data: {"choices": [{"index": 0, "delta": "lost"}]}\n\n',
+    "choice is a text": b'data: {"choices": ["lost"]}\n\n',
+    "choices are a text": b'data: {"choices": "lost"}\n\n',
+    "calls are a text": b'data: {"choices": [{"index": 0, "delta": {"tool_calls": "lost"}}]}\n\n',
+    "a call is a text": b'data: {"choices": [{"index": 0, "delta": {"tool_calls": ["lost"]}}]}\n\n',
+}
+
+
+def read(*sends: bytes, cut: bool = False, strict: bool = False) -> list[Event]:
+    reader, events = ChatReader("premium", str, strict=strict), []
+    for data in sends:
+        if not reader.over:
+            events += reader.feed(data)
+    return events if reader.over else [*events, *reader.end(cut=cut)]
+
+
+@pytest.mark.parametrize("noise", NOISE)
+@given(at=st.integers(0, len(WORDS)))
+def test_what_is_no_chunk_changes_nothing(noise: str, at: int) -> None:
+    """Wherever it comes, before the first word or behind the last: the answer is whole, and nothing is missing."""
+    *_, last = events = read(*WORDS[:at], NOISE[noise], *WORDS[at:], END)
+
+    assert text_of(events) == "w0 w1 w2 w3 w4 w5 "
+    assert isinstance(last, Finish)
+    assert last.usage == Usage(prompt_tokens=11, completion_tokens=7, cached_tokens=4, reasoning_tokens=2)
+    assert not last.damaged
+    assert bool(last.notes) == (noise not in ("comment", "empty data"))
+
+
+@pytest.mark.parametrize("torn", TORN)
+@given(at=st.integers(0, len(WORDS)))
+def test_a_torn_chunk_is_told_of(torn: str, at: int) -> None:
+    """It may have held a word: the rest is delivered, the notes say so, and the answer counts as damaged."""
+    *_, last = events = read(*WORDS[:at], TORN[torn], *WORDS[at:], END)
+
+    assert text_of(events) == "w0 w1 w2 w3 w4 w5 "
+    assert isinstance(last, Finish)
+    assert last.damaged
+    assert "may be missing" in " ".join(last.notes)
+
+
+@pytest.mark.parametrize("torn", TORN)
+def test_data_with_a_piece_missing_is_no_answer(torn: str) -> None:
+    """Where the answer has to be JSON it would be other data; a torn chunk behind the finish reason held none of it."""
+    assert failed(read(*WORDS, TORN[torn], END, strict=True)).fault is Fault.PROTOCOL
+    finished = plays.chunk({}, "stop")
+    late = read(*WORDS, finished, TORN["cut"], b"data: [DONE]\n\n", strict=True)[-1]
+    assert isinstance(late, Finish)
+    assert not late.damaged
+    assert late.notes
+
+
+@pytest.mark.parametrize("bad", [*NOISE.values(), *TORN.values()])
+def test_nothing_but_what_can_not_be_read_is_a_fault(bad: bytes) -> None:
+    """No answer ends well of which nothing was read: with an end of its own, with none, and cut."""
+    whole = read(bad, plays.chunk({}, "stop"), b"data: [DONE]\n\n")[-1]
+    assert isinstance(whole, Failed if bad in TORN.values() else Finish)  # an empty answer is judged elsewhere
+    assert isinstance(read(bad)[-1], Failed)
+    assert isinstance(read(bad, cut=True)[-1], Failed)
+
+
+def test_what_can_not_be_read_is_skipped_a_bounded_number_of_times() -> None:
+    """A server that sends garbage for ever is broken."""
+    garbage = [NOISE["plain words"], WORDS[0]]
+    assert isinstance(read(*garbage * SKIPPED_MAX, END)[-1], Finish)
+    assert failed(read(*garbage * (SKIPPED_MAX + 1), END)).fault is Fault.PROTOCOL
+
+
+def test_a_call_with_a_piece_missing_says_so() -> None:
+    """Whole as JSON, and another call than was meant: who judges it must know."""
+    pieces = ['{"path": "/home/', "someone/", 'notes"}']
+    head = {"index": 0, "id": "c", "function": {"name": "delete", "arguments": pieces[0]}}
+    middle = plays.chunk({"tool_calls": [{"index": 0, "function": {"arguments": pieces[1]}}]})[:-12] + b"\n\n"
+    last = plays.chunk({"tool_calls": [{"index": 0, "function": {"arguments": pieces[2]}}]})
+    sends = (plays.chunk({"tool_calls": [head]}), middle, last, b"".join(s.data for s in plays.tail("tool_calls")))
+    *calls, end = read(*sends)
+
+    assert json.loads("".join(call.arguments for call in calls if hasattr(call, "arguments"))) == {
+        "path": "/home/notes"
+    }
+    assert isinstance(end, Finish)
+    assert end.damaged
+
+
+def test_a_line_that_the_cut_tore_is_a_cut() -> None:
+    """The last line of a broken connection says nothing of the upstream's JSON."""
+    assert failed(read(*WORDS, b'data: {"choices": [{"del', cut=True)).fault is Fault.CRASHED
+    assert failed(read(*WORDS, b'data: {"choices": [{"del\n\n', cut=True)).fault is Fault.PROTOCOL
+
+
+def test_over_a_socket(upstream: Upstream) -> None:
+    """A hosted tier tells of it in the notes of its answer."""
+    sends = [Send(data) for data in (WORDS[0], NOISE["web page"], WORDS[1], TORN["cut"], WORDS[2])]
+    events = play(upstream, (Head(headers=SSE), *sends, *plays.tail()))
+    last = events[-1]
+
+    assert text_of(events) == "w0 w1 w2 "
+    assert isinstance(last, Finish)
+    assert last.damaged
+    assert last.notes == ("tier premium: left out what can't be read (2 chunks); a piece of the answer may be missing",)
+
+
+@given(
+    st.lists(st.sampled_from(["w ", "two words and more than that ", "你好"]), min_size=1, max_size=30), st.booleans()
+)
+def test_what_was_written_is_counted_before_anybody_else_counts(pieces: list[str], cut: bool) -> None:
+    """Each list that leaves brings the count of all so far, also the one that a cut ends: a token a short piece."""
+    reader = ChatReader("premium", str)
+    told = []
+    for piece in pieces:
+        events = reader.feed(plays.chunk({"content": piece}))
+        told += [event.usage.completion_tokens for event in events if isinstance(event, Counted)]
+        assert isinstance(events[-1], Counted)
+    assert isinstance(reader.end(cut=True)[-1], Failed)
+    assert told == sorted(told)
+    assert told[-1] >= len(pieces)
+
+
+def test_an_upstream_that_says_what_it_has_used_so_far_is_heard(upstream: Upstream) -> None:
+    """Its own count stands beside the words that it came with, and is what a cut leaves."""
+    usage = {"prompt_tokens": 11, "completion_tokens": 5}
+    sends = [Send(plays.chunk({"content": "five words"}, usage=usage)), Abort()]
+    events = play(upstream, (Head(headers=SSE), *sends))
+
+    assert failed(events).usage == Usage(prompt_tokens=11, completion_tokens=5)
+    assert ask().max_tokens == 64

@@ -1,0 +1,293 @@
+"""The tier kind `hosted` against a real server: what is sent, what faults become, that no key leaks."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
+from typing import Any
+
+import pytest
+
+from deployments.tiers.hosted.hosted_tier import HostedTier, preset
+from deployments.tiers.hosted.upstream_errors import MESSAGE_CHARS_MAX, Complaint, fault_of, read_retry_after_s
+from reliability.types import (
+    CallDelta,
+    Event,
+    Fault,
+    Finish,
+    FinishReason,
+    Reasoning,
+    Started,
+    Text,
+    TierState,
+    Usage,
+)
+from tests.support import plays
+from tests.support.plays import Play, Send
+from tests.support.tier_asking import (
+    WEATHER_TOOL,
+    answer,
+    ask,
+    calls_of,
+    failed,
+    hosted_tier,
+    play,
+    text_of,
+    usage_of,
+)
+from tests.support.upstream import Upstream
+
+KEY = "sk-or-v1-0123456789abcdef"
+
+
+def test_a_good_answer_with_reasoning_and_usage(upstream: Upstream) -> None:
+    """Law: reasoning, text, finish reason, model and all four counts arrive."""
+    events = play(upstream, plays.good("Hello there.", reasoning="They greet."))
+    assert events[:2] == [Started(), Reasoning("They greet.")]
+    assert text_of(events) == "Hello there."
+    assert usage_of(events) == Usage(
+        prompt_tokens=11, completion_tokens=7, cached_tokens=4, reasoning_tokens=2, exact=True
+    )
+    assert isinstance(events[-1], Finish)
+    assert (events[-1].reason, events[-1].model) == (FinishReason.STOP, "up/stream")
+
+
+def test_tool_calls_arrive_as_sent(upstream: Upstream) -> None:
+    """Law: calls keep ids, names and arguments; malformed arguments are not mended here."""
+    events = play(upstream, plays.tools(("get_weather", {"city": "Paris"}), ("f", "{bad"), text="I look."))
+    assert calls_of(events) == [("call_0", "get_weather", '{"city": "Paris"}'), ("call_1", "f", "{bad")]
+    assert text_of(events) == "I look."
+    assert isinstance(events[-1], Finish)
+    assert events[-1].reason is FinishReason.TOOL_CALLS
+
+
+def test_the_body_holds_what_is_set_and_nothing_else(upstream: Upstream) -> None:
+    """Law: unset fields are not sent; unknown ones are passed on, but never over ours."""
+    extra = {
+        "top_k": 5,
+        "metadata": {"a": "b"},
+        "model": "other",
+        "models": ["other"],
+        "stream": False,
+        "stream_options": {},
+        "messages": [],
+        "max_completion_tokens": 10**6,
+        "n": 4,
+    }
+    upstream.plays("m", plays.good())
+
+    async def run() -> None:
+        tier = hosted_tier(upstream, headers={"X-Title": "Tried"})
+        await answer(tier, ask("a\ud800b", max_tokens=9))
+        full: dict[str, Any] = {
+            "tools": (WEATHER_TOOL,),
+            "tool_choice": "required",
+            "parallel_tool_calls": False,
+            "response_format": {"type": "json_object"},
+            "stop": ("\n",),
+            "seed": 0,
+            "temperature": 0.0,
+            "top_p": 0.5,
+        }
+        await answer(tier, ask("hi", extra=extra, max_tokens=9, **full))
+        await tier.close()
+
+    asyncio.run(run())
+    bare, full = upstream.log[-2:]
+    ours = {"model": "m", "max_tokens": 9, "stream": True, "stream_options": {"include_usage": True}}
+    assert bare.body == ours | {"messages": [{"role": "user", "content": "a\ud800b"}]}
+    assert full.body == ours | {
+        "messages": [{"role": "user", "content": "hi"}],
+        "top_k": 5,
+        "metadata": {"a": "b"},
+        "tools": [WEATHER_TOOL],
+        "tool_choice": "required",
+        "parallel_tool_calls": False,
+        "response_format": {"type": "json_object"},
+        "stop": ["\n"],
+        "seed": 0,
+        "temperature": 0.0,
+        "top_p": 0.5,
+    }
+    assert (full.method, full.path, full.headers["x-title"]) == ("POST", "/api/v1/chat/completions", "Tried")
+    assert "authorization" not in full.headers
+
+
+@pytest.mark.parametrize(
+    ("played", "fault"),
+    [
+        (plays.status(400, "temperature is too high"), Fault.BAD_REQUEST),
+        (plays.status(400, "no", error_code="context_length_exceeded"), Fault.CONTEXT_LENGTH),
+        (plays.status(400, "This model's maximum context length is 8192 tokens"), Fault.CONTEXT_LENGTH),
+        (plays.status(413, "too many tokens"), Fault.CONTEXT_LENGTH),
+        (plays.status(413), Fault.CONTEXT_LENGTH),
+        (plays.status(422), Fault.BAD_REQUEST),
+        (plays.status(400, "llama does not support tools"), Fault.UNSUPPORTED),
+        (plays.status(404, "No endpoints found that support tool use"), Fault.UNSUPPORTED),
+        (plays.status(401), Fault.AUTH),
+        (plays.status(402), Fault.AUTH),
+        (plays.status(403), Fault.AUTH),
+        (plays.status(404), Fault.UNAVAILABLE),
+        (plays.status(307, headers={"Location": "http://127.0.0.1:9/"}), Fault.UNAVAILABLE),
+        (plays.status(408), Fault.FIRST_TOKEN_TIMEOUT),
+        (plays.status(504), Fault.FIRST_TOKEN_TIMEOUT),
+        (plays.status(429), Fault.OVERLOADED),
+        (plays.status(429, error_code="insufficient_quota"), Fault.AUTH),
+        (plays.status(503, headers={"Retry-After": "3"}), Fault.OVERLOADED),
+        (plays.status(529, headers={"Retry-After": "3"}), Fault.OVERLOADED),
+        (plays.status(503), Fault.SERVER_ERROR),
+        (plays.status(500), Fault.SERVER_ERROR),
+        (plays.status(502), Fault.SERVER_ERROR),
+        (plays.whole(b"<html>Bad gateway</html>", status_code=502), Fault.SERVER_ERROR),
+        (plays.cut(), Fault.CRASHED),
+    ],
+)
+def test_a_refusal_is_one_fault_and_nothing_else(upstream: Upstream, played: Play, fault: Fault) -> None:
+    """Law: what fails before a 200 is Started and one Failed with the fault of the table, after exactly one request."""
+    before = len(upstream.log)
+    events = play(upstream, played)
+    assert events[:-1] == [Started()]
+    assert failed(events).fault is fault
+    assert len(upstream.log) == before + 1
+    assert "<" not in failed(events).message
+
+
+@pytest.mark.parametrize(
+    ("played", "fault"),
+    [
+        (plays.cut(2), Fault.CRASHED),
+        (plays.ends_early(2), Fault.CRASHED),
+        ((*plays.malformed(2)[:4], Send(b"data: [DONE]\n\n")), Fault.PROTOCOL),
+        (plays.error_frame(2, 502), Fault.SERVER_ERROR),
+        (plays.error_frame(2, 429), Fault.OVERLOADED),
+        (plays.error_frame(2, "rate_limit_exceeded"), Fault.OVERLOADED),
+        (plays.error_frame(2, "context_length_exceeded"), Fault.CONTEXT_LENGTH),
+        (plays.error_frame(2, "anything"), Fault.SERVER_ERROR),
+        (plays.hang(2), Fault.IDLE_TIMEOUT),
+        ((*plays.ends_early(2), Send(b"data: [DONE]\n\n")), Fault.PROTOCOL),
+    ],
+)
+def test_a_broken_answer_keeps_what_came(upstream: Upstream, played: Play, fault: Fault) -> None:
+    """Law: after the first words, a break is a Failed behind them; they are neither lost nor called finished."""
+    events = play(upstream, played, idle_s=0.3)
+    assert events[0] == Started()
+    assert text_of(events) == "w0 w1"
+    assert failed(events).fault is fault
+
+
+def test_a_bad_request_speaks_with_the_upstreams_words(upstream: Upstream) -> None:
+    """Law: for a wrong request the client gets the upstream's message and the field's name, bounded in length."""
+    last = failed(play(upstream, plays.status(400, "x" * 9000, param="temperature")))
+    assert last.message == "x" * MESSAGE_CHARS_MAX
+    assert (last.param, last.status) == ("temperature", 400)
+
+
+def test_an_upstreams_inner_life_stays_there(upstream: Upstream) -> None:
+    """Law: of a 5xx neither paths nor the lines of a stack reach the message."""
+    last = failed(play(upstream, plays.status(500, "no file /srv/app/model.py\n  File x, line 3")))
+    assert last.message == "tier premium failed (500): no file [path]"
+
+
+def test_no_done_and_no_stream_are_understood(upstream: Upstream) -> None:
+    """Law: a missing [DONE] after a finish reason is no fault, nor is one JSON body in place of a stream."""
+    assert isinstance(play(upstream, plays.no_done())[-1], Finish)
+    call = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+    events = play(upstream, plays.plain_json("Hello.", reasoning="hm", tool_calls=[call]))
+    assert events[:-1] == [
+        Started(),
+        Reasoning("hm"),
+        Text("Hello."),
+        CallDelta(index=0, id="c", name="f", arguments="{}"),
+    ]
+    assert isinstance(events[-1], Finish)
+    assert events[-1].reason is FinishReason.TOOL_CALLS
+
+
+def test_json_that_is_no_answer(upstream: Upstream) -> None:
+    """Law: a 200 with an error inside is that error; other JSON, a web page and an empty body are faults."""
+    assert failed(play(upstream, plays.whole(b'{"error": {"code": 429}}'))).fault is Fault.OVERLOADED
+    assert failed(play(upstream, plays.whole(b'{"choices": []}'))).fault is Fault.PROTOCOL
+    assert failed(play(upstream, plays.whole(b'{"choices": [{"mess'))).fault is Fault.PROTOCOL
+    assert failed(play(upstream, plays.whole(b""))).fault is Fault.CRASHED
+    page = plays.whole(b"<html>", headers={"Content-Type": "text/html"})
+    assert failed(play(upstream, page)).fault is Fault.PROTOCOL
+
+
+def test_no_server_is_a_fault_that_names_the_tier_only() -> None:
+    """Law: refused connections are CRASHED; the message holds neither address nor port."""
+    with Upstream() as gone:
+        url = gone.base_url
+
+    async def run() -> list[Event]:
+        return await answer(HostedTier(name="premium", base_url=url, model="m"), ask())
+
+    last = failed(asyncio.run(run()))
+    assert last.fault is Fault.CRASHED
+    assert last.message == "tier premium can't be reached: no connection to its server"
+
+
+@pytest.mark.parametrize("url", ["", "no address", "ftp://127.0.0.1/", "http://", "http://[::1", "http://[]@/v1"])
+def test_an_address_that_is_none_makes_the_tier_unavailable(url: str) -> None:
+    """Law: a base_url that can't be used is a reason in the status, not an exception."""
+
+    async def run() -> None:
+        tier = HostedTier(name="premium", base_url=url, model="m")
+        assert (await tier.status()).state is TierState.UNAVAILABLE
+        assert failed(await answer(tier, ask())).fault is Fault.UNAVAILABLE
+
+    asyncio.run(run())
+
+
+def test_retry_after_is_read_in_all_its_forms(upstream: Upstream) -> None:
+    """Law: seconds, milliseconds and dates are understood; nonsense is not; the past is now; a year is a day."""
+    now = datetime(2026, 1, 1, tzinfo=UTC)
+    date = format_datetime(now + timedelta(seconds=90), usegmt=True)
+    told = {
+        "7": 7.0,
+        "1.5": 1.5,
+        date: 90.0,
+        format_datetime(now - timedelta(days=1)): 0.0,
+        "99999999": 86400.0,
+        "soon": None,
+        "-3": None,
+        "": None,
+        "nan": None,
+    }
+    assert {value: read_retry_after_s({"retry-after": value}, now) for value in told} == told
+    assert read_retry_after_s({"retry-after-ms": "250", "retry-after": "9"}, now) == 0.25
+    last = failed(play(upstream, plays.status(429, headers={"Retry-After": "2"})))
+    assert (last.retry_after_s, last.status) == (2.0, 429)
+
+
+def test_every_status_has_a_fault() -> None:
+    """Law: the table is total, and only a 4xx blames the request."""
+    for status in range(300, 1000):
+        fault = fault_of(status, Complaint(), has_retry_after=False)
+        assert fault is not Fault.BAD_REQUEST or 400 <= status < 500
+    refused = Complaint(message="flagged", moderated=True)
+    assert fault_of(403, refused, has_retry_after=False) is Fault.BAD_REQUEST
+
+
+def test_the_openrouter_preset(upstream: Upstream, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Law: the preset alone makes a tier for OpenRouter; an unknown preset is refused by name."""
+    known = preset("openrouter")
+    assert known.base_url == "https://openrouter.ai/api/v1"
+    assert (known.model, known.api_key_env) == ("anthropic/claude-sonnet-4-6", "OPENROUTER_API_KEY")
+    with pytest.raises(ValueError, match="nowhere"):
+        preset("nowhere")
+    monkeypatch.setenv("OPENROUTER_API_KEY", KEY)
+    upstream.plays(known.model, plays.good("hi"))
+
+    async def run() -> None:
+        given = {"name": "premium", "model": known.model, "api_key_env": known.api_key_env, "headers": known.headers}
+        tier = HostedTier(base_url=known.base_url, **given)
+        assert (await tier.status()).source == "openrouter.ai"
+        assert str(tier._url) == "https://openrouter.ai/api/v1/chat/completions"
+        await tier.close()
+        tier = HostedTier(base_url=upstream.base_url, **given)
+        assert text_of(await answer(tier, ask())) == "hi"
+        await tier.close()
+
+    asyncio.run(run())
+    assert upstream.log[-1].headers["x-title"] == "MLX Stack Serve"

@@ -1,0 +1,101 @@
+"""Refusals with a 400, a 413 or a 422: what only this tier can't do is another tier's to try, what the client got wrong
+ends the walk."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from deployments.tiers.hosted.upstream_errors import _STATUS_BY_CODE, read_complaint, translate_complaint
+from reliability.types import Fault
+
+CONTEXT = [
+    "The input token count (1200000) exceeds the maximum number of tokens allowed (1048576).",
+    "Input validation error: `inputs` tokens + `max_new_tokens` must be <= 4096. Given: 4000 `inputs` tokens",
+    "Input validation error: `inputs` must have less than 4096 tokens. Given: 5000",
+    "Input length 40000 exceeds model's maximum length of 32768",
+    "Prompt length (9000) exceeds the maximum length of 8192",
+    "'max_tokens' is too large: 8192. This model's maximum context length is 4096 tokens and you have 9",
+]
+CREDENTIALS = [
+    "API key not valid. Please pass a valid API key.",
+    "API key expired. Please renew the API key.",
+    "Incorrect API key provided: sk-x.",
+    "Your credit balance is too low to access the API.",
+]
+UNSUPPORTED = [
+    "max_tokens is too large: 8192. This model supports at most 4096 completion tokens, whereas you provided 8192.",
+    "max_tokens: 100000 > 8192, which is the maximum allowed number of output tokens for this model",
+    "Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead.",
+    "gemma3:1b does not support tools",
+]
+MISTAKES = [
+    "Invalid value: 'robot'. Supported values are: 'system', 'assistant', 'user', and 'tool'.",
+    "Invalid schema for function 'f': 'strin' is not valid under any of the given schemas.",
+    "Invalid schema for function 'f': api_key is not valid under any of the given schemas.",
+    "Invalid 'temperature': decimal above maximum value. Expected a value <= 2, but got 3 instead.",
+    "Invalid 'max_tokens': integer below minimum value. Expected a value >= 1, but got 0 instead.",
+    "Invalid 'messages[0].name': string too long. Expected a string with maximum length 64, but got length 100.",
+    "Invalid 'tools': array too long. Expected an array with maximum length 128, but got length 200.",
+    "Missing required parameter: 'messages[1].tool_call_id'.",
+    "Input should be a valid list",
+    "",
+]
+EXPECTED = {
+    Fault.CONTEXT_LENGTH: CONTEXT,
+    Fault.AUTH: CREDENTIALS,
+    Fault.UNSUPPORTED: UNSUPPORTED,
+    Fault.BAD_REQUEST: MISTAKES,
+}
+
+
+def fault(status: int, message: str = "", code: object = None) -> Fault:
+    complaint = read_complaint({"error": {"message": message, "code": code, "type": "invalid_request_error"}})
+    return translate_complaint("t", complaint, status=status).fault
+
+
+@pytest.mark.parametrize(
+    ("expected", "said", "status", "code"),
+    [
+        (expected, *rest)
+        for expected, words in EXPECTED.items()
+        for rest in product(words, (400, 422), (None, "INVALID_ARGUMENT"))
+    ],
+)
+def test_the_words_tell_whose_limit_it_is(expected: Fault, said: str, status: int, code: object) -> None:
+    """Law: a limit of this tier is told from a mistake in the request by what is said, where the status is the same."""
+    assert fault(status, said, code) is expected
+
+
+@given(st.sampled_from([400, 413, 422]), st.sampled_from(sorted(_STATUS_BY_CODE)))
+def test_a_code_says_more_than_the_status(status: int, code: str) -> None:
+    """Law: where the code of a 400, 413 or 422 names another refusal, it is that one."""
+    named = _STATUS_BY_CODE[code]
+    if 400 < named < 500:
+        assert fault(status, "no", code) is fault(named, "no", code)
+
+
+@given(st.sampled_from([400, 422]), st.sampled_from(["timeout", "timeout_error"]) | st.integers(500, 599))
+def test_a_code_makes_no_refusal_an_upstream_that_broke(status: int, code: object) -> None:
+    """Law: who refuses is well, whatever number stands in the body."""
+    assert fault(status, "no", code) is Fault.BAD_REQUEST
+
+
+def test_codes_in_use() -> None:
+    """Groq says a full minute with 413, gateways a model that they don't have with 400."""
+    words = (
+        "Request too large for model `llama` on tokens per minute (TPM): Limit 6000, please reduce your message size"
+    )
+    assert fault(413, words, "rate_limit_exceeded") is Fault.OVERLOADED
+    assert fault(400, "model 'foo' not found", "model_not_found") is Fault.UNAVAILABLE
+    assert fault(400, "no", "invalid_api_key") is Fault.AUTH
+    assert fault(400, "no", 400) is Fault.BAD_REQUEST
+
+
+def test_a_body_that_is_too_large_may_fit_elsewhere() -> None:
+    """Law: a plain 413 is about length, and a tier that holds more is tried."""
+    assert fault(413, "Payload Too Large") is Fault.CONTEXT_LENGTH
+    assert fault(413) is Fault.CONTEXT_LENGTH

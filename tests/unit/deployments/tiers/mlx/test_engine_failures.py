@@ -1,0 +1,211 @@
+"""An engine whose steps raise, whose model stands still or never comes: every request ends, and the others go on."""
+
+from __future__ import annotations
+
+import os
+import queue
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from deployments.models.cache_folder import Say
+from deployments.models.sources import ModelUnavailable, parse_source
+from deployments.tiers.mlx import engine as engine_module
+from deployments.tiers.mlx.answer import AnswerReader
+from deployments.tiers.mlx.batch import Job
+from deployments.tiers.mlx.engine import Engine
+from deployments.tiers.mlx.loading import Loaded, load
+from deployments.tiers.mlx.sampling import Sampling
+from reliability.types import Event, Failed, Fault, Finish, TierState
+from tests.support.engine_rig import PATIENCE_S, PROMPT, Rig, fault_of, text_of, whole
+
+
+def raising(after: int) -> Callable[[Any, Any], Any]:
+    """A logits processor that raises once it has seen so many tokens of answer."""
+
+    def process(tokens: Any, logits: Any) -> Any:
+        if tokens.size >= len(PROMPT) + after:
+            raise RuntimeError("no")
+        return logits
+
+    return process
+
+
+def misshapen(tokens: Any, logits: Any) -> Any:
+    return logits[:, :1]
+
+
+class TestFailure:
+    @pytest.mark.parametrize("processor", [raising(0), raising(5), misshapen])
+    def test_a_processor_that_raises_ends_its_own_sequence_only(self, rig: Rig, processor: Any) -> None:
+        """Law: whenever one sequence's processor raises, or gives nonsense, that sequence fails with what it used, and
+        its neighbour's text is what it is alone."""
+        alone = text_of(rig.answer(max_tokens=40))
+        (_, neighbour), (_, culprit) = rig.ask(max_tokens=40), rig.ask(processors=[processor])
+        failed = whole(culprit)[-1]
+        assert isinstance(failed, Failed)
+        assert failed.fault is Fault.SERVER_ERROR
+        assert failed.usage is not None
+        assert failed.usage.completion_tokens <= 5
+        assert text_of(whole(neighbour)) == alone
+        assert rig.engine.healthy()
+
+    @pytest.mark.parametrize("sampling", [Sampling(), Sampling(temperature=1.2, seed=7, repetition_penalty=1.3)])
+    @pytest.mark.parametrize(("after", "call"), [(0, 1), (1, 1), (3, 1), (1, 2), (1, 3), (3, 5)])
+    def test_survivors_of_a_failed_step_go_on_as_if_nothing_had_happened(
+        self, rig: Rig, sampling: Sampling, after: int, call: int
+    ) -> None:
+        """Law: after one step that raised, in prefill or in decoding, every sequence gives the text it gives alone, no
+        token twice and none left out, also with a seed and with penalties."""
+        alone = text_of(rig.answer(max_tokens=40, sampling=sampling))
+        _, one = rig.ask(max_tokens=40, sampling=sampling)
+        events: list[Event] = []
+        while len(events) < after:
+            events += one.get(timeout=PATIENCE_S)
+        rig.model.moving.clear()
+        _, two = rig.ask(max_tokens=40, sampling=sampling)
+        rig.model.breaks_in = call
+        rig.model.moving.set()
+        last = (events := events + ([] if events and isinstance(events[-1], Finish) else whole(one)))[-1]
+        assert (text_of(events), text_of(whole(two))) == (alone, alone)
+        assert isinstance(last, Finish)
+        assert last.usage is not None
+        assert last.usage.completion_tokens == 40
+        assert rig.engine.healthy()
+
+    def test_a_cache_that_cant_be_taken_out_harms_nobody(self, rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Law: where taking a sequence out of the batch raises, its neighbours give the text they give alone, and the
+        engine goes on."""
+        alone = text_of(rig.answer(max_tokens=40))
+        (leaver, leaving), (_, neighbour) = rig.ask(max_tokens=150), rig.ask(max_tokens=40)
+        leaving.get(timeout=PATIENCE_S)
+
+        def refusing(*_: Any) -> Any:
+            raise RuntimeError("no room for the copy")
+
+        monkeypatch.setattr(rig.engine._batch._generator, "extract_cache", refusing)
+        rig.engine.abort(leaver)
+        assert text_of(whole(neighbour)) == alone
+        assert text_of(rig.answer(max_tokens=40)) == alone
+        assert rig.engine.healthy()
+
+    def test_a_step_that_raises_ends_only_what_runs(self, rig: Rig) -> None:
+        """Law: where steps go on raising, those that run fail with their usage; those that come later get the right
+        text."""
+        alone = text_of(rig.answer())
+        rig.model.moving.clear()
+        outs = [rig.ask()[1] for _ in range(2)]
+        rig.model.broken = True
+        rig.model.moving.set()
+        failures = [whole(out)[-1] for out in outs]
+        rig.model.broken = False
+        assert all(isinstance(last, Failed) and last.fault is Fault.SERVER_ERROR for last in failures)
+        assert all(isinstance(last, Failed) and last.usage is not None for last in failures)
+        assert text_of(rig.answer()) == alone
+        assert rig.engine.healthy()
+
+    def test_failing_step_after_step_is_unhealthy(self, rig: Rig) -> None:
+        """Law: an engine whose steps fail one after the other asks to be replaced."""
+        rig.model.broken = True
+        for _ in range(3):
+            assert fault_of(rig.answer()) is Fault.SERVER_ERROR
+        assert not rig.engine.healthy()
+
+    def test_standing_still_is_unhealthy(self, folder: Path) -> None:
+        """Law: work and no step for `hang_s` is unhealthy; being idle is not."""
+        rig = Rig(folder, hang_s=0.0)
+        assert rig.engine.healthy()
+        rig.model.moving.clear()
+        rig.model.reached.clear()
+        _, out = rig.ask()
+        assert rig.model.reached.wait(PATIENCE_S)
+        assert not rig.engine.healthy()
+        rig.model.moving.set()
+        whole(out)
+        rig.engine.close()
+
+    def test_closing_tells_everybody(self, folder: Path) -> None:
+        """Law: on close, running and waiting requests end with `unavailable`; closing twice is fine."""
+        rig = Rig(folder)
+        rig.model.moving.clear()
+        outs = [rig.ask(max_tokens=200)[1] for _ in range(4)]
+        closing = threading.Thread(target=rig.engine.close)
+        closing.start()
+        rig.model.moving.set()
+        assert [fault_of(whole(out)) for out in outs] == [Fault.UNAVAILABLE] * 4
+        closing.join(PATIENCE_S)
+        rig.engine.close()
+
+
+def unloadable(loading: Callable[[Say], Loaded]) -> Any:
+    """The phase after an attempt to load that fails."""
+    engine = Engine("t", loading, running_max=1)
+    assert engine.load_attempted.wait(PATIENCE_S)
+    phase = engine.phase
+    assert engine.healthy(), "what is missing is no reason to restart"
+    engine.close()
+    return phase
+
+
+class TestLoading:
+    def load_from(self, folder: Path) -> Callable[[Say], Loaded]:
+        return lambda say: load(parse_source(f"path:{folder}"), cache_dir=None, context_tokens=None, say=say)
+
+    def test_a_missing_package_is_named(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Law: without mlx-lm the engine is unavailable and says what to install."""
+        monkeypatch.setitem(sys.modules, "mlx_lm", None)
+        phase = unloadable(self.load_from(folder))
+        assert phase.state is TierState.UNAVAILABLE
+        assert "pip install mlx-lm" in phase.reason
+
+    def test_too_little_memory_is_said_before_loading(self, folder: Path, tmp_path: Path) -> None:
+        """Law: a model larger than the memory is not loaded; the reason has both numbers."""
+        for file in folder.iterdir():
+            os.link(file, tmp_path / file.name)
+        with (tmp_path / "model-2.safetensors").open("wb") as huge:
+            huge.truncate(1 << 42)  # a sparse file: it takes no space
+        phase = unloadable(self.load_from(tmp_path))
+        assert "too little memory: the model needs 4096.4 GiB" in phase.reason
+        assert phase.again
+
+    def test_a_model_without_a_template_is_refused(self, folder: Path, tmp_path: Path) -> None:
+        """Law: a base model is unavailable with that reason."""
+        for file in folder.iterdir():
+            if file.suffix != ".jinja":
+                os.link(file, tmp_path / file.name)
+        assert "no chat template" in unloadable(self.load_from(tmp_path)).reason
+
+    def test_a_broken_model_is_unavailable(self, folder: Path, tmp_path: Path) -> None:
+        """Law: whatever loading raises, the engine is unavailable; clients read no path."""
+        for file in folder.iterdir():
+            os.link(file, tmp_path / file.name)
+        (tmp_path / "model.safetensors").unlink()
+        (tmp_path / "model.safetensors").write_text("not weights")
+        phase = unloadable(self.load_from(tmp_path))
+        assert phase.reason.startswith("the model could not be loaded")
+        assert str(tmp_path) not in phase.reason
+
+    def test_it_tries_again_where_time_can_help(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Law: after a reason that may pass, the engine becomes ready by itself."""
+        monkeypatch.setattr(engine_module, "_AGAIN_FIRST_S", 0.01)
+        tries: queue.SimpleQueue[str] = queue.SimpleQueue()
+        good = self.load_from(folder)
+
+        def second_time_lucky(say: Say) -> Loaded:
+            tries.put("try")
+            if tries.qsize() == 1:
+                raise ModelUnavailable("the network is down", again=True)
+            loaded = good(say)
+            tries.put("loaded")
+            return loaded
+
+        engine = Engine("t", second_time_lucky, running_max=1)
+        out: queue.SimpleQueue[list[Event]] = queue.SimpleQueue()
+        engine.submit(Job(prompt=PROMPT, max_tokens=2, sampling=Sampling(), reader=AnswerReader(), sink=out.put))
+        assert isinstance(whole(out)[-1], Finish)
+        assert engine.phase.state is TierState.READY
+        engine.close()

@@ -1,0 +1,59 @@
+"""Caches of keys and values: copied, cut and measured, on a real model of a few kilobytes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import mlx.core as mx
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from mlx_lm.models.cache import make_prompt_cache
+
+from deployments.models.sources import parse_source
+from deployments.tiers.mlx.kv import MlxCaches, detach, layout_of
+from deployments.tiers.mlx.loading import load
+from tests.support import tiny_model as tiny
+
+TOKENS = st.lists(st.integers(4, 190), min_size=1, max_size=12)
+
+
+@pytest.fixture(scope="module")
+def model(folder: Path) -> Any:
+    source = parse_source(f"path:{folder}")
+    return load(source, cache_dir=None, context_tokens=None, say=lambda _: None).model
+
+
+def read(model: Any, cache: Any, tokens: list[int]) -> list[float]:
+    """What the model expects next, after these tokens."""
+    return list(model(mx.array([tokens]), cache=cache)[0, -1].tolist())
+
+
+@settings(deadline=None, max_examples=25)
+@given(TOKENS, TOKENS, TOKENS)
+def test_a_shortened_copy_goes_on_as_if_the_rest_had_never_been_read(
+    model: Any, kept: list[int], cut: list[int], more: list[int]
+) -> None:
+    """Law: the copy answers as a cache of the kept tokens alone, and the original as if there were no copy."""
+    cache, short, whole = (make_prompt_cache(model) for _ in range(3))
+    for one, tokens in ((cache, kept + cut), (short, kept), (whole, kept + cut)):
+        read(model, one, tokens)
+        detach(one)
+    caches = MlxCaches()
+    assert caches.is_trimmable(cache)
+    copy = caches.copy_shortened(cache, len(cut))
+
+    assert read(model, copy, more) == pytest.approx(read(model, short, more), abs=1e-4)
+    assert read(model, cache, more) == pytest.approx(read(model, whole, more), abs=1e-4)
+
+
+def test_what_is_measured_are_the_bytes_of_all_layers(model: Any) -> None:
+    """Law: one entry a layer, none with a window, which together are the cache's own bytes a token."""
+    cache = make_prompt_cache(model)
+    read(model, cache, list(range(10, 26)))
+    layers = layout_of(cache, 16).layers
+
+    assert len(layers) == tiny.LAYERS
+    assert sum(layer.token_bytes for layer in layers) * 16 == MlxCaches().nbytes(cache)
+    assert {layer.window_tokens for layer in layers} == {None}

@@ -1,0 +1,277 @@
+"""The tier `mlx` with the real default model, as the router sees it."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import aclosing
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from deployments.models import blas
+from deployments.models.sources import DEFAULT_SOURCE, parse_source
+from deployments.tiers.mlx.mlx_tier import MlxTier
+from reliability.types import Event, Failed, Fault, Finish, FinishReason, Logprobs, Started, Text, TierState
+from tests.support import tiny_model as tiny
+from tests.support.mlx_rig import NEVER_TWICE, PATIENCE_S, QUESTIONS, greedy, ready, texts
+from tests.support.repository import ROOT
+from tests.support.tier_asking import WEATHER_TOOL, answer, batches, calls_of, text_of, usage_of
+
+
+@pytest.fixture(scope="module")
+def tiny_tier(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MlxTier]:
+    """One place to run, one to wait, on the model of a few kilobytes."""
+    folder = tiny.write_folder(tmp_path_factory.mktemp("mlx") / "tiny")
+    made = ready(model=f"path:{folder}", max_running=1, max_waiting=1, context_tokens=10_000)
+    yield made
+    asyncio.run(made.close())
+
+
+class TestBeforeItIsReady:
+    def test_constructing_is_cheap_and_imports_nothing(self) -> None:
+        """Law: neither the import nor the constructor loads MLX on the caller's thread or takes noticeable
+        time."""
+        code = (
+            "import sys, time\n"
+            "from deployments.tiers.mlx.mlx_tier import MlxTier\n"
+            "assert not [m for m in sys.modules if m.split('.')[0] in ('mlx', 'mlx_lm', 'transformers')]\n"
+            "began = time.monotonic(); tier = MlxTier(name='t', model='path:nowhere')\n"
+            "assert time.monotonic() - began < 0.5"
+        )
+        subprocess.run([sys.executable, "-c", code], cwd=ROOT, timeout=100, check=True)
+
+    def test_leaving_in_the_middle_of_a_load_is_clean(self, tmp_path: Path) -> None:
+        """Law: a process that ends while its tier is inside of MLX ends normally, and doesn't abort."""
+        code = (
+            "import sys\n"
+            "from deployments.tiers.mlx.mlx_tier import MlxTier\n"
+            f"tier = MlxTier(name='t', model='path:{tiny.write_folder(tmp_path / 'm')}')\n"
+            "while 'mlx.core' not in sys.modules: pass"
+        )
+        done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, timeout=100, check=False)
+        assert done.returncode == 0
+
+    def test_while_loading_a_request_is_answered_at_once(self, tmp_path: Path) -> None:
+        """Law: until the model is there, requests get one `loading` and the status says how far it is."""
+        tier = MlxTier(name="fast", model=f"path:{tiny.write_folder(tmp_path / 'm')}")
+        status = asyncio.run(tier.status())
+        events = asyncio.run(answer(tier, greedy("Hi")))
+        assert (status.state, status.kind) == (TierState.LOADING, "mlx")
+        assert status.reason
+        (failed,) = events
+        assert isinstance(failed, Failed)
+        assert failed.fault is Fault.LOADING
+        assert failed.retry_after_s
+        asyncio.run(tier.close())
+
+    @pytest.mark.parametrize("model", ["path:/no/such/folder", "nonsense"])
+    def test_without_a_model_it_is_unavailable(self, model: str) -> None:
+        """Law: a model that can't be had makes the tier unavailable with the reason; nothing is raised."""
+        tier = MlxTier(name="fast", model=model)
+        status = asyncio.run(tier.wait_for_load(PATIENCE_S))
+        (failed,) = asyncio.run(answer(tier, greedy("Hi")))
+        assert status.state is TierState.UNAVAILABLE
+        assert status.reason
+        assert isinstance(failed, Failed)
+        assert failed.fault is Fault.UNAVAILABLE
+        assert "/no/such" not in failed.message
+        asyncio.run(tier.close())
+        asyncio.run(tier.close())
+
+
+class TestPlaces:
+    def test_one_too_many_is_told_when_to_come_back(self, tiny_tier: MlxTier) -> None:
+        """Law: running and waiting requests are bounded; the next gets `overloaded`; a place that is left
+        is free."""
+
+        async def crowd() -> list[Event]:
+            async with aclosing(tiny_tier.stream(greedy("Hi", max_tokens=200))) as first:
+                assert await anext(first) == [Started()]
+                async with aclosing(tiny_tier.stream(greedy("Hi", max_tokens=200))) as second:
+                    assert await anext(second) == [Started()]
+                    third = await answer(tiny_tier, greedy("Hi"))
+            fourth = await answer(tiny_tier, greedy("Hi", max_tokens=3))
+            return [*third, fourth[-1]]
+
+        refused, last = asyncio.run(crowd())
+        assert isinstance(refused, Failed)
+        assert refused.fault is Fault.OVERLOADED
+        assert refused.retry_after_s
+        assert isinstance(last, Finish)
+
+    def test_the_smaller_context_counts(self, tiny_tier: MlxTier) -> None:
+        """Law: a configured context never exceeds the model's own."""
+        assert asyncio.run(tiny_tier.status()).context_tokens == tiny.CONTEXT
+
+    def test_a_prompt_that_doesnt_fit_is_refused_with_both_numbers(self, tiny_tier: MlxTier) -> None:
+        """Law: a prompt of the context's length or more is refused before it runs, with both numbers."""
+        (failed,) = asyncio.run(answer(tiny_tier, greedy("x" * 300)))
+        assert isinstance(failed, Failed)
+        assert failed.fault is Fault.CONTEXT_LENGTH
+        prompt, context = re.findall(r"\d+", failed.message)
+        assert int(prompt) > 300
+        assert int(context) == tiny.CONTEXT
+
+    def test_max_tokens_is_clipped_to_what_is_left(self, tiny_tier: MlxTier) -> None:
+        """Law: prompt and answer together never exceed the context."""
+        events = asyncio.run(answer(tiny_tier, greedy("x" * 200, max_tokens=10_000)))
+        assert usage_of(events).total_tokens <= tiny.CONTEXT
+
+    def test_closing_ends_what_runs(self, tmp_path: Path) -> None:
+        """Law: a stream that is open while the tier closes ends with a last event."""
+        tier = ready(model=f"path:{tiny.write_folder(tmp_path / 'm')}")
+
+        async def close_under_it() -> list[Event]:
+            async with aclosing(tier.stream(greedy("Hi", max_tokens=240))) as stream:
+                events = await anext(stream)
+                await tier.close()
+                return events + [event async for chunk in stream for event in chunk]
+
+        assert isinstance(asyncio.run(close_under_it())[-1], Failed | Finish)
+        assert asyncio.run(tier.status()).state is TierState.UNAVAILABLE
+
+
+@pytest.mark.model
+class TestAnswers:
+    def test_it_knows_the_capital_of_france(self, tier: MlxTier) -> None:
+        """Law: the converted model answers as the original does, and says what it used."""
+        events = asyncio.run(answer(tier, greedy("What is the capital of France?")))
+        last = events[-1]
+        assert events[0] == Started()
+        assert text_of(events) == "The capital of France is Paris."
+        assert isinstance(last, Finish)
+        assert (last.reason, last.model) == (FinishReason.STOP, DEFAULT_SOURCE)
+        assert (usage_of(events).prompt_tokens, usage_of(events).completion_tokens) == (37, 8)
+
+    def test_the_status_says_where_it_comes_from(self, tier: MlxTier) -> None:
+        """Law: a ready tier tells source, revision, quantization and context, and has no reason."""
+        status = asyncio.run(tier.status())
+        assert (status.state, status.reason, status.source) == (TierState.READY, "", DEFAULT_SOURCE)
+        assert (status.revision, status.context_tokens) == ("0.1.2", 8192)
+        assert status.batched_as_alone is True
+        assert status.quantization is not None
+        assert "Q4_1" in status.quantization
+        assert status.sha256 == parse_source(DEFAULT_SOURCE).sha256
+        assert set(status.versions) == {"mlx", "mlx-lm"}
+        assert all(status.versions.values())
+
+    def test_several_at_once_answer_as_each_alone(self, tier: MlxTier) -> None:
+        """Law: greedy answers in a batch are those of each request alone."""
+
+        async def both() -> tuple[list[str], list[str]]:
+            alone = [(await texts(tier, [question]))[0] for question in QUESTIONS]
+            return alone, await texts(tier, QUESTIONS)
+
+        alone, together = asyncio.run(both())
+        assert together == alone
+        assert len(set(alone)) == len(QUESTIONS)
+
+    @pytest.mark.parametrize("stop", ["capital of", "e is", " Paris", "ranc", "zzz"])
+    def test_a_stop_string_cuts_across_tokens(self, tier: MlxTier, stop: str) -> None:
+        """Law: the answer ends right before the stop string, wherever the tokens' borders are, and
+        generation ends."""
+        events = asyncio.run(answer(tier, greedy("What is the capital of France?", stop=(stop,))))
+        whole = "The capital of France is Paris."
+        assert text_of(events) == whole.partition(stop)[0]
+        last = events[-1]
+        assert isinstance(last, Finish)
+        assert last.reason is FinishReason.STOP
+        assert stop not in whole or usage_of(events).completion_tokens < 8
+
+    def test_penalties_and_biases_change_the_answer(self, tier: MlxTier) -> None:
+        """Law: the settings reach the model: a banned first token isn't said, a strong penalty ends a count."""
+        question = "What is the capital of France?"
+
+        async def both() -> tuple[str, str]:
+            first = tier._engine.phase.loaded.tokenizer.encode("The", add_special_tokens=False)[0]  # type: ignore[union-attr]
+            banned = greedy(question, extra={"logit_bias": {str(first): -100}})
+            repeating = greedy("Say the word hello ten times.", extra={"frequency_penalty": 2.0, "presence_penalty": 2})
+            return text_of(await answer(tier, banned)), text_of(await answer(tier, repeating))
+
+        banned, spread = asyncio.run(both())
+        assert banned
+        assert not banned.startswith("The ")
+        assert spread.lower().count("hello") < 10
+
+    def test_a_seed_repeats(self, tier: MlxTier) -> None:
+        """Law: the same seed gives the same sampled text."""
+        request = greedy("Invent a name.", temperature=1.0, seed=11)
+
+        async def twice() -> list[str]:
+            return [text_of(await answer(tier, request)) for _ in range(2)]
+
+        first, second = asyncio.run(twice())
+        assert first == second
+
+    def test_probabilities_are_told_on_request(self, tier: MlxTier) -> None:
+        """Law: the tokens that are told spell the answer, stop string excluded; greedy takes the likeliest; and the
+        text is the one that comes without them."""
+        request = greedy("Name three colours.", stop=("blue",))
+        plain, events = (asyncio.run(answer(tier, r)) for r in (request, replace(request, top_logprobs=3)))
+        told = [token for event in events if isinstance(event, Logprobs) for token in event.tokens]
+
+        assert text_of(events) == text_of(plain)
+        assert b"".join(token.raw for token in told).decode().startswith(text_of(events))
+        assert b"blue" not in b"".join(token.raw for token in told)
+        for token in told:
+            assert len(token.top) == 3
+            assert token.top[0] == (token.raw, token.logprob)
+            assert sum(math.exp(p) for _, p in token.top) <= 1.0001
+
+    def test_the_first_piece_comes_alone(self, tier: MlxTier) -> None:
+        """Law: the first token isn't kept waiting for others, and no chunk is empty."""
+        chunks = asyncio.run(batches(tier, greedy("Name three colours.")))
+        assert chunks[0] == [Started()]
+        assert all(chunks)
+        assert isinstance(chunks[1][0], Text)
+        assert len(chunks[1][0].text.split()) == 1
+
+    @pytest.mark.parametrize(
+        ("param", "fields"),
+        [
+            ("response_format", {"response_format": {"type": "json_schema", "json_schema": {"schema": NEVER_TWICE}}}),
+            ("audio", {"extra": {"audio": {"voice": "alloy"}}}),
+        ],
+    )
+    def test_what_it_cant_do_it_refuses(self, tier: MlxTier, param: str, fields: dict[str, Any]) -> None:
+        """Law: an unsupported field is refused by name, and nothing was started."""
+        (failed,) = asyncio.run(answer(tier, greedy("Hi", **fields)))
+        assert isinstance(failed, Failed)
+        assert (failed.fault, failed.param) == (Fault.UNSUPPORTED, param)
+
+    def test_it_calls_a_tool(self, tier: MlxTier) -> None:
+        """Law: a call that the model marks arrives as a call, with an id, and the answer ends with
+        `tool_calls`."""
+        request = greedy("What's the weather in Paris?", tools=(WEATHER_TOOL,), max_tokens=60)
+        events = asyncio.run(answer(tier, request))
+        ((call_id, name, arguments),) = calls_of(events)
+        assert re.fullmatch(r"call_[0-9a-f]{24}", call_id or "")
+        assert (name, "Paris" in arguments) == ("get_weather", True)
+        last = events[-1]
+        assert isinstance(last, Finish)
+        assert last.reason is FinishReason.TOOL_CALLS
+
+    def test_a_call_that_is_cut_is_text(self, tier: MlxTier) -> None:
+        """Law: a call cut by the token limit loses nothing: it arrives as text, with `length`."""
+        request = greedy("What's the weather in Paris?", tools=(WEATHER_TOOL,), max_tokens=8)
+        events = asyncio.run(answer(tier, request))
+        last = events[-1]
+        assert isinstance(last, Finish)
+        assert (last.reason, calls_of(events)) == (FinishReason.LENGTH, [])
+        assert text_of(events).startswith("<tool_call>")
+
+
+@pytest.mark.model
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere MLX has its own matrix library")
+class TestMatrixLibrary:
+    def test_it_is_fast_or_says_why(self, tier: MlxTier) -> None:
+        """Law: the first tier of a process loads the fast library, and its words say which."""
+        library = blas.preload()
+        assert library.fast or "reference BLAS" in library.words

@@ -1,0 +1,150 @@
+"""A tier `mlx` that is closed while requests are on their way: each of them is told so, wherever it was."""
+
+from __future__ import annotations
+
+import asyncio
+import queue
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from deployments.tiers.mlx import engine as engine_module
+from deployments.tiers.mlx.answer import AnswerReader
+from deployments.tiers.mlx.batch import Job
+from deployments.tiers.mlx.mlx_tier import MlxTier
+from deployments.tiers.mlx.sampling import Sampling
+from reliability.types import Event, Failed, Fault
+from tests.support.engine_rig import PROMPT, Rig, fault_of
+from tests.support.mlx_rig import PATIENCE_S, greedy, ready
+from tests.support.tier_asking import answer, eventually
+
+
+@pytest.fixture
+def tier(folder: Path) -> Iterator[MlxTier]:
+    made = ready(model=f"path:{folder}")
+    yield made
+    asyncio.run(made.close())
+
+
+def job_for(sink: Callable[[list[Event]], None]) -> Job:
+    return Job(prompt=PROMPT, max_tokens=9, sampling=Sampling(), reader=AnswerReader(), sink=sink)
+
+
+class Busy:
+    """The helper thread of a tier, with something else to do until it is let go."""
+
+    def __init__(self, tier: MlxTier) -> None:
+        self._tier, self._free = tier, threading.Event()
+        tier._renderer.submit(self._free.wait, PATIENCE_S)
+
+    async def asked(self) -> asyncio.Task[list[Event]]:
+        """A request that waits behind it."""
+        task = asyncio.create_task(answer(self._tier, greedy("Hi")))
+        await eventually(lambda: self._tier._renderer._work_queue.qsize() == 1, PATIENCE_S)
+        return task
+
+    def let_go(self) -> None:
+        self._free.set()
+
+
+def test_a_job_for_an_engine_that_has_ended_is_answered_at_once(rig: Rig) -> None:
+    """Law: nobody waits for a thread that isn't there any more."""
+    rig.engine.close()
+    _, out = rig.ask()
+
+    assert fault_of(out.get_nowait()) is Fault.UNAVAILABLE
+    assert out.empty()
+
+
+def test_a_job_that_comes_while_the_engine_ends_is_answered(folder: Path) -> None:
+    """Law: between the thread's last look into its inbox and its end nothing is lost, and nobody is answered twice."""
+    rig, late = Rig(folder), queue.SimpleQueue[list[Event]]()
+
+    def told(events: list[Event]) -> None:
+        if isinstance(events[-1], Failed):  # by the engine that ends, on its thread
+            rig.engine.submit(job_for(late.put))
+
+    rig.model.moving.clear()
+    rig.engine.submit(job_for(told))
+    assert rig.model.reached.wait(PATIENCE_S)
+    closing = threading.Thread(target=rig.engine.close)
+    closing.start()
+    assert rig.engine._closed.wait(PATIENCE_S)
+    rig.model.moving.set()
+    closing.join(PATIENCE_S)
+
+    assert fault_of(late.get(timeout=PATIENCE_S)) is Fault.UNAVAILABLE
+    rig.ask()
+    assert late.empty()
+
+
+def test_a_request_whose_prompt_waits_is_told(tier: MlxTier) -> None:
+    """Law: a prompt that isn't rendered any more ends its request with `unavailable`, and no exception."""
+
+    async def scene() -> list[Event]:
+        busy = Busy(tier)
+        task = await busy.asked()
+        await tier.close()
+        busy.let_go()
+        return await task
+
+    (failed,) = asyncio.run(scene())
+    assert isinstance(failed, Failed)
+    assert (failed.fault, failed.message) == (Fault.UNAVAILABLE, "tier fast is unavailable: it is closed")
+    assert tier._open == 0
+
+
+def test_a_request_whose_engine_ends_while_its_prompt_is_rendered_is_told(tier: MlxTier) -> None:
+    """Law: between the look at the engine and the job for it the engine may end."""
+
+    async def scene() -> list[Event]:
+        busy = Busy(tier)
+        task = await busy.asked()
+        await asyncio.to_thread(tier._engine.close)
+        busy.let_go()
+        async with asyncio.timeout(PATIENCE_S):
+            return await task
+
+    assert fault_of(asyncio.run(scene())) is Fault.UNAVAILABLE
+    assert tier._open == 0
+
+
+def test_a_request_to_a_tier_whose_engine_doesnt_end_is_told(tier: MlxTier, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Law: a tier is closed even where its engine stands still."""
+    monkeypatch.setattr(engine_module, "_CLOSE_S", 0.01)
+    moving, reached = threading.Event(), threading.Event()
+
+    def standing(_: list[Event]) -> None:
+        reached.set()
+        assert moving.wait(PATIENCE_S)
+
+    tier._engine.submit(job_for(standing))
+    assert reached.wait(PATIENCE_S)
+    try:
+        asyncio.run(tier.close())
+        assert fault_of(asyncio.run(answer(tier, greedy("Hi")))) is Fault.UNAVAILABLE
+    finally:
+        moving.set()
+
+
+@pytest.mark.parametrize("closing", [False, True])
+def test_a_reader_that_is_cancelled_is_cancelled(tier: MlxTier, closing: bool) -> None:
+    """Law: a reader that leaves while its prompt waits sees its own cancellation, whether the tier is closed then or
+    not, and its prompt isn't rendered any more."""
+
+    async def scene() -> None:
+        busy = Busy(tier)
+        task = await busy.asked()
+        if closing:
+            tier._renderer.shutdown(wait=False, cancel_futures=True)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        left = tier._renderer._work_queue.get_nowait()
+        assert left is None or left.future.cancelled()
+        busy.let_go()
+
+    asyncio.run(scene())
+    assert tier._open == 0

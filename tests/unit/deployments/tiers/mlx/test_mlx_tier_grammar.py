@@ -1,0 +1,168 @@
+"""The tier `mlx` under a grammar, with the real default model: what is demanded is there, whole and valid."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import jsonschema
+import pytest
+
+from deployments.tiers.mlx.grammar.closing import CLOSED_NOTE
+from deployments.tiers.mlx.grammar.vocabulary import Vocabulary
+from deployments.tiers.mlx.mlx_tier import MlxTier
+from reliability.tools import RawCall, ToolBox, build_toolbox, check_calls, id_source
+from reliability.types import Event, Failed, Fault, Finish, FinishReason
+from tests.evals.tools_eval import FIXTURES
+from tests.support.tier_asking import WEATHER_TOOL, answer, ask, calls_of, text_of
+from tests.support.tiny_model import byte_alphabet
+
+pytestmark = pytest.mark.model
+
+PATIENCE_S = 600.0
+CASES = [json.loads(line) for line in (FIXTURES / "bfcl_cases.jsonl").read_text(encoding="utf-8").splitlines()]
+# `simple_python_375` of the Berkeley Function-Calling Leaderboard: SmolLM2 writes "items" for ever.
+ITEMS = {"type": "array", "items": {"type": "string"}, "description": "List of items to be priced."}
+QUANTITIES = {
+    "type": "array",
+    "items": {"type": "integer"},
+    "description": "Quantity of each item corresponding to the items list.",
+}
+STORE = {
+    "type": "string",
+    "description": "The store location for specific pricing (optional). Default to all if not specified.",
+}
+PRICES = {
+    "name": "walmart_check_price",
+    "description": "Calculate total price for given items and their quantities at Walmart.",
+    "parameters": {
+        "type": "object",
+        "properties": {"items": ITEMS, "quantities": QUANTITIES, "store_location": STORE},
+        "required": ["items", "quantities"],
+    },
+}
+CHANT = {"id": "chant", "tools": [{"type": "function", "function": PRICES}]}
+PLACE = {
+    "type": "object",
+    "properties": {
+        "city": {"type": "string", "maxLength": 20},
+        "people": {"type": "integer", "minimum": 0, "maximum": 99_000_000},
+        "sights": {"type": "array", "items": {"enum": ["Tour", "Museum", "Café"]}, "maxItems": 2},
+    },
+    "required": ["city", "people"],
+}
+
+
+def said(tier: MlxTier, *requests: Any) -> list[list[Event]]:
+    """The answers to requests that come at the same moment."""
+
+    async def all_of_them() -> list[list[Event]]:
+        return list(await asyncio.gather(*(answer(tier, request) for request in requests)))
+
+    return asyncio.run(all_of_them())
+
+
+def request(text: str = "Tell me about Paris, as JSON.", **fields: Any) -> Any:
+    return ask(text, **{"temperature": 0.0, "max_tokens": 160, "timeout_s": PATIENCE_S, **fields})
+
+
+def json_answer(schema: Mapping[str, Any], **fields: Any) -> Any:
+    return request(response_format={"type": "json_schema", "json_schema": {"name": "x", "schema": schema}}, **fields)
+
+
+def reason_of(events: list[Event]) -> FinishReason:
+    last = events[-1]
+    assert isinstance(last, Finish), last
+    return last.reason
+
+
+def schema_violations(case: Mapping[str, Any], events: list[Event]) -> list[str]:
+    """What the schemas of the case's tools have against the calls."""
+    box = build_toolbox(case["tools"])
+    assert isinstance(box, ToolBox)
+    calls = [RawCall(name=name or "", arguments=arguments, id=id) for id, name, arguments in calls_of(events)]
+    checked = check_calls(calls, box, new_id=id_source("x"))
+    wrong = [f"{v.path} {v.message}" for v in checked.violations if v.kind.value not in ("empty", "placeholder")]
+    return wrong if calls else [f"no call: {events}"]
+
+
+class TestCalls:
+    @pytest.mark.parametrize(
+        ("cases", "fields"), [(CASES, {"tool_choice": "required"}), (CASES[:2], {"constrained": True})]
+    )
+    def test_every_case_gets_a_valid_call(self, tier: MlxTier, cases: list[Any], fields: dict[str, Any]) -> None:
+        """Law: a weak model under a grammar gives valid calls to every case, side by side in one batch."""
+        asked = [
+            ask(temperature=0.0, timeout_s=PATIENCE_S, max_tokens=200, tools=tuple(case["tools"]), **fields)
+            for case in cases
+        ]
+        for case, events in zip(cases, said(tier, *asked), strict=True):
+            assert reason_of(events) is FinishReason.TOOL_CALLS, case["id"]
+            assert schema_violations(case, events) == [], case["id"]
+
+    def test_a_recorded_chant_is_led_out_of_its_string(self, tier: MlxTier) -> None:
+        """Law: a demanded call that turns in circles up to its limit is closed there, and says so, instead of cut."""
+        text = "Check the total price for three pumpkins and two dozen eggs at Walmart."
+        tools = tuple(CHANT["tools"])
+        (events,) = said(tier, request(text, tools=tools, tool_choice="required", max_tokens=256))
+        last = events[-1]
+        assert isinstance(last, Finish), last
+        assert (last.reason, last.notes) == (FinishReason.TOOL_CALLS, (CLOSED_NOTE,))
+        assert schema_violations(CHANT, events) == []
+
+    def test_a_named_tool_is_the_one_that_is_called(self, tier: MlxTier) -> None:
+        """Law: a named choice gives one call of that tool, whatever the question was."""
+        tools = (WEATHER_TOOL, {"type": "function", "function": {"name": "zz_off", "parameters": {}}})
+        choice = {"type": "function", "function": {"name": "zz_off"}}
+        (events,) = said(tier, request("What's the weather in Paris?", tools=tools, tool_choice=choice))
+        assert [(name, arguments) for _, name, arguments in calls_of(events)] == [("zz_off", "{}")]
+
+    def test_a_call_that_is_cut_is_no_call(self, tier: MlxTier) -> None:
+        """Law: a call under a grammar that meets the token limit is text with `length`, as without one."""
+        (events,) = said(tier, request(tools=(WEATHER_TOOL,), tool_choice="required", max_tokens=10))
+        assert (reason_of(events), calls_of(events)) == (FinishReason.LENGTH, [])
+        assert text_of(events).startswith("<tool_call>")
+
+
+class TestJson:
+    def test_the_answer_satisfies_the_schema(self, tier: MlxTier) -> None:
+        """Law: with a response format the answer ends by itself and is what the schema says, sampled or not."""
+        warm = {"temperature": 1.2, "seed": 5}
+        for events in said(tier, json_answer(PLACE), json_answer(PLACE, **warm), json_answer(PLACE, top_p=0.5, **warm)):
+            assert reason_of(events) is FinishReason.STOP
+            jsonschema.validate(json.loads(text_of(events)), PLACE)
+
+    def test_an_answer_that_is_cut_says_length(self, tier: MlxTier) -> None:
+        """Law: JSON that met the token limit never ends with `stop`."""
+        anything = request(response_format={"type": "json_object"}, max_tokens=12)
+        for events in said(tier, json_answer(PLACE, max_tokens=12), anything):
+            assert reason_of(events) is FinishReason.LENGTH
+            with pytest.raises(json.JSONDecodeError):
+                json.loads(text_of(events))
+
+    def test_a_schema_that_cant_be_enforced_is_refused_before_it_runs(self, tier: MlxTier) -> None:
+        """Law: never ignored: a clear refusal with the field."""
+        (events,) = said(tier, json_answer({"type": "array", "items": {}, "uniqueItems": True}))
+        failed = events[-1]
+        assert isinstance(failed, Failed)
+        assert (failed.fault, failed.param) == (Fault.UNSUPPORTED, "response_format")
+
+
+class TestVocabulary:
+    def test_every_token_gives_its_bytes(self, tier: MlxTier) -> None:
+        """Law: of 49,152 tokens each one stands in the trie with the bytes that the model means by it."""
+        tokenizer = tier._require_loaded().tokenizer
+        words = Vocabulary(tokenizer)
+        alphabet = {char: byte for byte, char in enumerate(byte_alphabet())}
+        special = set(tokenizer.all_special_ids) | set(tokenizer.added_tokens_decoder)
+        wrong = [
+            token
+            for token, i in tokenizer.get_vocab().items()
+            if i not in special
+            and words.bytes_of(i) != bytes(alphabet[char] for char in token)
+            and 0xFF not in {alphabet[char] for char in token}  # llguidance's own mark, in no text
+        ]
+        assert wrong == []
+        assert words.size == len(tokenizer.get_vocab())

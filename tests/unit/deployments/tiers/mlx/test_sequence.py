@@ -1,0 +1,115 @@
+"""What one sequence of a batch tells of its tokens."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import mlx.core as mx
+import pytest
+
+from deployments.tiers.logprobs import LogprobReader
+from deployments.tiers.merging import merge_events
+from deployments.tiers.mlx.answer import AnswerReader
+from deployments.tiers.mlx.batch import Job
+from deployments.tiers.mlx.grammar.compiler import Constraints
+from deployments.tiers.mlx.sampling import Sampling
+from deployments.tiers.mlx.sequence import SequenceState
+from reliability.types import Event, Logprobs, Text
+
+LETTERS = "abcdefghijklmnopqrstuvwxyz<>"
+
+
+def letter(token: int) -> bytes:
+    return LETTERS[token].encode()
+
+
+class Spelling:
+    """A detokenizer whose tokens are letters."""
+
+    last_segment = ""
+
+    def add_token(self, token: int) -> None:
+        self.last_segment = LETTERS[token]
+
+    def finalize(self) -> None:
+        self.last_segment = ""
+
+
+def row_of(text: str, **reader: Any) -> list[Event]:
+    """The events of a sequence whose tokens spell `text`, all that leave by its end."""
+    out: list[Event] = []
+    job = Job(
+        prompt=[0],
+        max_tokens=len(text),
+        sampling=Sampling(),
+        reader=AnswerReader(**reader),
+        sink=out.extend,
+        logprob_reader=LogprobReader(letter, 0),
+    )
+    row = SequenceState(1, job, Spelling())
+    for number, char in enumerate(text):
+        last = number == len(text) - 1
+        if row.take(LETTERS.index(char), "length" if last else None, mx.zeros(len(LETTERS))) is not None:
+            break
+    return merge_events([*row.pending, *out])
+
+
+def row_with(tokenizer: Any, constraints: Constraints, *tokens: str) -> list[Event]:
+    """The events of a sequence of these tokens of a real tokenizer."""
+    numbers = [tokenizer.get_vocab()[token] for token in tokens]
+    job = Job(
+        prompt=[0],
+        max_tokens=len(tokens),
+        sampling=Sampling(),
+        reader=AnswerReader(),
+        sink=lambda _: None,
+        logprob_reader=LogprobReader(constraints.speller(), 0),
+    )
+    row = SequenceState(1, job, tokenizer.detokenizer)
+    for place, number in enumerate(numbers, 1):
+        row.take(number, "length" if place == len(tokens) else None, mx.zeros(len(tokenizer.get_vocab())))
+    return merge_events(row.pending)
+
+
+def told_in(events: list[Event]) -> str:
+    return "".join(token.raw.decode() for event in events if isinstance(event, Logprobs) for token in event.tokens)
+
+
+class TestRow:
+    @pytest.mark.parametrize(
+        ("text", "reader", "told"),
+        [
+            ("plain", {}, "plain"),
+            ("onestoptwo", {"stops": ("stop",)}, "one"),
+            ("onestostop", {"stops": ("stop",)}, "onesto"),
+            ("<t>deep<z>said", {"think": ("<t>", "<z>")}, "said"),
+        ],
+    )
+    def test_only_the_text_is_told(self, text: str, reader: dict[str, Any], told: str) -> None:
+        """Law: the tokens that are told spell the text that leaves: no thinking, no stop string."""
+        events = row_of(text, **reader)
+
+        assert told_in(events) == told
+        assert "".join(event.text for event in events if isinstance(event, Text)) == told
+        assert len([event for event in events if isinstance(event, Logprobs)]) == 1
+
+    @pytest.mark.parametrize(
+        ("tokens", "text"),
+        [
+            (("Ġa", "!"), "a!"),  # the tokenizer takes one space off the beginning
+            (("Ġ", "a", "!"), "a!"),
+            (("Ġ", "Ġa", "!"), " a!"),
+            (("Ġ", "Ġ", "a", "!"), " a!"),
+            (("Ċ", "Ġa", "!"), "\n a!"),
+            (("a", "Ġa", "!"), "a a!"),
+        ],
+    )
+    def test_the_last_token_is_told(
+        self, tokenizer: Any, constraints: Constraints, tokens: tuple[str, ...], text: str
+    ) -> None:
+        """Law: whatever the tokenizer takes off the beginning of the text, the numbers spell all that is left of it, to
+        the last token."""
+        events = row_with(tokenizer, constraints, *tokens)
+
+        assert "".join(event.text for event in events if isinstance(event, Text)) == text
+        assert told_in(events).endswith(text)

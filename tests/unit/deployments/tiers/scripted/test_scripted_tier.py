@@ -1,0 +1,331 @@
+"""The tier kind `scripted`: what each key of a script does, and determinism."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import json
+import random
+import textwrap
+import time
+from collections import Counter
+from contextlib import aclosing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from deployments.tiers.hosted.upstream_errors import Complaint, fault_of
+from deployments.tiers.scripted import scripted_tier as scripted
+from deployments.tiers.scripted.scripted_tier import ScriptedTier
+from reliability.types import (
+    ChatRequest,
+    Event,
+    Failed,
+    Fault,
+    Finish,
+    FinishReason,
+    Reasoning,
+    Started,
+    Text,
+    TierState,
+    Usage,
+)
+from tests.support.tier_asking import WEATHER_TOOL, answer, ask, calls_of, eventually, text_of, usage_of
+
+Rules = list[dict[str, Any]]
+
+
+def tier_of(rules: Rules, **options: Any) -> ScriptedTier:
+    return ScriptedTier(name="fast", script=rules, **options)
+
+
+def said(rules: Rules, *requests: ChatRequest, **options: Any) -> list[list[Event]]:
+    """The answers to `requests`, asked one after another."""
+
+    async def run() -> list[list[Event]]:
+        tier = tier_of(rules, **options)
+        return [await answer(tier, request) for request in requests or (ask(),)]
+
+    return asyncio.run(run())
+
+
+def talk(*messages: tuple[str, str], **fields: Any) -> ChatRequest:
+    """A request with these roles and texts."""
+    request = ask(**fields)
+    written = tuple({"role": role, "content": content} for role, content in messages)
+    return ChatRequest(
+        messages=written,
+        **{name: getattr(request, name) for name in ("request_id", "session_id", "max_tokens", "timeout_s", "tools")},
+    )
+
+
+def test_the_example_of_the_manual_works(tmp_path: Path) -> None:
+    """Law: the script in the module's docstring is one, and does what its comments say."""
+    manual = inspect.getdoc(scripted) or ""
+    example = textwrap.dedent("    rules:" + manual.partition("    rules:")[2].partition("\n- `when`")[0])
+    path = tmp_path / "example.yaml"
+    path.write_text(example)
+
+    async def run() -> None:
+        tier = ScriptedTier(name="fast", script=path)
+        assert (await tier.status()).state is TierState.READY
+        weather = await answer(tier, ask("the weather?", tools=(WEATHER_TOOL,)))
+        assert [call[1:] for call in calls_of(weather)] == [("get_weather", '{"city": "Paris"}')]
+        result = talk(("user", "the weather?"), ("assistant", ""), ("tool", "21 C"))
+        assert text_of(await answer(tier, result)) == "It is 21 C."
+        for _ in range(2):
+            (limited,) = await answer(tier, ask())
+            assert isinstance(limited, Failed)
+            assert (limited.fault, limited.retry_after_s) == (Fault.OVERLOADED, 3.0)
+        assert isinstance((await answer(tier, ask()))[0], Started)
+
+    asyncio.run(run())
+
+
+def test_without_a_fitting_rule_the_tier_echoes() -> None:
+    """Law: nothing to say is said clearly, in place of an empty answer."""
+    (events,) = said([{"when": {"last_user": "never"}, "answer": "x"}], ask("Hi!"))
+    assert text_of(events) == "[fast] You said: Hi!"
+
+
+@pytest.mark.parametrize(
+    ("when", "fits"),
+    [
+        ({}, True),
+        ({"last_user": "second"}, True),
+        ({"last_user": "first"}, False),
+        ({"last_user": {"regex": "^s.*d$"}}, True),
+        ({"last_user": {"contains": "second", "regex": "x"}}, False),
+        ({"transcript": "first"}, True),
+        ({"transcript": "be kind"}, True),
+        ({"tool_result": "42"}, True),
+        ({"tool_result": {"contains": ""}}, True),
+        ({"tool_result": "43"}, False),
+        ({"turn": 3}, True),
+        ({"turn": 2}, False),
+        ({"has_tools": True}, True),
+        ({"has_tools": False}, False),
+        ({"tier": "fast"}, True),
+        ({"tier": "slow"}, False),
+        ({"turn": 3, "last_user": "second", "has_tools": False}, False),
+    ],
+)
+def test_each_condition_decides(when: dict[str, Any], fits: bool) -> None:
+    """Law: a rule answers exactly where all its conditions hold."""
+    request = talk(
+        ("system", "be kind"),
+        ("user", "first"),
+        ("assistant", "a"),
+        ("user", "second"),
+        ("assistant", ""),
+        ("tool", "42"),
+        tools=(WEATHER_TOOL,),
+    )
+    (events,) = said([{"when": when, "answer": "yes"}, {"answer": "no"}], request)
+    assert text_of(events) == ("yes" if fits else "no")
+
+
+def test_a_tool_result_counts_only_as_the_last_message() -> None:
+    """Law: once somebody else has spoken, a tool's result is no longer what is answered."""
+    rules: Rules = [{"when": {"tool_result": {"contains": ""}}, "answer": "yes"}, {"answer": "no"}]
+    (events,) = said(rules, talk(("tool", "42"), ("user", "and now?")))
+    assert text_of(events) == "no"
+
+
+def test_times_bounds_a_rule() -> None:
+    """Law: a rule with `times` answers so often, then the next one does."""
+    answers = said([{"times": 2, "answer": "a"}, {"answer": "b"}], *[ask()] * 4)
+    assert [text_of(events) for events in answers] == ["a", "a", "b", "b"]
+
+
+def test_variables_are_filled_and_raw_is_not() -> None:
+    """Law: text, reasoning and objects of arguments are filled in; raw text and raw arguments leave verbatim."""
+    raw = '{"city": {{last_user}}'
+    steps = [
+        {"reasoning": "{{tier}}:{{turn}}"},
+        {"text": "<{{last_user}}>"},
+        {"raw": "{{last_user}}"},
+        {"tool_call": {"name": "f", "arguments": {"q": ["{{last_user}}"]}}},
+        {"tool_call": {"name": "g", "arguments": raw, "id": "mine"}},
+    ]
+    (events,) = said([{"answer": steps}], ask('"Grüße"'))
+    assert "".join(event.text for event in events if isinstance(event, Reasoning)) == "fast:1"
+    assert text_of(events) == '<"Grüße">{{last_user}}'
+    first, second = calls_of(events)
+    assert json.loads(first[2]) == {"q": ['"Grüße"']}
+    assert second == ("mine", "g", raw)
+
+
+@pytest.mark.parametrize("status", [400, 401, 403, 404, 408, 429, 500, 502, 503, 504, 529])
+def test_a_status_is_the_same_fault_as_from_a_hosted_tier(status: int) -> None:
+    """Law: one table says what a status means, whoever says it."""
+    (events,) = said([{"answer": {"status": status, "retry_after_s": 2, "message": "no", "param": "x"}}])
+    assert len(events) == 1
+    assert isinstance(events[0], Failed)
+    assert events[0].fault is fault_of(status, Complaint(message="no"), has_retry_after=True)
+    assert (events[0].status, events[0].retry_after_s, events[0].param) == (status, 2, "x")
+
+
+@pytest.mark.parametrize(
+    ("step", "fault"),
+    [
+        ({"cut": True}, Fault.CRASHED),
+        ({"unavailable": "no model"}, Fault.UNAVAILABLE),
+        ({"loading": True}, Fault.LOADING),
+        ({"loading": "half of it"}, Fault.LOADING),
+        ({"fault": "protocol"}, Fault.PROTOCOL),
+        ({"fault": "connect_timeout"}, Fault.CONNECT_TIMEOUT),
+        ({"status": 400, "code": "context_length_exceeded"}, Fault.CONTEXT_LENGTH),
+    ],
+)
+def test_a_fault_comes_alone_or_behind_what_was_said(step: dict[str, Any], fault: Fault) -> None:
+    """Law: as the first step a fault stands alone; as a later one, what was said before it stays, with its usage."""
+    alone, behind = said([{"times": 1, "answer": step}, {"answer": [{"text": "so far"}, step]}], ask(), ask())
+    assert [event.fault for event in alone if isinstance(event, Failed)] == [fault]
+    assert len(alone) == 1
+    assert behind[0] == Started()
+    assert text_of(behind) == "so far"
+    assert isinstance(behind[-1], Failed)
+    assert behind[-1].fault is fault
+    assert behind[-1].usage is not None
+    assert behind[-1].usage.completion_tokens == 2
+
+
+@pytest.mark.parametrize("after", [0, 1, 3, 100])
+def test_a_cut_comes_after_so_many_tokens(after: int) -> None:
+    """Law: `cut_after_tokens` counts over all steps, and such an answer never finishes well."""
+    steps = [{"text": "a b"}, {"tool_call": {"name": "f", "arguments": {}}}]
+    (events,) = said([{"cut_after_tokens": after, "answer": steps}])
+    last = events[-1]
+    assert isinstance(last, Failed)
+    assert last.fault is Fault.CRASHED
+    assert last.usage is not None
+    assert last.usage.completion_tokens == min(after, 5)
+
+
+def test_max_tokens_and_stop_end_an_answer() -> None:
+    """Law: the cap ends in `length`, also inside a call; a stop sequence ends in `stop` and is not shown."""
+    steps = [{"text": "a b c"}, {"tool_call": {"name": "f", "arguments": {"x": 1}}}]
+    for cap in range(1, 9):
+        (events,) = said([{"answer": steps}], ask(max_tokens=cap))
+        assert isinstance(events[-1], Finish)
+        assert events[-1].reason is FinishReason.LENGTH
+        assert usage_of(events).completion_tokens == cap
+    (events,) = said([{"answer": "one. two. three."}], ask(stop=("!", "two")))
+    assert text_of(events) == "one. "
+    assert isinstance(events[-1], Finish)
+    assert events[-1].reason is FinishReason.STOP
+
+
+def test_finish_and_usage_can_be_told() -> None:
+    """Law: finish reason and counts are the real ones, unless the script says otherwise."""
+    counts: dict[str, Any] = {"prompt_tokens": 1, "completion_tokens": 2, "cached_tokens": 3, "reasoning_tokens": 4}
+    lying, silent, honest = said(
+        [
+            {"times": 1, "answer": "x", "finish": "tool_calls", "usage": counts},
+            {"times": 1, "answer": [], "no_usage": True, "finish": "content_filter"},
+            {"answer": [{"reasoning": "a b"}, {"tool_call": {"name": "f"}}]},
+        ],
+        *[ask("12345678")] * 3,
+    )
+    assert lying[-1] == Finish(reason=FinishReason.TOOL_CALLS, usage=Usage(**counts), model="scripted/fast")
+    assert silent == [Started(), Finish(reason=FinishReason.CONTENT_FILTER, model="scripted/fast")]
+    assert usage_of(honest) == Usage(prompt_tokens=2, completion_tokens=5, reasoning_tokens=2)
+    assert isinstance(honest[-1], Finish)
+    assert honest[-1].reason is FinishReason.TOOL_CALLS
+
+
+WEIGHED: Rules = [{"weight": 3, "answer": "a"}, {"weight": 1, "answer": "b"}, {"answer": "never"}]
+
+
+def test_a_draw_depends_on_seed_and_content_only() -> None:
+    """Law: the same content gets the same answer, whatever the request's id and order; weights are kept."""
+    requests = [ask(f"question {number}", request_id=f"r-{number}") for number in range(400)]
+    order = list(range(400))
+    random.Random(1).shuffle(order)
+    straight = [text_of(events) for events in said(WEIGHED, *requests)]
+    shuffled = [text_of(events) for events in said(WEIGHED, *[requests[i] for i in order])]
+    renamed = [ask(f"question {number}", request_id="other", session_id="x") for number in range(400)]
+    assert shuffled == [straight[i] for i in order]
+    assert [text_of(events) for events in said(WEIGHED, *renamed)] == straight
+    assert [text_of(events) for events in said(WEIGHED, *requests, seed=1)] != straight
+    counts = Counter(straight)
+    assert set(counts) == {"a", "b"}
+    assert 250 < counts["a"] < 350
+
+
+def test_a_draw_by_order_differs_between_equal_requests(tmp_path: Path) -> None:
+    """Law: with `draw_by: order` equal requests get different answers, the same ones in every run."""
+    path = tmp_path / "s.json"
+    path.write_text(json.dumps({"draw_by": "order", "rules": WEIGHED}))
+
+    async def run() -> list[str]:
+        tier = ScriptedTier(name="fast", script=str(path))
+        return [text_of(await answer(tier, ask())) for _ in range(40)]
+
+    first = asyncio.run(run())
+    assert set(first) == {"a", "b"}
+    assert asyncio.run(run()) == first
+
+
+def test_ids_of_calls_are_the_same_for_the_same_content() -> None:
+    """Law: ids of calls are made from the content, and differ within an answer and between contents."""
+    rules: Rules = [{"answer": [{"tool_call": {"name": "f"}}, {"tool_call": {"name": "g"}}]}]
+    one, again, other = said(rules, ask("a", request_id="1"), ask("a", request_id="2"), ask("b"))
+    ids = [[call[0] for call in calls_of(events)] for events in (one, again, other)]
+    assert ids[0] == ids[1]
+    assert len({*ids[0], *ids[2]}) == 4
+
+
+def test_silence_lasts_until_the_reader_leaves() -> None:
+    """Law: a silent stream sends nothing more and counts as active until it is closed or cancelled."""
+
+    async def run() -> None:
+        tier = tier_of([{"answer": [{"text": "so"}, {"silence": True}]}])
+        stream: Any = tier.stream(ask())
+        async with aclosing(stream):
+            assert await anext(stream) == [Started()]
+            assert await anext(stream) == [Text("so")]
+            assert tier.active == 1
+            task = asyncio.create_task(anext(stream))
+            other = asyncio.create_task(answer(tier, ask()))
+            await eventually(lambda: tier.active == 2)
+            assert not task.done()
+            assert not other.done()
+            task.cancel()
+            other.cancel()
+            await asyncio.wait({task, other})
+        assert tier.active == 0
+
+    asyncio.run(run())
+
+
+def test_a_prompt_over_the_context_is_refused() -> None:
+    """Law: a tier with a known context says CONTEXT_LENGTH before it starts."""
+    fits, too_long = said([{"answer": "x"}], ask("1234" * 15), ask("1234" * 16), context_tokens=16)
+    assert isinstance(fits[-1], Finish)
+    assert [event.fault for event in too_long if isinstance(event, Failed)] == [Fault.CONTEXT_LENGTH]
+
+
+def test_a_long_answer_does_not_hold_the_loop() -> None:
+    """Law: without any delays, other tasks still run while a long answer is played, and it can be cancelled."""
+
+    async def run() -> None:
+        tier = tier_of([{"answer": "word " * 20000}])
+        task = asyncio.create_task(answer(tier, ask(max_tokens=10**6)))
+        await eventually(lambda: tier.active == 1)
+        task.cancel()
+        await asyncio.wait({task})
+        assert task.cancelled()
+        assert tier.active == 0
+
+    asyncio.run(run())
+
+
+def test_real_delays_are_waited_for() -> None:
+    """Law: what the plan says is waited, the tier waits."""
+    began = time.monotonic()
+    (events,) = said([{"token_delay_s": 0.02, "answer": "a b c d"}])
+    assert time.monotonic() - began >= 0.08
+    assert text_of(events) == "a b c d"

@@ -1,0 +1,243 @@
+"""From a request to a prompt or a refusal."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+import tokenizers
+from hypothesis import given
+from hypothesis import strategies as st
+from transformers import PreTrainedTokenizerFast
+
+from deployments.tiers.mlx.sampling import Sampling, read_sampling
+from deployments.tiers.prompt import Refused, find_checkpoints, find_unsupported, render, tidy_messages
+from reliability.types import Fault
+from tests.support.repository import ROOT
+from tests.support.tier_asking import WEATHER_TOOL, ask
+
+TEMPLATE = ROOT / "deployments" / "models" / "smollm2_tools.jinja"
+CALL = {"id": "c", "type": "function", "function": {"name": "f", "arguments": '{"a": "é"}'}}
+
+
+class Tokenizer(PreTrainedTokenizerFast):  # type: ignore[misc] # transformers has no types
+    """A real tokenizer of transformers, whose renderer is the one that the tier uses."""
+
+    has_tool_calling = True
+
+    def __init__(self, chat_template: str | None = None) -> None:
+        super().__init__(tokenizer_object=tokenizers.Tokenizer(tokenizers.models.BPE()))
+        self.chat_template = chat_template or TEMPLATE.read_text()
+
+
+class DeafTokenizer(Tokenizer):
+    """One whose template knows no tools."""
+
+    has_tool_calling = False
+
+
+class Letters(Tokenizer):
+    """One whose tokens are the letters."""
+
+    def encode(self, text: str, **_: Any) -> list[int]:
+        return [ord(letter) for letter in text]
+
+
+class TestUnsupported:
+    @pytest.mark.parametrize(
+        ("param", "fields"),
+        [
+            ("audio", {"extra": {"audio": {"voice": "alloy"}}}),
+            ("n", {"extra": {"n": 2}}),
+        ],
+    )
+    def test_it_is_refused_by_its_field(self, param: str, fields: dict[str, Any]) -> None:
+        """Law: what can't be honoured is refused, with the name of the field."""
+        failed = find_unsupported(ask(**fields))
+        assert failed is not None
+        assert (failed.fault, failed.param) == (Fault.UNSUPPORTED, param)
+
+    def test_neutral_values_pass(self) -> None:
+        """Law: a field that asks for nothing is no reason to refuse."""
+        extra = {"n": 1, "logit_bias": {}, "presence_penalty": 0.0, "user": "me"}
+        request = ask(extra=extra, response_format={"type": "text"}, tool_choice="auto")
+        assert find_unsupported(request) is None
+
+
+class TestTidied:
+    def test_the_narrow_form(self) -> None:
+        """Law: content is text, developer is system, past arguments are objects."""
+        messages: list[dict[str, Any]] = [
+            {"role": "developer", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]},
+            {"role": "assistant", "content": None, "tool_calls": [CALL]},
+        ]
+        first, second = tidy_messages(messages)
+        assert first == {"role": "system", "content": "ab"}
+        assert second["content"] == ""
+        assert second["tool_calls"][0]["function"]["arguments"] == {"a": "é"}
+
+    @pytest.mark.parametrize("arguments", ["{bad", "[1]", "12", '"x"'])
+    def test_arguments_that_are_no_object_stay_as_they_are(self, arguments: str) -> None:
+        """Law: unparsable arguments are neither dropped nor mended."""
+        call = {**CALL, "function": {"name": "f", "arguments": arguments}}
+        (message,) = tidy_messages([{"role": "assistant", "content": "", "tool_calls": [call]}])
+        assert message["tool_calls"][0]["function"]["arguments"] == arguments
+
+    def test_a_picture_is_unsupported(self) -> None:
+        """Law: a part that this tier can't read is refused, not skipped."""
+        part = {"type": "image_url", "image_url": {"url": "data:,"}}
+        with pytest.raises(Refused) as caught:
+            tidy_messages([{"role": "user", "content": [part]}])
+        assert (caught.value.failed.fault, caught.value.failed.param) == (Fault.UNSUPPORTED, "messages")
+
+    @given(
+        st.recursive(
+            st.none() | st.booleans() | st.integers() | st.text(),
+            lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["type", "text"]), inner),
+            max_leaves=6,
+        )
+    )
+    def test_any_content_is_text_or_refused(self, content: Any) -> None:
+        """Law: for every JSON value as content, a string or a refusal."""
+        assert refusal_of(content) in (None, "messages")
+
+
+def refusal_of(content: Any) -> str | None:
+    """The field that is refused, or None where the content becomes text."""
+    try:
+        (message,) = tidy_messages([{"role": "user", "content": content}])
+    except Refused as refused:
+        return refused.failed.param
+    return None if isinstance(message["content"], str) else "no text"
+
+
+class TestSampling:
+    def test_the_request_goes_before_the_tier(self) -> None:
+        """Law: a field of the request wins, a missing one is the tier's."""
+        defaults = Sampling(temperature=0.6, top_p=0.9, top_k=20)
+        assert read_sampling(ask(), defaults, 100) == defaults
+        asked = read_sampling(ask(temperature=0.0, top_p=0.0, seed=7, extra={"top_k": 3}), defaults, 100)
+        assert (asked.temperature, asked.top_k, asked.seed) == (0.0, 3, 7)
+        assert 0 < asked.top_p < 0.001
+
+    @pytest.mark.parametrize("value", ["warm", -1, True, float("nan")])
+    def test_nonsense_is_the_requests_fault(self, value: Any) -> None:
+        """Law: a value that is no number is refused with its field."""
+        with pytest.raises(Refused) as caught:
+            read_sampling(ask(extra={"top_k": value}), Sampling(), 100)
+        assert (caught.value.failed.fault, caught.value.failed.param) == (Fault.BAD_REQUEST, "top_k")
+
+    @pytest.mark.parametrize(
+        ("field", "value"),
+        [
+            ("presence_penalty", 2.1),
+            ("frequency_penalty", "much"),
+            ("repetition_penalty", 0),
+            ("logit_bias", [1]),
+            ("logit_bias", {"100": 1}),
+            ("logit_bias", {"-1": 1}),
+            ("logit_bias", {"9" * 5000: 1}),
+            ("logit_bias", {"\u0663": 1}),
+            ("logit_bias", {"1": 101}),
+            ("logit_bias", {"1": 10**400}),
+        ],
+    )
+    def test_a_value_out_of_bounds_never_reaches_the_model(self, field: str, value: Any) -> None:
+        """Law: penalties and biases over OpenAI's bounds, and tokens that the model doesn't have, are refused."""
+        with pytest.raises(Refused) as caught:
+            read_sampling(ask(extra={field: value}), Sampling(), 100)
+        assert (caught.value.failed.fault, caught.value.failed.param) == (Fault.BAD_REQUEST, field)
+
+    def test_penalties_and_biases_are_taken(self) -> None:
+        """Law: what is within bounds arrives."""
+        extra = {
+            "presence_penalty": -2,
+            "frequency_penalty": 0.5,
+            "repetition_penalty": 1.3,
+            "logit_bias": {"99": -100},
+        }
+        asked = read_sampling(ask(extra=extra), Sampling(), 100)
+        assert (asked.presence_penalty, asked.frequency_penalty, asked.repetition_penalty) == (-2.0, 0.5, 1.3)
+        assert asked.logit_bias == ((99, -100.0),)
+
+
+class TestCheckpoints:
+    def test_they_stand_where_the_system_prompt_and_the_turn_end(self) -> None:
+        """Law: with and without tools, the first place is behind the system prompt (not in the user's words), and with
+        `turns` the second one is before the answer begins."""
+        tokenizer = Letters()
+        for tools in ((), (WEATHER_TOOL,)):
+            request = ask("Hello there.", tools=tools)
+            text = render(tokenizer, request)
+            prompt = tokenizer.encode(text, add_special_tokens=False)
+            (system,) = find_checkpoints(tokenizer, request, prompt, turns=False)
+            assert text[:system].endswith("<|im_start|>user\n")
+            assert "Hello" not in text[:system]
+            assert find_checkpoints(tokenizer, request, prompt, turns=True) == (
+                system,
+                text.index("<|im_start|>assistant\n", system),
+            )
+
+    def test_a_template_that_refuses_parts_gives_none(self) -> None:
+        """Law: where a part of the conversation can't be rendered there is no checkpoint, and no error."""
+        picky = Tokenizer("{% if messages|length < 2 %}{{ nothing.here }}{% endif %}{{ messages[0].content }}")
+        assert find_checkpoints(picky, ask("Hi"), [1, 2], turns=True) == ()
+
+
+class TestTemplate:
+    def test_without_tools_it_is_the_models_own(self) -> None:
+        """Law: without tools the text is that of the template that the model was trained on."""
+        assert render(Tokenizer(), ask("Hi")) == (
+            "<|im_start|>system\nYou are a helpful AI assistant named SmolLM, trained by Hugging Face<|im_end|>\n"
+            "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n"
+        )
+
+    def test_tools_come_with_examples_that_can_be_left_out(self) -> None:
+        """Law: the tools stand in the system prompt, two examples follow unless `few_shot` is false."""
+        text = render(Tokenizer(), ask(tools=(WEATHER_TOOL,)))
+        assert '"get_weather"' in text
+        assert text.count("<|im_start|>assistant\n<tool_call>") == 2
+        bare = render(Tokenizer(), ask(tools=(WEATHER_TOOL,), extra={"chat_template_kwargs": {"few_shot": False}}))
+        assert "<|im_start|>assistant\n<tool_call>" not in bare
+
+    def test_a_history_of_calls_is_rendered(self) -> None:
+        """Law: past calls and their results stand in the prompt, text beside them too."""
+        messages = (
+            {"role": "system", "content": "Be short."},
+            {"role": "user", "content": "Go."},
+            {"role": "assistant", "content": "Well.", "tool_calls": [CALL, CALL]},
+            {"role": "tool", "tool_call_id": "c", "content": "one"},
+            {"role": "tool", "tool_call_id": "c", "content": "two"},
+        )
+        request = dataclasses.replace(ask(tools=(WEATHER_TOOL,)), messages=messages)
+        text = render(Tokenizer(), request)
+        call = '<tool_call>\n{"name": "f", "arguments": {"a": "é"}}\n</tool_call>'
+        assert f"<|im_start|>assistant\nWell.\n{call}\n{call}<|im_end|>\n" in text
+        results = "<tool_response>\none\n</tool_response>\n<tool_response>\ntwo\n</tool_response>"
+        assert f"<|im_start|>user\n{results}<|im_end|>\n" in text
+        assert text.startswith("<|im_start|>system\nBe short.\n")
+
+    def test_tool_choice_none_hides_the_tools(self) -> None:
+        """Law: with tool_choice none the model sees no tools."""
+        assert "get_weather" not in render(Tokenizer(), ask(tools=(WEATHER_TOOL,), tool_choice="none"))
+
+    def test_a_template_without_tools_refuses_them(self) -> None:
+        """Law: tools that the template would leave out are refused."""
+        deaf = DeafTokenizer("{{ messages[0].content }}")
+        with pytest.raises(Refused) as caught:
+            render(deaf, ask(tools=(WEATHER_TOOL,)))
+        assert caught.value.failed.param == "tools"
+
+    def test_a_template_that_raises_is_a_bad_request(self) -> None:
+        """Law: what the template refuses is the request's fault, with the template's words."""
+        strict = Tokenizer("{{ missing.field }}")
+        with pytest.raises(Refused, match=r"chat template can't render.*missing") as caught:
+            render(strict, ask())
+        assert caught.value.failed.fault is Fault.BAD_REQUEST
+
+    def test_a_client_cant_bring_its_own_template(self) -> None:
+        """Law: only template variables may be set, not the template."""
+        with pytest.raises(Refused) as caught:
+            render(Tokenizer(), ask(extra={"chat_template_kwargs": {"chat_template": "{{ 1 }}"}}))
+        assert caught.value.failed.param == "chat_template_kwargs"

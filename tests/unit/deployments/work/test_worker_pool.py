@@ -1,0 +1,159 @@
+"""Processes for large work: what they do, what ends them, and that nothing of them is left."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+
+import psutil
+import pytest
+
+from deployments.work import worker_pool as rooms
+from deployments.work.worker_pool import Busy, Lost, TooLong, Workers
+from tests.support.serving import until
+
+ENDLESS = ("(a{1,2}){50}b", "a" * 60)
+
+
+def children() -> list[psutil.Process]:
+    found = psutil.Process().children(recursive=True)
+    return [one for one in found if "deployments.work.worker" in " ".join(one.cmdline())]
+
+
+def over(process: psutil.Process) -> bool:
+    return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
+
+
+def run(scenario, **options):
+    async def whole():
+        workers = Workers(**options)
+        try:
+            return await scenario(workers)
+        finally:
+            await workers.close()
+
+    result = asyncio.run(whole())
+    assert children() == []
+    return result
+
+
+def test_a_job_brings_what_it_returns_and_what_it_raises():
+    """The result, or the very exception; the same process does the next one."""
+
+    async def scenario(workers):
+        assert await workers.run(os.path.join, "a", "b") == "a/b"
+        with pytest.raises(ValueError, match="invalid literal"):
+            await workers.run(int, "x")
+        assert len({await workers.run(os.getpid) for _ in range(5)}) == 1
+        assert len(await workers.run(bytes, 5_000_000)) == 5_000_000
+
+    run(scenario)
+
+
+def test_a_job_without_an_end_is_ended():
+    """Even where C code holds the interpreter; the loop goes on meanwhile, and so does the next job."""
+
+    async def scenario(workers):
+        await workers.run(os.getpid)
+        began, beats = time.monotonic(), 0
+        job = asyncio.create_task(workers.run(re.search, *ENDLESS))
+        while not job.done():
+            await asyncio.sleep(0.01)
+            beats += 1
+        with pytest.raises(TooLong):
+            await job
+        assert 0.4 < time.monotonic() - began < 3.0
+        assert beats > 10
+        assert await workers.run(os.path.join, "a", "b") == "a/b"
+
+    run(scenario, count=1, job_s=0.5)
+
+
+def test_no_more_wait_than_may(monkeypatch):
+    """Who is one too many hears it at once; the others are served in their order."""
+    monkeypatch.setattr(rooms, "WAITING_MAX", 3)
+
+    async def scenario(workers):
+        jobs = [asyncio.create_task(workers.run(os.path.join, str(i), "x")) for i in range(6)]
+        return await asyncio.gather(*jobs, return_exceptions=True)
+
+    found = run(scenario, count=1)
+    assert found[:4] == ["0/x", "1/x", "2/x", "3/x"]
+    assert [type(one) for one in found[4:]] == [Busy, Busy]
+
+
+def test_a_caller_that_leaves_gives_its_place_back():
+    """Running or waiting: the worker stays, and the next job is done."""
+
+    async def scenario(workers):
+        running = asyncio.create_task(workers.run(time.sleep, 0.2))
+        waiting = asyncio.create_task(workers.run(time.sleep, 0.2))
+        await asyncio.sleep(0)
+        for task in (waiting, running):
+            task.cancel()
+        await asyncio.gather(running, waiting, return_exceptions=True)
+        assert await workers.run(os.path.join, "a", "b") == "a/b"
+
+    run(scenario, count=1)
+
+
+def test_a_worker_that_dies_is_replaced():
+    """A job is done once more; where that kills the next worker too, it is lost."""
+
+    async def scenario(workers):
+        first = await workers.run(os.getpid)
+        os.kill(first, signal.SIGKILL)
+        process = psutil.Process(first)
+        await asyncio.to_thread(until, lambda: over(process), "it is gone")
+        assert await workers.run(os.getpid) != first
+        with pytest.raises(Lost):
+            await workers.run(os._exit, 1)
+
+    run(scenario, count=1)
+
+
+def test_a_worker_inherits_no_secret_and_no_signal(monkeypatch):
+    """No key of the environment; the terminal's signals are its parent's to hear."""
+    monkeypatch.setenv("OPENROUTER_API_KEY", "sk-secret")
+
+    async def scenario(workers):
+        process = psutil.Process(await workers.run(os.getpid))
+        assert "sk-secret" not in str(process.environ())
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            process.send_signal(number)
+        assert await workers.run(os.getpid) == process.pid
+
+    run(scenario, count=1)
+
+
+PARENT = """
+import asyncio, re, sys
+from deployments.work.worker_pool import Workers
+async def main():
+    workers = Workers(job_s=1.0)
+    print(await workers.run(__import__("os").getpid), flush=True)
+    if sys.argv[1] == "busy":
+        await workers.run(re.search, "(a{1,2}){50}b", "a" * 60)
+    await asyncio.sleep(60)
+asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize("state", ["idle", "busy"])
+def test_no_worker_outlives_its_router(state):
+    """Killed without a word: an idle worker ends at once, a busy one by its alarm."""
+    parent = subprocess.Popen([sys.executable, "-c", PARENT, state], stdout=subprocess.PIPE, text=True)
+    assert parent.stdout is not None
+    worker = psutil.Process(int(parent.stdout.readline()))
+    if state == "busy":
+        until(lambda: worker.cpu_times().user > 0.3, "the worker is busy")
+    parent.kill()
+    parent.wait()
+    parent.stdout.close()
+
+    until(lambda: over(worker), "the worker ends", 5.0)

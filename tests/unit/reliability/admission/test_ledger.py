@@ -1,0 +1,104 @@
+"""The books beneath the token budget: what they remember, for how long, and how much of it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from reliability.admission.budget import (
+    Bounds,
+    Budget,
+    BudgetGrant,
+    BudgetRejection,
+    Limit,
+    Shortage,
+    Window,
+    loads,
+    reserve,
+    reset_session,
+    settle,
+    sweep,
+)
+from reliability.admission.ledger import session_name, session_of
+from tests.support.budgets import BOUNDS, CONFIG, FREE, S, ask, spent
+
+
+def test_hours_forget_after_an_hour() -> None:
+    """Tokens leave the hour between 60 and 61 minutes after they were charged, and not before."""
+    budget = spent(Budget(), CONFIG, 150, 30 * S)
+    used = [
+        next(load.tokens for load in loads(budget, CONFIG, "k", "new", at * S) if load.window is Window.HOUR)
+        for at in (30, 30 + 3600, 60 + 3599, 60 + 3600)
+    ]
+    assert used == [150, 150, 150, 0]
+
+
+def test_idle_sessions_leave() -> None:
+    """An idle session counts as new once its time is over, and a sweep lets it go."""
+    ttl_ns = BOUNDS.session_ttl_ns
+    budget = spent(Budget(), CONFIG, 150, 0)
+    assert session_of(budget, BOUNDS, "k", "s", ttl_ns - 1).spent == 150
+    assert session_of(budget, BOUNDS, "k", "s", ttl_ns).spent == 0
+    assert sweep(budget, CONFIG, ttl_ns - 1) is budget
+    assert sweep(budget, CONFIG, ttl_ns).sessions.count == 0
+    again, _ = reserve(budget, CONFIG, "r", ask(), ttl_ns)
+    assert session_of(again, BOUNDS, "k", "s", ttl_ns).spent == 0
+    busy, _ = reserve(budget, replace(CONFIG, reservation_ns=10 * ttl_ns), "r", ask(), 0)
+    assert sweep(busy, CONFIG, ttl_ns).sessions.count == 1
+
+
+def test_use_sweeps_idle_sessions() -> None:
+    """Idle sessions leave by themselves while others are served."""
+    config = replace(FREE, bounds=replace(BOUNDS, sessions_max=1000))
+    budget = Budget()
+    for n in range(100):
+        budget = spent(budget, config, 100, 0, session=f"old{n}")
+    for _ in range(128):
+        budget = spent(budget, config, 100, BOUNDS.session_ttl_ns, session="new")
+    assert budget.sessions.count == 1
+
+
+def test_a_full_house_refuses() -> None:
+    """Where all sessions, keys or reservations that may be remembered are in use, one more is refused."""
+    wide = Bounds(session_ttl_ns=10, sessions_max=1, keys_max=9, reservations_max=9)
+    config = replace(FREE, bounds=wide)
+    busy, _ = reserve(Budget(), config, "a", ask(session="a"), 0)
+    answer = reserve(busy, config, "b", ask(session="b"), 0)[1]
+    assert isinstance(answer, BudgetRejection)
+    assert (answer.shortage, answer.retry_after_s) == (Shortage.ROOM, 5)
+    idle = settle(busy, config, "a", 1, 0)[0]
+    assert isinstance(reserve(idle, config, "b", ask(session="b"), 0)[1], BudgetGrant)
+    one_key = replace(FREE, bounds=replace(wide, sessions_max=9, keys_max=1))
+    assert isinstance(reserve(busy, one_key, "b", ask(key="l"), 0)[1], BudgetRejection)
+    assert isinstance(reserve(idle, one_key, "b", ask(key="l"), 0)[1], BudgetRejection)
+    assert isinstance(reserve(idle, one_key, "b", ask(key="l"), 3660 * S)[1], BudgetGrant)
+    one = replace(FREE, bounds=replace(wide, reservations_max=1))
+    assert isinstance(reserve(busy, one, "b", ask(session="a"), 0)[1], BudgetRejection)
+
+
+def test_the_longest_idle_session_leaves_first() -> None:
+    """At the bound an idle session makes room, never a busy one, and the hour keeps its tokens."""
+    config = replace(FREE, hour=Limit(tokens_max=10**6), bounds=Bounds(sessions_max=2))
+    budget = spent(Budget(), config, 100, 0, session="idle")
+    budget, _ = reserve(budget, config, "busy", ask(session="busy"), 5)
+    budget, _ = reserve(budget, config, "new", ask(session="new"), 9)
+    assert {name for name, _ in budget.sessions.items()} == {
+        session_name("k", "busy"),
+        session_name("k", "new"),
+    }
+    assert loads(budget, config, "k", "x", 9)[0].tokens == 300
+
+
+def test_reset_forgives_what_was_spent() -> None:
+    """Resetting a session forgets what it has spent and keeps what it has reserved."""
+    budget = spent(Budget(), CONFIG, 150, 0)
+    budget, _ = reserve(budget, CONFIG, "r", ask(), 0)
+    session = session_of(reset_session(budget, "k", "s"), BOUNDS, "k", "s", 0)
+    assert (session.spent, session.reserved, session.open) == (0, 100, 1)
+    assert reset_session(budget, "k", "stranger") is budget
+
+
+def test_sessions_belong_to_their_key() -> None:
+    """The same session name under two keys is two sessions, however the names are joined."""
+    budget = spent(Budget(), CONFIG, 150, 0, key="a", session="bc")
+    assert session_of(budget, BOUNDS, "a", "bc", 0).spent == 150
+    assert session_of(budget, BOUNDS, "ab", "c", 0).spent == 0

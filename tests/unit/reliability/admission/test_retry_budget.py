@@ -1,0 +1,80 @@
+"""The retry budget: amplification is bounded at every moment."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reliability.admission.retry_budget import Allowed, RetryBudget, RetryBudgetConfig, RetryRejection, take
+
+CONFIG = RetryBudgetConfig(share_percent=20, floor=3, window_ns=600)
+
+
+@given(st.lists(st.tuples(st.booleans(), st.sampled_from([0, 1, 7, 50, 333])), max_size=120))
+def test_extra_calls_are_a_bounded_share(calls: list[tuple[bool, int]]) -> None:
+    """In any window extra calls are at most floor plus share of first calls; first calls always run."""
+    budget, now_ns = RetryBudget(), 0
+    firsts: list[int] = []
+    extras: list[int] = []
+    for extra, wait_ns in calls:
+        now_ns += wait_ns
+        before = budget
+        budget, answer = take(budget, CONFIG, extra, now_ns)
+        if not extra:
+            assert answer == Allowed()
+            firsts.append(now_ns)
+        elif isinstance(answer, Allowed):
+            extras.append(now_ns)
+            recent = sum(at + 600 > now_ns for at in extras)
+            assert recent <= 3 + 0.2 * sum(at + 600 > now_ns for at in firsts)
+        else:
+            assert budget is before
+            assert 0 < answer.retry_after_ns <= 650
+
+
+@given(st.integers(0, 200))
+def test_share_and_floor_are_reached(firsts: int) -> None:
+    """The whole share and the whole floor can be used, and not one call more."""
+    budget = RetryBudget()
+    for _ in range(firsts):
+        budget, _ = take(budget, CONFIG, False, 5)
+    for _ in range(3 + firsts // 5):
+        budget, answer = take(budget, CONFIG, True, 5)
+        assert answer == Allowed()
+    assert isinstance(take(budget, CONFIG, True, 5)[1], RetryRejection)
+
+
+def test_old_first_calls_carry_nothing() -> None:
+    """A first call older than the window gives no share, even while its bucket is remembered."""
+    budget = RetryBudget()
+    for _ in range(100):
+        budget, _ = take(budget, replace(CONFIG, floor=0), False, 1)
+    assert take(budget, replace(CONFIG, floor=0), True, 599)[1] == Allowed()
+    assert isinstance(take(budget, replace(CONFIG, floor=0), True, 620)[1], RetryRejection)
+
+
+def test_waiting_helps() -> None:
+    """Where first calls don't carry the extra ones, asking again after the time given is allowed."""
+    budget = RetryBudget()
+    for at in (0, 100, 200):
+        budget, _ = take(budget, CONFIG, True, at)
+    _, answer = take(budget, CONFIG, True, 210)
+    assert isinstance(answer, RetryRejection)
+    assert take(budget, CONFIG, True, 210 + answer.retry_after_ns)[1] == Allowed()
+    assert isinstance(take(budget, CONFIG, True, 209 + answer.retry_after_ns)[1], RetryRejection)
+
+
+def test_no_floor_and_no_share_allow_nothing() -> None:
+    """Both limits at 0 allow no extra call, and the answer still names a time."""
+    none = replace(CONFIG, share_percent=0, floor=0)
+    assert take(RetryBudget(), none, True, 0)[1] == RetryRejection(600)
+
+
+@pytest.mark.parametrize("wrong", [{"share_percent": -1}, {"floor": -1}, {"window_ns": 3}])
+def test_limits_out_of_range_are_refused(wrong: dict[str, int]) -> None:
+    """A limit below zero is refused when it is configured."""
+    with pytest.raises(ValueError, match="retry budget"):
+        RetryBudgetConfig(**wrong)

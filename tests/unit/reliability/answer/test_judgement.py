@@ -1,0 +1,154 @@
+"""The judgement on whole answers."""
+
+from __future__ import annotations
+
+import json
+from functools import partial
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reliability.answer import gate
+from reliability.answer.gate import TextKind
+from reliability.answer.judgement import settle_text
+from reliability.types import CallDelta, Finish, FinishReason, Flaw, Reasoning, Text
+from tests.support.judgements import BOX, GOOD, lapped, native, ruled
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f'<tool_call>{{"name": "search", "arguments": {GOOD}}}</tool_call>',
+        f'```json\n{{"name": "search", "arguments": {GOOD}}}\n```',
+        f'{{"name": "search", "arguments": {GOOD}}}',
+        f'[TOOL_REQUEST]{{"name": "search", "arguments": {GOOD}}}[END_TOOL_REQUEST]',
+        "[search(q='cats')]",
+    ],
+)
+def test_a_call_written_as_text_leaves_as_a_call(text):
+    """Whatever dress the call is in, the client gets one whole call, a finish reason that says so, and no markup."""
+    judged = ruled([Text(text)])
+
+    assert judged.flaw is None
+    assert judged.finish.reason is FinishReason.TOOL_CALLS
+    (delta,) = judged.events
+    assert (delta.name, json.loads(delta.arguments)) == ("search", {"q": "cats"})
+    assert delta.id
+
+
+@pytest.mark.parametrize(
+    ("held", "finish", "flaw"),
+    [
+        ([native("{")], FinishReason.TOOL_CALLS, Flaw.TOOL_CALL_INVALID),
+        ([native("{}")], FinishReason.TOOL_CALLS, Flaw.TOOL_CALL_INVALID),
+        ([native(GOOD, name="serch_web")], FinishReason.TOOL_CALLS, Flaw.TOOL_CALL_INVALID),
+        ([native(GOOD), native("{", index=1)], FinishReason.TOOL_CALLS, Flaw.TOOL_CALL_INVALID),
+        ([Text('<tool_call>{"name": "search", "argu')], FinishReason.LENGTH, Flaw.TRUNCATED),
+        ([native('{"q": "ca')], FinishReason.LENGTH, Flaw.TRUNCATED),
+        ([], FinishReason.STOP, Flaw.EMPTY),
+        ([Text(" \n")], FinishReason.STOP, Flaw.EMPTY),
+        ([Text("I will search.")], FinishReason.TOOL_CALLS, Flaw.EMPTY),
+    ],
+)
+def test_what_is_not_good_enough(held, finish, flaw):
+    """Each bad answer has its flaw; none of its calls would be delivered, not even the good one of two."""
+    judged = ruled(held, Finish(reason=finish))
+
+    assert judged.flaw is flaw
+    assert judged.detail
+    assert not any(isinstance(event, CallDelta) for event in judged.events)
+
+
+@pytest.mark.parametrize("reason", [FinishReason.LENGTH, FinishReason.CONTENT_FILTER])
+def test_an_empty_answer_that_was_stopped_is_what_it_is(reason):
+    """A refusal or a spent limit is an answer; asking again would only hear it again."""
+    assert ruled([], Finish(reason=reason)).flaw is None
+
+
+def test_text_that_has_left_stands_alone():
+    """After an earlier attempt's text only calls are taken; an attempt without one is asked again."""
+    with_call = ruled([Text("again "), native(GOOD)], committed=True)
+    without = ruled([Text("again")], committed=True)
+
+    assert [type(event) for event in with_call.events] == [CallDelta]
+    assert without.flaw is Flaw.EMPTY
+
+
+def test_identical_calls_of_one_answer_are_cut_to_two():
+    """A model that hangs on one call is not obeyed five times; different calls all stay."""
+    same = ruled([native(GOOD, index=i) for i in range(5)])
+    different = ruled([native(json.dumps({"q": str(i)}), index=i) for i in range(5)])
+
+    assert (len(same.calls), same.dropped_calls, same.flaw) == (2, 3, None)
+    assert (len(different.calls), different.dropped_calls) == (5, 0)
+    assert len({call.id for call in same.calls}) == 2
+
+
+@pytest.mark.parametrize(("laps", "flaw"), [(1, None), (2, Flaw.LOOP), (3, Flaw.LOOP), (4, Flaw.CIRCUIT_BREAK)])
+def test_the_answer_about_to_leave_is_the_newest_lap(laps, flaw):
+    """Two equal laps in the history and a third about to leave: nudge. Four and a fifth: break."""
+    judged = ruled([native(GOOD)], messages=lapped(laps))
+
+    assert judged.flaw is flaw
+    assert judged.calls
+    if flaw is not None:
+        assert f"({laps + 1}x)" in judged.detail
+    assert ruled([native('{"q": "dogs"}')], messages=lapped(laps)).flaw is None
+
+
+def test_switched_off_checks_pass_calls_as_they_came():
+    """Without `tool_validation` nothing is judged or repaired; without `loop_detection` nothing loops."""
+    assert ruled([native("{", name="nobody")], Finish(reason=FinishReason.TOOL_CALLS), checks=None).flaw is None
+    assert ruled([native(GOOD)], messages=lapped(9), loops=None).flaw is None
+
+
+WRITTEN = '{"name": "search", "arguments": {"q": "x"}}'
+TAGS = ["<tool_call>", "</tool_call>", "```", "json\n", "⏺ search: x\n", "<"]
+PIECES = st.sampled_from(["Hello ", "{", "}", '{"a": 1}', WRITTEN, *TAGS, "\n", "search", "(", ")", "[", "]", " and "])
+
+
+@given(st.lists(PIECES, max_size=14), st.lists(st.integers(1, 9), max_size=30))
+def test_the_outcome_doesn_t_depend_on_the_cuts(pieces, cuts):
+    """However the text arrives, the same text leaves, the same calls leave, and no call leaves as text."""
+    text = "".join(pieces)
+
+    assert through(text, cuts) == through(text, [])
+
+
+def through(text: str, cuts: list[int]) -> tuple[str, list[tuple[str, str]]]:
+    state = gate.open_gate(["search"], partial(settle_text, toolbox=BOX))
+    sent: list[str] = []
+    at = 0
+    for size in [*cuts, len(text)]:
+        if text[at : at + size]:
+            state, out = gate.step(state, Text(text[at : at + size]))
+            sent += [event.text for event in out if isinstance(event, Text)]
+        at += size
+    _, out, held = gate.finish(state)
+    sent += [event.text for event in out if isinstance(event, Text)]
+    judged = ruled(list(held), sent="".join(sent))
+    rest = [event.text for event in judged.events if isinstance(event, Text)]
+    return "".join([*sent, *rest]), [(call.name, call.arguments) for call in judged.calls]
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ('{"name": "search", "arguments": {}}', TextKind.CALL),
+        ('{"name": "Bob", "age": 3}', TextKind.PROSE),
+        ("<tool_call>{", TextKind.CALL),
+        ("⏺ sea", TextKind.OPEN),
+    ],
+)
+def test_what_a_candidate_is(text, kind):
+    """A call, an attempt at one, prose, or too short to tell."""
+    assert settle_text(text, "", BOX) is kind
+
+
+def test_thinking_is_no_answer():
+    """Held reasoning leaves as reasoning, and alone it is an empty answer."""
+    judged = ruled([Reasoning("hm")])
+
+    assert judged.events == (Reasoning("hm"),)
+    assert judged.flaw is Flaw.EMPTY

@@ -1,0 +1,343 @@
+"""The walk along the chain, as laws over every walk that faults can produce."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from reliability.escalation.policies import (
+    BACKOFF_MAX_NS,
+    RETRY_AFTER_MAX_NS,
+    Accept,
+    Call,
+    Limits,
+    Refuse,
+    Situation,
+    decide,
+    reason_of,
+)
+from reliability.escalation.retry_strategy import RetryStep
+from reliability.faults import TRAITS, Again, OtherTier, traits_of
+from reliability.types import Attempt, Fault, Flaw, Reason, RefuseCode
+
+CHAIN = ("fast", "standard", "longctx", "premium")
+HOUR_NS = 3600 * 10**9
+RETRIED = [fault for fault in Fault if TRAITS[fault].again is Again.RETRY]
+REASKED = [flaw for flaw in Flaw if TRAITS[flaw].again is Again.REASK]
+
+limits = st.builds(
+    Limits,
+    retries_max=st.integers(0, 4),
+    reasks_max=st.integers(0, 4),
+    attempts_max=st.integers(1, 12),
+    escalate_on=st.frozensets(st.sampled_from(list(Reason))),
+)
+chains = st.integers(1, 4).map(lambda n: CHAIN[:n])
+# What each call of a walk comes to: a fault, a flaw, or None for a good answer.
+outcomes = st.lists(st.sampled_from([None, *Fault, *Flaw]), min_size=60, max_size=60)
+
+
+def walk(chain, limits, outcomes, *, jitter=0.5, retry_after_s=None, first=()):
+    """Play a whole walk, after these attempts; return the attempts, the waits and the last decision."""
+    attempts: list[Attempt] = [*first]
+    waits: list[int] = []
+    for outcome in outcomes:
+        decision = decide(
+            Situation(chain=chain, attempts=tuple(attempts), remaining_ns=HOUR_NS, limits=limits, jitter=jitter)
+        )
+        if not isinstance(decision, Call):
+            return attempts, waits, decision
+        waits.append(decision.wait_ns)
+        attempts.append(
+            Attempt(
+                tier=decision.tier,
+                ran=True,
+                fault=outcome if isinstance(outcome, Fault) else None,
+                flaw=outcome if isinstance(outcome, Flaw) else None,
+                detail=f"{decision.tier} {outcome}",
+                retry_after_s=retry_after_s,
+            )
+        )
+    raise AssertionError("the walk doesn't end")
+
+
+@given(chains, limits, outcomes)
+def test_a_walk_ends_within_its_attempts(chain, limits, outcomes):
+    """Whatever happens, there are at most `attempts_max` calls, and then an answer or a refusal."""
+    attempts, _, decision = walk(chain, limits, outcomes)
+
+    assert len(attempts) <= limits.attempts_max
+    assert isinstance(decision, Accept | Refuse)
+
+
+@given(chains, limits, outcomes)
+def test_a_walk_never_goes_back_down_the_chain(chain, limits, outcomes):
+    """The tiers of a walk stand in the chain's order."""
+    attempts, _, _ = walk(chain, limits, outcomes)
+    positions = [chain.index(a.tier) for a in attempts]
+
+    assert positions == sorted(positions)
+
+
+@given(chains, limits, outcomes)
+def test_a_tier_is_called_at_most_so_often(chains, limits, outcomes):
+    """Faults on one tier are bounded by `retries_max`, flaws by `reasks_max`, and a loop is nudged there once."""
+    attempts, _, _ = walk(chains, limits, outcomes)
+
+    for tier in chains:
+        mine = [a for a in attempts if a.tier == tier]
+        loops = sum(a.flaw is Flaw.LOOP for a in mine)
+        faults = sum(a.fault is not None for a in mine)
+        flaws = sum(a.flaw in REASKED for a in mine)
+        assert faults <= limits.retries_max + 1
+        assert flaws <= limits.reasks_max + 1
+        assert loops <= 2
+        assert sum(a.flaw is Flaw.CIRCUIT_BREAK for a in mine) <= 1
+
+
+@given(chains, limits, st.lists(st.sampled_from([*RETRIED, *REASKED, Flaw.LOOP]), min_size=60, max_size=60))
+@example(
+    CHAIN[:3],
+    Limits(retries_max=3, reasks_max=3, attempts_max=8, escalate_on=frozenset(Reason)),
+    [Fault.SERVER_ERROR] * 60,
+)
+def test_no_tier_is_left_unasked_for_second_tries(chain, limits, outcomes):
+    """Where a request is refused, or only a loop is delivered, every tier has had its turn: what one tier may be asked
+    again for never takes the attempt of a tier behind it."""
+    limits = replace(limits, escalate_on=frozenset(Reason), attempts_max=max(limits.attempts_max, len(chain)))
+    attempts, _, decision = walk(chain, limits, outcomes)
+
+    assert isinstance(decision, Accept) or {attempt.tier for attempt in attempts} == set(chain)
+
+
+@given(chains, limits, outcomes)
+def test_only_a_good_answer_or_a_marked_loop_is_accepted(chain, limits, outcomes):
+    """Accept follows a good attempt, always, or a loop that a nudge and another tier could not break."""
+    attempts, _, decision = walk(chain, limits, outcomes)
+    good = bool(attempts) and attempts[-1].good
+    loop = any(attempt.flaw in (Flaw.LOOP, Flaw.CYCLE) for attempt in attempts)
+
+    assert isinstance(decision, Accept) == good or loop
+    assert not good or isinstance(decision, Accept)
+
+
+@given(chains, limits, outcomes)
+def test_a_tier_that_says_it_cannot_is_not_asked_again(chain, limits, outcomes):
+    """No model, no key, no room for the prompt: asking again would only hear it again."""
+    attempts, _, _ = walk(chain, limits, outcomes)
+
+    for before, after in pairwise(attempts):
+        assert traits_of(before).other_tier is not OtherTier.ALWAYS or before.tier != after.tier
+
+
+@given(chains, limits, outcomes)
+def test_a_request_moves_on_only_for_a_reason_that_is_switched_on(chain, limits, outcomes):
+    """`escalate_on` governs faults; a tier that is no candidate at all is passed over regardless."""
+    attempts, _, _ = walk(chain, limits, outcomes)
+
+    for before, after in pairwise(attempts):
+        if before.tier != after.tier:
+            candidate = traits_of(before).other_tier is not OtherTier.ALWAYS
+            assert not candidate or reason_of(before) in limits.escalate_on
+
+
+@given(chains, limits, outcomes, st.floats(0, 0.999), st.one_of(st.none(), st.floats(0, 1e9)))
+def test_waits_are_bounded(chain, limits, outcomes, jitter, retry_after_s):
+    """No wait is longer than the larger of the two bounds, however long a tier asks for."""
+    _, waits, _ = walk(chain, limits, outcomes, jitter=jitter, retry_after_s=retry_after_s)
+
+    assert all(0 <= wait <= max(BACKOFF_MAX_NS, RETRY_AFTER_MAX_NS) for wait in waits)
+
+
+def test_the_wait_doubles_and_a_long_retry_after_means_another_tier():
+    """A tier that is coming back isn't stormed; one that wants more patience than there is isn't waited for."""
+    failed = Attempt(tier="fast", ran=True, fault=Fault.SERVER_ERROR, detail="x")
+    limits = replace(no_retries(), retries_max=9)
+    waits = [
+        decide(replace(situation((failed,) * n), limits=replace(limits, attempts_max=20))).wait_ns for n in range(1, 8)
+    ]
+    patient = decide(replace(situation((replace(failed, retry_after_s=1.5),)), limits=limits))
+    impatient = decide(replace(situation((replace(failed, retry_after_s=3.0),)), limits=limits))
+
+    assert waits == [50 * 10**6 * min(2**n, 20) for n in range(7)]
+    assert (patient.tier, patient.wait_ns) == ("fast", 1_500_000_000)
+    assert impatient.tier == "standard"
+
+
+@given(st.sampled_from(list(Fault)))
+def test_nothing_is_called_after_text_that_broke_off(fault):
+    """Once text has left and the tier failed, another tier's answer can't take its place."""
+    attempt = Attempt(tier="fast", ran=True, fault=fault, detail="x", text_out=True)
+    decision = decide(situation((attempt,)))
+
+    assert isinstance(decision, Refuse)
+    assert decision.code is RefuseCode.BROKEN_STREAM
+
+
+@pytest.mark.parametrize("flaw", [flaw for flaw in REASKED if flaw is not Flaw.CYCLE])
+def test_after_text_alone_the_calls_are_still_open(flaw):
+    """Text that has left stands, and a bad call behind it is mended by a re-ask, then by the next tier, or refused."""
+    first = Attempt(tier="fast", ran=True, flaw=flaw, detail="x", text_out=True)
+    again = decide(replace(situation((first,)), limits=replace(no_retries(), reasks_max=1)))
+    up = decide(situation((first,)))
+    end = decide(replace(situation((first,)), chain=("fast",)))
+
+    assert isinstance(again, Call)
+    assert again.tier == "fast"
+    assert again.reask is not None
+    assert isinstance(up, Call)
+    assert up.tier == "standard"
+    assert isinstance(end, Refuse)
+    assert end.code is RefuseCode.BROKEN_STREAM
+
+
+def test_a_loop_is_nudged_then_escalated_then_delivered_marked():
+    """Three laps: the same tier with a nudge, the next tier with a nudge, and what two tiers say alike is delivered."""
+    looped = [Attempt(tier=tier, ran=True, flaw=Flaw.LOOP, detail="x") for tier in ("fast", "fast", "standard")]
+    limits = replace(no_retries(), reasks_max=1)
+    decisions = [decide(replace(situation(tuple(looped[:n])), limits=limits)) for n in (1, 2, 3)]
+
+    assert decisions == [Call(tier="fast", nudge=True), Call(tier="standard", nudge=True), Accept()]
+
+
+@pytest.mark.parametrize("fault", [Fault.UNAVAILABLE, Fault.AUTH, Fault.SERVER_ERROR, Fault.BREAKER_OPEN])
+def test_a_loop_is_worth_more_than_a_tier_that_is_not_there(fault):
+    """The stage of the nudge stops nobody: where the tiers after it can't answer, the call that loops is delivered,
+    marked, the newest of them; behind a broken circuit nothing is."""
+    loop = Attempt(tier="fast", ran=True, flaw=Flaw.LOOP, detail="x", calls_held=True)
+    gone = Attempt(tier="standard", ran=False, fault=fault, detail="x")
+    here = replace(situation((loop, loop, gone)), chain=("fast", "standard"))
+
+    assert decide(here) == Accept(attempt=1)
+    broken = replace(loop, flaw=Flaw.CIRCUIT_BREAK)
+    assert isinstance(decide(replace(here, attempts=(loop, broken, gone))), Refuse)
+
+
+def test_a_broken_circuit_is_never_delivered():
+    """Five laps: the next tier at once; where none is left, the loop error with its `retry_after`."""
+    broken = [Attempt(tier=tier, ran=True, flaw=Flaw.CIRCUIT_BREAK, detail="x") for tier in CHAIN]
+    ups = [decide(situation(tuple(broken[:n]))) for n in (1, 2, 3)]
+    end = decide(situation(tuple(broken)))
+
+    assert [up.tier for up in ups if isinstance(up, Call)] == ["standard", "longctx", "premium"]
+    assert isinstance(end, Refuse)
+    assert (end.code, end.retry_after_s) == (RefuseCode.LOOP, 5.0)
+
+
+def test_text_that_repeats_itself_is_asked_for_once_more_and_then_delivered():
+    """One resample, then the next tier, and at the end what there is, marked: it is worth more than an error."""
+    cycles = tuple(
+        Attempt(tier=t, ran=True, flaw=Flaw.CYCLE, detail="x") for t in ("fast", "fast", "standard", "standard")
+    )
+    here = replace(situation(()), chain=("fast", "standard"), limits=replace(no_retries(), reasks_max=3))
+    decisions = [decide(replace(here, attempts=cycles[:n])) for n in (1, 2, 3, 4)]
+
+    assert [getattr(d, "tier", None) for d in decisions] == ["fast", "standard", "standard", None]
+    assert decisions[3] == Accept(attempt=3)
+
+
+def test_a_text_in_circles_is_worth_more_than_a_tier_that_is_not_there():
+    """Where the tiers after it can't answer, the text that was stopped is delivered; not behind another's text."""
+    cycle = Attempt(tier="fast", ran=True, flaw=Flaw.CYCLE, detail="x")
+    gone = Attempt(tier="standard", ran=False, fault=Fault.UNAVAILABLE, detail="x")
+    seen = replace(cycle, flaw=Flaw.TOOL_CALL_INVALID, text_out=True)
+    here = replace(situation((cycle, gone)), chain=("fast", "standard"))
+
+    assert decide(here) == Accept(attempt=0)
+    assert isinstance(decide(replace(here, attempts=(seen, cycle, gone))), Refuse)
+
+
+def test_text_that_repeats_itself_is_delivered_once_it_has_left():
+    """There is no call that could be mended, and the text stands already: accept it, marked."""
+    attempt = Attempt(tier="fast", ran=True, flaw=Flaw.CYCLE, detail="x", text_out=True)
+
+    assert decide(situation((attempt,))) == Accept()
+
+
+@pytest.mark.parametrize("chain", [("fast",), ("fast", "standard")])
+def test_a_circuit_that_breaks_on_text_that_has_left_calls_nobody(chain):
+    """No tier's call could mend a text, and no tier's text could take its place: the loop error at once."""
+    attempt = Attempt(tier="fast", ran=True, flaw=Flaw.CIRCUIT_BREAK, detail="x", text_out=True)
+    end = decide(replace(situation((attempt,)), chain=chain))
+    held = decide(replace(situation((replace(attempt, calls_held=True),)), chain=("fast", "standard")))
+
+    assert isinstance(end, Refuse)
+    assert end.code is RefuseCode.LOOP
+    assert isinstance(held, Call)
+
+
+def test_the_steps_of_a_re_ask():
+    """An invalid call is corrected first and resampled next; an empty answer has nothing to correct."""
+    limits = replace(no_retries(), reasks_max=3)
+    bad = Attempt(tier="fast", ran=True, flaw=Flaw.TOOL_CALL_INVALID, detail="x")
+    empty = replace(bad, flaw=Flaw.EMPTY)
+    steps = [decide(replace(situation((bad,) * n), limits=limits)).reask.step for n in (1, 2, 3)]
+
+    assert steps == [RetryStep.CORRECT, RetryStep.RESAMPLE, RetryStep.RESAMPLE]
+    assert decide(replace(situation((empty,)), limits=limits)).reask.step is RetryStep.RESAMPLE
+    constrained = replace(limits, grammars=frozenset({"fast"}))
+    assert decide(replace(situation((bad,) * 3), limits=constrained)).reask.constrained
+
+
+@given(flaw=st.sampled_from(REASKED), reasks=st.integers(1, 3))
+def test_only_a_model_that_tried_to_call_is_made_to_call(flaw, reasks):
+    """A grammar demands a call: it follows an invalid or a cut one, never an empty answer or one in circles."""
+    limits = replace(no_retries(), reasks_max=4, attempts_max=9, grammars=frozenset({"fast"}))
+    flawed = Attempt(tier="fast", ran=True, flaw=flaw, detail="x")
+    decision = decide(replace(situation((flawed,) * (reasks + 1)), limits=limits))
+
+    constrained = isinstance(decision, Call) and decision.reask is not None and decision.reask.constrained
+    assert constrained == (flaw in (Flaw.TOOL_CALL_INVALID, Flaw.TRUNCATED))
+
+
+def test_a_spent_budget_stops_or_moves_on():
+    """`hard_stop` refuses at once; a bar that is not hard leaves the next tier."""
+    rejection = Attempt(tier="fast", ran=False, fault=Fault.BUDGET, detail="spent", retry_after_s=60.0)
+    hard = decide(situation((replace(rejection, hard_stop=True),)))
+    spent = decide(situation((replace(rejection, hard_stop=True, retry_after_s=None),)))
+    soft = decide(situation((rejection,)))
+
+    assert isinstance(hard, Refuse)
+    assert isinstance(spent, Refuse)
+    assert (hard.code, hard.retry_after_s) == (RefuseCode.RATE, 60.0)
+    assert (spent.code, spent.retry_after_s) == (RefuseCode.BUDGET, None)
+    assert isinstance(soft, Call)
+    assert soft.tier == "standard"
+
+
+@given(st.sampled_from(sorted(set(Fault) - {Fault.BAD_REQUEST})))
+def test_no_call_after_the_deadline(fault):
+    """With no time left nothing is called."""
+    attempt = Attempt(tier="fast", ran=True, fault=fault, detail="x")
+    decision = decide(replace(situation((attempt,)), remaining_ns=0))
+
+    assert isinstance(decision, Refuse)
+    assert decision.code is RefuseCode.DEADLINE
+
+
+def test_a_bad_request_is_refused_at_once():
+    """A request that is wrong in itself isn't carried from tier to tier; the field is named."""
+    attempt = Attempt(tier="fast", ran=True, fault=Fault.BAD_REQUEST, detail="no", param="messages")
+
+    assert decide(situation((attempt,))) == Refuse(code=RefuseCode.BAD_REQUEST, message="no", param="messages")
+
+
+@pytest.mark.parametrize("flaw", list(Flaw))
+def test_every_flaw_has_a_public_reason(flaw):
+    """Loops and everything else that is wrong with an answer map to the reasons of the header."""
+    reason = reason_of(Attempt(tier="fast", ran=True, flaw=flaw))
+    loops = (Flaw.LOOP, Flaw.CIRCUIT_BREAK, Flaw.CYCLE)
+
+    assert reason is (Reason.LOOP_DETECTED if flaw in loops else Reason.TOOL_VALIDATION_FAILURE)
+
+
+def no_retries() -> Limits:
+    return Limits(retries_max=0, attempts_max=8, escalate_on=frozenset(Reason))
+
+
+def situation(attempts: tuple[Attempt, ...]) -> Situation:
+    return Situation(chain=CHAIN, attempts=attempts, remaining_ns=HOUR_NS, limits=no_retries())

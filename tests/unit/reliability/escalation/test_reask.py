@@ -1,0 +1,69 @@
+"""The request of the next attempt."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from reliability.escalation.policies import Call
+from reliability.escalation.reask import RESAMPLE_TEMPERATURE, request_for
+from reliability.escalation.retry_strategy import Reask, RetryStep
+from reliability.types import ChatRequest
+from tests.support.judgements import BOX, GOOD, USER, lapped, native, ruled
+
+REQUEST = ChatRequest(
+    request_id="r", session_id="s", messages=tuple(USER), max_tokens=9, timeout_s=1.0, temperature=0.0, seed=4
+)
+
+
+def test_a_correction_stands_at_the_end_and_names_the_error():
+    """The user's wording, with every violation and the tools; the conversation before it is untouched."""
+    bad = ruled([native("{}")])
+    call = Call(tier="fast", reask=Reask(RetryStep.CORRECT, constrained=False))
+    request = request_for(REQUEST, call, attempts=1, failed_text="oops", violations=bad.violations, toolbox=BOX)
+
+    assert request.messages[:1] == REQUEST.messages
+    assert [m["role"] for m in request.messages[1:]] == ["assistant", "user"]
+    words = request.messages[-1]["content"]
+    assert words.startswith("Your previous response contained an invalid tool call. The error was: ")
+    assert "'q'" in words or "q" in words
+    assert "search(" in words
+    assert request.temperature == 0.0
+
+
+def test_a_correction_shows_the_model_its_own_call_and_no_words_of_ours():
+    """A weak model copies what it is shown as its own: a native call is shown as a call, and nothing is made up."""
+    bad = ruled([native("{}")])
+    call = Call(tier="fast", reask=Reask(RetryStep.CORRECT, constrained=False))
+    shown = request_for(REQUEST, call, attempts=1, failed_text=bad.written, violations=bad.violations, toolbox=BOX)
+    nothing = request_for(REQUEST, call, attempts=1, failed_text="", violations=bad.violations, toolbox=BOX)
+
+    assert shown.messages[-2]["content"] == '<tool_call>\n{"name": "search", "arguments": {}}\n</tool_call>'
+    assert [m["role"] for m in nothing.messages[1:]] == ["user"]
+
+
+def test_a_resample_has_the_clean_prompt_and_some_chance():
+    """The same messages, warm enough for another answer, and another seed that follows from the client's."""
+    call = Call(tier="fast", reask=Reask(RetryStep.RESAMPLE, constrained=False))
+    request = request_for(REQUEST, call, attempts=2)
+
+    assert request.messages == REQUEST.messages
+    assert (request.temperature, request.seed) == (RESAMPLE_TEMPERATURE, 6)
+    assert request_for(replace(REQUEST, temperature=1.5), call, attempts=1).temperature == 1.5
+
+
+def test_a_constrained_re_ask_says_so():
+    """The tier is asked to decode under the grammar."""
+    call = Call(tier="fast", reask=Reask(RetryStep.CONSTRAIN, constrained=True))
+
+    assert request_for(REQUEST, call, attempts=1).constrained
+
+
+def test_a_nudge_tells_of_the_loop():
+    """The nudge is the last message; without a loop, or without being asked to, nothing is added."""
+    loop = ruled([native(GOOD)], messages=lapped(2)).loop
+    request = request_for(REQUEST, Call(tier="fast", nudge=True), attempts=1, loop=loop)
+
+    assert "search" in request.messages[-1]["content"]
+    assert len(request.messages) == len(REQUEST.messages) + 1
+    assert request_for(REQUEST, Call(tier="fast", nudge=True), attempts=1) == REQUEST
+    assert request_for(REQUEST, Call(tier="fast"), attempts=1, loop=loop) == REQUEST

@@ -1,0 +1,77 @@
+"""Loop rules on large histories: the work is bounded, and the verdicts stay what they are."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from reliability.loops import Kind, LoopConfig, Memo, Stage, calls_turn, find_loop, read_turns
+from reliability.loops import same_result as volatile
+from reliability.loops.transcript import TURNS_MAX
+
+CONFIG = LoopConfig()
+READ = calls_turn([("read", '{"path": "a.py"}')])
+BODY = "\n".join(f"{number:06d} some line of a file that is read again" for number in range(2_000))
+
+
+def history(results: list[str]) -> list[dict[str, Any]]:
+    """One call, again and again."""
+    messages: list[dict[str, Any]] = [{"role": "user", "content": "go"}]
+    for number, result in enumerate(results):
+        function = {"name": "read", "arguments": '{"path":"a.py"}'}
+        messages.append({"role": "assistant", "tool_calls": [{"id": f"c{number}", "function": function}]})
+        messages.append({"role": "tool", "tool_call_id": f"c{number}", "content": result})
+    return messages
+
+
+@pytest.fixture
+def compared(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
+    """Every pair of results that was looked into."""
+    seen: list[tuple[str, str]] = []
+    same = volatile.is_same_result
+    monkeypatch.setattr(
+        "reliability.loops.history.is_same_result", lambda a, b, parse: (seen.append((a, b)), same(a, b, parse))[1]
+    )
+    return seen
+
+
+def test_each_pair_is_compared_once_a_request(compared):
+    """Law: neither another period nor another tier's attempt compares the same results again."""
+    results = [f"at 2026-11-23T06:00:{second:02d}Z\n{BODY}" for second in range(12)]
+    turns, memo = read_turns(history(results), CONFIG.turns_needed), Memo()
+    first, *others = [find_loop(turns, CONFIG, READ, memo) for _attempt in range(3)]
+    assert len(compared) == len(set(compared)) > 0
+    assert first is not None
+    assert (first.stage, first.kind) == (Stage.BREAK, Kind.CALLS)
+    assert [*others, find_loop(turns, CONFIG, READ)] == [first] * 3
+
+
+def test_equal_results_are_not_looked_into(compared):
+    """Law: equal text needs no comparison of its parts past the verdict, however long the history."""
+    turns = read_turns(history([BODY] * (TURNS_MAX - 1)), CONFIG.turns_needed)
+    loop = find_loop(turns, CONFIG, READ)
+    assert loop is not None
+    assert loop.repetitions == CONFIG.turns_needed + 1
+    assert len(set(compared)) <= 1
+
+
+def test_laps_past_the_verdict_are_counted_only_while_that_is_cheap(compared):
+    """Law: a verdict is never lost, and what it costs beyond it has a bound."""
+
+    steps = [f"took {n}.5 s\n{BODY * 4}" for n in range(10, 50)]
+    loop = find_loop(read_turns(history(steps), CONFIG.turns_needed), CONFIG, READ)
+    assert loop is not None
+    assert (loop.stage, loop.strike) == (Stage.BREAK, 1)
+    assert CONFIG.break_threshold <= loop.repetitions < 40
+    assert len(compared) < 100
+
+
+def test_many_results_of_few_calls_are_read_in_one_go():
+    """Law: reading a history takes time by its size: sixty thousand pieces of one result are one text."""
+    parts = [{"type": "tool_result", "tool_use_id": "c", "content": "ab"}] * 60_000
+    call = {"id": "c", "function": {"name": "read", "arguments": "{}"}}
+    turns = read_turns([{"role": "assistant", "tool_calls": [call] * 20_000}, {"role": "user", "content": parts}])
+    results = turns[0].results
+    assert all(result is not None for result in results)
+    assert len(results[-1].text) == 3 * 40_001 - 1  # type: ignore[union-attr]

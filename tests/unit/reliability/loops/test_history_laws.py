@@ -1,0 +1,286 @@
+"""The laws of the history rules, for any history that can be made of a few calls and results."""
+
+from __future__ import annotations
+
+import ast
+import json
+import pickle
+import random
+import sys
+from pathlib import Path
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import reliability.loops
+from reliability.loops import (
+    Call,
+    JudgeConfig,
+    Kind,
+    Loop,
+    LoopConfig,
+    LoopDetector,
+    LoopStatus,
+    Result,
+    Scan,
+    Stage,
+    Turn,
+    answer_turn,
+    calls_turn,
+    carries_history,
+    find_case,
+    find_loop,
+    find_repeated_calls,
+    finish,
+    judge_request,
+    nudge,
+    read_suggestion,
+    read_turns,
+    step,
+    truncate,
+)
+from tests.support.loop_histories import acting, asks, calls, histories, law, scalars, steps
+
+CONFIG = LoopConfig()
+Message = dict[str, Any]
+
+deep = st.recursive(
+    st.one_of(scalars, st.floats(), st.text(max_size=30)),
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=4),
+        st.dictionaries(
+            st.one_of(
+                st.text(max_size=6),
+                st.sampled_from(
+                    [
+                        "role",
+                        "content",
+                        "tool_calls",
+                        "function",
+                        "function_call",
+                        "name",
+                        "arguments",
+                        "id",
+                        "tool_call_id",
+                        "type",
+                        "input",
+                        "output",
+                        "text",
+                        "call_id",
+                        "error",
+                        "choices",
+                        "message",
+                        "is_error",
+                    ]
+                ),
+            ),
+            st.one_of(
+                inner,
+                st.sampled_from(
+                    ["assistant", "user", "tool", "function", "tool_use", "tool_result", "function_call", "f"]
+                ),
+            ),
+            max_size=6,
+        ),
+    ),
+    max_leaves=25,
+)
+
+
+def messages_of(turns: tuple[Turn, ...], ids: random.Random) -> list[Message]:
+    """The turns as OpenAI messages, with fresh ids and shuffled argument keys."""
+    written: list[Message] = [{"role": "user", "content": "Go."}]
+    for turn in turns:
+        made = [(f"call_{ids.getrandbits(60):x}", call) for call in turn.calls]
+        entries = [
+            {
+                "id": i,
+                "type": "function",
+                "function": {"name": call.name, "arguments": shuffled(call.arguments, ids)},
+            }
+            for i, call in made
+        ]
+        extra = {"tool_calls": entries} if entries else {}
+        written.append({"role": "assistant", "content": turn.text or None, **extra})
+        for (i, _), result in zip(made, turn.results, strict=True):
+            if result is not None:
+                written.append({"role": "tool", "tool_call_id": i, "content": result.text})
+    return written
+
+
+def shuffled(arguments: str, dice: random.Random) -> str:
+    items = list(json.loads(arguments).items())
+    dice.shuffle(items)
+    return json.dumps(dict(items), indent=dice.choice([None, 2]))
+
+
+def severity(loop: Loop | None) -> int:
+    return 0 if loop is None else {Stage.WARN: 1, Stage.BREAK: 2}[loop.stage]
+
+
+@law
+@given(histories, calls, st.integers())
+def test_ids_and_key_order_say_nothing(history: tuple[Turn, ...], call: Call, seed: int) -> None:
+    """The verdict is the same whatever the ids and the order of the argument keys."""
+    dice = random.Random(seed)
+    first, second = (find_loop(read_turns(messages_of(history, dice)), CONFIG, Turn((call,))) for _ in range(2))
+    assert first == second
+
+
+@law
+@given(steps, st.integers(2, 6))
+def test_equal_laps_are_found_exactly_at_the_thresholds(lap: list[Turn], repetitions: int) -> None:
+    """N laps in the history and an answer that starts the next: a nudge from three, a break from five."""
+    if any(turn.calls[0].name == "job_poll" for turn in lap):
+        return
+    loop = find_loop(tuple(lap * (repetitions - 1)), CONFIG, asks(lap[0]))
+    expected = 0 if repetitions < 3 else 1 if repetitions < 5 else 2
+    assert severity(loop) >= expected
+    if len(lap) == 1 and lap[0].results[0] != Result("Error: no such thing"):
+        assert severity(loop) == expected
+
+
+@law
+@given(acting, st.integers(3, 6))
+def test_one_changed_result_re_arms(turn: Turn, repetitions: int) -> None:
+    """A loop whose newest result is another than before is no loop."""
+    changed = Turn(turn.calls, (Result("something else altogether"),))
+    assert find_loop((turn,) * repetitions, CONFIG, asks(turn)) is not None or turn.calls[0].name == "job_poll"
+    assert find_loop((*(turn,) * repetitions, changed), CONFIG, asks(turn)) is None
+
+
+@law
+@given(acting, acting)
+def test_one_changed_call_re_arms(turn: Turn, other: Turn) -> None:
+    """Another tool than the one that looped is free, whatever it is asked."""
+    if turn.calls[0].name == other.calls[0].name:
+        return
+    assert find_loop((turn,) * 6, CONFIG, asks(other)) is None
+
+
+@law
+@given(histories, histories, st.integers())
+def test_a_user_message_forgets_what_was_before(old: tuple[Turn, ...], new: tuple[Turn, ...], seed: int) -> None:
+    """What was done before the user last spoke doesn't change what is read after it."""
+    before, after = (messages_of(turns, random.Random(seed)) for turns in (old, new))
+    assert read_turns([*before, *after]) == read_turns(after)
+
+
+@law
+@given(steps, st.integers(2, 7))
+def test_more_laps_never_weigh_less(lap: list[Turn], repetitions: int) -> None:
+    """Another equal lap never lowers the stage, and within one rule never the count."""
+    fewer = find_loop(tuple(lap * repetitions), CONFIG, asks(lap[0]))
+    more = find_loop(tuple(lap * (repetitions + 1)), CONFIG, asks(lap[0]))
+    assert severity(more) >= severity(fewer)
+    if fewer and more and fewer.kind is more.kind:
+        assert more.repetitions >= fewer.repetitions
+
+
+@law
+@given(histories, acting)
+def test_a_lower_threshold_never_weighs_less(history: tuple[Turn, ...], turn: Turn) -> None:
+    """What the stricter configuration lets pass, the looser one lets pass."""
+    strict, loose = LoopConfig(duplicate_threshold=2, break_threshold=3), CONFIG
+    candidate = asks(turn)
+    assert severity(find_loop(history, strict, candidate)) >= severity(find_loop(history, loose, candidate))
+
+
+@law
+@given(histories, acting)
+def test_texts_between_calls_change_nothing(history: tuple[Turn, ...], turn: Turn) -> None:
+    """Turns that only speak neither reset nor feed the call rules."""
+    silent = tuple(t for t in history if t.calls)
+    assert find_loop(history, CONFIG, asks(turn)) == find_loop(silent, CONFIG, asks(turn))
+
+
+@law
+@given(histories, acting, st.integers(2, 5))
+def test_copies_in_one_batch_change_nothing(history: tuple[Turn, ...], turn: Turn, copies: int) -> None:
+    """A batch that holds the same call several times is judged like the call alone."""
+    batch = Turn(turn.calls * copies, turn.results * copies)
+    one = find_loop((*history, turn), CONFIG, asks(turn))
+    many = find_loop((*history, batch), CONFIG, asks(batch))
+    assert severity(one) == severity(many)
+
+
+@law
+@given(histories, acting)
+def test_unknown_results_never_convict(history: tuple[Turn, ...], turn: Turn) -> None:
+    """Where no result is known, no call loops."""
+    blind = tuple(asks(t) for t in history if t.calls) + (asks(turn),) * 6
+    assert find_loop(blind, CONFIG, asks(turn)) is None
+
+
+@law
+@given(steps, st.integers(3, 4))
+def test_the_key_of_a_streak_is_stable(lap: list[Turn], repetitions: int) -> None:
+    """A streak keeps its key from lap to lap and wherever in the cycle one stands."""
+    at_start = find_loop(tuple(lap * repetitions), CONFIG, asks(lap[0]))
+    later = find_loop(tuple(lap * (repetitions + 1)), CONFIG, asks(lap[0]))
+    if at_start and later and at_start.kind is later.kind is Kind.CALLS:
+        assert at_start.key == later.key
+
+
+@law
+@given(deep, deep)
+def test_hostile_input_never_raises(messages: Any, response: Any) -> None:
+    """Whatever JSON stands in the place of messages and answers, there is a verdict and no exception."""
+    turns = read_turns(messages if isinstance(messages, list) else [messages, response])
+    candidate = answer_turn(response)
+    loop = find_loop(turns, CONFIG, candidate) or find_loop(turns, CONFIG)
+    assert loop is None or nudge(loop)
+    case = find_case(turns, JudgeConfig(enabled=True, consecutive_threshold=1, failure_threshold=1))
+    assert case is None or judge_request(case, turns, messages, JudgeConfig()).messages
+    assert isinstance(read_suggestion(response), str)
+    assert carries_history(messages) in (True, False)
+    assert LoopDetector().check("s", response) in LoopStatus
+    assert find_repeated_calls(candidate.calls) is None or len(candidate.calls) > 2
+
+
+@settings(law, max_examples=14)
+@given(st.text(max_size=400), st.sampled_from(["{", "[", '{"a":', "\\", "\x00", "\ud800", "9"]))
+def test_hostile_text_never_raises(text: str, seed: str) -> None:
+    """Any text can stand in an argument, in a result and in an answer."""
+    hostile = [text, seed * 2_000, seed * 50 + text]
+    for older in hostile:
+        for newer in hostile:
+            turn = Turn((Call("f", older),), (Result(newer),))
+            find_loop((turn, Turn(turn.calls, (Result(older),))) * 3, CONFIG, asks(turn))
+    for piece in hostile:
+        assert isinstance(truncate(piece), str)
+        finish(step(Scan(), piece)[0])
+
+
+def test_values_survive_a_journey() -> None:
+    """A loop, a turn and the state of an answer are values: they can be pickled, compared and hashed."""
+    scan, _ = step(Scan(), "some text that is longer than one block of the scanner")
+    for value in (calls_turn([("f", "{}")], "text"), scan, Loop(kind=Kind.NEAR, stage=Stage.BREAK, repetitions=5)):
+        assert pickle.loads(pickle.dumps(value)) == value
+        assert hash(value) == hash(pickle.loads(pickle.dumps(value)))
+
+
+ALLOWED = {"rapidfuzz", "pydantic", "reliability", "__future__"}
+PURE = ALLOWED | {
+    "collections",
+    "dataclasses",
+    "enum",
+    "hashlib",
+    "itertools",
+    "json",
+    "re",
+    "typing",
+    "unicodedata",
+}
+
+
+def test_the_core_imports_nothing_that_does_io() -> None:
+    """No file of the package imports a clock, dice, files, a network or a log."""
+    folder = Path(reliability.loops.__file__).parent
+    for file in sorted(folder.glob("*.py")):
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            modules = [a.name for a in node.names] if isinstance(node, ast.Import) else []
+            modules += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            assert {m.split(".")[0] for m in modules} <= PURE, file.name
+    assert "reliability.loops" in sys.modules

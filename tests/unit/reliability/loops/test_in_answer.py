@@ -1,0 +1,193 @@
+"""Repetition inside one answer: independent of how the stream was cut, blind to structure, and bounded."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from reliability.loops import (
+    Kind,
+    Scan,
+    finish,
+    open_scan,
+    step,
+    truncate,
+)
+from reliability.loops.in_answer import BLOCK, LINE_CHARS, TAIL_CHARS, UNITS_KEPT
+from reliability.loops.written import DISTINCT_MAX
+from tests.support.written_calls import CALLS, prose, read
+
+law = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+
+PIECES = [
+    "I will look at the file. ",
+    "\n",
+    "   ",
+    "```\n",
+    "- item\n",
+    '<tool_call>{"name": "a"}</tool_call>',
+    "<tool_call>",
+    '[TOOL_REQUEST]{"name": "b"}[END_TOOL_REQUEST]',
+    '<|channel|>commentary to=f <|message|>{"x": 1}<|call|>',
+    "⏺ Search: cats\n",
+    " " * 100,
+    "na",
+    "é…",
+]
+texts = st.lists(st.tuples(st.sampled_from(PIECES), st.integers(1, 12)), max_size=8).map(
+    lambda parts: "".join(piece * times for piece, times in parts)
+)
+
+
+@law
+@given(texts, st.lists(st.integers(0, 60), max_size=30))
+def test_the_outcome_does_not_depend_on_the_cuts(text: str, sizes: list[int]) -> None:
+    """However a text is cut into chunks, the state and the loop at the end are the same."""
+    scan, at = Scan(), 0
+    for size in sizes:
+        scan, _ = step(scan, text[at : at + size])
+        at += size
+    scan, _ = step(scan, text[at:])
+    assert scan == step(Scan(), text)[0]
+    assert finish(scan) == finish(step(Scan(), text)[0])
+
+
+@law
+@given(texts, texts)
+def test_a_loop_stands_once_found(text: str, more: str) -> None:
+    """After a loop, further text changes neither the loop nor the state."""
+    scan, loop = step(Scan(), text)
+    if loop is not None:
+        assert step(scan, more) == (scan, loop)
+        assert finish(scan) == (scan, loop)
+
+
+@law
+@given(texts)
+def test_truncation_is_idempotent_and_only_takes_away(text: str) -> None:
+    """Truncating twice is truncating once, and what is left was there before."""
+    once = truncate(text)
+    assert truncate(once) == once
+    assert len(once) <= len(text)
+
+
+@law
+@given(st.text(max_size=300))
+def test_a_short_text_is_left_alone(text: str) -> None:
+    """A text without calls and too short to be a cycle is never convicted and never cut."""
+    assert read(text[:200]) is None
+    assert truncate(text[:200]) == text[:200]
+
+
+@pytest.mark.parametrize("form", CALLS)
+def test_where_nothing_can_be_called_no_call_convicts(form: str) -> None:
+    """Without tools in the request what looks like a call is text: only its other repetitions count."""
+    assert step(open_scan(calls=False), form.format(n=1) * 3)[1] is None
+    assert step(open_scan(calls=True), form.format(n=1) * 4) == step(Scan(), form.format(n=1) * 4)
+    loop = finish(step(open_scan(calls=False), form.format(n=1) * 200)[0])[1]
+    assert loop is not None
+    assert loop.kind is Kind.CYCLE
+
+
+def test_the_state_is_bounded() -> None:
+    """Tail, open line, sentences and remembered calls stay within their bounds however long the answer is."""
+    scan = Scan()
+    for i in range(300):
+        scan, _ = step(scan, f"{prose(40, seed=i)}. " + CALLS[1].format(n=i) + "x" * (i % 7))
+    seen = scan.seen
+    assert len(seen.tail) <= TAIL_CHARS
+    assert len(seen.line) <= LINE_CHARS + BLOCK
+    assert len(seen.units) <= UNITS_KEPT
+    assert len(seen.written.counts) <= DISTINCT_MAX
+    assert seen.loop is None
+
+
+@pytest.mark.parametrize("white", [" ", "\n", "\t", " \n"])
+def test_white_space_runs_are_cut(white: str) -> None:
+    """A run of 256 white characters convicts and is not kept; a paragraph's indentation does not."""
+    loop = read("Here it is:" + white * 300)
+    assert loop is not None
+    assert loop.kind is Kind.WHITESPACE
+    assert loop.keep == len("Here it is:")
+    assert truncate("Here it is:" + white * 300) == "Here it is:"
+    assert read("Here it is:" + white * 60 + "end") is None
+
+
+@pytest.mark.parametrize("period", [1, 2, 7, 18, 50, 150, 333, 500])
+def test_a_cycle_of_any_period_in_prose_is_found(period: int) -> None:
+    """A unit of up to 500 characters is convicted by its eighth copy or 450 characters, and two are kept."""
+    unit = (prose(200, seed=period).replace(" ", "o", 3) + "x")[:period] if period > 1 else "a"
+    before = "Well. "
+    loop = read(before + unit * max(9, 460 // period + 2))
+    assert loop is not None
+    assert loop.kind is Kind.CYCLE
+    assert loop.keep is not None
+    assert loop.keep <= len(before) + 2 * period
+    assert len(before) < loop.keep
+
+
+def test_a_cycle_that_is_not_there_yet_is_no_cycle() -> None:
+    """Four copies of a paragraph are too few."""
+    assert read("Well. " + (prose(30) + ". ") * 4) is None
+
+
+def test_words_that_return_within_the_unit_do_not_hide_the_cycle() -> None:
+    """A unit whose own end stands in it several times is still found."""
+    unit = "and then the end of it all comes, " * 3 + "and something else; and then the end of it all comes, "
+    assert read(unit * 12) is not None
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        "print('hello world, hello sea')\n",
+        "- the same bullet point\n",
+        "| a cell | a cell |\n",
+        "00, ",
+        "-=",
+        "> quote\n",
+    ],
+)
+def test_structure_has_a_bar_of_its_own(row: str) -> None:
+    """Twenty rows pass and five hundred don't: a runaway in a table is a runaway."""
+    opening = "```python\n" if row.startswith("print") else ""
+    assert read(opening + row * 20) is None
+    assert read(opening + row * 1_500) is not None
+
+
+def test_a_fence_that_is_closed_is_closed() -> None:
+    """After the closing fence prose is prose again."""
+    fenced = "```\n" + "print('hello world, hello sea')\n" * 12 + "```\n"
+    assert read(fenced + "All is well here now. " * 6) is None
+    assert read(fenced + "All is well here now. " * 30) is not None
+
+
+def test_a_chant_in_changing_order_is_found() -> None:
+    """Sixty sentences of which only five differ are a chant; sixty different ones are a text."""
+    dice = random.Random(5)
+    few = [f"I should check the {what} first." for what in ("log", "file", "test", "name", "path")]
+    chant = "\n".join(dice.choice(few) for _ in range(70))
+    assert read(chant).kind is Kind.CYCLE  # type: ignore[union-attr]
+    assert read("\n".join(f"I should check the {prose(3, seed=i)} first." for i in range(70))) is None
+    assert read("```\n" + chant + "\n```\n") is None
+    assert read("".join(f"- {line}\n" for line in chant.splitlines())) is None
+
+
+def test_ordinary_prose_is_no_loop() -> None:
+    """A long answer of ordinary words is never convicted."""
+    assert read(prose(6_000)) is None
+
+
+def test_a_loop_is_found_while_it_decodes() -> None:
+    """Chunk by chunk, the loop comes within a block of the character that completes it."""
+    scan, seen_at = Scan(), 0
+    text = "Well, here it comes. " + "Thinking... Done. " * 60
+    for at in range(0, len(text), 4):
+        scan, loop = step(scan, text[at : at + 4])
+        if loop is not None:
+            seen_at = at
+            break
+    assert 0 < seen_at <= len("Well, here it comes. ") + 450

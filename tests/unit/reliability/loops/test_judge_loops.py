@@ -1,0 +1,268 @@
+"""What must be called a loop, and where: the counterpart of `test_loops_scenarios`."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from reliability.loops import (
+    Kind,
+    Stage,
+    answer_turn,
+    find_loop,
+    find_repeated_calls,
+    nudge,
+    read_turns,
+    truncate,
+)
+from reliability.loops.content import NOTICE
+from tests.support.conversation import (
+    CONFIG,
+    USER,
+    Message,
+    acted,
+    ask,
+    in_answer,
+    loop_at,
+    quiet,
+    said,
+    stages,
+)
+
+# Must fire
+
+
+def test_19_a_mutating_call_that_spoils_what_it_edits_is_broken() -> None:
+    """The same edit five times, with results that are nearly but never quite the same, breaks."""
+    window = [f"{chr(97 + i % 26)}{chr(97 + i // 26)} = compute()" for i in range(60)]
+    edits = [
+        m for i in range(6) for m in acted("insert", {"n": 3}, "\n".join([*["import x"] * i, *window][:60]) + f" {i}")
+    ]
+    assert stages([USER, *edits]) == [None, None, None, None, Stage.BREAK, Stage.BREAK]
+
+
+def test_19_the_threshold_is_exact_and_the_verdict_stands() -> None:
+    """Equal calls with equal results: nothing at two laps, a nudge at three and four, then a break."""
+    calls = [m for _ in range(7) for m in acted("read", {"p": 1}, "same")]
+    expected = [None, None, Stage.WARN, Stage.WARN, Stage.BREAK, Stage.BREAK, Stage.BREAK]
+    assert stages([USER, *calls]) == expected
+
+
+@pytest.mark.parametrize(
+    "spelling",
+    [
+        '{"b": {"y": 2, "x": 1}, "a": "caf\\u00e9"}',
+        '{"a":"cafe\\u0301","b":{"x":1.0,"y":2}}',
+        ' {"a": "café",\n "b": {"y": 2, "x": 1}, "task_progress": "almost"} ',
+    ],
+)
+def test_20_spelling_does_not_hide_a_loop(spelling: str) -> None:
+    """Key order, white space, unicode forms and metadata arguments make no other call."""
+    plain = {"a": "café", "b": {"x": 1, "y": 2}}
+    history = [USER, *acted("find", plain, "none"), *acted("find", spelling, "none")]
+    assert loop_at(history, ask("find", plain)) is not None
+
+
+def test_21_a_streak_keeps_its_name() -> None:
+    """A frozen streak, with our nudge and an empty reply between, is the same one, and the nudge begins with it."""
+    history = [USER, *acted("save", {}, "Error: disk full"), *acted("save", {}, "Error: disk full")]
+    loop = loop_at(history, ask("save"))
+    assert loop is not None
+    assert nudge(loop).startswith(f"{NOTICE} {loop.key}] ")
+    history += [{"role": "user", "content": nudge(loop)}, said(""), *acted("save", {}, "Error: disk full")]
+    again = loop_at(history, ask("save"))
+    assert again is not None
+    assert again.key == loop.key
+
+
+def test_22_who_corrects_itself_is_not_stopped() -> None:
+    """After a nudge another call, and after it a text, are free."""
+    history = [USER, *[m for _ in range(3) for m in acted("read", {"p": 1})]]
+    assert loop_at(history, ask("read", {"p": 2})) is None
+    assert loop_at(history, said("Here is what I found.")) is None
+
+
+@pytest.mark.parametrize("period", [2, 3, 4, 5])
+def test_23_cycles_with_stable_results_are_found(period: int) -> None:
+    """A cycle of two to five steps is nudged when its third lap starts and broken when its fifth does."""
+    lap = [m for i in range(period) for m in acted(f"step{i}", {"n": 1}, f"result {i}")]
+    found = stages([USER, *(lap * 5)])
+    assert found.index(Stage.WARN) == 2 * period
+    assert found.index(Stage.BREAK) == 4 * period
+
+
+def test_23_ping_pong_needs_stable_results_on_both_sides() -> None:
+    """Where one side of an alternation moves on, it is progress."""
+    repetitions = [m for i in range(6) for m in [*acted("ping", {}, "same"), *acted("pong", {}, f"count {i}")]]
+    assert quiet([USER, *repetitions])
+
+
+def test_24_an_edit_resets_only_once() -> None:
+    """Four failures, one edit, then five failures without an edit are broken at the fifth."""
+    fail = acted("build", {}, "error: missing semicolon")
+    found = stages([USER, *(fail * 4), *acted("edit", {"x": 1}), *(fail * 5)])
+    assert Stage.BREAK not in found[:9]
+    assert found[9] is Stage.BREAK
+
+
+@pytest.mark.parametrize(
+    "result",
+    [
+        lambda i: json.dumps({"output": "boom", "execution_count": i, "duration_seconds": [0.4, 0.2, 0.9][i % 3]}),
+        lambda i: json.dumps({"ok": True, "messageId": f"m-{i * 977}", "ts": 1_760_000_000 + 17 * i}),
+        lambda i: f"bash: line {62_215 + i}: javac: command not found",
+        lambda i: f"[12:0{i}:44] no such user\n(took 0.{i}35s)",
+        lambda i: f"2026-03-03T10:0{i}:01.250Z ERROR no route (pid {4000 + i})",
+    ],
+)
+def test_25_volatile_metadata_does_not_hide_a_replay(result: Any) -> None:
+    """Durations, counters of cells, ids, moments and shell line numbers change, and the loop is found."""
+    calls = [m for i in range(5) for m in acted("try_it", {"x": 1}, result(i))]
+    assert stages([USER, *calls]) == [None, None, Stage.WARN, Stage.WARN, Stage.BREAK]
+
+
+def test_26_the_same_error_under_any_arguments() -> None:
+    """Three times the same error of one tool is nudged, five times breaks; another one between is neither."""
+    errors = [m for i in range(6) for m in acted("lookup_tool", {"q": i}, "Error: invalid API key supplied")]
+    assert stages([USER, *errors]) == [None, None, None, Stage.WARN, Stage.WARN, Stage.BREAK]
+    broken = [*errors[:4], *acted("lookup_tool", {"q": 9}, "Error: rate limit reached"), *errors[:4]]
+    assert quiet([USER, *broken])
+
+
+def test_26_looking_for_what_is_not_there_breaks_later() -> None:
+    """ "Not found" is an answer too: it is nudged at three, and broken at twice the limit."""
+    misses = [m for i in range(11) for m in acted("find_user", {"name": f"n{i}"}, "Error: user not found")]
+    found = stages([USER, *misses])
+    assert found.index(Stage.WARN) == 3
+    assert found.index(Stage.BREAK) == 10
+
+
+def test_27_what_stands_between_calls_does_not_reset() -> None:
+    """Texts, system messages, reminders and unknown items between the calls change nothing."""
+    between: list[Message] = [
+        said("Let me see."),
+        {"role": "system", "content": "Be brief."},
+        {"role": "user", "content": "<system-reminder>Two tasks are open.</system-reminder>"},
+        {"role": "developer", "content": "x"},
+    ]
+    history = [USER, *acted("read", {"p": 1}), *between, *acted("read", {"p": 1}), *between]
+    assert loop_at(history, ask("read", {"p": 1})) is not None
+
+
+def test_28_only_the_tail_of_a_long_history_matters() -> None:
+    """A loop at the end of a thousand messages without any user message is found; a loop far back is not."""
+    work = [m for i in range(500) for m in acted("read", {"p": i}, str(i))]
+    loop = [m for _ in range(4) for m in acted("read", {"p": "x"}, "same")]
+    assert loop_at([*work, *loop], ask("read", {"p": "x"})).stage is Stage.BREAK  # type: ignore[union-attr]
+    assert loop_at([*loop, *work], ask("read", {"p": "x"})) is None
+
+
+def test_29_the_second_strike_is_known_as_one() -> None:
+    """Who leaves a loop is free, and who comes back to it is told apart; a user message clears the record."""
+    loop = [m for _ in range(3) for m in acted("read", {"p": 1}, "same")]
+    recovery = acted("write", {"p": 2})
+    assert loop_at([USER, *loop], ask("write", {"p": 2})) is None
+    first = loop_at([USER, *loop[:4]], ask("read", {"p": 1}))
+    second = loop_at([USER, *loop, *recovery, *loop[:4]], ask("read", {"p": 1}))
+    cleared = loop_at([USER, *loop, USER, *loop[:4]], ask("read", {"p": 1}))
+    assert [found.strike for found in (first, second, cleared) if found] == [1, 2, 1]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "All of this sentence has exactly fifty characters. " * 10,
+        (
+            "We should look at the configuration first, since the error may come from there, and then "
+            "decide whether the service has to be restarted or not at all. "
+        )
+        * 10,
+        "Thinking... Done. " * 30,
+        "I shall not write any more.\n  I stop here.\n  I am finished.\n  I wait for your next command.\n" * 10,
+        "I have added the logging that was asked for and checked the file. The task is complete now.\n  " * 10,
+        "ha" * 400,
+    ],
+)
+def test_30_a_chant_inside_one_answer_is_found(text: str) -> None:
+    """A sentence, a paragraph, a short phrase: what repeats in prose is found within the repeats given."""
+    found = in_answer("Let me begin. " + text)
+    assert found is not None
+    assert found.kind is Kind.CYCLE
+
+
+def test_31_three_equal_texts_in_a_row() -> None:
+    """The third equal text with no call between is nudged, the fifth breaks; "continue" changes nothing."""
+    go_on = {"role": "user", "content": "Continue."}
+    assert stages([USER, *[said("I am still thinking about it.")] * 5])[2:] == [
+        Stage.WARN,
+        Stage.WARN,
+        Stage.BREAK,
+    ]
+    nagged = [m for _ in range(5) for m in (said("I am still thinking about it."), go_on)]
+    assert stages([USER, *nagged])[2:] == [Stage.WARN, Stage.WARN, Stage.BREAK]
+    assert quiet([USER, said("Same."), *acted("read"), said("Same."), *acted("look"), said("Same.")])
+
+
+def test_31_equal_calls_inside_one_answer() -> None:
+    """Forty-three equal calls in one answer are found, native or written, and two written ones are kept."""
+    calls = answer_turn(ask("read", {"p": 1})).calls * 43
+    assert find_repeated_calls(calls) is not None
+    written = '<tool_call>\n{"name": "read", "arguments": {"p": 1}}\n</tool_call>\n' * 43
+    assert in_answer(written).kind is Kind.ANSWER_CALLS  # type: ignore[union-attr]
+    assert truncate(written).count("<tool_call>") == 2
+
+
+def _legacy(result: str) -> list[Message]:
+    return [
+        {"role": "assistant", "content": None, "function_call": {"name": "read", "arguments": '{"p": 1}'}},
+        {"role": "function", "name": "read", "content": result},
+    ]
+
+
+def _items(result: str, number: int) -> list[Message]:
+    return [
+        {"type": "function_call", "call_id": f"f{number}", "name": "read", "arguments": '{"p": 1}'},
+        {"type": "function_call_output", "call_id": f"f{number}", "output": result},
+    ]
+
+
+def _blocks(result: str, number: int) -> list[Message]:
+    use = {"type": "tool_use", "id": f"t{number}", "name": "read", "input": {"p": 1}}
+    back = {"type": "tool_result", "tool_use_id": f"t{number}", "content": [{"type": "text", "text": result}]}
+    return [{"role": "assistant", "content": [use]}, {"role": "user", "content": [back]}]
+
+
+def test_32_every_dialect_is_seen() -> None:
+    """Legacy function calls, Responses items and Anthropic blocks loop like OpenAI's tool calls do."""
+    for two in (
+        _legacy("same") + _legacy("same"),
+        _items("same", 1) + _items("same", 2),
+        _blocks("same", 1) + _blocks("same", 2),
+        _legacy("same") + _blocks("same", 2),
+    ):
+        for newest in (
+            ask("read", {"p": 1}),
+            _legacy("")[0],
+            _blocks("", 3)[0],
+            {"output": _items("", 3)[:1]},
+        ):
+            assert loop_at([USER, *two], newest) is not None
+    assert loop_at([USER, *_items("one", 1), *_items("two", 2)], ask("read", {"p": 1})) is None
+
+
+def test_33_a_loop_never_makes_a_conversation_unusable() -> None:
+    """After ten laps, the user's "stop and summarise" is free, and so is every text answer."""
+    looped = [USER, *[m for _ in range(10) for m in acted("read", {"p": 1})]]
+    assert loop_at(looped, said("Summary: nothing new.")) is None
+    stop = [*looped, {"role": "user", "content": "Stop using tools and summarise."}]
+    assert loop_at(stop, said("Summary: nothing new.")) is None
+    assert find_loop(read_turns(stop), CONFIG) is None
+
+
+def test_34_arguments_that_cannot_be_parsed_compare_as_text() -> None:
+    """Broken argument strings are equal when they are, but for their edges, the same text."""
+    history = [USER, *acted("read", '{"p": 1', "bad"), *acted("read", ' {"p": 1\n', "bad")]
+    assert loop_at(history, ask("read", '{"p": 1')) is not None
+    assert loop_at(history, ask("read", '{"p": 2')) is None

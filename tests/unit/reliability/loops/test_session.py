@@ -1,0 +1,166 @@
+"""The session window and the simple face: careful, bounded, and blind to retries."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from reliability.loops import (
+    Call,
+    Kind,
+    LoopConfig,
+    LoopDetector,
+    LoopStatus,
+    Turn,
+    Window,
+    observe,
+)
+
+NORMAL, WARNING, BREAK = LoopStatus.NORMAL, LoopStatus.WARNING, LoopStatus.CIRCUIT_BREAK
+law = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+answers = st.one_of(
+    st.builds(
+        lambda name, n: Turn((Call(name, json.dumps({"n": n})),), (None,)),
+        st.sampled_from(["read", "write"]),
+        st.integers(0, 2),
+    ),
+    st.builds(
+        lambda text: Turn(text=text),
+        st.sampled_from(["", "Done.", "I will look at it now.", "Something else."]),
+    ),
+)
+
+
+def completion(name: str, arguments: str = "{}", call_id: str = "c", text: str | None = None) -> dict[str, Any]:
+    call = {"id": call_id, "type": "function", "function": {"name": name, "arguments": arguments}}
+    return {"choices": [{"message": {"role": "assistant", "content": text, "tool_calls": [call]}}]}
+
+
+@law
+@given(st.lists(answers, max_size=30), st.integers(1, 12))
+def test_the_window_is_bounded(said: list[Turn], size: int) -> None:
+    """A window never holds more than `window_size` answers."""
+    window, config = Window(), LoopConfig(window_size=size)
+    for answer in said:
+        window, _ = observe(window, answer, config)
+        assert len(window.answers) <= size
+
+
+@law
+@given(st.lists(answers, max_size=12), answers, st.integers(2, 6))
+def test_an_answer_to_the_same_request_counts_once(said: list[Turn], answer: Turn, times: int) -> None:
+    """However often a request is sent again, its answers leave the window and the verdict as one would."""
+    window = Window()
+    for before in said:
+        window, _ = observe(window, before, LoopConfig())
+    once = observe(window, answer, LoopConfig(), "r1")
+    repeated = once
+    for _ in range(times):
+        repeated = observe(repeated[0], answer, LoopConfig(), "r1")
+    assert repeated == once
+
+
+@law
+@given(st.lists(answers, max_size=20))
+def test_observing_is_a_function(said: list[Turn]) -> None:
+    """The same answers in the same order give the same windows and verdicts."""
+    first, second = Window(), Window()
+    for answer in said:
+        first, a = observe(first, answer, LoopConfig())
+        second, b = observe(second, answer, LoopConfig())
+        assert (first, a) == (second, b)
+
+
+def test_the_third_equal_answer_warns_and_the_fifth_breaks() -> None:
+    """Equal calls, with other ids, key order and wording, count; the circuit breaks two laps after that."""
+    detector = LoopDetector(10, 3, 0.95)
+    spellings = [
+        '{"a": 1, "b": 2}',
+        '{"b": 2, "a": 1}',
+        '{"a":1,"b":2}',
+        ' {"a": 1, "b": 2.0}',
+        '{"b":2,"a":1}',
+    ]
+    said = [completion("read", s, call_id=f"c{i}", text=f"Thought {i}") for i, s in enumerate(spellings)]
+    assert [detector.check("s", answer) for answer in said] == [NORMAL, NORMAL, WARNING, WARNING, BREAK]
+
+
+def test_texts_count_by_likeness() -> None:
+    """Texts are alike from the given similarity on, and below it they are not."""
+    base = "I am going to look at the configuration file of the project once more, and then decide what to do"
+    said = [f"{base}{mark}" for mark in (".", "!", " ", "…", ".")]
+    assert [LoopDetector().check("s", base)] == [NORMAL]
+    detector = LoopDetector()
+    assert [detector.check("s", text) for text in said] == [NORMAL, NORMAL, WARNING, WARNING, BREAK]
+    strict = LoopDetector(similarity=1.0)
+    assert {strict.check("s", text) for text in said[:4]} == {NORMAL}
+
+
+def test_sessions_are_apart_and_rearmed_by_the_user() -> None:
+    """One session's answers say nothing of another's, and a user message empties the window."""
+    detector = LoopDetector()
+    for number in range(9):
+        assert detector.check(f"s{number}", "The same text for everyone.") is NORMAL
+    for _ in range(4):
+        detector.check("a", completion("read"))
+    assert detector.check("a", completion("read")) is BREAK
+    detector.rearm("a")
+    assert detector.check("a", completion("read")) is NORMAL
+
+
+def test_sessions_are_bounded() -> None:
+    """The least recently used session is forgotten first."""
+    detector = LoopDetector(sessions_max=2)
+    for session in ("a", "b", "a", "a", "c", "a"):
+        detector.check(session, "The same text again and again.")
+    assert len(detector) == 2
+    assert detector.check("a", "The same text again and again.") is BREAK
+    assert detector.check("b", "The same text again and again.") is NORMAL
+
+
+def test_another_answer_ends_the_streak() -> None:
+    """Only answers in a row count: equal ones anywhere in the window do not."""
+    detector = LoopDetector()
+    mixed = ["read", "read", "write", "read", "read", "look", "read"]
+    assert {detector.check("s", completion(name)) for name in mixed} == {NORMAL}
+
+
+def test_cycles_of_calls_are_found() -> None:
+    """A, B, A, B, A is the third lap, as in the history; texts in turn are a conversation."""
+    detector = LoopDetector()
+    assert [detector.check("s", completion(n)) for n in "ababa"] == [NORMAL] * 4 + [WARNING]
+    texts = ["Shall I go on?", "Here is the answer that you want."] * 4
+    assert {detector.check("t", text) for text in texts} == {NORMAL}
+
+
+def test_pollers_have_their_own_limit() -> None:
+    """A declared or named poller is spared at the common thresholds."""
+    detector = LoopDetector(window_size=32, pollers=("check_ci",))
+    found = [detector.check("s", completion("check_ci")) for _ in range(20)]
+    assert found == [NORMAL] * 9 + [WARNING] * 10 + [BREAK]
+    assert {detector.check("t", completion("wait_for_it")) for _ in range(9)} == {NORMAL}
+
+
+def test_nothing_said_counts_as_nothing() -> None:
+    """Empty answers and a disabled detector never convict and leave no trace."""
+    detector = LoopDetector()
+    assert {detector.check("s", "") for _ in range(9)} == {NORMAL}
+    assert observe(Window(), Turn(text="x"), LoopConfig(enabled=False)) == (Window(), None)
+    off = LoopDetector(threshold=0)
+    assert {off.check("s", "The same.") for _ in range(9)} == {NORMAL}
+
+
+def test_a_loop_names_what_repeats() -> None:
+    """The loop of a window carries the tool or the text, the laps and whether it is new."""
+    window = Window()
+    found = []
+    for _ in range(4):
+        window, loop = observe(window, Turn((Call("read", "{}"),), (None,)), LoopConfig())
+        found.append(loop)
+    assert found[2] is not None
+    assert (found[2].kind, found[2].tool, found[2].repetitions) == (Kind.CALLS, "read", 3)
+    assert found[3] is not None
+    assert (found[3].repetitions, found[3].key) == (4, found[2].key)

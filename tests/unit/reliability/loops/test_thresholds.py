@@ -1,0 +1,31 @@
+"""What may be set about loops."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reliability.loops import LoopConfig
+from tests.support.loop_histories import law
+
+
+@pytest.mark.parametrize("bad", [{"similarity_threshold": 0}, {"window_size": 0}, {"nope": 1}, {"break_threshold": 99}])
+def test_the_configuration_is_checked(bad: dict[str, Any]) -> None:
+    """Unknown keys and values out of bounds are refused by name."""
+    with pytest.raises(ValueError, match=next(iter(bad))):
+        LoopConfig(**bad)
+
+
+@law
+@given(st.integers(-2, 9), st.integers(-2, 9), st.integers(1, 6), st.integers(-2, 30))
+def test_the_transcript_reaches_back_far_enough(warn: int, limit: int, period: int, polls: int) -> None:
+    """Whatever the thresholds, the turns needed hold every lap that they ask for."""
+    config = LoopConfig(
+        duplicate_threshold=warn, break_threshold=limit, max_period=period, poller_break_threshold=polls
+    )
+    assert config.turns_needed >= period * max(warn, limit)
+    assert config.turns_needed >= polls
+    assert config.turns_needed > 0

@@ -1,0 +1,244 @@
+"""Reading transcripts: three dialects, one list of turns; and who it was that spoke."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from reliability.loops import (
+    Call,
+    LoopConfig,
+    Result,
+    Turn,
+    answer_turn,
+    calls_turn,
+    carries_history,
+    find_loop,
+    nudge,
+    read_turns,
+)
+from reliability.loops.content import NOTICE
+from reliability.loops.transcript import MESSAGES_MAX, TURNS_MAX
+
+Message = dict[str, Any]
+USER: Message = {"role": "user", "content": "Go."}
+
+
+def ask(*ids: str, name: str = "f", arguments: Any = "{}") -> Message:
+    entries = [{"id": i, "type": "function", "function": {"name": name, "arguments": arguments}} for i in ids]
+    return {"role": "assistant", "content": None, "tool_calls": entries}
+
+
+def told(call_id: str | None, content: Any) -> Message:
+    return {"role": "tool", "tool_call_id": call_id, "content": content}
+
+
+def results(*messages: Message) -> list[str | None]:
+    """The result texts of the last turn that is read."""
+    return [result.text if result else None for result in read_turns([USER, *messages])[-1].results]
+
+
+def test_results_go_to_their_calls_by_id() -> None:
+    """In a parallel batch each result finds its call, in whatever order the results come."""
+    assert results(ask("a", "b"), told("b", "two"), told("a", "one")) == ["one", "two"]
+
+
+def test_reused_ids_belong_to_the_newest_call() -> None:
+    """A server that names every call `call_0` is read right."""
+    turns = read_turns([USER, ask("call_0"), told("call_0", "one"), ask("call_0"), told("call_0", "two")])
+    assert [turn.results[0] for turn in turns] == [Result("one"), Result("two")]
+
+
+def test_results_without_ids_are_taken_in_order() -> None:
+    """Where ids are missing on either side, results go to the first call that has none."""
+    assert results(ask("", ""), told(None, "one"), told("x", "two")) == ["one", "two"]
+
+
+def test_a_result_of_nobody_is_dropped() -> None:
+    """A result with an id that no call has, and one without any call, change nothing."""
+    assert results(ask("a"), told("zzz", "stray")) == [None]
+    assert read_turns([USER, told("a", "stray")]) == ()
+
+
+def test_a_result_in_pieces_is_one_result() -> None:
+    """Two messages for one call are one result, and an error in one of them makes it an error."""
+    turns = read_turns([USER, ask("a"), told("a", "one"), {**told("a", "two"), "is_error": True}])
+    assert turns[-1].results == (Result("one\ntwo", True),)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[Old tool result content cleared]",
+        "Old environment output: (12 lines omitted)",
+        "<tool output removed>",
+    ],
+)
+def test_a_cleared_result_is_unknown(text: str) -> None:
+    """A placeholder in the place of a result is no result: two of them prove no loop."""
+    assert results(ask("a"), told("a", text)) == [None]
+    history = [USER, ask("a"), told("a", text), ask("a"), told("a", text)]
+    assert find_loop(read_turns(history), LoopConfig(), answer_turn(ask("a"))) is None
+
+
+@pytest.mark.parametrize("text", ["3 lines removed", "cache cleared", "[removed]", "x" * 300 + "[output omitted]"])
+def test_a_result_that_only_sounds_so_is_known(text: str) -> None:
+    """What a tool says of its own work is a result."""
+    assert results(ask("a"), told("a", text)) == [text]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "Thanks, and now the other one.",
+        [{"type": "text", "text": "Thanks."}],
+        [{"type": "image_url", "image_url": {"url": "data:x"}}],
+        [
+            {"type": "tool_result", "tool_use_id": "a", "content": "x"},
+            {"type": "text", "text": "Wait, stop!"},
+        ],
+        "<task>look</task>",
+        "<system-reminder>x</system-reminder> and me",
+        "continue with the second file",
+        5,
+    ],
+)
+def test_the_user_speaks(content: Any) -> None:
+    """A message that a person can have said starts a new reading."""
+    assert read_turns([USER, ask("a"), told("a", "x"), {"role": "user", "content": content}]) == ()
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        [{"type": "tool_result", "tool_use_id": "b", "content": "x"}],
+        [{"type": "tool_result", "tool_use_id": "b", "content": "x"}, {"type": "text", "text": " "}],
+        "<system-reminder>one</system-reminder>\n<environment_details>two</environment_details>",
+        [
+            {"type": "tool_result", "tool_use_id": "b", "content": "x"},
+            {"type": "text", "text": "<system-reminder>Do not forget.</system-reminder>"},
+        ],
+        f"{NOTICE} 123] You repeat yourself.",
+    ],
+)
+def test_the_user_does_not_speak(content: Any) -> None:
+    """Results, reminders of a harness and our own nudges are not the user's words."""
+    assert len(read_turns([USER, ask("a"), told("a", "x"), {"role": "user", "content": content}])) == 1
+
+
+@pytest.mark.parametrize("content", ["continue", "Please continue.", "Go on!", "", None])
+def test_go_on_re_arms_the_calls(content: Any) -> None:
+    """A bare "continue" is a marker: it re-arms the rules for calls, and what was before is still read."""
+    go_on = {"role": "user", "content": content}
+    history = [USER, *[m for _ in range(5) for m in (ask("a"), told("a", "x"))]]
+    assert find_loop(read_turns(history), LoopConfig(), answer_turn(ask("a"))) is not None
+    turns = read_turns([*history, go_on])
+    assert len(turns) == 6
+    assert turns[-1].continued
+    assert find_loop(turns, LoopConfig(), answer_turn(ask("a"))) is None
+    assert find_loop(turns, LoopConfig()) is None
+
+
+def test_our_nudge_in_the_history_does_not_re_arm() -> None:
+    """A nudge that came back with the history leaves the streak as it is."""
+    history = [USER, *[m for _ in range(3) for m in (ask("a"), told("a", "x"))]]
+    loop = find_loop(read_turns(history), LoopConfig(), answer_turn(ask("a")))
+    assert loop is not None
+    nudged = [*history, {"role": "user", "content": nudge(loop)}]
+    assert find_loop(read_turns(nudged), LoopConfig(), answer_turn(ask("a"))) == loop
+
+
+def test_responses_items_before_the_first_output_are_one_batch() -> None:
+    """Consecutive function calls are a batch; a message item before them belongs to it; outputs end it."""
+    items: list[Message] = [
+        {"role": "user", "content": [{"type": "input_text", "text": "Go."}]},
+        {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "Both."}]},
+        {"type": "function_call", "call_id": "1", "name": "f", "arguments": "{}"},
+        {"type": "function_call", "call_id": "2", "name": "g", "arguments": "{}"},
+        {"type": "function_call_output", "call_id": "2", "output": "two"},
+        {"type": "function_call_output", "call_id": "1", "output": [{"type": "output_text", "text": "one"}]},
+        {"type": "reasoning", "summary": []},
+        {"type": "custom_tool_call", "call_id": "3", "name": "h", "input": "raw text"},
+        {"type": "custom_tool_call_output", "call_id": "3", "output": "three"},
+        {"type": "mcp_call", "id": "4", "name": "k", "arguments": "{}", "output": "four", "error": None},
+        {"type": "local_shell_call", "call_id": "5", "action": {"command": ["ls"]}},
+        {"type": "local_shell_call_output", "call_id": "5", "output": "five"},
+    ]
+    turns = read_turns(items)
+    assert [len(turn.calls) for turn in turns] == [2, 1, 1, 1]
+    assert turns[0] == Turn((Call("f", "{}"), Call("g", "{}")), (Result("one"), Result("two")), "Both.")
+    assert turns[1] == Turn((Call("h", "raw text"),), (Result("three"),))
+    assert turns[2].results == (Result("four"),)
+    assert turns[3] == Turn((Call("local_shell_call", '{"command":["ls"]}'),), (Result("five"),))
+
+
+def test_anthropic_blocks_are_read() -> None:
+    """Text and tool_use blocks are a turn; results stand beside them or in a user message."""
+    use = {"type": "tool_use", "id": "a", "name": "f", "input": {"x": 1}}
+    server = {"type": "server_tool_use", "id": "s", "name": "search", "input": {"q": "y"}}
+    found = {"type": "web_search_tool_result", "tool_use_id": "s", "content": "hits"}
+    thinking = {"type": "thinking", "thinking": "hm"}
+    answer = {"role": "assistant", "content": [thinking, {"type": "text", "text": "So."}, use, server, found]}
+    back = {
+        "type": "tool_result",
+        "tool_use_id": "a",
+        "content": [{"type": "text", "text": "x"}],
+        "is_error": True,
+    }
+    (turn,) = read_turns([USER, answer, {"role": "user", "content": [back]}])
+    assert turn.calls == (Call("f", '{"x":1}'), Call("search", '{"q":"y"}'))
+    assert turn.results == (Result("x", True), Result("hits"))
+    assert turn.text == "So."
+
+
+def test_reading_is_bounded() -> None:
+    """Of a history without end only the newest turns and messages are read."""
+    work = [m for i in range(2_000) for m in (ask(f"c{i}"), told(f"c{i}", str(i)))]
+    turns = read_turns(work)
+    assert len(turns) == TURNS_MAX
+    assert turns[-1].results == (Result("1999"),)
+    assert len(read_turns(work, 5)) == 5
+    talk = [{"type": "function_call", "call_id": str(i), "name": "f", "arguments": "{}"} for i in range(2_000)]
+    assert len(read_turns(talk)[0].calls) == MESSAGES_MAX
+
+
+@pytest.mark.parametrize(
+    ("response", "calls", "text"),
+    [
+        ("plain", 0, "plain"),
+        ({"choices": [{"message": ask("a", "b")}]}, 2, ""),
+        ({"message": {"role": "assistant", "content": "hi"}}, 0, "hi"),
+        (ask("a"), 1, ""),
+        (
+            {"content": [{"type": "text", "text": "x"}, {"type": "tool_use", "name": "f", "input": {}}]},
+            1,
+            "x",
+        ),
+        ({"output": [{"type": "function_call", "call_id": "1", "name": "f", "arguments": ""}]}, 1, ""),
+        ({"role": "assistant", "function_call": {"name": "f", "arguments": "{}"}}, 1, ""),
+        ({"tool_calls": [{"name": "f", "arguments": {"a": 1}}]}, 1, ""),
+        ({"tool_calls": [{"custom": {"name": "f", "input": "x"}}, 3, {}]}, 1, ""),
+        ({"choices": []}, 0, ""),
+        (None, 0, ""),
+        (7, 0, ""),
+    ],
+)
+def test_any_answer_becomes_a_turn(response: Any, calls: int, text: str) -> None:
+    """A completion, a message of any dialect, a Responses body and a text are one kind of turn."""
+    turn = answer_turn(response)
+    assert (len(turn.calls), turn.text) == (calls, text)
+    assert turn.results == (None,) * calls
+
+
+def test_parsed_calls_become_a_turn() -> None:
+    """(name, arguments) pairs, as a parser gives them, are a turn without results."""
+    assert calls_turn([("f", "{}")], "So.") == Turn((Call("f", "{}"),), (None,), "So.")
+
+
+def test_who_sends_a_history_is_known() -> None:
+    """An assistant message or a call item says that the client sends what was before."""
+    assert carries_history([USER, {"role": "assistant", "content": ""}])
+    assert carries_history([{"type": "function_call", "name": "f"}])
+    assert not carries_history([{"role": "system", "content": "x"}, USER])
+    assert not carries_history("text")

@@ -1,0 +1,33 @@
+"""Halves of surrogate pairs: joined where they meet, replaced where they don't."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reliability.surrogates import Halves, join_surrogates
+
+texts = st.lists(st.sampled_from(["a", "é", "😀", "\ud83d", "\ude00"]), max_size=12).map("".join)
+
+
+@given(texts)
+def test_any_text_can_be_encoded(text: str) -> None:
+    """Halves that meet are a character, others are U+FFFD, and all around them stays as it is."""
+    joined = join_surrogates(text)
+
+    assert joined.encode().decode() == joined
+    assert joined == text.replace("\ud83d\ude00", "😀").replace("\ud83d", "\ufffd").replace("\ude00", "\ufffd")
+
+
+@given(texts, st.lists(st.integers(0, 3), max_size=20))
+def test_a_pair_survives_every_cut(text: str, sizes: list[int]) -> None:
+    """In pieces leaves what would have left in one, whatever the cuts; each piece can be encoded."""
+    halves, out, at = Halves(), [], 0
+    for size in [*sizes, len(text)]:
+        out.append(halves.take(text[at : at + size]))
+        at += size
+    out.append(halves.end())
+
+    assert "".join(out) == join_surrogates(text)
+    assert all(piece.encode().decode() == piece for piece in out)
+    assert halves.end() == ""

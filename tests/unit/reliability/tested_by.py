@@ -1,0 +1,16 @@
+"""Modules without a test file of their own, and the file that tests each of them."""
+
+from __future__ import annotations
+
+TESTED_BY: dict[str, str] = {
+    "reliability/config.py": "tests/unit/deployments/test_config.py",
+    "reliability/steps.py": "tests/unit/reliability/tools/schema/test_validator_bounds.py",
+    "reliability/types.py": "tests/unit/reliability/escalation/test_policies.py",
+    "reliability/admission/request.py": "tests/unit/reliability/admission/test_admit.py",
+    "reliability/loops/findings.py": "tests/unit/reliability/loops/test_history_laws.py",
+    "reliability/tools/format_envelopes.py": "tests/unit/reliability/tools/test_formats.py",
+    "reliability/tools/format_notations.py": "tests/unit/reliability/tools/test_formats.py",
+    "reliability/tools/format_parts.py": "tests/unit/reliability/tools/test_formats.py",
+    "reliability/tools/format_row.py": "tests/unit/reliability/tools/test_formats.py",
+    "reliability/tools/extract/pythonic.py": "tests/unit/reliability/tools/extract/test_scanner.py",
+}

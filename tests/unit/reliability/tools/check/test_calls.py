@@ -1,0 +1,140 @@
+"""The verdict on calls: all violations with their places, and what each check does."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from reliability.steps import OutOfSteps, Steps
+from reliability.tools import CheckConfig, Flaws, Malformed, RawCall, Repair, RepairKind, check_calls
+from reliability.tools.check.calls import VIOLATIONS_MAX
+from tests.support.call_values import IDS, made
+from tests.support.checking import BOX, verdict, with_city
+from tests.support.renderings import tool
+
+
+def test_all_violations_are_listed_with_their_places():
+    """Every mistake of every call is named at once, each by its own path."""
+    calls = [
+        RawCall(name="get_weather", arguments=json.dumps({"days": "x", "colour": 1, "where": {"tags": [1]}})),
+        RawCall(name="get_wether", arguments="{}"),
+        RawCall(name="get_weather", arguments="[1]"),
+        RawCall(name="get_weather", arguments="{broken"),
+    ]
+
+    found = check_calls(calls, BOX, new_id=IDS, malformed=[Malformed(raw="<tool_call>", reason="cut", format="x")])
+
+    assert found.calls == ()
+    assert {(v.kind, v.path) for v in found.violations} == {
+        (Flaws.SCHEMA, "/0/arguments/city"),
+        (Flaws.SCHEMA, "/0/arguments/days"),
+        (Flaws.SCHEMA, "/0/arguments/colour"),
+        (Flaws.SCHEMA, "/0/arguments/where/tags/0"),
+        (Flaws.UNKNOWN_TOOL, "/1/name"),
+        (Flaws.NOT_OBJECT, "/2/arguments"),
+        (Flaws.NOT_JSON, "/3/arguments"),
+        (Flaws.MALFORMED, "/4"),
+    }
+
+
+def test_a_repair_stands_next_to_a_violation_and_the_call_is_still_refused():
+    """Repairs of one place don't excuse another."""
+    found = with_city(unit="celsius", days="many")
+
+    assert found.calls == ()
+    assert found.repairs == (Repair(RepairKind.ENUM_CASE, "/0/arguments/unit"),)
+    assert [violation.path for violation in found.violations] == ["/0/arguments/days"]
+
+
+@pytest.mark.parametrize("arguments", ["", " ", None, "null", "{}", '""', '"{}"'])
+def test_empty_arguments_are_fine_where_nothing_is_required(arguments):
+    """Nothing, null and {} are the same for a tool that needs nothing, and a missing field for others."""
+    assert verdict(arguments, "get_time").calls[0].arguments == "{}"
+    assert verdict(arguments).violations[0].path == "/0/arguments/city"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "kinds"),
+    [
+        ('```json\n{"city": "Lima"}\n```', {RepairKind.FENCE}),
+        ('{"city": "Lima"} Done.', {RepairKind.EXTRA_TEXT}),
+        ("{'city': 'Lima'}", {RepairKind.LITERAL}),
+        ('"{\\"city\\": \\"Lima\\"}"', {RepairKind.DOUBLE_ENCODING}),
+        (json.dumps(json.dumps("{'city': 'Lima'}")), {RepairKind.DOUBLE_ENCODING, RepairKind.LITERAL}),
+    ],
+)
+def test_the_text_of_the_arguments_is_mended(arguments, kinds):
+    """Fences, remarks, literals and encodings around the arguments go, on record."""
+    found = verdict(arguments)
+
+    assert json.loads(found.calls[0].arguments) == {"city": "Lima"}
+    assert {repair.kind for repair in found.repairs} == kinds
+
+
+@pytest.mark.parametrize("value", [float("nan"), {1, 2}, {"a": float("inf")}, [[]]])
+def test_arguments_that_are_no_json_object_are_refused(value):
+    """A value that came as an object is written as JSON, if it is one."""
+    good = check_calls([RawCall(name="get_weather", arguments={"city": "Lima"})], BOX, new_id=IDS)
+    bad = check_calls([RawCall(name="get_weather", arguments=value)], BOX, new_id=IDS)
+
+    assert good.calls[0].arguments == '{"city": "Lima"}'
+    assert good.repairs == (Repair(RepairKind.OBJECT, "/0/arguments"),)
+    assert bad.violations[0].path == "/0/arguments"
+
+
+def test_names_that_differ_in_spelling_only_are_mended():
+    """Case, - and _, and the prefix go, on record; a near name is only suggested."""
+    found = verdict({"city": "Lima"}, "functions.Get-Weather")
+    near = verdict({"city": "Lima"}, "get_whether")
+
+    assert found.calls[0].name == "get_weather"
+    assert found.repairs == (Repair(RepairKind.NAME, "/0/name"),)
+    assert "did you mean 'get_weather'" in near.violations[0].message
+    assert "did you mean" not in verdict({}, "zzz").violations[0].message
+
+
+def test_each_check_can_be_switched_off():
+    """The three keys switch off their check and nothing else."""
+    off = CheckConfig(validate_tool_names=False)
+    assert verdict({"x": 1}, "unknown", config=off).calls[0].arguments == '{"x": 1}'
+    assert verdict("{broken", "unknown", config=off).violations[0].kind is Flaws.NOT_JSON
+    off = CheckConfig(validate_json=False)
+    assert verdict("{broken", config=off).calls[0].arguments == "{broken"
+    assert verdict({"days": 1}, config=off).violations[0].kind is Flaws.SCHEMA
+    off = CheckConfig(validate_schema=False)
+    assert verdict({"unit": "celsius"}, config=off).calls[0].arguments == '{"unit": "celsius"}'
+    assert verdict("{broken", config=off).violations[0].kind is Flaws.NOT_JSON
+    with pytest.raises(ValueError, match="validate_everything"):
+        CheckConfig.model_validate({"validate_everything": True})
+
+
+def test_violations_are_bounded():
+    """However much is wrong, the list ends, and says how much more there was."""
+    found = verdict({"city": "Lima", **{f"x{i}": 1 for i in range(300)}})
+    calls = [RawCall(name=f"no_{i}", arguments="{}") for i in range(300)]
+
+    assert len(found.violations) == VIOLATIONS_MAX
+    assert found.violations[-1].message == "and 201 more"
+    assert len(check_calls(calls, BOX, new_id=IDS).violations) == VIOLATIONS_MAX
+
+
+def test_repeats_are_kept():
+    """A call said twice in one answer stays twice."""
+    calls = [RawCall(name="get_time", arguments="{}"), RawCall(name="get_time", arguments="{}")]
+
+    found = check_calls(calls, BOX, new_id=IDS)
+
+    assert len(found.calls) == 2
+
+
+def test_arguments_that_the_schema_cant_judge_are_refused():
+    """A schema that fails while it judges is no consent."""
+    box = made([tool("f", {"properties": {"a": {"type": "array", "uniqueItems": True}}})])
+    raw = [RawCall(name="f", arguments={"a": list(range(5_000))})]
+
+    assert check_calls(raw, box, new_id=IDS, steps=Steps(10_000)).calls
+    (said,) = check_calls(raw, box, new_id=IDS, steps=Steps(1_000, final=True)).violations
+    assert said.message == "the arguments take longer to check than this server allows"
+    with pytest.raises(OutOfSteps):
+        check_calls(raw, box, new_id=IDS, steps=Steps(1_000))

@@ -1,0 +1,55 @@
+"""The words for what is wrong with a call."""
+
+from __future__ import annotations
+
+import pytest
+
+from reliability.steps import Steps
+from reliability.tools import RawCall, check_calls
+from tests.support.call_values import IDS, made
+from tests.support.checking import verdict, with_city
+from tests.support.renderings import tool
+
+
+def test_messages_say_what_is_wanted():
+    """Each kind of complaint names what was wanted and what came."""
+    said = {
+        v.path.rsplit("/", 1)[1]: v.message
+        for v in with_city(
+            unit="K", code=1, day="x", either=3, loose="y", days=0, x=1, live="no", twice=None
+        ).violations
+    }
+
+    assert said["unit"] == 'must be one of "Celsius", "Fahrenheit", not "K"'
+    assert said["code"] == 'must be "Alpha", not 1'
+    assert said["day"] == '"x" is no valid date'
+    assert said["either"].startswith("3 fits none of the allowed forms (")
+    assert said["live"] == 'must be boolean, not "no"'
+    assert said["x"] == "is no parameter of this tool"
+    assert "0" in said["days"]
+    overlap = made([tool("f", {"properties": {"a": {"oneOf": [{}, {}]}}})])
+    assert "more than one" in verdict({"a": 1}, "f", overlap).violations[0].message
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [("get_weather", '{"city": "B", "days": "\\ud83d"}'), ("get_weather", '{"city\\ud83d": 1}'), ("g\ud83d", "{}")],
+)
+def test_what_is_wrong_can_always_be_said(name, arguments):
+    """Half a character in a model's JSON is quoted as U+FFFD: an error, a re-ask and a report can hold it."""
+    found = verdict(arguments, name=name).violations
+
+    assert found
+    assert all(text is None or text.encode() for v in found for text in (v.path, v.message, v.tool))
+
+
+def test_what_a_complaint_quotes_is_short_whatever_it_is_about():
+    """A value is written as far as it is shown: eight megabytes in two hundred complaints cost nothing."""
+    schema = {"additionalProperties": {"anyOf": [{"type": "null"}, {"minItems": 10**6}]}}
+    value = {f"k{i}": [["x" * 1_000_000]] for i in range(150)}
+    box = made([tool("f", schema)])
+
+    found = check_calls([RawCall(name="f", arguments=value, format="json")], box, new_id=IDS, steps=Steps(20_000))
+
+    assert len(found.violations) == 100
+    assert max(len(violation.message) for violation in found.violations) <= 200

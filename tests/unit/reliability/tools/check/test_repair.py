@@ -1,0 +1,129 @@
+"""Repairs of arguments: what has one meaning is mended, and nothing else is touched."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from reliability.tools import Repair, RepairKind
+from tests.support.call_values import made
+from tests.support.checking import verdict, with_city
+from tests.support.renderings import tool
+
+
+@pytest.mark.parametrize(
+    ("field", "damaged", "mended", "kind"),
+    [
+        ("unit", "celsius", "Celsius", RepairKind.ENUM_CASE),
+        ("code", "ALPHA", "Alpha", RepairKind.ENUM_CASE),
+        ("pick", "red", "Red", RepairKind.ENUM_CASE),
+        ("live", "true", True, RepairKind.BOOLEAN),
+        ("live", "False", False, RepairKind.BOOLEAN),
+        ("flag", "true", True, RepairKind.BOOLEAN),
+        ("where", '{"tags": ["a"]}', {"tags": ["a"]}, RepairKind.DOUBLE_ENCODING),
+        ("where", {"tags": '["a"]'}, {"tags": ["a"]}, RepairKind.DOUBLE_ENCODING),
+        ("where", json.dumps({"tags": json.dumps(["a"])}), {"tags": ["a"]}, RepairKind.DOUBLE_ENCODING),
+        ("where", "{'tags': ['a']}", {"tags": ["a"]}, RepairKind.DOUBLE_ENCODING),
+        ("either", '{"a": 1}', {"a": 1}, RepairKind.DOUBLE_ENCODING),
+        ("either", "true", True, RepairKind.BOOLEAN),
+    ],
+)
+def test_lossless_repairs(field, damaged, mended, kind):
+    """What has one meaning by the schema is mended, at every depth, and on record with its place."""
+    found = with_city(**{field: damaged})
+
+    assert found.violations == ()
+    assert json.loads(found.calls[0].arguments) == {"city": "Lima", field: mended}
+    assert kind in {repair.kind for repair in found.repairs}
+    assert all(repair.path.startswith(f"/0/arguments/{field}") for repair in found.repairs)
+
+
+@pytest.mark.parametrize("field", ["days", "live", "where", "unit"])
+def test_null_on_an_optional_field_is_left_out(field):
+    """null on an optional field that takes none is dropped, on record."""
+    found = with_city(**{field: None})
+
+    assert json.loads(found.calls[0].arguments) == {"city": "Lima"}
+    assert found.repairs == (Repair(RepairKind.NULL_DROPPED, f"/0/arguments/{field}"),)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("days", "5"),
+        ("days", 5.5),
+        ("days", [5]),
+        ("days", "five"),
+        ("days", True),
+        ("days", 0),
+        ("live", "yes"),
+        ("live", 1),
+        ("where", "Lima"),
+        ("where", '{"tags": ["a"]} more'),
+        ("where", ["a"]),
+        ("where", {"tags": "a"}),
+        ("where", {"tags": [None]}),
+        ("unit", "Kelvin"),
+        ("unit", "celsius "),
+        ("twice", "One"),
+        ("loose", '{"a": 1}'),
+        ("either", "yes"),
+        ("either", '{"b": 1}'),
+        ("day", "2031-02-30"),
+        ("code", 3),
+        ("pick", "green"),
+        ("city", 7),
+        ("city", None),
+        ("city", ["Lima"]),
+        ("flag", "maybe"),
+    ],
+)
+def test_what_would_be_a_guess_is_refused_with_its_place(field, value):
+    """No number is changed, no scalar becomes an array, no string that the schema allows is decoded."""
+    found = with_city(**{field: value})
+
+    assert found.calls == ()
+    assert found.violations
+    assert all(violation.path.startswith(f"/0/arguments/{field}") for violation in found.violations)
+    assert all(len(violation.message) <= 200 for violation in found.violations)
+
+
+def test_null_on_a_required_field_stays_to_be_refused():
+    """A required field is not dropped: nothing is repaired, and null is named as what is wrong."""
+    found = verdict({"city": None})
+
+    assert found.repairs == ()
+    assert found.violations[0].message == "must be string, not null"
+
+
+def test_allowed_values_are_not_touched():
+    """A string stays a string where one is allowed, null stays where null is, and a word in its own case
+    stays."""
+    for fields in (
+        {"none": None},
+        {"none": '{"a": 1}'},
+        {"loose": "x{}"},
+        {"unit": "Celsius"},
+        {"none": "true"},
+        {"twice": "ONE"},
+    ):
+        found = with_city(**fields)
+        assert found.repairs == ()
+        assert json.loads(found.calls[0].arguments) == {"city": "Lima", **fields}
+
+
+def test_repairs_that_undo_one_another_are_made_one_by_one():
+    """What two repairs together leave wrong, and one of them doesn't, is repaired by the one: nothing is changed that
+    was right."""
+    schema = {
+        "type": "object",
+        "properties": {"a": {"type": "boolean"}},
+        "if": {"properties": {"a": {"type": "string"}}},
+        "then": {"properties": {"b": {"type": "boolean"}}},
+        "else": {"properties": {"b": {"type": "string"}}},
+    }
+    checked = verdict({"a": "true", "b": "true"}, name="f", box=made([tool("f", schema)]))
+
+    assert json.loads(checked.calls[0].arguments) == {"a": True, "b": "true"}
+    assert len(checked.repairs) == 1

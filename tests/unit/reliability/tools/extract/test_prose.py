@@ -1,0 +1,26 @@
+"""The prose of an answer while calls are taken out of it."""
+
+from __future__ import annotations
+
+import pytest
+
+from reliability.tools import extract_calls
+from tests.support.extracting import BOX, CALL
+
+
+def test_text_around_calls_is_kept_in_order():
+    """Prose before, between and after calls stays; commas between calls and fences around them go."""
+    found = extract_calls(f"First.\n```json\n{CALL}\n```\nThen:\n{CALL}, {CALL}\nDone.", BOX)
+
+    assert len(found.calls) == 3
+    assert found.before == "First."
+    assert found.text == "First.\nThen:\nDone."
+
+
+@pytest.mark.parametrize(("sent", "left"), [(0, "First.\nThen: Done."), (7, "Then: Done."), (12, "en: Done.")])
+def test_what_has_left_is_not_given_back(sent, left):
+    """Prose that a client has already is read, and not said again."""
+    found = extract_calls(f"First.\n{CALL}Then: Done.", BOX, min(sent, 7) if sent < 8 else 7 + len(CALL) + 2)
+
+    assert [call.name for call in found.calls] == ["search"]
+    assert found.text == left

@@ -1,0 +1,231 @@
+"""Extraction by example: what is a call, what is malformed, what is prose, and what becomes of the text
+around them."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from reliability.tools import RepairKind, extract_calls
+from tests.support.call_values import made
+from tests.support.extracting import BOX, CALL, calls, kinds
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"<tool_call>{CALL}</tool_call>",
+        f"<tool_call>{CALL}<tool_call>",
+        f"<|tool_call|>[{CALL}]<|/tool_call|>",
+        f"<tools_call>{CALL}</tools_call>".replace("tools_call", "tool_calls"),
+        f"<TOOLCALL>[{CALL}]</TOOLCALL>",
+        f"<scratch>{CALL}</scratch>",
+        f"<|action_start|><|plugin|>{CALL}<|action_end|>",
+        f"<tool_call>Here it is: {CALL}</tool_call>",
+        f"<tool_call>{CALL}}}}}</tool_call>",
+        f"<think>maybe <tool_call>{CALL}</tool_call></think>{CALL}",
+        "```json\n" + CALL + "\n```",
+        "```tool_code\nsearch(query='x')\n```",
+        "{'name': 'search', 'arguments': {'query': 'x',},}",
+        '{"function": {"name": "search", "arguments": {"query": "x"}}}',
+        '{"tool_calls": [{"type": "function", "function": ' + CALL + "}]}",
+        '{"tool_uses": [{"recipient_name": "functions.search", "parameters": {"query": "x"}}]}'.replace(
+            "functions.", ""
+        ),
+        '{"role": "assistant", "content": null, "tool_calls": [' + CALL + "]}",
+        '<tool_call>{"search": {"query": "x"}}</tool_call>',
+        '<tool_call>{"name": "search", "arguments": {"query": "x"}</tool_call>',
+        '<tool_call>search{"query": "x"}</tool_call>',
+        '[search]\n{"query": "x"}',
+        'search[ARGS]{"query": "x"}',
+        '[TOOL_CALLS]search[CALL_ID]abc123def[ARGS]{"query": "x"}',
+        '<function=search>{"query": "x"}</function>',
+        "<function=search><parameter=query>x</parameter></tool_call>",
+        '<function name="search"><param name="query"><![CDATA[x]]></param></function>',
+        '<tool name="search" query="x" />',
+        '<tool name="search" query="x"></tool>',
+        "search <arg_key>query</arg_key> <arg_value>x</arg_value>",
+        "call:search{query:<escape>x<escape>}",
+        'call:search{<|"|>query<|"|>:<|"|>x<|"|>}',
+        'Action: search\nAction Input: {"query": "x"}\n',
+        '<|channel|>commentary to=search<|message|>{"query": "x"}<|call|>',
+        "{name: 'search', arguments: {query: 'x'}}",
+        '[search(query="x")]',
+        "<tool_call>search(query='''x''')</tool_call>",
+    ],
+)
+def test_one_call_in_many_disguises(text):
+    """Envelopes, wrappers, missing tags, foreign keys and literals: one call, exactly, and no prose left."""
+    found = extract_calls(text, BOX)
+
+    assert [
+        (call.name, call.arguments if isinstance(call.arguments, dict) else json.loads(call.arguments))
+        for call in found.calls
+    ] == [("search", {"query": "x"})]
+    assert not found.malformed
+    assert "search" not in found.text.replace("<think>maybe <tool_call>" + CALL + "</tool_call></think>", "")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "I would search for it, then call get_time().",
+        'The record is {"name": "Bob", "age": 3}.',
+        'It says {"name": "search", "description": "finds things"}.',
+        '{"type": "function", "name": "search", "parameters": {"type": "object", "properties": {}}}',
+        '{"data": {"name": "search", "arguments": {"query": "x"}}}',
+        '{"name": "unknown_tool", "arguments": {}} is how a call looks.',
+        'Use the `<tool_call>` tag, or "<tool_call>".',
+        "Write `<function=search>` first.",
+        "In prose a <tool_call> is only a word.",
+        "See [search](https://x/y) and [1].",
+        "search\nis what I do { not }",
+        f"<think>I could {CALL}</think> No.",
+        "Action: think about it\nAction Input: none",
+        "function search() { return { name: 1 } }",
+        "{'a', 'b'} and {1: 2} and [x for x in y]",
+        "[other(a=1)]",
+        "get_time() is a function",
+        "an empty text",
+        '<invoke name="other"></invoke>',
+        "call:other{a:1}",
+        '[search]\n{"query": "x"} is a link and an object',
+        "[note]\n{see below}",
+        'The header to=functions.other {"a": 1}',
+        "Hello <|im_end|>",
+    ],
+)
+def test_prose_and_data_are_left_alone(text):
+    """No mark and no declared name with a call's keys: nothing is found, and the text is as it came."""
+    found = extract_calls(text, BOX)
+
+    assert (found.calls, found.malformed, found.text) == ((), (), text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '<tool_call>{"name": "search", "arguments": {"query": "x',
+        '<tool_call>{"name": "search", "arguments": {"query": "a "b" c"}}</tool_call>',
+        '<tool_call>{"name": "search", "arguments": {"query": 5*11}}</tool_call>',
+        '<tool_call>{"name": "search", "arguments": {"query": "x"}, "extra": 1}</tool_call>',
+        '<tool_call>{"name": "search", "arguments": {"query": "x"}}, "limit": 3}</tool_call>',
+        '<tool_call>{"name": "search", "arguments": {"query": "x"}}, "limit": 3}',
+        '<tool_call>{"name": "search", "arguments": {"a": {"b": 1}, "c": 2}</tool_call>',
+        '<tool_call>{"name": "get_time"</tool_call>',
+        '<tool_call>{"name": "search"}</tool_call>',
+        '<tool_call>{"query": "x", "limit": 1}</tool_call>',
+        "<tool_call>I will now call the tool.</tool_call>",
+        "<tool_call>",
+        "<tool_call>\n<function=search>\n<",
+        f"<tool_call>{CALL} and then {{}} </tool_call>",
+        "<function=search><parameter=query>x</parameter>",
+        "<function=search><parameter=query>x<parameter=limit>1</parameter></function>",
+        "<function=search><parameter=query>x</parameter><parameter=query>y</parameter></function>",
+        "<function=search><parameter=query>x",
+        "<function=search>[1]</function>",
+        "<function=sear",
+        "<function=",
+        '<function=search{"query": "x"}</function>',
+        '{"name" "search", "arguments": {"query": "x"}}',
+        '{"name": search", "arguments": {"query": "x"}}',
+        "<tool_call>search<arg_key>query</arg_key><arg_value>x</arg_value>",
+        "<tool_call>search<arg_key>query</arg_key><arg_value>x</tool_call>",
+        'search<arg_key>query</arg_key><arg_value>"x"</arg_value>',
+        "<tool_call>search<arg_key>a</arg_key><arg_value>x</arg_value><arg_key>a</arg_key><arg_value>y</arg_value></tool_call>",
+        '<tool name="search" query="a &amp; b" />',
+        '<tool name="search" query="a" query="b" />',
+        "call:search{query:bare words}",
+        "call:search{query:<escape>x}",
+        "call:search{query:1,query:2}",
+        "call:search{query}",
+        "call:search{query:[1 2]}",
+        "call:search{query:" + "[" * 100,
+        '[search("x")]',
+        "[search(query=x)]",
+        "[search(query='x', query='y')]",
+        "[search(query='x' 'y')]",
+        "[search(query='x'), 3]",
+        "search[ARGS]{'query': ",
+        '<tool_call>search({"query": "x"}</tool_call>',
+        "Action: search\nAction Input: the weather in Lima",
+        'Action: search\nAction Input: {"query": ',
+        'to=functions.search {"query": ',
+        '<|channel|>commentary to=functions.search <|constrain|>json<|message|>{"query": <|call|>',
+        "<|channel|>analysis<|message|>hm<|end|><|start|>assistant<|channel|>commentary to=functions.search",
+        '{"name": "search", "arguments": {"query": "x"',
+        '{"action": "search", "query": "x"}',
+        '{"tool": "search", "action": "go", "args": {"query": "x"}}',
+        '{"name": "made_up", "arguments": {"query": "x"}}',
+        "Something broke here }}</tool_call>",
+        "[" + CALL + ', {"name": 3}]',
+    ],
+)
+def test_what_looks_like_a_call_and_cant_be_read_is_reported(text):
+    """Nothing is dropped in silence, and nothing is guessed: no call, and the raw text with a reason."""
+    found = extract_calls(text, BOX)
+
+    assert found.calls == ()
+    assert len(found.malformed) == 1
+    assert found.malformed[0].reason
+    assert found.malformed[0].raw.strip()
+    assert found.malformed[0].raw in text
+
+
+def test_repairs_of_the_reading_are_recorded():
+    """Each thing that was mended while reading is named."""
+    assert kinds(f"<tool_call>{CALL}") == {RepairKind.ENVELOPE}
+    assert kinds(f"<tool_call>```json\n{CALL}\n```</tool_call>") == {RepairKind.FENCE}
+    assert kinds(f"<tool_call>{CALL} ok</tool_call>") == {RepairKind.EXTRA_TEXT}
+    assert kinds(f"<tool_call>so: well then {CALL}</tool_call>") == set()
+    assert kinds("{'name': 'search', 'arguments': {'query': 'x'}}") == {RepairKind.LITERAL}
+    assert kinds('{"name": "search", "arguments": {"query": "a\\d"}}') == {RepairKind.ESCAPE}
+    assert kinds("[search(query='x')]") == set()
+    assert kinds(f"[TOOL_CALLS]{CALL}") == set()
+    assert kinds(f"<tool_call>{CALL}</tool_call>") == set()
+
+
+def test_invented_names_in_an_envelope_are_passed_on():
+    """A strange name with a mark is a call for the check to refuse, not prose."""
+    assert calls('<tool_call>{"name": "rm_rf", "arguments": {}}</tool_call>') == [("rm_rf", {})]
+    assert calls('{"name": "rm_rf", "arguments": {}}\n</tool_call>') == [("rm_rf", {})]
+    assert calls('<|channel|>commentary to=python<|message|>{"a": 1}<|call|>') == [("python", {"a": 1})]
+
+
+def test_without_tools_nothing_is_a_call():
+    """No tools were declared: all text is text."""
+    assert extract_calls(f"<tool_call>{CALL}</tool_call>", made([])).text == f"<tool_call>{CALL}</tool_call>"
+    assert extract_calls("", BOX).text == ""
+
+
+@pytest.mark.parametrize(
+    "before",
+    ["See {x} and [1]: ", "See {x and\n", "It has {a: b c} in it.\n", "{ return 1 } ", "[link](url) "],
+)
+@pytest.mark.parametrize(
+    "text",
+    [
+        CALL,
+        f"<tool_call>{CALL}</tool_call>",
+        '<|channel|>commentary to=functions.search<|message|>{"query": "x"}<|call|>',
+    ],
+)
+def test_braces_in_the_prose_before_a_call_spoil_nothing(before, text):
+    """What only looks like JSON is prose, and the call behind it is a call."""
+    if before == "See {x and\n" and text.startswith("<|"):
+        return  # an open brace: the marks may stand in the arguments of a call
+
+    found = extract_calls(before + text, BOX)
+
+    assert [call.name for call in found.calls] == ["search"]
+    assert not found.malformed
+    assert found.text == before.strip()
+
+
+def test_python_lines_are_calls_where_nothing_follows():
+    """`f(a=1)` on a line of its own is a call at the end of an answer or in a fence for tool calls, else an example."""
+    assert calls("I look it up:\nsearch(query='x')\nget_time()") == [("search", {"query": "x"}), ("get_time", {})]
+    assert calls("So:\n```tool_code\nsearch(query='x')\n```\nDone.") == [("search", {"query": "x"})]
+    assert calls("One writes\nsearch(query='x')\nto find things.") == []
+    assert calls("```python\nsearch(query='x')\n```\nfinds things.") == []

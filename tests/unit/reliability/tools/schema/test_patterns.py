@@ -1,0 +1,153 @@
+"""Clients' patterns: what they mean, what they may cost, and what is said where one is not asserted."""
+
+from __future__ import annotations
+
+import re
+import time
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from reliability.steps import OutOfSteps, Steps
+from reliability.tools.schema.patterns import BrokenPattern, Unasserted, estimate_compile_steps, translate
+from tests.support.call_values import made
+from tests.support.renderings import tool
+
+# Each runs for ever in an engine that backtracks.
+ENDLESS = [
+    ("(a?){30}a{30}", "a" * 30 + "!"),
+    ("(a?){99}a{99}", "a" * 98),
+    ("(a{0,99}){0,9}b", "a" * 200),
+    ("a{0,99}" * 5 + "b", "a" * 300),
+    ("(aa|aaa){50}b", "a" * 150),
+    ("(a{1,2}){50}b", "a" * 100),
+    ("^(?:a?){60}a{60}$", "a" * 59),
+    ("^" + "a?" * 40 + "a" * 40 + "$", "a" * 39),
+    ("(x{1,20}){1,20}y", "x" * 400),
+    ("(a|b|ab){1,60}c", "ab" * 60),
+    (r"(\w{1,10}\s?){1,20}$", "a" * 100 + "!"),
+    ("([a-z]?[a-z]?){40}1", "a" * 80),
+    (r"^([a-z]{1,10} ?){1,20}$", "a slug of words that is an ordinary sentence!"),
+    (r"^(\w{1,30}[.-]?){1,10}@x\.org$", "a" * 47),
+    (r"^(\w{1,64}\.?){1,10}@x$", "a" * 60),
+    (r"^([A-Za-z0-9]{1,20}[-_]?){1,10}$", "a" * 60 + "!"),
+    ("^(a+)+$", "a" * 60 + "!"),
+    ("^(a|a)*$", "a" * 60 + "!"),
+    (r"^(\w+\s?)*$", "a" * 60 + "!"),
+    ("(x+x+)+y", "x" * 60),
+    ("((a|b+)c?)*d", "ab" * 60),
+    ("(.|a)*b$", "a" * 60),
+    ("^(?:a|a?){40}b$", "a" * 60),
+]
+
+
+def unasserted(pattern):
+    with pytest.raises(Unasserted) as why:
+        translate(pattern)
+    return str(why.value)
+
+
+@pytest.mark.parametrize(("pattern", "text"), ENDLESS)
+def test_no_pattern_holds_anybody_up(pattern, text):
+    """What backtracks for ever elsewhere is decided here, at once."""
+    started_s = time.process_time()
+
+    assert translate(pattern).allows(text) is (pattern == "(a?){30}a{30}")
+    assert time.process_time() - started_s < 0.5
+
+
+@pytest.mark.parametrize("pattern", ["^[a-z0-9]+(?:-[a-z0-9]+)*$", "^(a+)+$", "^([a-z]{1,10} ?){1,20}$"])
+def test_what_looks_dangerous_is_checked_all_the_same(pattern):
+    """Nothing is left out for its looks."""
+    box = made([tool("f", {"properties": {"a": {"pattern": pattern}}})])
+
+    assert box.tools[0].unchecked == ()
+    assert box.tools[0].validator.is_valid({"a": "aaa"})
+    assert not box.tools[0].validator.is_valid({"a": "aaa!"})
+
+
+@pytest.mark.parametrize(
+    ("pattern", "why"),
+    [
+        ("(a)\\1+", "refers back"),
+        ("(?<x>a)\\k<x>", "refers back"),
+        ("a(?=b)", "looks ahead"),
+        ("^a|^(?=b)b", "looks ahead"),
+        ("^(?=a)a|b", "looks ahead"),
+        ("(?<!a)b", "looks ahead or behind"),
+        ("^(?=(?=a))a$", "looks ahead"),
+        ("a++", "possessive"),
+        ("(?>a)", "only some engines know"),
+        ("\\p{Emoji}", "property"),
+        ("\\ud800", "half a character"),
+        ("a" * 1_001, "longer"),
+        ("((a{99}){99}){99}", "larger"),
+        ("(a{0,1000}){0,1000}", "larger"),
+        ("a{99999}", "larger"),
+        ("\\y", "escape"),
+    ],
+)
+def test_what_no_linear_engine_has_is_not_asserted_and_said_so(pattern, why):
+    """The tool stays usable, and it says which pattern isn't checked, and why."""
+    assert why in unasserted(pattern)
+
+    box = made([tool("f", {"properties": {"a": {"pattern": pattern}}})])
+    assert box.tools[0].validator.is_valid({"a": "!"})
+    assert box.tools[0].unchecked[0].startswith("/properties/a/pattern: the pattern ")
+
+
+@pytest.mark.parametrize("pattern", ["(", "[", "*", "a)", "[z-a]", "a**", "\\", "(?"])
+def test_what_is_no_pattern_in_any_dialect_is_the_clients_mistake(pattern):
+    """It is refused, not left out."""
+    with pytest.raises(BrokenPattern):
+        translate(pattern)
+
+
+def test_names_that_cant_be_told_apart_are_not_refused():
+    """A name pattern that isn't asserted takes the refusal of other names with it."""
+    box = made([tool("f", {"patternProperties": {"(a)\\1": {"type": "string"}}, "additionalProperties": False})])
+
+    assert box.tools[0].validator.is_valid({"ä": 1})
+    assert box.tools[0].unchecked
+
+
+def test_matching_is_paid_for():
+    """A long text against a large program is more than few steps allow, and the same is decided with enough."""
+    box = made([tool("f", {"properties": {"a": {"pattern": "^(a|b){1,900}c"}}})])
+    value = {"a": "ab" * 50_000}
+
+    with pytest.raises(OutOfSteps):
+        box.tools[0].validator.is_valid(value, Steps(20_000))
+    assert not box.tools[0].validator.is_valid(value, Steps(20_000_000))
+
+
+atoms = st.sampled_from(["a", "b", ".", "[ab]", "[^a]", "\\d", "\\w", "\\.", "(?:ab)", "(b|c)", "\\bx", "[a-c1]"])
+repeats = st.sampled_from(["", "?", "*", "+", "{2}", "{1,3}", "{2,}", "*?"])
+simple = st.lists(st.tuples(atoms, repeats).map("".join), min_size=1, max_size=4).map("".join)
+patterns = st.tuples(st.sampled_from(["", "^"]), simple, st.sampled_from(["", "$"])).map("".join)
+
+
+@settings(max_examples=400, deadline=None)
+@given(pattern=patterns, text=st.text("ab1x. c\n", max_size=12))
+def test_it_agrees_with_an_engine_that_backtracks(pattern, text):
+    """Where Python's engine means the same and ends, the answer is the same."""
+    python = pattern.replace(".", "[^\\n\\r\\u2028\\u2029]") if "\\." not in pattern else None
+    if python is None or "[ab.]" in pattern:
+        return
+    expected = re.search(python.removesuffix("$") + ("\\Z" if python.endswith("$") else ""), text, re.ASCII)
+
+    assert translate(pattern).allows(text) is (expected is not None)
+
+
+@settings(max_examples=400, deadline=None)
+@given(pattern=st.text("ab()[]{}*+?|^$\\.,-:=!<>P12sSdwpLuk/", max_size=14), text=st.text("ab1 ", max_size=6))
+def test_any_text_is_a_pattern_or_refused(pattern, text):
+    """Nothing that a client writes as a pattern ends in anything but a verdict."""
+    try:
+        found = translate(pattern)
+    except (BrokenPattern, Unasserted):
+        return
+    assert found.allows(text) in (True, False)
+    assert found.steps(text) > 0
+    assert estimate_compile_steps(pattern) > 0

@@ -1,1 +1,0 @@
-"""Requests in and answers out, without a server."""
