@@ -38,6 +38,8 @@ from reliability.loops.volatile_fields import (
     VOLATILE_FORMS,
     is_reading,
     is_volatile,
+    word_set,
+    words_of,
 )
 
 __all__ = ["is_ongoing", "is_same_result"]
@@ -54,6 +56,10 @@ HOLE = "\x00"
 NEAR_CHARS = 32
 #: `pending` is also what orders and invoices are; only in a short report it says that a time in it is its age.
 REPORT_FIELDS = 6
+_RECORDS = word_set(
+    "order orders item items price prices amount payment payments address customer invoice reservation "
+    "passengers product cabin refund shipping zip"
+)
 #: How deep a field may lie that tells how a job stands, and how many values are looked at.
 STATUS_DEPTH, STATUS_VALUES = 4, 200
 
@@ -66,7 +72,7 @@ _STATUS_LINE = re.compile(
 _STATUS_COLUMN = re.compile(
     r"^(?=[^\n]{1,160}$)(?:[^\n]*(?:\t|  )|\S+ \S+ |[*•-] [^\n]{0,80}?\s)\s*"
     r"(?:pending|queued|in[ _]progress|running|waiting|containercreating|podinitializing|terminating|init:\d+/\d+)"
-    r"(?=\s|$)",
+    r"(?=\t|  | ?$|\s+\d)",
     re.IGNORECASE | re.MULTILINE,
 )
 #: A report on a job is short; a longer one isn't parsed only to see whether it goes on.
@@ -102,11 +108,16 @@ def _holds_ongoing(value: Any) -> bool:
     for _ in range(STATUS_DEPTH):
         level = [inner for item in level for inner in _list_inner(item)] if seen else level
         seen += len(level)
-        if seen > STATUS_VALUES:
+        if seen > STATUS_VALUES or any(isinstance(item, dict) and _is_record(item) for item in level):
             return False
         if any(isinstance(item, dict) and _goes_on(item, STATUS_VALUES) for item in level):
             return True
     return False
+
+
+def _is_record(value: Mapping[str, Any]) -> bool:
+    """Return whether the object is what somebody has written down, such as an order: it stays pending for days."""
+    return any(not _RECORDS.isdisjoint(words_of(str(key))) for key in value)
 
 
 def _list_inner(value: Any) -> list[Any]:
