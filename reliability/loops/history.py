@@ -30,7 +30,7 @@ attempt asks again.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import pairwise
 
@@ -155,18 +155,17 @@ def _judge_streak(row: TurnRow, period: int, count: int) -> Movement:
         for key, newest in laps[-1].items():
             results = [lap[key] for lap in laps if lap.get(key) is not None]
             texts = [result.text for result in results if result is not None]
-            changes = max(changes, _count_changes(texts))
+            changes = max(changes, _count_changes(texts, row.is_equal))
             told = max(told, follow_figures(texts, has_failed(newest)))
     return told if changes >= CHANGES_MIN else Movement.PROGRESS
 
 
-def _count_changes(texts: Sequence[str]) -> int:
+def _count_changes(texts: Sequence[str], is_equal: Callable[[str, str], bool]) -> int:
     """Count the laps whose result differs from the one before it. Figures may stand still for a lap; words that are
     noise don't."""
-    bare = [clip(text.strip()) for text in texts]
-    changes = sum(a != b for a, b in pairwise(bare))
-    worded = any(mask_figures(a) != mask_figures(b) for a, b in pairwise(bare) if a != b)
-    return 0 if worded and changes < len(bare) - 1 else changes
+    changed = [(clip(a.strip()), clip(b.strip())) for a, b in pairwise(texts) if not is_equal(a, b)]
+    worded = any(mask_figures(a) != mask_figures(b) for a, b in changed)
+    return 0 if worded and len(changed) < len(texts) - 1 else len(changed)
 
 
 def _build_calls_loop(row: TurnRow, period: int, count: int, stage: Stage, kind: Kind) -> Loop:

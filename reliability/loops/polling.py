@@ -78,7 +78,7 @@ _NOTHING_YET = re.compile(
     re.IGNORECASE,
 )
 _COME_AGAIN = re.compile(
-    r"\b429\b|too many requests|rate[ _-]?limit|retry[ _-]?after|\b503\b|temporarily unavailable|service unavailable"
+    r"(?:^|http|status|code|error)\W{0,6}(?:429|503)\b|too many requests|rate[ _-]?limit|retry[ _-]?after|temporarily unavailable|service unavailable"
     r"|quota exceeded|server is busy|overloaded|try again (?:later|in \d)",
     re.IGNORECASE,
 )

@@ -135,13 +135,14 @@ class TurnRow:
 
     def _compare(self, older: int, newer: int) -> bool:
         exact = self.polls_at(older) and self.polls_at(newer)
-        if not self._results_pass(older, newer, _is_literally_equal if exact else self._is_equal):
+        if not self._results_pass(older, newer, _is_literally_equal if exact else self.is_equal):
             return False
         if not any(HOLE in key for key in self.key(newer)) or self._asks_the_same(older, newer):
             return True
         return all(result is not None and says_enough(result.text) for result in self.results(newer).values())
 
-    def _is_equal(self, older: str, newer: str) -> bool:
+    def is_equal(self, older: str, newer: str) -> bool:
+        """Return whether two results say the same."""
         return older == newer or self.memo.once((older, newer), lambda: is_same_result(older, newer, self.memo.parse))
 
     def has_near_results(self, older: int, newer: int) -> bool:
@@ -155,7 +156,7 @@ class TurnRow:
         return self._results_pass(
             older,
             newer,
-            lambda a, b: self._is_equal(a, b) or is_near_result(a, b, threshold, parse, self._is_equal),
+            lambda a, b: self.is_equal(a, b) or is_near_result(a, b, threshold, parse, self.is_equal),
         )
 
 
