@@ -5,8 +5,9 @@ Left out or masked, where something else is left of the call:
 - arguments that say something about the run or the model: a description, a reason, an attempt, a timeout, a request id,
   a timestamp (`date` and the like stay: they are what is asked for);
 - in a command or code: comments, `timeout 30`, the number and kind of white space, `./`;
-- in a command or code, a UUID or a moment inside other words: masked by `HOLE`. Such a call is the same only where its
-  results say something (see `says_enough`): five orders that are deleted by id all answer `ok`.
+- numbers that stand for themselves (a line, an offset, a page), and in a command or code a UUID or a moment: masked by
+  `HOLE`. Such a call is the same only where its results say something (see `says_enough`): five orders that are deleted
+  by id all answer `ok`, and five ranges of prices may hold nothing. An id, a port, a day are what is asked for.
 
 Blurred calls count as equal only where their results are the same; nearly the same is not enough. An edit's texts are
 never blurred.
@@ -18,15 +19,17 @@ import re
 from typing import Any
 
 from reliability.loops.canonical import canonical, dumps, parse
-from reliability.loops.findings import Call
+from reliability.loops.errors import has_failed
+from reliability.loops.findings import Call, Result
 from reliability.loops.volatile_fields import is_volatile, word_set, words_of
 
 __all__ = ["HOLE", "blur_call", "says_enough"]
 
-HOLE = "\x00"
+HOLE = "\ufffc"
 #: A longer command is its own spelling.
 COMMAND_CHARS = 20_000
-SAID_CHARS_MIN = 20
+#: A result with fewer letters says too little; a shorter one that has been done or found nothing says nothing.
+SAID_LETTERS_MIN, SAID_CHARS = 24, 120
 
 _RUN = word_set("attempt attempts retry retries tries iteration timeout wait delay ttl deadline")
 _STAMPS = frozenset({"timestamp", "ts", "epoch", "now", "nonce"})
@@ -39,14 +42,19 @@ _PATHS = frozenset({"path", "file", "filename", "filepath", "directory", "dir", 
 _COMMENT = re.compile(r"(?:^|(?<=\s))(?:#(?!!)|//)[^\n]*", re.MULTILINE)
 _TIMEOUT = re.compile(r"\btimeout (?:-\S+ )*\d+\w? |--(?:timeout|max-time|wait)[= ]\d+\w*")
 _HERE = re.compile(r"(?<![\w./])\./(?=\w)")
+_ENTITIES = word_set("id ids uuid number no key port user account year month day zip code version pid channel seed")
 _CHANGING = re.compile(
     r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
     r"|20\d\d-[01]\d-[0-3]\d[T _]\d\d[:-]\d\d(?:[:-]\d\d)?(?:\.\d+)?Z?"
-    r"|\b20\d{6}[T_-]\d{4,6}\b|\b1[789]\d{8}(?:\d{3})?\b",
+    r"|\b20\d{6}[T_-]\d{4,6}\b|\b1[789]\d{8}(?:\d{3})?\b"
+    r"|(?:(?<=\s)-|(?<=[\s=(,:'\"\[]))\d+(?:[,.:-]\d+)*[a-z%]?(?=[\s),;:'\"\]|]|$)",
     re.IGNORECASE,
 )
-_LOOKUP = re.compile(
-    r"\bnot (?:be )?found\b|\bno (?:such|match|results?)\b|\bdoes(?:n't| not) exist\b|\b404\b", re.IGNORECASE
+_SAYS_NOTHING = re.compile(
+    r"\bnot (?:be )?found\b|\bno (?:\w+ )?(?:such|match(?:es)?|results?|items?|data)\b|\bdoes(?:n't| not) exist\b|\b404\b"
+    r"|\[\s*\]|\{\s*\}|\b(?:success\w*|performed|done|completed|ok|updated|clicked|pressed|moved|typed|sent|written|"
+    r"created|saved|added|deleted|removed|inserted|executed|applied)\b",
+    re.IGNORECASE,
 )
 
 
@@ -77,9 +85,11 @@ def _tells_run(key: str, value: Any) -> bool:
 
 
 def _blur_value(key: str, value: Any) -> Any:
+    words = set(words_of(key))
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        return value if words & _ENTITIES else HOLE
     if not isinstance(value, str):
         return value
-    words = set(words_of(key))
     if words & _CODE:
         return _blur_command(value)
     return value.removeprefix("./") if words & _PATHS else value
@@ -92,6 +102,9 @@ def _blur_command(text: str) -> str:
     return " ".join(_CHANGING.sub(HOLE, bare).split()) or " ".join(text.split())
 
 
-def says_enough(result: str) -> bool:
-    """Return whether a result is one that only the same deed would give: not `ok`, and not "no such order"."""
-    return len(result.strip()) >= SAID_CHARS_MIN and not _LOOKUP.search(result)
+def says_enough(result: Result) -> bool:
+    """Return whether a result is one that only the same deed would give: not `ok`, not "no such order", no bare error."""
+    text = result.text.strip()
+    if sum(map(str.isalpha, text[:SAID_CHARS])) < SAID_LETTERS_MIN:
+        return False
+    return len(text) >= SAID_CHARS or not (_SAYS_NOTHING.search(text) or has_failed(result))

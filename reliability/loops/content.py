@@ -37,6 +37,13 @@ SAMPLE_CHARS = 8_192
 NOTICE = "[Reliability notice"
 #: Elements in which agent harnesses wrap what they add to the user's side of a conversation.
 HARNESS_TAGS = ("system-reminder", "system_reminder", "environment_details", "environment_context")
+#: How messages begin that a harness writes in the user's name: the state of the files, the result of a check.
+_REPORTS = re.compile(
+    r"\s*(?:I have \*added these files|I updated the files\b|These files have been added|Here are summaries of some files"
+    r"|Here are (?:some )?READ ONLY files|I am working with you on code in a git repo|The above context|\[?(?:Tool|Command) (?:result|output)"
+    r"|<(?:tool_response|function_results?|observation|output)>|Observation:|\[\w+ for '[^'\n]{0,200}'\] Result)",
+    re.IGNORECASE,
+)
 GO_ON = frozenset(
     {
         "",
@@ -112,8 +119,9 @@ class Who(Enum):
     """What a user-role message turned out to be."""
 
     NOBODY = 1  # tool results and what stands beside them, a harness's reminder, our own nudge
-    GOES_ON = 2
-    SPEAKS = 3
+    REPORTS = 2  # a harness, in the user's name
+    GOES_ON = 3
+    SPEAKS = 4
 
 
 def spoken_text(message: Message) -> str:
@@ -134,12 +142,14 @@ def list_other_parts(message: Message) -> list[Message]:
 
 
 def classify_speaker(message: Message) -> Who:
-    """Tell whether a user-role message could be the user's own, is a bare "go on", or nobody's."""
+    """Tell whether a user-role message could be the user's own, is a bare "go on", a harness's report, or nobody's."""
     if any(type_of(part).endswith("tool_result") for part in blocks_of(message)):
         return Who.NOBODY
     text = spoken_text(message)
     if text.startswith(NOTICE) or _is_wrapped(text):
         return Who.NOBODY
+    if _REPORTS.match(text):
+        return Who.REPORTS
     if list_other_parts(message) or not isinstance(message.get("content") or "", (str, list)):
         return Who.SPEAKS
     words = text.strip().strip(".!… ")

@@ -11,7 +11,8 @@ a user message that
 - answers a call that stands in the text before it (see `text_calls`): it is the call's result. So text agents are read
   where no message of the conversation has a native call;
 - says what another one near it says, but for what a harness counts: "You have 9 steps left." Harnesses push like this,
-  and a person who says the same three times gets the same answer three times. Other figures count: "And order 12?";
+  and a person who says the same three times gets the same answer three times. Other figures count ("And order 12?"), but
+  not to a text agent, whose user messages are reports; nor does what its harness glues behind the newest of them;
 - only shows an image right behind a tool's result: it belongs to that result.
 
 One that only says "go on" re-arms the call rules, like every other one, and is transparent to the text rule: who says
@@ -28,7 +29,7 @@ Total: what can't be read is skipped.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -44,6 +45,7 @@ from reliability.loops.content import (
     type_of,
 )
 from reliability.loops.findings import Call, Result, Turn
+from reliability.loops.near import mask_figures
 from reliability.loops.text_calls import read_text_calls
 
 __all__ = ["MESSAGES_MAX", "TURNS_MAX", "answer_turn", "calls_turn", "carries_history", "read_turns"]
@@ -51,8 +53,12 @@ __all__ = ["MESSAGES_MAX", "TURNS_MAX", "answer_turn", "calls_turn", "carries_hi
 MESSAGES_MAX = 256
 TURNS_MAX = 64
 #: How many user messages before and after one are looked at for one that says the same, and how much of them.
-NEIGHBOURS = 6
+NEIGHBOURS = 16
 WORDS_CHARS = 2_000
+#: A shorter message may be another one's beginning by chance.
+GLUED_CHARS = 20
+#: So many messages back it shows whether an agent's calls stand in its texts.
+WRITING_MESSAGES = 32
 _CLEARED = re.compile(
     r"\s*(?:old [\w ]{0,40}:\s*)?[\[(<][^\n]{0,120}"
     r"\b(?:cleared|omitted|elided|removed|pruned|compacted)\b[^\n]{0,60}[\])>]\s*",
@@ -177,6 +183,7 @@ class _Tail:
         self._text_calls: dict[int, tuple[Call, ...]] = {}
         self._words: dict[int, str] = {}
         self._native: bool | None = None
+        self._writes: bool | None = None
 
     def role_at(self, index: int) -> Any:
         message = self.messages[index] if self.lowest <= index < len(self.messages) else None
@@ -224,22 +231,48 @@ class _Tail:
         return self._text_calls[index]
 
     def says_again(self, index: int) -> bool:
-        """Return whether another user message near this one says the same, but for its figures."""
+        """Return whether another user message near this one says the same."""
         words = self._words_at(index)
+        return any(_is_same_message(words, self._words_at(near)) for near in self._find_neighbours(index))
+
+    def _find_neighbours(self, index: int) -> Iterator[int]:
+        """Find the nearest user messages before and after one."""
         for step in (-1, 1):
             near, looked = index + step, 0
             while self.lowest <= near < len(self.messages) and looked < NEIGHBOURS:
                 if self.role_at(near) == "user":
                     looked += 1
-                    if self._words_at(near) == words:
-                        return True
+                    yield near
                 near += step
-        return False
 
     def _words_at(self, index: int) -> str:
         if index not in self._words:
-            self._words[index] = _COUNTDOWN.sub("", spoken_text(self.messages[index])[:WORDS_CHARS].strip())
+            text = spoken_text(self.messages[index])[:WORDS_CHARS].strip()
+            self._words[index] = mask_figures(text) if self._writes_calls() else _COUNTDOWN.sub("", text)
         return self._words[index]
+
+    def _writes_calls(self) -> bool:
+        """Return whether the agent's calls stand in its texts."""
+        if self._writes is None:
+            latest = range(len(self.messages) - 1, max(self.lowest, len(self.messages) - WRITING_MESSAGES) - 1, -1)
+            self._writes = any(self.role_at(index) == "assistant" and self.text_calls(index) for index in latest)
+        return self._writes
+
+    def read_report(self, index: int) -> str:
+        """Return what a user message reports, without what is glued behind it and behind no other that says the same."""
+        text = text_of(self.messages[index].get("content"))
+        words = self._words_at(index)
+        for near in self._find_neighbours(index):
+            other = self._words_at(near)
+            if len(other) < len(words) and _is_same_message(words, other):
+                return "\n".join(text.strip().split("\n")[: other.count("\n") + 1])
+        return text
+
+
+def _is_same_message(a: str, b: str) -> bool:
+    """Return whether the two are equal, or one is the other with something glued behind it."""
+    short, long = sorted((a, b), key=len)
+    return a == b or (len(short) >= GLUED_CHARS and long.startswith(short) and long[len(short)] == "\n")
 
 
 def _is_native(message: Any) -> bool:
@@ -290,7 +323,7 @@ def _read_user(tail: _Tail, index: int, turns: list[_OpenTurn]) -> None:
     message = tail.messages[index]
     who = classify_speaker(message)
     if turns and turns[-1].written and who is not Who.NOBODY:
-        _attach_to_all(turns[-1], text_of(message.get("content")))
+        _attach_to_all(turns[-1], tail.read_report(index))
     elif others := list_other_parts(message):
         _attach(turns, None, others, None)
     elif who is Who.GOES_ON and not tail.says_again(index):

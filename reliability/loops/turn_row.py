@@ -67,10 +67,11 @@ class TurnRow:
         return self.memo.once(("blurred", call), lambda: blur_call(call, self.config.ignored_arguments))
 
     def _exact_key(self, index: int) -> Key:
-        calls, ignored = self.turns[index].calls, self.config.ignored_arguments
-        return self.memo.once(
-            ("exact", index), lambda: frozenset(call_key(c, ignored) for c in calls if not is_thought(c))
-        )
+        calls = self.turns[index].calls
+        return self.memo.once(("exact", index), lambda: frozenset(self._spell(c) for c in calls if not is_thought(c)))
+
+    def _spell(self, call: Call) -> str:
+        return call_key(call, self.config.ignored_arguments)
 
     def _asks_the_same(self, older: int, newer: int) -> bool:
         """Return whether the calls of the two turns are equal to the letter."""
@@ -99,9 +100,23 @@ class TurnRow:
         return a == b or self.memo.affords(sum(map(len, a)) + sum(map(len, b)))
 
     def _starts_again(self, period: int) -> bool:
+        """Return whether the candidate begins the next repetition. One that isn't equal to the letter does so only where
+        the turns before it weren't either: who corrects a figure begins something new."""
         if self.candidate is None:
             return True
-        return self.key_of(self.candidate.calls) == self.key(self.size - period)
+        first = self.size - period
+        key = self.key_of(self.candidate.calls)
+        if key != self.key(first):
+            return False
+        if not _has_holes(key) or self.candidate.calls == self.turns[first].calls:
+            return True
+        exact = frozenset(self._spell(call) for call in self.candidate.calls if not is_thought(call))
+        if exact == self._exact_key(first):
+            return True
+        return first >= period and not self._asks_the_same(first - period, first) and self._say_enough(first)
+
+    def _say_enough(self, index: int) -> bool:
+        return all(result is not None and says_enough(result) for result in self.results(index).values())
 
     def polls_at(self, index: int) -> bool:
         """Return whether every call of the turn waits or pages."""
@@ -137,9 +152,7 @@ class TurnRow:
         exact = self.polls_at(older) and self.polls_at(newer)
         if not self._results_pass(older, newer, _is_literally_equal if exact else self.is_equal):
             return False
-        if not any(HOLE in key for key in self.key(newer)) or self._asks_the_same(older, newer):
-            return True
-        return all(result is not None and says_enough(result.text) for result in self.results(newer).values())
+        return not _has_holes(self.key(newer)) or self._asks_the_same(older, newer) or self._say_enough(newer)
 
     def is_equal(self, older: str, newer: str) -> bool:
         """Return whether two results say the same."""
@@ -158,6 +171,10 @@ class TurnRow:
             newer,
             lambda a, b: self.is_equal(a, b) or is_near_result(a, b, threshold, parse, self.is_equal),
         )
+
+
+def _has_holes(key: Key) -> bool:
+    return any(HOLE in call for call in key)
 
 
 def _is_literally_equal(older: str, newer: str) -> bool:

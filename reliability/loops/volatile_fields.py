@@ -78,7 +78,7 @@ _MARKED = word_set(
     session"""
 )
 _PID_WORDS = frozenset({"pid", "ppid", "tid", "nonce"})
-_TRIES = word_set("attempt attempts retry retries retried tries repetition repetitions")
+_TRIES = word_set("already attempt attempts retry retries retried tries repetition repetitions")
 
 
 def _join_alternatives(*parts: str) -> str:
@@ -144,6 +144,8 @@ VOLATILE_FORMS = _compile_patterns(
     rf"\bcall (?:no\.?|number|#){_LINK}?(?P<v>\d{{1,6}})\b",
     r"\b(?P<v>\d{1,6})(?:st|nd|rd|th)?(?: (?:consecutive|identical|repeated|failed|equal))? "
     r"(?:times?|attempts?|tries|retries|repetitions?)\b",
+    r"\balready[ _][a-z]{1,16}[\"': =]{1,4}(?P<v>\d{1,6})\b",
+    r"\b(?:warning|loop|repeat\w{0,8}|identical)\b[^\n]{0,80}?\bcount[=: ]{1,2}(?P<v>\d{1,6})\b",
     r"(?P<v>\d{1,9}) (?:more )?(?:char(?:acter)?s|bytes|lines|tokens) (?:were |was )?(?:truncated|omitted|elided|hidden)",
 )
 DURATIONS = _compile_patterns(
