@@ -15,6 +15,7 @@ What must never happen: a verdict that depends on ids, on key order or on how a 
 is stopped for waiting; a detector that raises on what a client or a model has written.
 """
 
+from reliability.loops.comparison.memo import Memo
 from reliability.loops.findings import Call, Kind, Loop, Result, Stage, Turn
 from reliability.loops.history import find_loop
 from reliability.loops.in_answer import Scan, finish, open_scan, step, truncate
@@ -27,7 +28,6 @@ from reliability.loops.judge import (
     judge_request,
     read_suggestion,
 )
-from reliability.loops.memo import Memo
 from reliability.loops.nudge import nudge
 from reliability.loops.session import LoopDetector, LoopStatus, Window, observe
 from reliability.loops.thresholds import JudgeConfig, LoopConfig

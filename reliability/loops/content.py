@@ -1,9 +1,9 @@
 """What a message says, and whether it was the user who said it.
 
-A user message is the user's when a person could have said it. Tool results in a user-role message and what stands beside
-them, reminders that a harness wraps in its own tags, and our own nudges are not. Who only says "go on" wants something
-new: `GOES_ON`. Whether a message that could be a person's answers a call, or says again what was said before, only its
-neighbours tell (see `transcript`).
+A user message is the user's when a person could have said it. Tool results in a user-role message and what stands
+beside them, reminders that a harness wraps in its own tags, and our own nudges are not. Who only says "go on" wants
+something new: `GOES_ON`. Whether a message that could be a person's answers a call, or says again what was said
+before, only its neighbours tell (see `transcript`).
 
 Images and other parts that are no text stand in a text by their digest, and a long one is sampled first: two
 screens are the same when their samples are, and a message full of screenshots stays cheap to read.
@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from enum import Enum
 from typing import Any
 
-from reliability.loops.canonical import digest, dumps
+from reliability.loops.comparison.canonical import digest, dumps
 
 __all__ = [
     "NOTICE",
@@ -25,7 +25,8 @@ __all__ = [
     "blocks_of",
     "classify_speaker",
     "list_other_parts",
-    "spoken_text",
+    "read_answer_text",
+    "read_spoken_text",
     "text_of",
     "type_of",
 ]
@@ -39,8 +40,10 @@ NOTICE = "[Reliability notice"
 HARNESS_TAGS = ("system-reminder", "system_reminder", "environment_details", "environment_context")
 #: How messages begin that a harness writes in the user's name: the state of the files, the result of a check.
 _REPORTS = re.compile(
-    r"\s*(?:I have \*added these files|I updated the files\b|These files have been added|Here are summaries of some files"
-    r"|Here are (?:some )?READ ONLY files|I am working with you on code in a git repo|The above context|\[?(?:Tool|Command) (?:result|output)"
+    r"\s*(?:I have \*added these files|I updated the files\b|These files have been added|Here are "
+    r"summaries of some files"
+    r"|Here are (?:some )?READ ONLY files|I am working with you on code in a git repo|The above "
+    r"context|\[?(?:Tool|Command) (?:result|output)"
     r"|<(?:tool_response|function_results?|observation|output)>|Observation:|\[\w+ for '[^'\n]{0,200}'\] Result)",
     re.IGNORECASE,
 )
@@ -115,6 +118,15 @@ def _sample(value: Any, depth: int = 8) -> Any:
     return value
 
 
+def read_answer_text(message: Message) -> str:
+    """Read the text of an answer, without its call and reasoning blocks."""
+    content = message.get("content")
+    if not isinstance(content, list):
+        return content if isinstance(content, str) else ""
+    texts = [part if isinstance(part, str) else part.get("text") for part in content if isinstance(part, (str, dict))]
+    return "\n".join(text for text in texts if isinstance(text, str))
+
+
 class Who(Enum):
     """What a user-role message turned out to be."""
 
@@ -124,7 +136,7 @@ class Who(Enum):
     SPEAKS = 4
 
 
-def spoken_text(message: Message) -> str:
+def read_spoken_text(message: Message) -> str:
     """Return the text of a user-role message without its tool results."""
     content = message.get("content")
     if isinstance(content, str):
@@ -145,7 +157,7 @@ def classify_speaker(message: Message) -> Who:
     """Tell whether a user-role message could be the user's own, is a bare "go on", a harness's report, or nobody's."""
     if any(type_of(part).endswith("tool_result") for part in blocks_of(message)):
         return Who.NOBODY
-    text = spoken_text(message)
+    text = read_spoken_text(message)
     if text.startswith(NOTICE) or _is_wrapped(text):
         return Who.NOBODY
     if _REPORTS.match(text):

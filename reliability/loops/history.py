@@ -16,11 +16,12 @@ holds two full repetitions and the answer starts the third.
 
 A user message re-arms every rule, and so does any answer of another kind; a tool that only takes notes of what the
 model thinks is looked through. Where user messages that say the same again stand between the laps, breaking takes
-`PUSHED_LAPS` more: the first of them re-armed as long as it was the only one, so the laps come into sight at once. The strictest verdict wins, then the one with the most repetitions.
+`PUSHED_LAPS` more: the first of them re-armed as long as it was the only one, so the laps come into sight at once.
+The strictest verdict wins, then the one with the most repetitions.
 
 NEAR nudges late, since a near result may be news: on recorded runs fewer than four near laps were. The results of its
-streak must change more than once, and what changes must be no way to an end. Figures show only lap by lap where they go,
-so the circuit doesn't break before the streak without its newest lap told the same.
+streak must change more than once, and what changes must be no way to an end. Figures show only lap by lap where they
+go, so the circuit doesn't break before the streak without its newest lap told the same.
 
 CALLS and NEAR are lazy by design (`TurnRow`): keys are computed from the tail backwards and only as far as a cycle
 holds, and results are compared only where calls repeat; an ordinary history costs a handful of comparisons.
@@ -34,12 +35,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import pairwise
 
-from reliability.loops.canonical import digest, summary
-from reliability.loops.errors import has_failed
+from reliability.loops.comparison.canonical import digest, summary
+from reliability.loops.comparison.errors import has_failed
+from reliability.loops.comparison.memo import Memo
+from reliability.loops.comparison.movement import LAPS_MAX, Movement, follow_figures
+from reliability.loops.comparison.near import clip, mask_figures
 from reliability.loops.findings import Kind, Loop, Stage, Turn
-from reliability.loops.memo import Memo
-from reliability.loops.movement import LAPS_MAX, Movement, follow_figures
-from reliability.loops.near import clip, mask_figures
 from reliability.loops.polling import is_thought
 from reliability.loops.same_error import count_same_errors
 from reliability.loops.same_text import PERIOD_MAX, count_same_texts
@@ -80,8 +81,8 @@ def _read_candidate(turns: Sequence[Turn], candidate: Turn | None) -> Turn | Non
 
 
 def _select_acting(turns: Sequence[Turn], candidate: Turn | None) -> list[Turn]:
-    """Select the turns with calls since the user last spoke: texts between calls don't interrupt a loop, nor do thoughts,
-    unless thoughts are all there is."""
+    """Select the turns with calls since the user last spoke: texts between calls don't interrupt a loop, nor do
+    thoughts, unless thoughts are all there is."""
     last = max((i for i, turn in enumerate(turns) if turn.continued), default=-1)
     acting = [turn for turn in turns[last + 1 :] if turn.calls]
     if candidate is not None and _only_thinks(candidate):

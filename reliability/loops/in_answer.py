@@ -23,7 +23,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from reliability.loops.canonical import digest, summary
+from reliability.loops.comparison.canonical import digest, summary
 from reliability.loops.findings import Kind, Loop, Stage
 from reliability.loops.written import Written, drop_repeats, feed
 

@@ -25,10 +25,10 @@ import re
 from collections.abc import Iterable
 from itertools import pairwise
 
-from reliability.loops.canonical import parse
+from reliability.loops.comparison.canonical import parse
+from reliability.loops.comparison.same_result import is_ongoing
+from reliability.loops.comparison.volatile_fields import word_set, words_of
 from reliability.loops.findings import Call, Result
-from reliability.loops.same_result import is_ongoing
-from reliability.loops.volatile_fields import word_set, words_of
 
 __all__ = ["is_generic_tool", "is_poll", "is_thought", "polls_by_name"]
 
@@ -74,18 +74,21 @@ _NOTHING_YET = re.compile(
     r"\W*(?:(?:there (?:are|is) )?(?:no|0|zero)(?: new| unread| more| pending| further){0,2} (?:e?mails?|messages?|"
     r"notifications?|events?|updates?|alerts?|replies|items? in (?:the )?queue)(?: yet| so far| available)?"
     r"|(?:nothing|none|no \w{1,20}|not \w{1,20})(?: new)? (?:yet|so far)|not (?:ready|finished|done)"
-    r"|(?:inbox|queue) (?:is )?empty|still \w+.{0,40}|please wait.{0,40}|(?:try|check) again (?:later|soon|in)\b.{0,40})\W*",
+    r"|(?:inbox|queue) (?:is )?empty|still \w+.{0,40}|please wait.{0,40}|(?:try|check) again (?:later"
+    r"|soon|in)\b.{0,40})\W*",
     re.IGNORECASE,
 )
 _COME_AGAIN = re.compile(
-    r"(?:^|http|status|code|error)\W{0,6}(?:429|503)\b|too many requests|rate[ _-]?limit|retry[ _-]?after|temporarily unavailable|service unavailable"
+    r"(?:^|http|status|code|error)\W{0,6}(?:429|503)\b|too many requests|rate[ _-]?limit|retry[ "
+    r"_-]?after|temporarily unavailable|service unavailable"
     r"|quota exceeded|server is busy|overloaded|try again (?:later|in \d)",
     re.IGNORECASE,
 )
 COME_AGAIN_CHARS = 400
 #: What is done step by step: each lap leads one step on.
 _STEPS = word_set(
-    "press key keys hotkey keypress click tap swipe scroll step next continue resume move turn go forward back backward "
+    "press key keys hotkey keypress click tap swipe scroll step next continue resume move turn go "
+    "forward back backward "
     "backwards up down left right add increment increase decrement decrease raise lower advance rotate undo redo jump "
     "walk zoom tab enter drag skip play roll draw n s c fin stepi nexti"
 )

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import re
 
-from reliability.loops.canonical import summary
-from reliability.loops.errors import error_text, has_failed
+from reliability.loops.comparison.canonical import summary
+from reliability.loops.comparison.errors import error_text, has_failed
+from reliability.loops.comparison.same_result import is_same_result
 from reliability.loops.findings import Turn
 from reliability.loops.polling import is_generic_tool
-from reliability.loops.same_result import is_same_result
 from reliability.loops.turn_row import TurnRow
 
 __all__ = ["count_same_errors"]
@@ -25,8 +25,8 @@ _LOOKUP = re.compile(r"\bnot (?:be )?found\b|\bno (?:such|match|results?)\b|\bdo
 
 
 def count_same_errors(row: TurnRow) -> tuple[int, int, int, str, str] | None:
-    """Count the failures of one tool in a row that say the same, where the candidate calls that tool again. Returns (how
-    many, warn at, break at, the error, the tool)."""
+    """Count the failures of one tool in a row that say the same, where the candidate calls that tool again. Returns
+    (how many, warn at, break at, the error, the tool)."""
     newest = _read_error_at(row, row.size - 1) if row.turns else None
     if newest is None or row.polls_at(row.size - 1):
         return None

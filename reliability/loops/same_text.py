@@ -1,8 +1,8 @@
 """TEXTS: the same text again and again, or two or three texts in turn, with no call between.
 
 An answer that holds nothing but thoughts counts by its thoughts, and one whose call stands in its text by its text. The
-rule looks through user messages that only say "go on" or say the same again (see `transcript`); every other user message
-re-arms it, and so does a call.
+rule looks through user messages that only say "go on" or say the same again (see `transcript`); every other user
+message re-arms it, and so does a call.
 """
 
 from __future__ import annotations

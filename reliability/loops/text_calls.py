@@ -22,7 +22,7 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from reliability.loops.canonical import dumps, parse
+from reliability.loops.comparison.canonical import dumps, parse
 from reliability.loops.findings import Call
 from reliability.loops.written import find_bodies
 

@@ -15,13 +15,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from reliability.loops.blurring import HOLE, blur_call, says_enough
-from reliability.loops.canonical import call_key
+from reliability.loops.comparison.blurring import HOLE, blur_call, says_enough
+from reliability.loops.comparison.canonical import call_key
+from reliability.loops.comparison.memo import Memo
+from reliability.loops.comparison.near import is_near_result
+from reliability.loops.comparison.same_result import is_same_result
 from reliability.loops.findings import Call, Result, Turn
-from reliability.loops.memo import Memo
-from reliability.loops.near import is_near_result
 from reliability.loops.polling import is_poll, is_thought
-from reliability.loops.same_result import is_same_result
 from reliability.loops.thresholds import LoopConfig
 
 __all__ = ["Key", "TurnRow"]
@@ -32,8 +32,8 @@ SAME, NEAR = "same", "near"
 
 
 class TurnRow:
-    """The turns that act, oldest first, and the answer that may be next (`candidate`). `memo` belongs to these turns, or
-    to longer ones that begin with them."""
+    """The turns that act, oldest first, and the answer that may be next (`candidate`). `memo` belongs to these turns,
+    or to longer ones that begin with them."""
 
     def __init__(
         self, turns: Sequence[Turn], config: LoopConfig, candidate: Turn | None, memo: Memo | None = None
@@ -100,8 +100,8 @@ class TurnRow:
         return a == b or self.memo.affords(sum(map(len, a)) + sum(map(len, b)))
 
     def _starts_again(self, period: int) -> bool:
-        """Return whether the candidate begins the next repetition. One that isn't equal to the letter does so only where
-        the turns before it weren't either: who corrects a figure begins something new."""
+        """Return whether the candidate begins the next repetition. One that isn't equal to the letter does so only
+        where the turns before it weren't either: who corrects a figure begins something new."""
         if self.candidate is None:
             return True
         first = self.size - period

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from reliability.loops import Kind, LoopConfig, Memo, Stage, calls_turn, find_loop, read_turns
-from reliability.loops import same_result as volatile
+from reliability.loops.comparison import same_result as volatile
 from reliability.loops.transcript import TURNS_MAX
 
 CONFIG = LoopConfig()

@@ -24,8 +24,8 @@ from typing import Any
 
 from rapidfuzz import fuzz
 
-from reliability.loops.canonical import dumps, parse
-from reliability.loops.same_result import Parse, is_same_result
+from reliability.loops.comparison.canonical import dumps, parse
+from reliability.loops.comparison.same_result import Parse, is_same_result
 
 __all__ = ["clip", "find_figures", "is_near_result", "mask_figures"]
 

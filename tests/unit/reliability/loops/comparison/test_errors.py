@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from reliability.loops import Result
-from reliability.loops.errors import error_text, has_failed
+from reliability.loops.comparison.errors import error_text, has_failed
 
 
 @pytest.mark.parametrize(

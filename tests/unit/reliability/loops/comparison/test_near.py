@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from reliability.loops.near import is_near_result
+from reliability.loops.comparison.near import is_near_result
 
 WORDS = " ".join(f"{chr(97 + i % 26)}word{chr(97 + i // 26)}" for i in range(120))
 

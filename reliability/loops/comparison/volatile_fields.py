@@ -140,13 +140,15 @@ VOLATILE_FORMS = _compile_patterns(
     r"(?P<v>(?:/private)?/(?:tmp|var/folders)/[\w./-]{0,200}\d[\w.-]{0,80})",
     r"/tmp/(?P<v>tmp\w{6,10})",
     # How often it was tried says nothing of the world.
-    rf"\b(?:attempts?|tr(?:y|ies)|retr(?:y|ies)|strikes?|repetitions?)(?: (?:no\.?|number))?{_LINK}#?(?P<v>\d{{1,6}})\b",
+    rf"\b(?:attempts?|tr(?:y|ies)|retr(?:y|ies)|strikes?|repetitions?)(?: (?:no\.?"
+    rf"|number))?{_LINK}#?(?P<v>\d{{1,6}})\b",
     rf"\bcall (?:no\.?|number|#){_LINK}?(?P<v>\d{{1,6}})\b",
     r"\b(?P<v>\d{1,6})(?:st|nd|rd|th)?(?: (?:consecutive|identical|repeated|failed|equal))? "
     r"(?:times?|attempts?|tries|retries|repetitions?)\b",
     r"\balready[ _][a-z]{1,16}[\"': =]{1,4}(?P<v>\d{1,6})\b",
     r"\b(?:warning|loop|repeat\w{0,8}|identical)\b[^\n]{0,80}?\bcount[=: ]{1,2}(?P<v>\d{1,6})\b",
-    r"(?P<v>\d{1,9}) (?:more )?(?:char(?:acter)?s|bytes|lines|tokens) (?:were |was )?(?:truncated|omitted|elided|hidden)",
+    r"(?P<v>\d{1,9}) (?:more )?(?:char(?:acter)?s|bytes|lines|tokens) (?:were |was )?(?:truncated"
+    r"|omitted|elided|hidden)",
 )
 DURATIONS = _compile_patterns(
     rf"\b\w{{0,16}}?(?:duration|elapsed|took|latency|runtime|{_TIMED_LABEL})\w{{0,16}}{_LINK}(?:was |of )?"

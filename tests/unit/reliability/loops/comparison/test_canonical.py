@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from reliability.loops.canonical import canonical, digest, dumps, summary
+from reliability.loops.comparison.canonical import canonical, digest, dumps, summary
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reliability.loops.same_result import MASKED_CHARS, is_ongoing, is_same_result
+from reliability.loops.comparison.same_result import MASKED_CHARS, is_ongoing, is_same_result
 from tests.support.loop_histories import law
 from tests.unit.reliability.loops.test_history_large import BODY
 

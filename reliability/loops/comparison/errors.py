@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from reliability.loops.canonical import dumps, parse
+from reliability.loops.comparison.canonical import dumps, parse
 from reliability.loops.findings import Result
 
 __all__ = ["error_text", "has_failed"]

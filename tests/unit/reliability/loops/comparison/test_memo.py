@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reliability.loops import Memo, Turn, find_loop
-from reliability.loops.canonical import parse
+from reliability.loops.comparison.canonical import parse
 from tests.support.conversation import CONFIG
 from tests.support.loop_histories import acting, asks, histories, law, steps
 

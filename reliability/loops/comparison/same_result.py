@@ -28,8 +28,8 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from reliability.loops.canonical import parse
-from reliability.loops.volatile_fields import (
+from reliability.loops.comparison.canonical import parse
+from reliability.loops.comparison.volatile_fields import (
     DURATIONS,
     ONGOING_NEAR,
     ONGOING_WORDS,

@@ -18,10 +18,10 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from reliability.loops.canonical import canonical, dumps, parse
-from reliability.loops.errors import has_failed
+from reliability.loops.comparison.canonical import canonical, dumps, parse
+from reliability.loops.comparison.errors import has_failed
+from reliability.loops.comparison.volatile_fields import is_volatile, word_set, words_of
 from reliability.loops.findings import Call, Result
-from reliability.loops.volatile_fields import is_volatile, word_set, words_of
 
 __all__ = ["HOLE", "blur_call", "says_enough"]
 
@@ -34,7 +34,8 @@ SAID_LETTERS_MIN, SAID_CHARS = 24, 120
 _RUN = word_set("attempt attempts retry retries tries iteration timeout wait delay ttl deadline")
 _STAMPS = frozenset({"timestamp", "ts", "epoch", "now", "nonce"})
 _REMARKS = word_set(
-    "description explanation explain reason reasoning rationale justification thought thoughts thinking intent intention "
+    "description explanation explain reason reasoning rationale justification thought thoughts "
+    "thinking intent intention "
     "purpose"
 )
 _CODE = word_set("command cmd commands code script input source bash shell program expression statement")
@@ -51,7 +52,8 @@ _CHANGING = re.compile(
     re.IGNORECASE,
 )
 _SAYS_NOTHING = re.compile(
-    r"\bnot (?:be )?found\b|\bno (?:\w+ )?(?:such|match(?:es)?|results?|items?|data)\b|\bdoes(?:n't| not) exist\b|\b404\b"
+    r"\bnot (?:be )?found\b|\bno (?:\w+ )?(?:such|match(?:es)?|results?|items?|data)\b|\bdoes(?:n't| "
+    r"not) exist\b|\b404\b"
     r"|\[\s*\]|\{\s*\}|\b(?:success\w*|performed|done|completed|ok|updated|clicked|pressed|moved|typed|sent|written|"
     r"created|saved|added|deleted|removed|inserted|executed|applied)\b",
     re.IGNORECASE,
@@ -59,8 +61,8 @@ _SAYS_NOTHING = re.compile(
 
 
 def blur_call(call: Call, ignored: frozenset[str]) -> str:
-    """Return what two calls share that mean the same: the name and the arguments, blurred. `ignored`: arguments to leave
-    out whatever they hold."""
+    """Return what two calls share that mean the same: the name and the arguments, blurred. `ignored`: arguments to
+    leave out whatever they hold."""
     text = call.arguments.strip()
     known, value = parse(text) if text.startswith("{") else (False, None)
     if not known or not isinstance(value, dict):
@@ -103,7 +105,8 @@ def _blur_command(text: str) -> str:
 
 
 def says_enough(result: Result) -> bool:
-    """Return whether a result is one that only the same deed would give: not `ok`, not "no such order", no bare error."""
+    """Return whether a result is one that only the same deed would give: not `ok`, not "no such order", no bare
+    error."""
     text = result.text.strip()
     if sum(map(str.isalpha, text[:SAID_CHARS])) < SAID_LETTERS_MIN:
         return False

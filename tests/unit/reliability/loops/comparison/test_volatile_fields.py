@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from reliability.loops.same_result import is_same_result
+from reliability.loops.comparison.same_result import is_same_result
 
 METERS: list[tuple[str, Any, Any]] = [
     ("duration_ms", 12, 340),

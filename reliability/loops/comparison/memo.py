@@ -16,7 +16,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from typing import Any, TypeVar
 
-from reliability.loops.canonical import parse
+from reliability.loops.comparison.canonical import parse
 
 __all__ = ["COUNTED_CHARS_MAX", "Memo"]
 

@@ -26,8 +26,8 @@ from collections.abc import Sequence
 from enum import IntEnum
 from itertools import pairwise
 
-from reliability.loops.near import clip, find_figures
-from reliability.loops.volatile_fields import word_set, words_of
+from reliability.loops.comparison.near import clip, find_figures
+from reliability.loops.comparison.volatile_fields import word_set, words_of
 
 __all__ = ["LAPS_MAX", "Movement", "follow_figures"]
 
