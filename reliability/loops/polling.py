@@ -23,11 +23,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from functools import lru_cache
 from itertools import pairwise
 
 from reliability.loops.comparison.canonical import parse
 from reliability.loops.comparison.same_result import is_ongoing
-from reliability.loops.comparison.volatile_fields import word_set, words_of
+from reliability.loops.comparison.volatile_fields import NAMES_MAX, word_set, words_of
 from reliability.loops.findings import Call, Result
 
 __all__ = ["is_generic_tool", "is_poll", "is_thought", "polls_by_name"]
@@ -208,7 +209,12 @@ def _acknowledges(result: str) -> bool:
 
 def is_thought(call: Call) -> bool:
     """Return whether the call only takes a note of what the model thinks or plans."""
-    words = words_of(call.name)
+    return _takes_notes(call.name)
+
+
+@lru_cache(NAMES_MAX)
+def _takes_notes(name: str) -> bool:
+    words = words_of(name)
     return not _THOUGHTS.isdisjoint(words) or not _NOTES.isdisjoint(pairwise(words))
 
 

@@ -18,7 +18,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from reliability.loops.comparison.canonical import canonical, dumps, parse
+from reliability.loops.comparison.canonical import canonical, parse, spell
 from reliability.loops.comparison.errors import has_failed
 from reliability.loops.comparison.volatile_fields import is_volatile, word_set, words_of
 from reliability.loops.findings import Call, Result
@@ -72,7 +72,7 @@ def blur_call(call: Call, ignored: frozenset[str]) -> str:
     }
     if len(kept) > 1:
         kept = {key: item for key, item in kept.items() if not (_REMARKS & set(words_of(key)))} or kept
-    return f"{call.name}\x1f{canonical(dumps(kept))}"
+    return f"{call.name}\x1f{spell(kept) or text}"
 
 
 def _tells_run(key: str, value: Any) -> bool:

@@ -16,7 +16,7 @@ from typing import Any
 
 from reliability.loops.findings import Call
 
-__all__ = ["call_key", "canonical", "digest", "dumps", "parse", "summary"]
+__all__ = ["call_key", "canonical", "digest", "dumps", "parse", "spell", "summary"]
 
 NO_ARGUMENTS = frozenset({"", "{}", "null"})
 SUMMARY_CHARS = 240
@@ -65,10 +65,15 @@ def canonical(arguments: str, ignored: frozenset[str] = EMPTY) -> str:
         return unicodedata.normalize("NFC", stripped) if len(stripped) <= PARSED_CHARS_MAX else stripped
     if isinstance(value, dict) and not ignored.isdisjoint(value):
         value = {k: v for k, v in value.items() if k not in ignored}
+    return spell(value) or stripped
+
+
+def spell(value: Any) -> str:
+    """Return the one spelling of a value that was parsed; empty where it nests too deeply."""
     try:
         return dumps(_normalize(value))
     except RecursionError:
-        return stripped
+        return ""
 
 
 def call_key(call: Call, ignored: frozenset[str] = EMPTY) -> str:

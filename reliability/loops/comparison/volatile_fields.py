@@ -9,10 +9,12 @@ stays.
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import Any
 
 __all__ = [
     "DURATIONS",
+    "NAMES_MAX",
     "ONGOING_NEAR",
     "ONGOING_WORDS",
     "READING_NEAR",
@@ -24,6 +26,8 @@ __all__ = [
     "words_of",
 ]
 
+#: The names of tools and fields are few and come again with every request.
+NAMES_MAX = 4_096
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 
 
@@ -32,9 +36,14 @@ def word_set(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-def words_of(name: str) -> list[str]:
+@lru_cache(NAMES_MAX)
+def _split_name(name: str) -> tuple[str, ...]:
+    return tuple(word.lower() for word in _WORD.findall(name))
+
+
+def words_of(name: str) -> tuple[str, ...]:
     """Split a name into its words: `executionTimeMs` and `execution_time_ms` give the same."""
-    return [word.lower() for word in _WORD.findall(name[:80])]
+    return _split_name(name[:80])
 
 
 STATUS_KEYS = ("status", "state", "phase", "stage", "job_status", "run_status", "build_status")
@@ -197,7 +206,7 @@ def is_volatile(key: str, a: Any, b: Any, live: bool) -> bool:
     if words[-1] in _ID_WORDS:
         return _both_are(a, b, lambda v: isinstance(v, str) and bool(_RANDOM_TEXT.fullmatch(v)))
     if _is_duration(words, named) and _both_are(a, b, _looks_like_duration):
-        return not live and not _has_aged(words[-1], a, b) and (words != ["time"] or _are_fractions(a, b))
+        return not live and not _has_aged(words[-1], a, b) and (words != ("time",) or _are_fractions(a, b))
     return (words[-1] in _MOMENT_WORDS or bool(named & _STAMPS)) and _both_are(a, b, _looks_like_moment)
 
 
@@ -205,14 +214,14 @@ def _both_are(a: Any, b: Any, form: Any) -> bool:
     return bool(form(a) and form(b))
 
 
-def _is_id(words: list[str], named: set[str]) -> bool:
+def _is_id(words: tuple[str, ...], named: set[str]) -> bool:
     counted = words[-1] == "count" and bool(named & {"execution", "exec"})
     return counted or bool(named & _PID_WORDS) or (words[-1] in _ID_WORDS and bool(named & _MARKED))
 
 
-def _is_duration(words: list[str], named: set[str]) -> bool:
+def _is_duration(words: tuple[str, ...], named: set[str]) -> bool:
     timed = "time" in named and bool(named & _TIMED)
-    alone = words in (["time"], ["seconds"])
+    alone = words in (("time",), ("seconds",))
     return timed or alone or words[-1] in _FINE_UNITS or bool(named & _DURATION_WORDS)
 
 

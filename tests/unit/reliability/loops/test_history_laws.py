@@ -267,6 +267,7 @@ PURE = ALLOWED | {
     "dataclasses",
     "enum",
     "ast",  # `literal_eval` reads what a framework has written down; nothing is executed
+    "functools",
     "hashlib",
     "itertools",
     "json",
