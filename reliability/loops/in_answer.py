@@ -58,9 +58,9 @@ _SENTENCE = re.compile(r"(?<=[.!?…。！？])\s+")
 
 
 class Seen(NamedTuple):
-    """What is known of the blocks so far. `line` is what is still open of a line, `head` how that line begins; `called`:
-    the text is inside of a call; `written` is None where calls in the text are not looked for. `far` has the end of the
-    text up to the last stride."""
+    """What is known of the blocks so far. `line` is what is still open of a line, `head` how it begins. `called`: the
+    text is inside of a call. `far` has the end of the text up to the last stride; `written` is None where calls in
+    the text are not looked for."""
 
     length: int = 0
     white: int = 0

@@ -14,13 +14,13 @@ judged.
 
 What stands in a string of the arguments is content: white space in it counts as any other repetition.
 
-A loop stands once it is found. Bounds: `CALLS_MAX` calls that are open or compared, `TAIL_CHARS` characters of each.
+A loop stands once it is found. Bounds: `OPEN_MAX` calls that may go on, `TAIL_CHARS` characters of each, and the
+digests of `COUNTED_MAX`.
 """
 
 from __future__ import annotations
 
 import re
-import zlib
 from typing import NamedTuple
 
 from reliability.loops.argument_limits import is_runaway_argument
@@ -34,7 +34,7 @@ __all__ = ["CallScan", "step_calls"]
 
 TAIL_CHARS = PERIOD_MAX + 4 * STRIDE
 DEPTH_MAX = 128
-CALLS_MAX = 64
+OPEN_MAX, COUNTED_MAX = 16, 64
 
 _ESCAPE = re.compile(r"\\.", re.DOTALL)
 _WHITE = re.compile(rf"\s{{{WHITE_CHARS}}}")
@@ -50,27 +50,26 @@ class Shape(NamedTuple):
 
 
 class OpenCall(NamedTuple):
-    """One call so far: what names it and its arguments (a sum over their text), and how far they were looked at."""
+    """One call so far: its name, a digest of its arguments up to the last stride, and how far they were looked at."""
 
     name: str = ""
-    length: int = 0
-    sums: tuple[int, int] = (0, 1)
+    read: str = ""
     fill: str = ""
     tail: LongTail = LongTail()
     shape: Shape = Shape()
 
     @property
-    def key(self) -> tuple[str, int, int, int]:
+    def key(self) -> str:
         """What two calls share that are the same to the letter."""
-        return (self.name, self.length, *self.sums)
+        return digest(self.name, self.read, self.fill)
 
 
 class CallScan(NamedTuple):
-    """The state of one answer's calls: those that are open by their index, and how often each was written. `newest` is
-    the index of the last piece; `mixed`: calls came in turns."""
+    """The state of one answer's calls: those that may go on, by their index, and how often each was written. `newest`
+    is the index of the last piece; `mixed`: calls came in turns."""
 
     calls: tuple[tuple[int, OpenCall], ...] = ()
-    counts: tuple[tuple[tuple[str, int, int, int], int], ...] = ()
+    counts: tuple[tuple[str, int], ...] = ()
     newest: int | None = None
     mixed: bool = False
     loop: Loop | None = None
@@ -83,11 +82,10 @@ def step_calls(scan: CallScan, index: int, name: str, arguments: str) -> tuple[C
     calls = dict(scan.calls)
     if index != scan.newest:
         scan = _close_newest(scan, calls, index)
-    call, loop = (calls.get(index, OpenCall()), scan.loop)
-    if loop is None:
-        call, loop = _read_on(call, name, arguments)
-    calls[index] = call
-    while len(calls) > CALLS_MAX:
+    if scan.loop is not None:
+        return scan, scan.loop
+    calls[index], loop = _read_on(calls.get(index, OpenCall()), name, arguments)
+    while len(calls) > OPEN_MAX:
         del calls[next(iter(calls))]
     return scan._replace(calls=tuple(calls.items()), newest=index, loop=loop), loop
 
@@ -97,27 +95,23 @@ def _close_newest(scan: CallScan, calls: dict[int, OpenCall], index: int) -> Cal
     newest = None if scan.newest is None else calls.get(scan.newest)
     if newest is None or scan.mixed or index in calls:
         return scan._replace(mixed=scan.mixed or index in calls)
-    if scan.newest is not None:
-        calls[scan.newest] = newest._replace(fill="", tail=LongTail())
     counts = dict(scan.counts)
     times = counts[newest.key] = counts.get(newest.key, 0) + 1
-    while len(counts) > CALLS_MAX:
+    while len(counts) > COUNTED_MAX:
         del counts[next(iter(counts))]
     loop = None if times < REPEATS else _build_loop(Kind.ANSWER_CALLS, times, 1, newest.name, newest.name)
     return scan._replace(counts=tuple(counts.items()), loop=loop)
 
 
 def _read_on(call: OpenCall, name: str, arguments: str) -> tuple[OpenCall, Loop | None]:
-    data = arguments.encode("utf-8", "surrogatepass")
-    sums = (zlib.crc32(data, call.sums[0]), zlib.adler32(data, call.sums[1]))
-    text, tail, shape = call.fill + arguments, call.tail, call.shape
+    text, read, tail, shape = call.fill + arguments, call.read, call.tail, call.shape
     loop, at, named = None, 0, call.name + name
     while loop is None and len(text) - at >= STRIDE:
         chunk, at = text[at : at + STRIDE], at + STRIDE
-        tail = extend(tail, chunk, TAIL_CHARS)
+        read, tail = digest(read, chunk), extend(tail, chunk, TAIL_CHARS)
         shape, white = _read_shape(shape, chunk)
         loop = _find_runaway(tail, shape, white, named)
-    return OpenCall(named, call.length + len(arguments), sums, text[at:], tail, shape), loop
+    return OpenCall(named, read, text[at:], tail, shape), loop
 
 
 def _find_runaway(tail: LongTail, shape: Shape, white: bool, tool: str) -> Loop | None:
