@@ -24,12 +24,12 @@ _DELIMITER = re.compile(f"(?P<opens>{'|'.join(_OPENERS)})|{'|'.join(_CLOSERS)}",
 _HEAD = re.compile(r"""[ \t>]*(?:Action(?: Input)?:[ \t]*)?(?:[\[{]|"[\w -]{1,60}"\s*:)""", re.IGNORECASE)
 
 
-def update_place(inside: bool, before: str, block: str) -> bool:
-    """Return whether the text is inside of a call behind `block`. `before`: the text in front of it."""
-    text = before[-DELIMITER_CHARS:] + block
+def update_place(inside: bool, tail: str, new: int) -> bool:
+    """Return whether the text that ends in `tail` is inside of a call; the last `new` characters weren't seen yet."""
+    text = tail[-new - DELIMITER_CHARS :]
     if "<" not in text and "[" not in text:
         return inside
-    begin = len(text) - len(block)
+    begin = len(text) - new
     for delimiter in _DELIMITER.finditer(text):
         if delimiter.end() > begin:
             inside = delimiter["opens"] is not None

@@ -149,7 +149,8 @@ def _scan_block(seen: Seen, block: str, written: Written | None, final: bool = F
     length = seen.length + len(block)
     white, run = _count_white(seen.white, block)
     line, fenced, units = _read_lines(seen, block, final)
-    head, called = _read_place(seen, block)
+    head = _read_head(seen.head, block)
+    called = seen.written is not None and update_place(seen.called, tail, len(block))
     far = _extend_far(seen.far, tail, length, final)
     loop = None if written is None else written.loop
     if loop is None and run >= WHITE_CHARS:
@@ -164,11 +165,11 @@ def _scan_block(seen: Seen, block: str, written: Written | None, final: bool = F
     return Seen(length, white, tail, line, fenced, units, head, called, far, written, loop)
 
 
-def _read_place(seen: Seen, block: str) -> tuple[str, bool]:
-    """Return how the open line begins, and whether the text is inside of a call behind the block."""
-    _, broken, rest = block.rpartition("\n")
-    head = rest if broken else seen.head + block if len(seen.head) < HEAD_CHARS else seen.head
-    return head[:HEAD_CHARS], seen.written is not None and update_place(seen.called, seen.tail, block)
+def _read_head(head: str, block: str) -> str:
+    """Return how the line begins that is open behind the block."""
+    if "\n" in block:
+        return block[block.rindex("\n") + 1 :]
+    return head if len(head) >= HEAD_CHARS else head + block
 
 
 def _is_inside_call(written: Written | None, called: bool, head: str) -> bool:

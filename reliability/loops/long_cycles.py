@@ -32,7 +32,8 @@ PERIOD_MAX = 4_000
 PROBE, TRIES = 48, 12
 
 VARIED_REPETITIONS, VARIED_SPAN, VARIED_LIKENESS = 7, 3_000, 90
-VARIED_TAIL_CHARS = (VARIED_REPETITIONS + 1) * PERIOD_MAX
+WORDED_REPETITIONS = 10  # where words differ: a file of licences has the same one for seven names
+VARIED_TAIL_CHARS = WORDED_REPETITIONS * PERIOD_MAX + 2 * STRIDE
 VARIED_PROBE, VARIED_TRIES = 24, 4
 # Where the probes end, by turns, counted from the end of the text: a copy whose length divides the stride's is not
 # always probed at the same place.
@@ -144,34 +145,36 @@ def _find_places(text: str, probe: str, at: int) -> list[int]:
         first = text.rfind(probe, max(0, at - PERIOD_MAX), first + VARIED_PROBE - 1)
         if first < 0:
             return []
-        places = _follow_back(text, probe, at, first)
+        places, enough = _follow_back(text, probe, at, first)
         if len(places) > 2:  # these are the copies, be they too few
-            return places if _are_enough(places) else []
+            return places if enough else []
     return []
 
 
-def _follow_back(text: str, probe: str, at: int, first: int) -> list[int]:
-    places = [at, first]
-    while not _are_enough(places):
+def _follow_back(text: str, probe: str, at: int, first: int) -> tuple[list[int], bool]:
+    """Follow the copies back from two places of the probe; return where they begin, and whether they are enough."""
+    places, needed = [at, first], VARIED_REPETITIONS
+    while len(places) <= needed or places[0] - places[-1] < VARIED_SPAN:
         newer, older = places[-2:]
         slack = int((newer - older) * STRETCH)
         lowest, highest = 2 * older - newer - slack, 2 * older - newer + slack
         oldest = text.rfind(probe, max(0, lowest), max(0, highest + VARIED_PROBE))
-        if not 0 <= oldest < older or not _are_alike(text[oldest:older], text[older:newer]):
-            break
+        difference = _compare(text[oldest:older], text[older:newer]) if 0 <= oldest < older else None
+        if difference is None:
+            return places, False
+        needed = max(needed, difference)
         places.append(oldest)
-    return places
+    return places, True
 
 
-def _are_enough(places: list[int]) -> bool:
-    return len(places) > VARIED_REPETITIONS and places[0] - places[-1] >= VARIED_SPAN
-
-
-def _are_alike(older: str, newer: str) -> bool:
+def _compare(older: str, newer: str) -> int | None:
+    """Return how many copies it takes that differ no more than these two; None where they aren't alike."""
     if older == newer:
-        return True
+        return 0
     a, b = _DIGITS.sub("0", older), _DIGITS.sub("0", newer)
-    return a == b or fuzz.ratio(a, b, score_cutoff=VARIED_LIKENESS) > 0
+    if a == b:
+        return VARIED_REPETITIONS
+    return WORDED_REPETITIONS if fuzz.ratio(a, b, score_cutoff=VARIED_LIKENESS) > 0 else None
 
 
 def _is_prose(copy: str) -> bool:
