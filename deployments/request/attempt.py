@@ -29,10 +29,11 @@ from deployments.work.judging import Elsewhere, make_judgement
 from deployments.work.large_work import Large, at_once
 from reliability import loops
 from reliability.answer import gate as gates
+from reliability.answer.call_scan import CallScan, step_calls
 from reliability.answer.gate import Gate, Hold
 from reliability.answer.judgement import Expected, Judged, judge, settle_text
 from reliability.answer.logprobs import WaitingLogprobs
-from reliability.loops import CallScan, Kind, Loop, Scan
+from reliability.loops import Kind, Loop, Scan
 from reliability.types import (
     CallDelta,
     ChatRequest,
@@ -235,7 +236,7 @@ class Reading:
             if len(self.reasoned) < REASONED_CHARS:
                 self.reasoned = (self.reasoned + event.text)[:REASONED_CHARS]
         elif isinstance(event, CallDelta):
-            self.call_scan, self.loop = loops.step_calls(self.call_scan, event.index, event.name or "", event.arguments)
+            self.call_scan, self.loop = step_calls(self.call_scan, event.index, event.name or "", event.arguments)
 
     def finish(self) -> list[Event]:
         """Settle the gate and judge the answer, when the stream is over. Returns what may still

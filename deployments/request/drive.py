@@ -35,11 +35,12 @@ from reliability.answer.estimate import prompt_bytes, prompt_tokens_most, tokens
 from reliability.answer.gate import Hold
 from reliability.answer.judgement import Expected, Judged
 from reliability.answer.logprobs import WaitingLogprobs
+from reliability.answer.repeating import window_repeats_already
 from reliability.escalation.health import record_rejection, verdict_of
 from reliability.escalation.policies import Accept, Call, Limits, Refuse, Situation, decide, reason_of
 from reliability.escalation.reask import request_for
 from reliability.escalation.wording import duration, figure
-from reliability.loops import Loop, truncate, window_repeats_already
+from reliability.loops import Loop, truncate
 from reliability.memory.pressure import Level
 from reliability.types import (
     Attempt,

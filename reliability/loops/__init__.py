@@ -5,9 +5,9 @@ Four parts, and none of them keeps anything between two calls except what it is 
 - **History** (`transcript` → `history`): the request's own messages are the state. `read_turns` reads them,
   `find_loop` judges them together with the answer that is about to leave. WARN asks for a `nudge`, BREAK
   breaks the circuit. A new user message or a changed result re-arms at once, so that a loop never makes a
-  conversation unusable. Where it `repeats_already`, the answer is held until it is judged.
-- **Answer** (`in_answer`, `in_calls`, `written`): one answer while it decodes. `step` takes its text chunk by chunk,
-  `step_calls` its native calls.
+  conversation unusable.
+- **Answer** (`in_answer`, `cycles`, `written`): one answer while it decodes. `step` takes its text chunk by chunk. (Its
+  native calls: `reliability.answer.call_scan`.)
 - **Session** (`session`): for clients that send no history, a bounded window of fingerprints; and
   `LoopDetector`.
 - **Judge** (`judge`): what no rule can detect is counted, and shown to another model. Off by default.
@@ -19,7 +19,6 @@ is stopped for waiting; a detector that raises on what a client or a model has w
 from reliability.loops.findings import Call, Kind, Loop, Result, Stage, Turn
 from reliability.loops.history import find_loop
 from reliability.loops.in_answer import Scan, finish, open_scan, step, truncate
-from reliability.loops.in_calls import CallScan, step_calls
 from reliability.loops.judge import (
     Case,
     JudgeRequest,
@@ -31,7 +30,6 @@ from reliability.loops.judge import (
 )
 from reliability.loops.memo import Memo
 from reliability.loops.nudge import nudge
-from reliability.loops.repeating import repeats_already, window_repeats_already
 from reliability.loops.session import LoopDetector, LoopStatus, Window, observe
 from reliability.loops.thresholds import JudgeConfig, LoopConfig
 from reliability.loops.transcript import answer_turn, calls_turn, carries_history, read_turns
@@ -39,7 +37,6 @@ from reliability.loops.written import find_repeated_calls
 
 __all__ = [
     "Call",
-    "CallScan",
     "Case",
     "JudgeConfig",
     "JudgeRequest",
@@ -69,9 +66,6 @@ __all__ = [
     "open_scan",
     "read_suggestion",
     "read_turns",
-    "repeats_already",
     "step",
-    "step_calls",
     "truncate",
-    "window_repeats_already",
 ]

@@ -9,7 +9,7 @@ looks at what is left at the end. Reasoning gets the same detector with a state 
                  is found at once, one of up to 4,000 in strides, and so are copies in prose that differ in a counter
                  or a few words (`long_cycles`); or the last UNITS_KEPT sentences hold only a few different ones (a
                  chant)
-    WHITESPACE   WHITE_CHARS of nothing but white space
+    WHITESPACE   WHITE_CHARS of nothing but white space; PADDING_CHARS where it may be the content of a call
     ANSWER_CALLS the same call written three times (see `written`), where the request declares tools
 
 Structure repeats by nature, so what stands in a code fence, a table, a list, a quote, a heading or a divider,
@@ -27,11 +27,11 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from reliability.loops.argument_limits import is_runaway_argument
-from reliability.loops.call_place import HEAD_CHARS, begins_call, update_place
 from reliability.loops.canonical import digest, summary
+from reliability.loops.cycles.argument_limits import is_runaway_argument
+from reliability.loops.cycles.call_place import HEAD_CHARS, begins_call, update_place
+from reliability.loops.cycles.long_cycles import STRIDE, VARIED_TAIL_CHARS, LongTail, extend, find_varied
 from reliability.loops.findings import Kind, Loop, Stage
-from reliability.loops.long_cycles import STRIDE, VARIED_TAIL_CHARS, LongTail, extend, find_varied
 from reliability.loops.written import Written, drop_repeats, feed
 
 __all__ = ["BLOCK", "WHITE_CHARS", "Scan", "finish", "open_scan", "step", "truncate"]
@@ -44,7 +44,8 @@ TRIES = 8
 SHORT_PERIOD_MAX = 500
 REPETITIONS, SPAN = 6, 400
 STRUCTURED_REPETITIONS, STRUCTURED_SPAN = 20, 3_000
-WHITE_CHARS = 256
+WHITE_CHARS, PADDING_CHARS = 256, 3_000
+STRUCTURAL = ("", ",", ":", "{", "[", "\n")
 LINE_CHARS = 600
 TAIL_CHARS = REPETITIONS * SHORT_PERIOD_MAX + LINE_CHARS + BLOCK
 UNITS_KEPT, UNITS_DISTINCT, UNIT_LETTERS, UNIT_CHARS = 60, 8, 10, 120
@@ -153,7 +154,8 @@ def _scan_block(seen: Seen, block: str, written: Written | None, final: bool = F
     called = seen.written is not None and update_place(seen.called, tail, len(block))
     far = _extend_far(seen.far, tail, length, final)
     loop = None if written is None else written.loop
-    if loop is None and run >= WHITE_CHARS:
+    padded = run >= WHITE_CHARS and _is_inside_call(written, called, head) and _is_padding(tail, len(block), seen, run)
+    if loop is None and run >= WHITE_CHARS and not padded:
         loop = _build_loop(Kind.WHITESPACE, run, 1, "", length - len(block) - seen.white)
     if loop is None:
         loop = _find_short_cycle(tail, seen.fenced or fenced, head, length)
@@ -186,6 +188,13 @@ def _count_white(before: int, block: str) -> tuple[int, int]:
     if not block or block.isspace():
         return before + len(block), before + len(block)
     return len(block) - len(block.rstrip()), before + len(block) - len(block.lstrip())
+
+
+def _is_padding(tail: str, new: int, seen: Seen, run: int) -> bool:
+    """Return whether white space in a call may be content: on one line, and not where a value must follow."""
+    at = len(tail) - new - seen.white
+    before = tail[max(0, at - 1) : max(0, at)]
+    return run < PADDING_CHARS and before not in STRUCTURAL and "\n" not in tail[max(0, at) : at + run]
 
 
 def _read_lines(seen: Seen, block: str, final: bool) -> tuple[str, bool, tuple[str, ...]]:

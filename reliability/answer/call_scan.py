@@ -8,9 +8,9 @@
     ANSWER_CALLS the same call, to the letter, the third time
 
 Arguments are looked at in strides, at the same places however they were cut, so the outcome depends on what was
-written alone. A call is compared when the next one begins, since until then it may go on; an upstream that sends two
-calls at once, in turns, is never convicted by that rule. What differs in its spelling only is seen when the answer is
-judged.
+written alone. A call is compared when the next one begins, if it is complete; an upstream that sends calls in turns, or
+their names before their arguments, is never convicted by that rule. What differs in its spelling only is seen when the
+answer is judged.
 
 What stands in a string of the arguments is content: white space in it counts as any other repetition.
 
@@ -23,16 +23,16 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from reliability.loops.argument_limits import is_runaway_argument
 from reliability.loops.canonical import digest, summary
+from reliability.loops.cycles.argument_limits import is_runaway_argument
+from reliability.loops.cycles.long_cycles import PERIOD_MAX, STRIDE, LongTail, extend
 from reliability.loops.findings import Kind, Loop, Stage
 from reliability.loops.in_answer import WHITE_CHARS
-from reliability.loops.long_cycles import PERIOD_MAX, STRIDE, LongTail, extend
 from reliability.loops.written import REPEATS
 
 __all__ = ["CallScan", "step_calls"]
 
-TAIL_CHARS = PERIOD_MAX + 4 * STRIDE
+TAIL_CHARS = 2 * PERIOD_MAX + 2 * STRIDE
 DEPTH_MAX = 128
 OPEN_MAX, COUNTED_MAX = 16, 64
 
@@ -62,6 +62,12 @@ class OpenCall(NamedTuple):
     def key(self) -> str:
         """What two calls share that are the same to the letter."""
         return digest(self.name, self.read, self.fill)
+
+    @property
+    def complete(self) -> bool:
+        """Whether its arguments are there and all that they open is closed."""
+        shape, _ = _read_shape(self.shape, self.fill)
+        return bool(self.read or self.fill) and not shape.quoted and shape.depth == 0
 
 
 class CallScan(NamedTuple):
@@ -95,6 +101,8 @@ def _close_newest(scan: CallScan, calls: dict[int, OpenCall], index: int) -> Cal
     newest = None if scan.newest is None else calls.get(scan.newest)
     if newest is None or scan.mixed or index in calls:
         return scan._replace(mixed=scan.mixed or index in calls)
+    if not newest.complete:
+        return scan
     counts = dict(scan.counts)
     times = counts[newest.key] = counts.get(newest.key, 0) + 1
     while len(counts) > COUNTED_MAX:

@@ -82,7 +82,7 @@ class Varied(NamedTuple):
 
 
 def extend(tail: LongTail, chunk: str, tail_chars: int) -> LongTail:
-    """Add the next stride; keep `tail_chars` characters, at least a period and two strides."""
+    """Add the next stride; keep `tail_chars` characters, at least two periods and two strides."""
     text = (tail.text + chunk)[-tail_chars:]
     length, period = tail.length + len(chunk), tail.period
     if period and text[-len(chunk) :] == text[-len(chunk) - period : -period]:
@@ -126,6 +126,8 @@ def _count_repeated(text: str, period: int) -> int:
 
 def find_varied(tail: LongTail) -> Varied | None:
     """Find copies in prose that differ in a counter, or in a few words."""
+    if tail.repetitions >= VARIED_REPETITIONS:
+        return None  # that is what the streak is for
     text, back = tail.text, VARIED_BACK[tail.length // STRIDE % len(VARIED_BACK)]
     at = len(text) - back - VARIED_PROBE
     probe = text[max(0, at) : at + VARIED_PROBE]

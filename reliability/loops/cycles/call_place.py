@@ -31,7 +31,7 @@ def update_place(inside: bool, tail: str, new: int) -> bool:
         return inside
     begin = len(text) - new
     for delimiter in _DELIMITER.finditer(text):
-        if delimiter.end() > begin:
+        if delimiter.end() >= begin:  # one may be known by what follows it
             inside = delimiter["opens"] is not None
     return inside
 
