@@ -60,8 +60,8 @@ _SENTENCE = re.compile(r"(?<=[.!?…。！？])\s+")
 
 class Seen(NamedTuple):
     """What is known of the blocks so far. `line` is what is still open of a line, `head` how it begins. `called`: the
-    text is inside of a call. `far` has the end of the text up to the last stride; `written` is None where calls in
-    the text are not looked for."""
+    text is inside of a call; from `plain_from` on it stands in no call and no fence. `far` has the end of the text up
+    to the last stride; `written` is None where calls in the text are not looked for."""
 
     length: int = 0
     white: int = 0
@@ -71,6 +71,7 @@ class Seen(NamedTuple):
     units: tuple[str, ...] = ()
     head: str = ""
     called: bool = False
+    plain_from: int = 0
     far: LongTail = LongTail()
     written: Written | None = Written()
     loop: Loop | None = None
@@ -153,18 +154,20 @@ def _scan_block(seen: Seen, block: str, written: Written | None, final: bool = F
     head = _read_head(seen.head, block)
     called = seen.written is not None and update_place(seen.called, tail, len(block))
     far = _extend_far(seen.far, tail, length, final)
+    fence, inside = seen.fenced or fenced, seen.called or called
+    plain_from = length if fence or inside else seen.plain_from
+    if not inside and written is not None and (run >= WHITE_CHARS or far is not seen.far):
+        inside = begins_call(head)
     loop = None if written is None else written.loop
-    padded = run >= WHITE_CHARS and _is_inside_call(written, called, head) and _is_padding(tail, len(block), seen, run)
-    if loop is None and run >= WHITE_CHARS and not padded:
+    if loop is None and run >= WHITE_CHARS and not (inside and _is_padding(tail, len(block), seen.white, run)):
         loop = _build_loop(Kind.WHITESPACE, run, 1, "", length - len(block) - seen.white)
-    if loop is None:
-        loop = _find_short_cycle(tail, seen.fenced or fenced, head, length)
+    if loop is None and not inside:
+        loop = _find_short_cycle(tail, fence, head, length)
         loop = _find_chant(units) if loop is None and units is not seen.units else loop
-        loop = None if loop is not None and _is_inside_call(written, called, head) else loop
+        loop = None if loop is not None and written is not None and begins_call(head) else loop
     if loop is None and far is not seen.far:
-        inside = _is_inside_call(written, called, head)
-        loop = _find_argument_cycle(far) if inside else _find_long_cycle(far, seen.fenced or fenced)
-    return Seen(length, white, tail, line, fenced, units, head, called, far, written, loop)
+        loop = _find_argument_cycle(far) if inside else _find_long_cycle(far, fence, length - plain_from)
+    return Seen(length, white, tail, line, fenced, units, head, called, plain_from, far, written, loop)
 
 
 def _read_head(head: str, block: str) -> str:
@@ -172,10 +175,6 @@ def _read_head(head: str, block: str) -> str:
     if "\n" in block:
         return block[block.rindex("\n") + 1 :]
     return head if len(head) >= HEAD_CHARS else head + block
-
-
-def _is_inside_call(written: Written | None, called: bool, head: str) -> bool:
-    return called or (written is not None and begins_call(head))
 
 
 def _extend_far(far: LongTail, tail: str, length: int, final: bool) -> LongTail:
@@ -190,9 +189,9 @@ def _count_white(before: int, block: str) -> tuple[int, int]:
     return len(block) - len(block.rstrip()), before + len(block) - len(block.lstrip())
 
 
-def _is_padding(tail: str, new: int, seen: Seen, run: int) -> bool:
+def _is_padding(tail: str, new: int, white: int, run: int) -> bool:
     """Return whether white space in a call may be content: on one line, and not where a value must follow."""
-    at = len(tail) - new - seen.white
+    at = len(tail) - new - white
     before = tail[max(0, at - 1) : max(0, at)]
     return run < PADDING_CHARS and before not in STRUCTURAL and "\n" not in tail[max(0, at) : at + run]
 
@@ -248,13 +247,14 @@ def _is_structure(tail: str, span: int, head: str) -> bool:
     return 2 * letters < signs or _STRUCTURE.search(before + unit) is not None or _STRUCTURE.match(head) is not None
 
 
-def _find_long_cycle(far: LongTail, fenced: bool) -> Loop | None:
-    """Find what a block doesn't show: a long period, structure that goes on and on, copies that are not exact."""
+def _find_long_cycle(far: LongTail, fenced: bool, plain: int) -> Loop | None:
+    """Find what a block doesn't show: a long period, structure that goes on and on, copies that are not exact among the
+    last `plain` characters."""
     if far.repetitions >= REPETITIONS:
         free = far.period > SHORT_PERIOD_MAX and not fenced and not _is_structured(far.unit)
         enough = far.repetitions >= STRUCTURED_REPETITIONS and far.span >= STRUCTURED_SPAN
         return _build_streak_cycle(far) if enough or free else None
-    varied = None if fenced else find_varied(far)
+    varied = find_varied(far, plain)
     if varied is None or _is_structured(varied.unit):
         return None
     return _build_loop(Kind.CYCLE, varied.repetitions, varied.period, varied.unit, varied.keep)

@@ -225,8 +225,8 @@ MUTANTS: list[tuple[str, str, str, str]] = [
     ),
     (
         "reliability/loops/in_answer.py",
-        "        loop = None if loop is not None and _is_inside_call(written, called, head) else loop\n",
-        "",
+        "    if loop is None and not inside:\n",
+        "    if loop is None:\n",
         "a call in the text has the limits of a native one",
     ),
     (

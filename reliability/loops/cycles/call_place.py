@@ -27,8 +27,8 @@ _HEAD = re.compile(r"""[ \t>]*(?:Action(?: Input)?:[ \t]*)?(?:[\[{]|"[\w -]{1,60
 def update_place(inside: bool, tail: str, new: int) -> bool:
     """Return whether the text that ends in `tail` is inside of a call; the last `new` characters weren't seen yet."""
     text = tail[-new - DELIMITER_CHARS :]
-    if "<" not in text and "[" not in text:
-        return inside
+    if "<" not in text and "TOOL" not in text.upper():
+        return inside  # there is no delimiter without one of them
     begin = len(text) - new
     for delimiter in _DELIMITER.finditer(text):
         if delimiter.end() >= begin:  # one may be known by what follows it

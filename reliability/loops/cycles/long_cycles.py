@@ -124,14 +124,14 @@ def _count_repeated(text: str, period: int) -> int:
     return least
 
 
-def find_varied(tail: LongTail) -> Varied | None:
-    """Find copies in prose that differ in a counter, or in a few words."""
+def find_varied(tail: LongTail, plain: int) -> Varied | None:
+    """Find copies in prose that differ in a counter, or in a few words, among the last `plain` characters."""
     if tail.repetitions >= VARIED_REPETITIONS:
         return None  # that is what the streak is for
-    text, back = tail.text, VARIED_BACK[tail.length // STRIDE % len(VARIED_BACK)]
+    text, back = tail.text[-plain:], VARIED_BACK[tail.length // STRIDE % len(VARIED_BACK)]
     at = len(text) - back - VARIED_PROBE
     probe = text[max(0, at) : at + VARIED_PROBE]
-    if at < VARIED_SPAN or _DIGITS.search(probe) or 2 * sum(map(str.isalpha, probe)) < VARIED_PROBE:
+    if min(at, plain - back) < VARIED_SPAN or _DIGITS.search(probe) or 2 * sum(map(str.isalpha, probe)) < VARIED_PROBE:
         return None
     places = _find_places(text, probe, at)
     if not places or not _is_prose(text[places[1] : at][:PROSE_CHARS]) or _comes_to_an_end(text, places):
@@ -155,7 +155,7 @@ def _find_places(text: str, probe: str, at: int) -> list[int]:
 
 def _follow_back(text: str, probe: str, at: int, first: int) -> tuple[list[int], bool]:
     """Follow the copies back from two places of the probe; return where they begin, and whether they are enough."""
-    places, needed = [at, first], VARIED_REPETITIONS
+    places, needed, varied = [at, first], VARIED_REPETITIONS, False
     while len(places) <= needed or places[0] - places[-1] < VARIED_SPAN:
         newer, older = places[-2:]
         slack = int((newer - older) * STRETCH)
@@ -164,9 +164,9 @@ def _follow_back(text: str, probe: str, at: int, first: int) -> tuple[list[int],
         difference = _compare(text[oldest:older], text[older:newer]) if 0 <= oldest < older else None
         if difference is None:
             return places, False
-        needed = max(needed, difference)
+        varied, needed = varied or difference > 0, max(needed, difference)
         places.append(oldest)
-    return places, True
+    return places, varied  # copies that are equal are a streak, or were one
 
 
 def _compare(older: str, newer: str) -> int | None:

@@ -7,6 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reliability.loops.cycles.call_place import begins_call, update_place
+from reliability.tools.format_row import Reader
+from reliability.tools.formats import CALL_FORMATS
 
 TEXTS = [
     "Well. ",
@@ -62,3 +64,10 @@ def test_a_line_of_json_may_be_a_call(head):
 def test_other_lines_are_none(head):
     """All else is text."""
     assert not begins_call(head)
+
+
+@pytest.mark.parametrize("row", [row for row in CALL_FORMATS if row.reader is Reader.ENVELOPE and row.closes])
+def test_every_envelope_of_the_table_is_known(row):
+    """Somewhere in its examples the text is inside of a call."""
+    places = [update_place(False, example[:at], at) for example in row.examples for at in range(1, len(example))]
+    assert any(places)

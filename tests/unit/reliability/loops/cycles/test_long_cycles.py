@@ -28,7 +28,7 @@ def find(text: str) -> int | None:
     tail = LongTail()
     for at in range(0, len(text) - STRIDE + 1, STRIDE):
         tail = extend(tail, text[at : at + STRIDE], VARIED_TAIL_CHARS)
-        if find_varied(tail) is not None:
+        if find_varied(tail, at + STRIDE) is not None:
             return at + STRIDE
     return None
 
