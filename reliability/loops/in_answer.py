@@ -205,7 +205,7 @@ def _read_lines(seen: Seen, block: str, final: bool) -> tuple[str, bool, tuple[s
     for complete in lines:
         if _FENCE.match(complete):
             fenced = not fenced
-        elif not fenced and not _STRUCTURE.match(complete):
+        elif not fenced and not seen.called and not _STRUCTURE.match(complete):
             units = (*units, *_split_sentences(complete))[-UNITS_KEPT:]
     return line, fenced, units
 

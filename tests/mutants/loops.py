@@ -303,6 +303,18 @@ MUTANTS: list[tuple[str, str, str, str]] = [
     ),
     (
         "reliability/loops/in_answer.py",
+        "        elif not fenced and not seen.called and not _STRUCTURE.match(complete):\n",
+        "        elif not fenced and not _STRUCTURE.match(complete):\n",
+        "what a call carries is no sentence of the answer",
+    ),
+    (
+        "reliability/loops/in_answer.py",
+        "    plain_from = length if fence or inside else seen.plain_from\n",
+        "    plain_from = 0\n",
+        "what stood in a call is not compared with the prose behind it",
+    ),
+    (
+        "reliability/loops/in_answer.py",
         "            fenced = not fenced\n",
         "            fenced = True\n",
         "a fence that is closed is closed",

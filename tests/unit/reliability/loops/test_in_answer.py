@@ -292,3 +292,21 @@ def test_what_is_hostile_costs_no_more_by_the_character() -> None:
         for at in range(0, len(text), 50):
             scan, _ = step(scan, text[at : at + 50])
         assert time.thread_time() - begun < 0.003 * (len(text) / 1_000 + 10)
+
+
+def test_a_poem_that_a_call_carries_is_no_chant() -> None:
+    """Where a file stands in the call as it is, its lines are neither a cycle nor sentences of the answer."""
+    verse = "All work and no play makes Jack a dull boy. And no play and all work makes him a dull one.\n" * 31
+    call = f"<function=write>\n<parameter=content>\n{verse}</parameter>\n</function>\n"
+    assert read(verse) is not None
+    assert read(call + "That is the poem, and here it ends. I hope that you like what I made of it.\n") is None
+
+
+@pytest.mark.parametrize("pad", range(0, 512, 50))
+def test_what_a_call_or_a_fence_carries_is_not_counted_behind_it(pad: int) -> None:
+    """A story told twelve times with another number is a file there; the words behind it aren't its thirteenth copy."""
+    story = vary(300, 12, counter=True, words=False)
+    after = paragraph(700, 3)
+    assert read(paragraph(600, 4) + story) is not None
+    for carried in (written(json.dumps({"content": story})), f"```\n{story}\n```\n"):
+        assert read(paragraph(1_000, 4)[:pad] + "\n" + carried + after) is None
