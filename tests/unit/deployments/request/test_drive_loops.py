@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncGenerator
 from dataclasses import replace
 from typing import Any
@@ -207,3 +208,31 @@ def test_a_session_without_its_history_is_held_by_its_window():
     streamed, held = asyncio.run(go())
     assert held == 1
     assert streamed > 1
+
+
+@pytest.mark.parametrize("hold", list(Hold))
+@pytest.mark.parametrize("said", [[], [SAID]])
+@pytest.mark.parametrize("arguments", ['{"a": "' + "x" * 105_000, json.dumps({"a": "x" * 105_000})])
+def test_a_runaway_call_is_another_tiers_to_make(hold, said, arguments):
+    """Its arguments are stopped and asked for again, then the next tier is asked; nothing of the broken call leaves, also
+    where it came whole."""
+    runaway, good = (
+        {"tool_call": {"name": "f", "arguments": arguments}},
+        {"tool_call": {"name": "f", "arguments": {"a": 1}}},
+    )
+
+    async def go() -> tuple[Run, list[Event]]:
+        clock = MonotonicClock()
+        scripts = {"t0": [{"answer": [*said, runaway]}], "t1": [{"answer": [good]}]}
+        tiers = {name: ScriptedTier(name=name, script=script) for name, script in scripts.items()}
+        run = make_run(tuple(tiers), clock, retries=1)
+        run.expected = replace(run.expected, loops=LoopConfig())
+        run.hold = hold
+        return run, [event async for batch in drive(run, make_ports(tiers, clock)) for event in batch]
+
+    run, events = asyncio.run(go())
+
+    assert {a.flaw for a in run.attempts if a.tier == "t0"} == {Flaw.TRUNCATED}
+    assert run.finish is not None
+    assert run.tier == "t1"
+    assert [(e.name, e.arguments) for e in events if isinstance(e, CallDelta)] == [("f", '{"a": 1}')]
