@@ -255,9 +255,15 @@ MUTANTS: list[tuple[str, str, str, str]] = [
     ),
     (
         "reliability/loops/cycles/long_cycles.py",
-        "    if not places or not _is_prose(",
-        "    if not places or False and (",
+        "    if not (_is_prose(unit[:PROSE_CHARS], PROSE_DIGITS) or _only_counts(text, places)):\n",
+        "    if False:\n",
         "copies that differ are looked for in prose only",
+    ),
+    (
+        "reliability/loops/cycles/long_cycles.py",
+        "    return all(int(newer[0]) == int(older[0]) + 1 for",
+        "    return False and all(int(newer[0]) == int(older[0]) + 1 for",
+        "who only counts hangs",
     ),
     (
         "reliability/loops/cycles/argument_limits.py",

@@ -39,8 +39,11 @@ VARIED_PROBE, VARIED_TRIES = 24, 4
 # always probed at the same place.
 VARIED_BACK = (0, 97, 211)
 STRETCH = 0.15  # how much longer or shorter the next copy may be
-PROSE_CHARS, PROSE_LETTERS, PROSE_SIGNS, PROSE_DIGITS = 1_000, 0.75, 0.06, 0.06
+PROSE_CHARS, PROSE_LETTERS, PROSE_SIGNS, PROSE_DIGITS = 1_000, 0.8, 0.06, 0.06
 
+COUNTED_REPETITIONS, COUNTED_DIGITS = 80, 0.25
+
+_WORDS = re.compile(r"[^\d\n]{10,}")
 _DIGITS = re.compile(r"\d+")
 _NUMBER = re.compile(r"\d{1,9}")
 _SIGNS = re.compile(r"[(){}\[\]<>=_/\\|@#$%^&*+~`;\"]")
@@ -129,22 +132,34 @@ def find_varied(tail: LongTail, plain: int) -> Varied | None:
     if tail.repetitions >= VARIED_REPETITIONS:
         return None  # that is what the streak is for
     text, back = tail.text[-plain:], VARIED_BACK[tail.length // STRIDE % len(VARIED_BACK)]
-    at = len(text) - back - VARIED_PROBE
-    probe = text[max(0, at) : at + VARIED_PROBE]
-    if min(at, plain - back) < VARIED_SPAN or _DIGITS.search(probe) or 2 * sum(map(str.isalpha, probe)) < VARIED_PROBE:
+    if min(len(text), plain) - back < VARIED_SPAN:
         return None
-    places = _find_places(text, probe, at)
-    if not places or not _is_prose(text[places[1] : at][:PROSE_CHARS]) or _comes_to_an_end(text, places):
+    at, probe = _choose_probe(text, len(text) - back)
+    places = _find_places(text, probe, at) if probe else []
+    if not places or _comes_to_an_end(text, places):
+        return None
+    unit = text[places[1] : at]
+    if not (_is_prose(unit[:PROSE_CHARS], PROSE_DIGITS) or _only_counts(text, places)):
         return None
     count, begin = len(places) - 1, tail.length - len(text)
-    return Varied(count, (at - places[-1]) // count, text[places[1] : at], begin + places[-3])
+    return Varied(count, (at - places[-1]) // count, unit, begin + places[-3])
+
+
+def _choose_probe(text: str, end: int) -> tuple[int, str]:
+    """Choose words without a digit shortly before `end`: (where they stand, what they are), "" where there are none."""
+    begin = max(0, end - 2 * VARIED_PROBE)
+    best = max(_WORDS.finditer(text, begin, end), key=lambda found: len(found[0]), default=None)
+    if best is None or 2 * sum(map(str.isalpha, best[0])) < len(best[0]):
+        return end, ""
+    at = max(best.start(), best.end() - VARIED_PROBE)
+    return at, text[at : best.end()]
 
 
 def _find_places(text: str, probe: str, at: int) -> list[int]:
     """Find where enough copies begin, the newest first; none where there are too few."""
     first = at
     for _ in range(VARIED_TRIES):
-        first = text.rfind(probe, max(0, at - PERIOD_MAX), first + VARIED_PROBE - 1)
+        first = text.rfind(probe, max(0, at - PERIOD_MAX), first + len(probe) - 1)
         if first < 0:
             return []
         places, enough = _follow_back(text, probe, at, first)
@@ -160,7 +175,7 @@ def _follow_back(text: str, probe: str, at: int, first: int) -> tuple[list[int],
         newer, older = places[-2:]
         slack = int((newer - older) * STRETCH)
         lowest, highest = 2 * older - newer - slack, 2 * older - newer + slack
-        oldest = text.rfind(probe, max(0, lowest), max(0, highest + VARIED_PROBE))
+        oldest = text.rfind(probe, max(0, lowest), max(0, highest + len(probe)))
         difference = _compare(text[oldest:older], text[older:newer]) if 0 <= oldest < older else None
         if difference is None:
             return places, False
@@ -179,11 +194,24 @@ def _compare(older: str, newer: str) -> int | None:
     return WORDED_REPETITIONS if fuzz.ratio(a, b, score_cutoff=VARIED_LIKENESS) > 0 else None
 
 
-def _is_prose(copy: str) -> bool:
+def _is_prose(copy: str, digits_share: float) -> bool:
     """Return whether these are words: nearly all letters, few signs and few digits."""
     marks = len(copy) - sum(map(str.isspace, copy))
     letters, digits, signs = sum(map(str.isalpha, copy)), sum(map(str.isdigit, copy)), len(_SIGNS.findall(copy))
-    return letters >= PROSE_LETTERS * marks and signs <= PROSE_SIGNS * marks and digits <= PROSE_DIGITS * marks
+    share = PROSE_LETTERS * (1 - digits_share)
+    return letters >= share * marks and signs <= PROSE_SIGNS * marks and digits <= digits_share * marks
+
+
+def _only_counts(text: str, places: list[int]) -> bool:
+    """Return whether so many short copies say nothing but the next number each: what is counted through says something
+    about each number."""
+    if len(places) <= COUNTED_REPETITIONS:
+        return False
+    copies = [text[start:end] for end, start in itertools.pairwise(places)]
+    numbers = [_NUMBER.findall(copy) for copy in copies]
+    if any(len(found) != 1 for found in numbers) or not _is_prose(copies[0], COUNTED_DIGITS):
+        return False
+    return all(int(newer[0]) == int(older[0]) + 1 for newer, older in itertools.pairwise(numbers))
 
 
 def _comes_to_an_end(text: str, places: list[int]) -> bool:

@@ -214,8 +214,8 @@ def test_a_session_without_its_history_is_held_by_its_window():
 @pytest.mark.parametrize("said", [[], [SAID]])
 @pytest.mark.parametrize("arguments", ['{"a": "' + "x" * 105_000, json.dumps({"a": "x" * 105_000})])
 def test_a_runaway_call_is_another_tiers_to_make(hold, said, arguments):
-    """Its arguments are stopped and asked for again, then the next tier is asked; nothing of the broken call leaves, also
-    where it came whole."""
+    """Its arguments are stopped and asked for again, then the next tier is asked; nothing of the broken call leaves,
+    also where it came whole."""
     runaway, good = (
         {"tool_call": {"name": "f", "arguments": arguments}},
         {"tool_call": {"name": "f", "arguments": {"a": 1}}},

@@ -95,3 +95,15 @@ def test_what_is_hostile_costs_little():
         begun = time.thread_time()
         find(text)
         assert time.thread_time() - begun < 0.002 * (len(text) / STRIDE + 10)
+
+
+@pytest.mark.parametrize(
+    "step", ["Step {}: I will try again. ", "Attempt {}, failed once more.\n", "Then I look at it {} times. "]
+)
+def test_who_only_counts_hangs(step):
+    """A hundred short sentences of which only the number grows say nothing; with a word about each number they do."""
+    assert find("".join(step.format(number) for number in range(1, 300))) is not None
+    words = ["fine", "late", "cold", "empty", "green", "odd", "even", "wet", "new"]
+    told = "".join(f"Item {number} is {words[number * number % 9]}, I think. " for number in range(1, 300))
+    assert find(told) is None
+    assert find("".join(step.format(number) for number in range(300, 1, -1))) is None
