@@ -167,6 +167,7 @@ def judge(
     text_committed: bool,
     attempt: int,
     stopped: bool = False,
+    reasoned: str = "",
     steps: Steps | None = None,
 ) -> Judged:
     """Judge one complete answer.
@@ -174,7 +175,7 @@ def judge(
     `held` is what the gate kept back, `sent` the text that it let pass, `text_committed` whether an earlier attempt's
     text stands before the client, `attempt` the number of this attempt (so that ids don't meet). The answer is read
     whole, so that it is judged the same however much of it has left. `stopped`: it was stopped at the third copy of a
-    call.
+    call. `reasoned`: what it reasoned, which is the answer as far as loops go where it wrote nothing else.
 
     Raises:
         OutOfSteps: judging the calls takes more than `steps` (None: as many as it takes); never where they are final.
@@ -185,7 +186,7 @@ def judge(
     raw, copies = _drop_repeats((*found.calls, *native))
     checked = _check(expected, raw, found, attempt, steps)
     flaw, detail = _find_flaw(checked, finish, raw, found, sent=sent, text_committed=text_committed)
-    turn, loop = _check_loops(expected, checked, sent + found.text) if flaw is None else (None, None)
+    turn, loop = _check_loops(expected, checked, sent + found.text, reasoned or found.reasoning, flaw)
     if loop is not None:
         flaw, detail = _describe_loop(loop)
     return Judged(
@@ -279,14 +280,26 @@ def _find_flaw(
     return None, ""
 
 
-def _check_loops(expected: Expected, checked: Checked, text: str) -> tuple[Turn | None, Loop | None]:
-    """Return the answer as a turn of the conversation, and the loop in which it would be one more repetition."""
-    if expected.loops is None:
+def _check_loops(
+    expected: Expected, checked: Checked, text: str, reasoned: str, flaw: Flaw | None
+) -> tuple[Turn | None, Loop | None]:
+    """Return the answer as a turn of the conversation, and the loop in which it would be one more repetition. Where it
+    is neither a text nor a call, what it reasoned is all that it says. Such an answer is asked for again as it is, so a
+    loop matters only where it breaks the circuit; any other flaw comes first."""
+    silent = not checked.calls and not text.strip()
+    if expected.loops is None or (flaw is not None and not (flaw is Flaw.EMPTY and silent and reasoned.strip())):
         return None, None
+    turn, loop = _find_loop(expected, expected.loops, checked, reasoned if silent else text)
+    if flaw is not None and (loop is None or loop.stage is not Stage.BREAK):
+        return None, None
+    return turn, loop
+
+
+def _find_loop(expected: Expected, config: LoopConfig, checked: Checked, text: str) -> tuple[Turn, Loop | None]:
     turn = calls_turn([(c.name, c.arguments) for c in checked.calls], text)
-    loop = find_loop(expected.turns, expected.loops, turn, expected.memo)
+    loop = find_loop(expected.turns, config, turn, expected.memo)
     if loop is None and expected.window is not None:
-        _, loop = observe(expected.window, turn, expected.loops, expected.asked)
+        _, loop = observe(expected.window, turn, config, expected.asked)
     return turn, loop
 
 

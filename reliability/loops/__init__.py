@@ -6,7 +6,8 @@ Four parts, and none of them keeps anything between two calls except what it is 
   `find_loop` judges them together with the answer that is about to leave. WARN asks for a `nudge`, BREAK
   breaks the circuit. A new user message or a changed result re-arms at once, so that a loop never makes a
   conversation unusable.
-- **Answer** (`in_answer`, `written`): one answer while it decodes. `step` takes its text chunk by chunk.
+- **Answer** (`in_answer`, `cycles`, `written`): one answer while it decodes. `step` takes its text chunk by chunk. (Its
+  native calls: `reliability.answer.call_scan`.)
 - **Session** (`session`): for clients that send no history, a bounded window of fingerprints; and
   `LoopDetector`.
 - **Judge** (`judge`): what no rule can detect is counted, and shown to another model. Off by default.

@@ -28,6 +28,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
 from reliability.loops import LoopConfig, Stage, answer_turn, find_loop, read_turns  # noqa: E402
+from tests.evals.answer_loop_cases import ANSWER_CASES, stop_call, stop_text  # noqa: E402
 
 RECORDED = ROOT.parent / "shared" / "data" / "agent_traces.jsonl.gz"
 FIXTURE = Path(__file__).parent / "fixtures" / "agent_runs.jsonl"
@@ -314,6 +315,7 @@ def rows(runs: list[Run]) -> Iterator[Row]:
     """The rows of the table."""
     yield from verdict_rows(runs)
     yield from case_rows()
+    yield from answer_rows(runs)
     cost = median_cost_s(runs)
     yield Row("200 messages, median", f"{cost * 1e3:.3f} ms", f"< {COST_MAX_S * 1e3:.0f} ms", cost < COST_MAX_S)
 
@@ -326,6 +328,27 @@ def _synthetic_row(runs: list[Run], name: str, meter: Meter, period: int, dialec
     ok = bool(made) and found == broken == len(made) and not early
     got = f"{found}/{len(made)} at 3, {broken}/{len(made)} at 5, {early} at 2"
     return Row(f"loop, period {period}, {name}", got, "all at 3, all at 5, none at 2", ok)
+
+
+def answer_rows(runs: list[Run]) -> Iterator[Row]:
+    """The rows of repetition inside one answer: recorded ones, and made ones that no record has."""
+    read = [found_in_answer(message) for run in runs for message in run["messages"] if message["role"] == "assistant"]
+    count = sum(map(bool, read))
+    yield Row(f"{len(read)} recorded answers: stopped", str(count), "0", count == 0)
+    for case in ANSWER_CASES:
+        at = case.find()
+        got = "never" if at is None else f"after {at} characters"
+        must = "never" if case.most is None else f"after at most {case.most}"
+        ok = at is None if case.most is None else at is not None and at <= case.most
+        yield Row(f"in an answer: {case.name}", got, must, ok)
+
+
+def found_in_answer(message: Message) -> bool:
+    """Whether anything in a recorded answer would have stopped it."""
+    text, calls = message.get("content"), message.get("tool_calls") or []
+    if isinstance(text, str) and stop_text(text) is not None:
+        return True
+    return any(stop_call(str(call["function"]["arguments"])) is not None for call in calls)
 
 
 def main(arguments: list[str]) -> int:
