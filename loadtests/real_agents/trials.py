@@ -17,6 +17,8 @@ from typing import Any
 
 __all__ = ["FILES", "KINDS", "TASK", "TRIALS", "Trial", "build_rules", "build_server_args"]
 
+# aider asks for summaries of long conversations, and doesn't stream those.
+_MARKS = {"smolagents-code": "stop", "aider": "stream"}
 KINDS = ("same", "counter", "comment", "read")
 TASK = "Change red to blue in notes.txt, and run ./check.sh to see whether it is right. (Task {name}.)"
 # The work folder. The check counts how often it was run, and never passes.
@@ -34,13 +36,13 @@ Steps = list[dict[str, Any]]
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """One agent in one kind of loop. `native`: its model is offered tools, so that a request without any is another's
-    (a title, a summary) and no lap."""
+    """One agent in one kind of loop. `mark`: the field that a request of the agent's own work has; without it, it is
+    another's (a title, a summary) and no lap."""
 
     agent: str
     kind: str
     answer: Steps
-    native: bool = True
+    mark: str = "tools"
 
     @property
     def name(self) -> str:
@@ -57,17 +59,18 @@ def build_rules(trials: list[Trial]) -> list[dict[str, Any]]:
     """Build the rules of a scripted tier that answers all of these trials, and whoever asks for something else."""
     rules = []
     for trial in trials:
-        when = {"transcript": f"(Task {trial.name}.)"} | ({"has_tools": True} if trial.native else {})
+        when = {"transcript": f"(Task {trial.name}.)"} | ({"has_tools": True} if trial.mark == "tools" else {})
         rules.append({"when": when, "answer": trial.answer})
     return [*rules, {"answer": "Red and blue"}]
 
 
-def build_server_args(trials: list[Trial]) -> dict[str, Any]:
-    """Build the server's `args`: two tiers that loop, all else as shipped."""
+def build_server_args(trials: list[Trial], *, detect: bool = True) -> dict[str, Any]:
+    """Build the server's `args`: two tiers that loop, all else as shipped. Without `detect` nobody ends a loop, and a
+    record shows where an agent goes by itself."""
     tier = {"kind": "scripted", "script": build_rules(trials)}
     return {
         "tiers": {"fast": tier, "standard": tier},
-        "reliability": {"escalation": {"chain": ["fast", "standard"]}},
+        "reliability": {"escalation": {"chain": ["fast", "standard"]}, "loop_detection": {"enabled": detect}},
     }
 
 
@@ -144,7 +147,7 @@ def _plan_all() -> Iterator[Trial]:
     }
     for agent, plan in plans.items():
         for kind in KINDS:
-            yield Trial(agent, kind, plan[kind], native=agent not in ("smolagents-code", "aider"))
+            yield Trial(agent, kind, plan[kind], _MARKS.get(agent, "tools"))
 
 
 TRIALS = list(_plan_all())

@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from loadtests.real_agents.tap import Exchange
 from loadtests.real_agents.trials import Trial
 
-__all__ = ["LAPS_MAX", "Verdict", "judge_trial", "pick_laps"]
+__all__ = ["LAPS_MAX", "Verdict", "is_lap", "judge_trial"]
 
 LAPS_MAX = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """One trial. `nudged_at`, `ended_at`: the lap, from 1, that was nudged first, and the one that was refused for the
-    loop; None: never. `laps`: different requests; `again`: requests that were only sent again, such as after the
-    refusal."""
+    """One trial. `nudged_at`: the lap, from 1, that was nudged first; `ended_at`: the one that was refused for the
+    loop, or the last one of an agent that stopped by itself; None: never. `laps`: different requests; `again`: requests
+    that were only sent again, such as after the refusal."""
 
     name: str
     laps: int
@@ -40,18 +41,19 @@ class Verdict:
         )
 
 
-def pick_laps(trial: Trial, exchanges: Sequence[Exchange]) -> list[Exchange]:
-    """Pick the requests that go round: not the titles and summaries that an agent asks for beside its work."""
-    mark = f"(Task {trial.name}.)"
-    return [one for one in exchanges if mark in json.dumps(one.body) and (one.body.get("tools") or not trial.native)]
+def is_lap(trial: Trial, body: Mapping[str, Any]) -> bool:
+    """Return whether a request goes round: it is not for a title or a summary, as an agent asks for beside its work."""
+    return bool(body.get(trial.mark)) and f"(Task {trial.name}.)" in json.dumps(body)
 
 
 def judge_trial(trial: Trial, exchanges: Sequence[Exchange], code: int | None, seconds: float) -> Verdict:
     """Judge one run. `code`: with which the agent's process ended; None: it had to be stopped."""
-    all_laps = pick_laps(trial, exchanges)
+    all_laps = [one for one in exchanges if is_lap(trial, one.body)]
     laps = [one for number, one in enumerate(all_laps) if number == 0 or one.body != all_laps[number - 1].body]
     nudged = next((number for number, one in enumerate(laps, 1) if one.loop == "nudged"), None)
     ended = next((number for number, one in enumerate(laps, 1) if _refuses_loop(one)), None)
+    if ended is None and code is not None:
+        ended = len(laps)
     return Verdict(
         name=trial.name,
         laps=len(laps),
