@@ -38,6 +38,8 @@ from reliability.loops.volatile_fields import (
     VOLATILE_FORMS,
     is_reading,
     is_volatile,
+    word_set,
+    words_of,
 )
 
 __all__ = ["is_ongoing", "is_same_result"]
@@ -52,14 +54,29 @@ DEPTH_MAX = 40
 HOLE = "\x00"
 #: How far from a duration the words count that say "not finished yet".
 NEAR_CHARS = 32
-#: `pending` is also what orders and invoices are; a report on a job is short.
+#: `pending` is also what orders and invoices are; only in a short report it says that a time in it is its age.
 REPORT_FIELDS = 6
+_RECORDS = word_set(
+    "order orders item items price prices amount payment payments address customer invoice reservation "
+    "passengers product cabin refund shipping zip"
+)
+#: How deep a field may lie that tells how a job stands, and how many values are looked at.
+STATUS_DEPTH, STATUS_VALUES = 4, 200
 
 _JSON_BEGINS = re.compile(r"\s*+[{\[]")
 _STATUS_LINE = re.compile(
     rf"^[ \t]*(?:{'|'.join(STATUS_KEYS)})[ \t]*[:=][ \t]*[\"']?(?:{'|'.join(ONGOING_WORDS)})\b",
     re.IGNORECASE | re.MULTILINE,
 )
+#: A row of a table one of whose columns tells that something goes on; a sentence with such a word is none.
+_STATUS_COLUMN = re.compile(
+    r"^(?=[^\n]{1,160}$)(?:[^\n]*(?:\t|  )|\S+ \S+ |[*•-] [^\n]{0,80}?\s)\s*"
+    r"(?:pending|queued|in[ _]progress|running|waiting|containercreating|podinitializing|terminating|init:\d+/\d+)"
+    r"(?=\t|  | ?$|\s+\d)",
+    re.IGNORECASE | re.MULTILINE,
+)
+#: A report on a job is short; a longer one isn't parsed only to see whether it goes on.
+STATUS_JSON_CHARS = 20_000
 
 
 Parse = Callable[[str], tuple[bool, Any]]
@@ -79,10 +96,34 @@ def is_same_result(older: str, newer: str, parse: Parse = parse) -> bool:
 
 def is_ongoing(text: str) -> bool:
     """Return whether the result says that what was asked about still goes on: then asking again is polling."""
-    known, value = _parse_json(text, parse)
+    known, value = _parse_json(text[:STATUS_JSON_CHARS], parse)
     if known:
-        return isinstance(value, dict) and _goes_on(value)
-    return bool(_STATUS_LINE.search(text[:STATUS_CHARS]))
+        return _holds_ongoing(value)
+    return bool(_STATUS_LINE.search(text[:STATUS_CHARS]) or _STATUS_COLUMN.search(text[:STATUS_CHARS]))
+
+
+def _holds_ongoing(value: Any) -> bool:
+    """Return whether some object in the value, not too deep in it, says that it goes on."""
+    level, seen = [value], 0
+    for _ in range(STATUS_DEPTH):
+        level = [inner for item in level for inner in _list_inner(item)] if seen else level
+        seen += len(level)
+        if seen > STATUS_VALUES or any(isinstance(item, dict) and _is_record(item) for item in level):
+            return False
+        if any(isinstance(item, dict) and _goes_on(item, STATUS_VALUES) for item in level):
+            return True
+    return False
+
+
+def _is_record(value: Mapping[str, Any]) -> bool:
+    """Return whether the object is what somebody has written down, such as an order: it stays pending for days."""
+    return any(not _RECORDS.isdisjoint(words_of(str(key))) for key in value)
+
+
+def _list_inner(value: Any) -> list[Any]:
+    if isinstance(value, dict):
+        value = list(value.values())
+    return [item for item in value[:STATUS_VALUES] if isinstance(item, (dict, list))] if isinstance(value, list) else []
 
 
 def _parse_json(text: str, parse: Parse) -> tuple[bool, Any]:
@@ -90,13 +131,13 @@ def _parse_json(text: str, parse: Parse) -> tuple[bool, Any]:
     return parse(text) if _JSON_BEGINS.match(text) else (False, None)
 
 
-def _goes_on(value: Mapping[str, Any]) -> bool:
+def _goes_on(value: Mapping[str, Any], report_fields: int = REPORT_FIELDS) -> bool:
     words = [v.strip().lower().replace("_", " ").replace("-", " ") for k, v in value.items() if _is_status(k, v)]
-    return any(word in ONGOING_WORDS or (word == "pending" and len(value) <= REPORT_FIELDS) for word in words)
+    return any(word in ONGOING_WORDS or (word == "pending" and len(value) <= report_fields) for word in words)
 
 
 def _is_status(key: str, value: Any) -> bool:
-    return isinstance(value, str) and key.lower() in STATUS_KEYS
+    return isinstance(value, str) and len(value) <= 40 and key.lower() in STATUS_KEYS
 
 
 class _Comparison:

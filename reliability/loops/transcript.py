@@ -5,9 +5,18 @@ Three dialects, told apart message by message, so that a mixed history reads as 
 blocks) and OpenAI Responses (items of the types `function_call` and `function_call_output`). The history is
 the only state: a request that is sent twice reads the same twice, so a retry never counts double.
 
-Where reading starts: after the last message that is the user's own (see `content`). One that only says "go
-on" re-arms the call rules, like every other one, and is transparent to the text rule: who says "go on" wants
-something new, and the same text again is not. It is kept as a marker turn.
+Where reading starts: after the last message that is the user's own. Not the user's own is, beside what `content` tells,
+a user message that
+
+- answers a call that stands in the text before it (see `text_calls`): it is the call's result. So text agents are read
+  where no message of the conversation has a native call;
+- says what another one near it says, but for what a harness counts: "You have 9 steps left." Harnesses push like this,
+  and a person who says the same three times gets the same answer three times. Other figures count ("And order 12?"), but
+  not to a text agent, whose user messages are reports; nor does what its harness glues behind the newest of them;
+- only shows an image right behind a tool's result: it belongs to that result.
+
+One that only says "go on" re-arms the call rules, like every other one, and is transparent to the text rule: who says
+"go on" wants something new, and the same text again is not. It is kept as a marker turn.
 
 Which result belongs to which call. By id, to the newest turn that has it (weak servers use the same ids again
 and again), else to the first call of the newest turn that has none. A result that a client has cleared to
@@ -20,24 +29,53 @@ Total: what can't be read is skipped.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from reliability.loops.canonical import dumps
-from reliability.loops.content import Message, Who, blocks_of, classify_speaker, text_of, type_of
+from reliability.loops.content import (
+    Message,
+    Who,
+    blocks_of,
+    classify_speaker,
+    list_other_parts,
+    spoken_text,
+    text_of,
+    type_of,
+)
 from reliability.loops.findings import Call, Result, Turn
+from reliability.loops.near import mask_figures
+from reliability.loops.text_calls import read_text_calls
 
 __all__ = ["MESSAGES_MAX", "TURNS_MAX", "answer_turn", "calls_turn", "carries_history", "read_turns"]
 
 MESSAGES_MAX = 256
-TURNS_MAX = 48
+TURNS_MAX = 64
+#: How many user messages before and after one are looked at for one that says the same, and how much of them.
+NEIGHBOURS = 16
+WORDS_CHARS = 2_000
+#: A shorter message may be another one's beginning by chance.
+GLUED_CHARS = 20
+#: So many messages back it shows whether an agent's calls stand in its texts.
+WRITING_MESSAGES = 32
 _CLEARED = re.compile(
     r"\s*(?:old [\w ]{0,40}:\s*)?[\[(<][^\n]{0,120}"
     r"\b(?:cleared|omitted|elided|removed|pruned|compacted)\b[^\n]{0,60}[\])>]\s*",
     re.IGNORECASE,
 )
 _CLEARED_ABOUT = re.compile(r"\b(?:tool|result|output|content|context|observation|response|lines?)\b", re.IGNORECASE)
+
+
+#: What a harness counts in its messages: what is left, how often, how late it is.
+_COUNTDOWN = re.compile(
+    r"\b\d+(?=(?:[ /]+(?:of )?\d+)? (?:more |remaining )?(?:steps?|turns?|iterations?|rounds?|attempts?|tries|retries|"
+    r"times?|tokens?|seconds?|minutes?|messages?|calls?|requests?|actions?)\b)"
+    r"|(?:(?<=step )|(?<=turn )|(?<=iteration )|(?<=attempt )|(?<=round )|(?<=try ))#?\d+(?: ?(?:/|of) ?\d+)?"
+    r"|\d+(?=(?:st|nd|rd|th) (?:time|attempt|try|step|turn)\b)"
+    r"|\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d)?(?:\.\d+)?Z?)?|\b\d\d?:\d\d(?::\d\d)?\b",
+    re.IGNORECASE,
+)
 
 
 @dataclass(slots=True)
@@ -78,6 +116,8 @@ class _OpenTurn:
     continued: bool = False
     answered: bool = False
     by_item: bool = False
+    written: bool = False
+    pushed: bool = False
 
     def add(self, call_id: str, call: Call) -> None:
         for name in (call_id, None):
@@ -92,7 +132,7 @@ class _OpenTurn:
 
     def freeze(self) -> Turn:
         results = tuple(None if result is None else result.freeze() for result in self.results)
-        return Turn(tuple(self.calls), results, self.text, self.continued)
+        return Turn(tuple(self.calls), results, self.text, self.continued, self.written, self.pushed)
 
 
 def _read_arguments(value: Any) -> str:
@@ -134,52 +174,188 @@ def _read_text(message: Message) -> str:
     return "\n".join(text for text in texts if isinstance(text, str))
 
 
-def _find_start(messages: Sequence[Any], turns_max: int) -> int:
-    """Find the index after the user's last own message, within the bounds."""
-    lowest = max(0, len(messages) - MESSAGES_MAX)
-    answers = 0
-    for index in range(len(messages) - 1, lowest - 1, -1):
-        message = messages[index]
-        role = message.get("role") if isinstance(message, dict) else None
-        answers += role == "assistant"
-        if answers == turns_max:
-            return index
-        if role == "user" and classify_speaker(message) is Who.SPEAKS:
-            return index + 1
-    return lowest
+class _Tail:
+    """The end of a conversation, within the bounds, and what is asked of it more than once."""
+
+    def __init__(self, messages: Sequence[Any]) -> None:
+        self.messages = messages
+        self.lowest = max(0, len(messages) - MESSAGES_MAX)
+        self._text_calls: dict[int, tuple[Call, ...]] = {}
+        self._words: dict[int, str] = {}
+        self._native: bool | None = None
+        self._writes: bool | None = None
+
+    def role_at(self, index: int) -> Any:
+        message = self.messages[index] if self.lowest <= index < len(self.messages) else None
+        return message.get("role") if isinstance(message, dict) else None
+
+    def find_start(self, turns_max: int) -> int:
+        """Find the index after the user's last own message."""
+        answers = 0
+        for index in range(len(self.messages) - 1, self.lowest - 1, -1):
+            role = self.role_at(index)
+            answers += role == "assistant"
+            if answers == turns_max:
+                return index
+            if role == "user" and self.is_own(index):
+                return index + 1
+        return self.lowest
+
+    def is_own(self, index: int) -> bool:
+        """Return whether the user message is the user's own, and more than a "go on"."""
+        if classify_speaker(self.messages[index]) is not Who.SPEAKS:
+            return False
+        return not (self.shows_screen(index) or self.answers_call(index) or self.says_again(index))
+
+    def shows_screen(self, index: int) -> bool:
+        """Return whether the message is but an image behind a tool's result."""
+        message = self.messages[index]
+        if self.role_at(index - 1) not in ("tool", "function") or spoken_text(message).strip():
+            return False
+        return bool(list_other_parts(message))
+
+    def answers_call(self, index: int) -> bool:
+        """Return whether the message is the result of a call that stands in the text before it."""
+        while self.role_at(index) == "user":
+            index -= 1
+        return self.role_at(index) == "assistant" and bool(self.text_calls(index))
+
+    def text_calls(self, index: int) -> tuple[Call, ...]:
+        """Return the calls in the text of an answer, where the agent has no others."""
+        if self._native is None:
+            self._native = any(map(_is_native, self.messages[self.lowest :]))
+        if self._native:
+            return ()
+        if index not in self._text_calls:
+            self._text_calls[index] = read_text_calls(_read_text(self.messages[index]))
+        return self._text_calls[index]
+
+    def says_again(self, index: int) -> bool:
+        """Return whether another user message near this one says the same."""
+        words = self._words_at(index)
+        return any(_is_same_message(words, self._words_at(near)) for near in self._find_neighbours(index))
+
+    def _find_neighbours(self, index: int) -> Iterator[int]:
+        """Find the nearest user messages before and after one."""
+        for step in (-1, 1):
+            near, looked = index + step, 0
+            while self.lowest <= near < len(self.messages) and looked < NEIGHBOURS:
+                if self.role_at(near) == "user":
+                    looked += 1
+                    yield near
+                near += step
+
+    def _words_at(self, index: int) -> str:
+        if index not in self._words:
+            text = spoken_text(self.messages[index])[:WORDS_CHARS].strip()
+            self._words[index] = mask_figures(text) if self._writes_calls() else _COUNTDOWN.sub("", text)
+        return self._words[index]
+
+    def _writes_calls(self) -> bool:
+        """Return whether the agent's calls stand in its texts."""
+        if self._writes is None:
+            latest = range(len(self.messages) - 1, max(self.lowest, len(self.messages) - WRITING_MESSAGES) - 1, -1)
+            self._writes = any(self.role_at(index) == "assistant" and self.text_calls(index) for index in latest)
+        return self._writes
+
+    def read_report(self, index: int) -> str:
+        """Return what a user message reports, without what is glued behind it and behind no other that says the same."""
+        text = text_of(self.messages[index].get("content"))
+        words = self._words_at(index)
+        for near in self._find_neighbours(index):
+            other = self._words_at(near)
+            if len(other) < len(words) and _is_same_message(words, other):
+                return "\n".join(text.strip().split("\n")[: other.count("\n") + 1])
+        return text
+
+
+def _is_same_message(a: str, b: str) -> bool:
+    """Return whether the two are equal, or one is the other with something glued behind it."""
+    short, long = sorted((a, b), key=len)
+    return a == b or (len(short) >= GLUED_CHARS and long.startswith(short) and long[len(short)] == "\n")
+
+
+def _is_native(message: Any) -> bool:
+    """Return whether the message has a call or a result that isn't text."""
+    if not isinstance(message, dict):
+        return False
+    if message.get("tool_calls") or message.get("function_call") or message.get("role") in ("tool", "function"):
+        return True
+    kinds = (type_of(message), *map(type_of, blocks_of(message)))
+    return any(kind.endswith(("tool_use", "tool_result", "_call", "_call_output")) for kind in kinds)
 
 
 def read_turns(messages: Any, turns_max: int = TURNS_MAX) -> tuple[Turn, ...]:
     """Read the model's turns since the user last spoke, oldest first; of many, the newest `turns_max`."""
     listed = messages if isinstance(messages, (list, tuple)) else []
+    tail = _Tail(listed)
     turns: list[_OpenTurn] = []
-    for message in listed[_find_start(listed, turns_max) :]:
-        if isinstance(message, dict):
-            _read_message(message, turns)
+    for index in range(tail.find_start(turns_max), len(listed)):
+        if isinstance(listed[index], dict):
+            _read_message(tail, index, turns)
     return tuple(turn.freeze() for turn in turns)
 
 
-def _read_message(message: Message, turns: list[_OpenTurn]) -> None:
+def _read_message(tail: _Tail, index: int, turns: list[_OpenTurn]) -> None:
+    message = tail.messages[index]
     role = message.get("role")
     if role == "assistant":
         _read_answer(message, turns)
+        if not turns[-1].calls:
+            _read_written(tail.text_calls(index), turns[-1])
     elif role in ("tool", "function"):
         _attach(turns, message.get("tool_call_id"), message.get("content"), message.get("is_error"))
     elif role == "user":
         _read_results(message, turns)
-        if classify_speaker(message) is Who.GOES_ON:
-            turns.append(_OpenTurn(continued=True))
+        _read_user(tail, index, turns)
     else:
         _read_item(message, turns)
+
+
+def _read_written(calls: tuple[Call, ...], turn: _OpenTurn) -> None:
+    for call in calls:
+        turn.add("", call)
+    turn.written = bool(calls)
+
+
+def _read_user(tail: _Tail, index: int, turns: list[_OpenTurn]) -> None:
+    """Read what a user message says beside tool results: it may be a result itself, or a screen that belongs to one."""
+    message = tail.messages[index]
+    who = classify_speaker(message)
+    if turns and turns[-1].written and who is not Who.NOBODY:
+        _attach_to_all(turns[-1], tail.read_report(index))
+    elif others := list_other_parts(message):
+        _attach(turns, None, others, None)
+    elif who is Who.GOES_ON and not tail.says_again(index):
+        turns.append(_OpenTurn(continued=True))
+    elif turns and who is Who.SPEAKS:
+        turns[-1].pushed = True
+
+
+def _attach_to_all(turn: _OpenTurn, text: str) -> None:
+    """Give the user message to every call in the text before it: which of them it answers nobody says."""
+    for place in range(len(turn.calls)):
+        _add_result(turn, place, text, False)
 
 
 def _read_answer(message: Message, turns: list[_OpenTurn]) -> None:
     turn = _OpenTurn(text=_read_text(message), by_item=type_of(message) == "message")
     for call_id, call in _read_calls(message):
         turn.add(call_id, call)
+    if not turn.calls and not turn.text.strip():
+        turn.text = _read_reasoning(message)
     turns.append(turn)
     if isinstance(message.get("content"), list):
         _read_results(message, turns)
+
+
+def _read_reasoning(message: Message) -> str:
+    """Read what an answer thinks that says nothing else."""
+    for name in ("reasoning_content", "reasoning"):
+        if isinstance(message.get(name), str):
+            return str(message[name])
+    texts = (block.get("thinking") for block in blocks_of(message) if type_of(block) == "thinking")
+    return "\n".join(text for text in texts if isinstance(text, str))
 
 
 def _read_results(message: Message, turns: list[_OpenTurn]) -> None:

@@ -78,6 +78,7 @@ _MARKED = word_set(
     session"""
 )
 _PID_WORDS = frozenset({"pid", "ppid", "tid", "nonce"})
+_TRIES = word_set("already attempt attempts retry retries retried tries repetition repetitions")
 
 
 def _join_alternatives(*parts: str) -> str:
@@ -138,6 +139,14 @@ VOLATILE_FORMS = _compile_patterns(
     r"\b(?:In|Out) ?\[(?P<v>\d{1,6})\]",
     r"(?P<v>(?:/private)?/(?:tmp|var/folders)/[\w./-]{0,200}\d[\w.-]{0,80})",
     r"/tmp/(?P<v>tmp\w{6,10})",
+    # How often it was tried says nothing of the world.
+    rf"\b(?:attempts?|tr(?:y|ies)|retr(?:y|ies)|strikes?|repetitions?)(?: (?:no\.?|number))?{_LINK}#?(?P<v>\d{{1,6}})\b",
+    rf"\bcall (?:no\.?|number|#){_LINK}?(?P<v>\d{{1,6}})\b",
+    r"\b(?P<v>\d{1,6})(?:st|nd|rd|th)?(?: (?:consecutive|identical|repeated|failed|equal))? "
+    r"(?:times?|attempts?|tries|retries|repetitions?)\b",
+    r"\balready[ _][a-z]{1,16}[\"': =]{1,4}(?P<v>\d{1,6})\b",
+    r"\b(?:warning|loop|repeat\w{0,8}|identical)\b[^\n]{0,80}?\bcount[=: ]{1,2}(?P<v>\d{1,6})\b",
+    r"(?P<v>\d{1,9}) (?:more )?(?:char(?:acter)?s|bytes|lines|tokens) (?:were |was )?(?:truncated|omitted|elided|hidden)",
 )
 DURATIONS = _compile_patterns(
     rf"\b\w{{0,16}}?(?:duration|elapsed|took|latency|runtime|{_TIMED_LABEL})\w{{0,16}}{_LINK}(?:was |of )?"
@@ -179,6 +188,8 @@ def is_volatile(key: str, a: Any, b: Any, live: bool) -> bool:
     named = set(words)
     if not words or is_reading(key):
         return False
+    if named & _TRIES:
+        return _both_are(a, b, lambda v: isinstance(v, int) and not isinstance(v, bool))
     if _is_id(words, named):
         return _both_are(a, b, lambda v: isinstance(v, (int, str)) and not isinstance(v, bool))
     if words[-1] in _ID_WORDS:

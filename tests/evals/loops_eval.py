@@ -149,9 +149,16 @@ def laps_of(messages: list[Message], period: int, dice: random.Random) -> tuple[
         answers = [m for m in turns if m["role"] == "assistant"]
         results = sum(m["role"] == "tool" for m in turns)
         asked = sum(len(m.get("tool_calls") or []) for m in answers)
-        if len(answers) == period and all(m.get("tool_calls") for m in answers) and results == asked:
+        complete = len(answers) == period and all(m.get("tool_calls") for m in answers) and results == asked
+        if complete and len({_name_calls(m) for m in answers} - {""}) in (period, 0):
             return start, turns
     return None
+
+
+def _name_calls(answer: Message) -> str:
+    """The calls of an answer without thoughts: a lap in which the same is asked twice is two laps."""
+    asked = [call["function"] for call in answer["tool_calls"] if call["function"]["name"] != "think"]
+    return json.dumps([(call["name"], call["arguments"]) for call in asked]) if asked else ""
 
 
 def as_openai(messages: list[Message]) -> list[Message]:

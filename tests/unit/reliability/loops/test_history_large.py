@@ -31,7 +31,7 @@ def compared(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
     seen: list[tuple[str, str]] = []
     same = volatile.is_same_result
     monkeypatch.setattr(
-        "reliability.loops.history.is_same_result", lambda a, b, parse: (seen.append((a, b)), same(a, b, parse))[1]
+        "reliability.loops.turn_row.is_same_result", lambda a, b, parse: (seen.append((a, b)), same(a, b, parse))[1]
     )
     return seen
 
