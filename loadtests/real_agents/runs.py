@@ -28,6 +28,8 @@ EXCHANGES_MAX = 24
 OUTPUT_CHARS = 20_000
 # What of this program's environment an agent may see: no key, no other server.
 ENVIRONMENT = ("PATH", "LANG", "LC_ALL", "TZ", "SSL_CERT_FILE", "REQUESTS_CA_BUNDLE")
+# LiteLLM, in OpenHands and aider, else asks the network for its list of prices.
+OFFLINE = {"LITELLM_LOCAL_MODEL_COST_MAP": "True"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +96,7 @@ def run_launch(
     Returns its exit code, None if it had to be stopped, and the end of its output.
     """
     env = {name: os.environ[name] for name in ENVIRONMENT if name in os.environ}
-    env |= {"HOME": str(home), "TMPDIR": str(home), "TERM": "dumb", "PYTHONUNBUFFERED": "1"} | launch.env
+    env |= {"HOME": str(home), "TMPDIR": str(home), "TERM": "dumb", "PYTHONUNBUFFERED": "1"} | OFFLINE | launch.env
     log, typed = home / "output.txt", home / "typed.txt"
     typed.write_text(launch.typed, encoding="utf-8")
     with log.open("wb") as out, typed.open("rb") as stdin:

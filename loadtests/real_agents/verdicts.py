@@ -71,7 +71,7 @@ def _refuses_loop(exchange: Exchange) -> bool:
 
 
 def _describe_end(laps: Sequence[Exchange], code: int | None) -> str:
-    stop = "was stopped by the clock" if code is None else f"the agent ended (exit code {code})"
+    stop = "it was stopped" if code is None else f"the agent ended (exit code {code})"
     if laps and "error" in laps[-1].answer:
         return f"{laps[-1].status} {laps[-1].answer['error'].get('code')}, then {stop}"
     return stop
