@@ -8,6 +8,10 @@ without one it reads the recorded runs, or a small set that stands in for them.
 What those runs don't show stands in `fixtures/agent_loops.jsonl`: loops and pollers as agents' issue trackers tell of
 them (`after`), each with the answers at which it must be nudged and broken, null for never. Each is there for one rule
 and fails without it.
+
+`fixtures/agent_laps.jsonl.gz` are runs of published agents against a tier that loops (`loadtests/real_agents`): what
+each asked and was answered, lap by lap, while nobody ended the loop. Each must be nudged, and then broken, in eight
+laps; an agent that ends by itself before that need only be nudged.
 """
 
 from __future__ import annotations
@@ -33,6 +37,7 @@ from tests.evals.answer_loop_cases import ANSWER_CASES, stop_call, stop_text  # 
 RECORDED = ROOT.parent / "shared" / "data" / "agent_traces.jsonl.gz"
 FIXTURE = Path(__file__).parent / "fixtures" / "agent_runs.jsonl"
 CASES = Path(__file__).parent / "fixtures" / "agent_loops.jsonl"
+LAPS = Path(__file__).parent / "fixtures" / "agent_laps.jsonl.gz"
 CONFIG = LoopConfig()
 NUDGED_MAX = 0.01
 COST_MAX_S = 0.001
@@ -303,6 +308,29 @@ def case_rows() -> Iterator[Row]:
         yield Row(f"{case['rule']}: {case['id']}", _say(found), _say(must), ok)
 
 
+def lap_rows() -> Iterator[Row]:
+    """The rows of the recorded agents that go round, one an agent."""
+    trials: dict[str, list[Run]] = {}
+    for recorded in load_runs(LAPS):
+        trials.setdefault(recorded["trial"], []).append(recorded)
+    agents: dict[str, list[str | None]] = {}
+    for name, laps in trials.items():
+        agents.setdefault(name.rpartition("-")[0], []).append(find_miss(name, laps))
+    for agent, misses in agents.items():
+        missed = [miss for miss in misses if miss]
+        got = f"{len(misses) - len(missed)}/{len(misses)}{' ' if missed else ''}{'; '.join(missed)}"
+        yield Row(f"recorded {agent}: nudged, then ended", got, "all in 8 laps", bool(misses) and not missed)
+
+
+def find_miss(name: str, laps: list[Run]) -> str | None:
+    """What a run of an agent misses; None: nothing."""
+    stages = [stage_at(lap["messages"], lap["answer"]) for lap in laps]
+    nudged, broken = _first(stages, Stage.WARN), _first(stages, Stage.BREAK)
+    if nudged is None or (broken is not None and broken < nudged):
+        return f"{name} not nudged" if broken is None else f"{name} broken at {broken} without a nudge"
+    return None if broken or laps[-1]["last"] else f"{name} not broken"
+
+
 def _first(stages: list[Stage | None], stage: Stage) -> int | None:
     return stages.index(stage) + 1 if stage in stages else None
 
@@ -316,6 +344,8 @@ def rows(runs: list[Run]) -> Iterator[Row]:
     yield from verdict_rows(runs)
     yield from case_rows()
     yield from answer_rows(runs)
+
+    yield from lap_rows()
     cost = median_cost_s(runs)
     yield Row("200 messages, median", f"{cost * 1e3:.3f} ms", f"< {COST_MAX_S * 1e3:.0f} ms", cost < COST_MAX_S)
 
