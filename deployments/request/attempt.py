@@ -258,7 +258,7 @@ class Reading:
             sent="".join(self.sent),
             text_committed=self.text_committed,
             attempt=self.number,
-            stopped=self.stopped_for_calls,
+            stopped=self.loop,
         )
 
     def take_judgement(self, judged: Judged) -> list[Event]:
