@@ -76,7 +76,7 @@ MUTANTS: list[tuple[str, str, str, str]] = [
     ),
     (
         "reliability/answer/call_starts.py",
-        "    if match.end() == len(text):\n        following",
+        "    if match.end() == len(text) and names",
         "    if match.end() > len(text):\n        following",
         "a name that is cut in two is still a name",
     ),

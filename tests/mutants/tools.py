@@ -7,10 +7,52 @@ from __future__ import annotations
 
 MUTANTS: list[tuple[str, str, str, str]] = [
     (
-        "reliability/tools/schema/toolbox.py",
-        "            found[key] = None if key in found else tool\n",
-        "            found[key] = tool\n",
+        "reliability/tools/schema/tool_names.py",
+        "return found[0] if len(found) == 1 else None",
+        "return found[0] if found else None",
         "a name that two tools answer to is no name",
+    ),
+    (
+        "reliability/tools/schema/tool_names.py",
+        "own = [*bare, *_strip_server(name, bare[-1])]",
+        "own = bare",
+        "a server that nobody declared says nothing of the tool",
+    ),
+    (
+        "reliability/tools/schema/tool_names.py",
+        "key in self._inner), ())",
+        "key in self._exact), ())",
+        "a namespace that the client put before a name may be missing",
+    ),
+    (
+        "reliability/tools/schema/tool_names.py",
+        "for key in map(_spell, bare) if key in self._inner",
+        "for key in map(_spell, own) if key in self._inner",
+        "another server's tool is another tool",
+    ),
+    (
+        "reliability/tools/schema/tool_names.py",
+        'return _BETWEEN.sub("_", name.strip()).casefold()',
+        'return _BETWEEN.sub("", name.strip()).casefold()',
+        "a name without its word boundaries is another name",
+    ),
+    (
+        "reliability/tools/schema/tool_names.py",
+        "_spell(rest[:-1]), ",
+        "",
+        "no beginning of a name leaves a stream that becomes a call's",
+    ),
+    (
+        "reliability/tools/check/calls.py",
+        " or box.find(clean_name(raw.name))\n",
+        "\n",
+        "a special token behind a name is no part of it",
+    ),
+    (
+        "reliability/tools/check/complaints.py",
+        "    if meant:\n",
+        "    if False:\n",
+        "a model hears which tools its name may mean",
     ),
     (
         "reliability/tools/schema/dialects.py",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 
 import pytest
 from hypothesis import example, given
@@ -17,6 +16,7 @@ from reliability.loops import LoopConfig, Scan, step
 from reliability.tools import CheckConfig, build_toolbox
 from reliability.tools.formats import CALL_FORMATS
 from reliability.types import CallDelta, Event, Finish, FinishReason, Flaw, Reasoning, Started, Text
+from tests.support.written_calls import write_query
 from tests.unit.deployments.request.test_attempt import MESSAGES, TOOLS
 
 CALL = '<tool_call>{"name": "look", "arguments": {"what": "up"}}</tool_call>\n'
@@ -111,7 +111,6 @@ READ = [
 ]
 LONGER = "x, and what the tide tables of the northern sea say about it"
 PATTERNS = ["a" * 3, "aab" * 2, "abab", "a" * 43, "b" + "a" * 43, "ab" * 20]
-_VALUE = re.compile(r"(?<=[\"'>|])x(?=[\"'<])|(?<=\n)x(?=\n)|(?<=<escape>)x")
 
 
 @pytest.mark.parametrize("written", READ)
@@ -121,7 +120,7 @@ _VALUE = re.compile(r"(?<=[\"'>|])x(?=[\"'<])|(?<=\n)x(?=\n)|(?<=<escape>)x")
 def test_a_run_of_equal_calls_is_each_of_them_once_in_whatever_pieces(written, pattern, size, hold, value):
     """The tier is stopped in the middle of a copy, by whichever rule: what is broken off there spoils none of the calls
     before it, and each call is delivered once, in the order in which they came."""
-    calls = {"a": _VALUE.sub(value, written), "b": _VALUE.sub(f"{value} and y", written)}
+    calls = {"a": write_query(written, value), "b": write_query(written, f"{value} and y")}
     text = "".join(f"{calls[letter]}\n" for letter in pattern)
     made = reading(tools=SEARCH, hold=hold)
     left = read(made, [Text(text[at : at + size]) for at in range(0, len(text), size)])
