@@ -271,7 +271,7 @@ class Reading:
             sent="".join(self.sent),
             text_committed=self.text_committed,
             attempt=self.number,
-            stopped=self.stopped_for_calls,
+            stopped=None if self.stopped_in_arguments else self.loop,
             reasoned=self.reasoned,
         )
 

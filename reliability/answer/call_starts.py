@@ -12,14 +12,13 @@ the table reach; every bound errs towards holding, except where a name and its b
 
 Delimiters count anywhere, unless they stand in quotes. Words and names count where a line begins, and some of them
 behind the end of a sentence (`Place`). A fence or a tag right before a candidate belongs to it. Tags are compared
-without case, and so are names, with `-` like `_`; words, and names behind a sentence, where they are ordinary words, to
-the letter.
+without case, and names as they may be spelled (`tool_names.py`); words, and names behind a sentence, where they are
+ordinary words, to the letter.
 """
 
 from __future__ import annotations
 
 import re
-from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
@@ -27,6 +26,8 @@ from typing import Final, Literal
 from reliability.tools.delimiters import QUOTES, SENTENCE_ENDS, beginnings
 from reliability.tools.format_row import Place, Reader, Start, Until
 from reliability.tools.formats import CALL_FORMATS, FRAME_FENCE, FRAME_TAG
+from reliability.tools.schema.tool_names import ToolNames as DeclaredNames
+from reliability.tools.schema.tool_names import prepare_tool_names
 
 __all__ = ["PARTIAL", "CallStart", "ToolNames", "find_call_start", "fold_text", "place_behind", "prepare_names"]
 
@@ -38,6 +39,7 @@ _FOLD = str.maketrans("ABCDEFGHIJKLMNOPQRSTUVWXYZ-", "abcdefghijklmnopqrstuvwxyz
 _SPOT = re.compile(rf"[{{\[<`⏺{SENTENCE_ENDS}]")
 _INDENT = re.compile(r"[ \t\r]*")
 _NAME = re.compile(r"[A-Za-z0-9_.:/-]{1,128}")
+_NO_WORD = re.compile(r"[_./:]")
 _NAME_PART = re.compile(r"[.:/-][^.:/-]*\Z")
 
 
@@ -58,16 +60,23 @@ Found = CallStart | Partial | None
 
 @dataclass(frozen=True, slots=True)
 class Lookup:
-    """Names, made ready for looking up, and for looking up what they begin with."""
+    """The declared names as they are looked up at one kind of place. `exact`: an ordinary word counts to the letter."""
 
-    in_order: tuple[str, ...]
+    index: DeclaredNames
     known: frozenset[str]
     exact: bool
+
+    def knows(self, name: str) -> bool:
+        """Return whether this means a declared tool."""
+        if self.exact and _NO_WORD.search(name) is None:
+            return name in self.known
+        return self.index.find(name) is not None
 
 
 @dataclass(frozen=True, slots=True)
 class ToolNames:
-    """The declared names: folded, and to the letter. `firsts` are what they and the words of the table begin with."""
+    """The declared names: as they may be spelled, and to the letter. `firsts` are what they and the words of the table
+    begin with."""
 
     names: tuple[str, ...]
     folded: Lookup
@@ -152,7 +161,9 @@ _AT_PLACE = {
     place: _Heads(start for start in _ALL if start.place in (place, Place.SENTENCE))
     for place in (Place.LINE, Place.SENTENCE)
 }
-_FIRSTS = {start.head.lstrip("[")[0].lower() for start in _ALL if start.place is not Place.ANYWHERE and start.head}
+_FIRSTS = frozenset(
+    {start.head.lstrip("[")[0].lower() for start in _ALL if start.place is not Place.ANYWHERE and start.head}
+)
 _FENCES = (_Starts([rf"{FRAME_FENCE}\s{{0,{SPACES_MAX}}}"]), _Starts(["`{3,8}"]))
 _TAGS = _Starts([rf"{FRAME_TAG}\s{{0,{SPACES_MAX}}}"])
 
@@ -164,18 +175,14 @@ def fold_text(text: str) -> str:
 
 def prepare_names(names: Iterable[str]) -> ToolNames:
     """Make the names of the declared tools ready."""
-    exact = {name for name in names if name}
-    lower = {fold_text(name) for name in exact}
+    known = tuple(dict.fromkeys(name for name in names if name))
+    index = prepare_tool_names(known)
     return ToolNames(
-        tuple(sorted(lower)),
-        _build_lookup(lower, False),
-        _build_lookup(exact, True),
-        frozenset(_FIRSTS.union(name[0] for name in lower)),
+        tuple(sorted({fold_text(name) for name in known})),
+        Lookup(index, frozenset(known), False),
+        Lookup(index, frozenset(known), True),
+        _FIRSTS | index.firsts,
     )
-
-
-def _build_lookup(names: set[str], exact: bool) -> Lookup:
-    return Lookup(tuple(sorted(names)), frozenset(names), exact)
 
 
 def find_call_start(known: ToolNames, text: str, at: int, place: Place, before: str = "") -> tuple[int, Place, Found]:
@@ -264,12 +271,10 @@ def _skip_name(names: Lookup, text: str, at: int) -> int | Partial | None:
     match = _NAME.match(text, at)
     if match is None:
         return PARTIAL if at == len(text) else None
-    name = match[0] if names.exact else fold_text(match[0])
-    if match.end() == len(text):
-        following = bisect_left(names.in_order, name)
-        if following < len(names.in_order) and names.in_order[following].startswith(name):
-            return PARTIAL
-    while name not in names.known:
+    name = match[0]
+    if match.end() == len(text) and names.index.may_become(name):
+        return PARTIAL
+    while not names.knows(name):
         part = _NAME_PART.search(name)
         if part is None:
             return None

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+from random import Random
+
+from reliability.types import ToolCall
 from tests.evals import tools_eval
 
 
@@ -12,6 +16,11 @@ def test_the_table_has_no_failure():
     rows = [
         tools_eval.ground_truths(cases),
         *tools_eval.damaged_truths(cases, seeds=1),
+        tools_eval.renamed(cases),
+        tools_eval.repeated(cases, Random("pieces")),
+        *tools_eval.stand_ins(),
+        tools_eval.recorded_calls(tools_eval.records("agent_traces")[:20]),
+        tools_eval.inline_parameters(),
         *tools_eval.malformed_outputs(outputs),
     ]
 
@@ -36,3 +45,21 @@ def test_a_wrong_delivery_is_a_failure():
 
     assert [failure[:5] for failure in row.failures] == ["WRONG", "LOST:"]
     assert "FAILED 2" in str(row)
+
+
+def test_each_row_can_fail():
+    """A call under another tool's name, one that is said twice and delivered twice, a changed value: each is seen."""
+    cases = [case for case in tools_eval.right(tools_eval.records("bfcl_cases")) if len(case["ground_truth"]) == 1][:1]
+    (truth,) = cases[0]["ground_truth"]
+    box = tools_eval.toolbox(cases[0]["tools"])
+    row = tools_eval.Row("x")
+
+    tools_eval._renamed(row, "id", box, truth, f"another_{truth['name']}")
+    tools_eval._inline(row, tools_eval.judge_text("no call", box), "a\n", "a\n")
+
+    assert len(row.failures) == 3
+    assert not tools_eval.same([truth_call(truth)] * 2, [truth])
+
+
+def truth_call(truth):
+    return ToolCall(id="a", name=truth["name"], arguments=json.dumps(truth["arguments"]))

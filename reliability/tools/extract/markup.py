@@ -7,7 +7,8 @@
 
 Bare text has no type, so the tool's schema gives it one: where a string is allowed the text is the value,
 to the letter; where it isn't, the text is read as a literal, and left as it is where that fails, for the
-check to refuse. A value in which the next parameter begins means that a closing tag is missing: two
+check to refuse. A text framed by line breaks, one behind the opening tag and one before the closing tag, loses these
+two; any other keeps all of its own. A value in which the next parameter begins means that a closing tag is missing: two
 readings, so `Unreadable`. The end of the text without the closing tag of the call means that more may have
 been cut off: `Unreadable` too, unless a closer of the envelope follows.
 """
@@ -97,9 +98,13 @@ def _read_parameters(text: str, at: int, tool: Tool | None) -> tuple[_Arguments,
 
 
 def _strip_framing(text: str) -> str:
-    """Strip the framing of a parameter's text: one line break at each end, or a CDATA section."""
-    line_break = "\r\n" if text.startswith("\r\n") else "\n"
-    text = text.removeprefix(line_break).removesuffix(line_break)
+    """Strip the framing of a parameter's text: a line break at each end, or a CDATA section. A text that stands on the
+    line of only one of its tags has no framing: its line breaks are its own."""
+    for line_break in ("\r\n", "\n"):
+        if text.startswith(line_break):
+            ends = len(text) >= 2 * len(line_break) and text.endswith(line_break)
+            text = text[len(line_break) : -len(line_break)] if ends else text
+            break
     if text.startswith("<![CDATA[") and text.endswith("]]>"):
         return text[9:-3]
     return text

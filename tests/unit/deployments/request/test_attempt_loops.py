@@ -6,7 +6,7 @@ import json
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from deployments.request.attempt import Reading
@@ -19,6 +19,7 @@ from reliability.tools import CheckConfig, build_toolbox
 from reliability.tools.formats import CALL_FORMATS
 from reliability.types import CallDelta, Event, Finish, FinishReason, Flaw, Reasoning, Started, Text
 from tests.support.repeating_texts import HONEST
+from tests.support.written_calls import write_query
 from tests.unit.deployments.request.test_attempt import MESSAGES, TOOLS
 
 CALL = '<tool_call>{"name": "look", "arguments": {"what": "up"}}</tool_call>\n'
@@ -92,32 +93,84 @@ def test_three_quoted_calls_are_a_text_that_was_cut():
     assert (attempt.flaw, attempt.text_out, attempt.calls_held) == (Flaw.CYCLE, False, False)
 
 
-def test_three_real_calls_are_two_good_ones():
-    """The first two are kept, and the tier is stopped; the third that can't be read is mended like any other."""
+def test_three_real_calls_are_one_good_one():
+    """The first is kept, and the tier is stopped; a third that can't be read is mended like any other."""
     made, broken = reading(), reading()
     read(made, [Text(CALL)] * 5)
     read(broken, [Text('<tool_call>{"name": "look", "argu</tool_call>\n')] * 5)
 
     assert record_attempt(made, 2).good
-    assert len(made.judged.calls) == 2
+    assert len(made.judged.calls) == 1
     assert record_attempt(broken, 2).flaw is Flaw.TOOL_CALL_INVALID
 
 
 SEARCH = [{"type": "function", "function": {"name": "search", "parameters": {"type": "object"}}}]
-COMPARED = [row.examples[0] for row in CALL_FORMATS if row.compared and row.reader is not None]
+READ = [
+    pytest.param(example, id=f"{row.family}-{at}")
+    for row in CALL_FORMATS
+    if row.reader is not None
+    for at, example in enumerate(row.examples)
+    if not example.startswith("[search]")  # read as a call only at the end of an answer
+]
+LONGER = "x, and what the tide tables of the northern sea say about it"
+PATTERNS = ["a" * 3, "aab" * 2, "abab", "a" * 43, "b" + "a" * 43, "ab" * 20]
 
 
-@pytest.mark.parametrize("call", COMPARED)
-@given(st.integers(3, 40), st.integers(1, 60), st.sampled_from(list(Hold)))
-def test_a_run_of_equal_calls_is_its_first_two_in_whatever_pieces(call, copies, size, hold):
-    """The tier is stopped in the middle of a copy; what is broken off there spoils none of the calls before it."""
-    made, text = reading(tools=SEARCH, hold=hold), f"{call}\n" * copies
+@pytest.mark.parametrize("written", READ)
+@given(st.sampled_from(PATTERNS), st.integers(1, 60), st.sampled_from(list(Hold)), st.sampled_from(["x", LONGER]))
+@example("a" * 43, 1, Hold.TOOL_CALLS, "x").via("tiers write in pieces")
+@example("aab" * 2, 7, Hold.ALL, LONGER).via("tiers write in pieces")
+def test_a_run_of_equal_calls_is_each_of_them_once_in_whatever_pieces(written, pattern, size, hold, value):
+    """The tier is stopped in the middle of a copy, by whichever rule: what is broken off there spoils none of the calls
+    before it, and each call is delivered once, in the order in which they came."""
+    calls = {"a": write_query(written, value), "b": write_query(written, f"{value} and y")}
+    text = "".join(f"{calls[letter]}\n" for letter in pattern)
+    made = reading(tools=SEARCH, hold=hold)
     left = read(made, [Text(text[at : at + size]) for at in range(0, len(text), size)])
 
-    assert [call.name for call in made.judged.calls] == ["search"] * 2
+    meant = {"a": value, "b": f"{value} and y"}
+    assert [json.loads(call.arguments) for call in made.judged.calls] == [
+        {"query": meant[letter]} for letter in dict.fromkeys(pattern)
+    ]
     assert made.judged.dropped_calls >= 1
     assert record_attempt(made, 2).good
     assert not "".join([left, *(event.text for event in made.judged.events if isinstance(event, Text))]).strip()
+
+
+@given(st.lists(st.sampled_from("abc"), min_size=1, max_size=12), st.booleans())
+def test_equal_native_calls_are_one_whatever_their_ids(letters, same_ids):
+    """Native calls collapse like written ones; spacing and ids make no other call."""
+    made = reading(tools=SEARCH)
+    made.take(
+        [
+            CallDelta(index=i, id="c" if same_ids else f"c{i}", name="search", arguments=f'{{"q":{" " * i}"{letter}"}}')
+            for i, letter in enumerate(letters)
+        ],
+        1,
+    )
+    made.take([Finish(reason=FinishReason.TOOL_CALLS)], 1)
+    made.finish()
+
+    distinct = list(dict.fromkeys(letters))
+    assert [json.loads(call.arguments)["q"] for call in made.judged.calls] == distinct
+    assert made.judged.dropped_calls == len(letters) - len(distinct)
+    assert record_attempt(made, 2).good
+
+
+def test_what_a_repair_makes_equal_is_one():
+    """Two calls that differ only in what is repaired are delivered once."""
+    unit = {"type": "object", "properties": {"unit": {"enum": ["Celsius", "Kelvin"]}}}
+    made = reading(tools=[{"type": "function", "function": {"name": "read", "parameters": unit}}])
+    for i, word in enumerate(("celsius", "Celsius", "kelvin")):
+        made.take([CallDelta(index=i, id=f"c{i}", name="read", arguments=json.dumps({"unit": word}))], 1)
+    made.take([Finish(reason=FinishReason.TOOL_CALLS)], 1)
+    made.finish()
+
+    assert [json.loads(call.arguments)["unit"] for call in made.judged.calls] == ["Celsius", "Kelvin"]
+    assert (made.judged.dropped_calls, [repair.path for repair in made.judged.repairs]) == (
+        1,
+        ["/0/arguments/unit", "/1/arguments/unit"],
+    )
 
 
 @given(st.sampled_from([CALL, "⏺ Bash(npm test)\n", "[TOOL_REQUEST]{}[END_TOOL_REQUEST]\n"]), st.booleans())

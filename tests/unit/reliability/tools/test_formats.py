@@ -21,6 +21,7 @@ from tests.evals.tools_eval import _box_of, records
 from tests.support.call_values import made, nearly_calls
 from tests.support.renderings import tool
 from tests.support.streaming import byte_cuts, cut_at, inked, live, play, whole
+from tests.support.written_calls import write_query
 
 SEARCH = {"properties": {"query": {"type": "string"}}, "required": ["query"]}
 BOX = made([tool("search", SEARCH), tool("get_time", {})])
@@ -104,12 +105,13 @@ def test_a_row_in_a_fence(row, text):
 
 @pytest.mark.parametrize(("row", "text"), EXAMPLES)
 def test_a_row_twice_is_two_calls(row, text):
-    """No call of several is lost, streamed or not."""
+    """No call of several is lost, streamed or not. (The same call twice is one: test_attempt_loops.py.)"""
     for between in ("", "\n", "\nAnd then:\n"):
         if fits(row, text, between or "x", "x"):
-            told = whole(text + between + text, BOX)
-            assert told.calls == [CALL] * 2
-            assert play(list(text + between + text), BOX) == told
+            both = text + between + write_query(text, "y")
+            told = whole(both, BOX)
+            assert told.calls == [CALL, (CALL[0], {"query": "y"})]
+            assert play(list(both), BOX) == told
 
 
 @settings(deadline=None, max_examples=300)
