@@ -1,0 +1,229 @@
+"""What a request shows of the conversation that it belongs to: its trail.
+
+    messages ──▶ Trail: the last answers that it shows, each with what stands before it
+    answer   ──▶ Answered: the same digests, as the answer left
+
+Who compares the two knows whether a request goes on where an answer of ours has ended. Clients change what they send
+back: they strip it, null the content beside a call, give other ids, write arguments anew, drop the reasoning, the old
+results and the middle, and date the system prompt. So an answer is digested by its calls alone where it has some, else
+by its words; and it is seen at several strengths, from the id that we gave a call, over what stood before it, down to
+the bare words.
+
+What is read is bounded: the last `ANSWERS_MAX` answers and `CONTEXT` messages before each, `TEXT_CHARS` of a text at
+either end. A history of 500 messages costs what one of ten does. Total: what can't be read is digested as nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import Any
+
+from reliability.loops.canonical import call_key, dumps
+from reliability.loops.content import text_of
+from reliability.loops.findings import Call, Turn
+from reliability.loops.transcript import answer_turn
+
+__all__ = ["Answered", "Seen", "Trail", "describe_answer", "name_request", "read_trail"]
+
+Message = Mapping[str, Any]
+
+ANSWERS_MAX = 4
+CONTEXT = 4
+CALLS_MAX = 4
+TEXT_CHARS = 32_768
+ENDS = 8  # of the messages at either end of a request, for its name
+QUOTED_CHARS_MIN = 40
+QUOTED_LINES_MAX = 64
+QUOTED_CHARS_MAX = 65_536
+#: Words that stand by themselves in many conversations prove nothing.
+WORDS_CHARS_MIN = 24
+DIGEST_BYTES = 12
+SYSTEM = ("system", "developer")
+_SUMMARY = re.compile(
+    r"\bsummar(?:y|i[sz]e[ds]?|i[sz]ing)\b|\bcompact(?:ed|ion)\b|\bcondensed\b"
+    r"|\bcontinued from (?:a|the) previous\b|\b(?:conversation|progress|history|work) so far\b",
+    re.IGNORECASE,
+)
+SUMMARY_CHARS = 4_000
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """An answer that a request shows. `calls`: each with its id; `words`: what it says or calls, `weak` where many
+    conversations say the same; `before`: the message before it; `context`: the last few before it."""
+
+    calls: tuple[bytes, ...]
+    words: bytes
+    before: bytes
+    context: bytes
+    weak: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trail:
+    """The trail of one request. `whole` names the request, `start` its first message, `system` its system prompt;
+    `before` and `context` stand before the answer that it asks for; `seen` is what it shows, the newest first.
+    `folded`: it ends with a summary of what came before; `quotes` are lines of that. `opening` names its first
+    messages, of a folded one those before the summary; empty where there are none."""
+
+    whole: bytes
+    start: bytes
+    opening: bytes
+    system: bytes
+    before: bytes
+    context: bytes
+    seen: tuple[Seen, ...] = ()
+    folded: bool = False
+    quotes: tuple[bytes, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """An answer as it left. `quotes`: two of its lines that a summary would quote."""
+
+    calls: tuple[bytes, ...]
+    words: bytes
+    weak: bool = False
+    quotes: tuple[bytes, ...] = ()
+
+
+def digest_parts(*parts: bytes) -> bytes:
+    """Digest some parts: the same in every process."""
+    name = blake2b(digest_size=DIGEST_BYTES)
+    for part in parts:
+        name.update(len(part).to_bytes(4, "big"))
+        name.update(part)
+    return name.digest()
+
+
+def read_trail(messages: Sequence[Message]) -> Trail:
+    """Read the trail of a request. Costs about as much for 500 messages as for ten."""
+    said = [message for message in messages if message.get("role") not in SYSTEM]
+    known: dict[int, bytes] = {}
+
+    def digest_at(index: int) -> bytes:
+        if index not in known:
+            known[index] = _digest_message(said[index])
+        return known[index]
+
+    def context_of(index: int) -> tuple[bytes, bytes]:
+        newest = [digest_at(i) for i in range(max(0, index - CONTEXT), index)]
+        return (newest[-1] if newest else b""), (digest_parts(*newest) if newest else b"")
+
+    answers = [index for index in range(len(said) - 1, -1, -1) if said[index].get("role") == "assistant"]
+    before, context = context_of(len(said))
+    summary = _find_summary(said)
+    opened = len(said) if summary is None else summary
+    return Trail(
+        whole=name_request(messages),
+        start=digest_at(0) if said else b"",
+        system=digest_parts(*(_digest_message(m) for m in messages[:ENDS] if m.get("role") in SYSTEM)),
+        before=before,
+        context=context,
+        seen=tuple(_see(said[index], *context_of(index)) for index in answers[:ANSWERS_MAX]),
+        opening=digest_parts(*map(digest_at, range(min(opened, ENDS)))) if opened else b"",
+        folded=summary is not None,
+        quotes=() if summary is None else _digest_lines(said[summary:]),
+    )
+
+
+def name_request(messages: Sequence[Message]) -> bytes:
+    """Name a request: sent again it has the same name. Of a long one its two ends and its length count."""
+    ends = [*messages[:ENDS], *messages[max(ENDS, len(messages) - ENDS) :]]
+    return digest_parts(str(len(messages)).encode(), *(part for message in ends for part in _name_message(message)))
+
+
+def describe_answer(turn: Turn, ids: Iterable[str] = ()) -> Answered:
+    """Describe an answer as it leaves; `ids` are those of its calls."""
+    words, weak = _digest_words(turn)
+    lines = () if turn.calls else _pick_lines(turn.text)
+    return Answered(tuple(_digest_calls(turn.calls, ids)), words, weak, lines)
+
+
+def _name_message(message: Message) -> Iterator[bytes]:
+    content = message.get("content")
+    rest = {key: value for key, value in message.items() if key != "content"}
+    yield dumps(rest).encode("utf-8", "surrogatepass")
+    yield _cut(content if isinstance(content, str) else dumps(content))
+
+
+def _shorten(text: str) -> str:
+    """Shorten a long text to its two ends and its length."""
+    if len(text) <= 2 * TEXT_CHARS:
+        return text
+    return f"{text[:TEXT_CHARS]}\x00{len(text)}\x00{text[-TEXT_CHARS:]}"
+
+
+def _cut(text: str) -> bytes:
+    return _shorten(text).encode("utf-8", "surrogatepass")
+
+
+def _digest_message(message: Message) -> bytes:
+    role = message.get("role")
+    if role == "assistant":
+        return _digest_words(_read_answer(message))[0]
+    kind = "tool" if role == "function" else str(role)
+    return digest_parts(kind.encode(), _cut(text_of(message.get("content")).strip()))
+
+
+def _see(message: Message, before: bytes, context: bytes) -> Seen:
+    turn = _read_answer(message)
+    words, weak = _digest_words(turn)
+    listed = message.get("tool_calls")
+    ids = [str(call.get("id") or "") for call in listed] if isinstance(listed, list) else []
+    return Seen(tuple(_digest_calls(turn.calls, ids)), words, before, context, weak)
+
+
+def _read_answer(message: Message) -> Turn:
+    return answer_turn({**message})
+
+
+def _digest_calls(calls: Sequence[Call], ids: Iterable[str]) -> Iterator[bytes]:
+    """Digest each call with its id: a weak server gives the same ids again and again."""
+    for call, id in list(zip(calls, ids, strict=False))[:CALLS_MAX]:
+        if id:
+            yield digest_parts(b"id", id.encode("utf-8", "surrogatepass"), _encode_call(call))
+
+
+def _digest_words(turn: Turn) -> tuple[bytes, bool]:
+    """Digest what an answer calls, else what it says without its reasoning; and whether that is too little to tell."""
+    if turn.calls:
+        return digest_parts(b"calls", *(_encode_call(call) for call in turn.calls)), False
+    words = " ".join(_shorten(turn.text.rpartition("</think>")[2]).split())
+    return digest_parts(b"words", _cut(words)), len(words) < WORDS_CHARS_MIN
+
+
+def _encode_call(call: Call) -> bytes:
+    return _cut(call_key(call))
+
+
+def _find_summary(said: Sequence[Message]) -> int | None:
+    """Find the message behind the newest answer, if any, that seems to sum up what came before."""
+    for index in range(len(said) - 1, max(-1, len(said) - 4), -1):
+        if said[index].get("role") != "user":
+            return None
+        if _SUMMARY.search(text_of(said[index].get("content"))[:SUMMARY_CHARS]):
+            return index
+    return None
+
+
+def _digest_lines(said: Sequence[Message]) -> tuple[bytes, ...]:
+    """Digest the last lines that are long enough to be known again."""
+    lines = [line for message in said for line in _long_lines(text_of(message.get("content"))[:QUOTED_CHARS_MAX])]
+    return tuple(_digest_line(line) for line in lines[-QUOTED_LINES_MAX:])
+
+
+def _pick_lines(text: str) -> tuple[bytes, ...]:
+    lines = _long_lines(text[:QUOTED_CHARS_MAX].rpartition("</think>")[2])
+    return tuple(dict.fromkeys(_digest_line(line) for line in (*lines[:1], *lines[-1:])))
+
+
+def _long_lines(text: str) -> list[str]:
+    return [line for raw in text.splitlines() if len(line := " ".join(raw.split())) >= QUOTED_CHARS_MIN]
+
+
+def _digest_line(line: str) -> bytes:
+    return digest_parts(b"line", _cut(line))
