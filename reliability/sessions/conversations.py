@@ -111,10 +111,10 @@ class Conversations:
         it; a new conversation is named by it."""
         self._forget_idle(now_ns)
         name = "c-" + digest_parts(b"name", key.encode("utf-8", "surrogatepass"), ticket.encode()).hex()
-        known = self._tickets.get((key, ticket))
-        if known is not None:
+        known = self._tickets.get((key, ticket), name)
+        if (key, known) in self._known:
             return known
-        found = self._search(key, trail, now_ns)
+        found = self._search(_scope(key, trail), trail, now_ns)
         conversation, node = found or self._begin(key, name, trail, now_ns)
         node.gone, node.lost = trail.whole, False
         conversation.open[ticket] = (trail, node)
@@ -137,32 +137,32 @@ class Conversations:
         if answered is None:
             node.lost = node.gone == trail.whole
             return
-        self._add_node(conversation, _Node(digests=tuple(_digests_left(key, trail, answered))))
+        self._add_node(conversation, _Node(digests=tuple(_digests_left(_scope(key, trail), trail, answered))))
         self._known.move_to_end((key, name))
         while len(self._index) > DIGESTS_MAX and len(self._known) > 1:
             self._forget(next(iter(self._known)))
 
     # -- the search --------------------------------------------------------------------------------------------
 
-    def _search(self, key: str, trail: Trail, now_ns: int) -> Found | None:
+    def _search(self, scope: bytes, trail: Trail, now_ns: int) -> Found | None:
         for seen in trail.seen:
-            found = self._search_answer(key, trail, seen)
+            found = self._search_answer(scope, trail, seen)
             if found is not None:
                 return found
-        if trail.folded and (found := self._search_summary(key, trail, now_ns)) is not None:
+        if trail.folded and (found := self._search_summary(scope, trail, now_ns)) is not None:
             return found
-        return self._search_lost(key, trail, now_ns)
+        return self._search_lost(scope, trail, now_ns)
 
-    def _search_answer(self, key: str, trail: Trail, seen: Seen) -> Found | None:
-        for digest in _digests_seen(key, seen):
+    def _search_answer(self, scope: bytes, trail: Trail, seen: Seen) -> Found | None:
+        for digest in _digests_seen(scope, seen):
             if ways := self._collect(digest, trail):
                 return min(ways, key=lambda way: way[0])[1]
-        return self._search_waiting(key, trail, seen) if seen is trail.seen[0] else None
+        return self._search_waiting(scope, trail, seen) if seen is trail.seen[0] else None
 
-    def _search_waiting(self, key: str, trail: Trail, seen: Seen) -> Found | None:
+    def _search_waiting(self, scope: bytes, trail: Trail, seen: Seen) -> Found | None:
         """Find by a weak proof who waits for a request like this one. Where something speaks against it, other ids or
         another system prompt and beginning, it counts only for the one that waits."""
-        for digest in _digests_weak(key, seen):
+        for digest in _digests_weak(scope, seen):
             ways = [way for way in self._collect(digest, trail) if _waits(*way)]
             strange = bool(seen.calls) or all(_is_strange(found[0], trail) for _, found in ways)
             if ways and (len(ways) == 1 or not strange):
@@ -181,15 +181,15 @@ class Conversations:
                 ways.append(((way, _is_strange(conversation, trail), turn), (conversation, node)))
         return ways
 
-    def _search_summary(self, key: str, trail: Trail, now_ns: int) -> Found | None:
+    def _search_summary(self, scope: bytes, trail: Trail, now_ns: int) -> Found | None:
         """Find who was folded into a summary: whose words are quoted, else the only one that opened alike, is at work
         and waits. Of several nobody knows which."""
         for line in reversed(trail.quotes):
-            if waiting := self._collect_waiting(_of(key, b"quote", line), trail):
+            if waiting := self._collect_waiting(_of(scope, b"quote", line), trail):
                 return waiting[-1]
         if not trail.opening:
             return None
-        waiting = self._collect_waiting(_of(key, b"opening", trail.opening), trail)
+        waiting = self._collect_waiting(_of(scope, b"opening", trail.opening), trail)
         fresh = [found for found in waiting if found[0].used_ns + RETRY_NS > now_ns]
         return fresh[0] if len(fresh) == 1 else None
 
@@ -197,8 +197,8 @@ class Conversations:
         holders = [self._known[at] for at in self._index.get(digest, ())]
         return [(c, c.newest) for c in holders if c.nodes and _way_on(c, c.newest, trail) is not _Way.FORK]
 
-    def _search_lost(self, key: str, trail: Trail, now_ns: int) -> Found | None:
-        for at in self._index.get(_of(key, b"whole", trail.whole), ()):
+    def _search_lost(self, scope: bytes, trail: Trail, now_ns: int) -> Found | None:
+        for at in self._index.get(_of(scope, b"whole", trail.whole), ()):
             conversation = self._known[at]
             begin = conversation.begin
             fresh = not conversation.nodes and conversation.used_ns + RETRY_NS > now_ns
@@ -210,7 +210,8 @@ class Conversations:
 
     def _begin(self, key: str, name: str, trail: Trail, now_ns: int) -> Found:
         made = _Conversation(name=name, key=key, used_ns=now_ns, start=trail.start)
-        made.begin.digests = (_of(key, b"whole", trail.whole), _of(key, b"opening", trail.opening))
+        scope = _scope(key, trail)
+        made.begin.digests = (_of(scope, b"whole", trail.whole), _of(scope, b"opening", trail.opening))
         self._known[key, name] = made
         self._hold(made, made.begin.digests)
         while len(self._known) > self._max:
@@ -269,35 +270,39 @@ def _is_strange(conversation: _Conversation, trail: Trail) -> bool:
     return conversation.system != trail.system and conversation.start != trail.start
 
 
-def _of(key: str, kind: bytes, *parts: bytes) -> bytes:
-    """Digest something of one key: two keys never meet."""
-    return digest_parts(key.encode("utf-8", "surrogatepass"), kind, *parts)
+def _scope(key: str, trail: Trail) -> bytes:
+    """Name whose conversations these are: two keys never meet, nor two credentials where nobody checks them."""
+    return digest_parts(key.encode("utf-8", "surrogatepass"), trail.owner)
 
 
-def _digests_seen(key: str, seen: Seen) -> Iterable[bytes]:
+def _of(scope: bytes, kind: bytes, *parts: bytes) -> bytes:
+    return digest_parts(scope, kind, *parts)
+
+
+def _digests_seen(scope: bytes, seen: Seen) -> Iterable[bytes]:
     """List the strong digests of an answer that a request shows, the strongest first."""
-    yield from (_of(key, b"call", call) for call in seen.calls)
+    yield from (_of(scope, b"call", call) for call in seen.calls)
     if seen.context:
-        yield _of(key, b"context", seen.context, seen.words)
+        yield _of(scope, b"context", seen.context, seen.words)
     if seen.context and not seen.weak:
-        yield _of(key, b"before", seen.before, seen.words)
+        yield _of(scope, b"before", seen.before, seen.words)
 
 
-def _digests_weak(key: str, seen: Seen) -> Iterable[bytes]:
+def _digests_weak(scope: bytes, seen: Seen) -> Iterable[bytes]:
     """List what proves little of it, the strongest first."""
     if seen.context:
-        yield _of(key, b"before", seen.before, seen.words)
-        yield _of(key, b"asked", seen.context)
+        yield _of(scope, b"before", seen.before, seen.words)
+        yield _of(scope, b"asked", seen.context)
     if not seen.weak:
-        yield _of(key, b"words", seen.words)
+        yield _of(scope, b"words", seen.words)
 
 
-def _digests_left(key: str, trail: Trail, answered: Answered) -> Iterable[bytes]:
+def _digests_left(scope: bytes, trail: Trail, answered: Answered) -> Iterable[bytes]:
     """List what an answer to the request of this trail may be known by."""
-    yield from (_of(key, b"call", call) for call in answered.calls)
-    yield _of(key, b"context", trail.context, answered.words)
-    yield _of(key, b"before", trail.before, answered.words)
-    yield _of(key, b"asked", trail.context)
+    yield from (_of(scope, b"call", call) for call in answered.calls)
+    yield _of(scope, b"context", trail.context, answered.words)
+    yield _of(scope, b"before", trail.before, answered.words)
+    yield _of(scope, b"asked", trail.context)
     if not answered.weak:
-        yield _of(key, b"words", answered.words)
-    yield from (_of(key, b"quote", line) for line in answered.quotes)
+        yield _of(scope, b"words", answered.words)
+    yield from (_of(scope, b"quote", line) for line in answered.quotes)

@@ -15,7 +15,6 @@ either end. A history of 500 messages costs what one of ten does. Total: what ca
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
@@ -24,6 +23,7 @@ from typing import Any
 from reliability.loops.canonical import call_key, dumps
 from reliability.loops.content import text_of
 from reliability.loops.findings import Call, Turn
+from reliability.loops.kept import is_summary
 from reliability.loops.transcript import answer_turn
 
 __all__ = ["Answered", "Seen", "Trail", "describe_answer", "name_request", "read_trail"]
@@ -42,12 +42,6 @@ QUOTED_CHARS_MAX = 65_536
 WORDS_CHARS_MIN = 24
 DIGEST_BYTES = 12
 SYSTEM = ("system", "developer")
-_SUMMARY = re.compile(
-    r"\bsummar(?:y|i[sz]e[ds]?|i[sz]ing)\b|\bcompact(?:ed|ion)\b|\bcondensed\b"
-    r"|\bcontinued from (?:a|the) previous\b|\b(?:conversation|progress|history|work) so far\b",
-    re.IGNORECASE,
-)
-SUMMARY_CHARS = 4_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +69,7 @@ class Trail:
     system: bytes
     before: bytes
     context: bytes
+    owner: bytes = b""
     seen: tuple[Seen, ...] = ()
     folded: bool = False
     quotes: tuple[bytes, ...] = ()
@@ -99,8 +94,9 @@ def digest_parts(*parts: bytes) -> bytes:
     return name.digest()
 
 
-def read_trail(messages: Sequence[Message]) -> Trail:
-    """Read the trail of a request. Costs about as much for 500 messages as for ten."""
+def read_trail(messages: Sequence[Message], owner: str = "") -> Trail:
+    """Read the trail of a request. Costs about as much for 500 messages as for ten. Two of different owners are never
+    of one conversation."""
     said = [message for message in messages if message.get("role") not in SYSTEM]
     known: dict[int, bytes] = {}
 
@@ -123,6 +119,7 @@ def read_trail(messages: Sequence[Message]) -> Trail:
         system=digest_parts(*(_digest_message(m) for m in messages[:ENDS] if m.get("role") in SYSTEM)),
         before=before,
         context=context,
+        owner=digest_parts(owner.encode("utf-8", "surrogatepass")),
         seen=tuple(_see(said[index], *context_of(index)) for index in answers[:ANSWERS_MAX]),
         opening=digest_parts(*map(digest_at, range(min(opened, ENDS)))) if opened else b"",
         folded=summary is not None,
@@ -205,7 +202,7 @@ def _find_summary(said: Sequence[Message]) -> int | None:
     for index in range(len(said) - 1, max(-1, len(said) - 4), -1):
         if said[index].get("role") != "user":
             return None
-        if _SUMMARY.search(text_of(said[index].get("content"))[:SUMMARY_CHARS]):
+        if is_summary(said[index].get("content")):
             return index
     return None
 

@@ -14,11 +14,14 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
+from reliability.loops import Stage
 from reliability.loops.canonical import call_key
 from reliability.loops.transcript import answer_turn
 from reliability.sessions import Conversations, describe_answer, read_trail
 from tests.evals.loops_eval import Row
 from tests.support.made_agents import HABITS, SHAPES, MadeRun, make_answer, make_run
+from tests.support.shrunk_histories import SHAPES as SHAPES_SHRUNK
+from tests.support.shrunk_histories import run_laps
 
 SEEDS = 40
 RUNS = 24
@@ -141,15 +144,29 @@ def look_up_cost_ms(size: int = 500, rounds: int = 100) -> float:
     return 1e3 * statistics.median(costs[-rounds:])
 
 
-def rows() -> Iterator[Row]:
+def rows(seeds: int = SEEDS) -> Iterator[Row]:
     """The rows of the table."""
-    right, total, _ = play_all()
+    yield from shrunk_rows()
+    right, total, _ = play_all(seeds)
     for at, names in ((0, SHAPES), (1, HABITS)):
         for name in names:
             yield _share_row(f"sessions of runs: {name}", at, name, right, total)
     yield _share_row("sessions of runs that begin alike", 2, True, right, total)
     cost = look_up_cost_ms()
     yield Row("session of 500 messages, median", f"{cost:.3f} ms", f"< {LOOK_UP_MS_MAX:g} ms", cost < LOOK_UP_MS_MAX)
+
+
+def shrunk_rows() -> Iterator[Row]:
+    """The rows of loops whose clients show less and less of them."""
+    for name, shape in SHAPES_SHRUNK.items():
+        stages = run_laps(shape, ["the same"] * 6)
+        found = {"nudged": _first(stages, Stage.WARN), "broken": _first(stages, Stage.BREAK)}
+        ok = found == {"nudged": 3, "broken": 5}
+        yield Row(f"loop, {name}", ", ".join(f"{word} at {at}" for word, at in found.items()), "at 3, at 5", ok)
+
+
+def _first(stages: list[Stage | None], stage: Stage) -> int | None:
+    return stages.index(stage) + 1 if stage in stages else None
 
 
 def _share_row(on: str, at: int, value: object, right: Right, total: Right) -> Row:
