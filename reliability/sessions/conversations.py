@@ -67,6 +67,7 @@ class _Conversation:
     name: str
     key: str
     used_ns: int
+    persona: bytes = b""
     system: bytes = b""
     start: bytes = b""
     begin: _Node = field(default_factory=_Node)
@@ -84,8 +85,9 @@ class _Conversation:
 
 
 Found = tuple[_Conversation, _Node]
-# How a request would go on, whether its system prompt and its beginning are others, its turn among equals.
-Rank = tuple[_Way, bool, int]
+# How a request would go on, how unlike its system prompt and its beginning are, its turn among equals.
+Rank = tuple[_Way, int, int]
+STRANGE = 6
 
 
 class Conversations:
@@ -121,7 +123,7 @@ class Conversations:
         self._tickets[key, ticket] = conversation.name
         while len(conversation.open) > OPEN_MAX:
             del self._tickets[key, conversation.open.popitem(last=False)[0]]
-        conversation.system, conversation.used_ns = trail.system, now_ns
+        conversation.persona, conversation.system, conversation.used_ns = trail.persona, trail.system, now_ns
         self._known.move_to_end((key, conversation.name))
         return conversation.name
 
@@ -164,7 +166,7 @@ class Conversations:
         another system prompt and beginning, it counts only for the one that waits."""
         for digest in _digests_weak(scope, seen):
             ways = [way for way in self._collect(digest, trail) if _waits(*way)]
-            strange = bool(seen.calls) or all(_is_strange(found[0], trail) for _, found in ways)
+            strange = bool(seen.calls) or all(rank[1] >= STRANGE for rank, _ in ways)
             if ways and (len(ways) == 1 or not strange):
                 return min(ways, key=lambda way: way[0])[1]
         return None
@@ -178,7 +180,7 @@ class Conversations:
             if node is not None:
                 way = _way_on(conversation, node, trail)
                 turn = place if way is _Way.FIRST else -place
-                ways.append(((way, _is_strange(conversation, trail), turn), (conversation, node)))
+                ways.append(((way, _count_strange(conversation, trail), turn), (conversation, node)))
         return ways
 
     def _search_summary(self, scope: bytes, trail: Trail, now_ns: int) -> Found | None:
@@ -266,8 +268,14 @@ def _waits(rank: Rank, found: Found) -> bool:
     return found[1] is found[0].newest and rank[0] is not _Way.FORK
 
 
-def _is_strange(conversation: _Conversation, trail: Trail) -> bool:
-    return conversation.system != trail.system and conversation.start != trail.start
+def _count_strange(conversation: _Conversation, trail: Trail) -> int:
+    """Weigh what is unlike: that the system prompt begins otherwise most; `STRANGE`: all but its date."""
+    other = (
+        conversation.system != trail.system,
+        conversation.start != trail.start,
+        conversation.persona != trail.persona,
+    )
+    return sum(weight for weight, differs in zip((1, 2, 4), other, strict=True) if differs)
 
 
 def _scope(key: str, trail: Trail) -> bytes:
@@ -283,6 +291,7 @@ def _digests_seen(scope: bytes, seen: Seen) -> Iterable[bytes]:
     """List the strong digests of an answer that a request shows, the strongest first."""
     yield from (_of(scope, b"call", call) for call in seen.calls)
     if seen.context:
+        yield _of(scope, b"deep", seen.deep, seen.words)
         yield _of(scope, b"context", seen.context, seen.words)
     if seen.context and not seen.weak:
         yield _of(scope, b"before", seen.before, seen.words)
@@ -300,6 +309,7 @@ def _digests_weak(scope: bytes, seen: Seen) -> Iterable[bytes]:
 def _digests_left(scope: bytes, trail: Trail, answered: Answered) -> Iterable[bytes]:
     """List what an answer to the request of this trail may be known by."""
     yield from (_of(scope, b"call", call) for call in answered.calls)
+    yield _of(scope, b"deep", trail.deep, answered.words)
     yield _of(scope, b"context", trail.context, answered.words)
     yield _of(scope, b"before", trail.before, answered.words)
     yield _of(scope, b"asked", trail.context)

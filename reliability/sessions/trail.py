@@ -9,7 +9,7 @@ results and the middle, and date the system prompt. So an answer is digested by 
 by its words; and it is seen at several strengths, from the id that we gave a call, over what stood before it, down to
 the bare words.
 
-What is read is bounded: the last `ANSWERS_MAX` answers and `CONTEXT` messages before each, `TEXT_CHARS` of a text at
+What is read is bounded: the last `ANSWERS_MAX` answers and `DEEP` messages before each, `TEXT_CHARS` of a text at
 either end. A history of 500 messages costs what one of ten does. Total: what can't be read is digested as nothing.
 """
 
@@ -31,8 +31,9 @@ __all__ = ["Answered", "Seen", "Trail", "describe_answer", "name_request", "read
 Message = Mapping[str, Any]
 
 ANSWERS_MAX = 4
-CONTEXT = 4
+CONTEXT, DEEP = 4, 16
 CALLS_MAX = 4
+PERSONA_CHARS = 24
 TEXT_CHARS = 32_768
 ENDS = 8  # of the messages at either end of a request, for its name
 QUOTED_CHARS_MIN = 40
@@ -47,28 +48,33 @@ SYSTEM = ("system", "developer")
 @dataclass(frozen=True, slots=True)
 class Seen:
     """An answer that a request shows. `calls`: each with its id; `words`: what it says or calls, `weak` where many
-    conversations say the same; `before`: the message before it; `context`: the last few before it."""
+    conversations say the same; `before`: the message before it; `context`: the last few before it, `deep`:
+    the last `DEEP`, in which runs differ that do the same for a while."""
 
     calls: tuple[bytes, ...]
     words: bytes
     before: bytes
     context: bytes
+    deep: bytes
     weak: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trail:
-    """The trail of one request. `whole` names the request, `start` its first message, `system` its system prompt;
-    `before` and `context` stand before the answer that it asks for; `seen` is what it shows, the newest first.
+    """The trail of one request. `whole` names the request, `start` its first message, `system` its system prompt,
+    `persona` the beginning of that, in front of a date;
+    `before`, `context` and `deep` stand before the answer that it asks for; `seen` is what it shows, the newest first.
     `folded`: it ends with a summary of what came before; `quotes` are lines of that. `opening` names its first
     messages, of a folded one those before the summary; empty where there are none."""
 
     whole: bytes
     start: bytes
     opening: bytes
+    persona: bytes
     system: bytes
     before: bytes
     context: bytes
+    deep: bytes
     owner: bytes = b""
     seen: tuple[Seen, ...] = ()
     folded: bool = False
@@ -98,6 +104,7 @@ def read_trail(messages: Sequence[Message], owner: str = "") -> Trail:
     """Read the trail of a request. Costs about as much for 500 messages as for ten. Two of different owners are never
     of one conversation."""
     said = [message for message in messages if message.get("role") not in SYSTEM]
+    systems = [message for message in messages[:ENDS] if message.get("role") in SYSTEM]
     known: dict[int, bytes] = {}
 
     def digest_at(index: int) -> bytes:
@@ -105,20 +112,22 @@ def read_trail(messages: Sequence[Message], owner: str = "") -> Trail:
             known[index] = _digest_message(said[index])
         return known[index]
 
-    def context_of(index: int) -> tuple[bytes, bytes]:
-        newest = [digest_at(i) for i in range(max(0, index - CONTEXT), index)]
-        return (newest[-1] if newest else b""), (digest_parts(*newest) if newest else b"")
+    def context_of(index: int) -> tuple[bytes, bytes, bytes]:
+        newest = [digest_at(i) for i in range(max(0, index - DEEP), index)]
+        return (newest[-1], digest_parts(*newest[-CONTEXT:]), digest_parts(*newest)) if newest else (b"", b"", b"")
 
     answers = [index for index in range(len(said) - 1, -1, -1) if said[index].get("role") == "assistant"]
-    before, context = context_of(len(said))
+    before, context, deep = context_of(len(said))
     summary = _find_summary(said)
     opened = len(said) if summary is None else summary
     return Trail(
         whole=name_request(messages),
         start=digest_at(0) if said else b"",
-        system=digest_parts(*(_digest_message(m) for m in messages[:ENDS] if m.get("role") in SYSTEM)),
+        persona=digest_parts(*(_cut(text_of(m.get("content"))[:PERSONA_CHARS]) for m in systems[:1])),
+        system=digest_parts(*map(_digest_message, systems)),
         before=before,
         context=context,
+        deep=deep,
         owner=digest_parts(owner.encode("utf-8", "surrogatepass")),
         seen=tuple(_see(said[index], *context_of(index)) for index in answers[:ANSWERS_MAX]),
         opening=digest_parts(*map(digest_at, range(min(opened, ENDS)))) if opened else b"",
@@ -166,12 +175,12 @@ def _digest_message(message: Message) -> bytes:
     return digest_parts(kind.encode(), _cut(text_of(message.get("content")).strip()))
 
 
-def _see(message: Message, before: bytes, context: bytes) -> Seen:
+def _see(message: Message, before: bytes, context: bytes, deep: bytes) -> Seen:
     turn = _read_answer(message)
     words, weak = _digest_words(turn)
     listed = message.get("tool_calls")
     ids = [str(call.get("id") or "") for call in listed] if isinstance(listed, list) else []
-    return Seen(tuple(_digest_calls(turn.calls, ids)), words, before, context, weak)
+    return Seen(tuple(_digest_calls(turn.calls, ids)), words, before, context, deep, weak)
 
 
 def _read_answer(message: Message) -> Turn:

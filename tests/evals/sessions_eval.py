@@ -94,10 +94,10 @@ class Crowd:
 
 
 def _look_alike(a: MadeRun, b: MadeRun) -> bool:
-    """Whether nothing of what their clients show tells the two apart, but for what came last."""
+    """Whether nothing of what the second one's client shows tells the two apart, but for what came last."""
     shown = [[_say(message) for message in run.said if message["role"] == "assistant"] for run in (a, b)]
     shorter = min(map(len, shown))
-    heads = [[m for m in run.head if m["role"] == "system" or run.habit not in HEADLESS] for run in (a, b)]
+    heads = [[m for m in run.head if m["role"] == "system" or b.habit not in HEADLESS] for run in (a, b)]
     return heads[0] == heads[1] and shown[0][:shorter] == shown[1][:shorter]
 
 
