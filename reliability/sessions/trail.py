@@ -31,11 +31,12 @@ __all__ = ["Answered", "Seen", "Trail", "describe_answer", "name_request", "read
 Message = Mapping[str, Any]
 
 ANSWERS_MAX = 4
-CONTEXT, DEEP = 4, 16
+CONTEXT, DEEP = 4, 12
 CALLS_MAX = 4
 PERSONA_CHARS = 24
 TEXT_CHARS = 32_768
 ENDS = 8  # of the messages at either end of a request, for its name
+OPENING_MAX = 16  # messages that a client puts before its first request's answer
 QUOTED_CHARS_MIN = 40
 QUOTED_LINES_MAX = 64
 QUOTED_CHARS_MAX = 65_536
@@ -65,7 +66,7 @@ class Trail:
     `persona` the beginning of that, in front of a date;
     `before`, `context` and `deep` stand before the answer that it asks for; `seen` is what it shows, the newest first.
     `folded`: it ends with a summary of what came before; `quotes` are lines of that. `opening` names its first
-    messages, of a folded one those before the summary; empty where there are none."""
+    messages, of a folded one those before the summary; empty where there are none or too many."""
 
     whole: bytes
     start: bytes
@@ -93,23 +94,28 @@ class Answered:
 
 def digest_parts(*parts: bytes) -> bytes:
     """Digest some parts: the same in every process."""
-    name = blake2b(digest_size=DIGEST_BYTES)
-    for part in parts:
-        name.update(len(part).to_bytes(4, "big"))
-        name.update(part)
-    return name.digest()
+    sizes = b",".join([b"%d" % len(part) for part in parts])
+    return blake2b(b"".join([sizes, b":", *parts]), digest_size=DIGEST_BYTES).digest()
 
 
 def read_trail(messages: Sequence[Message], owner: str = "") -> Trail:
     """Read the trail of a request. Costs about as much for 500 messages as for ten. Two of different owners are never
     of one conversation."""
     said = [message for message in messages if message.get("role") not in SYSTEM]
+    texts: dict[int, tuple[Turn, bytes, bool]] = {}
     systems = [message for message in messages[:ENDS] if message.get("role") in SYSTEM]
     known: dict[int, bytes] = {}
 
+    def read_at(index: int) -> tuple[Turn, bytes, bool]:
+        if index not in texts:
+            turn = _read_answer(said[index])
+            texts[index] = (turn, *_digest_words(turn))
+        return texts[index]
+
     def digest_at(index: int) -> bytes:
         if index not in known:
-            known[index] = _digest_message(said[index])
+            answer = said[index].get("role") == "assistant"
+            known[index] = read_at(index)[1] if answer else _digest_message(said[index])
         return known[index]
 
     def context_of(index: int) -> tuple[bytes, bytes, bytes]:
@@ -129,8 +135,8 @@ def read_trail(messages: Sequence[Message], owner: str = "") -> Trail:
         context=context,
         deep=deep,
         owner=digest_parts(owner.encode("utf-8", "surrogatepass")),
-        seen=tuple(_see(said[index], *context_of(index)) for index in answers[:ANSWERS_MAX]),
-        opening=digest_parts(*map(digest_at, range(min(opened, ENDS)))) if opened else b"",
+        seen=tuple(_see(said[index], read_at(index), context_of(index)) for index in answers[:ANSWERS_MAX]),
+        opening=digest_parts(*map(digest_at, range(opened))) if 0 < opened <= OPENING_MAX else b"",
         folded=summary is not None,
         quotes=() if summary is None else _digest_lines(said[summary:]),
     )
@@ -169,18 +175,19 @@ def _cut(text: str) -> bytes:
 
 def _digest_message(message: Message) -> bytes:
     role = message.get("role")
-    if role == "assistant":
-        return _digest_words(_read_answer(message))[0]
     kind = "tool" if role == "function" else str(role)
     return digest_parts(kind.encode(), _cut(text_of(message.get("content")).strip()))
 
 
-def _see(message: Message, before: bytes, context: bytes, deep: bytes) -> Seen:
-    turn = _read_answer(message)
-    words, weak = _digest_words(turn)
+def _see(message: Message, read: tuple[Turn, bytes, bool], behind: tuple[bytes, bytes, bytes]) -> Seen:
+    turn, words, weak = read
     listed = message.get("tool_calls")
-    ids = [str(call.get("id") or "") for call in listed] if isinstance(listed, list) else []
-    return Seen(tuple(_digest_calls(turn.calls, ids)), words, before, context, deep, weak)
+    ids = (
+        [str(call.get("id") or "") if isinstance(call, Mapping) else "" for call in listed]
+        if isinstance(listed, list)
+        else []
+    )
+    return Seen(tuple(_digest_calls(turn.calls, ids)), words, *behind, weak)
 
 
 def _read_answer(message: Message) -> Turn:
