@@ -32,6 +32,7 @@ from reliability.loops.content import Who, classify_speaker, text_of
 from reliability.loops.findings import Call, Loop, Result, Turn
 from reliability.loops.history import find_loop
 from reliability.loops.thresholds import LoopConfig
+from reliability.loops.transcript import answer_turn
 
 __all__ = [
     "Kept",
@@ -127,7 +128,7 @@ def keep_answer(kept: tuple[Kept, ...], shown: ShownHistory, answer: Turn, confi
         else:
             known = replace(before[at], turn=_merge_results(newest[0].turn, before[at].turn))
             before = (*before[:at], known, *newest[1:])
-    made = _build_kept(shorten_turn(answer, config), config, shown)
+    made = _build_kept(shorten_turn(_read_as_history(answer), config), config, shown)
     return _bound((*before, made)[-KEPT_MAX:])
 
 
@@ -155,7 +156,12 @@ def join_turns(
 
 def find_kept_loop(turns: Sequence[Turn] | None, config: LoopConfig, candidate: Turn) -> Loop | None:
     """Find the loop that joined turns are in, and that the candidate would continue."""
-    return None if turns is None else find_loop(turns, config, shorten_turn(candidate, config))
+    return None if turns is None else find_loop(turns, config, shorten_turn(_read_as_history(candidate), config))
+
+
+def _read_as_history(answer: Turn) -> Turn:
+    """Read an answer as a later request will show it: its text may be a call to its client."""
+    return answer if answer.calls else answer_turn({"role": "assistant", "content": answer.text})
 
 
 def _still_valid(kept: tuple[Kept, ...], shown: ShownHistory) -> tuple[Kept, ...]:

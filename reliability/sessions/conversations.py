@@ -39,7 +39,7 @@ __all__ = ["Conversations"]
 NODES_MAX = 8
 OPEN_MAX = 16
 TWINS_MAX = 256
-DIGESTS_MAX = 200_000
+DIGESTS_MAX = 100_000
 RETRY_NS = 600 * 10**9
 
 
@@ -293,6 +293,8 @@ def _digests_seen(scope: bytes, seen: Seen) -> Iterable[bytes]:
     if seen.context:
         yield _of(scope, b"deep", seen.deep, seen.words)
         yield _of(scope, b"context", seen.context, seen.words)
+    if seen.context and seen.lead:
+        yield _of(scope, b"lead", seen.context, seen.lead)
     if seen.context and not seen.weak:
         yield _of(scope, b"before", seen.before, seen.words)
 
@@ -312,6 +314,8 @@ def _digests_left(scope: bytes, trail: Trail, answered: Answered) -> Iterable[by
     yield _of(scope, b"deep", trail.deep, answered.words)
     yield _of(scope, b"context", trail.context, answered.words)
     yield _of(scope, b"before", trail.before, answered.words)
+    if answered.lead:
+        yield _of(scope, b"lead", trail.context, answered.lead)
     yield _of(scope, b"asked", trail.context)
     if not answered.weak:
         yield _of(scope, b"words", answered.words)

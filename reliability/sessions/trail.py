@@ -42,6 +42,7 @@ QUOTED_LINES_MAX = 64
 QUOTED_CHARS_MAX = 65_536
 #: Words that stand by themselves in many conversations prove nothing.
 WORDS_CHARS_MIN = 24
+LEAD_CHARS = 24
 DIGEST_BYTES = 12
 SYSTEM = ("system", "developer")
 
@@ -49,24 +50,25 @@ SYSTEM = ("system", "developer")
 @dataclass(frozen=True, slots=True)
 class Seen:
     """An answer that a request shows. `calls`: each with its id; `words`: what it says or calls, `weak` where many
-    conversations say the same; `before`: the message before it; `context`: the last few before it, `deep`:
-    the last `DEEP`, in which runs differ that do the same for a while."""
+    conversations say the same; `lead`: how it begins. Of what stands before it `before` is one message, `context` a
+    few, and `deep` so many that runs differ in them which do the same for a while."""
 
     calls: tuple[bytes, ...]
     words: bytes
     before: bytes
     context: bytes
     deep: bytes
+    lead: bytes = b""
     weak: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trail:
     """The trail of one request. `whole` names the request, `start` its first message, `system` its system prompt,
-    `persona` the beginning of that, in front of a date;
-    `before`, `context` and `deep` stand before the answer that it asks for; `seen` is what it shows, the newest first.
-    `folded`: it ends with a summary of what came before; `quotes` are lines of that. `opening` names its first
-    messages, of a folded one those before the summary; empty where there are none or too many."""
+    `persona` the beginning of that, in front of a date; `before`, `context` and `deep` stand before the answer that it
+    asks for; `seen` is what it shows, the newest first. `folded`: it ends with a summary of what came before; `quotes`
+    are lines of that. `opening` names its first messages, of a folded one those before the summary; empty where there
+    are none or too many."""
 
     whole: bytes
     start: bytes
@@ -88,6 +90,7 @@ class Answered:
 
     calls: tuple[bytes, ...]
     words: bytes
+    lead: bytes = b""
     weak: bool = False
     quotes: tuple[bytes, ...] = ()
 
@@ -102,11 +105,11 @@ def read_trail(messages: Sequence[Message], owner: str = "") -> Trail:
     """Read the trail of a request. Costs about as much for 500 messages as for ten. Two of different owners are never
     of one conversation."""
     said = [message for message in messages if message.get("role") not in SYSTEM]
-    texts: dict[int, tuple[Turn, bytes, bool]] = {}
+    texts: dict[int, tuple[Turn, bytes, bytes, bool]] = {}
     systems = [message for message in messages[:ENDS] if message.get("role") in SYSTEM]
     known: dict[int, bytes] = {}
 
-    def read_at(index: int) -> tuple[Turn, bytes, bool]:
+    def read_at(index: int) -> tuple[Turn, bytes, bytes, bool]:
         if index not in texts:
             turn = _read_answer(said[index])
             texts[index] = (turn, *_digest_words(turn))
@@ -150,9 +153,10 @@ def name_request(messages: Sequence[Message]) -> bytes:
 
 def describe_answer(turn: Turn, ids: Iterable[str] = ()) -> Answered:
     """Describe an answer as it leaves; `ids` are those of its calls."""
-    words, weak = _digest_words(turn)
+    # As it will be read in a history: its text may be a call to its client.
+    read = turn if turn.calls else answer_turn({"role": "assistant", "content": turn.text})
     lines = () if turn.calls else _pick_lines(turn.text)
-    return Answered(tuple(_digest_calls(turn.calls, ids)), words, weak, lines)
+    return Answered(tuple(_digest_calls(turn.calls, ids)), *_digest_words(read), lines)
 
 
 def _name_message(message: Message) -> Iterator[bytes]:
@@ -179,15 +183,15 @@ def _digest_message(message: Message) -> bytes:
     return digest_parts(kind.encode(), _cut(text_of(message.get("content")).strip()))
 
 
-def _see(message: Message, read: tuple[Turn, bytes, bool], behind: tuple[bytes, bytes, bytes]) -> Seen:
-    turn, words, weak = read
+def _see(message: Message, read: tuple[Turn, bytes, bytes, bool], behind: tuple[bytes, bytes, bytes]) -> Seen:
+    turn, words, lead, weak = read
     listed = message.get("tool_calls")
     ids = (
         [str(call.get("id") or "") if isinstance(call, Mapping) else "" for call in listed]
         if isinstance(listed, list)
         else []
     )
-    return Seen(tuple(_digest_calls(turn.calls, ids)), words, *behind, weak)
+    return Seen(tuple(_digest_calls(turn.calls, ids)), words, *behind, lead, weak)
 
 
 def _read_answer(message: Message) -> Turn:
@@ -201,12 +205,14 @@ def _digest_calls(calls: Sequence[Call], ids: Iterable[str]) -> Iterator[bytes]:
             yield digest_parts(b"id", id.encode("utf-8", "surrogatepass"), _encode_call(call))
 
 
-def _digest_words(turn: Turn) -> tuple[bytes, bool]:
-    """Digest what an answer calls, else what it says without its reasoning; and whether that is too little to tell."""
+def _digest_words(turn: Turn) -> tuple[bytes, bytes, bool]:
+    """Digest what an answer calls, else what it says without its reasoning; how that begins, since clients add their
+    own marks at its end; and whether it is too little to tell."""
     if turn.calls:
-        return digest_parts(b"calls", *(_encode_call(call) for call in turn.calls)), False
+        return digest_parts(b"calls", *(_encode_call(call) for call in turn.calls)), b"", False
     words = " ".join(_shorten(turn.text.rpartition("</think>")[2]).split())
-    return digest_parts(b"words", _cut(words)), len(words) < WORDS_CHARS_MIN
+    lead = digest_parts(b"lead", _cut(words[:LEAD_CHARS])) if len(words) >= LEAD_CHARS else b""
+    return digest_parts(b"words", _cut(words)), lead, len(words) < WORDS_CHARS_MIN
 
 
 def _encode_call(call: Call) -> bytes:

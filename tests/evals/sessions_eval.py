@@ -19,7 +19,7 @@ from reliability.loops.canonical import call_key
 from reliability.loops.transcript import answer_turn
 from reliability.sessions import Conversations, describe_answer, read_trail
 from tests.evals.loops_eval import Row
-from tests.support.made_agents import HABITS, SHAPES, MadeRun, make_answer, make_run
+from tests.support.made_agents import HABITS, MARK, SHAPES, MadeRun, make_answer, make_run
 from tests.support.shrunk_histories import SHAPES as SHAPES_SHRUNK
 from tests.support.shrunk_histories import run_laps
 
@@ -106,7 +106,7 @@ def _say(message: dict[str, Any]) -> str:
     return (
         repr([call_key(call) for call in turn.calls])
         if turn.calls
-        else " ".join(turn.text.rpartition("</think>")[2].split())
+        else " ".join(turn.text.rpartition("</think>")[2].removesuffix(MARK).split())
     )
 
 

@@ -12,12 +12,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["HABITS", "SHAPES", "MadeRun", "make_run"]
+__all__ = ["HABITS", "MARK", "SHAPES", "MadeRun", "make_run"]
 
 Message = dict[str, Any]
 Habit = Callable[[list[Message], "MadeRun"], list[Message]]
 
 PATHS = ["README.md", "src/app.py", "tests/test_app.py", "setup.cfg"]
+MARK = "</code>"
+MARKED = ("all", "dated system", "cleared results")
 TASKS = ["Fix the failing test.", "Add a flag --dry-run.", "Rename the module.", "Write the changelog."]
 
 
@@ -49,7 +51,7 @@ class MadeRun:
     def take(self, answer: Message) -> None:
         """Take an answer, and do what it asks for."""
         self.answers += 1
-        self.said.append(_reformat(answer, self.dice))
+        self.said.append(_mark(_reformat(answer, self.dice), self))
         for call in answer.get("tool_calls") or ():
             content = f"{self.said_by_tool()} of {call['function']['arguments']}"
             self.said.append({"role": "tool", "tool_call_id": call["id"], "content": content})
@@ -76,6 +78,13 @@ def _reformat(answer: Message, dice: random.Random) -> Message:
     elif isinstance(kept["content"], str):
         text = kept["content"].rpartition("</think>")[2] if dice.random() < 0.5 else kept["content"]
         kept["content"] = dice.choice([text, text.strip(), [{"type": "text", "text": text.strip()}]])
+    return kept
+
+
+def _mark(kept: Message, run: MadeRun) -> Message:
+    """Some clients add a mark of their own to each text."""
+    if run.shape == "text" and run.habit in MARKED and isinstance(kept["content"], str) and run.number % 2:
+        return {**kept, "content": f"{kept['content'].strip()}\n{MARK}"}
     return kept
 
 
