@@ -212,7 +212,9 @@ class Router(Stoppable):
             key=run.key,
             session=run.request.session_id,
             request_id=run.request.request_id,
-            window=bool(run.expected.asked),
+            window=run.expected.wants_window,
+            complete=run.expected.complete,
+            trail=call.trail,
         )
         account = Account(run=run, state=state, started_ns=started_ns)
         exchange = Exchange(

@@ -284,7 +284,7 @@ def _bound_request(run: Run, request: ChatRequest, grant: Grant | None, ports: P
     """Bound the request by the time that is left and the tokens that were granted."""
     remaining_s = max(0.0, (run.deadline_ns - ports.clock.now_ns()) / NS_PER_S)
     cap = request.max_tokens if grant is None else min(request.max_tokens, grant.output_cap)
-    return replace(request, timeout_s=remaining_s, max_tokens=cap)
+    return replace(request, timeout_s=remaining_s, max_tokens=cap, session_id=run.request.session_id)
 
 
 def _rule_out(run: Run, tier: str, size: int, ports: Ports) -> Attempt | None:
@@ -316,6 +316,8 @@ async def _admit(run: Run, tier: str, size: int, ports: Ports) -> Grant | Attemp
             return None
         detail = f"tier {tier} costs money, and the ledger can't be asked now: come back in {duration(SILENT_RETRY_S)}"
         return Attempt(tier=tier, ran=False, fault=Fault.STATE_SILENT, detail=detail, retry_after_s=SILENT_RETRY_S)
+    if ports.admission.session not in (None, run.request.session_id):
+        run.request = replace(run.request, session_id=ports.admission.session)
     if isinstance(answer, Rejection):
         return record_rejection(answer, admission_request)
     run.warnings = answer.warnings

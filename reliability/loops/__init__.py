@@ -8,8 +8,8 @@ Four parts, and none of them keeps anything between two calls except what it is 
   conversation unusable.
 - **Answer** (`in_answer`, `cycles`, `written`): one answer while it decodes. `step` takes its text chunk by chunk. (Its
   native calls: `reliability.answer.call_scan`.)
-- **Session** (`session`): for clients that send no history, a bounded window of fingerprints; and
-  `LoopDetector`.
+- **Session** (`session`, `kept`): for clients that send no history, a bounded window of fingerprints, and for those
+  whose history shrinks the answers with their results; and `LoopDetector`.
 - **Judge** (`judge`): what no rule can detect is counted, and shown to another model. Off by default.
 
 What must never happen: a verdict that depends on ids, on key order or on how a stream was cut; a poller that
@@ -29,6 +29,7 @@ from reliability.loops.judge import (
     judge_request,
     read_suggestion,
 )
+from reliability.loops.kept import Kept, ShownHistory, find_kept_loop, join_turns, keep_answer, read_shown
 from reliability.loops.nudge import nudge
 from reliability.loops.session import LoopDetector, LoopStatus, Window, observe
 from reliability.loops.thresholds import JudgeConfig, LoopConfig
@@ -40,6 +41,7 @@ __all__ = [
     "Case",
     "JudgeConfig",
     "JudgeRequest",
+    "Kept",
     "Kind",
     "Loop",
     "LoopConfig",
@@ -48,6 +50,7 @@ __all__ = [
     "Memo",
     "Result",
     "Scan",
+    "ShownHistory",
     "Stage",
     "Trouble",
     "Turn",
@@ -56,14 +59,18 @@ __all__ = [
     "calls_turn",
     "carries_history",
     "find_case",
+    "find_kept_loop",
     "find_loop",
     "find_repeated_calls",
     "finish",
     "injection",
+    "join_turns",
     "judge_request",
+    "keep_answer",
     "nudge",
     "observe",
     "open_scan",
+    "read_shown",
     "read_suggestion",
     "read_turns",
     "step",

@@ -78,6 +78,7 @@ ORDER = [
     "reliability/tools",
     "reliability/loops/cycles",
     "reliability/loops",
+    "reliability/sessions",
     "reliability/memory",
     "reliability/admission",
     "reliability/tools/schema",
