@@ -18,13 +18,14 @@ import psutil
 from loadtests.real_agents.agents import AGENTS, Launch
 from loadtests.real_agents.tap import Exchange, listen
 from loadtests.real_agents.trials import FILES, Trial
-from loadtests.real_agents.verdicts import Verdict, judge_trial
+from loadtests.real_agents.verdicts import Verdict, is_refused, judge_trial
 
-__all__ = ["Run", "run_all", "run_launch"]
+__all__ = ["Run", "is_enough", "run_all", "run_launch"]
 
 RUN_S = 120.0
-# Who gets as far as this is in no way held up.
+# Who gets as far as this is in no way held up; and who is refused so often, and asks again, has been told.
 EXCHANGES_MAX = 24
+REFUSED_MAX = 6
 OUTPUT_CHARS = 20_000
 # What of this program's environment an agent may see: no key, no other server.
 ENVIRONMENT = ("PATH", "LANG", "LC_ALL", "TZ", "SSL_CERT_FILE", "REQUESTS_CA_BUNDLE")
@@ -81,15 +82,20 @@ def run_trial(trial: Trial, programs: Path, url: str, place: Path, twin: bool = 
     begun = time.monotonic()
     with listen(url) as tap:
         launch = AGENTS[trial.agent].launch(programs, home, f"{tap.url}/v1", trial.task)
-        code, output = run_launch(launch, work, home, lambda: len(tap.exchanges) >= EXCHANGES_MAX)
+        code, output = run_launch(launch, work, home, lambda: is_enough(tap.exchanges))
     seconds = time.monotonic() - begun
     verdict = judge_trial(trial, tap.exchanges, code, seconds)
     print(f"{verdict}", file=sys.stderr, flush=True)
     return Run(trial, twin, tap.exchanges, output, verdict)
 
 
+def is_enough(exchanges: Sequence[Exchange]) -> bool:
+    """Return whether nothing new is to be expected of a run."""
+    return len(exchanges) >= EXCHANGES_MAX or sum(map(is_refused, exchanges)) >= REFUSED_MAX
+
+
 def run_launch(
-    launch: Launch, work: Path, home: Path, is_enough: Callable[[], bool], seconds: float = RUN_S
+    launch: Launch, work: Path, home: Path, may_end: Callable[[], bool], seconds: float = RUN_S
 ) -> tuple[int | None, str]:
     """Run an agent's program until it ends, or it is enough, or the time is up. Nothing of its process group is left.
 
@@ -104,14 +110,14 @@ def run_launch(
             launch.command, cwd=work, env=env, stdin=stdin, stdout=out, stderr=out, start_new_session=True
         )
     try:
-        code = _wait(process, is_enough, time.monotonic() + seconds)
+        code = _wait(process, may_end, time.monotonic() + seconds)
     finally:
         _end_session(process)
     return code, log.read_text(encoding="utf-8", errors="replace")[-OUTPUT_CHARS:]
 
 
-def _wait(process: subprocess.Popen[bytes], is_enough: Callable[[], bool], deadline: float) -> int | None:
-    while time.monotonic() < deadline and not is_enough():
+def _wait(process: subprocess.Popen[bytes], may_end: Callable[[], bool], deadline: float) -> int | None:
+    while time.monotonic() < deadline and not may_end():
         with contextlib.suppress(subprocess.TimeoutExpired):
             return process.wait(0.1)
     return None
