@@ -150,8 +150,8 @@ def test_a_run_is_cut_short_when_nothing_new_can_come():
 
 
 def test_an_agent_that_does_not_end_is_ended_with_its_children(tmp_path):
-    """Law: nothing that an agent has started outlives its run, also in a process group of its own."""
-    child = "import os, time; os.setpgid(0, 0); open('child', 'w').write(str(os.getpid())); time.sleep(600)"
+    """Law: nothing that an agent has started outlives its run, also in a session of its own."""
+    child = "import os, time; os.setsid(); open('child', 'w').write(str(os.getpid())); time.sleep(600)"
     parent = f"import subprocess, sys, time; subprocess.Popen([sys.executable, '-c', {child!r}]); time.sleep(600)"
     marker = tmp_path / "child"
     deadline = time.monotonic() + 30
