@@ -6,7 +6,18 @@ in an envelope or in the open. The last row is a line of a transcript, which nob
 
 from __future__ import annotations
 
-from reliability.tools.format_parts import ELEMENTS_CALL, GEMMA_CALL, INVOKE_CALL, JSON_CALL, NAME, PARAMETERS_CALL
+from reliability.tools.format_parts import (
+    DSML,
+    DSML_CALL,
+    ELEMENTS_CALL,
+    GEMMA_CALL,
+    INVOKE_CALL,
+    JSON_CALL,
+    M3_CALL,
+    M3_TOKEN,
+    NAME,
+    PARAMETERS_CALL,
+)
 from reliability.tools.format_row import Format, Place, Reader, Start, Until
 
 __all__ = ["NOTATIONS"]
@@ -14,14 +25,16 @@ __all__ = ["NOTATIONS"]
 _SPACES = r"\s{0,64}"
 _OBJECT = rf"{_SPACES}\{{"
 _FENCED = rf"{_SPACES}`{{3,8}}[\w+.#-]{{0,32}}{_SPACES}\{{"
+_SPACE = rf"(?:\w{{1,32}}:|{DSML})?"
 _KEYS = (r"\"[^\"\n]{0,128}\"", r"'[^'\n]{0,128}'", r"“[^”\n]{0,128}”")
 _BARE_KEY = r"[^\W\d]\w{0,128}"
 _CHANNELS = ("", "commentary ", "analysis ", "assistantcommentary ", "assistantanalysis ")
 _HEADER_WORDS = ("assistant", "analysis", "commentary", "final")
 _HARMONY = (r"<\|start\|>", r"<\|channel\|>", r"<\|constrain\|>", r"<\|message\|>")
 _SEPARATORS = (r"\[ARGS\]", r"\[CALL_ID\]")
-_INDEX_SEPARATORS = (r"<\|tool_call_argument_begin\|>", r"<｜tool▁sep｜>")
-_PAIR_KEYS = (r"<arg_key>", r"<longcat_arg_key>")
+_ESCAPED_NAME = r"[A-Za-z_\\][A-Za-z0-9_.:/\\-]{0,127}+"
+_INDEX_SEPARATORS = (r"<\|tool_call_argument_begin\|>", r"<[|｜]tool[▁_ ]sep[|｜]>")
+_PAIR_KEYS = (r"<arg_key>", r"<\w{1,16}[_|:]arg_key>", r"<arg_key:\w{1,10}>")
 
 
 def _any_case(word: str) -> str:
@@ -36,15 +49,58 @@ NOTATIONS: tuple[Format, ...] = (
             INVOKE_CALL,
             '<function=search>{"query": "x"}</function>',
             '<function name="search"><param name="query">x</param></function>',
+            '<functionname="search"><paramname="query">x</param></function>',
+            DSML_CALL,
+            M3_CALL,
         ),
         reader=Reader.ELEMENTS,
-        opens=(r"<(?:\w{1,32}:)?(?:function|invoke)(?==|\s)",),
-        closes=(r"</(?:\w{1,32}:)?(?:function|invoke)>",),
-        holds=tuple(
-            Start(rf"<{space}{tag}")
-            for space in ("", r"\w{1,32}:")
-            for tag in ("function=", r"function\s{1,8}name", r"invoke=", r"invoke\s{1,8}name", "parameter=")
+        opens=(rf"(?:{M3_TOKEN})?<{_SPACE}(?:function|invoke)(?==|\s|name)",),
+        closes=(rf"(?:{M3_TOKEN})?</{_SPACE}(?:function|invoke)>",),
+        holds=(
+            *(
+                Start(rf"<{space}{tag}")
+                for space in ("", r"\w{1,32}:", DSML)
+                for tag in ("function=", r"function\s{0,8}name", r"invoke=", r"invoke\s{0,8}name", "parameter=")
+            ),
+            Start(M3_TOKEN),
         ),
+        compared=(rf"(?:{M3_TOKEN})?<{_SPACE}(?:function|invoke)(?:=|\s{{0,8}}name)",),
+    ),
+    Format(
+        family="parameters as tags: Cline, Roo",
+        examples=(
+            "<search>\n<query>x</query>\n</search>",
+            "<search><query>x</query></search>",
+        ),
+        reader=Reader.CHILDREN,
+        opens=(rf"<(?={NAME}\s{{0,8}}/?>)",),
+        holds=(Start("<", r"\s{0,8}/?>"),),
+    ),
+    Format(
+        family="sections: Kimi K3 and PLaMo without their tags",
+        examples=(
+            '<|open|>call tool="search" index="1"<|sep|><|open|>argument key="query" type="string"<|sep|>x'
+            "<|close|>argument<|sep|><|close|>call<|sep|>",
+            "<|plamo:begin_tool_name:plamo|>search<|plamo:end_tool_name:plamo|><|plamo:begin_tool_arguments:plamo|>"
+            '<|plamo:constrain|>json<|plamo:msg|>{"query": "x"}<|plamo:end_tool_arguments:plamo|>',
+        ),
+        reader=Reader.SECTIONS,
+        opens=(r"<\|open\|>call tool=", r"<\|plamo:begin_tool_name:plamo\|>"),
+        closes=(r"<\|close\|>call<\|sep\|>", r"<\|plamo:end_tool_arguments:plamo\|>"),
+        compared=(r"<\|open\|>call tool=", r"<\|plamo:begin_tool_name:plamo\|>"),
+        explicit=True,
+    ),
+    Format(
+        family="Qwen2",
+        examples=(
+            '✿FUNCTION✿: search\n✿ARGS✿: {"query": "x"}\n✿RESULT✿',
+            '✿FUNCTION✿: search\n✿ARGS✿: {"query": "x"}',
+        ),
+        reader=Reader.FLOWERS,
+        opens=("✿FUNCTION✿",),
+        closes=("✿RESULT✿", "✿RETURN✿"),
+        compared=("✿FUNCTION✿",),
+        explicit=True,
     ),
     Format(
         family="attributes",
@@ -112,6 +168,14 @@ NOTATIONS: tuple[Format, ...] = (
         place=Place.LINE,
     ),
     Format(
+        family="name and JSON: functionary",
+        examples=('>>>search\n{"query": "x"}', '>>>search{"query": "x"}'),
+        reader=Reader.NAMED,
+        opens=(rf">>>[ \t]{{0,8}}(?={NAME}\s{{0,8}}\{{)",),
+        holds=(Start(r">>>[ \t]{0,8}", r"\s{0,8}\{", Until.LAST_CLOSES, Place.LINE),),
+        place=Place.LINE,
+    ),
+    Format(
         family="name and JSON: functions.",
         examples=('functions.search({"query": "x"})', 'functions.search{"query": "x"}'),
         reader=Reader.NAMED,
@@ -125,7 +189,7 @@ NOTATIONS: tuple[Format, ...] = (
     ),
     Format(
         family="braces: Gemma without its tags",
-        examples=(GEMMA_CALL, "call:search{query:<escape>x<escape>}"),
+        examples=(GEMMA_CALL, "call:search{query:<escape>x<escape>}", "call:search{query:x}"),
         reader=Reader.BRACES,
         opens=(rf"call:(?={NAME}\{{)",),
         holds=(
@@ -143,10 +207,41 @@ NOTATIONS: tuple[Format, ...] = (
     ),
     Format(
         family="Python: all from here on",
-        examples=('search(query="x")', '```tool_code\nsearch(query="x")\n```'),
+        examples=(
+            'search(query="x")',
+            'search(query="x");',
+            'search({"query": "x"})',
+            '"search"(query="x")',
+            '["search(query=\\"x\\")"]',
+            '```tool_code\nsearch(query="x")\n```',
+            '```tool_code\nprint(search(query="x"))\n```',
+        ),
         reader=Reader.LINES,
-        opens=(rf"[ \t]{{0,8}}(?={NAME}\()",),
-        holds=(Start("", rf"{_SPACES}\(", Until.LAST_CLOSES, Place.LINE),),
+        opens=(
+            rf"[ \t]{{0,8}}(?=(?:print\(\s{{0,8}})?[\"'`]?{_ESCAPED_NAME}[\"'`]?\()",
+            rf"[ \t]{{0,8}}(?=\[\s{{0,64}}[\"']{_ESCAPED_NAME}\()",
+            rf"[ \t]{{0,8}}(?=\[\s{{0,64}}{_ESCAPED_NAME}\()",
+        ),
+        holds=(
+            Start("", rf"{_SPACES}\(", Until.LAST_CLOSES, Place.LINE),
+            Start(r"print\(\s{0,8}", rf"{_SPACES}\(", Until.FIRST_CLOSES, Place.LINE),
+            Start(r"[\"'`]", r"[\"'`]\(", Until.LAST_CLOSES, Place.LINE),
+            Start(r"\[\s{0,64}[\"']", r"\(", Until.FIRST_CLOSES),
+        ),
+        place=Place.LINE,
+    ),
+    Format(
+        family="Command R",
+        examples=(
+            'Action: ```json\n[\n  {\n    "tool_name": "search",\n    "parameters": {"query": "x"}\n  }\n]```',
+            'Action: {"name": "search", "arguments": {"query": "x"}}',
+        ),
+        reader=Reader.ANNOUNCED,
+        opens=(rf"[ \t]{{0,8}}{_any_case('Action:')}(?=\s{{0,8}}(?:`{{3,8}}[\w+.#-]{{0,32}}\s{{0,8}})?[\[{{])",),
+        holds=(
+            Start(rf"{_any_case('Action:')}\s{{0,8}}`{{3,8}}[\w+.#-]{{0,32}}\s{{0,8}}[\[{{]", None, Until.LAST_CLOSES, Place.LINE),
+            Start(rf"{_any_case('Action:')}\s{{0,8}}[\[{{]", None, Until.LAST_CLOSES, Place.LINE),
+        ),
         place=Place.LINE,
     ),
     Format(
@@ -199,6 +294,9 @@ NOTATIONS: tuple[Format, ...] = (
             f"[{JSON_CALL}]",
             '{"action": "search", "action_input": {"query": "x"}}',
             "{'name': 'search', 'arguments': {'query': 'x'}}",
+            '{"search": {"query": "x"}}',
+            '[{"search": {"query": "x"}}]',
+            f'{{"tool_calls": [{JSON_CALL}]}}',
         ),
         reader=Reader.JSON,
         opens=(r"\{(?=\s*+[\"'\w}])", r"\[(?=\s*+[\[{A-Za-z_])"),

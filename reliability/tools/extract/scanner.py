@@ -8,8 +8,9 @@ ways to be a call:
     by its declared name   bare JSON, `name{json}`, `[f(a=1)]`, tags: if the request has a tool of that name
 
 What has a delimiter, or a declared name with a call's keys, and can't be read without loss is `Malformed`, with
-its raw text up to where it may end. What has neither stays prose, to the letter. What stands in a closed `<think>`
-section is reasoning, and no call. Delimiters in quotes are talked about, not used.
+its raw text up to where it may end. What has neither stays prose, to the letter. Reasoning that was left in the text
+(`format_reasoning.py`) is prose too, and what is called in it is no call; the answer begins anew behind it. Delimiters
+in quotes are talked about, not used.
 
 Time is linear. Each reader works forward from its place, and reading goes on behind what it read. Readings
 in the open that fail give nothing back, so they are paid from `FUEL_FACTOR` times the length of the text;
@@ -21,10 +22,17 @@ from __future__ import annotations
 import re
 
 from reliability.tool_calls import Extraction, Malformed, RawCall
-from reliability.tools.delimiters import SPEECH_END, is_quoted
+from reliability.tools.delimiters import (
+    REASONING_CLOSE,
+    SPEECH_END,
+    begins_sentence,
+    is_quoted,
+    is_reasoning_end,
+)
 from reliability.tools.extract import harmony
 from reliability.tools.extract.broken_json import looks_like_a_call, names_a_tool
 from reliability.tools.extract.delimiter_search import SPOT, Delimiter, find_delimiter_at, find_delimiter_in_line
+from reliability.tools.extract.children import read_children
 from reliability.tools.extract.envelope import (
     FENCE_LINE,
     Nothing,
@@ -37,7 +45,8 @@ from reliability.tools.extract.literal import Unreadable, read
 from reliability.tools.extract.markup import read_attributes, read_elements, read_pairs
 from reliability.tools.extract.payloads import read_braces, read_json, read_named, record_repairs, skip_space
 from reliability.tools.extract.prose import Prose
-from reliability.tools.extract.pythonic import read_python
+from reliability.tools.extract.pythonic import is_one_call, read_python
+from reliability.tools.extract.sections import read_flowers, read_sections
 from reliability.tools.extract.shapes import CALLS_MAX, HalfCall, Setting
 from reliability.tools.extract.text import read_arguments
 from reliability.tools.format_parts import NAME
@@ -55,6 +64,9 @@ ATTEMPT_CHARS = 256
 
 _READERS = {
     Reader.ELEMENTS: read_elements,
+    Reader.CHILDREN: read_children,
+    Reader.SECTIONS: read_sections,
+    Reader.FLOWERS: read_flowers,
     Reader.ATTRIBUTES: read_attributes,
     Reader.PAIRS: read_pairs,
     Reader.NAMED: read_named,
@@ -62,12 +74,15 @@ _READERS = {
     Reader.PYTHON: read_python,
     Reader.JSON: read_json,
 }
-_REASONING_END = re.compile(r"</think>", re.IGNORECASE)
+_QUOTABLE = frozenset({Reader.ENVELOPE, Reader.SECTIONS, Reader.FLOWERS, "close"})
+_IN_CODE = frozenset({Reader.ELEMENTS, Reader.ATTRIBUTES, Reader.CHILDREN})
 _HEADS = {
     Reader.REACT: re.compile(rf"(?P<name>{NAME})[ \t]{{0,8}}\r?\n\s{{0,8}}Action Input:\s{{0,8}}", re.IGNORECASE),
     Reader.CHANNEL: re.compile(rf"(?P<name>{NAME})[^\n{{]{{0,64}}\s{{0,8}}(?=\{{|\Z)"),
 }
-_FRAME = re.compile(r"[ \t\r\n`]*+")
+_FRAME = re.compile(r"\s{0,8};?[ \t\r\n`]*+")
+_STATEMENT_END = re.compile(r"\s{0,8};")
+_FENCE_HERE = re.compile(r"\s{0,8}`{3,8}[\w+.#-]{0,32}\s{0,8}")
 _TOOL_CODE = re.compile(r"`{3,}tool_code\s*\Z")
 _OPEN_TAG = re.compile(rf"<function=\s*(?:(?P<name>{NAME})|[^<>\n]{{0,128}}\Z)")
 
@@ -121,9 +136,12 @@ class _Walk:
         self.kept = 0  # up to here the text is settled
         self.rest_is_prose = False  # True where no declared name is left
         self.may_end_reasoning = True  # False where no reasoning ends any more
+        self.has_thought = False
+        self.begins = 0  # where the answer begins: behind its reasoning
 
     def run_messages(self, text: str) -> None:
         """Walk over a text in the Harmony format: calls by their header, the rest as text."""
+        self.has_thought = True  # it has a channel of its own
         for message in harmony.split(text):
             if message.is_reasoning:
                 self.reasoning.append(message.body)
@@ -141,10 +159,10 @@ class _Walk:
     def run(self, text: str, base: int = 0, begin: int = 0) -> None:
         """Walk over one text. Each step moves forward."""
         self.text, self.base, self.at, self.kept = text, base, begin, 0
-        self.may_end_reasoning, self.rest_is_prose = True, False
+        self.may_end_reasoning, self.rest_is_prose, self.begins = True, False, 0
         while True:
             at = self.at
-            if at == 0 or text[at - 1] == "\n":
+            if at in (self.begins, self.kept) or text[at - 1] == "\n":
                 self._look_at_line()
             if self.at == at:
                 spot = SPOT.search(text, at)
@@ -168,7 +186,9 @@ class _Walk:
             return
         self.at = delimiter.end
         if delimiter.kind == "think":
-            self._skip_reasoning()
+            self._skip_reasoning(delimiter)
+        elif delimiter.kind == "thought":
+            self._end_reasoning(delimiter)
         elif self._is_mentioned(delimiter):
             return
         elif delimiter.kind is Reader.ENVELOPE:
@@ -178,17 +198,40 @@ class _Walk:
         else:
             self._read_in_the_open(delimiter)
 
-    def _skip_reasoning(self) -> None:
-        """Go on behind a closed section of reasoning."""
-        end = _REASONING_END.search(self.text, self.at) if self.may_end_reasoning else None
+    def _skip_reasoning(self, delimiter: Delimiter) -> None:
+        """Go on behind a section of reasoning; behind the text, where it isn't closed."""
+        if is_quoted(self.text, delimiter.start, delimiter.end):
+            return
+        end = self._find_reasoning_end() if self.may_end_reasoning else None
         self.may_end_reasoning = end is not None
-        self.at = end.end() if end else self.at
+        if end is not None:
+            self.has_thought = True
+            self.at = self.begins = end
+        elif begins_sentence(self.text, delimiter.start):
+            self.at = len(self.text)
+
+    def _find_reasoning_end(self) -> int | None:
+        """Find the place behind the reasoning that has begun here."""
+        for closer in REASONING_CLOSE.finditer(self.text, self.at):
+            if is_reasoning_end(self.text, *closer.span()):
+                return closer.end()
+        return None
+
+    def _end_reasoning(self, delimiter: Delimiter) -> None:
+        """Begin anew behind the end of reasoning. Where nothing has opened it the chat template has, in the prompt:
+        what was found before was only thought."""
+        if not is_reasoning_end(self.text, delimiter.start, delimiter.end):
+            return
+        if not self.has_thought:
+            self.calls, self.malformed, self.kept = [], [], 0
+            self.prose.forget()
+        self.has_thought, self.begins = True, delimiter.end
 
     def _is_mentioned(self, delimiter: Delimiter) -> bool:
         """Return whether a delimiter is only talked about."""
-        if delimiter.kind in (Reader.ELEMENTS, Reader.ATTRIBUTES):
+        if delimiter.kind in _IN_CODE:
             return self.text[max(0, delimiter.start - 1) : delimiter.start] == "`"
-        return delimiter.kind in (Reader.ENVELOPE, "close") and is_quoted(self.text, delimiter.start, delimiter.end)
+        return delimiter.kind in _QUOTABLE and is_quoted(self.text, delimiter.start, delimiter.end)
 
     # --- settling -------------------------------------------------------------------------------------------
 
@@ -290,6 +333,8 @@ class _Walk:
         match delimiter.kind:
             case Reader.REACT | Reader.CHANNEL:
                 self._read_announced(delimiter, start)
+            case Reader.ANNOUNCED:
+                self._read_announced_json(delimiter, start)
             case Reader.LINES:
                 self._read_python_lines(start)
             case Reader.JSON if self.fuel < 0:
@@ -327,20 +372,28 @@ class _Walk:
         for tool calls."""
         if self.fuel < 0:
             return
+        fenced = _TOOL_CODE.search(self.text, max(0, start - FENCE_CHARS_MAX), start)
         try:
             found = read_python(self.text, start, Setting(self.box, "python", alone=True))
         except Unreadable as bad:
             self.fuel -= max(bad.at - start, ATTEMPT_CHARS)
+            if self._leads(start) and is_one_call(self.text, start):
+                self._report_malformed(start, len(self.text), bad.reason, "python")
             return
-        if found is None:
+        if found is None or (not fenced and self.text.startswith("print(", start)):
             return
         frame = _FRAME.match(self.text, found.end)
         rest = frame.end() if frame else found.end
-        fenced = _TOOL_CODE.search(self.text, max(0, start - FENCE_CHARS_MAX), start)
         if rest == len(self.text) or (fenced and "`" in self.text[found.end : rest]):
             self._take_calls(start, found.end, found.calls)
+            self._skip_frame()
         else:
             self.fuel -= found.end - start
+
+    def _skip_frame(self) -> None:
+        """Go on behind the signs that end a statement."""
+        sign = _STATEMENT_END.match(self.text, self.kept)
+        self.at = self.kept = sign.end() if sign else self.kept
 
     def _is_open_tag(self, start: int) -> bool:
         """Return whether a tag isn't closed: with a declared name in it, or cut off by the end of the
@@ -358,8 +411,9 @@ class _Walk:
             self._report_malformed(start, len(self.text), "too much of the text before it can't be read", "bare")
 
     def _leads(self, start: int) -> bool:
-        """Return whether nothing but a fence stands before this place."""
-        return start <= FENCE_CHARS_MAX and not FENCE_LINE.sub("", self.text[:start]).strip()
+        """Return whether nothing but reasoning and a fence stands before this place."""
+        near = start - self.begins <= FENCE_CHARS_MAX
+        return near and not FENCE_LINE.sub("", self.text[self.begins : start]).strip()
 
     def _read_announced(self, delimiter: Delimiter, start: int) -> None:
         """Read a call of a declared name behind words that announce it."""
@@ -378,3 +432,19 @@ class _Walk:
             RawCall(name=named["name"], arguments=value.value, format=kind.value), list(value.repair_kinds)
         )
         self._take_calls(delimiter.held, skip_closers(self.text, value.end)[0], [call])
+
+    def _read_announced_json(self, delimiter: Delimiter, start: int) -> None:
+        """Read calls of declared tools in JSON, in a fence or not, behind a word that announces them."""
+        fence = _FENCE_HERE.match(self.text, delimiter.end)
+        at = skip_space(self.text, fence.end() if fence else delimiter.end)
+        try:
+            found = read_json(self.text, at, Setting(self.box, "react"))
+        except Unreadable as bad:
+            self._give_up(Reader.JSON, at, bad)
+            return
+        if found is None or not found.calls:
+            return
+        end = found.end
+        if fence and (closing := _FENCE_HERE.match(self.text, end)):
+            end = closing.end()
+        self._take_calls(start, skip_closers(self.text, end)[0], found.calls)
