@@ -112,6 +112,7 @@ class _Starts:
         patterns = tuple(patterns)
         self.complete = re.compile("|".join(f"({pattern})" for pattern in patterns), flags)
         self.partial = re.compile("|".join(map(beginnings, patterns)), flags)
+        self.longer = re.compile("|".join(beginnings(pattern, complete=False) for pattern in patterns), flags)
 
     def find_at(self, text: str, at: int) -> re.Match[str] | Partial | None:
         """Find what stands here; the match's `lastindex` counts the patterns from 1."""
@@ -120,13 +121,17 @@ class _Starts:
             return match
         return PARTIAL if len(text) - at <= DELIMITER_MAX and self.partial.match(text, at) else None
 
+    def may_become_another(self, text: str, at: int) -> bool:
+        """Return whether a text with one of them may still become another one, which begins like it."""
+        return len(text) - at <= DELIMITER_MAX and self.longer.match(text, at) is not None
+
 
 class _Heads:
     """What may stand before a declared name, and what must stand behind it then; or words that need no name."""
 
     def __init__(self, starts: Iterable[Start]) -> None:
         by_head: dict[str, list[Start]] = {}
-        for start in starts:
+        for start in sorted(starts, key=lambda start: -len(start.head)):  # the longer before what it begins with
             by_head.setdefault(start.head, []).append(start)
         bare = by_head.pop("", [])
         self.bare = _Tails(bare) if bare else None
@@ -138,6 +143,8 @@ class _Heads:
         """Find the candidate that begins here."""
         head = self.heads.find_at(text, at)
         found = self._find_behind(head, names, text, at) if isinstance(head, re.Match) else head
+        if found is None and self.heads.may_become_another(text, at):  # a longer one
+            found = PARTIAL
         if isinstance(found, CallStart) or self.bare is None:
             return found
         return _pick_first(self.bare.find_at(names, text, at, at), found)
@@ -176,6 +183,11 @@ def _build_call_start(start: int, match: re.Match[str], until: Until, *, strong:
     return CallStart(start, scan, until, strong)
 
 
+def fold_text(text: str) -> str:
+    """Return the text without case, and with `-` as `_`; as long as before."""
+    return text.translate(_FOLD)
+
+
 def _list_firsts(head: str) -> str:
     """Return the characters with which a text may begin that begins with this expression."""
     inside = re.match(r"\[([^\]]+)\]", head)
@@ -196,18 +208,13 @@ _AT_PLACE = {
     for place in (Place.LINE, Place.SENTENCE)
 }
 _FIRSTS = {
-    first.lower()
+    fold_text(first)
     for start in _ALL
     if start.place is not Place.ANYWHERE and start.head
     for first in _list_firsts(start.head)
 }
 _FENCES = (_Starts([rf"{FRAME_FENCE}\s{{0,{SPACES_MAX}}}"]), _Starts(["`{3,8}"]))
 _TAGS = _Starts([rf"{FRAME_TAG}\s{{0,{SPACES_MAX}}}"])
-
-
-def fold_text(text: str) -> str:
-    """Return the text without case, and with `-` as `_`; as long as before."""
-    return text.translate(_FOLD)
 
 
 def prepare_names(names: Iterable[str]) -> ToolNames:

@@ -42,9 +42,10 @@ def compile_any(patterns: Iterable[str]) -> re.Pattern[str]:
     return re.compile("|".join(patterns), re.IGNORECASE)
 
 
-def beginnings(pattern: str) -> str:
-    """Turn a row of single characters and sets into the expression of every beginning of it that a text ends with."""
-    found = ""
+def beginnings(pattern: str, *, complete: bool = True) -> str:
+    """Turn a row of single characters and sets into the expression of every beginning of it that a text ends with, and
+    of the whole row where `complete`."""
+    found = "" if complete else "(?!)"
     for piece in reversed(list(_PIECE.finditer(pattern))):
         less = int(piece["least"] or 1) - 1
         some = f"{piece['one']}{{0,{less}}}" if less > 0 else ""

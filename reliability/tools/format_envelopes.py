@@ -96,9 +96,9 @@ ENVELOPES: tuple[Format, ...] = (
     ),
     _envelope(
         "DeepSeek V3.2 to V4",
+        f"<｜｜DSML｜｜ calls>\n{DSML_CALL}\n</｜｜DSML｜｜ calls>",
         f"<｜DSML｜tool_calls>\n{DSML_CALL}\n</｜DSML｜tool_calls>",
         f"<｜DSML｜function_calls>\n{DSML_CALL}\n</｜DSML｜function_calls>",
-        f"<｜｜DSML｜｜ calls>\n{DSML_CALL}\n</｜｜DSML｜｜ calls>",
         f"<｜DSML｜tool_calls>\n{DSML_CALL}\n</｜DSML｜tool_calls>".replace("｜", "|"),
         opens=(rf"<{DSML}calls>",),
         closes=(rf"</{DSML}calls>",),
@@ -154,8 +154,8 @@ ENVELOPES: tuple[Format, ...] = (
     ),
     _envelope(
         "HyperCLOVA X",
-        f" -> tool/function_call\n[{JSON_CALL}]<|im_end|>",
-        f"-> tool/function_call\n[{JSON_CALL}]",
+        f"-> tool/function_call\n[{JSON_CALL}]<|im_end|>",
+        f" -> tool/function_call\n[{JSON_CALL}]",
         opens=(r"-> tool/function_call(?=\s{0,8}[\[{])",),
         closes=(r"<\|im_end\|>",),
         holds=(Start(r"-> tool/function_call\s{0,8}[\[{]", place=Place.SENTENCE),),

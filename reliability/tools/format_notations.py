@@ -25,7 +25,10 @@ __all__ = ["NOTATIONS"]
 _SPACES = r"\s{0,64}"
 _OBJECT = rf"{_SPACES}\{{"
 _FENCED = rf"{_SPACES}`{{3,8}}[\w+.#-]{{0,32}}{_SPACES}\{{"
-_SPACE = rf"(?:\w{{1,32}}:|{DSML})?"
+_SPACES_OF_ELEMENTS = ("", r"\w{1,32}:", DSML)
+_ELEMENT_TAGS = ("function", "invoke")
+_ELEMENT_BEGINS = (*(f"<{space}" for space in _SPACES_OF_ELEMENTS), rf"{M3_TOKEN}<")
+_ELEMENT_ENDS = (*(f"</{space}" for space in _SPACES_OF_ELEMENTS), rf"{M3_TOKEN}</")
 _KEYS = (r"\"[^\"\n]{0,128}\"", r"'[^'\n]{0,128}'", r"“[^”\n]{0,128}”")
 _BARE_KEY = r"[^\W\d]\w{0,128}"
 _CHANNELS = ("", "commentary ", "analysis ", "assistantcommentary ", "assistantanalysis ")
@@ -54,27 +57,17 @@ NOTATIONS: tuple[Format, ...] = (
             M3_CALL,
         ),
         reader=Reader.ELEMENTS,
-        opens=(rf"(?:{M3_TOKEN})?<{_SPACE}(?:function|invoke)(?==|\s|name)",),
-        closes=(rf"(?:{M3_TOKEN})?</{_SPACE}(?:function|invoke)>",),
+        opens=tuple(rf"{begin}{tag}(?==|\s|name)" for begin in _ELEMENT_BEGINS for tag in _ELEMENT_TAGS),
+        closes=tuple(rf"{begin}{tag}>" for begin in _ELEMENT_ENDS for tag in _ELEMENT_TAGS),
         holds=(
             *(
                 Start(rf"<{space}{tag}")
-                for space in ("", r"\w{1,32}:", DSML)
+                for space in _SPACES_OF_ELEMENTS
                 for tag in ("function=", r"function\s{0,8}name", r"invoke=", r"invoke\s{0,8}name", "parameter=")
             ),
             Start(M3_TOKEN),
         ),
-        compared=(rf"(?:{M3_TOKEN})?<{_SPACE}(?:function|invoke)(?:=|\s{{0,8}}name)",),
-    ),
-    Format(
-        family="parameters as tags: Cline, Roo",
-        examples=(
-            "<search>\n<query>x</query>\n</search>",
-            "<search><query>x</query></search>",
-        ),
-        reader=Reader.CHILDREN,
-        opens=(rf"<(?={NAME}\s{{0,8}}/?>)",),
-        holds=(Start("<", r"\s{0,8}/?>"),),
+        compared=tuple(rf"{begin}{tag}(?==|\s|name)" for begin in _ELEMENT_BEGINS for tag in _ELEMENT_TAGS),
     ),
     Format(
         family="sections: Kimi K3 and PLaMo without their tags",
@@ -148,6 +141,20 @@ NOTATIONS: tuple[Format, ...] = (
             Start("", rf"{_SPACES}:", place=Place.LINE),
         ),
         named=True,
+    ),
+    Format(
+        family="Command R",
+        examples=(
+            'Action: ```json\n[\n  {\n    "tool_name": "search",\n    "parameters": {"query": "x"}\n  }\n]```',
+            'Action: {"name": "search", "arguments": {"query": "x"}}',
+        ),
+        reader=Reader.ANNOUNCED,
+        opens=(rf"[ \t]{{0,8}}{_any_case('Action:')}(?=\s{{0,8}}(?:`{{3,8}}[\w+.#-]{{0,32}}\s{{0,8}})?[\[{{])",),
+        holds=(
+            Start(rf"{_any_case('Action:')}\s{{0,8}}`{{3,8}}[\w+.#-]{{0,32}}\s{{0,8}}[\[{{]", None, Until.LAST_CLOSES, Place.LINE),
+            Start(rf"{_any_case('Action:')}\s{{0,8}}[\[{{]", None, Until.LAST_CLOSES, Place.LINE),
+        ),
+        place=Place.LINE,
     ),
     Format(
         family="name and JSON: a line of its own",
@@ -231,20 +238,6 @@ NOTATIONS: tuple[Format, ...] = (
         place=Place.LINE,
     ),
     Format(
-        family="Command R",
-        examples=(
-            'Action: ```json\n[\n  {\n    "tool_name": "search",\n    "parameters": {"query": "x"}\n  }\n]```',
-            'Action: {"name": "search", "arguments": {"query": "x"}}',
-        ),
-        reader=Reader.ANNOUNCED,
-        opens=(rf"[ \t]{{0,8}}{_any_case('Action:')}(?=\s{{0,8}}(?:`{{3,8}}[\w+.#-]{{0,32}}\s{{0,8}})?[\[{{])",),
-        holds=(
-            Start(rf"{_any_case('Action:')}\s{{0,8}}`{{3,8}}[\w+.#-]{{0,32}}\s{{0,8}}[\[{{]", None, Until.LAST_CLOSES, Place.LINE),
-            Start(rf"{_any_case('Action:')}\s{{0,8}}[\[{{]", None, Until.LAST_CLOSES, Place.LINE),
-        ),
-        place=Place.LINE,
-    ),
-    Format(
         family="ReAct",
         examples=('Action: search\nAction Input: {"query": "x"}',),
         reader=Reader.REACT,
@@ -287,6 +280,16 @@ NOTATIONS: tuple[Format, ...] = (
         compared=(r"<\|start\|>assistant<\|channel\|>commentary to=", r"<\|channel\|>commentary to="),
     ),
     Format(
+        family="parameters as tags: Cline, Roo",
+        examples=(
+            "<search>\n<query>x</query>\n</search>",
+            "<search><query>x</query></search>",
+        ),
+        reader=Reader.CHILDREN,
+        opens=(rf"<(?={NAME}\s{{0,8}}/?>)",),
+        holds=(Start("<", r"\s{0,8}/?>"),),
+    ),
+    Format(
         family="JSON",
         examples=(
             JSON_CALL,
@@ -294,8 +297,6 @@ NOTATIONS: tuple[Format, ...] = (
             f"[{JSON_CALL}]",
             '{"action": "search", "action_input": {"query": "x"}}',
             "{'name': 'search', 'arguments': {'query': 'x'}}",
-            '{"search": {"query": "x"}}',
-            '[{"search": {"query": "x"}}]',
             f'{{"tool_calls": [{JSON_CALL}]}}',
         ),
         reader=Reader.JSON,
@@ -309,6 +310,13 @@ NOTATIONS: tuple[Format, ...] = (
             Start(rf"\[{_OBJECT}", until=Until.FIRST_CLOSES),
             Start(r"\[\s{65}", until=Until.FIRST_CLOSES),
         ),
+    ),
+    Format(
+        family="JSON: the name is the key, and all from here on",
+        examples=('{"search": {"query": "x"}}', '[{"search": {"query": "x"}}]'),
+        reader=Reader.JSON,
+        holds=(),
+        place=Place.LINE,
     ),
     Format(
         family="a line of a transcript",

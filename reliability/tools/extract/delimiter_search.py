@@ -24,7 +24,7 @@ __all__ = ["SPOT", "Delimiter", "find_delimiter_at", "find_delimiter_in_line"]
 
 _NAME_CHARS = 136
 _WHOLE_WORD = r"(?<![\w.:/-])"
-_READ = [row for row in CALL_FORMATS if row.reader not in (None, Reader.MESSAGES)]
+_READ = [row for row in CALL_FORMATS if row.opens and row.reader not in (None, Reader.MESSAGES)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,7 @@ def find_delimiter_at(text: str, at: int, kept: int) -> Delimiter | None:
         if name is None:
             return None
         start = name.start()
-    if start == at or begins_sentence(text, start):
+    if start in (at, kept) or begins_sentence(text, start):
         return replace(delimiter, start=start, held=start)
     sign = _BRACKET.search(text, at)
     return replace(delimiter, start=start, held=sign.start() if sign else at)

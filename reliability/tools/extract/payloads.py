@@ -59,8 +59,9 @@ def read_json(text: str, at: int, setting: Setting) -> Found | None:
         return None
     value = read(text, at, ends=ENDS)
     explicit = setting.explicit or CLOSER.match(text, skip_space(text, value.end)) is not None
-    alone = setting.alone and not text[value.end :].strip(" \t\r\n`")
-    calls = find_calls(value.value, replace(setting, explicit=explicit, alone=alone))
+    ends = (setting.alone or setting.last) and not text[value.end :].strip(" \t\r\n`")
+    setting = replace(setting, explicit=explicit, alone=ends and setting.alone, last=ends and setting.last)
+    calls = find_calls(value.value, setting)
     if calls is None:
         return Found([], value.end)
     kinds = list(value.repair_kinds)

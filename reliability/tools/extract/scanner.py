@@ -346,7 +346,8 @@ class _Walk:
         """Read a call in a notation that has a reader of its own."""
         kind = delimiter.kind if isinstance(delimiter.kind, Reader) else Reader.JSON
         explicit = delimiter.row is not None and delimiter.row.explicit
-        setting = Setting(self.box, kind.value, explicit=explicit, alone=self._leads(start))
+        last = kind is Reader.JSON and self._begins_line(start)
+        setting = Setting(self.box, kind.value, explicit=explicit, alone=self._leads(start), last=last)
         try:
             found = _READERS[kind](self.text, start, setting)
         except Unreadable as bad:

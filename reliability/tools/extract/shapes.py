@@ -57,12 +57,13 @@ class HalfCall(Unreadable):
 @dataclass(frozen=True, slots=True)
 class Setting:
     """What is known before a value is looked at. `explicit`: its envelope, or its own delimiter, says
-    that it is a call. `alone`: it is the complete answer."""
+    that it is a call. `alone`: it is the complete answer. `last`: it begins a line, and nothing stands behind it."""
 
     box: ToolBox
     format: str
     explicit: bool = False
     alone: bool = False
+    last: bool = False
 
 
 def find_calls(value: Any, setting: Setting) -> list[RawCall] | None:
@@ -138,13 +139,13 @@ def _read_call(value: Mapping[str, Any], setting: Setting) -> RawCall | None:
 
 
 def _read_named_by_key(value: Mapping[str, Any], setting: Setting) -> RawCall | None:
-    """Read `{"get_weather": {"city": "Lima"}}`: a call inside an envelope; and as the whole answer, where the arguments
-    are the tool's."""
+    """Read `{"get_weather": {"city": "Lima"}}`: a call inside an envelope; and at the end of an answer, where the
+    arguments are the tool's."""
     name, given = next(iter(value.items()), ("", None))
     tool = setting.box.find(name)
     if len(value) != 1 or not isinstance(given, dict) or tool is None:
         return None
-    if not setting.explicit and not (setting.alone and _fits(given, tool)):
+    if not setting.explicit and not (setting.last and _fits(given, tool)):
         return None
     return RawCall(name=name, arguments=given, format=setting.format)
 
