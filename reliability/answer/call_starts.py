@@ -273,11 +273,13 @@ def _find_thought(text: str, at: int, place: Place, start: int, before: str) -> 
     """Find where reasoning begins, where a sentence does; or where it ends that has begun in the prompt."""
     if text[at] not in "<[◁":
         return None
-    if place is Place.ANYWHERE:
-        return _find_closer(text, at, start, before)
+    closer = _find_closer(text, at, start, before)
+    # A closer that is only mentioned isn't an opener with a namespace: `<|END_THINKING|>`.
+    if closer is not None or place is Place.ANYWHERE or _THOUGHT_ENDS.complete.match(text, at):
+        return closer
     opener = _THOUGHTS.find_at(text, at)
     if not isinstance(opener, re.Match):
-        return opener or _find_closer(text, at, start, before)
+        return opener
     quote = text[at - 1] if at else before[-1:]
     if quote and quote in QUOTES:
         if opener.end() == len(text):

@@ -71,6 +71,16 @@ def records(name: str, folder: Path | None = None) -> list[Any]:
     return [json.loads(line) for line in (FIXTURES / f"{name}.jsonl").read_text(encoding="utf-8").splitlines()]
 
 
+def written_calls() -> tuple[list[Any], list[Case]]:
+    """The tools and the samples of how model families write calls into their text: `family`, `text`, `calls`, and
+    `where` the text may stand: any, a line, a sentence, last (alone behind other lines), alone, thought (with reasoning
+    before it)."""
+    tools, *cases = [
+        json.loads(line) for line in (FIXTURES / "call_formats.jsonl").read_text(encoding="utf-8").splitlines()
+    ]
+    return tools["tools"], cases
+
+
 def toolbox(tools: Any) -> ToolBox:
     box = build_toolbox(tools)
     assert isinstance(box, ToolBox), box

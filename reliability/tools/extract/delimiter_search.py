@@ -61,8 +61,8 @@ _WORDS = tuple(
 )
 
 _REASONING = [
+    f"(?P<thought>{'|'.join(REASONING_CLOSES)})",  # first: `<|END_THINKING|>` is no opener with a namespace
     f"(?P<think>{'|'.join(REASONING_OPENS)})",
-    f"(?P<thought>{'|'.join(REASONING_CLOSES)})",
 ]
 SPOT = re.compile(r"[<\[{\n=:.✿◁]|\](?=<\]minimax)|(?<=-> tool)/")
 _DELIMITER = re.compile("|".join([*_REASONING, *_ENVELOPES, f"(?P<close>{CLOSER.pattern})", *_OTHERS]), re.I)

@@ -26,11 +26,13 @@ from reliability.tools.format_parts import DSML, M3_TOKEN, NAME
 __all__ = [
     "FENCE_LINE",
     "Nothing",
+    "find_delimiter",
     "find_region_end",
     "is_closer_next",
     "may_open",
     "read_envelope",
     "skip_closers",
+    "skip_openers",
 ]
 
 TAIL_CHARS = 64
@@ -72,7 +74,7 @@ def read_envelope(text: str, start: int, at: int, setting: Setting, *, inline: b
     """Read all calls of one envelope, whose opener stands from `start` to `at`, and where it ends.
     `inline`: other text stands before it on its line, so that it may only be talked about; then
     prose before a call must be short."""
-    at, fenced = _skip_openers(text, at)
+    at, fenced = skip_openers(text, at)
     found, before = _read_first(text, at, setting, inline)
     calls = list(found.calls)
     end, closed = skip_closers(text, found.end)
@@ -99,6 +101,12 @@ def find_region_end(text: str, at: int) -> int:
     return skip_closers(text, delimiter.start())[0] if delimiter.lastgroup == "close" else delimiter.start()
 
 
+def find_delimiter(text: str, at: int) -> int:
+    """Find the place of the next delimiter, or the end of the text."""
+    delimiter = _DELIMITER.search(text, at)
+    return len(text) if delimiter is None else delimiter.start()
+
+
 def is_closer_next(text: str, at: int) -> bool:
     """Return whether the next delimiter is a closer."""
     delimiter = _DELIMITER.search(text, at)
@@ -118,7 +126,7 @@ def skip_closers(text: str, at: int) -> tuple[int, bool]:
     return at, True
 
 
-def _skip_openers(text: str, at: int) -> tuple[int, bool]:
+def skip_openers(text: str, at: int) -> tuple[int, bool]:
     """Return the place behind a row of openers and a fence, and whether a fence was there."""
     at, fenced = skip_space(text, at), False
     while (match := OPENER.match(text, at) or FENCE_LINE.match(text, at)) is not None:
@@ -145,7 +153,7 @@ def may_open(text: str) -> bool:
     delimiter = START_MARKER.match(text, name.end() if name else 0)
     if delimiter is None:
         return False
-    rest = text[_skip_openers(text, delimiter.end())[0] :].strip()
+    rest = text[skip_openers(text, delimiter.end())[0] :].strip()
     return _fits_line(rest) or _FENCED_NAME.fullmatch(rest) is not None
 
 

@@ -36,10 +36,12 @@ from reliability.tools.extract.children import read_children
 from reliability.tools.extract.envelope import (
     FENCE_LINE,
     Nothing,
+    find_delimiter,
     find_region_end,
     is_closer_next,
     read_envelope,
     skip_closers,
+    skip_openers,
 )
 from reliability.tools.extract.literal import Unreadable, read
 from reliability.tools.extract.markup import read_attributes, read_elements, read_pairs
@@ -61,6 +63,7 @@ LOOK_CHARS = 400
 FENCE_CHARS_MAX = 64
 MALFORMED_MAX = 32
 ATTEMPT_CHARS = 256
+MEANT_CHARS = 4_000
 
 _READERS = {
     Reader.ELEMENTS: read_elements,
@@ -80,11 +83,15 @@ _HEADS = {
     Reader.REACT: re.compile(rf"(?P<name>{NAME})[ \t]{{0,8}}\r?\n\s{{0,8}}Action Input:\s{{0,8}}", re.IGNORECASE),
     Reader.CHANNEL: re.compile(rf"(?P<name>{NAME})[^\n{{]{{0,64}}\s{{0,8}}(?=\{{|\Z)"),
 }
+_ARGUMENTS = re.compile(r"[{}=]|\w\(")
+_WORD = re.compile(NAME)
+_JOINT = re.compile(r"[\s,;:/&.…`'\"-]*(?:(?:and|or|to|with|und|et)[\s,;:/&.…`'\"-]*|(?:\.\.\.|…)\s*)")
+_LINE_ENDS = re.compile(r"[ \t\r]*(?:\n(?![ \t]*`{3})|\Z)")
 _FRAME = re.compile(r"\s{0,8};?[ \t\r\n`]*+")
 _STATEMENT_END = re.compile(r"\s{0,8};")
 _FENCE_HERE = re.compile(r"\s{0,8}`{3,8}[\w+.#-]{0,32}\s{0,8}")
 _TOOL_CODE = re.compile(r"`{3,}tool_code\s*\Z")
-_OPEN_TAG = re.compile(rf"<function=\s*(?:(?P<name>{NAME})|[^<>\n]{{0,128}}\Z)")
+_OPEN_TAG = re.compile(rf"<function=\s*(?:(?P<name>{NAME})|[\"']?\Z)")
 
 
 def extract_calls(text: str, box: ToolBox, sent: int = 0) -> Extraction:
@@ -299,10 +306,24 @@ class _Walk:
         )
 
     def _is_meant(self, start: int, at: int) -> bool:
-        """Return whether an opener without a call was meant: it begins a line, or ends the text, or a
-        closer follows."""
-        ends = skip_space(self.text, at) == len(self.text)
-        return ends or self._begins_line(start) or is_closer_next(self.text, at)
+        """Return whether an opener without a call was meant, not only talked about: it ends the text where a sentence
+        begins, or a line of its own; a declared tool or arguments stand behind it; or a closer, where a sentence
+        begins."""
+        if skip_openers(self.text, at)[0] == len(self.text):
+            return begins_sentence(self.text, start)
+        inside = self.text[at : find_delimiter(self.text, at)]
+        closed = is_closer_next(self.text, at)
+        if (closed or self._begins_line(start)) and self._looks_like_calling(inside):
+            return True
+        if closed:
+            return begins_sentence(self.text, start) and not _JOINT.fullmatch(inside)
+        return self._begins_line(start) and _LINE_ENDS.match(self.text, at) is not None
+
+    def _looks_like_calling(self, text: str) -> bool:
+        """Return whether arguments, or the name of a declared tool, stand in a text."""
+        if _ARGUMENTS.search(text):
+            return True
+        return any(self.box.find(name) is not None for name in _WORD.findall(text, 0, MEANT_CHARS))
 
     def _begins_line(self, start: int) -> bool:
         """Return whether nothing but white space, or a call, stands before this place in its line."""
@@ -314,16 +335,17 @@ class _Walk:
         return not self.text[line:start].strip()
 
     def _report_stray(self, closer: Delimiter) -> None:
-        """Report a closer that no call stands before: what stands there was meant to be one."""
+        """Report a closer that no call stands before: what stands there was meant to be one, unless it is prose that
+        talks of closers."""
         if SPEECH_END.fullmatch(self.text, closer.start, closer.end):
             return
-        start = max(self.kept, self.text.rfind("\n\n", self.kept, closer.start) + 2)
-        self._report_malformed(
-            min(start, closer.start),
-            closer.end,
-            "a closing tag, and no call that can be read before it",
-            "closer",
-        )
+        blank = self.text.rfind("\n\n", self.kept, closer.start)
+        start = min(max(self.kept, self.begins, blank + 2 if blank >= 0 else 0), closer.start)
+        lone = begins_sentence(self.text, closer.start) and _LINE_ENDS.match(self.text, closer.end) is not None
+        if lone or self._looks_like_calling(self.text[max(start, closer.start - MEANT_CHARS) : closer.start]):
+            self._report_malformed(
+                start, closer.end, "a closing tag, and no call that can be read before it", "closer"
+            )
 
     # --- by a declared name ---------------------------------------------------------------------------------
 
@@ -400,7 +422,10 @@ class _Walk:
         """Return whether a tag isn't closed: with a declared name in it, or cut off by the end of the
         text."""
         tag = _OPEN_TAG.match(self.text, start)
-        return tag is not None and (tag.end() == len(self.text) or self.box.find(tag["name"]) is not None)
+        if tag is None:
+            return False
+        cut = tag.end() == len(self.text) and begins_sentence(self.text, start)
+        return cut or (tag["name"] is not None and self.box.find(tag["name"]) is not None)
 
     def _report_rest(self, start: int) -> None:
         """Report the rest of the text, in which bare JSON is no longer read, if it names a tool where a
