@@ -269,7 +269,9 @@ def find_thought_end(text: str, at: int, before: str) -> tuple[int, ThoughtEnd |
     return len(text), None
 
 
-def _find_thought(text: str, at: int, place: Place, start: int, before: str) -> ThoughtStart | ThoughtEnd | Partial | None:
+def _find_thought(
+    text: str, at: int, place: Place, start: int, before: str
+) -> ThoughtStart | ThoughtEnd | Partial | None:
     """Find where reasoning begins, where a sentence does; or where it ends that has begun in the prompt."""
     if text[at] not in "<[◁":
         return None
@@ -320,6 +322,8 @@ def _find_at_word(known: ToolNames, text: str, at: int, place: Place) -> Found:
 def _find_at_spot(known: ToolNames, text: str, at: int, before: str) -> Found:
     if text[at] == "`":
         return _pick_first(*(_find_in_frame(known, fence, text, at, Place.LINE) for fence in _FENCES))
+    if text[at] not in _AT_SIGN:
+        return None
     found = _find_at_delimiter(known, text, at, before)
     if text[at] == "<" and not isinstance(found, CallStart):
         found = _pick_first(_find_in_frame(known, _TAGS, text, at, Place.SENTENCE), found)

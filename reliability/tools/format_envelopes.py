@@ -112,8 +112,9 @@ ENVELOPES: tuple[Format, ...] = (
     ),
     _envelope(
         "Kimi K3",
-        '<|open|>tools<|sep|><|open|>call tool="search" index="1"<|sep|><|open|>argument key="query" type="string"<|sep|>x'
-        "<|close|>argument<|sep|><|close|>call<|sep|><|close|>tools<|sep|>",
+        '<|open|>tools<|sep|><|open|>call tool="search" index="1"<|sep|>'
+        '<|open|>argument key="query" type="string"<|sep|>'
+        "x<|close|>argument<|sep|><|close|>call<|sep|><|close|>tools<|sep|>",
         '<|open|>tools<|sep|><|open|>call tool="search" index="1"<|sep|><|open|>json type="object"<|sep|>{"query": "x"}'
         "<|close|>json<|sep|><|close|>call<|sep|><|close|>tools<|sep|>",
         opens=(r"<\|open\|>tools<\|sep\|>",),
@@ -136,7 +137,8 @@ ENVELOPES: tuple[Format, ...] = (
     ),
     _envelope(
         "Command R7B, Command A",
-        '<|START_ACTION|>[\n  {"tool_call_id": "0", "tool_name": "search", "parameters": {"query": "x"}}\n]<|END_ACTION|>',
+        '<|START_ACTION|>[\n  {"tool_call_id": "0", "tool_name": "search", "parameters": {"query": "x"}}\n]'
+        "<|END_ACTION|>",
         opens=(r"<\|START_ACTION\|>",),
         closes=(r"<\|END_ACTION\|>",),
     ),

@@ -151,7 +151,12 @@ NOTATIONS: tuple[Format, ...] = (
         reader=Reader.ANNOUNCED,
         opens=(rf"[ \t]{{0,8}}{_any_case('Action:')}(?=\s{{0,8}}(?:`{{3,8}}[\w+.#-]{{0,32}}\s{{0,8}})?[\[{{])",),
         holds=(
-            Start(rf"{_any_case('Action:')}\s{{0,8}}`{{3,8}}[\w+.#-]{{0,32}}\s{{0,8}}[\[{{]", None, Until.LAST_CLOSES, Place.LINE),
+            Start(
+                rf"{_any_case('Action:')}\s{{0,8}}`{{3,8}}[\w+.#-]{{0,32}}\s{{0,8}}[\[{{]",
+                None,
+                Until.LAST_CLOSES,
+                Place.LINE,
+            ),
             Start(rf"{_any_case('Action:')}\s{{0,8}}[\[{{]", None, Until.LAST_CLOSES, Place.LINE),
         ),
         place=Place.LINE,
@@ -287,7 +292,7 @@ NOTATIONS: tuple[Format, ...] = (
         ),
         reader=Reader.CHILDREN,
         opens=(rf"<(?={NAME}\s{{0,8}}/?>)",),
-        holds=(Start("<", r"\s{0,8}/?>"),),
+        holds=(Start("<", rf"\s{{0,8}}>{_SPACES}<"), Start("<", r"\s{0,8}/>")),
     ),
     Format(
         family="JSON",

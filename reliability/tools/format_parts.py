@@ -35,8 +35,7 @@ ELEMENTS_CALL = "<function=search>\n<parameter=query>\nx\n</parameter>\n</functi
 INVOKE_CALL = '<invoke name="search">\n<parameter name="query">x</parameter>\n</invoke>'
 GEMMA_CALL = 'call:search{query:<|"|>x<|"|>}'
 DSML_CALL = (
-    '<｜DSML｜invoke name="search">\n<｜DSML｜parameter name="query" string="true">x</｜DSML｜parameter>\n</｜DSML｜invoke>'
+    '<｜DSML｜invoke name="search">\n<｜DSML｜parameter name="query" string="true">x</｜DSML｜parameter>\n'
+    "</｜DSML｜invoke>"
 )
-M3_CALL = (
-    ']<]minimax[>[<invoke name="search">\n]<]minimax[>[<query>x]<]minimax[>[</query>\n]<]minimax[>[</invoke>'
-)
+M3_CALL = ']<]minimax[>[<invoke name="search">\n]<]minimax[>[<query>x]<]minimax[>[</query>\n]<]minimax[>[</invoke>'

@@ -30,7 +30,8 @@ _READ = [row for row in CALL_FORMATS if row.opens and row.reader not in (None, R
 @dataclass(frozen=True, slots=True)
 class Delimiter:
     """What was found: where it begins (with the name before it), where it ends, and of which row it is. `kind` is the
-    row's reader, `close`, `think` or `thought` (its end). The text of a call that is read here is taken away from `held` on."""
+    row's reader, `close`, `think` or `thought` (its end). The text of a call that is read here is taken away from
+    `held` on."""
 
     kind: Reader | str
     start: int

@@ -32,7 +32,6 @@ __all__ = [
     "may_open",
     "read_envelope",
     "skip_closers",
-    "skip_openers",
 ]
 
 TAIL_CHARS = 64
@@ -74,7 +73,7 @@ def read_envelope(text: str, start: int, at: int, setting: Setting, *, inline: b
     """Read all calls of one envelope, whose opener stands from `start` to `at`, and where it ends.
     `inline`: other text stands before it on its line, so that it may only be talked about; then
     prose before a call must be short."""
-    at, fenced = skip_openers(text, at)
+    at, fenced = _skip_openers(text, at)
     found, before = _read_first(text, at, setting, inline)
     calls = list(found.calls)
     end, closed = skip_closers(text, found.end)
@@ -126,7 +125,7 @@ def skip_closers(text: str, at: int) -> tuple[int, bool]:
     return at, True
 
 
-def skip_openers(text: str, at: int) -> tuple[int, bool]:
+def _skip_openers(text: str, at: int) -> tuple[int, bool]:
     """Return the place behind a row of openers and a fence, and whether a fence was there."""
     at, fenced = skip_space(text, at), False
     while (match := OPENER.match(text, at) or FENCE_LINE.match(text, at)) is not None:
@@ -153,7 +152,7 @@ def may_open(text: str) -> bool:
     delimiter = START_MARKER.match(text, name.end() if name else 0)
     if delimiter is None:
         return False
-    rest = text[skip_openers(text, delimiter.end())[0] :].strip()
+    rest = text[_skip_openers(text, delimiter.end())[0] :].strip()
     return _fits_line(rest) or _FENCED_NAME.fullmatch(rest) is not None
 
 

@@ -42,9 +42,7 @@ _PARAMETER = re.compile(
 _PARAMETER_END = re.compile(rf"{_M3}</{_SPACE}param(?:eter)?>")
 _FUNCTION_END = compile_closers(Reader.ELEMENTS)
 _PAIR_SPACE, _PAIR_SUFFIX = r"(?:\w{1,16}[_|:])?", r"(?::\w{1,10})?"
-_PAIRS = re.compile(
-    rf"(?P<name>{NAME})\s*(?:<tool_sep{_PAIR_SUFFIX}>\s*)?(?=<{_PAIR_SPACE}arg_key{_PAIR_SUFFIX}>)"
-)
+_PAIRS = re.compile(rf"(?P<name>{NAME})\s*(?:<tool_sep{_PAIR_SUFFIX}>\s*)?(?=<{_PAIR_SPACE}arg_key{_PAIR_SUFFIX}>)")
 _ONLY_NAME = re.compile(rf"(?P<name>{NAME})\s*+(?:<tool_sep{_PAIR_SUFFIX}>\s*+)?")
 _PAIR = re.compile(
     rf"<{_PAIR_SPACE}arg_key{_PAIR_SUFFIX}>(?P<key>[^<>]{{1,128}})</{_PAIR_SPACE}arg_key{_PAIR_SUFFIX}>\s*"

@@ -30,28 +30,26 @@ from reliability.tools.delimiters import (
     is_reasoning_end,
 )
 from reliability.tools.extract import harmony
+from reliability.tools.extract.announced import read_announced
 from reliability.tools.extract.broken_json import looks_like_a_call, names_a_tool
-from reliability.tools.extract.delimiter_search import SPOT, Delimiter, find_delimiter_at, find_delimiter_in_line
 from reliability.tools.extract.children import read_children
+from reliability.tools.extract.delimiter_search import SPOT, Delimiter, find_delimiter_at, find_delimiter_in_line
 from reliability.tools.extract.envelope import (
     FENCE_LINE,
     Nothing,
-    find_delimiter,
     find_region_end,
-    is_closer_next,
     read_envelope,
     skip_closers,
-    skip_openers,
 )
-from reliability.tools.extract.literal import Unreadable, read
+from reliability.tools.extract.literal import Unreadable
 from reliability.tools.extract.markup import read_attributes, read_elements, read_pairs
+from reliability.tools.extract.mentions import is_closer_meant, is_opener_meant, is_tag_meant
 from reliability.tools.extract.payloads import read_braces, read_json, read_named, record_repairs, skip_space
 from reliability.tools.extract.prose import Prose
 from reliability.tools.extract.pythonic import is_one_call, read_python
 from reliability.tools.extract.sections import read_flowers, read_sections
 from reliability.tools.extract.shapes import CALLS_MAX, HalfCall, Setting
 from reliability.tools.extract.text import read_arguments
-from reliability.tools.format_parts import NAME
 from reliability.tools.format_row import Reader
 from reliability.tools.schema.toolbox import ToolBox
 
@@ -63,7 +61,6 @@ LOOK_CHARS = 400
 FENCE_CHARS_MAX = 64
 MALFORMED_MAX = 32
 ATTEMPT_CHARS = 256
-MEANT_CHARS = 4_000
 
 _READERS = {
     Reader.ELEMENTS: read_elements,
@@ -79,19 +76,9 @@ _READERS = {
 }
 _QUOTABLE = frozenset({Reader.ENVELOPE, Reader.SECTIONS, Reader.FLOWERS, "close"})
 _IN_CODE = frozenset({Reader.ELEMENTS, Reader.ATTRIBUTES, Reader.CHILDREN})
-_HEADS = {
-    Reader.REACT: re.compile(rf"(?P<name>{NAME})[ \t]{{0,8}}\r?\n\s{{0,8}}Action Input:\s{{0,8}}", re.IGNORECASE),
-    Reader.CHANNEL: re.compile(rf"(?P<name>{NAME})[^\n{{]{{0,64}}\s{{0,8}}(?=\{{|\Z)"),
-}
-_ARGUMENTS = re.compile(r"[{}=]|\w\(")
-_WORD = re.compile(NAME)
-_JOINT = re.compile(r"[\s,;:/&.…`'\"-]*(?:(?:and|or|to|with|und|et)[\s,;:/&.…`'\"-]*|(?:\.\.\.|…)\s*)")
-_LINE_ENDS = re.compile(r"[ \t\r]*(?:\n(?![ \t]*`{3})|\Z)")
 _FRAME = re.compile(r"\s{0,8};?[ \t\r\n`]*+")
 _STATEMENT_END = re.compile(r"\s{0,8};")
-_FENCE_HERE = re.compile(r"\s{0,8}`{3,8}[\w+.#-]{0,32}\s{0,8}")
 _TOOL_CODE = re.compile(r"`{3,}tool_code\s*\Z")
-_OPEN_TAG = re.compile(rf"<function=\s*(?:(?P<name>{NAME})|[\"']?\Z)")
 
 
 def extract_calls(text: str, box: ToolBox, sent: int = 0) -> Extraction:
@@ -253,9 +240,8 @@ class _Walk:
 
     def _keep_calls(self, calls: list[RawCall], raw: str) -> None:
         if len(self.calls) + len(calls) > CALLS_MAX:
-            self.malformed.append(
-                Malformed(raw=raw, reason=f"more than {CALLS_MAX} calls in one answer", format=calls[0].format)
-            )
+            reason = f"more than {CALLS_MAX} calls in one answer"
+            self.malformed.append(Malformed(raw=raw, reason=reason, format=calls[0].format))
         else:
             self.calls += calls
 
@@ -271,10 +257,8 @@ class _Walk:
         if isinstance(value, str):
             self.malformed.append(Malformed(raw=raw, reason=value, format=format))
         else:
-            self._keep_calls(
-                [record_repairs(RawCall(name=name, arguments=value.value, format=format), list(value.repair_kinds))],
-                raw,
-            )
+            call = RawCall(name=name, arguments=value.value, format=format)
+            self._keep_calls([record_repairs(call, list(value.repair_kinds))], raw)
 
     # --- by a delimiter -------------------------------------------------------------------------------------
 
@@ -287,7 +271,7 @@ class _Walk:
         except Nothing as bad:
             if self._is_used_as_closer(start, at):
                 self.kept = len(self.text)
-            elif self._is_meant(start, at):
+            elif is_opener_meant(self.text, start, at, self.box, begins_line=self._begins_line(start)):
                 self._report_malformed(start, find_region_end(self.text, at), bad.reason, setting.format)
             else:
                 self.at = max(at, bad.at)  # a row of openers is looked at once
@@ -305,26 +289,6 @@ class _Walk:
             and skip_space(self.text, at) == len(self.text)
         )
 
-    def _is_meant(self, start: int, at: int) -> bool:
-        """Return whether an opener without a call was meant, not only talked about: it ends the text where a sentence
-        begins, or a line of its own; a declared tool or arguments stand behind it; or a closer, where a sentence
-        begins."""
-        if skip_openers(self.text, at)[0] == len(self.text):
-            return begins_sentence(self.text, start)
-        inside = self.text[at : find_delimiter(self.text, at)]
-        closed = is_closer_next(self.text, at)
-        if (closed or self._begins_line(start)) and self._looks_like_calling(inside):
-            return True
-        if closed:
-            return begins_sentence(self.text, start) and not _JOINT.fullmatch(inside)
-        return self._begins_line(start) and _LINE_ENDS.match(self.text, at) is not None
-
-    def _looks_like_calling(self, text: str) -> bool:
-        """Return whether arguments, or the name of a declared tool, stand in a text."""
-        if _ARGUMENTS.search(text):
-            return True
-        return any(self.box.find(name) is not None for name in _WORD.findall(text, 0, MEANT_CHARS))
-
     def _begins_line(self, start: int) -> bool:
         """Return whether nothing but white space, or a call, stands before this place in its line."""
         line = max(
@@ -341,11 +305,8 @@ class _Walk:
             return
         blank = self.text.rfind("\n\n", self.kept, closer.start)
         start = min(max(self.kept, self.begins, blank + 2 if blank >= 0 else 0), closer.start)
-        lone = begins_sentence(self.text, closer.start) and _LINE_ENDS.match(self.text, closer.end) is not None
-        if lone or self._looks_like_calling(self.text[max(start, closer.start - MEANT_CHARS) : closer.start]):
-            self._report_malformed(
-                start, closer.end, "a closing tag, and no call that can be read before it", "closer"
-            )
+        if is_closer_meant(self.text, start, closer.start, closer.end, self.box):
+            self._report_malformed(start, closer.end, "a closing tag, and no call that can be read before it", "closer")
 
     # --- by a declared name ---------------------------------------------------------------------------------
 
@@ -353,10 +314,8 @@ class _Walk:
         """Read what is a call only if it names a declared tool."""
         start = skip_space(self.text, delimiter.start)
         match delimiter.kind:
-            case Reader.REACT | Reader.CHANNEL:
+            case Reader.REACT | Reader.CHANNEL | Reader.ANNOUNCED:
                 self._read_announced(delimiter, start)
-            case Reader.ANNOUNCED:
-                self._read_announced_json(delimiter, start)
             case Reader.LINES:
                 self._read_python_lines(start)
             case Reader.JSON if self.fuel < 0:
@@ -379,7 +338,7 @@ class _Walk:
             self._take_calls(delimiter.held, skip_closers(self.text, found.end)[0], found.calls)
         elif found is not None:
             self.at = found.end  # data, and no place to look for calls in
-        elif kind is Reader.ELEMENTS and self._is_open_tag(start):
+        elif kind is Reader.ELEMENTS and is_tag_meant(self.text, start, self.box):
             self._report_malformed(start, find_region_end(self.text, start), "a tag without an end", kind.value)
 
     def _give_up(self, kind: Reader, start: int, bad: Unreadable) -> None:
@@ -408,24 +367,10 @@ class _Walk:
         frame = _FRAME.match(self.text, found.end)
         rest = frame.end() if frame else found.end
         if rest == len(self.text) or (fenced and "`" in self.text[found.end : rest]):
-            self._take_calls(start, found.end, found.calls)
-            self._skip_frame()
+            sign = _STATEMENT_END.match(self.text, found.end)
+            self._take_calls(start, sign.end() if sign else found.end, found.calls)
         else:
             self.fuel -= found.end - start
-
-    def _skip_frame(self) -> None:
-        """Go on behind the signs that end a statement."""
-        sign = _STATEMENT_END.match(self.text, self.kept)
-        self.at = self.kept = sign.end() if sign else self.kept
-
-    def _is_open_tag(self, start: int) -> bool:
-        """Return whether a tag isn't closed: with a declared name in it, or cut off by the end of the
-        text."""
-        tag = _OPEN_TAG.match(self.text, start)
-        if tag is None:
-            return False
-        cut = tag.end() == len(self.text) and begins_sentence(self.text, start)
-        return cut or (tag["name"] is not None and self.box.find(tag["name"]) is not None)
 
     def _report_rest(self, start: int) -> None:
         """Report the rest of the text, in which bare JSON is no longer read, if it names a tool where a
@@ -444,33 +389,11 @@ class _Walk:
     def _read_announced(self, delimiter: Delimiter, start: int) -> None:
         """Read a call of a declared name behind words that announce it."""
         kind = delimiter.kind if isinstance(delimiter.kind, Reader) else Reader.REACT
-        named = _HEADS[kind].match(self.text, delimiter.end)
-        if named is None or self.box.find(named["name"]) is None:
-            return
         try:
-            value = read(self.text, named.end())
-            if not isinstance(value.value, dict):
-                raise Unreadable("the arguments must be an object", value.end)
+            found = read_announced(self.text, delimiter.end, kind, self.box)
         except Unreadable as bad:
-            self._report_malformed(start, find_region_end(self.text, named.end()), bad.reason, kind.value)
+            self.fuel -= max(bad.at - start, ATTEMPT_CHARS)
+            self._report_malformed(start, find_region_end(self.text, delimiter.end), bad.reason, kind.value)
             return
-        call = record_repairs(
-            RawCall(name=named["name"], arguments=value.value, format=kind.value), list(value.repair_kinds)
-        )
-        self._take_calls(delimiter.held, skip_closers(self.text, value.end)[0], [call])
-
-    def _read_announced_json(self, delimiter: Delimiter, start: int) -> None:
-        """Read calls of declared tools in JSON, in a fence or not, behind a word that announces them."""
-        fence = _FENCE_HERE.match(self.text, delimiter.end)
-        at = skip_space(self.text, fence.end() if fence else delimiter.end)
-        try:
-            found = read_json(self.text, at, Setting(self.box, "react"))
-        except Unreadable as bad:
-            self._give_up(Reader.JSON, at, bad)
-            return
-        if found is None or not found.calls:
-            return
-        end = found.end
-        if fence and (closing := _FENCE_HERE.match(self.text, end)):
-            end = closing.end()
-        self._take_calls(start, skip_closers(self.text, end)[0], found.calls)
+        if found is not None:
+            self._take_calls(delimiter.held, skip_closers(self.text, found.end)[0], found.calls)

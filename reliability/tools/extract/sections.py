@@ -16,7 +16,6 @@ The tokens say by themselves that this is a call; what can't be read between the
 from __future__ import annotations
 
 import re
-from html import unescape
 
 from reliability.tool_calls import RawCall, RepairKind
 from reliability.tools.extract.literal import Unreadable, read
@@ -59,7 +58,7 @@ def read_sections(text: str, at: int, setting: Setting) -> Found | None:
 
 
 def _read_kimi(text: str, head: re.Match[str], setting: Setting) -> Found:
-    name = unescape(head["name"])
+    name = _unescape(head["name"])
     at = skip_space(text, head.end())
     block = _JSON.match(text, at)
     if block is not None:
@@ -67,17 +66,23 @@ def _read_kimi(text: str, head: re.Match[str], setting: Setting) -> Found:
         at = _skip_close(text, skip_space(text, value.end), "json")
         if not isinstance(value.value, dict):
             raise Unreadable("the arguments must be an object", value.end)
-        return _finish_kimi(text, at, RawCall(name=name, arguments=value.value, format=setting.format), value.repair_kinds)
+        return _finish_kimi(
+            text, at, RawCall(name=name, arguments=value.value, format=setting.format), value.repair_kinds
+        )
     found = Arguments(setting.box.find(name))
     while (opened := _ARGUMENT.match(text, at)) is not None:
         end = text.find("<|close|>argument<|sep|>", opened.end())
         if end < 0:
             raise Unreadable("an argument without an end", len(text))
         is_string = None if opened["type"] is None else opened["type"] == "string"
-        found.add(unescape(opened["key"]), text[opened.end() : end], at, is_string)
+        found.add(_unescape(opened["key"]), text[opened.end() : end], at, is_string)
         at = skip_space(text, _skip_close(text, end, "argument"))
     call = RawCall(name=name, arguments=found.found, format=setting.format)
     return _finish_kimi(text, at, call, tuple(found.kinds))
+
+
+def _unescape(attribute: str) -> str:
+    return attribute.replace("&quot;", '"').replace("&amp;", "&")
 
 
 def _finish_kimi(text: str, at: int, call: RawCall, kinds: tuple[RepairKind, ...]) -> Found:

@@ -59,7 +59,11 @@ def test_a_thought_of_a_call_is_none(opener, closer):
 @pytest.mark.parametrize(("opener", "closer"), MARKS)
 def test_what_stands_behind_a_thought_is_read(opener, closer):
     """The call behind the reasoning is one, also where the prompt has opened it, and its text stays."""
-    for thought in (f"{opener}I could do {CALL} but no.{closer}", f"I could do {CALL} but no.{closer}", f"So.\n{closer}"):
+    for thought in (
+        f"{opener}I could do {CALL} but no.{closer}",
+        f"I could do {CALL} but no.{closer}",
+        f"So.\n{closer}",
+    ):
         for between in ("", "\n\n", "Now: "):
             text = thought + between + CALL
             told = whole(text, BOX)
@@ -72,7 +76,11 @@ def test_what_stands_behind_a_thought_is_read(opener, closer):
 def test_no_format_acts_in_a_thought(case):
     """Whatever the form of the call: none in the thought, and one behind it."""
     calls = [(call["name"], call["arguments"]) for call in case["calls"]]
-    for text in (f"<think>\n{case['text']}\n</think>\nHello.", f"<think>\n{case['text']}", f"{case['text']}\n</think>\nYes."):
+    for text in (
+        f"<think>\n{case['text']}\n</think>\nHello.",
+        f"<think>\n{case['text']}",
+        f"{case['text']}\n</think>\nYes.",
+    ):
         assert whole(text, BOX) == ([], False, inked(text))
         assert play(cut_at(text, [3]), BOX) == whole(text, BOX)
     behind = f"<think>\n{case['text']}\n</think>\n\n{case['text']}"
