@@ -26,6 +26,7 @@ REASONING: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = (
     ("K2", (r"<think_\w{1,10}>",), (r"</think_\w{1,10}>",)),
     ("Magistral", (r"\[THINK\]",), (r"\[/THINK\]",)),
     ("Kimi-VL", (r"◁think▷",), (r"◁/think▷",)),
+    ("XTML", (r"<\|think:start\|>",), (r"<\|think:end\|>",)),
     ("Kimi K3", (r"<\|open\|>think<\|sep\|>",), (r"<\|close\|>think<\|sep\|>",)),
     ("Command A", (r"<\|START_THINKING\|>",), (r"<\|END_THINKING\|>",)),
     ("Apertus", (r"<\|inner_prefix\|>",), (r"<\|inner_suffix\|>",)),

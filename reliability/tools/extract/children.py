@@ -30,9 +30,10 @@ DEPTH_MAX = 32
 
 M3 = re.compile(M3_TOKEN)
 _M3_OPEN = re.compile(rf"{M3_TOKEN}\s*<(?P<key>[^<>/\s][^<>\s]{{0,127}})>")
-_OPEN = re.compile(rf"<(?P<name>{NAME})\s{{0,8}}(?P<empty>/?)>")
+_TAG_NAME = r"[A-Za-z_][A-Za-z0-9_.:-]{0,127}+"
+_OPEN = re.compile(rf"<(?P<name>{_TAG_NAME})\s{{0,8}}(?P<empty>/?)>")
 _CHILD = re.compile(r"<(?P<key>[A-Za-z_][\w.-]{0,127})>")
-_BEGUN = re.compile(rf"<{NAME}\s{{0,8}}/?>\s*(?:<(?:[A-Za-z_][\w.-]{{0,127}})?)?\Z")
+_BEGUN = re.compile(rf"<{_TAG_NAME}\s{{0,8}}/?>\s*(?:<(?:[A-Za-z_][\w.-]{{0,127}})?)?\Z")
 _NAME_TAG = re.compile(rf"<(?P<tag>name|tool_name|function_name|tool)>\s*(?P<name>{NAME})\s*</(?P=tag)>\s*")
 _ARGUMENTS_TAG = re.compile(r"<(?P<tag>arguments|parameters|args|params|input)>\s*(?=\{)")
 

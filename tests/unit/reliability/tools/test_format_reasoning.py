@@ -27,6 +27,7 @@ MARKS = [
     ("<think_fast>", "</think_fast>"),
     ("[THINK]", "[/THINK]"),
     ("◁think▷", "◁/think▷"),
+    ("<|think:start|>", "<|think:end|>"),
     ("<|open|>think<|sep|>", "<|close|>think<|sep|>"),
     ("<|START_THINKING|>", "<|END_THINKING|>"),
     ("<|inner_prefix|>", "<|inner_suffix|>"),
