@@ -64,7 +64,7 @@ def check_call_template(tokenizer: Any, find_format: FindFormat | None = None) -
 def _render_call(tokenizer: Any) -> str:
     """Render an answer that is one call, as the template writes it behind its own prompt."""
     call = {"id": "call_0", "type": "function", "function": {"name": _NAME, "arguments": json.dumps(_ARGUMENTS)}}
-    answered = [_ASKED, {"role": "assistant", "content": None, "tool_calls": [call]}]
+    answered: list[Mapping[str, Any]] = [_ASKED, {"role": "assistant", "content": None, "tool_calls": [call]}]
     prompt = _apply(tokenizer, [_ASKED], to_answer=True)
     full = _apply(tokenizer, answered, to_answer=False)
     shared = next((at for at, (one, other) in enumerate(zip(prompt, full, strict=False)) if one != other), len(prompt))

@@ -54,7 +54,9 @@ def read_children(text: str, at: int, setting: Setting) -> Found | None:
     found, at = Arguments(tool), skip_space(text, head.end())
     while (child := _CHILD.match(text, at)) is not None:
         if not _is_parameter(tool, child["key"]):
-            return _refuse_stranger(found, at)
+            if not found.found:
+                return None
+            raise HalfCall("a tag that is no parameter stands between the parameters", at)
         closing = f"</{child['key']}>"
         end = text.find(closing, child.end())
         if end < 0:
@@ -81,12 +83,6 @@ def _build_empty(tool: Tool, end: int, setting: Setting) -> Found | None:
 
 def _is_parameter(tool: Tool, key: str) -> bool:
     return property_schema(tool.parameters, tool.parameters, key) is not None
-
-
-def _refuse_stranger(found: Arguments, at: int) -> None:
-    """Leave a tag alone whose first child is no parameter; refuse one where a later child is none."""
-    if found.found:
-        raise HalfCall("a tag that is no parameter stands between the parameters", at)
 
 
 def read_m3_children(text: str, at: int, tool: Tool | None) -> tuple[Arguments, int]:

@@ -19,6 +19,7 @@ MARKS = [
         "<｜DSML｜tool_calls>",
         "<｜DSML｜invoke",
     ),
+    *("<｜DSML｜invoke", "◁think▷", "<|START_THINKING|>", "<|inner_prefix|>"),
     *("<function=", "<parameter=", "<invoke name=", "<arg_key>", "<tool_code>", "<tool_sep>", "<find_part>", "<tool>"),
     *("<|open|>tools<|sep|>", "]<]minimax[>[", "✿FUNCTION✿", "<|tool_calls_section_begin|>", "<|START_ACTION|>"),
     *("<｜tool▁calls▁begin｜>", "<|tools_prefix|>", "<|plamo:begin_tool_requests:plamo|>", "<start_function_call>"),
