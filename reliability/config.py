@@ -110,8 +110,9 @@ class ToolValidationConfig(Section):
     validate_tool_names: bool = Field(default=True, description="check that the tool was declared")
     placeholders: tuple[str, ...] = Field(
         default=PLACEHOLDERS,
-        description="values that only stand in for one and count as missing: a text, with `*` for anything and "
-        "`{name}` for the argument's own name",
+        description="texts that only stand in for a value and count as missing where no such text belongs: `<...>` for "
+        "any brackets, a space for any joint of words, `_` for one in an identifier, `*` for anything, and `{name}`, "
+        "`{type}` and `{description}` for the argument's own; without brackets only in required arguments",
     )
 
     @property
@@ -193,7 +194,8 @@ class StreamingConfig(Section):
 
     hold: Hold = Field(
         default=Hold.TOOL_CALLS,
-        description="what a stream holds back until it is judged: `tool_calls` (text passes at once) or `all`",
+        description="what a stream holds back until it is judged: `tool_calls` (text passes at once, unless the "
+        "conversation repeats itself already) or `all`",
     )
 
 

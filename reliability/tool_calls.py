@@ -50,7 +50,7 @@ class RepairKind(StrEnum):
     BOOLEAN = "boolean"  # "true" or "false" where the schema wants a boolean
     ENUM_CASE = "enum_case"
     NULL_DROPPED = "null_dropped"  # null on an optional field that takes none
-    NAME = "name"  # the tool's name differed in case, in - and _, or by a `functions.` prefix only
+    NAME = "name"  # the tool's name was spelled in another way, or stood in a namespace
     ID = "id"  # a call's id was used before
 
 

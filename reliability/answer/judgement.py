@@ -6,9 +6,9 @@ The checks stand in this order because each needs the one before: only a complet
 answer is worth asking whether it goes round in circles. The first one that fails is the flaw; a flawed answer still
 carries what could be delivered, since a loop that a second tier repeats is delivered, marked.
 
-Calls: those in the text and the native ones (see `native_calls`) are judged together. Three or more identical ones
-in one answer are a model that hangs; the first two are kept and the rest is shown as dropped. Apart from that calls
-are delivered all or none. Text: what an earlier attempt has already sent stands, and this attempt's own text is
+Calls: those in the text and the native ones (see `native_calls`) are judged together. Equal ones in one answer say one
+thing: the first stands for all of them, and how many were dropped is shown. Apart from that calls are delivered all or
+none. Text: what an earlier attempt has already sent stands, and this attempt's own text is
 dropped; such an attempt is asked for its calls only.
 """
 
@@ -20,8 +20,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from reliability.answer.equal_calls import collapse_calls, drop_equal, read_stopped
 from reliability.answer.gate import TextKind
-from reliability.answer.native_calls import as_loop_call, drop_leaks, read_native_calls, write_native_calls
+from reliability.answer.native_calls import drop_leaks, read_native_calls, write_native_calls
 from reliability.loops import (
     Loop,
     LoopConfig,
@@ -34,13 +35,11 @@ from reliability.loops import (
     carries_history,
     find_kept_loop,
     find_loop,
-    find_repeated_calls,
     join_turns,
     observe,
     read_shown,
     read_turns,
 )
-from reliability.loops.written import cut_before_repeats
 from reliability.sessions import name_request
 from reliability.steps import Steps
 from reliability.tools import (
@@ -52,7 +51,6 @@ from reliability.tools import (
     ToolBox,
     Violation,
     check_calls,
-    extract_calls,
     id_source,
     ids_in,
 )
@@ -64,7 +62,6 @@ from reliability.types import CallDelta, Event, Finish, FinishReason, Flaw, Reas
 
 __all__ = ["Expected", "Judged", "expect", "judge", "settle_text"]
 
-IDENTICAL_CALLS_MAX = 2
 WORDS_CHARS_MAX = 200_000
 PROSE_BEHIND = "\n\nAnd so on."
 
@@ -185,26 +182,31 @@ def judge(
     sent: str,
     text_committed: bool,
     attempt: int,
-    stopped: bool = False,
+    stopped: Loop | None = None,
+    reasoned: str = "",
     steps: Steps | None = None,
 ) -> Judged:
     """Judge one complete answer.
 
     `held` is what the gate kept back, `sent` the text that it let pass, `text_committed` whether an earlier attempt's
     text stands before the client, `attempt` the number of this attempt (so that ids don't meet). The answer is read
-    whole, so that it is judged the same however much of it has left. `stopped`: it was stopped at the third copy of a
-    call.
+    whole, so that it is judged the same however much of it has left. `stopped`: what it was stopped for while it
+    decoded. `reasoned`: what it reasoned, which is the answer as far as loops go where it wrote nothing else.
 
     Raises:
         OutOfSteps: judging the calls takes more than `steps` (None: as many as it takes); never where they are final.
     """
     text = "".join(event.text for event in held if isinstance(event, Text))
-    found, dropped = _read_text(sent + text, len(sent), expected.toolbox, stopped)
+    found, cut_off = read_stopped(sent + text, len(sent), expected.toolbox, stopped)
     found, native = drop_leaks(found, read_native_calls(held), expected.toolbox)
-    raw, copies = _drop_repeats((*found.calls, *native))
+    raw, copies = collapse_calls((*found.calls, *native), expected.toolbox)
     checked = _check(expected, raw, found, attempt, steps)
+    distinct = drop_equal(raw, checked.calls)
+    if len(distinct) < len(raw):  # a repair has made them equal
+        raw, copies = distinct, copies + len(raw) - len(distinct)
+        checked = _check(expected, raw, found, attempt, steps)
     flaw, detail = _find_flaw(checked, finish, raw, found, sent=sent, text_committed=text_committed)
-    turn, loop = _check_loops(expected, checked, sent + found.text) if flaw is None else (None, None)
+    turn, loop = _check_loops(expected, checked, sent + found.text, reasoned or found.reasoning, flaw)
     if loop is not None:
         flaw, detail = _describe_loop(loop)
     return Judged(
@@ -217,35 +219,10 @@ def judge(
         violations=checked.violations,
         loop=loop,
         turn=turn,
-        dropped_calls=dropped + copies,
+        dropped_calls=copies + cut_off,
         raw_text=sent + text,
         written=sent + text + write_native_calls(held),
     )
-
-
-def _read_text(text: str, sent: int, toolbox: ToolBox, stopped: bool) -> tuple[Extraction, int]:
-    """Read the text, and count the calls that were dropped. An answer that was stopped at the third copy of a call is
-    read up to that copy, since another one may be broken off behind it."""
-    found = extract_calls(text, toolbox, sent)
-    kept = extract_calls(cut_before_repeats(text), toolbox, sent) if stopped else found
-    return (kept, max(1, len(found.calls) - len(kept.calls))) if stopped and kept.calls else (found, 0)
-
-
-def _drop_repeats(calls: Sequence[RawCall]) -> tuple[tuple[RawCall, ...], int]:
-    """Drop the third and every further copy of a call; return the calls, and how many were dropped."""
-    if len(calls) <= IDENTICAL_CALLS_MAX:
-        return tuple(calls), 0
-    if find_repeated_calls([as_loop_call(call) for call in calls]) is None:
-        return tuple(calls), 0
-    counts: dict[tuple[str, str], int] = {}
-    kept: list[RawCall] = []
-    for raw in calls:
-        call = as_loop_call(raw)
-        key = (call.name, call.arguments)
-        counts[key] = counts.get(key, 0) + 1
-        if counts[key] <= IDENTICAL_CALLS_MAX:
-            kept.append(raw)
-    return tuple(kept), len(calls) - len(kept)
 
 
 def _check(expected: Expected, raw: Sequence[RawCall], found: Extraction, attempt: int, steps: Steps | None) -> Checked:
@@ -298,21 +275,34 @@ def _find_flaw(
     return None, ""
 
 
-def _check_loops(expected: Expected, checked: Checked, text: str) -> tuple[Turn | None, Loop | None]:
-    """Return the answer as a turn of the conversation, and the loop in which it would be one more repetition."""
-    if expected.loops is None:
+def _check_loops(
+    expected: Expected, checked: Checked, text: str, reasoned: str, flaw: Flaw | None
+) -> tuple[Turn | None, Loop | None]:
+    """Return the answer as a turn of the conversation, and the loop in which it would be one more repetition. Where it
+    is neither a text nor a call, what it reasoned is all that it says. Such an answer is asked for again as it is, so a
+    loop matters only where it breaks the circuit; any other flaw comes first."""
+    silent = not checked.calls and not text.strip()
+    if expected.loops is None or (flaw is not None and not (flaw is Flaw.EMPTY and silent and reasoned.strip())):
         return None, None
+    turn, loop = _find_loop(expected, expected.loops, checked, reasoned if silent else text)
+    if flaw is not None and (loop is None or loop.stage is not Stage.BREAK):
+        return None, None
+    return turn, loop
+
+
+def _find_loop(expected: Expected, config: LoopConfig, checked: Checked, text: str) -> tuple[Turn, Loop | None]:
     turn = calls_turn([(c.name, c.arguments) for c in checked.calls], text)
-    loop = find_loop(expected.turns, expected.loops, turn, expected.memo)
-    if expected.window is not None:
-        found = [loop, find_kept_loop(_join_kept(expected, expected.loops), expected.loops, turn)]
-        if expected.asked:
-            found.append(observe(expected.window, turn, expected.loops, expected.asked)[1])
-        loop = max(
-            (each for each in found if each is not None),
-            key=lambda each: (each.stage is Stage.BREAK, each.repetitions),
-            default=None,
-        )
+    loop = find_loop(expected.turns, config, turn, expected.memo)
+    if expected.window is None:
+        return turn, loop
+    found = [loop, find_kept_loop(_join_kept(expected, config), config, turn)]
+    if expected.asked:
+        found.append(observe(expected.window, turn, config, expected.asked)[1])
+    loop = max(
+        (each for each in found if each is not None),
+        key=lambda each: (each.stage is Stage.BREAK, each.repetitions),
+        default=None,
+    )
     return turn, loop
 
 

@@ -8,7 +8,6 @@ Two calls are the same one when they mean the same, however each of them is writ
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -18,7 +17,7 @@ from reliability.tools.delimiters import has_only_delimiters
 from reliability.tools.formats import HERMES
 from reliability.types import CallDelta, Event
 
-__all__ = ["as_loop_call", "drop_leaks", "read_native_calls", "write_native_calls"]
+__all__ = ["as_loop_call", "drop_leaks", "identify_call", "read_native_calls", "write_native_calls"]
 
 
 def read_native_calls(held: Sequence[Event]) -> list[RawCall]:
@@ -41,18 +40,13 @@ def drop_leaks(found: Extraction, native: Sequence[RawCall], box: ToolBox) -> tu
     """Take the native calls' own traces off what was found in the text: delimiters around nothing, and
     copies of the calls.
 
-    A copy is taken off once for each native call, so that what the text says more often stays.
+    However often the text says a native call, it is that call.
     """
     if not (native and (found.calls or found.malformed)):
         return found, native
     malformed = tuple(one for one in found.malformed if not has_only_delimiters(one.raw))
-    copies = Counter(_identify(call, box) for call in native)
-    calls: list[RawCall] = []
-    for call in found.calls:
-        key = _identify(call, box)
-        if not copies[key]:
-            calls.append(call)
-        copies[key] -= copies[key] > 0
+    copies = {identify_call(call, box) for call in native}
+    calls = [call for call in found.calls if identify_call(call, box) not in copies]
     if len(malformed) == len(found.malformed) and len(calls) == len(found.calls):
         return found, native
     noted = replace(native[0], repairs=(Repair(RepairKind.ENVELOPE, ""),))
@@ -68,7 +62,7 @@ def write_native_calls(held: Sequence[Event]) -> str:
     return "\n".join("\n".join((HERMES.writes[0], call, HERMES.writes[1])) for call in calls)
 
 
-def _identify(raw: RawCall, box: ToolBox) -> tuple[str, str]:
+def identify_call(raw: RawCall, box: ToolBox) -> tuple[str, str]:
     """Return what a call means, however its tool's name and its arguments are written."""
     call, tool = as_loop_call(raw), box.find(raw.name)
     return call.name if tool is None else tool.name, call.arguments

@@ -6,7 +6,8 @@ Four parts, and none of them keeps anything between two calls except what it is 
   `find_loop` judges them together with the answer that is about to leave. WARN asks for a `nudge`, BREAK
   breaks the circuit. A new user message or a changed result re-arms at once, so that a loop never makes a
   conversation unusable.
-- **Answer** (`in_answer`, `written`): one answer while it decodes. `step` takes its text chunk by chunk.
+- **Answer** (`in_answer`, `cycles`, `written`): one answer while it decodes. `step` takes its text chunk by chunk. (Its
+  native calls: `reliability.answer.call_scan`.)
 - **Session** (`session`, `kept`): for clients that send no history, a bounded window of fingerprints, and for those
   whose history shrinks the answers with their results; and `LoopDetector`.
 - **Judge** (`judge`): what no rule can detect is counted, and shown to another model. Off by default.
@@ -15,6 +16,7 @@ What must never happen: a verdict that depends on ids, on key order or on how a 
 is stopped for waiting; a detector that raises on what a client or a model has written.
 """
 
+from reliability.loops.comparison.memo import Memo
 from reliability.loops.findings import Call, Kind, Loop, Result, Stage, Turn
 from reliability.loops.history import find_loop
 from reliability.loops.in_answer import Scan, finish, open_scan, step, truncate
@@ -28,7 +30,6 @@ from reliability.loops.judge import (
     read_suggestion,
 )
 from reliability.loops.kept import Kept, ShownHistory, find_kept_loop, join_turns, keep_answer, read_shown
-from reliability.loops.memo import Memo
 from reliability.loops.nudge import nudge
 from reliability.loops.session import LoopDetector, LoopStatus, Window, observe
 from reliability.loops.thresholds import JudgeConfig, LoopConfig

@@ -27,7 +27,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from reliability.loops.canonical import call_key, canonical, digest
+from reliability.loops.comparison.canonical import call_key, canonical, digest
 from reliability.loops.content import Who, classify_speaker, text_of
 from reliability.loops.findings import Call, Loop, Result, Turn
 from reliability.loops.history import find_loop

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any
 
-from reliability.loops.canonical import call_key, dumps
+from reliability.loops.comparison.canonical import call_key, dumps
 from reliability.loops.content import text_of
 from reliability.loops.findings import Call, Turn
 from reliability.loops.kept import is_summary

@@ -76,8 +76,8 @@ MUTANTS: list[tuple[str, str, str, str]] = [
     ),
     (
         "reliability/answer/call_starts.py",
-        "    if match.end() == len(text):\n        following",
-        "    if match.end() > len(text):\n        following",
+        "    if match.end() == len(text) and names",
+        "    if match.end() > len(text) and names",
         "a name that is cut in two is still a name",
     ),
     (
@@ -161,8 +161,8 @@ MUTANTS: list[tuple[str, str, str, str]] = [
     ),
     (
         "reliability/tools/extract/markup.py",
-        '    line_break = "\\r\\n" if text.startswith("\\r\\n") else "\\n"\n',
-        '    line_break = "\\n"\n',
+        '    for line_break in ("\\r\\n", "\\n"):\n',
+        '    for line_break in ("\\n",):\n',
         "the line ends of Windows frame a parameter, too",
     ),
     (
@@ -172,15 +172,15 @@ MUTANTS: list[tuple[str, str, str, str]] = [
         "an envelope around an envelope is no call",
     ),
     (
-        "reliability/answer/judgement.py",
-        "if stopped and kept.calls else (found, 0)",
-        "if False else (found, 0)",
-        "a copy that was broken off spoils none of the first two",
+        "reliability/answer/equal_calls.py",
+        "    if kept is None:\n",
+        "    if True:\n",
+        "a copy that was broken off spoils none of the calls before it",
     ),
     (
         "reliability/answer/judgement.py",
-        "    found, dropped = _read_text(sent + text, len(sent), expected.toolbox, stopped)\n",
-        "    found, dropped = _read_text(text, 0, expected.toolbox, stopped)\n",
+        "    found, cut_off = read_stopped(sent + text, len(sent), expected.toolbox, stopped)\n",
+        "    found, cut_off = read_stopped(text, 0, expected.toolbox, stopped)\n",
         "an answer is judged the same however much of it has left",
     ),
 ]

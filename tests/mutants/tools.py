@@ -7,10 +7,52 @@ from __future__ import annotations
 
 MUTANTS: list[tuple[str, str, str, str]] = [
     (
-        "reliability/tools/schema/toolbox.py",
-        "            found[key] = None if key in found else tool\n",
-        "            found[key] = tool\n",
+        "reliability/tools/schema/tool_names.py",
+        "return found[0] if len(found) == 1 else None",
+        "return found[0] if found else None",
         "a name that two tools answer to is no name",
+    ),
+    (
+        "reliability/tools/schema/tool_names.py",
+        "own = [*bare, *_strip_server(name, bare[-1])]",
+        "own = bare",
+        "a server that nobody declared says nothing of the tool",
+    ),
+    (
+        "reliability/tools/schema/tool_names.py",
+        "key in self._inner), ())",
+        "key in self._exact), ())",
+        "a namespace that the client put before a name may be missing",
+    ),
+    (
+        "reliability/tools/schema/tool_names.py",
+        "for key in map(_spell, bare) if key in self._inner",
+        "for key in map(_spell, own) if key in self._inner",
+        "another server's tool is another tool",
+    ),
+    (
+        "reliability/tools/schema/tool_names.py",
+        'return _BETWEEN.sub("_", name.strip()).casefold()',
+        'return _BETWEEN.sub("", name.strip()).casefold()',
+        "a name without its word boundaries is another name",
+    ),
+    (
+        "reliability/tools/schema/tool_names.py",
+        "_spell(rest[:-1]), ",
+        "",
+        "no beginning of a name leaves a stream that becomes a call's",
+    ),
+    (
+        "reliability/tools/check/calls.py",
+        " or box.find(clean_name(raw.name))\n",
+        "\n",
+        "a special token behind a name is no part of it",
+    ),
+    (
+        "reliability/tools/check/complaints.py",
+        "    if meant:\n",
+        "    if False:\n",
+        "a model hears which tools its name may mean",
     ),
     (
         "reliability/tools/schema/dialects.py",
@@ -308,9 +350,51 @@ MUTANTS: list[tuple[str, str, str, str]] = [
     ),
     (
         "reliability/tools/check/placeholders.py",
-        "    return not any(short in message.casefold() for message in conversation)\n",
+        "    return conversation is None or not _is_said(text, standin, conversation)\n",
         "    return True\n",
-        "a word that somebody said is no placeholder",
+        "a text that somebody said is no placeholder",
+    ),
+    (
+        "reliability/tools/check/placeholders.py",
+        "conversation is None or not _is_required(path, tool) or not _is_free_text(schema, tool)",
+        "conversation is None or not _is_free_text(schema, tool)",
+        "what stands in without brackets counts only where a value is required",
+    ),
+    (
+        "reliability/tools/check/placeholders.py",
+        "    if _belongs_there(text, standin, path, schema, tool) or ",
+        "    if ",
+        "a placeholder is convicted by its place",
+    ),
+    (
+        "reliability/tools/check/placeholders.py",
+        "or _is_named(text, standin, schema):",
+        "or False:",
+        "what the schema names is a value",
+    ),
+    (
+        "reliability/tools/check/placeholders.py",
+        "        len(message) <= REQUEST_CHARS_MAX and _TEMPLATES.search(message) for message in conversation\n",
+        "        False for message in conversation\n",
+        "who asks for a template gets one",
+    ),
+    (
+        "reliability/tools/check/placeholder_forms.py",
+        'or _drop_vague(said) == _drop_vague(own) != "":',
+        "or _drop_vague(said) == _drop_vague(own):",
+        "two names that say nothing are not the same",
+    ),
+    (
+        "reliability/tools/check/placeholder_forms.py",
+        "self.bare + (self.joined if read.joined else ())",
+        "self.bare + self.joined",
+        "a sentence is no identifier",
+    ),
+    (
+        "reliability/tools/check/placeholder_forms.py",
+        "        if self.hint.search(folded) is not None:\n",
+        "        if False:\n",
+        "the fast look misses nothing",
     ),
     (
         "reliability/tools/check/placeholders.py",
@@ -335,5 +419,17 @@ MUTANTS: list[tuple[str, str, str, str]] = [
         "CONSTRAINED_FROM = 1\n",
         "CONSTRAINED_FROM = 2\n",
         "from the second re-ask on a grammar is used",
+    ),
+    (
+        "reliability/tools/extract/markup.py",
+        "            text = text[len(line_break) : -len(line_break)] if ends else text\n",
+        "            text = text.removeprefix(line_break).removesuffix(line_break)\n",
+        "a value that stands on the line of a tag keeps its line breaks",
+    ),
+    (
+        "reliability/tools/extract/markup.py",
+        "ends = len(text) >= 2 * len(line_break) and ",
+        "ends = ",
+        "one line break is no frame around nothing",
     ),
 ]

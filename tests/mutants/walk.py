@@ -159,10 +159,40 @@ MUTANTS: list[tuple[str, str, str, str]] = [
         "the text of an answer comes from one attempt",
     ),
     (
-        "reliability/answer/judgement.py",
-        "IDENTICAL_CALLS_MAX = 2",
-        "IDENTICAL_CALLS_MAX = 4",
-        "identical calls are cut to two",
+        "reliability/answer/equal_calls.py",
+        "    return distinct, len(calls) - len(distinct)\n",
+        "    return (distinct if len(distinct) < len(calls) - 1 else tuple(calls)), len(calls) - len(distinct)\n",
+        "two equal calls are one",
+    ),
+    (
+        "reliability/answer/equal_calls.py",
+        "for call in reversed(calls)}",
+        "for call in calls}",
+        "the first of equal calls stands for them",
+    ),
+    (
+        "reliability/answer/equal_calls.py",
+        "        first.setdefault((plain.name, plain.arguments), call)\n",
+        "        first[(plain.name, call.arguments)] = call\n",
+        "what a repair makes equal is one call",
+    ),
+    (
+        "reliability/answer/equal_calls.py",
+        "    if found.malformed or len(found.calls) <= len(kept.calls):\n",
+        "    if True:\n",
+        "a call that has come complete behind the copies is kept",
+    ),
+    (
+        "reliability/answer/equal_calls.py",
+        "    return not found.malformed and collapse_calls(found.calls, box)[1] > 0\n",
+        "    return bool(found.calls)\n",
+        "only a row of calls is cut before its last copy",
+    ),
+    (
+        "reliability/answer/equal_calls.py",
+        "loop.keep + loop.period + 1)}",
+        "loop.keep + 1)}",
+        "a cycle is cut where one of its calls ends",
     ),
     (
         "reliability/answer/judgement.py",
@@ -190,15 +220,9 @@ MUTANTS: list[tuple[str, str, str, str]] = [
     ),
     (
         "reliability/answer/native_calls.py",
-        "        if not copies[key]:\n",
-        "        if True:\n",
-        "a call that came twice over is delivered once",
-    ),
-    (
-        "reliability/answer/native_calls.py",
-        "        copies[key] -= copies[key] > 0\n",
-        "",
-        "what the text says more often than the calls stays",
+        "if identify_call(call, box) not in copies]",
+        "if True]",
+        "a call that came twice over is delivered once, with its own id",
     ),
     # reask, wording
     (

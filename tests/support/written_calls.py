@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 
 from reliability.loops import Loop, Scan, finish, step
 
@@ -14,6 +15,14 @@ CALLS = [
     '<|start|>assistant<|channel|>commentary to=functions.get<|message|>{{"n": {n}}}<|end|>',
     "⏺ Get: number {n}\n",
 ]
+
+
+_QUERY = re.compile(r"(?<=[\"'>|])x(?=[\"'<])|(?<=\n)x(?=\n)|(?<=<escape>)x")
+
+
+def write_query(example: str, query: str) -> str:
+    """An example of the table of call formats, with another query than `x`."""
+    return _QUERY.sub(query, example)
 
 
 def read(text: str) -> Loop | None:

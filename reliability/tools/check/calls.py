@@ -29,6 +29,7 @@ from reliability.tools.check.placeholders import PLACEHOLDERS, find_implausible
 from reliability.tools.check.repair import repair_arguments
 from reliability.tools.extract.literal import Unreadable, dump, read
 from reliability.tools.extract.text import read_arguments
+from reliability.tools.schema.tool_names import clean_name
 from reliability.tools.schema.toolbox import BadTools, Tool, ToolBox
 from reliability.tools.schema.validator import UNBOUNDED
 from reliability.types import ToolCall
@@ -106,7 +107,7 @@ def _judge(
     raw: RawCall, i: int, box: ToolBox, config: CheckConfig, conversation: Sequence[str] | None, steps: Steps
 ) -> _Judged:
     """Run all checks of one call."""
-    tool = box.find(raw.name)
+    tool = box.find(raw.name) or box.find(clean_name(raw.name))
     before = tuple(Repair(repair.kind, join(i) + repair.path) for repair in raw.repairs)
     if tool is None and config.validate_tool_names:
         _pay(steps, STEPS_A_GUESS * len(box.tools))

@@ -8,13 +8,14 @@ is named in the path, since the path is what a model looks for.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from rapidfuzz import fuzz, process
 
 from reliability.tool_calls import Flaws, Violation, join
-from reliability.tools.schema.toolbox import Tool, ToolBox, fold
+from reliability.tools.schema.tool_names import fold, prepare_tool_names
+from reliability.tools.schema.toolbox import Tool, ToolBox
 from reliability.tools.schema.validator import KEYS_MAX, Complaint
 
 __all__ = ["describe", "report_unknown_tool"]
@@ -29,12 +30,20 @@ def report_unknown_tool(name: str, i: int, box: ToolBox) -> Violation:
     """Report that there is no such tool; the guess at what was meant goes into the message, never into
     the call."""
     shown = name[:NAME_CHARS_MAX]
+    meant = prepare_tool_names(box.names).list_meant(name)
+    if meant:
+        words = f"{shown!r} may be any of several tools: call {_list_names(meant)}"
+        return Violation(Flaws.UNKNOWN_TOOL, join(i, "name"), words[:MESSAGE_CHARS_MAX], shown)
     folded = {tool.name: fold(tool.name) for tool in box.tools}
     near = process.extract(
         fold(shown), folded, scorer=fuzz.WRatio, limit=SUGGESTIONS_MAX, score_cutoff=SUGGESTION_SCORE_MIN
     )
-    hint = f"; did you mean {' or '.join(repr(key) for _, _, key in near)}?" if near else ""
+    hint = f"; did you mean {_list_names([key for *_, key in near])}?" if near else ""
     return Violation(Flaws.UNKNOWN_TOOL, join(i, "name"), f"there is no tool named {shown!r}{hint}", shown)
+
+
+def _list_names(names: Sequence[str]) -> str:
+    return " or ".join(map(repr, names))
 
 
 def describe(errors: Iterable[Complaint], i: int, tool: Tool) -> list[Violation]:

@@ -1,4 +1,4 @@
-"""Arguments that satisfy the schema and still say nothing: empty ones, and words that only stand in for a
+"""Arguments that satisfy the schema and still say nothing: empty ones, and texts that only stand in for a
 value.
 
 Both checks are made to err on the side of the model, since a false alarm costs a good answer.
@@ -6,10 +6,21 @@ Both checks are made to err on the side of the model, since a false alarm costs 
 Empty: only a call whose required strings are all blank, and that says nothing else. One blank string among
 others is common and right (an edit that deletes its text, a search from the root).
 
-Placeholders are patterns for the whole value, in which `*` stands for anything and `{name}` for the
-parameter's own name. Patterns with brackets (`<your_*>`) are never meant. A plain word (`TODO`, `string`,
-`example.com`) may be, so it only counts where the conversation is known and nobody in it said that word.
-What the schema itself mentions (enum, default, examples, description) is never a placeholder.
+A placeholder is convicted by its schema and its place, never by a word alone: `TODO`, `string` and `example.com` are
+what somebody greps for, the type of a column, a page to fetch. A text stands in for a value where it only says what
+should stand there:
+
+    <your_city>, [insert city here], YOUR_API_KEY   an instruction to whoever fills it in
+    <city>, {{city}}, city, city_name               the argument's own name
+    string, <string>                                its own type
+    The city to look in                             its own description
+    /path/to/file, ...                              a gap
+
+Instructions and names in brackets count anywhere, the others only in a required free text of a known conversation.
+`placeholder_forms.py` reads the patterns of all these. Honest is nonetheless what the schema names (enum, const,
+default, examples; in brackets, the description), what occurs in the conversation, and what stands where such texts
+belong: in a template, a pattern, a file's content, a command, or in an argument that takes a name of something (a type,
+a column, a tag), or where the conversation is about templates.
 """
 
 from __future__ import annotations
@@ -17,39 +28,60 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from functools import lru_cache
 from typing import Any
 
 from reliability.steps import Steps
 from reliability.tool_calls import Flaws
+from reliability.tools.check.placeholder_forms import (
+    PLACEHOLDERS,
+    Argument,
+    Matcher,
+    Standin,
+    build_matcher,
+    may_be_description,
+    split_words,
+)
 from reliability.tools.schema.toolbox import Tool
-from reliability.tools.schema.types_allowed import property_schema
+from reliability.tools.schema.types_allowed import find_allowed_types, property_schema
 
 __all__ = ["PLACEHOLDERS", "find_implausible"]
 
-PLACEHOLDERS: tuple[str, ...] = (
-    "<your_*>",
-    "<your *>",
-    "<your-*>",
-    "<insert*>",
-    "<enter *>",
-    "<replace*>",
-    "<placeholder*>",
-    "<{name}>",
-    "<the_{name}>",
-    "{{{name}}}",
-    "[your *]",
-    "[insert *]",
-    "string",
-    "TODO",
-    "example.com",
-)
-PLACEHOLDER_CHARS_MAX = 120
+PLACEHOLDER_CHARS_MAX = 400
 STEPS_A_WORD = 8
 CHARS_A_STEP = 1_000  # of the conversation, searched for a word
 FOUND_MAX = 100
-_BRACKETS = frozenset("<[{")
-_ADDRESS = re.compile(r"(?:[a-z]+://)?(?:www\.)?|/\Z")
+REQUEST_CHARS_MAX = 2_000  # a longer text of the conversation is a prompt or a result, and speaks of everything
+
+
+def _list_words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+# Arguments that hold text of which such a thing may be a part, and may be all.
+_TEXTS = _list_words("""
+    template pattern regex regexp glob content contents body text code html xml markup markdown snippet command
+    cmd script source old new replacement replace find expression sql comment note patch diff prompt
+""")
+# Arguments that take the name of something: any word is one.
+_NAMES = _list_words("""
+    app callback handler object type kind dtype datatype format schema column columns field fields key name
+    value tag tags label labels keyword keywords attribute property class variable symbol identifier id method
+    function branch module package word term group role state status category topic table index target action
+    mode option selector element placeholder language unit
+""")
+# Arguments that take a piece of a program by its name.
+_OBJECTS = frozenset({"function", "callback", "handler", "object", "class", "method", "variable", "component"})
+# What stands in brackets by nature: an element, a variable of the shell.
+_IN_BRACKETS = {
+    "<": frozenset({"tag", "element", "selector", "html", "xml", "markup", "node"}),
+    "$": frozenset({"command", "cmd", "script", "code", "expression"}),
+    "%": frozenset({"command", "cmd", "script", "code", "expression"}),
+}
+_TEMPLATES = re.compile(
+    r"\b(?:template|placeholder|mustache|handlebars|jinja|boilerplate|merge field|dummy|slot)s?\b|\.env\.|\{\{",
+    re.IGNORECASE,
+)
+_SPEAKS_OF_CODE = re.compile(r"grep|regex|pattern|symbol|schema|\bcode|\btypes?\b", re.IGNORECASE)
 
 Path = tuple[str | int, ...]
 
@@ -68,7 +100,9 @@ def find_implausible(
     found: list[tuple[Flaws, Path, str]] = [
         (Flaws.EMPTY, (key,), "is empty, and nothing else is given") for key in blanks
     ]
-    match = _build_matcher(tuple(placeholders))
+    if not placeholders:
+        return found
+    matcher = build_matcher(tuple(placeholders))
     conversation_chars = sum(map(len, conversation or ()))
     for path, text in _list_strings(arguments):
         if (steps.final and steps.left < STEPS_A_WORD + conversation_chars // CHARS_A_STEP) or len(found) >= FOUND_MAX:
@@ -77,13 +111,26 @@ def find_implausible(
         if len(text) > PLACEHOLDER_CHARS_MAX:
             continue
         steps.spend(STEPS_A_WORD)
-        name = next((part for part in reversed(path) if isinstance(part, str)), "")
-        word = match(text, name)
-        if word is not None:
+        standin, schema = _find_standin(text, path, tool, matcher)
+        if standin is not None:
             steps.spend(conversation_chars // CHARS_A_STEP)
-        if word is not None and _stands_in(text, word, path, tool, conversation):
+        if standin is not None and _is_convicted(text, standin, path, schema, tool, conversation):
             found.append((Flaws.PLACEHOLDER, path, f"{text!r} only stands in for a value"))
     return found
+
+
+def _find_standin(text: str, path: Path, tool: Tool, matcher: Matcher) -> tuple[Standin | None, Any]:
+    """Find what kind of placeholder a text is, if it is one, and what the schema says of its place."""
+    name = next((part for part in reversed(path) if isinstance(part, str)), "")
+    likely = matcher.may_match(text, name)
+    if not likely and " " not in text:
+        return None, None
+    schema = _find_schema(path, tool)
+    description = schema.get("description") if isinstance(schema, Mapping) else None
+    description = description if isinstance(description, str) else ""
+    if not likely and not may_be_description(text, description):
+        return None, None
+    return matcher.match(text, Argument(name, description, split_words(tool.name))), schema
 
 
 def _find_blank(arguments: Mapping[str, Any], tool: Tool) -> list[str]:
@@ -94,16 +141,13 @@ def _find_blank(arguments: Mapping[str, Any], tool: Tool) -> list[str]:
     return [
         key
         for key in keys
-        if '""' not in json.dumps(_find_schema(key, tool)) and "empty" not in str(_find_schema(key, tool)).casefold()
+        if '""' not in json.dumps(_find_schema((key,), tool))
+        and "empty" not in str(_find_schema((key,), tool)).casefold()
     ]
 
 
 def _is_blank(value: Any) -> bool:
     return value is None or value in ([], {}) or (isinstance(value, str) and not value.strip())
-
-
-def _find_schema(key: str, tool: Tool) -> Any:
-    return property_schema(tool.parameters, tool.parameters, key)
 
 
 def _list_strings(value: Any) -> Iterator[tuple[Path, str]]:
@@ -118,36 +162,105 @@ def _list_strings(value: Any) -> Iterator[tuple[Path, str]]:
             stack += [((*path, i), v) for i, v in reversed([*enumerate(item)])]
 
 
-@lru_cache(maxsize=64)
-def _build_matcher(placeholders: tuple[str, ...]) -> Any:
-    """Build a function that says which placeholder a text is, if it is one."""
-    patterns = [(word, _compile_word(word)) for word in placeholders]
-
-    def match(text: str, name: str) -> str | None:
-        plain = text.strip().casefold()
-        bare = _ADDRESS.sub("", plain) if "example" in plain else plain
-        for word, pattern in patterns:
-            found = pattern.fullmatch(bare if word[0] not in _BRACKETS else plain)
-            if found is not None and ("name" not in found.groupdict() or found["name"] == name.casefold()):
-                return word
-        return None
-
-    return match
+# --- the place ----------------------------------------------------------------------------------------------
 
 
-def _compile_word(word: str) -> re.Pattern[str]:
-    escaped = re.escape(word.casefold())
-    return re.compile(escaped.replace(re.escape("{name}"), r"(?P<name>[\w-]+)", 1).replace(r"\*", ".*"), re.DOTALL)
+def _find_schema(path: Path, tool: Tool) -> Any:
+    """Find what the tool's schema says of a place; None where it says nothing."""
+    schema: Any = tool.parameters
+    for part in path:
+        if not isinstance(schema, Mapping):
+            return None
+        schema = (
+            property_schema(schema, tool.parameters, part)
+            if isinstance(part, str)
+            else schema.get("items", _find_items(schema))
+        )
+    return schema
 
 
-def _stands_in(text: str, word: str, path: Path, tool: Tool, conversation: Sequence[str] | None) -> bool:
-    """Return whether a text only stands in for a value: nobody said this, nor may have."""
+def _find_items(schema: Mapping[str, Any]) -> Any:
+    """Find the items of an array that is one of several alternatives."""
+    parts = [*schema.get("anyOf", ()), *schema.get("oneOf", ())]
+    return next((part["items"] for part in parts if isinstance(part, Mapping) and "items" in part), None)
+
+
+def _describe_argument(path: Path, schema: Any, tool: Tool) -> Argument:
+    name = next((part for part in reversed(path) if isinstance(part, str)), "")
+    description = schema.get("description") if isinstance(schema, Mapping) else None
+    return Argument(name, description if isinstance(description, str) else "", split_words(tool.name))
+
+
+def _is_required(path: Path, tool: Tool) -> bool:
+    """Return whether the object that holds this argument requires it."""
+    while path and not isinstance(path[-1], str):
+        path = path[:-1]
+    parent = _find_schema(path[:-1], tool)
+    return isinstance(parent, Mapping) and path[-1] in parent.get("required", ())
+
+
+def _is_free_text(schema: Any, tool: Tool) -> bool:
+    """Return whether a schema takes any text."""
+    if not isinstance(schema, Mapping) or any(key in schema for key in ("enum", "const", "format", "pattern")):
+        return False
+    kinds = find_allowed_types(schema, tool.parameters)
+    return kinds is None or "string" in kinds
+
+
+# --- the verdict --------------------------------------------------------------------------------------------
+
+
+def _is_convicted(
+    text: str, standin: Standin, path: Path, schema: Any, tool: Tool, conversation: Sequence[str] | None
+) -> bool:
+    """Return whether a text only stands in for a value: its place takes it for one, and nobody said it."""
+    if not standin.framed and (conversation is None or not _is_required(path, tool) or not _is_free_text(schema, tool)):
+        return False
+    if _belongs_there(text, standin, path, schema, tool) or _is_named(text, standin, schema):
+        return False
+    return conversation is None or not _is_said(text, standin, conversation)
+
+
+def _belongs_there(text: str, standin: Standin, path: Path, schema: Any, tool: Tool) -> bool:
+    """Return whether such a text is at home in this argument."""
+    argument = _describe_argument(path, schema, tool)
+    words = set(split_words(argument.name))
+    about = " ".join((argument.description, *argument.tool, *split_words(argument.name)))
+    if _TEMPLATES.search(f"{about} {tool.description}") and not standin.instructs_own:
+        return True
+    if standin.by_type:
+        return not (_NAMES | _TEXTS).isdisjoint(words) or _SPEAKS_OF_CODE.search(about) is not None
+    if standin.own and standin.framed:
+        return not words.isdisjoint(_IN_BRACKETS.get(text.strip()[0], ()))
+    if standin.own:
+        return bool(words) and (words <= _NAMES or not words.isdisjoint(_OBJECTS))
+    return not _TEXTS.isdisjoint(words)
+
+
+def _is_named(text: str, standin: Standin, schema: Any) -> bool:
+    """Return whether the schema itself names this text as a value."""
     plain = text.strip().casefold()
-    if isinstance(path[0], str):
-        schema = json.dumps(_find_schema(path[0], tool), ensure_ascii=False).casefold()
-        if plain in schema.replace('"type": "string"', ""):
-            return False
-    if conversation is None:
-        return word[0] in _BRACKETS
-    short = plain if word[0] in _BRACKETS else word.casefold()
-    return not any(short in message.casefold() for message in conversation)
+    stack, said = [schema], []
+    while stack:
+        node = stack.pop()
+        if isinstance(node, Mapping):
+            said += [node[key] for key in ("const", "default") if key in node]
+            for key in ("enum", "examples"):
+                said += node[key] if isinstance(node.get(key), list) else []
+            stack += [part for key in ("anyOf", "oneOf", "allOf") for part in node.get(key, ())]
+            if standin.framed and plain in str(node.get("description", "")).casefold():
+                return True
+    return any(isinstance(value, str) and value.strip().casefold() == plain for value in said)
+
+
+def _is_said(text: str, standin: Standin, conversation: Sequence[str]) -> bool:
+    """Return whether somebody said this text, or asks for a template."""
+    if not standin.instructs_own and any(
+        len(message) <= REQUEST_CHARS_MAX and _TEMPLATES.search(message) for message in conversation
+    ):
+        return True
+    plain = text.strip().casefold()
+    if plain and (plain[0].isalnum() and plain[-1].isalnum()):
+        word = re.compile(rf"(?<!\w){re.escape(plain)}(?!\w)")
+        return any(plain in folded and word.search(folded) for folded in map(str.casefold, conversation))
+    return any(plain in message.casefold() for message in conversation)

@@ -4,8 +4,8 @@
 `BadTools`: the client's mistake as a value, with its place, for a 400. It never raises and never fetches. A
 `ToolBox` is frozen and may be shared by threads.
 
-Names are looked up exactly, then by what may differ without a guess: case, `-` against `_`, and a
-`functions.` prefix, and only where one single tool answers to that.
+Names are looked up exactly, then by what may differ without a guess (`tool_names.py`), and only where one single tool
+answers to that.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from reliability.steps import Steps
 from reliability.tool_calls import join
 from reliability.tools.schema.compiled import Compiled, compile_schema
 from reliability.tools.schema.dialects import BadSchema
+from reliability.tools.schema.tool_names import prepare_tool_names
 from reliability.tools.schema.validator import UNBOUNDED, Validator
 
-__all__ = ["BadTools", "Tool", "ToolBox", "build_toolbox", "fold"]
+__all__ = ["BadTools", "Tool", "ToolBox", "build_toolbox"]
 
 TOOLS_MAX = 1_024
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:/-]{0,127}")
-_PREFIX = "functions."
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,15 +85,6 @@ class ToolBox:
         return {tool.name: tool for tool in self.tools}
 
     @cached_property
-    def _folded(self) -> Mapping[str, Tool | None]:
-        """Tools by their folded name; None where two share it."""
-        found: dict[str, Tool | None] = {}
-        for tool in self.tools:
-            key = fold(tool.name)
-            found[key] = None if key in found else tool
-        return found
-
-    @property
     def names(self) -> tuple[str, ...]:
         """The declared names, in order."""
         return tuple(self.by_name)
@@ -101,12 +92,10 @@ class ToolBox:
     def find(self, name: str) -> Tool | None:
         """Find the one tool that this name means, exactly or without a guess."""
         exact = self.by_name.get(name)
-        return exact if exact is not None else self._folded.get(fold(name))
-
-
-def fold(name: str) -> str:
-    """Strip a name of what models get wrong and mean the same by."""
-    return name.strip().removeprefix(_PREFIX).replace("-", "_").casefold()
+        if exact is not None or not isinstance(name, str):
+            return exact
+        meant = prepare_tool_names(self.names).find(name)
+        return None if meant is None else self.by_name[meant]
 
 
 def build_toolbox(tools: object, functions: object = None, steps: Steps | None = None) -> ToolBox | BadTools:

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from reliability.tools import CheckConfig, Flaws
+from reliability.tools.check.placeholder_forms import split_words
+from tests.evals.standins import HONEST, STANDINS, declare
 from tests.support.call_values import made
 from tests.support.checking import verdict
 from tests.support.renderings import tool
@@ -54,12 +58,55 @@ def test_placeholders_in_brackets_are_refused(text):
     assert nested.violations[0].kind is Flaws.PLACEHOLDER
 
 
-@pytest.mark.parametrize("text", ["string", "TODO", "example.com", "https://www.example.com/"])
-def test_plain_words_are_placeholders_only_if_nobody_said_them(text):
-    """A word that may be meant counts only against a known conversation that lacks it."""
+@pytest.mark.parametrize("text", ["string", "query", "your query", "path/to/file", "YOUR_QUERY"])
+def test_what_stands_in_without_brackets_counts_where_nobody_said_it(text):
+    """It may be meant, so it only counts in a required text, against a known conversation that lacks it."""
     assert not searched({"query": text}, ["find me the tide tables"]).ok
-    assert searched({"query": text}, ["look for every string, todo and example.com"]).ok
+    assert searched({"query": text}, [f"look for {text}, please"]).ok
     assert searched({"query": text}).ok
+    assert searched({"query": "x", "host": text, "options": {"a": text}}, ["find me the tide tables"]).ok
+
+
+@pytest.mark.parametrize("text", ["TODO", "example.com", "https://www.example.com/", "N/A", "unknown", "test", "none"])
+def test_no_word_is_a_placeholder_by_itself(text):
+    """A word that says nothing of its argument is somebody's value, whoever has said it."""
+    assert searched({"query": text}, ["find me the tide tables"]).ok
+
+
+@pytest.mark.parametrize("case", HONEST, ids=lambda case: f"{case[1]}={case[3]}"[:40])
+def test_honest_values_are_accepted(case):
+    """What looks like a placeholder is a value where it is at home, or was said."""
+    assert judge_case(case).ok
+
+
+@pytest.mark.parametrize("case", STANDINS, ids=lambda case: f"{case[1]}={case[3]}"[:40])
+def test_stand_ins_are_convicted(case):
+    """What only says what should stand there is refused, with its place."""
+    (violation,) = judge_case(case).violations
+    assert violation.kind is Flaws.PLACEHOLDER
+    assert violation.path.startswith(f"/0/arguments/{case[1]}")
+
+
+@pytest.mark.parametrize("case", STANDINS, ids=lambda case: f"{case[1]}={case[3]}"[:40])
+def test_what_the_user_said_is_no_stand_in(case):
+    """The same text is honest where the user wrote it."""
+    said = case[3] if isinstance(case[3], str) else next(iter(getattr(case[3], "values", lambda: case[3])()))
+    assert judge_case((*case[:4], f"Take {said} for it.")).ok
+
+
+@given(st.text(max_size=12), st.text(max_size=12), st.text(max_size=30))
+def test_a_text_that_says_nothing_of_its_place_is_a_value(name, text, description):
+    """Whatever the argument is called: a text without brackets that shares no word with it is accepted."""
+    words = set(split_words(f"{name} {description}"))
+    if words & set(split_words(text)) or any(sign in text for sign in "<[{%$") or not name.isalpha():
+        return
+    case = ("tool", name, {"type": "string", "description": description}, text + " 7 kg", "do it")
+    assert judge_case(case).ok
+
+
+def judge_case(case):
+    name, key, _, value, said = case
+    return verdict({key: value}, name, made([declare(case)]), conversation=[said])
 
 
 @pytest.mark.parametrize(
@@ -74,6 +121,7 @@ def test_real_values_are_no_placeholders(text):
 def test_what_the_schema_mentions_is_no_placeholder():
     """An enum or a description that names the word makes it a value; the list is the user's."""
     assert searched({"query": "x", "kind": "TODO", "host": "example.com"}, ["nothing"]).ok
+    assert searched({"query": "x", "kind": "string"}, ["nothing"]).ok
     assert searched({"query": "<your_query>"}, placeholders=()).ok
     assert not searched({"query": "??"}, ["nothing"], placeholders=("??",)).ok
 

@@ -1,0 +1,90 @@
+"""Equal calls in one answer, and the answer that was stopped in the middle of one of them.
+
+Within one answer no result can come between two calls, so a call that is written twice says what it says once: the
+first stands for all of them, in the order in which the calls were first written. Two calls are equal when they mean the
+same tool and the same arguments, whatever their ids, their spacing and the order of their keys.
+
+An answer is stopped while it decodes where its calls repeat themselves, mostly in the middle of a copy: it is read up
+to the end of a complete copy, so that what is broken off there spoils none of the calls before it. Where that place is
+doesn't depend on how the text was cut into pieces.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+
+from reliability.answer.native_calls import as_loop_call, identify_call
+from reliability.loops import Kind, Loop
+from reliability.loops.written import cut_before_repeats
+from reliability.tools import Extraction, RawCall, ToolBox, extract_calls
+from reliability.types import ToolCall
+
+__all__ = ["collapse_calls", "drop_equal", "read_stopped"]
+
+CUTS_MAX = 24  # places of one unit of a cycle that are tried
+_BOUNDARY = re.compile(r"\n|(?<=[>\])}])|(?=[<\[{])")
+
+
+def collapse_calls(calls: Sequence[RawCall], box: ToolBox) -> tuple[tuple[RawCall, ...], int]:
+    """Collapse equal calls into the first of them; return the calls, and how many were dropped."""
+    kept = {identify_call(call, box): call for call in reversed(calls)}
+    first = {id(call) for call in kept.values()}
+    distinct = tuple(call for call in calls if id(call) in first)
+    return distinct, len(calls) - len(distinct)
+
+
+def drop_equal(calls: Sequence[RawCall], delivered: Sequence[ToolCall]) -> tuple[RawCall, ...]:
+    """Drop the calls that a repair has made equal to one before them. `delivered`: what
+    becomes of the calls, in order; nothing where they are refused."""
+    if len(delivered) != len(calls):
+        return tuple(calls)
+    first: dict[tuple[str, str], RawCall] = {}
+    for call, one in zip(calls, delivered, strict=True):
+        plain = as_loop_call(RawCall(name=one.name, arguments=one.arguments))
+        first.setdefault((plain.name, plain.arguments), call)
+    return tuple(first.values())
+
+
+def read_stopped(text: str, sent: int, box: ToolBox, loop: Loop | None) -> tuple[Extraction, int]:
+    """Read the calls of a text of which the first `sent` characters have left; count the calls that were broken off.
+    `loop`: what the answer was stopped for."""
+    found = extract_calls(text, box, sent)
+    kept = _read_copies(text, sent, box, loop)
+    if kept is None:
+        return found, 0
+    if found.malformed or len(found.calls) <= len(kept.calls):
+        return kept, 1
+    return replace(kept, calls=found.calls), int(len(kept.text) < len(found.text))
+
+
+def _read_copies(text: str, sent: int, box: ToolBox, loop: Loop | None) -> Extraction | None:
+    """Read a stopped text up to the end of a complete copy; None where it was stopped for something else."""
+    if loop is None:
+        return None
+    if loop.kind is Kind.ANSWER_CALLS:
+        found = extract_calls(cut_before_repeats(text), box, sent)
+        return found if found.calls else None
+    best: Extraction | None = None
+    for end in _list_cuts(text, loop):
+        found = extract_calls(text[:end], box, sent)
+        if _is_run(found, box) and (best is None or len(found.text) < len(best.text)):
+            best = found
+            if len(found.text.rstrip()) <= len(found.before):
+                break
+    return best
+
+
+def _is_run(found: Extraction, box: ToolBox) -> bool:
+    """Return whether this is a row of calls in which one comes again, and nothing that can't be read."""
+    return not found.malformed and collapse_calls(found.calls, box)[1] > 0
+
+
+def _list_cuts(text: str, loop: Loop) -> list[int]:
+    """List the places where a text that goes round in a cycle may be cut: one unit of it has all that there are, since
+    a cycle is found where its letters begin to repeat, which may be in the middle of a call."""
+    if loop.kind is not Kind.CYCLE or loop.keep is None:
+        return []
+    places = {match.end() for match in _BOUNDARY.finditer(text, loop.keep, loop.keep + loop.period + 1)}
+    return sorted(places, key=lambda at: (text[at - 1] != "\n", at))[:CUTS_MAX]
