@@ -21,6 +21,7 @@ from reliability.loops import (
     read_turns,
 )
 from reliability.loops.kept import CHARS_MAX, KEPT_MAX, count_kept_chars, shorten_turn
+from reliability.types import CallDelta, Text
 from tests.support.shrunk_histories import FULL, HEAD, SHAPES, ShrunkSession, make_lap, run_laps
 
 CONFIG = LoopConfig()
@@ -115,6 +116,32 @@ def test_a_new_task_in_the_same_session_rearms():
     head = [HEAD[0], {"role": "user", "content": "Something else altogether."}]
 
     assert run_laps(SHAPES["keeps the last 2"], ["the same"] * 2, session, head) == [None, None]
+
+
+@pytest.mark.parametrize("name", ["keeps the last 2", "keeps the last 4", "keeps nothing but the last 2"])
+def test_a_text_agent_whose_requests_are_equal_is_stopped(name):
+    """Its calls have no ids, so from some lap on all of its requests are equal to the letter: nudged, and ended at
+    last; and one that is only sent again, a few times, is neither."""
+    session, said, stages = ShrunkSession(), [], []
+    text = 'Thought: I look at it.\nAction: read_file\nAction Input: {"path": "a"}'
+    for number in range(10):
+        judged = session.answer(SHAPES[name](HEAD, said, number), [Text(text)])
+        stages.append(None if judged.loop is None else judged.loop.stage)
+        said += [{"role": "assistant", "content": text}, {"role": "user", "content": "Observation:\nthe same"}]
+
+    first = stages.index(Stage.BREAK)
+    assert Stage.WARN in stages[2:first]
+    assert first <= 8
+
+
+def test_a_request_that_is_sent_again_a_few_times_is_no_loop():
+    """One lap, and the same request four times more, each time with the answer that would be the second lap."""
+    session, lap = ShrunkSession(), make_lap(0, "the same")
+    run_laps(FULL, ["the same"], session)
+    call = lap[0]["tool_calls"][0]["function"]
+    event = CallDelta(index=0, id="c", name=call["name"], arguments=call["arguments"])
+
+    assert {session.answer([*HEAD, *lap], [event]).loop for _ in range(5)} == {None}
 
 
 def test_a_cycle_is_found_in_the_last_two_messages():
