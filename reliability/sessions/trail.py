@@ -68,10 +68,10 @@ class Seen:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trail:
     """The trail of one request. `whole` names the request, `start` its first message, `system` its system prompt,
-    `persona` the beginning of that, in front of a date; `before`, `context`, `deep` and `front` stand before the
-    answer that it asks for; `seen` is what it shows, the newest first. `folded`: it ends with a summary of what came before; `quotes`
-    are lines of that. `opening` names its first messages, of a folded one those before the summary; empty where there
-    are none or too many."""
+    `persona` the beginning of that, in front of a date; `before`, `context`, `deep` and `front` stand before the answer
+    that it asks for; `seen` is what it shows, the newest first. `folded`: it ends with a summary of what came before;
+    `quotes` are lines of that. `opening` names its first messages, of a folded one those before the summary; empty
+    where there are none or too many."""
 
     whole: bytes
     start: bytes
