@@ -7,10 +7,10 @@
     outcome ─▶ answer: what left, or that nothing did
 
 An answer is known by several digests (`trail`), and the strongest one that is known decides: a call by its id; the
-words with the messages before them; with the last message before them; the request that was answered, where the client
-has changed the answer; the words with the first line before them; the bare words. The last three prove little, and count
-only where a conversation stands at that answer and waits. The newest answer that a request shows goes first; of the older
-ones, since newer ones may be the client's own, the bare words don't count.
+words with the messages before them; with the last message before them; the request that was answered, where the
+client has changed the answer; the words with the first line before them; the bare words. The last three prove little,
+and count only where a conversation stands at that answer and waits. The newest answer that a request shows goes first;
+of the older ones, since newer ones may be the client's own, the bare words don't count.
 
 Two runs may be equal to the letter up to an answer. Then both hold its digests, and a request goes to the one that
 nobody has gone on from, the one that was answered first; so each goes on once, and they stay apart from there. As long
