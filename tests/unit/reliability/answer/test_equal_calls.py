@@ -89,7 +89,7 @@ def test_a_call_behind_the_copies_that_has_come_is_kept():
 def test_what_is_no_row_of_calls_is_read_as_it_stands():
     """A cycle of prose, or inside one call's argument, is cut nowhere: a broken call stays a broken call."""
     prose = written("cats") + "And so it goes on and on. " * 40
-    broken = written("cats") + '{"name": "search", "arguments": {"q": "' + "ha ha " * 900
+    broken = written("cats") + '{"name": "search", "arguments": {"q": "' + "ha ha " * 7_000
 
     assert [call.arguments["q"] for call in read_stopped(prose, 0, BOX, stop(prose))[0].calls] == ["cats"]
     assert read_stopped(broken, 0, BOX, stop(broken))[0].malformed
