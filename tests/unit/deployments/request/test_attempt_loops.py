@@ -101,7 +101,8 @@ def test_three_real_calls_are_one_good_one():
     assert record_attempt(broken, 2).flaw is Flaw.TOOL_CALL_INVALID
 
 
-SEARCH = [{"type": "function", "function": {"name": "search", "parameters": {"type": "object"}}}]
+QUERY = {"type": "object", "properties": {"query": {"type": "string"}}, "required": ["query"]}
+SEARCH = [{"type": "function", "function": {"name": "search", "parameters": QUERY}}]
 READ = [
     pytest.param(example, id=f"{row.family}-{at}")
     for row in CALL_FORMATS
@@ -109,7 +110,7 @@ READ = [
     for at, example in enumerate(row.examples)
     if not example.startswith("[search]")  # read as a call only at the end of an answer
 ]
-LONGER = "x, and what the tide tables of the northern sea say about it"
+LONGER = "x and what the tide tables of the northern sea say about it"
 PATTERNS = ["a" * 3, "aab" * 2, "abab", "a" * 43, "b" + "a" * 43, "ab" * 20]
 
 
@@ -140,7 +141,9 @@ def test_equal_native_calls_are_one_whatever_their_ids(letters, same_ids):
     made = reading(tools=SEARCH)
     made.take(
         [
-            CallDelta(index=i, id="c" if same_ids else f"c{i}", name="search", arguments=f'{{"q":{" " * i}"{letter}"}}')
+            CallDelta(
+                index=i, id="c" if same_ids else f"c{i}", name="search", arguments=f'{{"query":{" " * i}"{letter}"}}'
+            )
             for i, letter in enumerate(letters)
         ],
         1,
@@ -149,7 +152,7 @@ def test_equal_native_calls_are_one_whatever_their_ids(letters, same_ids):
     made.finish()
 
     distinct = list(dict.fromkeys(letters))
-    assert [json.loads(call.arguments)["q"] for call in made.judged.calls] == distinct
+    assert [json.loads(call.arguments)["query"] for call in made.judged.calls] == distinct
     assert made.judged.dropped_calls == len(letters) - len(distinct)
     assert record_attempt(made, 2).good
 
