@@ -28,8 +28,8 @@ from reliability.tools.delimiters import QUOTES, SENTENCE_ENDS, beginnings, is_r
 from reliability.tools.format_reasoning import REASONING_CLOSES, REASONING_OPENS
 from reliability.tools.format_row import Place, Reader, Start, Until
 from reliability.tools.formats import CALL_FORMATS, FRAME_FENCE, FRAME_TAG
+from reliability.tools.schema.tool_names import NAMESPACE_WORDS, prepare_tool_names
 from reliability.tools.schema.tool_names import ToolNames as DeclaredNames
-from reliability.tools.schema.tool_names import prepare_tool_names
 
 __all__ = [
     "PARTIAL",
@@ -54,7 +54,7 @@ _THOUGHT_SPOT = re.compile(r"[<\[◁]")
 _BRACKET = re.compile(r"[{\[(]")
 _INDENT = re.compile(r"[ \t\r]*")
 _NAME = re.compile(r"[A-Za-z0-9_.:/\\-]{1,128}")
-_NO_WORD = re.compile(r"[_./:]")
+_NO_WORD = re.compile(r"(?:__|[./:])(?=[A-Za-z0-9])|(?<=[a-z0-9])[A-Z]")
 _NAME_PART = re.compile(r"[.:/-][^.:/-]*\Z")
 
 
@@ -100,6 +100,13 @@ class Lookup:
         if self.exact and _NO_WORD.search(name) is None:
             return name in self.known
         return self.index.find(name) is not None
+
+    def may_become(self, text: str) -> bool:
+        """Return whether this may be the beginning of what means a declared tool."""
+        if self.exact and _NO_WORD.search(text) is None:
+            word = text.rstrip("./:_")
+            return any(known.startswith(word) for known in (*self.known, *NAMESPACE_WORDS))
+        return self.index.may_become(text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -377,7 +384,7 @@ def _skip_name(names: Lookup, text: str, at: int) -> int | Partial | None:
     name = match[0]
     if "\\" in name:
         return _skip_escaped_name(names, text, name.replace("\\", ""), match.end())
-    if match.end() == len(text) and names.index.may_become(name):
+    if match.end() == len(text) and names.may_become(name):
         return PARTIAL
     while not names.knows(name):
         part = _NAME_PART.search(name)
@@ -389,7 +396,7 @@ def _skip_name(names: Lookup, text: str, at: int) -> int | Partial | None:
 
 def _skip_escaped_name(names: Lookup, text: str, name: str, end: int) -> int | Partial | None:
     """Return the end of a name whose underscores are escaped, as Markdown has it."""
-    if end == len(text) and names.index.may_become(name):
+    if end == len(text) and names.may_become(name):
         return PARTIAL
     return end if names.knows(name) else None
 

@@ -76,8 +76,8 @@ MUTANTS: list[tuple[str, str, str, str]] = [
     ),
     (
         "reliability/answer/call_starts.py",
-        "    if match.end() == len(text) and names",
-        "    if match.end() > len(text) and names",
+        "    if match.end() == len(text) and names.may",
+        "    if match.end() > len(text) and names.may",
         "a name that is cut in two is still a name",
     ),
     (

@@ -17,7 +17,7 @@ CALLS = [
 ]
 
 
-_QUERY = re.compile(r"(?<=[\"'>|])x(?=[\"'<])|(?<=\n)x(?=\n)|(?<=<escape>)x")
+_QUERY = re.compile(r"(?<![\w'-])x(?![\w'-])|(?<=')x(?=')")
 
 
 def write_query(example: str, query: str) -> str:

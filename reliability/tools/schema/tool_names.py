@@ -25,7 +25,7 @@ from bisect import bisect_left
 from collections.abc import Iterator
 from functools import lru_cache
 
-__all__ = ["ToolNames", "clean_name", "fold", "prepare_tool_names"]
+__all__ = ["NAMESPACE_WORDS", "ToolNames", "clean_name", "fold", "prepare_tool_names"]
 
 NAME_CHARS_MAX = 256
 INDEXES_KEPT_MAX = 32
@@ -43,7 +43,7 @@ _SERVER_NAMES = (
 )
 # What a model, or an upstream that reads its calls, leaves on a name: a special token, an index, a pair of brackets.
 _LEFT_ON = re.compile(r"<[|｜].*|:\d{1,6}\Z|\(\s*\)\Z", re.DOTALL)
-_WORDS_BEFORE = ("functions", "function", "tools", "tool", "default_api", "multi_tool_use", "mcp")
+NAMESPACE_WORDS = ("functions", "function", "tools", "tool", "default_api", "multi_tool_use", "mcp")
 
 
 def fold(name: str) -> str:
@@ -90,7 +90,7 @@ class ToolNames:
             (_spell(name[end.end() :]), name) for name in names for end in _NAMESPACE_END.finditer(name)
         )
         self._in_order = sorted({*self._folded, *self._spelled, *self._inner})
-        self.firsts = frozenset(key[0] for key in (*self._in_order, *_WORDS_BEFORE) if names and key)
+        self.firsts = frozenset(key[0] for key in (*self._in_order, *NAMESPACE_WORDS) if names and key)
 
     def find(self, name: str) -> str | None:
         """Find the one declared name that a name means; None where there is none, or more than one."""
@@ -114,7 +114,7 @@ class ToolNames:
     def may_become(self, text: str) -> bool:
         """Return whether a text may be the beginning of a name that means a declared one."""
         plain = text.casefold()
-        if any(word.startswith(plain) for word in _WORDS_BEFORE) or plain.startswith("mcp"):
+        if any(word.startswith(plain) for word in NAMESPACE_WORDS) or plain.startswith("mcp"):
             return True
         silent = _SAYS_NOTHING.match(text)
         rest = text[silent.end() :] if silent else text

@@ -173,11 +173,13 @@ FORMS = [
 @pytest.mark.parametrize(
     "called", ["web.search", "web__search", "functions.web_search", "webSearch", "tools.web.search"]
 )
-@pytest.mark.parametrize("before", ["", "I will look.\n"])
+@pytest.mark.parametrize("before", ["", "I will look.\n", "I will look. "])
 def test_a_name_in_another_spelling_is_held_in_a_stream(form, called, before):
     """In whatever pieces it comes, the call is delivered under its declared name, and none of it leaves as text."""
     parameters = {"type": "object", "properties": {"query": {"type": "string"}}, "required": ["query"]}
     text = before + form.format(called)
+    if before.endswith(" ") and form.startswith(("{0}(", "{0}\n", "Action")):
+        return  # a call that begins a line
     for size in (1, 3, 8, len(text)):
         attempt = reading(tools=[tool("web_search", parameters)], hold=Hold.TOOL_CALLS)
         out = [event for at in range(0, len(text), size) for event in attempt.take([Text(text[at : at + size])], 1)]
