@@ -125,7 +125,7 @@ MUTANTS: list[tuple[str, str, str, str]] = [
     ),
     (
         "reliability/tools/extract/delimiter_search.py",
-        "    if start == at or begins_sentence(text, start):\n",
+        "    if start in (at, kept) or begins_sentence(text, start):\n",
         "    if True:\n",
         "a whole answer says the same as a streamed one",
     ),
@@ -160,7 +160,7 @@ MUTANTS: list[tuple[str, str, str, str]] = [
         "braces in the prose before it hide no Harmony message",
     ),
     (
-        "reliability/tools/extract/markup.py",
+        "reliability/tools/extract/typing_text.py",
         '    line_break = "\\r\\n" if text.startswith("\\r\\n") else "\\n"\n',
         '    line_break = "\\n"\n',
         "the line ends of Windows frame a parameter, too",

@@ -57,8 +57,8 @@ class HalfCall(Unreadable):
 @dataclass(frozen=True, slots=True)
 class Setting:
     """What is known before a value is looked at. `explicit`: its envelope, or its own delimiter, says
-    that it is a call. `alone`: it is the complete answer. `last`: it begins a line, and nothing stands behind it. `opened`:
-    an opener stands before it, not only a closer behind it."""
+    that it is a call. `alone`: it is the complete answer. `last`: it begins a line, and nothing stands
+    behind it. `opened`: an opener stands before it, not only a closer behind it."""
 
     box: ToolBox
     format: str
