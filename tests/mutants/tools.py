@@ -247,7 +247,7 @@ MUTANTS: list[tuple[str, str, str, str]] = [
         "no call of several in one envelope is dropped",
     ),
     (
-        "reliability/tools/extract/markup.py",
+        "reliability/tools/extract/typing_text.py",
         '    if kinds is None or "string" in kinds:\n',
         "    if kinds is None:\n",
         "text stays text where the schema allows a string",
