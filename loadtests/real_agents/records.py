@@ -23,7 +23,7 @@ SYSTEM_CHARS = 300
 
 
 def write_record(folder: Path, run: Run) -> None:
-    """Write a run's exchanges and its output; of twins, the second."""
+    """Write a run's exchanges and its output; of two runs of a trial, the second."""
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / f"{run.trial.name}.jsonl").open("w", encoding="utf-8") as out:
         for one in run.exchanges:

@@ -25,7 +25,7 @@ def build_table(runs: Sequence[Run], wrong: Sequence[str]) -> str:
     rows = [head]
     for run in runs:
         found = run.verdict
-        name = f"{found.name}, two at once" if run.twin else found.name
+        name = f"{found.name}, two runs at once" if run.twin else found.name
         cells = [name, found.nudged_at or "never", found.ended_at or "never", found.laps, found.again, found.end]
         rows.append(f"| {' | '.join(map(str, cells))} | {found.seconds:.0f} | {'yes' if found.met else '**no**'} |")
     return "\n".join(rows) + "\n\nSessions: " + ("; ".join(wrong) or "each run is one of its own") + "."

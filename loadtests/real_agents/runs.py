@@ -27,6 +27,9 @@ RUN_S = 120.0
 EXCHANGES_MAX = 24
 REFUSED_MAX = 6
 END_S = 2.0
+# At once: all their first messages are equal (aider's examples), and so are their answers, nearly. Runs that are equal to
+# the letter nobody can tell apart.
+TWINS = ("aider-same", "aider-read")
 OUTPUT_CHARS = 20_000
 # What of this program's environment an agent may see: no key, no other server.
 ENVIRONMENT = ("PATH", "LANG", "LC_ALL", "TZ", "SSL_CERT_FILE", "REQUESTS_CA_BUNDLE")
@@ -36,7 +39,7 @@ OFFLINE = {"LITELLM_LOCAL_MODEL_COST_MAP": "True"}
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One run of a trial. `twin`: it ran at the same time as another of the same trial."""
+    """One run of a trial. `twin`: it ran at the same time as another one."""
 
     trial: Trial
     twin: bool
@@ -49,18 +52,20 @@ def run_all(trials: Sequence[Trial], programs: Mapping[str, Path], url: str, fol
     """Run each trial by itself, and then aider twice at once."""
     for number, trial in enumerate(trials):
         yield run_trial(trial, programs[trial.agent], url, folder / f"run-{number}")
-    twin = next((trial for trial in trials if trial.name == "aider-same"), None)
-    if twin:
-        yield from run_twins(twin, programs[twin.agent], url, folder)
+    twins = [trial for trial in trials if trial.name in TWINS]
+    if len(twins) == len(TWINS):
+        yield from run_twins(twins, programs, url, folder)
 
 
-def run_twins(trial: Trial, programs: Path, url: str, folder: Path) -> list[Run]:
-    """Run a trial twice at once; whoever interrupts it ends both."""
+def run_twins(trials: Sequence[Trial], programs: Mapping[str, Path], url: str, folder: Path) -> list[Run]:
+    """Run trials at once; whoever interrupts it ends all of them."""
     stop = threading.Event()
-    with ThreadPoolExecutor(2) as pool:
+    with ThreadPoolExecutor(len(trials)) as pool:
         try:
-            places = [folder / f"twin-{number}" for number in range(2)]
-            runs = [pool.submit(run_trial, trial, programs, url, place, stop) for place in places]
+            runs = [
+                pool.submit(run_trial, trial, programs[trial.agent], url, folder / f"twin-{trial.name}", stop)
+                for trial in trials
+            ]
             return [run.result() for run in runs]
         finally:
             stop.set()
