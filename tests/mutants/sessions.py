@@ -70,6 +70,18 @@ MUTANTS: list[tuple[str, str, str, str]] = [
         "what is shown and kept counts once",
     ),
     (
+        "reliability/loops/kept.py",
+        "RETRIES_MAX = 4\n",
+        "RETRIES_MAX = 40\n",
+        "a text agent whose requests are equal to the letter is ended at last",
+    ),
+    (
+        "reliability/loops/kept.py",
+        "RETRIES_MAX = 4\n",
+        "RETRIES_MAX = 0\n",
+        "a request that is sent again a few times is no loop",
+    ),
+    (
         "deployments/state/windows.py",
         "        self._chars -= chars\n",
         "",
