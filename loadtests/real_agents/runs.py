@@ -27,7 +27,7 @@ RUN_S = 120.0
 EXCHANGES_MAX = 24
 REFUSED_MAX = 6
 END_S = 2.0
-# At once: all their first messages are equal (aider's examples), and so are their answers, nearly. Runs that are equal to
+# At once: all their first messages are equal (aider's examples), and so are their answers, nearly. Runs equal to
 # the letter nobody can tell apart.
 TWINS = ("aider-same", "aider-read")
 OUTPUT_CHARS = 20_000

@@ -24,9 +24,9 @@ import re
 from typing import NamedTuple
 
 from reliability.loops.comparison.canonical import digest, summary
+from reliability.loops.comparison.findings import Kind, Loop, Stage
 from reliability.loops.cycles.argument_limits import is_runaway_argument
 from reliability.loops.cycles.long_cycles import PERIOD_MAX, STRIDE, LongTail, extend
-from reliability.loops.findings import Kind, Loop, Stage
 from reliability.loops.in_answer import WHITE_CHARS
 from reliability.loops.written import REPEATS
 

@@ -24,22 +24,20 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from reliability.answer.name_lookup import Lookup, ToolNames, fold_text
 from reliability.tools.delimiters import QUOTES, SENTENCE_ENDS, beginnings, is_reasoning_end
 from reliability.tools.format_reasoning import REASONING_CLOSES, REASONING_OPENS
 from reliability.tools.format_row import Place, Reader, Start, Until
 from reliability.tools.formats import CALL_FORMATS, FRAME_FENCE, FRAME_TAG
-from reliability.tools.schema.tool_names import NAMESPACE_WORDS, prepare_tool_names
-from reliability.tools.schema.tool_names import ToolNames as DeclaredNames
+from reliability.tools.schema.tool_names import prepare_tool_names
 
 __all__ = [
     "PARTIAL",
     "CallStart",
     "ThoughtEnd",
     "ThoughtStart",
-    "ToolNames",
     "find_call_start",
     "find_thought_end",
-    "fold_text",
     "place_behind",
     "prepare_names",
 ]
@@ -48,13 +46,11 @@ DELIMITER_MAX = 400  # characters that are looked at to tell whether something b
 SPACES_MAX = 64  # white space between a fence or a tag and a candidate
 
 PARTIAL: Final = "partial"
-_FOLD = str.maketrans("ABCDEFGHIJKLMNOPQRSTUVWXYZ-", "abcdefghijklmnopqrstuvwxyz_")
 _SPOT = re.compile(rf"[{{\[<`⏺✿◁{SENTENCE_ENDS}]|\](?=<|\Z)")
 _THOUGHT_SPOT = re.compile(r"[<\[◁]")
 _BRACKET = re.compile(r"[{\[(]")
 _INDENT = re.compile(r"[ \t\r]*")
 _NAME = re.compile(r"[A-Za-z0-9_.:/\\-]{1,128}")
-_NO_WORD = re.compile(r"(?:__|[./:])(?=[A-Za-z0-9])|(?<=[a-z0-9])[A-Z]")
 _NAME_PART = re.compile(r"[.:/-][^.:/-]*\Z")
 
 
@@ -85,39 +81,6 @@ class ThoughtEnd:
 
 Partial = Literal["partial"]
 Found = CallStart | ThoughtStart | ThoughtEnd | Partial | None
-
-
-@dataclass(frozen=True, slots=True)
-class Lookup:
-    """The declared names as they are looked up at one kind of place. `exact`: an ordinary word counts to the letter."""
-
-    index: DeclaredNames
-    known: frozenset[str]
-    exact: bool
-
-    def knows(self, name: str) -> bool:
-        """Return whether this means a declared tool."""
-        if self.exact and _NO_WORD.search(name) is None:
-            return name in self.known
-        return self.index.find(name) is not None
-
-    def may_become(self, text: str) -> bool:
-        """Return whether this may be the beginning of what means a declared tool."""
-        if self.exact and _NO_WORD.search(text) is None:
-            word = text.rstrip("./:_")
-            return any(known.startswith(word) for known in (*self.known, *NAMESPACE_WORDS))
-        return self.index.may_become(text)
-
-
-@dataclass(frozen=True, slots=True)
-class ToolNames:
-    """The declared names: as they may be spelled, and to the letter. `firsts` are what they and the words of the table
-    begin with."""
-
-    names: tuple[str, ...]
-    folded: Lookup
-    exact: Lookup
-    firsts: frozenset[str]
 
 
 class _Starts:
@@ -197,11 +160,6 @@ def _build_call_start(start: int, match: re.Match[str], until: Until, *, strong:
     else:
         scan = match.end() if until is Until.ASKED else match.end() - 1
     return CallStart(start, scan, until, strong)
-
-
-def fold_text(text: str) -> str:
-    """Return the text without case, and with `-` as `_`; as long as before."""
-    return text.translate(_FOLD)
 
 
 def _list_firsts(head: str) -> str:

@@ -16,8 +16,8 @@ What must never happen: a verdict that depends on ids, on key order or on how a 
 is stopped for waiting; a detector that raises on what a client or a model has written.
 """
 
+from reliability.loops.comparison.findings import Call, Kind, Loop, Result, Stage, Turn
 from reliability.loops.comparison.memo import Memo
-from reliability.loops.findings import Call, Kind, Loop, Result, Stage, Turn
 from reliability.loops.history import find_loop
 from reliability.loops.in_answer import Scan, finish, open_scan, step, truncate
 from reliability.loops.judge import (

@@ -16,6 +16,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from reliability.loops.comparison.findings import Call
 from reliability.loops.comparison.near import mask_figures
 from reliability.loops.content import (
     Who,
@@ -27,7 +28,6 @@ from reliability.loops.content import (
     text_of,
     type_of,
 )
-from reliability.loops.findings import Call
 from reliability.loops.text_calls import read_text_calls
 
 __all__ = ["MESSAGES_MAX", "ConversationTail"]

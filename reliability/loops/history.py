@@ -37,10 +37,10 @@ from itertools import pairwise
 
 from reliability.loops.comparison.canonical import digest, summary
 from reliability.loops.comparison.errors import has_failed
+from reliability.loops.comparison.findings import Kind, Loop, Stage, Turn
 from reliability.loops.comparison.memo import Memo
 from reliability.loops.comparison.movement import LAPS_MAX, Movement, follow_figures
 from reliability.loops.comparison.near import clip, mask_figures
-from reliability.loops.findings import Kind, Loop, Stage, Turn
 from reliability.loops.polling import is_thought
 from reliability.loops.same_error import count_same_errors
 from reliability.loops.same_text import PERIOD_MAX, count_same_texts

@@ -23,8 +23,8 @@ from typing import Any
 
 from reliability.loops.comparison.canonical import summary
 from reliability.loops.comparison.errors import has_failed
+from reliability.loops.comparison.findings import Loop, Turn
 from reliability.loops.content import NOTICE, text_of
-from reliability.loops.findings import Loop, Turn
 from reliability.loops.thresholds import JudgeConfig
 
 __all__ = ["Case", "JudgeRequest", "Trouble", "find_case", "injection", "judge_request", "read_suggestion"]

@@ -30,8 +30,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from reliability.loops.comparison.canonical import call_key, canonical, digest
+from reliability.loops.comparison.findings import Call, Loop, Result, Turn
 from reliability.loops.content import Who, classify_speaker, text_of
-from reliability.loops.findings import Call, Loop, Result, Turn
 from reliability.loops.history import find_loop
 from reliability.loops.thresholds import LoopConfig
 from reliability.loops.transcript import answer_turn

@@ -6,8 +6,8 @@ as well, name the tool, say how often, and quote the result, since "you are loop
 
 from __future__ import annotations
 
+from reliability.loops.comparison.findings import Kind, Loop
 from reliability.loops.content import NOTICE
-from reliability.loops.findings import Kind, Loop
 
 __all__ = ["nudge"]
 

@@ -27,9 +27,9 @@ from functools import lru_cache
 from itertools import pairwise
 
 from reliability.loops.comparison.canonical import parse
+from reliability.loops.comparison.findings import Call, Result
 from reliability.loops.comparison.same_result import is_ongoing
 from reliability.loops.comparison.volatile_fields import NAMES_MAX, word_set, words_of
-from reliability.loops.findings import Call, Result
 
 __all__ = ["is_generic_tool", "is_poll", "is_thought", "polls_by_name"]
 

@@ -11,8 +11,8 @@ import re
 
 from reliability.loops.comparison.canonical import summary
 from reliability.loops.comparison.errors import error_text, has_failed
+from reliability.loops.comparison.findings import Turn
 from reliability.loops.comparison.same_result import is_same_result
-from reliability.loops.findings import Turn
 from reliability.loops.polling import is_generic_tool
 from reliability.loops.turn_row import TurnRow
 

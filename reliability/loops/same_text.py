@@ -12,7 +12,7 @@ from itertools import islice
 
 from rapidfuzz import fuzz
 
-from reliability.loops.findings import Turn
+from reliability.loops.comparison.findings import Turn
 
 __all__ = ["PERIOD_MAX", "count_same_texts"]
 

@@ -22,7 +22,7 @@ from typing import Any
 from rapidfuzz import fuzz
 
 from reliability.loops.comparison.canonical import call_key, digest, summary
-from reliability.loops.findings import Kind, Loop, Stage, Turn
+from reliability.loops.comparison.findings import Kind, Loop, Stage, Turn
 from reliability.loops.history import stage_of
 from reliability.loops.kept import Kept
 from reliability.loops.polling import is_poll

@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from reliability.loops.comparison.canonical import dumps, parse
-from reliability.loops.findings import Call
+from reliability.loops.comparison.findings import Call
 from reliability.loops.written import find_bodies
 
 __all__ = ["read_text_calls"]

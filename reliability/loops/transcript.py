@@ -25,6 +25,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from reliability.loops.comparison.canonical import dumps
+from reliability.loops.comparison.findings import Call, Result, Turn
 from reliability.loops.content import (
     Message,
     Who,
@@ -36,7 +37,6 @@ from reliability.loops.content import (
     type_of,
 )
 from reliability.loops.conversation_tail import MESSAGES_MAX, ConversationTail
-from reliability.loops.findings import Call, Result, Turn
 
 __all__ = ["MESSAGES_MAX", "TURNS_MAX", "answer_turn", "calls_turn", "carries_history", "read_turns"]
 

@@ -17,10 +17,10 @@ from collections.abc import Callable, Iterable, Sequence
 
 from reliability.loops.comparison.blurring import HOLE, blur_call, says_enough
 from reliability.loops.comparison.canonical import call_key
+from reliability.loops.comparison.findings import Call, Result, Turn
 from reliability.loops.comparison.memo import Memo
 from reliability.loops.comparison.near import is_near_result
 from reliability.loops.comparison.same_result import is_same_result
-from reliability.loops.findings import Call, Result, Turn
 from reliability.loops.polling import is_poll, is_thought
 from reliability.loops.thresholds import LoopConfig
 

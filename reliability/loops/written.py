@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from reliability.loops.comparison.canonical import call_key, canonical, digest, summary
-from reliability.loops.findings import Call, Kind, Loop, Stage
+from reliability.loops.comparison.findings import Call, Kind, Loop, Stage
 from reliability.tools.format_row import Format
 from reliability.tools.formats import CALL_FORMATS
 

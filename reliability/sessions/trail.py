@@ -21,8 +21,8 @@ from hashlib import blake2b
 from typing import Any
 
 from reliability.loops.comparison.canonical import call_key, dumps
+from reliability.loops.comparison.findings import Call, Turn
 from reliability.loops.content import text_of
-from reliability.loops.findings import Call, Turn
 from reliability.loops.kept import is_summary
 from reliability.loops.transcript import answer_turn
 

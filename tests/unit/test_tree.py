@@ -77,6 +77,7 @@ def test_a_name_stands_once(package):
 ORDER = [
     "reliability/tools",
     "reliability/loops/cycles",
+    "reliability/loops/comparison",
     "reliability/loops",
     "reliability/sessions",
     "reliability/memory",

@@ -22,8 +22,8 @@ from typing import Any
 
 from reliability.loops.comparison.canonical import canonical, parse, spell
 from reliability.loops.comparison.errors import has_failed
+from reliability.loops.comparison.findings import Call, Result
 from reliability.loops.comparison.volatile_fields import NAMES_MAX, is_volatile, word_set, words_of
-from reliability.loops.findings import Call, Result
 
 __all__ = ["HOLE", "blur_call", "says_enough"]
 

@@ -14,7 +14,7 @@ import unicodedata
 from collections.abc import Mapping
 from typing import Any
 
-from reliability.loops.findings import Call
+from reliability.loops.comparison.findings import Call
 
 __all__ = ["call_key", "canonical", "digest", "dumps", "parse", "spell", "summary"]
 

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from reliability.loops.comparison.canonical import dumps, parse
-from reliability.loops.findings import Result
+from reliability.loops.comparison.findings import Result
 
 __all__ = ["error_text", "has_failed"]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from reliability.loops.findings import Call, Result, Turn
+from reliability.loops.comparison.findings import Call, Result, Turn
 from reliability.loops.same_error import count_same_errors
 from reliability.loops.thresholds import LoopConfig
 from reliability.loops.turn_row import TurnRow

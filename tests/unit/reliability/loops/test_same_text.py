@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reliability.loops.findings import Call, Turn
+from reliability.loops.comparison.findings import Call, Turn
 from reliability.loops.same_text import PERIOD_MAX, TEXTS_MAX, count_same_texts
 
 A, B, C = (Turn(text=text) for text in ("I can't open it, sorry.", "Let me look once more.", "Shall I go on then?"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from reliability.loops.findings import Call, Result, Turn
+from reliability.loops.comparison.findings import Call, Result, Turn
 from reliability.loops.thresholds import LoopConfig
 from reliability.loops.turn_row import TurnRow
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reliability.loops.comparison.blurring import HOLE, blur_call, says_enough
-from reliability.loops.findings import Call, Result
+from reliability.loops.comparison.findings import Call, Result
 
 NOBODY: frozenset[str] = frozenset()
 
