@@ -32,7 +32,7 @@ class Lookup:
     def may_become(self, text: str) -> bool:
         """Return whether this may be the beginning of what means a declared tool."""
         if self.exact and _NO_WORD.search(text) is None:
-            word = text.rstrip("./:_")
+            word = text.rstrip("./:_") or text
             return any(known.startswith(word) for known in (*self.known, *NAMESPACE_WORDS))
         return self.index.may_become(text)
 
