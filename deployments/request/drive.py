@@ -35,7 +35,7 @@ from reliability.answer.estimate import prompt_bytes, prompt_tokens_most, tokens
 from reliability.answer.gate import Hold
 from reliability.answer.judgement import Expected, Judged
 from reliability.answer.logprobs import WaitingLogprobs
-from reliability.answer.repeating import window_repeats_already
+from reliability.answer.repeating import repeats_already, window_repeats_already
 from reliability.escalation.health import record_rejection, verdict_of
 from reliability.escalation.policies import Accept, Call, Limits, Refuse, Situation, decide, reason_of
 from reliability.escalation.reask import request_for
@@ -231,11 +231,12 @@ async def _call(run: Run, call: Call, ports: Ports) -> AsyncGenerator[list[Event
 
 
 def _hold_of(run: Run) -> Hold:
-    """Return what is held. What a session without a history was answered before is known only by now."""
-    window, loops = run.expected.window, run.expected.loops
-    if window is not None and loops is not None and window_repeats_already(window, loops):
-        return Hold.ALL
-    return run.hold
+    """Return what is held. What a session was answered before that its request doesn't show is known only by now."""
+    window, loops, joined = run.expected.window, run.expected.loops, run.expected.joined
+    if window is None or loops is None:
+        return run.hold
+    repeats = bool(run.expected.asked) and window_repeats_already(window, loops)
+    return Hold.ALL if repeats or (joined is not None and repeats_already(joined, loops)) else run.hold
 
 
 def _bind_progress(grant: Grant | None, ports: Ports) -> Callable[[Usage], None] | None:

@@ -96,6 +96,16 @@ class Expected:
         return bool(self.asked) or (self.shown is not None and not self.shown.spoken)
 
     @property
+    def joined(self) -> tuple[Turn, ...] | None:
+        """What the window has kept joined with what the request shows, found once for all attempts; None where that is
+        no more than what it shows."""
+        shown, window, config = self.shown, self.window, self.loops
+        if config is None or shown is None or window is None or not window.kept:
+            return None
+        kept = window.kept
+        return self.memo.once("joined", lambda: join_turns(kept, shown, self.turns, config))
+
+    @property
     def complete(self) -> int:
         """How many answers of its streak the request shows itself, with their results."""
         return 0 if self.shown is None else self.shown.complete
@@ -295,7 +305,7 @@ def _find_loop(expected: Expected, config: LoopConfig, checked: Checked, text: s
     loop = find_loop(expected.turns, config, turn, expected.memo)
     if expected.window is None:
         return turn, loop
-    found = [loop, find_kept_loop(_join_kept(expected, config), config, turn)]
+    found = [loop, find_kept_loop(expected.joined, config, turn)]
     if expected.asked:
         found.append(observe(expected.window, turn, config, expected.asked)[1])
     loop = max(
@@ -304,15 +314,6 @@ def _find_loop(expected: Expected, config: LoopConfig, checked: Checked, text: s
         default=None,
     )
     return turn, loop
-
-
-def _join_kept(expected: Expected, config: LoopConfig) -> tuple[Turn, ...] | None:
-    """Join what the window has kept with what the request shows, once for all attempts."""
-    shown, window = expected.shown, expected.window
-    if shown is None or window is None or not window.kept:
-        return None
-    kept = window.kept
-    return expected.memo.once("joined", lambda: join_turns(kept, shown, expected.turns, config))
 
 
 def _describe_loop(loop: Loop) -> tuple[Flaw, str]:
