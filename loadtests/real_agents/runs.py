@@ -27,8 +27,8 @@ RUN_S = 120.0
 EXCHANGES_MAX = 24
 REFUSED_MAX = 6
 END_S = 2.0
-# At once: all their first messages are equal (aider's examples), and so are their answers, nearly. Runs that are equal to
-# the letter nobody can tell apart.
+# At once: all their first messages are equal (aider's examples), and so are their answers, nearly. Runs that are equal
+# to the letter nobody can tell apart.
 TWINS = ("aider-same", "aider-read")
 OUTPUT_CHARS = 20_000
 # What of this program's environment an agent may see: no key, no other server.
