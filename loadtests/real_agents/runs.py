@@ -27,8 +27,9 @@ RUN_S = 120.0
 EXCHANGES_MAX = 24
 REFUSED_MAX = 6
 END_S = 2.0
-# At once: all their first messages are equal (aider's examples), and so are their answers, nearly. Runs equal to
-# the letter nobody can tell apart.
+# At once: all their first messages are equal (aider's examples), and so are their answers, nearly. Runs that are equal
+# to the letter nobody can tell apart, so that these ask for something else than the runs before them, too.
+AT_ONCE = " Two of you work at once."
 TWINS = ("aider-same", "aider-read")
 OUTPUT_CHARS = 20_000
 # What of this program's environment an agent may see: no key, no other server.
@@ -81,7 +82,7 @@ def run_trial(trial: Trial, programs: Path, url: str, place: Path, stop: threadi
     (work / "check.sh").chmod(0o755)
     begun = time.monotonic()
     with listen(url) as tap:
-        launch = AGENTS[trial.agent].launch(programs, home, f"{tap.url}/v1", trial.task)
+        launch = AGENTS[trial.agent].launch(programs, home, f"{tap.url}/v1", trial.task + (AT_ONCE if stop else ""))
         code, output = run_launch(
             launch, work, home, lambda: is_enough(tap.exchanges) or (stop is not None and stop.is_set())
         )

@@ -40,7 +40,7 @@ from reliability.loops.comparison.errors import has_failed
 from reliability.loops.comparison.findings import Kind, Loop, Stage, Turn
 from reliability.loops.comparison.memo import Memo
 from reliability.loops.comparison.movement import LAPS_MAX, Movement, follow_figures
-from reliability.loops.comparison.near import clip, mask_figures
+from reliability.loops.comparison.near import find_difference, mask_figures
 from reliability.loops.polling import is_thought
 from reliability.loops.same_error import count_same_errors
 from reliability.loops.same_text import PERIOD_MAX, count_same_texts
@@ -166,7 +166,7 @@ def _judge_streak(row: TurnRow, period: int, count: int) -> Movement:
 def _count_changes(texts: Sequence[str], is_equal: Callable[[str, str], bool]) -> int:
     """Count the laps whose result differs from the one before it. Figures may stand still for a lap; words that are
     noise don't."""
-    changed = [(clip(a.strip()), clip(b.strip())) for a, b in pairwise(texts) if not is_equal(a, b)]
+    changed = [find_difference(a.strip(), b.strip()) for a, b in pairwise(texts) if not is_equal(a, b)]
     worded = any(mask_figures(a) != mask_figures(b) for a, b in changed)
     return 0 if worded and len(changed) < len(texts) - 1 else len(changed)
 

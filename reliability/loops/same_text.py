@@ -1,6 +1,7 @@
 """TEXTS: the same text again and again, or two or three texts in turn, with no call between.
 
-An answer that holds nothing but thoughts counts by its thoughts, and one whose call stands in its text by its text. The
+An answer that holds nothing but thoughts counts by its thoughts. One whose call stands in its text counts by its text
+where nothing is known to have come of it; else the rules for calls say what it is. The
 rule looks through user messages that only say "go on" or say the same again (see `transcript`); every other user
 message re-arms it, and so does a call.
 """
@@ -37,7 +38,7 @@ def count_same_texts(turns: Sequence[Turn], similarity: float, period: int) -> t
 
 def _walk_back(turns: Sequence[Turn]) -> Iterator[str]:
     for turn in reversed(turns):
-        if turn.calls and not turn.written:
+        if turn.calls and not (turn.written and all(result is None for result in turn.results)):
             return
         if turn.text.strip():
             yield " ".join(turn.text[:TEXT_CHARS].split())

@@ -27,6 +27,7 @@ from enum import IntEnum
 from itertools import pairwise
 
 from reliability.loops.comparison.near import clip, find_figures
+from reliability.loops.comparison.same_result import count_shared_ends
 from reliability.loops.comparison.volatile_fields import word_set, words_of
 
 __all__ = ["LAPS_MAX", "Movement", "follow_figures"]
@@ -63,7 +64,7 @@ class Movement(IntEnum):
 def follow_figures(texts: Sequence[str], failed: bool) -> Movement:
     """Tell where the figures go in the results of one call, oldest first, of which each differs from the next in
     little. `failed`: the newest says that the call failed."""
-    laps = [clip(text.strip()) for text in texts[-LAPS_MAX:]]
+    laps = _trim_shared([text.strip() for text in texts[-LAPS_MAX:]])
     figures = [find_figures(lap)[:FIGURES_MAX] for lap in laps]
     if failed or len(laps) < 2 or len({len(found) for found in figures}) > 1:
         return Movement.NOTHING
@@ -75,6 +76,13 @@ def follow_figures(texts: Sequence[str], failed: bool) -> Movement:
     if told[Movement.PROGRESS]:
         return Movement.PROGRESS
     return Movement.DRIFT if told[Movement.DRIFT] > told[Movement.NOTHING] else Movement.NOTHING
+
+
+def _trim_shared(texts: list[str]) -> list[str]:
+    """Leave out the lines that all the texts share at both ends, and the middle of what is long all the same."""
+    ends = [count_shared_ends(texts[0], text) for text in texts[1:] if text != texts[0]]
+    start, end = min((start for start, _ in ends), default=0), min((end for _, end in ends), default=0)
+    return [clip(text[start : len(text) - end]) for text in texts]
 
 
 def _judge_column(values: list[str], text: str, place: re.Match[str]) -> Movement:

@@ -25,9 +25,9 @@ from typing import Any
 from rapidfuzz import fuzz
 
 from reliability.loops.comparison.canonical import dumps, parse
-from reliability.loops.comparison.same_result import Parse, is_same_result
+from reliability.loops.comparison.same_result import Parse, count_shared_ends, is_same_result
 
-__all__ = ["clip", "find_figures", "is_near_result", "mask_figures"]
+__all__ = ["clip", "find_difference", "find_figures", "is_near_result", "mask_figures"]
 
 CHARS = 2_000
 LINES_MAX = 2_000
@@ -70,10 +70,18 @@ def is_near_result(
 
 
 def _is_near_text(a: str, b: str, threshold: float) -> bool:
-    x, y = clip(a), clip(b)
+    x, y = find_difference(a, b)
     if mask_figures(x) == mask_figures(y):
-        return _has_words_enough(x, y)
-    return fuzz.ratio(x, y, score_cutoff=100 * threshold) > 0 and not _continues(a, b)
+        return _has_words_enough(a, x, y)
+    shared = 1 - max(len(x), len(y)) / max(len(a), len(b), 1) if max(len(x), len(y)) <= 2 * CHARS else 0.0
+    return shared + (1 - shared) * fuzz.ratio(x, y) / 100 >= threshold and not _continues(a, b)
+
+
+def find_difference(a: str, b: str) -> tuple[str, str]:
+    """Find where two texts differ: without the lines that they share at both ends, and without the middle of what is
+    long all the same."""
+    start, end = count_shared_ends(a, b)
+    return clip(a[start : len(a) - end]), clip(b[start : len(b) - end])
 
 
 def clip(text: str) -> str:
@@ -91,12 +99,12 @@ def find_figures(text: str) -> list[re.Match[str]]:
     return list(_FIGURE.finditer(text))
 
 
-def _has_words_enough(a: str, b: str) -> bool:
-    """Return whether the figures that differ stand in a text that says something beside them."""
-    changed = sum(
-        min(len(x[0]), FIGURE_CHARS) for x, y in zip(find_figures(a), find_figures(b), strict=True) if x[0] != y[0]
-    )
-    return sum(map(str.isalpha, mask_figures(a))) >= LETTERS_MIN and changed <= FIGURES_MAX * len(a)
+def _has_words_enough(text: str, x: str, y: str) -> bool:
+    """Return whether the figures in which `x` and `y` differ stand in a text that says something beside them."""
+    pairs = zip(find_figures(x), find_figures(y), strict=True)
+    changed = sum(min(len(older[0]), FIGURE_CHARS) for older, newer in pairs if older[0] != newer[0])
+    letters = sum(map(str.isalpha, mask_figures(clip(text))))
+    return letters >= LETTERS_MIN and changed <= FIGURES_MAX * len(text)
 
 
 def _is_shuffled(a: str, b: str) -> bool:

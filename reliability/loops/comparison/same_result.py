@@ -42,7 +42,7 @@ from reliability.loops.comparison.volatile_fields import (
     words_of,
 )
 
-__all__ = ["is_ongoing", "is_same_result"]
+__all__ = ["count_shared_ends", "is_ongoing", "is_same_result"]
 
 MASKED_CHARS = 16_000
 LINES_MAX = 50_000
@@ -190,7 +190,7 @@ class _Comparison:
 
     def compare_texts(self, a: str, b: str) -> int | None:
         """Compare line by line; only lines that differ are masked."""
-        start, end = _count_shared_ends(a, b)
+        start, end = count_shared_ends(a, b)
         content = int(_has_content(a[:start]) or _has_content(a[len(a) - end :]))
         a, b = a[start : len(a) - end], b[start : len(b) - end]
         if (count := a.count("\n")) != b.count("\n") or count >= LINES_MAX:
@@ -226,7 +226,7 @@ def _has_content(text: str) -> bool:
     return bool(text.replace(HOLE, "").strip())
 
 
-def _count_shared_ends(a: str, b: str) -> tuple[int, int]:
+def count_shared_ends(a: str, b: str) -> tuple[int, int]:
     """Count the characters of whole lines that the two share at their beginning, and those at their end."""
     shared = _count_shared(a, b)
     start = a.rfind("\n", 0, shared) + 1
