@@ -21,3 +21,20 @@ def test_a_lone_name_is_a_call_only_where_nothing_is_needed():
     assert calls('{"name": "get_time"}') == [("get_time", {})]
     assert calls('Then {"name": "get_time"} follows.') == []
     assert calls("<tool_call>get_time</tool_call>") == [("get_time", {})]
+
+
+def test_a_name_as_key_is_a_call_where_the_arguments_are_the_tools():
+    """`{"search": {...}}` at the end of an answer: with its parameters only; other data under that key is data."""
+    assert calls('{"search": {"query": "x"}}') == [("search", {"query": "x"})]
+    assert calls('Now:\n[{"search": {"query": "x"}}]') == [("search", {"query": "x"})]
+    for text in ('{"search": {"hits": 3}}', '{"search": {"query": "x"}} is it.', 'So {"search": {"query": "x"}}'):
+        assert calls(text) == []
+
+
+def test_python_as_the_whole_answer():
+    """An object is all arguments where its keys are the parameters; what can't be read is refused, not an answer."""
+    assert calls('search({"query": "x"});') == [("search", {"query": "x"})]
+    assert calls('"search"(query="x")') == [("search", {"query": "x"})]
+    for text in ('search({"hits": 3})', 'search("x")', r'get\_time(a="x\_y")', "search(query=f(1))"):
+        found = extract_calls(text, BOX)
+        assert (found.calls, len(found.malformed)) == ((), 1), text
