@@ -63,6 +63,12 @@ class Admission(Protocol):
         ...
 
     @property
+    def session(self) -> str | None:
+        """The session's name: the one that was found, once `admit` has answered, where the request names none; None
+        where nobody knows better than the request."""
+        ...
+
+    @property
     def window(self) -> Window | None:
         """The session's earlier answers, once a grant has brought them; None where nobody asked for
         them."""

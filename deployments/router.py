@@ -212,7 +212,9 @@ class Router(Stoppable):
             key=run.key,
             session=run.request.session_id,
             request_id=run.request.request_id,
-            window=bool(run.expected.asked),
+            window=run.expected.wants_window,
+            complete=run.expected.complete,
+            trail=call.trail,
         )
         account = Account(run=run, state=state, started_ns=started_ns)
         exchange = Exchange(
@@ -238,14 +240,15 @@ class Router(Stoppable):
         stays = "" if caller.allow_cloud else KEY_STAYS
         if local_only:
             stays = LOCAL_ONLY
+        expected = build_expected(self._config, request, call.toolbox)
         return Run(
             request=request,
-            expected=build_expected(self._config, request, call.toolbox),
+            expected=expected,
             chain=chain_for(self._config, self._tiers, call.model),
             limits=self._limits,
             deadline_ns=self._clock.now_ns() + int(request.timeout_s * NS_PER_S),
             key=caller.name,
-            hold=hold_of(self._config, stream=call.stream),
+            hold=hold_of(self._config, expected, stream=call.stream),
             stays=stays,
             prompt_bytes=prompt_bytes(request.messages, request.tools),
             level=self._observe_memory(None)[0],

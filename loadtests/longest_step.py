@@ -133,13 +133,14 @@ def _read_request(raw: bytes, config: RouterConfig, clock: MonotonicClock) -> tu
     """Read the request as the Router does."""
     call = parse_chat(raw, {}, request_id="r1", tokens_max=16_384, timeout_s=60)
     request = call.request
+    expected = build_expected(config, request, call.toolbox)
     run = Run(
         request=request,
-        expected=build_expected(config, request, call.toolbox),
+        expected=expected,
         chain=chain_for(config, [MODEL], call.model),
         limits=limits_of(config),
         deadline_ns=clock.now_ns() + 60 * NS_PER_S,
-        hold=hold_of(config, stream=call.stream),
+        hold=hold_of(config, expected, stream=call.stream),
         prompt_bytes=prompt_bytes(request.messages, request.tools),
     )
     return call, run

@@ -194,7 +194,8 @@ class StreamingConfig(Section):
 
     hold: Hold = Field(
         default=Hold.TOOL_CALLS,
-        description="what a stream holds back until it is judged: `tool_calls` (text passes at once) or `all`",
+        description="what a stream holds back until it is judged: `tool_calls` (text passes at once, unless the "
+        "conversation repeats itself already) or `all`",
     )
 
 

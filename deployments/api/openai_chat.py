@@ -14,9 +14,10 @@ from typing import Annotated, Any, Literal
 import orjson
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from deployments.api.session import session_of
+from deployments.api.session import name_beginning, read_session
 from deployments.errors import ApiError
 from deployments.work.json_values import VALUES_MAX, has_more_values
+from reliability.sessions import Trail, read_trail
 from reliability.steps import OutOfSteps, Steps
 from reliability.tools import BadSchema, BadTools, ToolBox, build_toolbox, compile_schema, parse_choice
 from reliability.types import ChatRequest
@@ -95,7 +96,8 @@ class ChatCall:
     """One parsed call: the request for the tiers, and what the HTTP boundary itself needs to
     answer.
 
-    `legacy_functions`: the client speaks `functions`, so its answer has `function_call`.
+    `legacy_functions`: the client speaks `functions`, so its answer has `function_call`. `trail`: what the request
+    shows of its conversation, where it names no session.
     """
 
     model: str
@@ -104,6 +106,7 @@ class ChatCall:
     legacy_functions: bool
     request: ChatRequest
     toolbox: ToolBox
+    trail: Trail | None
 
 
 def parse_chat(
@@ -129,7 +132,7 @@ def parse_chat(
     asked = body.max_completion_tokens or body.max_tokens
     request = ChatRequest(
         request_id=request_id,
-        session_id=session_of(headers, fields, messages),
+        session_id=(session := read_session(headers, fields)) or name_beginning(headers, messages),
         messages=messages,
         max_tokens=min(asked or tokens_max, tokens_max),
         max_tokens_named=asked is not None,
@@ -154,7 +157,13 @@ def parse_chat(
         legacy_functions=body.functions is not None,
         request=request,
         toolbox=toolbox,
+        trail=None if session else _read_trail(headers, messages),
     )
+
+
+def _read_trail(headers: Mapping[str, str], messages: tuple[dict[str, Any], ...]) -> Trail:
+    """Read the trail of a request that names no session; where no keys are checked their bearers are kept apart."""
+    return read_trail(messages, headers.get("authorization") or headers.get("x-api-key") or "")
 
 
 def _parse_object(raw: bytes) -> dict[str, Any]:

@@ -14,6 +14,7 @@ import platform
 import sys
 from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 
 import psutil
 
@@ -24,6 +25,7 @@ from deployments.graph.replica import make_tier
 from deployments.models.artifact import find_on_disk
 from deployments.models.catalog import choose_here
 from deployments.models.sources import parse_source
+from deployments.tiers.mlx.loading import check_calls_on_disk
 from reliability.types import TierState
 
 __all__ = ["doctor"]
@@ -98,8 +100,21 @@ def _check_model(name: str, model: str) -> tuple[Finding, int]:
             f"{choice.source} ({choice.why}): not on disk yet; `make prepare` fetches it, or the tier when it starts"
         )
         return Finding("warn", what, words), 0
+    warning = _check_calls(artifact.path)
+    if warning is not None:
+        return Finding("warn", what, f"{choice.source} ({choice.why}): {warning}"), artifact.weight_bytes
     size = f"{artifact.weight_bytes / 1e6:.0f} MB, {artifact.quantization}"
     return Finding("ok", what, f"{choice.source} ({choice.why}): {size}"), artifact.weight_bytes
+
+
+def _check_calls(folder: Path) -> str | None:
+    """Check whether the calls of the model in this folder can be read."""
+    try:
+        return check_calls_on_disk(folder)
+    except ImportError:
+        return None  # the package is reported by itself
+    except Exception as error:  # transformers raises what it likes on files that it can't read
+        return f"its tokenizer can't be loaded ({type(error).__name__}: {error})"
 
 
 def _find_hosted(config: AppConfig) -> Iterator[tuple[str, HostedTierConfig]]:

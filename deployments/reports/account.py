@@ -21,7 +21,9 @@ from deployments.state.client import RequestState
 from deployments.state.incident_record import IncidentKind, record
 from deployments.state.records import TurnItem
 from deployments.telemetry import log_error, log_request
-from reliability.types import TierStatus
+from reliability.loops import calls_turn
+from reliability.sessions import Answered, describe_answer
+from reliability.types import Text, TierStatus
 
 __all__ = ["Account"]
 
@@ -63,7 +65,8 @@ class Account:
             incidents = incidents_of(
                 self.run, at_s=time.time(), key=self.run.key, statuses=statuses, keep_text=keep_text
             )
-            self.state.finish(report, [*incidents, *self._record_advice()], self._find_turn())
+            found = [*incidents, *self._record_advice()]
+            self.state.finish(report, found, self._find_turn(), self._describe_answer())
             metrics.count(report)
             log_request(report)
         except Exception as error:
@@ -87,9 +90,24 @@ class Account:
         )
         return [made]
 
-    def _find_turn(self) -> TurnItem | None:
-        """Find what the session's window should remember, for a client that sends no history."""
-        run = self.run
-        if not run.expected.asked or run.finish is None or run.judged is None or run.judged.turn is None:
+    def _describe_answer(self) -> Answered | None:
+        """Describe what left, by what a later request shows of it; None where it didn't leave, or not all of it."""
+        judged = self.run.judged
+        if self.run.finish is None or judged is None:
             return None
-        return TurnItem(key=run.key, session=run.request.session_id, turn=run.judged.turn, request=run.expected.asked)
+        text = "".join(event.text for event in judged.events if isinstance(event, Text))
+        turn = calls_turn([(call.name, call.arguments) for call in judged.calls], text)
+        return describe_answer(judged.turn or turn, [call.id for call in judged.calls])
+
+    def _find_turn(self) -> TurnItem | None:
+        """Find what the session's window should remember."""
+        run, expected = self.run, self.run.expected
+        if expected.shown is None or run.finish is None or run.judged is None or run.judged.turn is None:
+            return None
+        return TurnItem(
+            key=run.key,
+            session=run.request.session_id,
+            turn=run.judged.turn,
+            request=expected.asked,
+            shown=expected.shown,
+        )

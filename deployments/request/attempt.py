@@ -29,11 +29,13 @@ from deployments.work.judging import Elsewhere, make_judgement
 from deployments.work.large_work import Large, at_once
 from reliability import loops
 from reliability.answer import gate as gates
+from reliability.answer.call_scan import CallScan, step_calls
 from reliability.answer.gate import Gate, Hold
 from reliability.answer.judgement import Expected, Judged, judge, settle_text
 from reliability.answer.logprobs import WaitingLogprobs
 from reliability.loops import Kind, Loop, Scan
 from reliability.types import (
+    CallDelta,
     ChatRequest,
     Counted,
     Event,
@@ -57,6 +59,7 @@ NS_PER_S = 1_000_000_000
 # looked at again, to settle whether it is a call, even more.
 WEIGHT = 4
 OPEN_WEIGHT = 16
+REASONED_CHARS = 4_000  # of the reasoning, as much as two texts of a conversation are compared by
 
 
 @dataclass(slots=True, kw_only=True)
@@ -66,7 +69,9 @@ class Reading:
     may write. `logprobs`: None where the client hasn't asked for them. `kept`: what the event in
     which a loop was detected brought, where nothing had left before it. `history_bytes`: of what
     the answer is held against. `text_scan`, `reasoning_scan`: how far its text and its reasoning
-    are scanned for loops.
+    are scanned for loops; `call_scan`: its native calls. `stopped_in_arguments`: the loop stands in
+    the arguments of a call, so that what came of it is no call.
+    `reasoned`: the beginning of its reasoning, which is the answer where there is nothing else.
 
     `trusted`: what the tier reports of its tokens is its own count. `progress` is called with what
     the attempt has cost so far; `prompt_most` bounds the tokens of its prompt. `reported`: what the
@@ -89,6 +94,8 @@ class Reading:
     gate: Gate = field(init=False)
     text_scan: Scan = field(init=False)
     reasoning_scan: Scan = field(init=False)
+    call_scan: CallScan = field(default_factory=CallScan)
+    reasoned: str = ""
     loop: Loop | None = None
     lead: str = ""
     sent: list[str] = field(default_factory=list)
@@ -192,6 +199,8 @@ class Reading:
             self.ttft_ns = now_ns - self.started_ns
         self.spending.write(event)
         self._guard(event)
+        if isinstance(event, CallDelta) and self.stopped_for_calls:
+            return ()  # the beginning of one more call: those before it are complete
         self.gate, out = gates.step(self.gate, event)
         if self.loop is not None and not self.sent:
             self.kept = out
@@ -224,6 +233,10 @@ class Reading:
             self.text_scan, self.loop = loops.step(self.text_scan, event.text)
         elif isinstance(event, Reasoning):
             self.reasoning_scan, self.loop = loops.step(self.reasoning_scan, event.text)
+            if len(self.reasoned) < REASONED_CHARS:
+                self.reasoned = (self.reasoned + event.text)[:REASONED_CHARS]
+        elif isinstance(event, CallDelta):
+            self.call_scan, self.loop = step_calls(self.call_scan, event.index, event.name or "", event.arguments)
 
     def finish(self) -> list[Event]:
         """Settle the gate and judge the answer, when the stream is over. Returns what may still
@@ -258,7 +271,8 @@ class Reading:
             sent="".join(self.sent),
             text_committed=self.text_committed,
             attempt=self.number,
-            stopped=self.loop,
+            stopped=None if self.stopped_in_arguments else self.loop,
+            reasoned=self.reasoned,
         )
 
     def take_judgement(self, judged: Judged) -> list[Event]:
@@ -291,6 +305,11 @@ class Reading:
     def stopped_for_calls(self) -> bool:
         """Whether it was stopped since its calls repeated themselves."""
         return self.loop is not None and self.loop.kind is Kind.ANSWER_CALLS
+
+    @property
+    def stopped_in_arguments(self) -> bool:
+        """Whether it was stopped since the arguments of a native call repeated themselves."""
+        return self.call_scan.loop is not None and not self.stopped_for_calls
 
     def count_usage(self) -> tuple[Usage, Usage | None]:
         """Count what the attempt has cost; see `Spending.count_usage`."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from deployments.request.attempt import Reading
 from reliability.faults import TRAITS, Ran
+from reliability.loops import Kind
 from reliability.types import Attempt, Failed, Flaw, Usage
 
 __all__ = ["record_attempt"]
@@ -40,6 +41,8 @@ def record_attempt(reading: Reading, now_ns: int, *, granted: bool = True) -> At
 
 def _find_flaw(reading: Reading) -> tuple[Flaw | None, str]:
     judged, who = reading.judged, f"tier {reading.tier}"
+    if reading.stopped_in_arguments or _has_broken_call(reading):
+        return Flaw.TRUNCATED, f"{who} was stopped: it repeated itself in the arguments of a tool call"
     if reading.loop is not None and not _has_called(reading) and not _has_good_calls(reading):
         if judged is not None and not judged.raw_text.strip():
             return Flaw.EMPTY, f"{who} was stopped: it wrote nothing but white space"
@@ -56,6 +59,13 @@ def _has_called(reading: Reading) -> bool:
     is a text that repeats itself."""
     judged = reading.judged
     return reading.stopped_for_calls and judged is not None and bool(judged.calls or judged.violations)
+
+
+def _has_broken_call(reading: Reading) -> bool:
+    """Tell whether it was stopped inside of a call that it wrote as text: then it is no text that can be cut."""
+    judged, loop = reading.judged, reading.loop
+    in_text = loop is not None and loop.kind in (Kind.CYCLE, Kind.WHITESPACE)
+    return in_text and judged is not None and judged.flaw is Flaw.TRUNCATED
 
 
 def _has_good_calls(reading: Reading) -> bool:

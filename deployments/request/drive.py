@@ -35,6 +35,7 @@ from reliability.answer.estimate import prompt_bytes, prompt_tokens_most, tokens
 from reliability.answer.gate import Hold
 from reliability.answer.judgement import Expected, Judged
 from reliability.answer.logprobs import WaitingLogprobs
+from reliability.answer.repeating import window_repeats_already
 from reliability.escalation.health import record_rejection, verdict_of
 from reliability.escalation.policies import Accept, Call, Limits, Refuse, Situation, decide, reason_of
 from reliability.escalation.reask import request_for
@@ -200,7 +201,7 @@ async def _call(run: Run, call: Call, ports: Ports) -> AsyncGenerator[list[Event
         tier=call.tier,
         number=len(run.attempts),
         expected=run.expected,
-        hold=run.hold,
+        hold=_hold_of(run),
         text_committed=any(a.text_out for a in run.attempts),
         started_ns=ports.clock.now_ns(),
         prompt_bytes=size,
@@ -227,6 +228,14 @@ async def _call(run: Run, call: Call, ports: Ports) -> AsyncGenerator[list[Event
                 yield out
     finally:
         _write_down(run, reading, granted, ports)
+
+
+def _hold_of(run: Run) -> Hold:
+    """Return what is held. What a session without a history was answered before is known only by now."""
+    window, loops = run.expected.window, run.expected.loops
+    if window is not None and loops is not None and window_repeats_already(window, loops):
+        return Hold.ALL
+    return run.hold
 
 
 def _bind_progress(grant: Grant | None, ports: Ports) -> Callable[[Usage], None] | None:
@@ -275,7 +284,7 @@ def _bound_request(run: Run, request: ChatRequest, grant: Grant | None, ports: P
     """Bound the request by the time that is left and the tokens that were granted."""
     remaining_s = max(0.0, (run.deadline_ns - ports.clock.now_ns()) / NS_PER_S)
     cap = request.max_tokens if grant is None else min(request.max_tokens, grant.output_cap)
-    return replace(request, timeout_s=remaining_s, max_tokens=cap)
+    return replace(request, timeout_s=remaining_s, max_tokens=cap, session_id=run.request.session_id)
 
 
 def _rule_out(run: Run, tier: str, size: int, ports: Ports) -> Attempt | None:
@@ -307,6 +316,8 @@ async def _admit(run: Run, tier: str, size: int, ports: Ports) -> Grant | Attemp
             return None
         detail = f"tier {tier} costs money, and the ledger can't be asked now: come back in {duration(SILENT_RETRY_S)}"
         return Attempt(tier=tier, ran=False, fault=Fault.STATE_SILENT, detail=detail, retry_after_s=SILENT_RETRY_S)
+    if ports.admission.session not in (None, run.request.session_id):
+        run.request = replace(run.request, session_id=ports.admission.session)
     if isinstance(answer, Rejection):
         return record_rejection(answer, admission_request)
     run.warnings = answer.warnings

@@ -16,6 +16,7 @@ from reliability.admission.budget import Bounds, BudgetConfig, Limit
 from reliability.admission.retry_budget import RetryBudgetConfig
 from reliability.answer.gate import Hold
 from reliability.answer.judgement import Expected, expect
+from reliability.answer.repeating import repeats_already
 from reliability.escalation.policies import Limits
 from reliability.escalation.retry_strategy import RetryStep
 from reliability.tools import ToolBox
@@ -93,10 +94,13 @@ def build_expected(config: RouterConfig, request: ChatRequest, toolbox: ToolBox)
     )
 
 
-def hold_of(config: RouterConfig, *, stream: bool) -> Hold:
-    """Return what is held until the whole answer is judged. A client that doesn't stream has seen
-    nothing until the end, so everything can be repaired."""
-    return config.reliability.streaming.hold if stream else Hold.ALL
+def hold_of(config: RouterConfig, expected: Expected, *, stream: bool) -> Hold:
+    """Return what is held until the whole answer is judged. A client that doesn't stream has seen nothing until the
+    end, so everything can be repaired. One whose conversation repeats itself already may be told so instead: see
+    `reliability.answer.repeating`."""
+    if not stream or (expected.loops is not None and repeats_already(expected.turns, expected.loops, expected.memo)):
+        return Hold.ALL
+    return config.reliability.streaming.hold
 
 
 def state_limits(config: RouterConfig, state: StateConfig, key_hours: Mapping[str, int]) -> StateLimits:

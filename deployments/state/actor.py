@@ -25,28 +25,39 @@ import logging
 import threading
 import time
 import uuid
-from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from deployments.collector import settle_collector
 from deployments.ports import Clock
 from deployments.state.journal import Bounds, Superseded
-from deployments.state.records import Health, Query, Reply, StateLimits, Step, StepAnswer, StepRequest, TurnItem
+from deployments.state.records import (
+    AnswerItem,
+    Health,
+    Item,
+    Query,
+    Reply,
+    StateLimits,
+    Step,
+    StepAnswer,
+    StepRequest,
+)
 from deployments.state.recovery import JOURNAL, open_journal
 from deployments.state.transaction import Batch
 from deployments.state.unix_socket import StepListener
+from deployments.state.windows import Windows
 from deployments.telemetry import MonotonicClock
-from reliability import loops
 from reliability.admission import admit as admission
 from reliability.admission import events as replay
 from reliability.admission.admit import AdmissionConfig, Grant
 from reliability.admission.breaker import Phase
 from reliability.admission.budget import loads
 from reliability.admission.events import Close, Isolate, Reset, Restore, Sweep
-from reliability.admission.ledger import count_running_tokens, owner_of, session_name, session_of
-from reliability.loops import LoopConfig, Window
+from reliability.admission.ledger import count_running_tokens, owner_of, session_of
+from reliability.loops import LoopConfig
+from reliability.sessions import Conversations
 
 __all__ = ["SessionState"]
 
@@ -92,8 +103,8 @@ class SessionState:
         self._superseded = False
         self._incarnation = uuid.uuid4().hex[:12]
         self._clock = MonotonicClock() if clock is None else clock
-        self._windows_max = windows_max
-        self._windows: OrderedDict[str, Window] = OrderedDict()
+        self._windows = Windows(windows_max)
+        self._conversations = Conversations(windows_max, int(bounds.session_ttl_s * NS_PER_S))
         self._journal, restored = open_journal(Path(folder) / JOURNAL, self._incarnation, bounds)
         # What was replayed by holds until the first step brings limits; until then they have no name.
         self._digest, self._config, self._loops = "", restored.config, LoopConfig()
@@ -138,6 +149,7 @@ class SessionState:
 
     def _do(self, step: Step) -> list[StepAnswer]:
         answers: list[StepAnswer] = []
+        requests: list[StepRequest] = []
 
         def transition(batch: Batch) -> None:
             number, attempt, grants = self._journal.last_step(step.client)
@@ -145,16 +157,18 @@ class SessionState:
                 return  # an older attempt, come late: whoever sent it waits for a newer one
             if step.number > number:
                 batch.apply_items(step.items)
+                self._hear_answers(step.items)
             else:
                 batch.settle_unused(grants)
-            answers.extend(batch.admit(step.requests))
+            requests.extend(map(self._find_session, step.requests))
+            answers.extend(batch.admit(requests))
             grants = [a.decision.id for a in answers if isinstance(a.decision, Grant)]
             self._journal.write_step(step.client, step.number, step.attempt, grants, batch.now_s)
 
         self._steps += 1
         for item in self._transit(transition).turns:
-            self._observe(item)
-        return [self._add_window(answer, request) for answer, request in zip(answers, step.requests, strict=False)]
+            self._windows.take(item, self._loops)
+        return [self._complete(answer, request) for answer, request in zip(answers, requests, strict=True)]
 
     def _transit(self, transition: Callable[[Batch], Any]) -> Batch:
         """Go from a complete state to a complete state, or nowhere. What has expired is closed first."""
@@ -172,18 +186,30 @@ class SessionState:
         self._events += batch.events
         return batch
 
-    def _add_window(self, answer: StepAnswer, request: StepRequest) -> StepAnswer:
-        if not request.window:
-            return answer
-        window = self._windows.get(session_name(request.admission.key, request.admission.session), Window())
-        return StepAnswer(decision=answer.decision, window=window)
+    def _find_session(self, request: StepRequest) -> StepRequest:
+        """Find the session of a request that names none. A step that comes again finds the same one, by its ticket."""
+        if request.trail is None:
+            return request
+        asked = request.admission
+        session = self._conversations.find(asked.key, request.trail, request.ticket, self._now_ns())
+        return replace(request, admission=replace(asked, session=session))
 
-    def _observe(self, item: TurnItem) -> None:
-        name = session_name(item.key, item.session)
-        window, _ = loops.observe(self._windows.pop(name, Window()), item.turn, self._loops, item.request)
-        self._windows[name] = window
-        while len(self._windows) > self._windows_max:
-            self._windows.popitem(last=False)
+    def _hear_answers(self, items: Sequence[Item]) -> None:
+        """Hear what became of requests, before others are asked about: they may go on from there."""
+        now_ns = self._now_ns()
+        for item in items:
+            if isinstance(item, AnswerItem):
+                session = item.session
+                if item.trail is not None:
+                    session = self._conversations.find(item.key, item.trail, item.ticket, now_ns)
+                self._conversations.answer(item.key, session, item.ticket, item.answered, now_ns)
+
+    def _complete(self, answer: StepAnswer, request: StepRequest) -> StepAnswer:
+        """Add what the request asks for beside the decision."""
+        asked = request.admission
+        window = self._windows.find(asked.key, asked.session, request.complete) if request.window else None
+        session = None if request.trail is None else asked.session
+        return StepAnswer(decision=answer.decision, window=window, session=session)
 
     def find_socket(self) -> tuple[str, str]:
         """Return the node that this actor is on, and the path of its socket there; empty where there can be none."""
@@ -252,6 +278,7 @@ class SessionState:
             "grants": self._state.grants.count,
             "reserved_tokens": self._state.budget.hour.reserved,
             "windows": len(self._windows),
+            "conversations": len(self._conversations),
             "journal_bytes": self._journal.used_bytes,
             "journal": str(self._journal.path),
         }
@@ -277,7 +304,7 @@ class SessionState:
     def reset(self, key: str, session: str) -> None:
         """Forget what a session has spent, and what it was answered."""
         self._by_hand(Reset(key, session), "reset", session=session, key=key)
-        self._windows.pop(session_name(key, session), None)
+        self._windows.forget(key, session)
 
     def _by_hand(
         self, event: replay.Event, order: str, *, tier: str | None = None, session: str = "", key: str = ""

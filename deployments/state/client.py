@@ -10,7 +10,9 @@ import asyncio
 import functools
 import os
 import sys
+import uuid
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -23,6 +25,7 @@ from deployments.state.journal import SCHEMA_VERSION, Bounds
 from deployments.state.link import Actor, Link
 from deployments.state.records import (
     RETRY_AFTER_S_MAX,
+    AnswerItem,
     Health,
     IncidentItem,
     Query,
@@ -37,6 +40,7 @@ from deployments.state.unix_socket import SocketActor
 from reliability.admission.admit import AdmissionRequest, Grant, Rejection
 from reliability.admission.events import Charge, Progress, Settlement
 from reliability.loops import Window
+from reliability.sessions import Answered, Trail
 from reliability.types import Usage, Verdict
 
 __all__ = ["NAMESPACE", "RequestState", "State", "actor_name", "bounds_of", "folder_of", "ray_finder", "state_folder"]
@@ -72,9 +76,9 @@ class State:
         """Take new limits, from the next step on."""
         self.link.limits = limits
 
-    def request(self, *, key: str, session: str, request_id: str, window: bool = False) -> RequestState:
-        """Make the port of one request. `window`: bring the session's loop window with the first grant."""
-        return RequestState(self.link, key=key, session=session, request_id=request_id, window=window)
+    def request(self, *, key: str, session: str, request_id: str, **more: Any) -> RequestState:
+        """Make the port of one request; `more` as of `RequestState`."""
+        return RequestState(self.link, key=key, session=session, request_id=request_id, **more)
 
     def note(self, incident: Mapping[str, Any]) -> None:
         """Hand over an incident that belongs to no request."""
@@ -123,17 +127,45 @@ class State:
 
 
 class RequestState:
-    """Implements `deployments.ports.Admission` for one request."""
+    """Implements `deployments.ports.Admission` for one request.
 
-    def __init__(self, link: Link, *, key: str, session: str, request_id: str, window: bool) -> None:
+    `window`: bring the session's loop window with the first grant, what was kept in it only where that is more than the
+    `complete` answers that the request shows itself. `trail`: the request names no session, and it is to be found;
+    until then it is `session`.
+    """
+
+    def __init__(
+        self,
+        link: Link,
+        *,
+        key: str,
+        session: str,
+        request_id: str,
+        window: bool = False,
+        complete: int = 0,
+        trail: Trail | None = None,
+    ) -> None:
         self.window: Window | None = None
+        self.session = session
         self._link = link
-        self._key, self._session, self._request_id = key, session, request_id
-        self._wants_window = window
+        self._key, self._request_id = key, request_id
+        self._wants_window, self._complete = window, complete
+        self._trail, self._searched = trail, trail is None
+        self._ticket = "" if trail is None else uuid.uuid4().hex
 
     async def admit(self, request: AdmissionRequest) -> Grant | Rejection:
         """Admit as the protocol says. Raises `StateSilent` at once where the actor is away and the tier is local."""
-        answer = await self._link.admit(StepRequest(admission=request, window=self._wants_window))
+        answer = await self._link.admit(
+            StepRequest(
+                admission=request if self._trail is None else replace(request, session=self.session),
+                window=self._wants_window,
+                trail=None if self._searched else self._trail,
+                ticket=self._ticket,
+                complete=self._complete,
+            )
+        )
+        if answer.session is not None:
+            self.session, self._searched = answer.session, True
         if answer.window is not None:
             self.window, self._wants_window = answer.window, False
         return answer.decision
@@ -144,7 +176,7 @@ class RequestState:
         # In this order `max` also makes nothing of what is no number.
         wait_s = min(max(0.0, retry_after_s or 0.0), RETRY_AFTER_S_MAX)
         settlement = Settlement(grant.id, verdict, usage, retry_after_ns=int(wait_s * NS_PER_S))
-        item = SettlementItem(settlement=settlement, request_id=self._request_id, session=self._session, key=self._key)
+        item = SettlementItem(settlement=settlement, request_id=self._request_id, session=self.session, key=self._key)
         self._link.put(item, flush=verdict is Verdict.FAILURE)
 
     def progress(self, grant: Grant, usage: Usage) -> None:
@@ -153,13 +185,25 @@ class RequestState:
 
     def charge(self, usage: Usage) -> None:
         """Hand over what a call without a grant has cost, as the protocol says."""
-        self._link.put(Charge(self._key, self._session, usage.total_tokens), flush=False)
+        self._link.put(Charge(self._key, self.session, usage.total_tokens), flush=False)
 
-    def finish(self, report: Mapping[str, Any], incidents: Iterable[Mapping[str, Any]], turn: TurnItem | None) -> None:
-        """Hand over what a request that has ended leaves: its report, its incidents, and what was answered."""
+    def finish(
+        self,
+        report: Mapping[str, Any],
+        incidents: Iterable[Mapping[str, Any]],
+        turn: TurnItem | None,
+        answered: Answered | None = None,
+    ) -> None:
+        """Hand over what a request that has ended leaves: its report, its incidents, and what was answered: to its
+        session's window, and to whoever follows its conversation."""
+        if self._trail is not None:
+            trail = None if self._searched else self._trail
+            session, ticket = self.session, self._ticket
+            left = AnswerItem(key=self._key, session=session, ticket=ticket, answered=answered, trail=trail)
+            self._link.put(left, flush=False)
         if turn is not None:
             self._link.put(turn, flush=False)
-        item = ReportItem(key=self._key, session=self._session, report=report, incidents=tuple(incidents))
+        item = ReportItem(key=self._key, session=self.session, report=report, incidents=tuple(incidents))
         self._link.put(item, flush=True)
 
 

@@ -31,6 +31,7 @@ from contextlib import suppress
 from typing import Any, Protocol
 
 from deployments.state.records import (
+    AnswerItem,
     Health,
     Item,
     Reply,
@@ -312,7 +313,7 @@ class Link:
 
     def _drop_one(self) -> Item:
         """Drop what can best be spared: a report, else a settlement, else the oldest; return it."""
-        for kind in (ReportItem | TurnItem, SettlementItem):
+        for kind in (ReportItem | TurnItem | AnswerItem, SettlementItem):
             for at, item in enumerate(self._items):
                 if isinstance(item, kind):
                     del self._items[at]

@@ -18,10 +18,12 @@ from typing import Any
 from reliability.admission.admit import AdmissionConfig, AdmissionRequest, Grant, Rejection
 from reliability.admission.breaker import Phase
 from reliability.admission.events import Charge, Progress, Settlement
-from reliability.loops import LoopConfig, Turn, Window
+from reliability.loops import LoopConfig, ShownHistory, Turn, Window
+from reliability.sessions import Answered, Trail
 
 __all__ = [
     "RETRY_AFTER_S_MAX",
+    "AnswerItem",
     "Health",
     "IncidentItem",
     "Item",
@@ -51,12 +53,26 @@ class SettlementItem:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TurnItem:
-    """What was answered to a client that sends no history. `request` names what it was answered to."""
+    """What was answered, for the session's window. `request` names what it was answered to where that brings no
+    history, `shown` says what it shows of the session."""
 
     key: str
     session: str
     turn: Turn
-    request: str
+    request: str = ""
+    shown: ShownHistory | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnswerItem:
+    """What became of a request that names no session: what left, or None. `ticket` names this sending of the request,
+    as in its `StepRequest`; `trail` comes where nobody has heard that its session was found."""
+
+    key: str
+    session: str
+    ticket: str
+    answered: Answered | None
+    trail: Trail | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,23 +94,30 @@ class IncidentItem:
 
 
 # `Progress` and `Charge` say all that there is to say, and go into the journal as they are.
-Item = SettlementItem | Progress | Charge | TurnItem | ReportItem | IncidentItem
+Item = SettlementItem | Progress | Charge | TurnItem | AnswerItem | ReportItem | IncidentItem
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepRequest:
-    """One admission request in a step. `window`: the answer brings the session's window too."""
+    """One admission request in a step. `window`: the answer brings the session's window too. `trail`: the request names
+    no session, and this is to find it by; `ticket` names this sending. `complete`: so many answers of its streak it
+    shows itself, with their results; what was kept comes only where that is more."""
 
     admission: AdmissionRequest
     window: bool = False
+    trail: Trail | None = None
+    ticket: str = ""
+    complete: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepAnswer:
-    """What was decided on one request, and the window where it was asked for."""
+    """What was decided on one request, the window where it was asked for, and the session where it was searched
+    for."""
 
     decision: Grant | Rejection
     window: Window | None = None
+    session: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,6 +21,7 @@ from deployments.state.incident_record import IncidentKind, record
 from deployments.state.journal import UNWRITABLE, Journal
 from deployments.state.records import (
     RETRY_AFTER_S_MAX,
+    AnswerItem,
     IncidentItem,
     Item,
     ReportItem,
@@ -73,6 +74,8 @@ class Batch:
                     self.apply(replace(item, tokens=min(item.tokens, TOKENS_MAX)))
                 case TurnItem():
                     self.turns.append(item)
+                case AnswerItem():
+                    pass  # no part of the journal: the actor follows conversations in memory
                 case ReportItem(key=key, report=report, incidents=incidents):
                     self._record(self._journal.write_report, key, report, self.now_s)
                     for incident in incidents:

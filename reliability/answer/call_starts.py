@@ -4,7 +4,8 @@ Weak models write their calls as text: bare JSON, in a code fence, behind a tag,
 formats says what is held (`Format.starts`). This module looks at one place of a text and says one of three things:
 nothing begins here (None), something may begin here but the text ends too early to tell (PARTIAL), or a *candidate*
 begins here (`CallStart`). It doesn't know where a candidate ends (that is `gate.py`) and doesn't parse it (that is the
-extraction of calls).
+extraction of calls). Where reasoning begins in the text it says so (`ThoughtStart`), since nothing in it is a call;
+`find_thought_end` finds where it ends.
 
 The answers are final: with more text after it, a place that was None stays None and a CallStart stays that
 CallStart. So it doesn't matter how a text is cut. To keep it cheap, no place is looked at further than the bounds of
@@ -23,22 +24,36 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from reliability.tools.delimiters import QUOTES, SENTENCE_ENDS, beginnings
+from reliability.tools.delimiters import QUOTES, SENTENCE_ENDS, beginnings, is_reasoning_end
+from reliability.tools.format_reasoning import REASONING_CLOSES, REASONING_OPENS
 from reliability.tools.format_row import Place, Reader, Start, Until
 from reliability.tools.formats import CALL_FORMATS, FRAME_FENCE, FRAME_TAG
 from reliability.tools.schema.tool_names import NAMESPACE_WORDS, prepare_tool_names
 from reliability.tools.schema.tool_names import ToolNames as DeclaredNames
 
-__all__ = ["PARTIAL", "CallStart", "ToolNames", "find_call_start", "fold_text", "place_behind", "prepare_names"]
+__all__ = [
+    "PARTIAL",
+    "CallStart",
+    "ThoughtEnd",
+    "ThoughtStart",
+    "ToolNames",
+    "find_call_start",
+    "find_thought_end",
+    "fold_text",
+    "place_behind",
+    "prepare_names",
+]
 
 DELIMITER_MAX = 400  # characters that are looked at to tell whether something begins
 SPACES_MAX = 64  # white space between a fence or a tag and a candidate
 
 PARTIAL: Final = "partial"
 _FOLD = str.maketrans("ABCDEFGHIJKLMNOPQRSTUVWXYZ-", "abcdefghijklmnopqrstuvwxyz_")
-_SPOT = re.compile(rf"[{{\[<`⏺{SENTENCE_ENDS}]")
+_SPOT = re.compile(rf"[{{\[<`⏺✿◁{SENTENCE_ENDS}]|\](?=<|\Z)")
+_THOUGHT_SPOT = re.compile(r"[<\[◁]")
+_BRACKET = re.compile(r"[{\[(]")
 _INDENT = re.compile(r"[ \t\r]*")
-_NAME = re.compile(r"[A-Za-z0-9_.:/-]{1,128}")
+_NAME = re.compile(r"[A-Za-z0-9_.:/\\-]{1,128}")
 _NO_WORD = re.compile(r"(?:__|[./:])(?=[A-Za-z0-9])|(?<=[a-z0-9])[A-Z]")
 _NAME_PART = re.compile(r"[.:/-][^.:/-]*\Z")
 
@@ -54,8 +69,22 @@ class CallStart:
     strong: bool
 
 
+@dataclass(frozen=True, slots=True)
+class ThoughtStart:
+    """Reasoning begins here; `end` is the place behind its opener."""
+
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class ThoughtEnd:
+    """Reasoning ends here, and the answer begins; `end` is the place behind its closer."""
+
+    end: int
+
+
 Partial = Literal["partial"]
-Found = CallStart | Partial | None
+Found = CallStart | ThoughtStart | ThoughtEnd | Partial | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +128,7 @@ class _Starts:
         patterns = tuple(patterns)
         self.complete = re.compile("|".join(f"({pattern})" for pattern in patterns), flags)
         self.partial = re.compile("|".join(map(beginnings, patterns)), flags)
+        self.longer = re.compile("|".join(beginnings(pattern, complete=False) for pattern in patterns), flags)
 
     def find_at(self, text: str, at: int) -> re.Match[str] | Partial | None:
         """Find what stands here; the match's `lastindex` counts the patterns from 1."""
@@ -107,23 +137,30 @@ class _Starts:
             return match
         return PARTIAL if len(text) - at <= DELIMITER_MAX and self.partial.match(text, at) else None
 
+    def may_become_another(self, text: str, at: int) -> bool:
+        """Return whether a text with one of them may still become another one, which begins like it."""
+        return len(text) - at <= DELIMITER_MAX and self.longer.match(text, at) is not None
+
 
 class _Heads:
     """What may stand before a declared name, and what must stand behind it then; or words that need no name."""
 
     def __init__(self, starts: Iterable[Start]) -> None:
         by_head: dict[str, list[Start]] = {}
-        for start in starts:
+        for start in sorted(starts, key=lambda start: -len(start.head)):  # the longer before what it begins with
             by_head.setdefault(start.head, []).append(start)
         bare = by_head.pop("", [])
         self.bare = _Tails(bare) if bare else None
         self.heads = _Starts(by_head, re.NOFLAG)
+        self.untils = [group[0].until for group in by_head.values()]
         self.tails = [None if group[0].tail is None else _Tails(group) for group in by_head.values()]
 
     def find_at(self, names: Lookup, text: str, at: int) -> Found:
         """Find the candidate that begins here."""
         head = self.heads.find_at(text, at)
         found = self._find_behind(head, names, text, at) if isinstance(head, re.Match) else head
+        if found is None and self.heads.may_become_another(text, at):  # a longer one
+            found = PARTIAL
         if isinstance(found, CallStart) or self.bare is None:
             return found
         return _pick_first(self.bare.find_at(names, text, at, at), found)
@@ -131,7 +168,7 @@ class _Heads:
     def _find_behind(self, head: re.Match[str], names: Lookup, text: str, at: int) -> Found:
         tails = self.tails[(head.lastindex or 1) - 1]
         if tails is None:
-            return CallStart(at, head.end(), Until.ASKED, strong=True)
+            return _build_call_start(at, head, self.untils[(head.lastindex or 1) - 1], strong=True)
         return tails.find_at(names, text, at, head.end())
 
 
@@ -154,30 +191,46 @@ class _Tails:
 
 
 def _build_call_start(start: int, match: re.Match[str], until: Until, *, strong: bool) -> CallStart:
-    scan = {Until.ASKED: match.end(), Until.FIRST_CLOSES: start, Until.LAST_CLOSES: match.end() - 1}[until]
+    if until is Until.FIRST_CLOSES:
+        bracket = _BRACKET.search(match.string, start)
+        scan = bracket.start() if bracket else start
+    else:
+        scan = match.end() if until is Until.ASKED else match.end() - 1
     return CallStart(start, scan, until, strong)
-
-
-_ALL = [start for row in CALL_FORMATS for start in row.starts]
-_CLOSERS = [Start(closer) for row in CALL_FORMATS if row.reader is Reader.ENVELOPE for closer in row.closes]
-_DELIMITERS = [start for start in (*_ALL, *_CLOSERS) if start.place is Place.ANYWHERE and start.tail is None]
-_SIGNS = {sign: [start for start in _DELIMITERS if start.head.lstrip("\\")[0] == sign] for sign in "{[<⏺"}
-_AT_SIGN = {sign: _Starts(start.head for start in starts) for sign, starts in _SIGNS.items()}
-_IN_BRACKETS = _Heads(start for start in _ALL if start.place is Place.ANYWHERE and start.tail is not None)
-_AT_PLACE = {
-    place: _Heads(start for start in _ALL if start.place in (place, Place.SENTENCE))
-    for place in (Place.LINE, Place.SENTENCE)
-}
-_FIRSTS = frozenset(
-    {start.head.lstrip("[")[0].lower() for start in _ALL if start.place is not Place.ANYWHERE and start.head}
-)
-_FENCES = (_Starts([rf"{FRAME_FENCE}\s{{0,{SPACES_MAX}}}"]), _Starts(["`{3,8}"]))
-_TAGS = _Starts([rf"{FRAME_TAG}\s{{0,{SPACES_MAX}}}"])
 
 
 def fold_text(text: str) -> str:
     """Return the text without case, and with `-` as `_`; as long as before."""
     return text.translate(_FOLD)
+
+
+def _list_firsts(head: str) -> str:
+    """Return the characters with which a text may begin that begins with this expression."""
+    inside = re.match(r"\[([^\]]+)\]", head)
+    return (inside[1] if inside else head).replace("\\", "")[: None if inside else 1]
+
+
+_ALL = [start for row in CALL_FORMATS for start in row.starts]
+_CLOSERS = [Start(closer) for row in CALL_FORMATS if row.reader is Reader.ENVELOPE for closer in row.closes]
+_DELIMITERS = [start for start in (*_ALL, *_CLOSERS) if start.place is Place.ANYWHERE and start.tail is None]
+_SIGNS = {sign: [start for start in _DELIMITERS if start.head.lstrip("\\")[0] == sign] for sign in "{[]<⏺✿"}
+_AT_SIGN = {sign: _Starts(start.head for start in starts) for sign, starts in _SIGNS.items()}
+_NAMED = [start for start in _ALL if start.place is Place.ANYWHERE and start.tail is not None and start.head]
+_NAMED_AT_SIGN = {sign: _Heads(start for start in _NAMED if start.head.lstrip("\\")[0] == sign) for sign in "[<"}
+_THOUGHTS = _Starts(REASONING_OPENS)
+_THOUGHT_ENDS = _Starts(REASONING_CLOSES)
+_AT_PLACE = {
+    place: _Heads(start for start in _ALL if start.place in (place, Place.SENTENCE))
+    for place in (Place.LINE, Place.SENTENCE)
+}
+_FIRSTS = {
+    fold_text(first)
+    for start in _ALL
+    if start.place is not Place.ANYWHERE and start.head
+    for first in _list_firsts(start.head)
+}
+_FENCES = (_Starts([rf"{FRAME_FENCE}\s{{0,{SPACES_MAX}}}"]), _Starts(["`{3,8}"]))
+_TAGS = _Starts([rf"{FRAME_TAG}\s{{0,{SPACES_MAX}}}"])
 
 
 def prepare_names(names: Iterable[str]) -> ToolNames:
@@ -194,7 +247,8 @@ def prepare_names(names: Iterable[str]) -> ToolNames:
 
 def find_call_start(known: ToolNames, text: str, at: int, place: Place, before: str = "") -> tuple[int, Place, Found]:
     """Find the first place from `at` on where something begins or may begin, and say which place of its line that is.
-    `before` is what stands before the text."""
+    `before` is what stands before `at`."""
+    start = at
     while at < len(text):
         if place is not Place.ANYWHERE:
             at = _skip(_INDENT, text, at)
@@ -209,11 +263,58 @@ def find_call_start(known: ToolNames, text: str, at: int, place: Place, before: 
         if text[at] in SENTENCE_ENDS:
             at, place = at + 1, place_behind(text[at])
             continue
-        found = _find_at_spot(known, text, at, text[at - 1] if at else before[-1:])
+        found = _find_thought(text, at, place, start, before)
+        if found is None:
+            found = _find_at_spot(known, text, at, text[at - 1] if at else before[-1:])
         if found is not None:
             return at, place, found
         at, place = at + 1, Place.ANYWHERE
     return len(text), place, None
+
+
+def find_thought_end(text: str, at: int, before: str) -> tuple[int, ThoughtEnd | Partial | None]:
+    """Find the first place from `at` on where reasoning ends, or may end."""
+    for spot in _THOUGHT_SPOT.finditer(text, at):
+        found = _find_closer(text, spot.start(), at, before)
+        if found is not None:
+            return spot.start(), found
+    return len(text), None
+
+
+def _find_thought(
+    text: str, at: int, place: Place, start: int, before: str
+) -> ThoughtStart | ThoughtEnd | Partial | None:
+    """Find where reasoning begins, where a sentence does; or where it ends that has begun in the prompt."""
+    if text[at] not in "<[◁":
+        return None
+    closer = _find_closer(text, at, start, before)
+    # A closer that is only mentioned isn't an opener with a namespace: `<|END_THINKING|>`.
+    if closer is not None or place is Place.ANYWHERE or _THOUGHT_ENDS.complete.match(text, at):
+        return closer
+    opener = _THOUGHTS.find_at(text, at)
+    if not isinstance(opener, re.Match):
+        return opener
+    quote = text[at - 1] if at else before[-1:]
+    if quote and quote in QUOTES:
+        if opener.end() == len(text):
+            return PARTIAL
+        if text[opener.end()] == quote:
+            return None
+    return ThoughtStart(opener.end())
+
+
+def _find_closer(text: str, at: int, start: int, before: str) -> ThoughtEnd | Partial | None:
+    """Find a closer of reasoning here that is used, and not talked about: what stands around it tells. `before` is what
+    stands before `start`."""
+    closer = _THOUGHT_ENDS.find_at(text, at)
+    if not isinstance(closer, re.Match):
+        return closer
+    if closer.end() == len(text):
+        return PARTIAL
+    lead = text[at - DELIMITER_MAX : at] if at - start >= DELIMITER_MAX else before + text[start:at]
+    around = lead + text[at : closer.end() + 1]
+    used = is_reasoning_end(around, len(lead), len(lead) + closer.end() - at)
+    return ThoughtEnd(closer.end()) if used else None
 
 
 def place_behind(char: str) -> Place:
@@ -233,6 +334,8 @@ def _find_at_word(known: ToolNames, text: str, at: int, place: Place) -> Found:
 def _find_at_spot(known: ToolNames, text: str, at: int, before: str) -> Found:
     if text[at] == "`":
         return _pick_first(*(_find_in_frame(known, fence, text, at, Place.LINE) for fence in _FENCES))
+    if text[at] not in _AT_SIGN:
+        return None
     found = _find_at_delimiter(known, text, at, before)
     if text[at] == "<" and not isinstance(found, CallStart):
         found = _pick_first(_find_in_frame(known, _TAGS, text, at, Place.SENTENCE), found)
@@ -248,7 +351,7 @@ def _find_at_delimiter(known: ToolNames, text: str, at: int, before: str) -> Fou
     """Find what begins a call wherever it stands; not where it is only talked about."""
     sign = text[at]
     match = _AT_SIGN[sign].find_at(text, at)
-    named = _IN_BRACKETS.find_at(known.folded, text, at) if sign == "[" else None
+    named = _NAMED_AT_SIGN[sign].find_at(known.folded, text, at) if sign in _NAMED_AT_SIGN else None
     if not isinstance(match, re.Match):
         return _pick_first(named, match)
     until = _SIGNS[sign][(match.lastindex or 1) - 1].until
@@ -279,6 +382,8 @@ def _skip_name(names: Lookup, text: str, at: int) -> int | Partial | None:
     if match is None:
         return PARTIAL if at == len(text) else None
     name = match[0]
+    if "\\" in name:
+        return _skip_escaped_name(names, text, name.replace("\\", ""), match.end())
     if match.end() == len(text) and names.may_become(name):
         return PARTIAL
     while not names.knows(name):
@@ -287,6 +392,13 @@ def _skip_name(names: Lookup, text: str, at: int) -> int | Partial | None:
             return None
         name = name[: part.start()]
     return at + len(name)
+
+
+def _skip_escaped_name(names: Lookup, text: str, name: str, end: int) -> int | Partial | None:
+    """Return the end of a name whose underscores are escaped, as Markdown has it."""
+    if end == len(text) and names.may_become(name):
+        return PARTIAL
+    return end if names.knows(name) else None
 
 
 def _skip(pattern: re.Pattern[str], text: str, at: int) -> int:

@@ -7,6 +7,9 @@ States
     BODY     a candidate has begun. It waits until `settle_text` says what it is.
     HELD     a call has been seen, or everything is to be held: nothing leaves any more.
 
+Reasoning that an upstream leaves in the text passes: thinking is not acting, so no call begins in it (`thinking`). The
+answer begins anew behind it.
+
 Tool-call parts are always held, and so is all text after one. Text is looked at only where the request
 declares tools. With hold mode `all`, text, reasoning and calls are held from the start. `Started`, `Finish`,
 `Failed` and (with hold mode `tool_calls`) `Reasoning` pass in any state; they are no part of the text. (`Logprobs` pass
@@ -39,7 +42,17 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
-from reliability.answer.call_starts import CallStart, ToolNames, find_call_start, fold_text, place_behind, prepare_names
+from reliability.answer.call_starts import (
+    CallStart,
+    ThoughtEnd,
+    ThoughtStart,
+    ToolNames,
+    find_call_start,
+    find_thought_end,
+    fold_text,
+    place_behind,
+    prepare_names,
+)
 from reliability.tools.format_row import Place, Until
 from reliability.types import CallDelta, Counted, Event, Failed, Finish, Logprobs, Reasoning, Started, Text
 
@@ -138,7 +151,7 @@ class Body:
 @dataclass(frozen=True, slots=True)
 class Gate:
     """The state of one attempt's gate. `tail` waits in PARTIAL, `held` in BODY and HELD; `before` is the end of what
-    has left, and `place` what kind of place that is."""
+    has left, and `place` what kind of place that is. `thinking`: reasoning has begun in the text."""
 
     rules: Rules
     mode: Mode = Mode.PASS
@@ -147,6 +160,7 @@ class Gate:
     tail: str = ""
     body: Body | None = None
     held: Pieces = NOTHING
+    thinking: bool = False
 
     @property
     def open_chars(self) -> int:
@@ -194,6 +208,8 @@ def finish(gate: Gate) -> tuple[Gate, tuple[Event, ...], tuple[Event, ...]]:
 
 def _settle_open_text(gate: Gate) -> tuple[Gate, tuple[Event, ...]]:
     """Decide what is still open, since no more text follows it: only prose leaves."""
+    if gate.mode is Mode.PARTIAL and gate.thinking:
+        return Gate(gate.rules), (Text(gate.tail),)
     if gate.mode is Mode.PARTIAL:
         waiting, skip = gate.tail, 0
     elif gate.mode is Mode.BODY and gate.body is not None:
@@ -212,8 +228,10 @@ def _take_text(gate: Gate, text: str) -> tuple[Gate, tuple[Event, ...]]:
     while at < len(text):
         if gate.mode is Mode.PARTIAL:
             text, at = gate.tail + text[at:], 0
-            gate = Gate(gate.rules, Mode.PASS, gate.place, gate.before)
-        if gate.mode is Mode.PASS:
+            gate = Gate(gate.rules, Mode.PASS, gate.place, gate.before, thinking=gate.thinking)
+        if gate.mode is Mode.PASS and gate.thinking:
+            gate, end, piece = _pass_thought(gate, text, at)
+        elif gate.mode is Mode.PASS:
             gate, end, piece = _pass_text(gate, text, at)
         elif gate.mode is Mode.BODY and gate.body is not None:
             gate, end, piece = _follow_candidate(gate, gate.body, text, at)
@@ -241,9 +259,24 @@ def _pass_text(gate: Gate, text: str, at: int) -> tuple[Gate, int, str]:
         )
         held = NOTHING.plus(Text(text[start : found.scan])) if found.scan > start else NOTHING
         return Gate(rules, Mode.BODY, place, before, "", body, held), found.scan, passed
+    if isinstance(found, ThoughtStart):
+        before = (before + text[start : found.end])[-BEFORE_CHARS:]
+        return Gate(rules, before=before, thinking=True), found.end, text[at : found.end]
+    if isinstance(found, ThoughtEnd):
+        return Gate(rules), found.end, text[at : found.end]
     if found is None:
         return Gate(rules, Mode.PASS, place, before), len(text), passed
     return Gate(rules, Mode.PARTIAL, place, before, text[start:]), len(text), passed
+
+
+def _pass_thought(gate: Gate, text: str, at: int) -> tuple[Gate, int, str]:
+    """Let reasoning pass, up to behind its end."""
+    start, found = find_thought_end(text, at, gate.before)
+    if isinstance(found, ThoughtEnd):
+        return Gate(gate.rules), found.end, text[at : found.end]
+    mode = Mode.PASS if found is None else Mode.PARTIAL
+    before = (gate.before + text[at:start])[-BEFORE_CHARS:]
+    return Gate(gate.rules, mode, gate.place, before, text[start:], thinking=True), len(text), text[at:start]
 
 
 def _follow_candidate(gate: Gate, body: Body, text: str, at: int) -> tuple[Gate, int, str]:

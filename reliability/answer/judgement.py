@@ -27,15 +27,20 @@ from reliability.loops import (
     Loop,
     LoopConfig,
     Memo,
+    ShownHistory,
     Stage,
     Turn,
     Window,
     calls_turn,
     carries_history,
+    find_kept_loop,
     find_loop,
+    join_turns,
     observe,
+    read_shown,
     read_turns,
 )
+from reliability.sessions import name_request
 from reliability.steps import Steps
 from reliability.tools import (
     CheckConfig,
@@ -66,7 +71,8 @@ class Expected:
     """What the request asks of every answer to it. `checks` and `loops` are None where they are switched off.
 
     `asked` names the request where it brings no history; then `window`, what its session was answered before, is held
-    against the answer once the owner of the windows has sent it. `memo` is what the loop rules have found out about
+    against the answer once the owner of the windows has sent it. `shown`: what the request shows of its session, to be
+    joined with what the window has kept. `memo` is what the loop rules have found out about
     `turns`.
     """
 
@@ -79,9 +85,20 @@ class Expected:
     turns: tuple[Turn, ...] = ()
     window: Window | None = None
     asked: str = ""
+    shown: ShownHistory | None = None
     used_ids: frozenset[str] = frozenset()
     words: tuple[str, ...] = ()
     memo: Memo = field(default_factory=Memo, repr=False, compare=False)
+
+    @property
+    def wants_window(self) -> bool:
+        """Whether what the session was answered before may say something of this answer."""
+        return bool(self.asked) or (self.shown is not None and not self.shown.spoken)
+
+    @property
+    def complete(self) -> int:
+        """How many answers of its streak the request shows itself, with their results."""
+        return 0 if self.shown is None else self.shown.complete
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,6 +134,7 @@ def expect(
     loops: LoopConfig | None = None,
 ) -> Expected:
     """Read the request once, for all attempts on it."""
+    turns = read_turns(messages, loops.turns_needed) if loops is not None else ()
     return Expected(
         toolbox=toolbox,
         id_seed=id_seed,
@@ -124,8 +142,9 @@ def expect(
         parallel_tool_calls=parallel_tool_calls,
         checks=checks,
         loops=loops,
-        turns=read_turns(messages, loops.turns_needed) if loops is not None else (),
+        turns=turns,
         asked="" if loops is None or carries_history(messages) else _name_request(messages),
+        shown=None if loops is None else read_shown(messages, turns, name_request(messages).hex(), loops),
         used_ids=ids_in(messages),
         words=_collect_words(messages) if checks is not None else (),
     )
@@ -164,6 +183,7 @@ def judge(
     text_committed: bool,
     attempt: int,
     stopped: Loop | None = None,
+    reasoned: str = "",
     steps: Steps | None = None,
 ) -> Judged:
     """Judge one complete answer.
@@ -171,7 +191,7 @@ def judge(
     `held` is what the gate kept back, `sent` the text that it let pass, `text_committed` whether an earlier attempt's
     text stands before the client, `attempt` the number of this attempt (so that ids don't meet). The answer is read
     whole, so that it is judged the same however much of it has left. `stopped`: what it was stopped for while it
-    decoded.
+    decoded. `reasoned`: what it reasoned, which is the answer as far as loops go where it wrote nothing else.
 
     Raises:
         OutOfSteps: judging the calls takes more than `steps` (None: as many as it takes); never where they are final.
@@ -186,7 +206,7 @@ def judge(
         raw, copies = distinct, copies + len(raw) - len(distinct)
         checked = _check(expected, raw, found, attempt, steps)
     flaw, detail = _find_flaw(checked, finish, raw, found, sent=sent, text_committed=text_committed)
-    turn, loop = _check_loops(expected, checked, sent + found.text) if flaw is None else (None, None)
+    turn, loop = _check_loops(expected, checked, sent + found.text, reasoned or found.reasoning, flaw)
     if loop is not None:
         flaw, detail = _describe_loop(loop)
     return Judged(
@@ -255,15 +275,44 @@ def _find_flaw(
     return None, ""
 
 
-def _check_loops(expected: Expected, checked: Checked, text: str) -> tuple[Turn | None, Loop | None]:
-    """Return the answer as a turn of the conversation, and the loop in which it would be one more repetition."""
-    if expected.loops is None:
+def _check_loops(
+    expected: Expected, checked: Checked, text: str, reasoned: str, flaw: Flaw | None
+) -> tuple[Turn | None, Loop | None]:
+    """Return the answer as a turn of the conversation, and the loop in which it would be one more repetition. Where it
+    is neither a text nor a call, what it reasoned is all that it says. Such an answer is asked for again as it is, so a
+    loop matters only where it breaks the circuit; any other flaw comes first."""
+    silent = not checked.calls and not text.strip()
+    if expected.loops is None or (flaw is not None and not (flaw is Flaw.EMPTY and silent and reasoned.strip())):
         return None, None
-    turn = calls_turn([(c.name, c.arguments) for c in checked.calls], text)
-    loop = find_loop(expected.turns, expected.loops, turn, expected.memo)
-    if loop is None and expected.window is not None:
-        _, loop = observe(expected.window, turn, expected.loops, expected.asked)
+    turn, loop = _find_loop(expected, expected.loops, checked, reasoned if silent else text)
+    if flaw is not None and (loop is None or loop.stage is not Stage.BREAK):
+        return None, None
     return turn, loop
+
+
+def _find_loop(expected: Expected, config: LoopConfig, checked: Checked, text: str) -> tuple[Turn, Loop | None]:
+    turn = calls_turn([(c.name, c.arguments) for c in checked.calls], text)
+    loop = find_loop(expected.turns, config, turn, expected.memo)
+    if expected.window is None:
+        return turn, loop
+    found = [loop, find_kept_loop(_join_kept(expected, config), config, turn)]
+    if expected.asked:
+        found.append(observe(expected.window, turn, config, expected.asked)[1])
+    loop = max(
+        (each for each in found if each is not None),
+        key=lambda each: (each.stage is Stage.BREAK, each.repetitions),
+        default=None,
+    )
+    return turn, loop
+
+
+def _join_kept(expected: Expected, config: LoopConfig) -> tuple[Turn, ...] | None:
+    """Join what the window has kept with what the request shows, once for all attempts."""
+    shown, window = expected.shown, expected.window
+    if shown is None or window is None or not window.kept:
+        return None
+    kept = window.kept
+    return expected.memo.once("joined", lambda: join_turns(kept, shown, expected.turns, config))
 
 
 def _describe_loop(loop: Loop) -> tuple[Flaw, str]:

@@ -6,15 +6,17 @@ Four parts, and none of them keeps anything between two calls except what it is 
   `find_loop` judges them together with the answer that is about to leave. WARN asks for a `nudge`, BREAK
   breaks the circuit. A new user message or a changed result re-arms at once, so that a loop never makes a
   conversation unusable.
-- **Answer** (`in_answer`, `written`): one answer while it decodes. `step` takes its text chunk by chunk.
-- **Session** (`session`): for clients that send no history, a bounded window of fingerprints; and
-  `LoopDetector`.
+- **Answer** (`in_answer`, `cycles`, `written`): one answer while it decodes. `step` takes its text chunk by chunk. (Its
+  native calls: `reliability.answer.call_scan`.)
+- **Session** (`session`, `kept`): for clients that send no history, a bounded window of fingerprints, and for those
+  whose history shrinks the answers with their results; and `LoopDetector`.
 - **Judge** (`judge`): what no rule can detect is counted, and shown to another model. Off by default.
 
 What must never happen: a verdict that depends on ids, on key order or on how a stream was cut; a poller that
 is stopped for waiting; a detector that raises on what a client or a model has written.
 """
 
+from reliability.loops.comparison.memo import Memo
 from reliability.loops.findings import Call, Kind, Loop, Result, Stage, Turn
 from reliability.loops.history import find_loop
 from reliability.loops.in_answer import Scan, finish, open_scan, step, truncate
@@ -27,7 +29,7 @@ from reliability.loops.judge import (
     judge_request,
     read_suggestion,
 )
-from reliability.loops.memo import Memo
+from reliability.loops.kept import Kept, ShownHistory, find_kept_loop, join_turns, keep_answer, read_shown
 from reliability.loops.nudge import nudge
 from reliability.loops.session import LoopDetector, LoopStatus, Window, observe
 from reliability.loops.thresholds import JudgeConfig, LoopConfig
@@ -39,6 +41,7 @@ __all__ = [
     "Case",
     "JudgeConfig",
     "JudgeRequest",
+    "Kept",
     "Kind",
     "Loop",
     "LoopConfig",
@@ -47,6 +50,7 @@ __all__ = [
     "Memo",
     "Result",
     "Scan",
+    "ShownHistory",
     "Stage",
     "Trouble",
     "Turn",
@@ -55,14 +59,18 @@ __all__ = [
     "calls_turn",
     "carries_history",
     "find_case",
+    "find_kept_loop",
     "find_loop",
     "find_repeated_calls",
     "finish",
     "injection",
+    "join_turns",
     "judge_request",
+    "keep_answer",
     "nudge",
     "observe",
     "open_scan",
+    "read_shown",
     "read_suggestion",
     "read_turns",
     "step",

@@ -1,8 +1,9 @@
 """What a message says, and whether it was the user who said it.
 
-A user message is the user's when a person could have said it. Tool results in a user-role message, reminders
-that a harness wraps in its own tags, and our own nudges are not. Who only says "go on" wants something new:
-`GOES_ON`.
+A user message is the user's when a person could have said it. Tool results in a user-role message and what stands
+beside them, reminders that a harness wraps in its own tags, and our own nudges are not. Who only says "go on" wants
+something new: `GOES_ON`. Whether a message that could be a person's answers a call, or says again what was said
+before, only its neighbours tell (see `transcript`).
 
 Images and other parts that are no text stand in a text by their digest, and a long one is sampled first: two
 screens are the same when their samples are, and a message full of screenshots stays cheap to read.
@@ -15,9 +16,20 @@ from collections.abc import Sequence
 from enum import Enum
 from typing import Any
 
-from reliability.loops.canonical import digest, dumps
+from reliability.loops.comparison.canonical import digest, dumps
 
-__all__ = ["NOTICE", "Message", "Who", "blocks_of", "classify_speaker", "text_of", "type_of"]
+__all__ = [
+    "NOTICE",
+    "Message",
+    "Who",
+    "blocks_of",
+    "classify_speaker",
+    "list_other_parts",
+    "read_answer_text",
+    "read_spoken_text",
+    "text_of",
+    "type_of",
+]
 
 Message = dict[str, Any]
 
@@ -26,6 +38,15 @@ SAMPLE_CHARS = 8_192
 NOTICE = "[Reliability notice"
 #: Elements in which agent harnesses wrap what they add to the user's side of a conversation.
 HARNESS_TAGS = ("system-reminder", "system_reminder", "environment_details", "environment_context")
+#: How messages begin that a harness writes in the user's name: the state of the files, the result of a check.
+_REPORTS = re.compile(
+    r"\s*(?:I have \*added these files|I updated the files\b|These files have been added|Here are "
+    r"summaries of some files"
+    r"|Here are (?:some )?READ ONLY files|I am working with you on code in a git repo|The above "
+    r"context|\[?(?:Tool|Command) (?:result|output)"
+    r"|<(?:tool_response|function_results?|observation|output)>|Observation:|\[\w+ for '[^'\n]{0,200}'\] Result)",
+    re.IGNORECASE,
+)
 GO_ON = frozenset(
     {
         "",
@@ -39,6 +60,14 @@ GO_ON = frozenset(
         "go ahead",
         "carry on",
         "resume",
+        "ok",
+        "okay",
+        "next",
+        "keep working",
+        "continue working",
+        "continue working on it",
+        "please continue working on it",
+        "please continue working on the task",
     }
 )
 GO_ON_CHARS = max(map(len, GO_ON))
@@ -89,27 +118,52 @@ def _sample(value: Any, depth: int = 8) -> Any:
     return value
 
 
+def read_answer_text(message: Message) -> str:
+    """Read the text of an answer, without its call and reasoning blocks."""
+    content = message.get("content")
+    if not isinstance(content, list):
+        return content if isinstance(content, str) else ""
+    texts = [part if isinstance(part, str) else part.get("text") for part in content if isinstance(part, (str, dict))]
+    return "\n".join(text for text in texts if isinstance(text, str))
+
+
 class Who(Enum):
     """What a user-role message turned out to be."""
 
-    NOBODY = 1  # tool results, a harness's reminder, our own nudge
-    GOES_ON = 2
-    SPEAKS = 3
+    NOBODY = 1  # tool results and what stands beside them, a harness's reminder, our own nudge
+    REPORTS = 2  # a harness, in the user's name
+    GOES_ON = 3
+    SPEAKS = 4
+
+
+def read_spoken_text(message: Message) -> str:
+    """Return the text of a user-role message without its tool results."""
+    content = message.get("content")
+    if isinstance(content, str):
+        return content
+    parts = content if isinstance(content, list) else []
+    texts = (part if isinstance(part, str) else _read_text(part) for part in parts)
+    return "\n".join(text for text in texts if text)
+
+
+def list_other_parts(message: Message) -> list[Message]:
+    """Return the parts of a user-role message that are neither text nor a tool result: images, files."""
+    return [
+        part for part in blocks_of(message) if _read_text(part) is None and not type_of(part).endswith("tool_result")
+    ]
 
 
 def classify_speaker(message: Message) -> Who:
-    """Tell whether a user-role message is the user's own, a bare "go on", or nobody's."""
-    content = message.get("content")
-    parts = content if isinstance(content, list) else [content or ""]
-    theirs = [part for part in parts if not (isinstance(part, dict) and type_of(part).endswith("tool_result"))]
-    texts = [part if isinstance(part, str) else _read_text(part) for part in theirs]
-    if None in texts:
-        return Who.SPEAKS
-    text = "\n".join(text for text in texts if text)
-    if len(theirs) < len(parts) and not text.strip():
+    """Tell whether a user-role message could be the user's own, is a bare "go on", a harness's report, or nobody's."""
+    if any(type_of(part).endswith("tool_result") for part in blocks_of(message)):
         return Who.NOBODY
+    text = read_spoken_text(message)
     if text.startswith(NOTICE) or _is_wrapped(text):
         return Who.NOBODY
+    if _REPORTS.match(text):
+        return Who.REPORTS
+    if list_other_parts(message) or not isinstance(message.get("content") or "", (str, list)):
+        return Who.SPEAKS
     words = text.strip().strip(".!… ")
     return Who.GOES_ON if len(words) <= GO_ON_CHARS and words.lower() in GO_ON else Who.SPEAKS
 

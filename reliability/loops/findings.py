@@ -53,13 +53,16 @@ class Result:
 class Turn:
     """One answer of the model. `results` stand in the order of `calls`; None where no result is known.
 
-    A turn with `continued` set is no answer: it marks a user message that only says "go on".
+    A turn with `continued` set is no answer: it marks a user message that only says "go on". `written`: its calls stand
+    in its text, and its results came as a user message.
     """
 
     calls: tuple[Call, ...] = ()
     results: tuple[Result | None, ...] = ()
     text: str = ""
     continued: bool = False
+    written: bool = False
+    pushed: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

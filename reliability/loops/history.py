@@ -6,57 +6,53 @@ is progress. The answer that is about to leave (`candidate`) counts as the newes
 be known, so it counts as begun when its calls are those that would start the repetition. At three, the history
 holds two full repetitions and the answer starts the third.
 
-    rule    repeats                                   warns at              breaks at
-    CALLS   same calls, same results, period 1..max   duplicate_threshold   break_threshold
-            (every call of it is a poll)              poller_duplicate_...  poller_break_...
-    NEAR    same calls, results nearly the same       -                     break_threshold
-    ERRORS  same error of one tool, any arguments     duplicate_threshold   break_threshold
-    TEXTS   same text, no call between                duplicate_threshold   break_threshold
+    rule    repeats                                       warns at              breaks at
+    CALLS   same calls, same results, period 1..max       duplicate_threshold   break_threshold
+            (every call of it is a poll)                  poller_duplicate_...  poller_break_...
+    NEAR    same calls, results nearly the same           break_threshold - 1   break_threshold
+            (their figures drift, see `movement`)         poller_duplicate_...  poller_break_...
+    ERRORS  same error of one tool, any arguments         duplicate_threshold   break_threshold
+    TEXTS   same text, or texts in turn, no call between  duplicate_threshold   break_threshold
 
-A user message re-arms every rule, and so does any answer of another kind. The strictest verdict wins, then the
-one with the most repetitions.
+A user message re-arms every rule, and so does any answer of another kind; a tool that only takes notes of what the
+model thinks is looked through. Where user messages that say the same again stand between the laps, breaking takes
+`PUSHED_LAPS` more: the first of them re-armed as long as it was the only one, so the laps come into sight at once.
+The strictest verdict wins, then the one with the most repetitions.
 
-CALLS and NEAR are lazy by design (`History`): keys are computed from the tail backwards and only as far as a cycle
+NEAR nudges late, since a near result may be news: on recorded runs fewer than four near laps were. The results of its
+streak must change more than once, and what changes must be no way to an end. Figures show only lap by lap where they
+go, so the circuit doesn't break before the streak without its newest lap told the same.
+
+CALLS and NEAR are lazy by design (`TurnRow`): keys are computed from the tail backwards and only as far as a cycle
 holds, and results are compared only where calls repeat; an ordinary history costs a handful of comparisons.
 Whatever was asked once of a request's turns stands in its `Memo`: neither another period nor another tier's
 attempt asks again.
-
-ERRORS is for tools with one meaning. A shell or a browser does something else with every argument, so its
-failures are left to the judge; and an exit code without a word is no error text: twelve greps that find
-nothing are a search. "Not found" is an answer as much as an error, since one may look for many things: it
-breaks at twice the limit.
-
-TEXTS looks through user messages that only say "go on" (see `content`); every other user message re-arms it,
-and so does a call.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from itertools import pairwise
 
-from rapidfuzz import fuzz
-
-from reliability.loops.canonical import call_key, digest, summary
-from reliability.loops.errors import error_text, has_failed
-from reliability.loops.findings import Call, Kind, Loop, Result, Stage, Turn
-from reliability.loops.memo import Memo
-from reliability.loops.near import is_near_result
-from reliability.loops.polling import is_generic_tool, is_poll
-from reliability.loops.same_result import is_same_result
+from reliability.loops.comparison.canonical import digest, summary
+from reliability.loops.comparison.errors import has_failed
+from reliability.loops.comparison.memo import Memo
+from reliability.loops.comparison.movement import LAPS_MAX, Movement, follow_figures
+from reliability.loops.comparison.near import clip, mask_figures
+from reliability.loops.findings import Kind, Loop, Stage, Turn
+from reliability.loops.polling import is_thought
+from reliability.loops.same_error import count_same_errors
+from reliability.loops.same_text import PERIOD_MAX, count_same_texts
+from reliability.loops.text_calls import read_text_calls
 from reliability.loops.thresholds import LoopConfig
+from reliability.loops.turn_row import TurnRow
 
 __all__ = ["find_loop", "stage_of"]
 
-TEXT_CHARS = 4_000
-ERROR_CHARS = 2_000
-#: An error shorter than this ("error") says too little to be the same error.
-ERROR_CHARS_MIN = 8
-_LOOKUP = re.compile(r"\bnot (?:be )?found\b|\bno (?:such|match|results?)\b|\bdoes(?:n't| not) exist\b", re.IGNORECASE)
-
-Key = frozenset[str]
-Pairwise = Callable[[int, int], bool]
-SAME, NEAR = "same", "near"
+#: A result that changed once and no more is news.
+CHANGES_MIN = 2
+PUSHED_LAPS = 2
 
 
 def find_loop(
@@ -66,49 +62,115 @@ def find_loop(
     was found out about these very turns, under this very configuration, before."""
     if not config.enabled:
         return None
-    acting = candidate is None or bool(candidate.calls)
+    candidate = _read_candidate(turns, candidate)
     found: list[Loop | None] = []
-    if acting:
-        history = History(_select_acting(turns), config, candidate, memo)
-        for period in range(1, config.max_period + 1):
-            found.append(loop := _find_repetition(history, period))
-            if loop is not None and loop.stage is Stage.BREAK and history.memo.spent:
-                break  # so much is compared already that a verdict is enough
-        found.append(_find_same_error(history))
-    if candidate is None or not candidate.calls:
-        found.append(_find_same_text(turns, config, candidate))
+    if candidate is None or candidate.calls:
+        found += _find_acting_loops(TurnRow(_select_acting(turns, candidate), config, candidate, memo))
+    if candidate is None or candidate.written or not candidate.calls:
+        found += [_find_same_text(turns, config, candidate, period) for period in range(1, PERIOD_MAX + 1)]
     detected = [loop for loop in found if loop is not None]
     return max(detected, key=lambda loop: (loop.stage is Stage.BREAK, loop.repetitions), default=None)
 
 
-def _select_acting(turns: Sequence[Turn]) -> list[Turn]:
-    """Select the turns with calls since the user last spoke: texts between calls don't interrupt a loop."""
+def _read_candidate(turns: Sequence[Turn], candidate: Turn | None) -> Turn | None:
+    """Read the calls in the candidate's text, where the agent is one that writes them."""
+    if candidate is None or candidate.calls or not any(turn.written for turn in turns):
+        return candidate
+    calls = read_text_calls(candidate.text)
+    return replace(candidate, calls=calls, results=(None,) * len(calls), written=bool(calls))
+
+
+def _select_acting(turns: Sequence[Turn], candidate: Turn | None) -> list[Turn]:
+    """Select the turns with calls since the user last spoke: texts between calls don't interrupt a loop, nor do
+    thoughts, unless thoughts are all there is."""
     last = max((i for i, turn in enumerate(turns) if turn.continued), default=-1)
-    return [turn for turn in turns[last + 1 :] if turn.calls]
+    acting = [turn for turn in turns[last + 1 :] if turn.calls]
+    if candidate is not None and _only_thinks(candidate):
+        return acting
+    return [turn for turn in acting if not _only_thinks(turn)] or acting
 
 
-def _find_repetition(history: History, period: int) -> Loop | None:
-    """Find CALLS, else NEAR, for one period."""
-    config, size = history.config, history.size
-    count = history.count_repetitions(
-        period, history.has_same_results, max(config.duplicate_threshold, config.break_threshold)
-    )
-    polls = count > 1 and all(history.polls_at(i) for i in range(size - period, size))
+def _only_thinks(turn: Turn) -> bool:
+    return all(map(is_thought, turn.calls))
+
+
+def _find_acting_loops(row: TurnRow) -> list[Loop | None]:
+    """Find the loops of calls: for every period, and the errors of one tool."""
+    found: list[Loop | None] = []
+    for period in range(1, row.config.max_period + 1):
+        found.append(loop := _find_same_calls(row, period) or _find_near_calls(row, period))
+        if loop is not None and loop.stage is Stage.BREAK and row.memo.spent:
+            break  # so much is compared already that a verdict is enough
+    errors = count_same_errors(row)
+    return [*found, None if errors is None else _build_streak_loop(Kind.ERRORS, *errors)]
+
+
+def _find_same_calls(row: TurnRow, period: int) -> Loop | None:
+    """Find CALLS for one period."""
+    config, size = row.config, row.size
+    count = row.count_repetitions(period, row.has_same_results, max(config.duplicate_threshold, config.break_threshold))
+    polls = count > 1 and all(row.polls_at(i) for i in range(size - period, size))
     warn = config.poller_duplicate_threshold if polls else config.duplicate_threshold
     limit = config.poller_break_threshold if polls else config.break_threshold
-    stage = stage_of(count, warn, limit)
-    if stage is not None:
-        return _build_calls_loop(history, period, count, stage, Kind.CALLS)
-    if polls or count == 0 or config.break_threshold <= 0:
-        return None
-    count = history.count_repetitions(period, history.has_near_results, config.break_threshold)
-    if count < config.break_threshold:
-        return None
-    return _build_calls_loop(history, period, count, Stage.BREAK, Kind.NEAR)
+    stage = stage_of(count, warn, _give_laps(limit, row.turns, period * limit))
+    return None if stage is None else _build_calls_loop(row, period, count, stage, Kind.CALLS)
 
 
-def _build_calls_loop(history: History, period: int, count: int, stage: Stage, kind: Kind) -> Loop:
-    newest = history.turns[history.size - period :]
+def _give_laps(limit: int, turns: Sequence[Turn], size: int) -> int:
+    """Return the limit of a streak over the newest `size` turns: a later one where users' messages push them on."""
+    return limit + PUSHED_LAPS if limit > 0 and any(turn.pushed for turn in turns[-size:]) else limit
+
+
+def _find_near_calls(row: TurnRow, period: int) -> Loop | None:
+    """Find NEAR for one period."""
+    warn, limit = _near_thresholds(row.config)
+    if limit <= 0:
+        return None
+    count = row.count_repetitions(period, row.has_near_results, limit)
+    if stage_of(count, warn, limit) is None:
+        return None
+    movement = _judge_streak(row, period, count)
+    if movement is Movement.PROGRESS:
+        return None
+    if movement is Movement.DRIFT:
+        warn, limit = row.config.poller_duplicate_threshold, row.config.poller_break_threshold
+        count = row.count_repetitions(period, row.has_near_results, limit)
+    stage = stage_of(count, warn, _give_laps(limit, row.turns, period * limit))
+    if stage is Stage.BREAK and _judge_streak(row.cut_at(row.size - period), period, count - 1) is not movement:
+        stage = Stage.WARN
+    return None if stage is None else _build_calls_loop(row, period, count, stage, Kind.NEAR)
+
+
+def _near_thresholds(config: LoopConfig) -> tuple[int, int]:
+    """Return at which near repetition the model is nudged, and at which the circuit breaks."""
+    limit = config.break_threshold
+    return (max(config.duplicate_threshold, limit - 1) if config.duplicate_threshold > 0 else 0), limit
+
+
+def _judge_streak(row: TurnRow, period: int, count: int) -> Movement:
+    """Judge where the results of a near streak go; one that changed too seldom is progress."""
+    told, changes = Movement.NOTHING, 0
+    known = min(count - (row.candidate is not None), LAPS_MAX)
+    for place in range(row.size - period, row.size):
+        laps = [row.results(index) for index in range(place, max(-1, place - period * known), -period)][::-1]
+        for key, newest in laps[-1].items():
+            results = [lap[key] for lap in laps if lap.get(key) is not None]
+            texts = [result.text for result in results if result is not None]
+            changes = max(changes, _count_changes(texts, row.is_equal))
+            told = max(told, follow_figures(texts, has_failed(newest)))
+    return told if changes >= CHANGES_MIN else Movement.PROGRESS
+
+
+def _count_changes(texts: Sequence[str], is_equal: Callable[[str, str], bool]) -> int:
+    """Count the laps whose result differs from the one before it. Figures may stand still for a lap; words that are
+    noise don't."""
+    changed = [(clip(a.strip()), clip(b.strip())) for a, b in pairwise(texts) if not is_equal(a, b)]
+    worded = any(mask_figures(a) != mask_figures(b) for a, b in changed)
+    return 0 if worded and len(changed) < len(texts) - 1 else len(changed)
+
+
+def _build_calls_loop(row: TurnRow, period: int, count: int, stage: Stage, kind: Kind) -> Loop:
+    newest = row.turns[row.size - period :]
     names = list(dict.fromkeys(call.name for turn in newest for call in turn.calls))
     results = [result.text for turn in newest for result in turn.results if result is not None]
     return Loop(
@@ -118,80 +180,38 @@ def _build_calls_loop(history: History, period: int, count: int, stage: Stage, k
         period=period,
         tool=" → ".join(names[:4]),
         evidence=summary(results[-1]) if results else "",
-        key=digest(*sorted(key for keys in history.cycle_key(period) for key in keys)),
-        strike=2 if _has_recurred(history, period, count) else 1,
+        key=digest(*sorted(key for keys in row.cycle_key(period) for key in keys)),
+        strike=2 if _has_recurred(row, period, count) else 1,
     )
 
 
-def _has_recurred(history: History, period: int, count: int) -> bool:
+def _has_recurred(row: TurnRow, period: int, count: int) -> bool:
     """Return whether the model was in this very loop before, since the user last spoke, and had left it. Where the
     streak was not counted to its end nobody knows where it began."""
-    if history.memo.spent:
+    if row.memo.spent:
         return False
-    enough = max(history.config.duplicate_threshold, 2)
-    begin = history.size - period * (count - (history.candidate is not None))
+    enough = max(row.config.duplicate_threshold, 2)
+    begin = row.size - period * (count - (row.candidate is not None))
     for end in range(begin, period, -1):
-        earlier = history.cut_at(end)
-        again = earlier.cycle_key(period) == history.cycle_key(period)
+        earlier = row.cut_at(end)
+        again = earlier.cycle_key(period) == row.cycle_key(period)
         if again and earlier.count_repetitions(period, earlier.has_same_results, enough) >= enough:
             return True
     return False
 
 
-def _find_same_error(history: History) -> Loop | None:
-    """Find ERRORS: failures of one tool in a row that say the same; the candidate must call that tool again."""
-    newest = _read_error_at(history, history.size - 1) if history.turns else None
-    if newest is None or history.polls_at(history.size - 1):
-        return None
-    tool, text = newest
-    if history.candidate is not None and {call.name for call in history.candidate.calls} != {tool}:
-        return None
-    warn, limit = history.config.duplicate_threshold, history.config.break_threshold
-    limit = 2 * limit if _LOOKUP.search(text) else limit
-    count = 0
-    for index in range(history.size - 1, max(history.size - max(warn, limit, 1) - 2, -1), -1):
-        error = _read_error_at(history, index)
-        if error is None or error[0] != tool or not is_same_result(error[1], text):
-            break
-        count += 1
-    return _build_streak_loop(Kind.ERRORS, count, warn, limit, summary(text), tool)
-
-
-def _read_error_at(history: History, index: int) -> tuple[str, str] | None:
-    return history.memo.once(("error", index), lambda: _read_error(history.turns[index]))
-
-
-def _read_error(turn: Turn) -> tuple[str, str] | None:
-    """Return (tool, its error) where all calls of the turn are of one tool and all failed with the same words."""
-    names = {call.name for call in turn.calls}
-    if len(names) != 1 or is_generic_tool(turn.calls[0].name):
-        return None
-    texts = {error_text(result)[:ERROR_CHARS] for result in turn.results if result is not None and has_failed(result)}
-    if len(texts) != 1 or not all(has_failed(result) for result in turn.results):
-        return None
-    text = texts.pop()
-    return (names.pop(), text) if len(text) >= ERROR_CHARS_MIN else None
-
-
-def _find_same_text(turns: Sequence[Turn], config: LoopConfig, candidate: Turn | None) -> Loop | None:
-    """Find TEXTS: compare the newest text with the ones before it, back to the first that differs or to a call."""
+def _find_same_text(turns: Sequence[Turn], config: LoopConfig, candidate: Turn | None, period: int) -> Loop | None:
+    """Find TEXTS for one period."""
     spoken = [*turns, candidate] if candidate is not None else list(turns)
-    texts: list[str] = []
-    for turn in reversed(spoken):
-        if turn.calls:
-            break
-        if turn.text.strip():
-            texts.append(" ".join(turn.text[:TEXT_CHARS].split()))
-    count = 0
-    for text in texts:
-        if fuzz.ratio(texts[0], text, score_cutoff=100 * config.similarity_threshold) == 0:
-            break
-        count += 1
-    evidence = summary(texts[0]) if texts else ""
-    return _build_streak_loop(Kind.TEXTS, count, config.duplicate_threshold, config.break_threshold, evidence)
+    count, text = count_same_texts(spoken, config.similarity_threshold, period)
+    warn, limit = config.duplicate_threshold, config.break_threshold
+    limit = _give_laps(limit, turns, period * limit)
+    return _build_streak_loop(Kind.TEXTS, count, warn, limit, summary(text), "", period)
 
 
-def _build_streak_loop(kind: Kind, count: int, warn: int, limit: int, evidence: str, tool: str = "") -> Loop | None:
+def _build_streak_loop(
+    kind: Kind, count: int, warn: int, limit: int, evidence: str, tool: str = "", period: int = 1
+) -> Loop | None:
     stage = stage_of(count, warn, limit)
     if stage is None:
         return None
@@ -199,6 +219,7 @@ def _build_streak_loop(kind: Kind, count: int, warn: int, limit: int, evidence: 
         kind=kind,
         stage=stage,
         repetitions=count,
+        period=period,
         tool=tool,
         evidence=evidence,
         key=digest(kind, tool or evidence),
@@ -210,111 +231,3 @@ def stage_of(count: int, warn: int, limit: int) -> Stage | None:
     if 0 < limit <= count:
         return Stage.BREAK
     return Stage.WARN if 0 < warn <= count else None
-
-
-class History:
-    """The turns that act, and how they compare: each is read once, and only where it is asked for. `memo` belongs to
-    these turns, or to longer ones that begin with them."""
-
-    def __init__(self, turns: list[Turn], config: LoopConfig, candidate: Turn | None, memo: Memo | None = None) -> None:
-        self.turns, self.config, self.candidate = turns, config, candidate
-        self.memo = Memo() if memo is None else memo
-
-    @property
-    def size(self) -> int:
-        """The number of turns."""
-        return len(self.turns)
-
-    def cut_at(self, end: int) -> History:
-        """Return the history as it stood before the turn `end`."""
-        return History(self.turns[:end], self.config, None, self.memo)
-
-    def cycle_key(self, period: int) -> frozenset[Key]:
-        """Return what the newest repetition does, wherever in it one starts to count."""
-        return frozenset(self.key(index) for index in range(self.size - period, self.size))
-
-    def key(self, index: int) -> Key:
-        """Return what the turn asks for, its parallel calls as a set."""
-        return self.memo.once(("key", index), lambda: self.key_of(self.turns[index].calls))
-
-    def key_of(self, calls: Iterable[Call]) -> Key:
-        """Return a parallel batch as a set: its order doesn't count, and equal calls in it count once."""
-        return frozenset(map(self._call_key, calls))
-
-    def _call_key(self, call: Call) -> str:
-        return self.memo.once(call, lambda: call_key(call, self.config.ignored_arguments))
-
-    def count_repetitions(self, period: int, pairwise: Pairwise, enough: int = 0) -> int:
-        """Count the repetitions at the tail in which turn and turn a period later are a pair. Past `enough` they are
-        counted only as long as that is cheap (see `Memo`); 0: all of them."""
-        if self.size < period or not self._starts_again(period):
-            return 0
-        paired = 0
-        for index in range(self.size - 1, period - 1, -1):
-            if 0 < enough * period <= paired and not self._is_cheap(index - period, index):
-                break
-            if self.key(index) != self.key(index - period) or not pairwise(index - period, index):
-                break
-            paired += 1
-        return (paired + period) // period + (self.candidate is not None)
-
-    def _is_cheap(self, older: int, newer: int) -> bool:
-        """Return whether these two may still be compared, past a verdict. Polls are compared as they are: cheaply."""
-        if self.polls_at(newer) or any((kind, older, newer) in self.memo for kind in (SAME, NEAR)):
-            return True
-        a, b = ([result.text for result in self.turns[i].results if result is not None] for i in (older, newer))
-        return a == b or self.memo.affords(sum(map(len, a)) + sum(map(len, b)))
-
-    def _starts_again(self, period: int) -> bool:
-        if self.candidate is None:
-            return True
-        return self.key_of(self.candidate.calls) == self.key(self.size - period)
-
-    def polls_at(self, index: int) -> bool:
-        """Return whether every call of the turn waits or pages."""
-        return self.memo.once(("polled", index), lambda: self._is_poll_turn(self.turns[index]))
-
-    def _is_poll_turn(self, turn: Turn) -> bool:
-        pairs = dict.fromkeys(zip(turn.calls, turn.results, strict=False))
-        return all(is_poll(call, result, self.config.pollers) for call, result in pairs)
-
-    def results(self, index: int) -> dict[str, Result | None]:
-        """Return the turn's results by call."""
-        return self.memo.once(("results", index), lambda: self._map_results(self.turns[index]))
-
-    def _map_results(self, turn: Turn) -> dict[str, Result | None]:
-        return {self._call_key(call): result for call, result in zip(turn.calls, turn.results, strict=False)}
-
-    def _results_pass(self, older: int, newer: int, test: Callable[[str, str], bool]) -> bool:
-        """Return whether each call of the two turns has two known results that pass the test."""
-        a, b = self.results(older), self.results(newer)
-        for key, result in a.items():
-            other = b.get(key)
-            if result is None or other is None or not test(result.text, other.text):
-                return False
-        return True
-
-    def has_same_results(self, older: int, newer: int) -> bool:
-        """Return whether the two turns have the same results; those of polls are compared as they are."""
-        return self.memo.once((SAME, older, newer), lambda: self._compare(older, newer))
-
-    def _compare(self, older: int, newer: int) -> bool:
-        exact = self.polls_at(older) and self.polls_at(newer)
-        return self._results_pass(older, newer, _is_literally_equal if exact else self._is_equal)
-
-    def _is_equal(self, older: str, newer: str) -> bool:
-        return self.memo.once((older, newer), lambda: is_same_result(older, newer, self.memo.parse))
-
-    def has_near_results(self, older: int, newer: int) -> bool:
-        """Return whether the two turns have nearly the same results, and neither polls."""
-        return self.memo.once((NEAR, older, newer), lambda: self._compare_nearly(older, newer))
-
-    def _compare_nearly(self, older: int, newer: int) -> bool:
-        if self.polls_at(older) or self.polls_at(newer):
-            return False
-        threshold, parse = self.config.near_threshold, self.memo.parse
-        return self._results_pass(older, newer, lambda a, b: is_near_result(a, b, threshold, parse, self._is_equal))
-
-
-def _is_literally_equal(older: str, newer: str) -> bool:
-    return older.strip() == newer.strip()

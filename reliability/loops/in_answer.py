@@ -5,17 +5,21 @@ the text was cut: the outcome depends on the text alone, and the cost is per blo
 looks at what is left at the end. Reasoning gets the same detector with a state of its own.
 
     rule         finds
-    CYCLE        the tail repeats a unit of up to PERIOD_MAX characters, in prose six times and for SPAN
-                 characters; or the last UNITS_KEPT sentences hold only a few different ones (a chant)
-    WHITESPACE   WHITE_CHARS of nothing but white space
+    CYCLE        the tail repeats a unit, in prose six times and for SPAN characters: one of up to SHORT_PERIOD_MAX
+                 is found at once, one of up to 4,000 in strides, and so are copies in prose that differ in a counter
+                 or a few words (`long_cycles`); or the last UNITS_KEPT sentences hold only a few different ones (a
+                 chant)
+    WHITESPACE   WHITE_CHARS of nothing but white space; PADDING_CHARS where it may be the content of a call
     ANSWER_CALLS the same call written three times (see `written`), where the request declares tools
 
 Structure repeats by nature, so what stands in a code fence, a table, a list, a quote, a heading or a divider,
 and what is mostly digits and signs, has a far higher limit: twenty times and over STRUCTURED_SPAN characters.
-It has one all the same: a runaway in a code block is a runaway.
+It has one all the same: a runaway in a code block is a runaway. A long unit is structure where most of it is. In a call
+that is written into the text (`call_place`) the limits are those of a native call's arguments (`argument_limits`).
 
 A loop stands once it is found: further text changes nothing. `Loop.keep` is how much of the answer is worth
-keeping. Bounds: `TAIL_CHARS` of text, `LINE_CHARS` of an open line, `UNITS_KEPT` sentences.
+keeping. Bounds: `TAIL_CHARS` of text, `LINE_CHARS` of an open line, `UNITS_KEPT` sentences, and `VARIED_TAIL_CHARS` of
+text that grow by a stride at a time.
 """
 
 from __future__ import annotations
@@ -23,23 +27,27 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from reliability.loops.canonical import digest, summary
+from reliability.loops.comparison.canonical import digest, summary
+from reliability.loops.cycles.argument_limits import is_runaway_argument
+from reliability.loops.cycles.call_place import HEAD_CHARS, begins_call, update_place
+from reliability.loops.cycles.long_cycles import STRIDE, VARIED_TAIL_CHARS, LongTail, extend, find_varied
 from reliability.loops.findings import Kind, Loop, Stage
 from reliability.loops.written import Written, drop_repeats, feed
 
-__all__ = ["BLOCK", "Scan", "finish", "open_scan", "step", "truncate"]
+__all__ = ["BLOCK", "WHITE_CHARS", "Scan", "finish", "open_scan", "step", "truncate"]
 
 BLOCK = 32
 #: A cut may bring the end of one copy to light: then it is cut once more.
 PASSES_MAX = 16
 PROBE = 24
 TRIES = 8
-PERIOD_MAX = 500
+SHORT_PERIOD_MAX = 500
 REPETITIONS, SPAN = 6, 400
 STRUCTURED_REPETITIONS, STRUCTURED_SPAN = 20, 3_000
-TAIL_CHARS = STRUCTURED_REPETITIONS * PERIOD_MAX + BLOCK
-WHITE_CHARS = 256
+WHITE_CHARS, PADDING_CHARS = 256, 3_000
+STRUCTURAL = ("", ",", ":", "{", "[", "\n")
 LINE_CHARS = 600
+TAIL_CHARS = REPETITIONS * SHORT_PERIOD_MAX + LINE_CHARS + BLOCK
 UNITS_KEPT, UNITS_DISTINCT, UNIT_LETTERS, UNIT_CHARS = 60, 8, 10, 120
 
 _STRUCTURE = re.compile(
@@ -51,8 +59,9 @@ _SENTENCE = re.compile(r"(?<=[.!?…。！？])\s+")
 
 
 class Seen(NamedTuple):
-    """What is known of the blocks so far. `line` is the line that is still open; `written` is None where calls in the
-    text are not looked for."""
+    """What is known of the blocks so far. `line` is what is still open of a line, `head` how it begins. `called`: the
+    text is inside of a call; from `plain_from` on it stands in no call and no fence. `far` has the end of the text up
+    to the last stride; `written` is None where calls in the text are not looked for."""
 
     length: int = 0
     white: int = 0
@@ -60,6 +69,10 @@ class Seen(NamedTuple):
     line: str = ""
     fenced: bool = False
     units: tuple[str, ...] = ()
+    head: str = ""
+    called: bool = False
+    plain_from: int = 0
+    far: LongTail = LongTail()
     written: Written | None = Written()
     loop: Loop | None = None
 
@@ -81,6 +94,8 @@ def step(scan: Scan, chunk: str) -> tuple[Scan, Loop | None]:
     seen, text = scan.seen, scan.fill + chunk
     if seen.loop is not None:
         return Scan("", seen), seen.loop
+    if len(text) < BLOCK:
+        return Scan(text, seen), None
     end = len(text) - len(text) % BLOCK
     blocks = [text[at : at + BLOCK] for at in range(0, end, BLOCK)]
     clean = _scan_clean(seen, blocks, text[:end])
@@ -136,12 +151,35 @@ def _scan_block(seen: Seen, block: str, written: Written | None, final: bool = F
     length = seen.length + len(block)
     white, run = _count_white(seen.white, block)
     line, fenced, units = _read_lines(seen, block, final)
+    head = _read_head(seen.head, block)
+    called = seen.written is not None and update_place(seen.called, tail, len(block))
+    far = _extend_far(seen.far, tail, length, final)
+    fence, inside = seen.fenced or fenced, seen.called or called
+    plain_from = length if fence or inside else seen.plain_from
+    if not inside and written is not None and (run >= WHITE_CHARS or far is not seen.far):
+        inside = begins_call(head)
     loop = None if written is None else written.loop
-    if loop is None and run >= WHITE_CHARS:
+    if loop is None and run >= WHITE_CHARS and not (inside and _is_padding(tail, len(block), seen.white, run)):
         loop = _build_loop(Kind.WHITESPACE, run, 1, "", length - len(block) - seen.white)
-    if loop is None:
-        loop = _find_cycle(tail, seen.fenced or fenced, length) or _find_chant(units)
-    return Seen(length, white, tail, line, fenced, units, written, loop)
+    if loop is None and not inside:
+        loop = _find_short_cycle(tail, fence, head, length)
+        loop = _find_chant(units) if loop is None and units is not seen.units else loop
+        loop = None if loop is not None and written is not None and begins_call(head) else loop
+    if loop is None and far is not seen.far:
+        loop = _find_argument_cycle(far) if inside else _find_long_cycle(far, fence, length - plain_from)
+    return Seen(length, white, tail, line, fenced, units, head, called, plain_from, far, written, loop)
+
+
+def _read_head(head: str, block: str) -> str:
+    """Return how the line begins that is open behind the block."""
+    if "\n" in block:
+        return block[block.rindex("\n") + 1 :]
+    return head if len(head) >= HEAD_CHARS else head + block
+
+
+def _extend_far(far: LongTail, tail: str, length: int, final: bool) -> LongTail:
+    new = length - far.length
+    return extend(far, tail[-new:], VARIED_TAIL_CHARS) if new == STRIDE or (final and new) else far
 
 
 def _count_white(before: int, block: str) -> tuple[int, int]:
@@ -149,6 +187,13 @@ def _count_white(before: int, block: str) -> tuple[int, int]:
     if not block or block.isspace():
         return before + len(block), before + len(block)
     return len(block) - len(block.rstrip()), before + len(block) - len(block.lstrip())
+
+
+def _is_padding(tail: str, new: int, white: int, run: int) -> bool:
+    """Return whether white space in a call may be content: on one line, and not where a value must follow."""
+    at = len(tail) - new - white
+    before = tail[max(0, at - 1) : max(0, at)]
+    return run < PADDING_CHARS and before not in STRUCTURAL and "\n" not in tail[max(0, at) : at + run]
 
 
 def _read_lines(seen: Seen, block: str, final: bool) -> tuple[str, bool, tuple[str, ...]]:
@@ -160,7 +205,7 @@ def _read_lines(seen: Seen, block: str, final: bool) -> tuple[str, bool, tuple[s
     for complete in lines:
         if _FENCE.match(complete):
             fenced = not fenced
-        elif not fenced and not _STRUCTURE.match(complete):
+        elif not fenced and not seen.called and not _STRUCTURE.match(complete):
             units = (*units, *_split_sentences(complete))[-UNITS_KEPT:]
     return line, fenced, units
 
@@ -176,34 +221,58 @@ def _find_chant(units: tuple[str, ...]) -> Loop | None:
     return _build_loop(Kind.CYCLE, UNITS_KEPT // len(set(units)), len(set(units)), units[-1], None)
 
 
-def _find_cycle(tail: str, fenced: bool, length: int) -> Loop | None:
-    """Find the smallest unit that the tail repeats often enough, by where its end stood before."""
-    if len(tail) < SPAN:
+def _find_short_cycle(tail: str, fenced: bool, head: str, length: int) -> Loop | None:
+    """Find the smallest unit that prose repeats often enough, by where its end stood before. `head`: how the open line
+    begins. Structure must go on for longer: see `_find_long_cycle`."""
+    size = len(tail)
+    if size < SPAN:
         return None
-    probe, lowest, end = tail[-PROBE:], len(tail) - PERIOD_MAX - PROBE, len(tail) - 1
+    probe, lowest, end = tail[-PROBE:], max(0, size - SHORT_PERIOD_MAX - PROBE), size - 1
     for _ in range(TRIES):
-        at = tail.rfind(probe, max(0, lowest), end)
+        at = tail.rfind(probe, lowest, end)
         if at < 0:
             return None
-        period = len(tail) - PROBE - at
-        if _repeats(tail, period, max(SPAN, REPETITIONS * period)) and _repeats_enough(tail, period, fenced):
-            return _build_cycle_loop(tail, period, length)
+        period = size - PROBE - at
+        span = max(SPAN, REPETITIONS * period)
+        if size >= span and tail[period - span :] == tail[-span:-period]:
+            return None if fenced or _is_structure(tail, span, head) else _build_cycle_loop(tail, period, length)
         end = at + PROBE - 1
     return None
 
 
-def _repeats(tail: str, period: int, span: int) -> bool:
-    return len(tail) >= span and tail[period - span :] == tail[-span:-period]
-
-
-def _repeats_enough(tail: str, period: int, fenced: bool) -> bool:
-    """Return whether it is a loop by now: prose is; structure must go on for longer."""
-    unit = tail[-max(SPAN, REPETITIONS * period) :]
-    first_line = tail[: len(tail) - len(unit)].rsplit("\n", 1)[-1][:LINE_CHARS]
+def _is_structure(tail: str, span: int, head: str) -> bool:
+    """Return whether the end of the text is structure by one of its lines, or by its signs."""
+    unit, before = tail[-span:], tail[:-span].rsplit("\n", 1)[-1]
     letters, signs = sum(map(str.isalpha, unit)), len(unit) - sum(map(str.isspace, unit))
-    if not (fenced or 2 * letters < signs or _STRUCTURE.search(first_line + unit)):
-        return True
-    return _repeats(tail, period, max(STRUCTURED_SPAN, STRUCTURED_REPETITIONS * period))
+    return 2 * letters < signs or _STRUCTURE.search(before + unit) is not None or _STRUCTURE.match(head) is not None
+
+
+def _find_long_cycle(far: LongTail, fenced: bool, plain: int) -> Loop | None:
+    """Find what a block doesn't show: a long period, structure that goes on and on, copies that are not exact among the
+    last `plain` characters."""
+    if far.repetitions >= REPETITIONS:
+        free = far.period > SHORT_PERIOD_MAX and not fenced and not _is_structured(far.unit)
+        enough = far.repetitions >= STRUCTURED_REPETITIONS and far.span >= STRUCTURED_SPAN
+        return _build_streak_cycle(far) if enough or free else None
+    varied = find_varied(far, plain)
+    if varied is None or _is_structured(varied.unit):
+        return None
+    return _build_loop(Kind.CYCLE, varied.repetitions, varied.period, varied.unit, varied.keep)
+
+
+def _find_argument_cycle(far: LongTail) -> Loop | None:
+    return _build_streak_cycle(far) if is_runaway_argument(far) else None
+
+
+def _build_streak_cycle(far: LongTail) -> Loop:
+    return _build_loop(Kind.CYCLE, far.repetitions, far.period, far.unit, far.start + 2 * far.period)
+
+
+def _is_structured(unit: str) -> bool:
+    """Return whether most of a long unit is structure."""
+    lines = unit.splitlines()
+    chars = sum(len(line) for line in lines if _STRUCTURE.match(line))
+    return 2 * chars >= len(unit) or 2 * sum(map(str.isalpha, unit)) < len(unit) - sum(map(str.isspace, unit))
 
 
 def _build_cycle_loop(tail: str, period: int, length: int) -> Loop:

@@ -21,9 +21,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from reliability.loops.canonical import summary
+from reliability.loops.comparison.canonical import summary
+from reliability.loops.comparison.errors import has_failed
 from reliability.loops.content import NOTICE, text_of
-from reliability.loops.errors import has_failed
 from reliability.loops.findings import Loop, Turn
 from reliability.loops.thresholds import JudgeConfig
 

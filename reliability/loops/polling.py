@@ -1,10 +1,20 @@
 """Who may repeat itself: pollers wait for the world, pagers move through it.
 
-Three things make a call a poll: the configuration says so; its name does (`job_poll`, `wait_for_ci`,
-`scroll_down`); or the call itself does (a shell command that sleeps, an empty command that only reads on,
-`action: poll`). A result that says `status: running` makes the call a poll as well. Pollers have limits of
-their own, far higher ones, and their results are compared as they are: a second more on the clock of a job is
-progress.
+What makes a call a poll is mostly its shape:
+
+- the configuration says so, or its name does (`job_poll`, `wait_for_ci`, `scroll_down`);
+- the call itself does: a shell command that sleeps, that asks another system how it stands (`kubectl get`, `gh pr
+  checks`), or is empty and only reads on; `action: poll`;
+- its result does: it says that something is pending or still goes on, that one must come again later (HTTP 429), or
+  that an inbox holds nothing yet;
+- it is one step of many, and its result says no more than that it was done: a key, a click, a debugger's `next`,
+  `cd ..`, one more in the cart. Nobody but the world knows where that step has led.
+
+Pollers have limits of their own, far higher ones, and their results are compared as they are: a second more on the
+clock of a job is progress.
+
+Thinking is neither: a tool that only takes a note (`is_thought`) does nothing, so whatever stands in it, it is no step
+between two equal calls.
 
 A name that ends in `status` alone is no poll: `get_flight_status` asked five times is a loop like any other.
 """
@@ -13,14 +23,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from functools import lru_cache
 from itertools import pairwise
 
-from reliability.loops.canonical import parse
+from reliability.loops.comparison.canonical import parse
+from reliability.loops.comparison.same_result import is_ongoing
+from reliability.loops.comparison.volatile_fields import NAMES_MAX, word_set, words_of
 from reliability.loops.findings import Call, Result
-from reliability.loops.same_result import is_ongoing
-from reliability.loops.volatile_fields import word_set, words_of
 
-__all__ = ["is_generic_tool", "is_poll", "polls_by_name"]
+__all__ = ["is_generic_tool", "is_poll", "is_thought", "polls_by_name"]
 
 _LAST = word_set("poll polling wait await sleep progress watch tail scroll clock now datetime")
 _FIRST = word_set("poll wait await sleep watch scroll tail")
@@ -44,7 +55,67 @@ _GENERIC = word_set(
 _WAITS = frozenset({"poll", "wait", "await", "sleep", "watch", "tail"})
 _SLEEPS = re.compile(r"(?:^|[;&|(\s\"])sleep\s+\d", re.IGNORECASE)
 _COMMAND_KEYS = ("command", "cmd", "input", "chars", "keys")
-_ACTION_KEYS = ("action", "operation", "op", "mode")
+_ACTION_KEYS = ("action", "operation", "op", "mode", "command", "cmd", "key", "type")
+#: Commands that ask how another system stands, and change nothing.
+_ASKS = re.compile(
+    r"\s*(?:sudo )?(?:kubectl\b.{0,80}?\b(?:get|describe|rollout status|logs|top|wait)\b|oc get\b|helm status\b"
+    r"|gh (?:run|pr|workflow|api)\b.{0,60}?(?:view|list|checks|status|watch|runs)\b|glab (?:ci|mr)\b"
+    r"|docker (?:compose )?(?:ps|logs|inspect|stats|top)\b|podman (?:ps|logs|inspect)\b"
+    r"|squeue|sacct|qstat|bjobs|condor_q|jobs\b|ps\b|pgrep|nvidia-smi|top -b|uptime|systemctl (?:status|is-active)"
+    r"|journalctl|aws \S+ (?:describe|get|list|wait)|gcloud .{0,60}?(?:describe|list)|az .{0,60}?(?:show|list)"
+    r"|terraform (?:show|state)|argocd app (?:get|wait)|pg_isready|redis-cli ping|nc -z|ping\b|tail\b)",
+    re.IGNORECASE,
+)
+#: Tools that look whether something has come.
+_RECEIVERS = word_set(
+    "inbox mail mails email emails message messages notification notifications queue event events update updates "
+    "receive listen alerts feed"
+)
+_NOTHING_YET = re.compile(
+    r"\W*(?:(?:there (?:are|is) )?(?:no|0|zero)(?: new| unread| more| pending| further){0,2} (?:e?mails?|messages?|"
+    r"notifications?|events?|updates?|alerts?|replies|items? in (?:the )?queue)(?: yet| so far| available)?"
+    r"|(?:nothing|none|no \w{1,20}|not \w{1,20})(?: new)? (?:yet|so far)|not (?:ready|finished|done)"
+    r"|(?:inbox|queue) (?:is )?empty|still \w+.{0,40}|please wait.{0,40}|(?:try|check) again (?:later"
+    r"|soon|in)\b.{0,40})\W*",
+    re.IGNORECASE,
+)
+_COME_AGAIN = re.compile(
+    r"(?:^|http|status|code|error)\W{0,6}(?:429|503)\b|too many requests|rate[ _-]?limit|retry[ "
+    r"_-]?after|temporarily unavailable|service unavailable"
+    r"|quota exceeded|server is busy|overloaded|try again (?:later|in \d)",
+    re.IGNORECASE,
+)
+COME_AGAIN_CHARS = 400
+#: What is done step by step: each lap leads one step on.
+_STEPS = word_set(
+    "press key keys hotkey keypress click tap swipe scroll step next continue resume move turn go "
+    "forward back backward "
+    "backwards up down left right add increment increase decrement decrease raise lower advance rotate undo redo jump "
+    "walk zoom tab enter drag skip play roll draw n s c fin stepi nexti"
+)
+_FOLDER_UP = re.compile(r"\s*(?:cd|pushd|popd)\b[ ./~-]*(?:&& ls)?\s*")
+_DONE = re.compile(
+    r"\W*(?:ok(?:ay)?|done|success(?:ful(?:ly)?)?|succeeded|true|null|none|completed|executed|performed|pressed|clicked|"
+    r"tapped|moved|added|sent|stepped|scrolled|updated)?\W*",
+    re.IGNORECASE,
+)
+DONE_CHARS = 80
+_THOUGHTS = word_set(
+    "think thinking thought thoughts reflect reflection sequentialthinking ponder brainstorm scratchpad"
+)
+_NOTES = frozenset(
+    [
+        *(
+            (verb, noun)
+            for verb in ("update", "write", "set", "manage", "revise")
+            for noun in ("plan", "todo", "todos")
+        ),
+        *((noun, verb) for noun in ("todo", "todos", "plan") for verb in ("write", "update")),
+        ("report", "progress"),
+        ("task", "progress"),
+        ("task", "tracker"),
+    ]
+)
 
 
 def polls_by_name(name: str, declared: Iterable[str] = ()) -> bool:
@@ -66,22 +137,85 @@ def _matches(name: str, pattern: str) -> bool:
 
 
 def is_poll(call: Call, result: Result | None, declared: Iterable[str] = ()) -> bool:
-    """Return whether this call, with this result, waits for the world or pages through it."""
-    if polls_by_name(call.name, declared) or _waits(call):
+    """Return whether this call, with this result, waits for the world, pages through it or goes one step on in it."""
+    if polls_by_name(call.name, declared):
         return True
-    return result is not None and is_ongoing(result.text)
+    texts = _read_texts(call)
+    if _waits(call, texts):
+        return True
+    if result is None:
+        return False
+    return is_ongoing(result.text) or _says_later(call, result.text) or _is_step(call, texts, result.text)
 
 
-def _waits(call: Call) -> bool:
+def _read_texts(call: Call) -> dict[str, str]:
+    """Return the texts among a call's arguments, by name."""
     known, arguments = parse(call.arguments)
     if not known or not isinstance(arguments, dict):
-        return False
-    if any(str(arguments.get(key)).lower() in _WAITS for key in _ACTION_KEYS):
+        return {}
+    return {key: value for key, value in arguments.items() if isinstance(value, str)}
+
+
+def _waits(call: Call, texts: dict[str, str]) -> bool:
+    if any(texts.get(key, "").lower() in _WAITS for key in _ACTION_KEYS):
         return True
-    commands = [arguments[key] for key in _COMMAND_KEYS if isinstance(arguments.get(key), str)]
+    commands = [texts[key] for key in _COMMAND_KEYS if key in texts]
     if not commands or not is_generic_tool(call.name):
         return False
-    return any(_SLEEPS.search(command) for command in commands) or not "".join(commands).strip()
+    asks = any(_SLEEPS.search(command) or _ASKS.match(command) for command in commands)
+    return asks or not "".join(commands).strip()
+
+
+def _says_later(call: Call, text: str) -> bool:
+    """Return whether the result says that there is nothing yet, or that one must come again later."""
+    said = text.strip()
+    if len(said) > COME_AGAIN_CHARS:
+        return False
+    if _COME_AGAIN.search(said) or _NOTHING_YET.fullmatch(said):
+        return True
+    empty = not any(map(str.isalnum, said)) or bool(_EMPTY_FIELDS.fullmatch(said))
+    return empty and not _RECEIVERS.isdisjoint(words_of(call.name))
+
+
+_EMPTY_FIELDS = re.compile(r'\{(?:\s*"\w{1,40}"\s*:\s*(?:\[\s*\]|0|null|\{\s*\})\s*,?){1,8}\s*\}')
+
+
+def _is_step(call: Call, texts: dict[str, str], result: str) -> bool:
+    """Return whether the call goes one step on, and its result only says that it was done."""
+    if len(result) > DONE_CHARS or not _acknowledges(result):
+        return False
+    if is_generic_tool(call.name) and any(_FOLDER_UP.fullmatch(texts.get(key, "-")) for key in _COMMAND_KEYS):
+        return True
+    named = set(words_of(call.name))
+    for key in _ACTION_KEYS:
+        named.update(words_of(texts.get(key, "")) if len(texts.get(key, "")) <= ACTION_CHARS else ())
+    return not _STEPS.isdisjoint(named)
+
+
+#: A longer text is a command or a content, and names no step.
+ACTION_CHARS = 16
+
+
+def _acknowledges(result: str) -> bool:
+    """Return whether a result says no more than that something was done."""
+    known, value = parse(result)
+    if known and isinstance(value, dict):
+        return all(
+            item in (True, None, 0, "") or (isinstance(item, str) and _DONE.fullmatch(item)) for item in value.values()
+        )
+    words = words_of(result)
+    return bool(_DONE.fullmatch(result)) or (0 < len(words) <= 3 and bool(_DONE.fullmatch(words[0])))
+
+
+def is_thought(call: Call) -> bool:
+    """Return whether the call only takes a note of what the model thinks or plans."""
+    return _takes_notes(call.name)
+
+
+@lru_cache(NAMES_MAX)
+def _takes_notes(name: str) -> bool:
+    words = words_of(name)
+    return not _THOUGHTS.isdisjoint(words) or not _NOTES.isdisjoint(pairwise(words))
 
 
 def is_generic_tool(name: str) -> bool:

@@ -1,4 +1,5 @@
-"""The session window, for clients that don't send their history, and the library's simple face.
+"""The session window, for clients that don't send their history, or only some of it (`kept`), and the library's simple
+face.
 
 Without the history no result is known, and the same call may well be right: so this rule is the careful one.
 Only complete answers in a row count (or a cycle of up to `PERIOD_MAX` of them), calls are compared exactly and
@@ -14,15 +15,16 @@ convenience for those who have no place to keep windows: it is the one object he
 from __future__ import annotations
 
 from collections import OrderedDict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
 from rapidfuzz import fuzz
 
-from reliability.loops.canonical import call_key, digest, summary
+from reliability.loops.comparison.canonical import call_key, digest, summary
 from reliability.loops.findings import Kind, Loop, Stage, Turn
 from reliability.loops.history import stage_of
+from reliability.loops.kept import Kept
 from reliability.loops.polling import is_poll
 from reliability.loops.thresholds import LoopConfig
 from reliability.loops.transcript import answer_turn
@@ -46,9 +48,11 @@ class Fingerprint:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """The answers of one session, oldest first."""
+    """The answers of one session, oldest first: `answers` those to requests that brought no history, `kept` all of
+    them since the user last spoke (see `kept`)."""
 
     answers: tuple[Fingerprint, ...] = ()
+    kept: tuple[Kept, ...] = ()
 
 
 class LoopStatus(StrEnum):
@@ -65,7 +69,7 @@ def observe(window: Window, answer: Turn, config: LoopConfig, request: str = "")
     if not config.enabled or not (newest.calls or newest.text):
         return window, None
     kept = tuple(old for old in window.answers if not (request and old.request == request))
-    window = Window((*kept, newest)[-config.window_size :])
+    window = replace(window, answers=(*kept, newest)[-config.window_size :])
     found = [_find_cycle(window.answers, period, config) for period in range(1, PERIOD_MAX + 1)]
     detected = [loop for loop in found if loop is not None]
     return window, max(detected, key=lambda loop: (loop.stage is Stage.BREAK, loop.repetitions), default=None)

@@ -35,10 +35,10 @@ class LoopConfig(BaseModel):
         default=0.95, description="how alike two texts must be to count as the same text"
     )
     near_threshold: Share = Field(
-        default=0.9, description="how alike results must be to break the circuit although they differ"
+        default=0.9, description="how alike results must be to count as a repetition although they differ"
     )
     max_period: Annotated[int, Field(ge=1, le=16)] = Field(
-        default=5, description="the longest cycle that is looked for, in answers"
+        default=12, description="the longest cycle that is looked for, in answers"
     )
     pollers: tuple[str, ...] = Field(
         default=(), description="tools that wait or page: a name, or a name with `*` at one of its ends"

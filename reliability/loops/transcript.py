@@ -5,9 +5,9 @@ Three dialects, told apart message by message, so that a mixed history reads as 
 blocks) and OpenAI Responses (items of the types `function_call` and `function_call_output`). The history is
 the only state: a request that is sent twice reads the same twice, so a retry never counts double.
 
-Where reading starts: after the last message that is the user's own (see `content`). One that only says "go
-on" re-arms the call rules, like every other one, and is transparent to the text rule: who says "go on" wants
-something new, and the same text again is not. It is kept as a marker turn.
+Where reading starts: after the last message that is the user's own (see `conversation_tail`).
+One that only says "go on" re-arms the call rules, like every other one, and is transparent to the text rule: who says
+"go on" wants something new, and the same text again is not. It is kept as a marker turn.
 
 Which result belongs to which call. By id, to the newest turn that has it (weak servers use the same ids again
 and again), else to the first call of the newest turn that has none. A result that a client has cleared to
@@ -20,18 +20,27 @@ Total: what can't be read is skipped.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from reliability.loops.canonical import dumps
-from reliability.loops.content import Message, Who, blocks_of, classify_speaker, text_of, type_of
+from reliability.loops.comparison.canonical import dumps
+from reliability.loops.content import (
+    Message,
+    Who,
+    blocks_of,
+    classify_speaker,
+    list_other_parts,
+    read_answer_text,
+    text_of,
+    type_of,
+)
+from reliability.loops.conversation_tail import MESSAGES_MAX, ConversationTail
 from reliability.loops.findings import Call, Result, Turn
 
 __all__ = ["MESSAGES_MAX", "TURNS_MAX", "answer_turn", "calls_turn", "carries_history", "read_turns"]
 
-MESSAGES_MAX = 256
-TURNS_MAX = 48
+TURNS_MAX = 64
 _CLEARED = re.compile(
     r"\s*(?:old [\w ]{0,40}:\s*)?[\[(<][^\n]{0,120}"
     r"\b(?:cleared|omitted|elided|removed|pruned|compacted)\b[^\n]{0,60}[\])>]\s*",
@@ -78,6 +87,8 @@ class _OpenTurn:
     continued: bool = False
     answered: bool = False
     by_item: bool = False
+    written: bool = False
+    pushed: bool = False
 
     def add(self, call_id: str, call: Call) -> None:
         for name in (call_id, None):
@@ -92,7 +103,7 @@ class _OpenTurn:
 
     def freeze(self) -> Turn:
         results = tuple(None if result is None else result.freeze() for result in self.results)
-        return Turn(tuple(self.calls), results, self.text, self.continued)
+        return Turn(tuple(self.calls), results, self.text, self.continued, self.written, self.pushed)
 
 
 def _read_arguments(value: Any) -> str:
@@ -125,61 +136,77 @@ def _read_call(call_id: Any, holder: Any, *fields: str) -> list[tuple[str, Call]
     return [(str(call_id or ""), Call(holder["name"], _read_arguments(value)))]
 
 
-def _read_text(message: Message) -> str:
-    """Read the text of an answer, without its call and reasoning blocks."""
-    content = message.get("content")
-    if not isinstance(content, list):
-        return content if isinstance(content, str) else ""
-    texts = [part if isinstance(part, str) else part.get("text") for part in content if isinstance(part, (str, dict))]
-    return "\n".join(text for text in texts if isinstance(text, str))
-
-
-def _find_start(messages: Sequence[Any], turns_max: int) -> int:
-    """Find the index after the user's last own message, within the bounds."""
-    lowest = max(0, len(messages) - MESSAGES_MAX)
-    answers = 0
-    for index in range(len(messages) - 1, lowest - 1, -1):
-        message = messages[index]
-        role = message.get("role") if isinstance(message, dict) else None
-        answers += role == "assistant"
-        if answers == turns_max:
-            return index
-        if role == "user" and classify_speaker(message) is Who.SPEAKS:
-            return index + 1
-    return lowest
-
-
 def read_turns(messages: Any, turns_max: int = TURNS_MAX) -> tuple[Turn, ...]:
     """Read the model's turns since the user last spoke, oldest first; of many, the newest `turns_max`."""
     listed = messages if isinstance(messages, (list, tuple)) else []
+    tail = ConversationTail(listed)
     turns: list[_OpenTurn] = []
-    for message in listed[_find_start(listed, turns_max) :]:
-        if isinstance(message, dict):
-            _read_message(message, turns)
+    for index in range(tail.find_start(turns_max), len(listed)):
+        if isinstance(listed[index], dict):
+            _read_message(tail, index, turns)
     return tuple(turn.freeze() for turn in turns)
 
 
-def _read_message(message: Message, turns: list[_OpenTurn]) -> None:
+def _read_message(tail: ConversationTail, index: int, turns: list[_OpenTurn]) -> None:
+    message = tail.messages[index]
     role = message.get("role")
     if role == "assistant":
         _read_answer(message, turns)
+        if not turns[-1].calls:
+            _read_written(tail.text_calls(index), turns[-1])
     elif role in ("tool", "function"):
         _attach(turns, message.get("tool_call_id"), message.get("content"), message.get("is_error"))
     elif role == "user":
         _read_results(message, turns)
-        if classify_speaker(message) is Who.GOES_ON:
-            turns.append(_OpenTurn(continued=True))
+        _read_user(tail, index, turns)
     else:
         _read_item(message, turns)
 
 
+def _read_written(calls: tuple[Call, ...], turn: _OpenTurn) -> None:
+    for call in calls:
+        turn.add("", call)
+    turn.written = bool(calls)
+
+
+def _read_user(tail: ConversationTail, index: int, turns: list[_OpenTurn]) -> None:
+    """Read what a user message says beside tool results: it may be a result itself, or a screen that belongs to one."""
+    message = tail.messages[index]
+    who = classify_speaker(message)
+    if turns and turns[-1].written and who is not Who.NOBODY:
+        _attach_to_all(turns[-1], tail.read_report(index))
+    elif others := list_other_parts(message):
+        _attach(turns, None, others, None)
+    elif who is Who.GOES_ON and not tail.says_again(index):
+        turns.append(_OpenTurn(continued=True))
+    elif turns and who is Who.SPEAKS:
+        turns[-1].pushed = True
+
+
+def _attach_to_all(turn: _OpenTurn, text: str) -> None:
+    """Give the user message to every call in the text before it: which of them it answers nobody says."""
+    for place in range(len(turn.calls)):
+        _add_result(turn, place, text, False)
+
+
 def _read_answer(message: Message, turns: list[_OpenTurn]) -> None:
-    turn = _OpenTurn(text=_read_text(message), by_item=type_of(message) == "message")
+    turn = _OpenTurn(text=read_answer_text(message), by_item=type_of(message) == "message")
     for call_id, call in _read_calls(message):
         turn.add(call_id, call)
+    if not turn.calls and not turn.text.strip():
+        turn.text = _read_reasoning(message)
     turns.append(turn)
     if isinstance(message.get("content"), list):
         _read_results(message, turns)
+
+
+def _read_reasoning(message: Message) -> str:
+    """Read what an answer thinks that says nothing else."""
+    for name in ("reasoning_content", "reasoning"):
+        if isinstance(message.get(name), str):
+            return str(message[name])
+    texts = (block.get("thinking") for block in blocks_of(message) if type_of(block) == "thinking")
+    return "\n".join(text for text in texts if isinstance(text, str))
 
 
 def _read_results(message: Message, turns: list[_OpenTurn]) -> None:

@@ -18,12 +18,12 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from reliability.loops.canonical import call_key, canonical, digest, summary
+from reliability.loops.comparison.canonical import call_key, canonical, digest, summary
 from reliability.loops.findings import Call, Kind, Loop, Stage
 from reliability.tools.format_row import Format
 from reliability.tools.formats import CALL_FORMATS
 
-__all__ = ["REPEATS", "Written", "cut_before_repeats", "drop_repeats", "feed", "find_repeated_calls"]
+__all__ = ["REPEATS", "Written", "cut_before_repeats", "drop_repeats", "feed", "find_bodies", "find_repeated_calls"]
 
 REPEATS = 3
 KEPT = REPEATS - 1
@@ -62,6 +62,7 @@ class _Span:
     end: int
     key: str
     body: str
+    inner: str
 
 
 def feed(state: Written, text: str, final: bool = False) -> Written:
@@ -125,7 +126,8 @@ def _find_next(text: str, at: int, searched: int, final: bool) -> _Span | tuple[
         elif ending is not None and _is_outer(opener, ending):
             at, searched, outer = end, 0, start if outer is None else outer
         else:
-            return _Span(start if outer is None else outer, end, _build_key(text[body_at:body_end]), text[start:end])
+            inner = text[body_at:body_end]
+            return _Span(start if outer is None else outer, end, _build_key(inner), text[start:end], inner)
 
 
 def _find_ending(text: str, opener: re.Match[str], at: int) -> re.Match[str] | None:
@@ -141,6 +143,17 @@ def _is_outer(opener: re.Match[str], ending: re.Match[str]) -> bool:
 
 def _build_key(body: str) -> str:
     return digest(" ".join(canonical(body).split()))
+
+
+def find_bodies(text: str) -> list[str]:
+    """Find the bodies of the calls in a text that has ended, in their order."""
+    bodies: list[str] = []
+    at = 0
+    while isinstance(span := _find_next(text, at, 0, True), _Span):
+        if not _UNNAMED.match(span.body):
+            bodies.append(span.inner)
+        at = span.end
+    return bodies
 
 
 def cut_before_repeats(text: str) -> str:

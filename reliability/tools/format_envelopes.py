@@ -5,20 +5,37 @@
 
 from __future__ import annotations
 
-from reliability.tools.format_parts import ELEMENTS_CALL, GEMMA_CALL, INVOKE_CALL, JSON_CALL, PARAMETERS_CALL
+from reliability.tools.format_parts import (
+    DSML,
+    DSML_CALL,
+    ELEMENTS_CALL,
+    GEMMA_CALL,
+    INVOKE_CALL,
+    JSON_CALL,
+    M3_CALL,
+    M3_TOKEN,
+    PARAMETERS_CALL,
+    SPACES_OF_TAGS,
+    SUFFIXES_OF_TAGS,
+)
 from reliability.tools.format_row import Format, Place, Reader, Start
 
 __all__ = ["ENVELOPES", "HERMES"]
 
 
 def _tags(*names: str) -> tuple[str, ...]:
-    """Return opening tags of these names, with any namespace: `<name>`, `<|name|>`, `<minimax:name>`, `<dots_name>`."""
-    return tuple(rf"<\|?{space}{name}\|?>" for name in names for space in ("", r"\w{1,32}[:_]"))
+    """Return opening tags of these names, with any namespace: `<name>`, `<|name|>`, `<minimax:name>`, `<dots_name>`,
+    `<ifm|name>`, `<｜DSML｜name>`, `<name:opensource>`."""
+    return tuple(
+        rf"<\|?{space}{name}{suffix}\|?>" for name in names for space in SPACES_OF_TAGS for suffix in SUFFIXES_OF_TAGS
+    )
 
 
 def _end_tags(*names: str) -> tuple[str, ...]:
     """Return the same, closing; and `<name|>`, as Gemma 4 writes it."""
-    ends = [rf"<\|?/{space}{name}\|?>" for name in names for space in ("", r"\w{1,32}[:_]")]
+    ends = [
+        rf"<\|?/{space}{name}{suffix}\|?>" for name in names for space in SPACES_OF_TAGS for suffix in SUFFIXES_OF_TAGS
+    ]
     return (*ends, *(rf"<{name}\|>" for name in names))
 
 
@@ -45,6 +62,9 @@ def _envelope(
         writes=writes,
     )
 
+
+_DEEPSEEK_OPENS = (r"<[|｜]tool[▁_ ]calls?[▁_ ]begin[|｜]>",)
+_DEEPSEEK_SEPARATOR = r"<[|｜]tool[▁_ ]sep[|｜]>"
 
 HERMES = _envelope(
     "Hermes, Qwen, GLM, and most open models",
@@ -75,6 +95,83 @@ ENVELOPES: tuple[Format, ...] = (
         closes=_end_tags("function[_-]?calls?"),
     ),
     _envelope(
+        "DeepSeek V3.2 to V4",
+        f"<｜｜DSML｜｜ calls>\n{DSML_CALL}\n</｜｜DSML｜｜ calls>",
+        f"<｜DSML｜tool_calls>\n{DSML_CALL}\n</｜DSML｜tool_calls>",
+        f"<｜DSML｜function_calls>\n{DSML_CALL}\n</｜DSML｜function_calls>",
+        f"<｜DSML｜tool_calls>\n{DSML_CALL}\n</｜DSML｜tool_calls>".replace("｜", "|"),
+        opens=(rf"<{DSML}calls>",),
+        closes=(rf"</{DSML}calls>",),
+    ),
+    _envelope(
+        "MiniMax M3",
+        f"]<]minimax[>[<tool_call>\n{M3_CALL}\n]<]minimax[>[</tool_call>",
+        opens=(rf"{M3_TOKEN}<tool_calls?>",),
+        closes=(rf"{M3_TOKEN}</tool_calls?>",),
+        holds=(Start(M3_TOKEN),),
+    ),
+    _envelope(
+        "Kimi K3",
+        '<|open|>tools<|sep|><|open|>call tool="search" index="1"<|sep|>'
+        '<|open|>argument key="query" type="string"<|sep|>'
+        "x<|close|>argument<|sep|><|close|>call<|sep|><|close|>tools<|sep|>",
+        '<|open|>tools<|sep|><|open|>call tool="search" index="1"<|sep|><|open|>json type="object"<|sep|>{"query": "x"}'
+        "<|close|>json<|sep|><|close|>call<|sep|><|close|>tools<|sep|>",
+        opens=(r"<\|open\|>tools<\|sep\|>",),
+        closes=(r"<\|close\|>tools<\|sep\|>",),
+    ),
+    _envelope(
+        "PLaMo 3",
+        "<|plamo:begin_tool_requests:plamo|><|plamo:begin_tool_request:plamo|><|plamo:begin_tool_name:plamo|>search"
+        "<|plamo:end_tool_name:plamo|><|plamo:begin_tool_arguments:plamo|><|plamo:msg|>"
+        '{"query": "x"}<|plamo:end_tool_arguments:plamo|><|plamo:end_tool_request:plamo|>'
+        "<|plamo:end_tool_requests:plamo|>",
+        opens=(r"<\|plamo:begin_tool_requests?:plamo\|>",),
+        closes=(r"<\|plamo:end_tool_requests?:plamo\|>",),
+    ),
+    _envelope(
+        "Apertus",
+        '<|tools_prefix|>[{"search": {"query": "x"}}]<|tools_suffix|>',
+        opens=(r"<\|tools_prefix\|>",),
+        closes=(r"<\|tools_suffix\|>",),
+    ),
+    _envelope(
+        "Command R7B, Command A",
+        '<|START_ACTION|>[\n  {"tool_call_id": "0", "tool_name": "search", "parameters": {"query": "x"}}\n]'
+        "<|END_ACTION|>",
+        opens=(r"<\|START_ACTION\|>",),
+        closes=(r"<\|END_ACTION\|>",),
+    ),
+    _envelope(
+        "Inkling",
+        '<|content_invoke_tool_json|>{"name": "search", "args": {"query": "x"}}<|end_message|>',
+        opens=(r"<\|content_invoke_tool_json\|>",),
+        closes=(r"<\|end_message\|>",),
+    ),
+    _envelope(
+        "Llama 4",
+        '<|python_start|>[search(query="x")]<|python_end|>',
+        opens=(r"<\|python_start\|>",),
+        closes=(r"<\|python_end\|>",),
+    ),
+    _envelope(
+        "HyperCLOVA X",
+        f"-> tool/function_call\n[{JSON_CALL}]<|im_end|>",
+        f" -> tool/function_call\n[{JSON_CALL}]",
+        opens=(r"-> tool/function_call(?=\s{0,8}[\[{])",),
+        closes=(r"<\|im_end\|>",),
+        holds=(Start(r"-> tool/function_call\s{0,8}[\[{]", place=Place.SENTENCE),),
+        endless=True,
+    ),
+    _envelope(
+        "GigaChat 3",
+        f"function call<|role_sep|>\n{JSON_CALL}",
+        opens=(r"function call<\|role_sep\|>",),
+        closes=(r"<\|message_sep\|>",),
+        holds=(Start(r"function call<\|role_sep\|>", place=Place.SENTENCE),),
+        endless=True,
+    ),
+    _envelope(
         "Gemma 3",
         '<tool_code>search(query="x")</tool_code>',
         opens=_tags("tool_code"),
@@ -97,17 +194,19 @@ ENVELOPES: tuple[Format, ...] = (
         closes=(r"<\|tool_call_end\|>", r"<\|tool_calls_section_end\|>"),
     ),
     _envelope(
-        "DeepSeek V3",
+        "DeepSeek V3 to V3.1, Step 3",
         "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>search<｜tool▁sep｜>"
         '{"query": "x"}<｜tool▁call▁end｜><｜tool▁calls▁end｜>',
         "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>search\n"
         '```json\n{"query": "x"}\n```<｜tool▁call▁end｜><｜tool▁calls▁end｜>',
-        opens=(r"<｜tool▁calls▁begin｜>", r"<｜tool▁call▁begin｜>", r"function<｜tool▁sep｜>"),
-        closes=(r"<｜tool▁calls▁end｜>", r"<｜tool▁call▁end｜>"),
+        "<｜tool_calls_begin｜><｜tool_call_begin｜>function<｜tool_sep｜>"
+        '<steptml:invoke name="search"><steptml:parameter name="query">x</steptml:parameter></steptml:invoke>'
+        "<｜tool_call_end｜><｜tool_calls_end｜>",
+        opens=(*_DEEPSEEK_OPENS, rf"function{_DEEPSEEK_SEPARATOR}"),
+        closes=(r"<[|｜]tool[▁_ ]calls?[▁_ ]end[|｜]>",),
         holds=(
-            Start(r"<｜tool▁calls▁begin｜>"),
-            Start(r"<｜tool▁call▁begin｜>"),
-            Start(r"function<｜tool▁sep｜>", place=Place.SENTENCE),
+            *map(Start, _DEEPSEEK_OPENS),
+            Start(rf"function{_DEEPSEEK_SEPARATOR}", place=Place.SENTENCE),
         ),
     ),
     _envelope(

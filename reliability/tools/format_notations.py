@@ -6,7 +6,18 @@ in an envelope or in the open. The last row is a line of a transcript, which nob
 
 from __future__ import annotations
 
-from reliability.tools.format_parts import ELEMENTS_CALL, GEMMA_CALL, INVOKE_CALL, JSON_CALL, NAME, PARAMETERS_CALL
+from reliability.tools.format_parts import (
+    DSML,
+    DSML_CALL,
+    ELEMENTS_CALL,
+    GEMMA_CALL,
+    INVOKE_CALL,
+    JSON_CALL,
+    M3_CALL,
+    M3_TOKEN,
+    NAME,
+    PARAMETERS_CALL,
+)
 from reliability.tools.format_row import Format, Place, Reader, Start, Until
 
 __all__ = ["NOTATIONS"]
@@ -14,14 +25,19 @@ __all__ = ["NOTATIONS"]
 _SPACES = r"\s{0,64}"
 _OBJECT = rf"{_SPACES}\{{"
 _FENCED = rf"{_SPACES}`{{3,8}}[\w+.#-]{{0,32}}{_SPACES}\{{"
+_SPACES_OF_ELEMENTS = ("", r"\w{1,32}:", DSML)
+_ELEMENT_TAGS = ("function", "invoke")
+_ELEMENT_BEGINS = (*(f"<{space}" for space in _SPACES_OF_ELEMENTS), rf"{M3_TOKEN}<")
+_ELEMENT_ENDS = (*(f"</{space}" for space in _SPACES_OF_ELEMENTS), rf"{M3_TOKEN}</")
 _KEYS = (r"\"[^\"\n]{0,128}\"", r"'[^'\n]{0,128}'", r"“[^”\n]{0,128}”")
 _BARE_KEY = r"[^\W\d]\w{0,128}"
 _CHANNELS = ("", "commentary ", "analysis ", "assistantcommentary ", "assistantanalysis ")
 _HEADER_WORDS = ("assistant", "analysis", "commentary", "final")
 _HARMONY = (r"<\|start\|>", r"<\|channel\|>", r"<\|constrain\|>", r"<\|message\|>")
 _SEPARATORS = (r"\[ARGS\]", r"\[CALL_ID\]")
-_INDEX_SEPARATORS = (r"<\|tool_call_argument_begin\|>", r"<｜tool▁sep｜>")
-_PAIR_KEYS = (r"<arg_key>", r"<longcat_arg_key>")
+_ESCAPED_NAME = r"[A-Za-z_\\][A-Za-z0-9_.:/\\-]{0,127}+"
+_INDEX_SEPARATORS = (r"<\|tool_call_argument_begin\|>", r"<[|｜]tool[▁_ ]sep[|｜]>")
+_PAIR_KEYS = (r"<arg_key>", r"<\w{1,16}[_|:]arg_key>", r"<arg_key:\w{1,10}>")
 
 
 def _any_case(word: str) -> str:
@@ -36,15 +52,48 @@ NOTATIONS: tuple[Format, ...] = (
             INVOKE_CALL,
             '<function=search>{"query": "x"}</function>',
             '<function name="search"><param name="query">x</param></function>',
+            '<functionname="search"><paramname="query">x</param></function>',
+            DSML_CALL,
+            M3_CALL,
         ),
         reader=Reader.ELEMENTS,
-        opens=(r"<(?:\w{1,32}:)?(?:function|invoke)(?==|\s)",),
-        closes=(r"</(?:\w{1,32}:)?(?:function|invoke)>",),
-        holds=tuple(
-            Start(rf"<{space}{tag}")
-            for space in ("", r"\w{1,32}:")
-            for tag in ("function=", r"function\s{1,8}name", r"invoke=", r"invoke\s{1,8}name", "parameter=")
+        opens=tuple(rf"{begin}{tag}(?==|\s|name)" for begin in _ELEMENT_BEGINS for tag in _ELEMENT_TAGS),
+        closes=tuple(rf"{begin}{tag}>" for begin in _ELEMENT_ENDS for tag in _ELEMENT_TAGS),
+        holds=(
+            *(
+                Start(rf"<{space}{tag}")
+                for space in _SPACES_OF_ELEMENTS
+                for tag in ("function=", r"function\s{0,8}name", r"invoke=", r"invoke\s{0,8}name", "parameter=")
+            ),
+            Start(M3_TOKEN),
         ),
+        compared=tuple(rf"{begin}{tag}(?==|\s|name)" for begin in _ELEMENT_BEGINS for tag in _ELEMENT_TAGS),
+    ),
+    Format(
+        family="sections: Kimi K3 and PLaMo without their tags",
+        examples=(
+            '<|open|>call tool="search" index="1"<|sep|><|open|>argument key="query" type="string"<|sep|>x'
+            "<|close|>argument<|sep|><|close|>call<|sep|>",
+            "<|plamo:begin_tool_name:plamo|>search<|plamo:end_tool_name:plamo|><|plamo:begin_tool_arguments:plamo|>"
+            '<|plamo:constrain|>json<|plamo:msg|>{"query": "x"}<|plamo:end_tool_arguments:plamo|>',
+        ),
+        reader=Reader.SECTIONS,
+        opens=(r"<\|open\|>call tool=", r"<\|plamo:begin_tool_name:plamo\|>"),
+        closes=(r"<\|close\|>call<\|sep\|>", r"<\|plamo:end_tool_arguments:plamo\|>"),
+        compared=(r"<\|open\|>call tool=", r"<\|plamo:begin_tool_name:plamo\|>"),
+        explicit=True,
+    ),
+    Format(
+        family="Qwen2",
+        examples=(
+            '✿FUNCTION✿: search\n✿ARGS✿: {"query": "x"}\n✿RESULT✿',
+            '✿FUNCTION✿: search\n✿ARGS✿: {"query": "x"}',
+        ),
+        reader=Reader.FLOWERS,
+        opens=("✿FUNCTION✿",),
+        closes=("✿RESULT✿", "✿RETURN✿"),
+        compared=("✿FUNCTION✿",),
+        explicit=True,
     ),
     Format(
         family="attributes",
@@ -94,6 +143,25 @@ NOTATIONS: tuple[Format, ...] = (
         named=True,
     ),
     Format(
+        family="Command R",
+        examples=(
+            'Action: ```json\n[\n  {\n    "tool_name": "search",\n    "parameters": {"query": "x"}\n  }\n]```',
+            'Action: {"name": "search", "arguments": {"query": "x"}}',
+        ),
+        reader=Reader.ANNOUNCED,
+        opens=(rf"[ \t]{{0,8}}{_any_case('Action:')}(?=\s{{0,8}}(?:`{{3,8}}[\w+.#-]{{0,32}}\s{{0,8}})?[\[{{])",),
+        holds=(
+            Start(
+                rf"{_any_case('Action:')}\s{{0,8}}`{{3,8}}[\w+.#-]{{0,32}}\s{{0,8}}[\[{{]",
+                None,
+                Until.LAST_CLOSES,
+                Place.LINE,
+            ),
+            Start(rf"{_any_case('Action:')}\s{{0,8}}[\[{{]", None, Until.LAST_CLOSES, Place.LINE),
+        ),
+        place=Place.LINE,
+    ),
+    Format(
         family="name and JSON: a line of its own",
         examples=(
             'search\n{"query": "x"}',
@@ -112,6 +180,14 @@ NOTATIONS: tuple[Format, ...] = (
         place=Place.LINE,
     ),
     Format(
+        family="name and JSON: functionary",
+        examples=('>>>search\n{"query": "x"}', '>>>search{"query": "x"}'),
+        reader=Reader.NAMED,
+        opens=(rf">>>[ \t]{{0,8}}(?={NAME}\s{{0,8}}\{{)",),
+        holds=(Start(r">>>[ \t]{0,8}", r"\s{0,8}\{", Until.LAST_CLOSES, Place.LINE),),
+        place=Place.LINE,
+    ),
+    Format(
         family="name and JSON: functions.",
         examples=('functions.search({"query": "x"})', 'functions.search{"query": "x"}'),
         reader=Reader.NAMED,
@@ -125,7 +201,7 @@ NOTATIONS: tuple[Format, ...] = (
     ),
     Format(
         family="braces: Gemma without its tags",
-        examples=(GEMMA_CALL, "call:search{query:<escape>x<escape>}"),
+        examples=(GEMMA_CALL, "call:search{query:<escape>x<escape>}", "call:search{query:x}"),
         reader=Reader.BRACES,
         opens=(rf"call:(?={NAME}\{{)",),
         holds=(
@@ -143,10 +219,27 @@ NOTATIONS: tuple[Format, ...] = (
     ),
     Format(
         family="Python: all from here on",
-        examples=('search(query="x")', '```tool_code\nsearch(query="x")\n```'),
+        examples=(
+            'search(query="x")',
+            'search(query="x");',
+            'search({"query": "x"})',
+            '"search"(query="x")',
+            '["search(query=\\"x\\")"]',
+            '```tool_code\nsearch(query="x")\n```',
+            '```tool_code\nprint(search(query="x"))\n```',
+        ),
         reader=Reader.LINES,
-        opens=(rf"[ \t]{{0,8}}(?={NAME}\()",),
-        holds=(Start("", rf"{_SPACES}\(", Until.LAST_CLOSES, Place.LINE),),
+        opens=(
+            rf"[ \t]{{0,8}}(?=(?:print\(\s{{0,8}})?[\"'`]?{_ESCAPED_NAME}[\"'`]?\()",
+            rf"[ \t]{{0,8}}(?=\[\s{{0,64}}[\"']{_ESCAPED_NAME}\()",
+            rf"[ \t]{{0,8}}(?=\[\s{{0,64}}{_ESCAPED_NAME}\()",
+        ),
+        holds=(
+            Start("", rf"{_SPACES}\(", Until.LAST_CLOSES, Place.LINE),
+            Start(r"print\(\s{0,8}", rf"{_SPACES}\(", Until.FIRST_CLOSES, Place.LINE),
+            Start(r"[\"'`]", r"[\"'`]\(", Until.LAST_CLOSES, Place.LINE),
+            Start(r"\[\s{0,64}[\"']", r"\(", Until.FIRST_CLOSES),
+        ),
         place=Place.LINE,
     ),
     Format(
@@ -192,6 +285,16 @@ NOTATIONS: tuple[Format, ...] = (
         compared=(r"<\|start\|>assistant<\|channel\|>commentary to=", r"<\|channel\|>commentary to="),
     ),
     Format(
+        family="parameters as tags: Cline, Roo",
+        examples=(
+            "<search>\n<query>x</query>\n</search>",
+            "<search><query>x</query></search>",
+        ),
+        reader=Reader.CHILDREN,
+        opens=(rf"<(?={NAME}\s{{0,8}}/?>)",),
+        holds=(Start("<", rf"\s{{0,8}}>{_SPACES}<"), Start("<", r"\s{0,8}/>")),
+    ),
+    Format(
         family="JSON",
         examples=(
             JSON_CALL,
@@ -199,6 +302,7 @@ NOTATIONS: tuple[Format, ...] = (
             f"[{JSON_CALL}]",
             '{"action": "search", "action_input": {"query": "x"}}',
             "{'name': 'search', 'arguments': {'query': 'x'}}",
+            f'{{"tool_calls": [{JSON_CALL}]}}',
         ),
         reader=Reader.JSON,
         opens=(r"\{(?=\s*+[\"'\w}])", r"\[(?=\s*+[\[{A-Za-z_])"),
@@ -211,6 +315,13 @@ NOTATIONS: tuple[Format, ...] = (
             Start(rf"\[{_OBJECT}", until=Until.FIRST_CLOSES),
             Start(r"\[\s{65}", until=Until.FIRST_CLOSES),
         ),
+    ),
+    Format(
+        family="JSON: the name is the key, and all from here on",
+        examples=('{"search": {"query": "x"}}', '[{"search": {"query": "x"}}]'),
+        reader=Reader.JSON,
+        holds=(),
+        place=Place.LINE,
     ),
     Format(
         family="a line of a transcript",

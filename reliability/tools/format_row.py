@@ -13,6 +13,9 @@ class Reader(Enum):
 
     ENVELOPE = "envelope"  # whatever notation stands in it
     ELEMENTS = "elements"  # <function=name><parameter=key>value</parameter></function>
+    CHILDREN = "children"  # <name><key>value</key></name>
+    SECTIONS = "sections"  # of special tokens: the name, then the arguments
+    FLOWERS = "flowers"  # ✿FUNCTION✿: name, ✿ARGS✿: a JSON object
     ATTRIBUTES = "attributes"  # <tool name="name" key="value" />
     PAIRS = "pairs"  # name<arg_key>key</arg_key><arg_value>value</arg_value>
     NAMED = "named"  # a name, then a JSON object
@@ -21,6 +24,7 @@ class Reader(Enum):
     LINES = "lines"  # name(key="value"), and nothing else from there on
     JSON = "json"
     REACT = "react"  # Action: name, Action Input: a JSON object
+    ANNOUNCED = "announced"  # Action: and JSON, in a fence or without
     CHANNEL = "channel"  # commentary to=functions.name, a JSON object
     MESSAGES = "messages"  # Harmony: an answer is a row of messages
 

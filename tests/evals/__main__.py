@@ -8,7 +8,7 @@ import time
 
 from reliability.escalation.policies import Limits, Situation, decide
 from reliability.types import Attempt, Fault, Flaw, Reason
-from tests.evals import loops_eval, tools_eval
+from tests.evals import loops_eval, sessions_eval, tools_eval
 
 DECIDE_US_MAX = 20.0
 ROUNDS = 5000
@@ -39,6 +39,8 @@ def main() -> int:
     failed = loops_eval.main([])
     print()
     failed |= tools_eval.main([])
+    print()
+    failed |= sessions_eval.main()
     cost_us = decide_cost_us()
     ok = cost_us < DECIDE_US_MAX
     print(f"\n{'ok' if ok else 'FAIL'} | decide, median | {cost_us:.1f} µs | < {DECIDE_US_MAX:.0f} µs")

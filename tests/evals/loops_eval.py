@@ -8,6 +8,10 @@ without one it reads the recorded runs, or a small set that stands in for them.
 What those runs don't show stands in `fixtures/agent_loops.jsonl`: loops and pollers as agents' issue trackers tell of
 them (`after`), each with the answers at which it must be nudged and broken, null for never. Each is there for one rule
 and fails without it.
+
+`fixtures/agent_laps.jsonl.gz` are runs of published agents against a tier that loops (`loadtests/real_agents`): what
+each asked and was answered, lap by lap, while nobody ended the loop. Each must be nudged, and then broken, in eight
+laps; an agent that ends by itself before that need only be nudged.
 """
 
 from __future__ import annotations
@@ -28,10 +32,12 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
 from reliability.loops import LoopConfig, Stage, answer_turn, find_loop, read_turns  # noqa: E402
+from tests.evals.answer_loop_cases import ANSWER_CASES, stop_call, stop_text  # noqa: E402
 
 RECORDED = ROOT.parent / "shared" / "data" / "agent_traces.jsonl.gz"
 FIXTURE = Path(__file__).parent / "fixtures" / "agent_runs.jsonl"
 CASES = Path(__file__).parent / "fixtures" / "agent_loops.jsonl"
+LAPS = Path(__file__).parent / "fixtures" / "agent_laps.jsonl.gz"
 CONFIG = LoopConfig()
 NUDGED_MAX = 0.01
 COST_MAX_S = 0.001
@@ -144,9 +150,16 @@ def laps_of(messages: list[Message], period: int, dice: random.Random) -> tuple[
         answers = [m for m in turns if m["role"] == "assistant"]
         results = sum(m["role"] == "tool" for m in turns)
         asked = sum(len(m.get("tool_calls") or []) for m in answers)
-        if len(answers) == period and all(m.get("tool_calls") for m in answers) and results == asked:
+        complete = len(answers) == period and all(m.get("tool_calls") for m in answers) and results == asked
+        if complete and len({_name_calls(m) for m in answers} - {""}) in (period, 0):
             return start, turns
     return None
+
+
+def _name_calls(answer: Message) -> str:
+    """The calls of an answer without thoughts: a lap in which the same is asked twice is two laps."""
+    asked = [call["function"] for call in answer["tool_calls"] if call["function"]["name"] != "think"]
+    return json.dumps([(call["name"], call["arguments"]) for call in asked]) if asked else ""
 
 
 def as_openai(messages: list[Message]) -> list[Message]:
@@ -295,6 +308,29 @@ def case_rows() -> Iterator[Row]:
         yield Row(f"{case['rule']}: {case['id']}", _say(found), _say(must), ok)
 
 
+def lap_rows() -> Iterator[Row]:
+    """The rows of the recorded agents that go round, one an agent."""
+    trials: dict[str, list[Run]] = {}
+    for recorded in load_runs(LAPS):
+        trials.setdefault(recorded["trial"], []).append(recorded)
+    agents: dict[str, list[str | None]] = {}
+    for name, laps in trials.items():
+        agents.setdefault(name.rpartition("-")[0], []).append(find_miss(name, laps))
+    for agent, misses in agents.items():
+        missed = [miss for miss in misses if miss]
+        got = f"{len(misses) - len(missed)}/{len(misses)}{' ' if missed else ''}{'; '.join(missed)}"
+        yield Row(f"recorded {agent}: nudged, then ended", got, "all in 8 laps", bool(misses) and not missed)
+
+
+def find_miss(name: str, laps: list[Run]) -> str | None:
+    """What a run of an agent misses; None: nothing."""
+    stages = [stage_at(lap["messages"], lap["answer"]) for lap in laps]
+    nudged, broken = _first(stages, Stage.WARN), _first(stages, Stage.BREAK)
+    if nudged is None or (broken is not None and broken < nudged):
+        return f"{name} not nudged" if broken is None else f"{name} broken at {broken} without a nudge"
+    return None if broken or laps[-1]["last"] else f"{name} not broken"
+
+
 def _first(stages: list[Stage | None], stage: Stage) -> int | None:
     return stages.index(stage) + 1 if stage in stages else None
 
@@ -307,6 +343,9 @@ def rows(runs: list[Run]) -> Iterator[Row]:
     """The rows of the table."""
     yield from verdict_rows(runs)
     yield from case_rows()
+    yield from answer_rows(runs)
+
+    yield from lap_rows()
     cost = median_cost_s(runs)
     yield Row("200 messages, median", f"{cost * 1e3:.3f} ms", f"< {COST_MAX_S * 1e3:.0f} ms", cost < COST_MAX_S)
 
@@ -319,6 +358,27 @@ def _synthetic_row(runs: list[Run], name: str, meter: Meter, period: int, dialec
     ok = bool(made) and found == broken == len(made) and not early
     got = f"{found}/{len(made)} at 3, {broken}/{len(made)} at 5, {early} at 2"
     return Row(f"loop, period {period}, {name}", got, "all at 3, all at 5, none at 2", ok)
+
+
+def answer_rows(runs: list[Run]) -> Iterator[Row]:
+    """The rows of repetition inside one answer: recorded ones, and made ones that no record has."""
+    read = [found_in_answer(message) for run in runs for message in run["messages"] if message["role"] == "assistant"]
+    count = sum(map(bool, read))
+    yield Row(f"{len(read)} recorded answers: stopped", str(count), "0", count == 0)
+    for case in ANSWER_CASES:
+        at = case.find()
+        got = "never" if at is None else f"after {at} characters"
+        must = "never" if case.most is None else f"after at most {case.most}"
+        ok = at is None if case.most is None else at is not None and at <= case.most
+        yield Row(f"in an answer: {case.name}", got, must, ok)
+
+
+def found_in_answer(message: Message) -> bool:
+    """Whether anything in a recorded answer would have stopped it."""
+    text, calls = message.get("content"), message.get("tool_calls") or []
+    if isinstance(text, str) and stop_text(text) is not None:
+        return True
+    return any(stop_call(str(call["function"]["arguments"])) is not None for call in calls)
 
 
 def main(arguments: list[str]) -> int:

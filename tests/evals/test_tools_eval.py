@@ -63,3 +63,24 @@ def test_each_row_can_fail():
 
 def truth_call(truth):
     return ToolCall(id="a", name=truth["name"], arguments=json.dumps(truth["arguments"]))
+
+
+def test_every_family_is_read_and_none_acts_in_a_thought():
+    """All samples are right, whole and streamed; the row of prose has none of them."""
+    rows = [*tools_eval.written_formats(), tools_eval.prose()]
+
+    assert [failure for row in rows for failure in row.failures] == []
+    assert rows[0].total > 400
+    assert rows[1].total > 300
+
+
+def test_a_family_that_leaks_is_a_failure():
+    """The evaluation notices a call that left as text, and one that was only thought."""
+    row = tools_eval.Row("x")
+    case = {"family": "f", "text": "t"}
+    calls = [("save", {})]
+    tools_eval._written(row, case, [tools_eval.Outcome([], False, "t")] * 3, calls)
+    tools_eval._written(row, case, [tools_eval.Outcome(calls, False, "")] * 3, [])
+    tools_eval._written(row, case, [tools_eval.Outcome(calls, False, ""), tools_eval.Outcome([], False, "t")], calls)
+
+    assert [failure.split(":")[0] for failure in row.failures] == ["LEAKED", "WRONG", "STREAMED OTHERWISE"]

@@ -7,6 +7,8 @@
     placeholders             right calls (BFCL, recorded agents) and honest values: none refused; stand-ins: none passes
     inline parameters        values between tags: to the letter, but for one line break of the framing at each end
     malformed outputs        recovered exactly or refused; a share is printed, loss and change are failures
+    written calls            as model families write them, whole and streamed: read to the letter; none of them in a
+                             thought, and none in prose
     cost                     median of one validation, and of one extraction
 
 Run it with a folder of data, or without: then the recorded data is read, or a small set that stands in for
@@ -50,6 +52,7 @@ from reliability.types import Finish, FinishReason, Started, Text  # noqa: E402
 from tests.evals.damages import DAMAGES, Damaged, hermes  # noqa: E402
 from tests.evals.standins import HONEST, STANDINS, declare  # noqa: E402
 from tests.support.renderings import schema_of, tool  # noqa: E402
+from tests.support.streaming import Outcome, cut_at, play, whole  # noqa: E402
 
 RECORDED = ROOT.parent / "shared" / "data"
 FIXTURES = Path(__file__).parent / "fixtures"
@@ -83,6 +86,16 @@ def records(name: str, folder: Path | None = None) -> list[Any]:
             return [json.loads(line) for line in gzip.decompress(path.read_bytes()).decode().splitlines()]
     fixture = FIXTURES / f"{'agent_runs' if name == 'agent_traces' else name}.jsonl"
     return [json.loads(line) for line in fixture.read_text(encoding="utf-8").splitlines()]
+
+
+def written_calls() -> tuple[list[Any], list[Case]]:
+    """The tools and the samples of how model families write calls into their text: `family`, `text`, `calls`, and
+    `where` the text may stand: any, a line, a sentence, last (alone behind other lines), alone, thought (with reasoning
+    before it)."""
+    tools, *cases = [
+        json.loads(line) for line in (FIXTURES / "call_formats.jsonl").read_text(encoding="utf-8").splitlines()
+    ]
+    return tools["tools"], cases
 
 
 def toolbox(tools: Any) -> ToolBox:
@@ -387,6 +400,86 @@ def _malformed(row: Row, case: Case, verdict: Checked, expected: Sequence[Case])
         row.failures.append(f"{word}: {case['raw'][:200]!r} -> {verdict} instead of {str(expected)[:200]}")
 
 
+# --- calls as families write them ---------------------------------------------------------------------------
+
+STREAM_SIZES = (1, 7)
+BEFORE = {
+    "any": ("", "I look it up. ", "Ja, é:\n\n"),
+    "line": ("", "Ja, é:\n\n"),
+    "last": ("", "Ja, é:\n\n"),
+    "sentence": ("", "I look it up. "),
+}
+
+
+def families(folder: Path | None = None) -> Iterator[tuple[ToolBox, Case]]:
+    """The own samples, and the recorded ones where they are."""
+    tools, cases = written_calls()
+    yield from ((toolbox(tools), case) for case in cases)
+    recorded = (folder or RECORDED) / "call_formats.jsonl"
+    if recorded.exists():
+        box = toolbox(json.loads(recorded.with_name("call_formats_tools.json").read_text(encoding="utf-8")))
+        yield from ((box, json.loads(line)) for line in recorded.read_text(encoding="utf-8").splitlines())
+
+
+def outcomes(text: str, box: ToolBox) -> list[Outcome]:
+    """What an answer comes to: held to its end, and streamed in pieces of several sizes."""
+    return [whole(text, box), *(play(cut_at(text, [size]), box) for size in STREAM_SIZES)]
+
+
+def written_formats(folder: Path | None = None) -> Iterator[Row]:
+    """Each family's call is the call, wherever it may stand; in a thought it is none."""
+    acting, thinking = Row("calls as model families write them"), Row("the same in a thought, and unclosed")
+    for box, case in families(folder):
+        calls = [(call["name"], call["arguments"]) for call in case["calls"]]
+        for before in BEFORE.get(case.get("where", ""), ("",)):
+            _written(acting, case, outcomes(before + case["text"], box), calls)
+        if case.get("where") in BEFORE:
+            _written(thinking, case, outcomes(f"<think>\n{case['text']}\n</think>\nNo.", box), [])
+            _written(thinking, case, outcomes(f"<think>\n{case['text']}", box), [])
+    yield acting
+    yield thinking
+
+
+def _written(row: Row, case: Case, found: Sequence[Outcome], expected: Sequence[Any]) -> None:
+    first = found[0]
+    word = "right" if first.calls == expected and not first.refused else "refused" if first.refused else "LEAKED"
+    word = "WRONG" if first.calls and first.calls != expected else word
+    word = "STREAMED OTHERWISE" if any(one != first for one in found) else word
+    row.total += 1
+    row.counts[word] += 1
+    if word != "right":
+        row.failures.append(f"{word}: {case['family']}: {case['text'][:200]!r} -> {first}")
+
+
+def prose(folder: Path | None = None) -> Row:
+    """What agents said beside their calls, with the tools that they had: no call, no flaw."""
+    row, seen = Row("texts of agents that are no calls"), set[str]()
+    for run in records("agent_traces", folder) if (RECORDED / "agent_traces.jsonl.gz").exists() else []:
+        box = toolbox(_tools_of(run) or [tool(name, {}) for name in ("bash", "search", "edit", "open", "submit")])
+        for message in run["messages"]:
+            text = message.get("content")
+            if message["role"] != "assistant" or not isinstance(text, str) or not text.strip() or text in seen:
+                continue
+            seen.add(text)
+            found = extract_calls(text, box)
+            row.total += 1
+            row.counts["CALLED" if found.calls else "FLAWED" if found.malformed else "prose"] += 1
+            if found.calls or found.malformed:
+                row.failures.append(f"{run['id']}: {text[:200]!r} -> {found.calls or found.malformed}")
+    return row
+
+
+def _tools_of(run: Case) -> list[Any]:
+    """The tools that a run has used, with the arguments that it gave them."""
+    keys: dict[str, set[str]] = {}
+    for message in run["messages"]:
+        for call in message.get("tool_calls") or []:
+            given = call["function"]["arguments"]
+            given = json.loads(given) if isinstance(given, str) and _valid_object(given) else given
+            keys.setdefault(call["function"]["name"], set()).update(given if isinstance(given, dict) else ())
+    return [tool(name, {"properties": {key: {} for key in given}}) for name, given in keys.items()]
+
+
 # --- cost ---------------------------------------------------------------------------------------------------
 
 
@@ -425,6 +518,8 @@ def table(folder: Path | None = None) -> list[Row]:
         recorded_calls(records("agent_traces", folder)),
         inline_parameters(),
         *malformed_outputs(outputs),
+        *written_formats(folder),
+        prose(folder),
         costs(cases),
     ]
 

@@ -14,10 +14,10 @@ import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from tests.mutants import doors, faults, formats, guards, loops, stops, tools, walk
+from tests.mutants import doors, faults, formats, guards, loops, sessions, stops, tools, walk
 
 ROOT = Path(__file__).resolve().parents[2]
-FILES = (walk, faults, guards, doors, loops, tools, formats, stops)
+FILES = (walk, faults, guards, doors, loops, sessions, tools, formats, stops)
 MUTANTS = [one for file in FILES for one in file.MUTANTS]
 _FORMATS = "tests/unit/reliability/tools/test_formats.py"
 # What else notices, beside the tests that mirror a mutant's file: for all files whose paths begin so.
@@ -38,6 +38,7 @@ ALSO: dict[str, tuple[str, ...]] = {
         "tests/unit/reliability/test_faults.py",
     ),
     "reliability/loops/": ("tests/unit/reliability/loops/test_*.py", _FORMATS),
+    "reliability/sessions/": ("tests/unit/reliability/sessions/test_*.py",),
     "reliability/memory/": ("tests/unit/reliability/memory/test_*.py",),
     "reliability/tools/": (
         "tests/unit/reliability/tools/**/test_*.py",

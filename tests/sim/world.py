@@ -59,7 +59,7 @@ class SimAdmission:
         self.silence = 0.0
         self.level = Level.NORMAL
 
-    window = None
+    window = session = None
 
     def expire(self) -> None:
         """Close what nobody has settled, and keep what it was charged."""
@@ -96,7 +96,7 @@ class SimAdmission:
 class Router:
     """One request's way to the admission, through a Router that may be killed: from then on it says nothing."""
 
-    window = None
+    window = session = None
 
     def __init__(self, admission: SimAdmission) -> None:
         self.admission = admission

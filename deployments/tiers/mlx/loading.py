@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,8 +28,11 @@ from deployments.models.sources import ModelSource, ModelUnavailable
 from deployments.tiers.call_split import CallFormat, strict_json_call
 from deployments.tiers.mlx.drafting import Draft, is_cuttable
 from deployments.tiers.mlx.sampling import Sampling
+from deployments.tiers.template_check import check_call_template
 
-__all__ = ["Loaded", "call_format", "load"]
+__all__ = ["Loaded", "call_format", "check_calls_on_disk", "load"]
+
+_LOG = logging.getLogger(__name__)
 
 _METAL_BUFFERS_BYTES = 512 << 20
 _CONTEXT_UNKNOWN_TOKENS = 4096
@@ -51,6 +55,8 @@ class Loaded:
     versions: Mapping[str, str] = dataclasses.field(default_factory=dict)
     # Whether sequences that decode together give what each gives alone; None where it wasn't tried.
     batched_as_alone: bool | None = None
+    # What is wrong with its calls, None where they can be read.
+    warning: str | None = None
     # Whether what it keeps of a prompt can always be cut back to a shorter one.
     cuttable: bool = True
 
@@ -95,7 +101,26 @@ def load(
         adapter=f"{adapter.label} (sha256 {adapter.sha256})" if adapter else None,
         draft=None if small is None else _load_draft(small, draft_tokens, model, tokenizer),
         versions=versions(),
+        warning=_check_calls(tokenizer, artifact),
     )
+
+
+def _check_calls(tokenizer: Any, artifact: Artifact) -> str | None:
+    """Check whether the model's calls can be read, and say loudly where they can't."""
+    warning = check_call_template(tokenizer, call_format)
+    if warning is not None:
+        _LOG.warning("%s: %s", artifact.source, warning)
+    return warning
+
+
+def check_calls_on_disk(folder: Path) -> str | None:
+    """Return what is wrong with the calls of the model in this folder, without loading its weights.
+
+    Raises ImportError without mlx-lm, and what its tokenizer raises.
+    """
+    from mlx_lm.tokenizer_utils import load as load_tokenizer
+
+    return check_call_template(load_tokenizer(folder), call_format)
 
 
 def call_format(tokenizer: Any, tools: Sequence[Mapping[str, Any]]) -> CallFormat | None:

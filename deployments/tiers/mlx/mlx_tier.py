@@ -132,6 +132,7 @@ class MlxTier:
             versions=phase.loaded.versions if phase.loaded else {},
             context_tokens=phase.loaded.context_tokens if phase.loaded else self._context_tokens,
             batched_as_alone=phase.loaded.batched_as_alone if phase.loaded else None,
+            warning=phase.loaded.warning if phase.loaded else None,
         )
 
     async def wait_for_load(self, timeout_s: float) -> TierStatus:

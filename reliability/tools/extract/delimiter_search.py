@@ -3,7 +3,7 @@
 `SPOT` finds the places that are worth a look, fast: the ends of lines, and the signs that stand in every delimiter.
 `find_delimiter_at` says what stands at such a place (a word that begins a call stands before its sign: `call:`, `to=`),
 `find_delimiter_in_line` what begins a line. A delimiter is an opener of a row of the table (`Delimiter.row`), a
-closer, or the beginning of reasoning.
+closer, or the beginning or the end of reasoning.
 
 A word in the middle of a sentence is no part of the call that it begins: where the answer is streamed it has left by
 then (`Place`), and a complete answer says the same as a streamed one.
@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 
 from reliability.tools.delimiters import CLOSER, begins_sentence
 from reliability.tools.format_parts import NAME
+from reliability.tools.format_reasoning import REASONING_CLOSES, REASONING_OPENS
 from reliability.tools.format_row import Format, Place, Reader
 from reliability.tools.formats import CALL_FORMATS
 
@@ -23,13 +24,14 @@ __all__ = ["SPOT", "Delimiter", "find_delimiter_at", "find_delimiter_in_line"]
 
 _NAME_CHARS = 136
 _WHOLE_WORD = r"(?<![\w.:/-])"
-_READ = [row for row in CALL_FORMATS if row.reader not in (None, Reader.MESSAGES)]
+_READ = [row for row in CALL_FORMATS if row.opens and row.reader not in (None, Reader.MESSAGES)]
 
 
 @dataclass(frozen=True, slots=True)
 class Delimiter:
     """What was found: where it begins (with the name before it), where it ends, and of which row it is. `kind` is the
-    row's reader, `close`, or `think`. The text of a call that is read here is taken away from `held` on."""
+    row's reader, `close`, `think` or `thought` (its end). The text of a call that is read here is taken away from
+    `held` on."""
 
     kind: Reader | str
     start: int
@@ -56,11 +58,15 @@ _WORDS = tuple(
     word[0]
     for row in _ANYWHERE
     for opener in row.opens
-    if (word := re.match(r"[A-Za-z][A-Za-z ]*", opener)) is not None
+    if (word := re.match(r"(?:-> )?[A-Za-z][A-Za-z ]*", opener)) is not None
 )
 
-SPOT = re.compile(r"[<\[{\n=:.]")
-_DELIMITER = re.compile("|".join(["(?P<think><think>)", *_ENVELOPES, f"(?P<close>{CLOSER.pattern})", *_OTHERS]), re.I)
+_REASONING = [
+    f"(?P<thought>{'|'.join(REASONING_CLOSES)})",  # first: `<|END_THINKING|>` is no opener with a namespace
+    f"(?P<think>{'|'.join(REASONING_OPENS)})",
+]
+SPOT = re.compile(r"[<\[{\n=:.✿◁]|\](?=<\]minimax)|(?<=-> tool)/")
+_DELIMITER = re.compile("|".join([*_REASONING, *_ENVELOPES, f"(?P<close>{CLOSER.pattern})", *_OTHERS]), re.I)
 _LINE = re.compile("|".join(_build_groups([row for row in _READ if row.place is Place.LINE])))
 _BRACKET = re.compile(r"[<\[{]")
 _NAME_BEFORE = re.compile(rf"{_WHOLE_WORD}{NAME}\s{{0,8}}\Z")
@@ -80,7 +86,7 @@ def find_delimiter_at(text: str, at: int, kept: int) -> Delimiter | None:
         if name is None:
             return None
         start = name.start()
-    if start == at or begins_sentence(text, start):
+    if start in (at, kept) or begins_sentence(text, start):
         return replace(delimiter, start=start, held=start)
     sign = _BRACKET.search(text, at)
     return replace(delimiter, start=start, held=sign.start() if sign else at)
@@ -101,7 +107,7 @@ def find_delimiter_in_line(text: str, at: int) -> Delimiter | None:
 
 def _build_delimiter(match: re.Match[str]) -> Delimiter:
     group = match.lastgroup or ""
-    if group in ("think", "close"):
+    if group in ("think", "thought", "close"):
         return Delimiter(group, match.start(), match.end(), match.start())
     row = _READ[int(group[1:])]
     return Delimiter(row.reader or "", match.start(), match.end(), match.start(), row)

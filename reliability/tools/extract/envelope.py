@@ -12,18 +12,21 @@ import re
 from collections.abc import Callable
 
 from reliability.tool_calls import RepairKind
-from reliability.tools.delimiters import CLOSER, ENDLESS, OPENER, SPEECH_END, START_MARKER
+from reliability.tools.delimiters import CLOSER, ENDLESS, OPENER, REASONING_CLOSE, SPEECH_END, START_MARKER
+from reliability.tools.extract.children import may_have_children, read_children, read_name_and_arguments
 from reliability.tools.extract.literal import Unreadable
 from reliability.tools.extract.markup import read_elements, read_pairs
 from reliability.tools.extract.payloads import Found, read_braces, read_json, read_named, record_repairs, skip_space
 from reliability.tools.extract.pythonic import read_python
+from reliability.tools.extract.sections import read_sections
 from reliability.tools.extract.shapes import Setting
 from reliability.tools.extract.text import is_harmless_after, is_harmless_before
-from reliability.tools.format_parts import NAME
+from reliability.tools.format_parts import DSML, M3_TOKEN, NAME
 
 __all__ = [
     "FENCE_LINE",
     "Nothing",
+    "find_delimiter",
     "find_region_end",
     "is_closer_next",
     "may_open",
@@ -36,16 +39,30 @@ INLINE_CHARS_MAX = 120  # of prose between an opener in the middle of a line and
 
 NotationReader = Callable[[str, int, Setting], Found | None]
 
-_READERS: tuple[NotationReader, ...] = (read_python, read_elements, read_pairs, read_braces, read_named, read_json)
+_READERS: tuple[NotationReader, ...] = (
+    read_python,
+    read_elements,
+    read_sections,
+    read_name_and_arguments,
+    read_children,
+    read_pairs,
+    read_braces,
+    read_named,
+    read_json,
+)
 
 FENCE_LINE = re.compile(r"`{3,}[\w-]{0,32}\s*")
-_DELIMITER = re.compile(rf"(?P<open>{OPENER.pattern})|(?P<close>{CLOSER.pattern})", re.IGNORECASE)
+_DELIMITER = re.compile(
+    rf"(?P<thought>{REASONING_CLOSE.pattern})|(?P<open>{OPENER.pattern})|(?P<close>{CLOSER.pattern})", re.IGNORECASE
+)
 _SEPARATORS = re.compile(r"[\s,;]*+")
 _FRAMING = re.compile(r"[\s`]*+")
-_NEXT = re.compile(rf"\{{|\[\{{|<(?:\w{{1,32}}:)?(?:function|invoke)\b|{NAME}\[ARGS\]")
+_NEXT = re.compile(
+    rf"\{{|\[\{{|(?:{M3_TOKEN})?<(?:\w{{1,32}}:|{DSML})?(?:function|invoke)\b|<\|open\|>call\b|{NAME}\[ARGS\]"
+)
 _NAME_FIRST = re.compile(rf"{NAME}\s{{0,8}}")
 _FENCED_NAME = re.compile(rf"{NAME}\s*`{{1,8}}[\w-]{{0,32}}")
-_PAYLOAD = re.compile(r"\{|<function=")
+_PAYLOAD = re.compile(rf"\{{|<function=|<(?:\w{{1,32}}:|{DSML})?invoke\s{{1,8}}name")
 
 
 class Nothing(Unreadable):
@@ -75,11 +92,18 @@ def read_envelope(text: str, start: int, at: int, setting: Setting, *, inline: b
 
 
 def find_region_end(text: str, at: int) -> int:
-    """Find where something unreadable ends: behind the next closer, before the next opener, or with the text."""
+    """Find where something unreadable ends: behind the next closer, before the next opener or the end of reasoning, or
+    with the text."""
     delimiter = _DELIMITER.search(text, at)
     if delimiter is None:
         return len(text)
-    return delimiter.start() if delimiter.lastgroup == "open" else skip_closers(text, delimiter.start())[0]
+    return skip_closers(text, delimiter.start())[0] if delimiter.lastgroup == "close" else delimiter.start()
+
+
+def find_delimiter(text: str, at: int) -> int:
+    """Find the place of the next delimiter, or the end of the text."""
+    delimiter = _DELIMITER.search(text, at)
+    return len(text) if delimiter is None else delimiter.start()
 
 
 def is_closer_next(text: str, at: int) -> bool:
@@ -122,6 +146,8 @@ def _read_notation(text: str, at: int, setting: Setting) -> Found | None:
 def may_open(text: str) -> bool:
     """Return whether a text that begins with a start marker (or a name and one) in a line of prose
     may still become a call."""
+    if may_have_children(text):
+        return True
     name = _NAME_FIRST.match(text)
     delimiter = START_MARKER.match(text, name.end() if name else 0)
     if delimiter is None:
@@ -158,7 +184,7 @@ def _find_next(text: str, at: int) -> int:
 def _find_end(text: str, at: int) -> tuple[int, bool, bool]:
     """Find where an envelope ends that goes on behind its calls; whether a closer is there, and prose."""
     delimiter = _DELIMITER.search(text, at)
-    if delimiter is None or delimiter.lastgroup == "open" or SPEECH_END.fullmatch(delimiter[0]):
+    if delimiter is None or delimiter.lastgroup != "close" or SPEECH_END.fullmatch(delimiter[0]):
         if text[at : at + TAIL_CHARS].lstrip()[:1] in (",", ":", '"'):
             raise Unreadable("the text goes on where a part of the call would", at)
         return at, False, False

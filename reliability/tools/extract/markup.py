@@ -1,14 +1,13 @@
 """Calls written as tags: the parameters are elements, and their values are bare text.
 
     <function=name><parameter=key>value</parameter></function>             <function=name>{json}</function>
-    <invoke name="name"><parameter name="key">value</parameter></invoke>   (any namespace)
+    <invoke name="name"><parameter name="key">value</parameter></invoke>   (any namespace, also `｜DSML｜`)
+    ]<]minimax[>[<invoke name="name">]<]minimax[>[<key>value]<]minimax[>[</key>]<]minimax[>[</invoke>
     name<arg_key>key</arg_key><arg_value>value</arg_value>
     <tool name="name" key="value" />
 
-Bare text has no type, so the tool's schema gives it one: where a string is allowed the text is the value,
-to the letter; where it isn't, the text is read as a literal, and left as it is where that fails, for the
-check to refuse. A text framed by line breaks, one behind the opening tag and one before the closing tag, loses these
-two; any other keeps all of its own. A value in which the next parameter begins means that a closing tag is missing: two
+Bare text has no type, so the tool's schema gives it one (`typing_text.py`). DeepSeek says itself which of its values
+are strings. A value in which the next parameter begins means that a closing tag is missing: two
 readings, so `Unreadable`. The end of the text without the closing tag of the call means that more may have
 been cut off: `Unreadable` too, unless a closer of the envelope follows.
 """
@@ -17,35 +16,40 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Any
 
 from reliability.tool_calls import RawCall, RepairKind
 from reliability.tools.delimiters import CLOSER, compile_closers
+from reliability.tools.extract.children import read_m3_children
 from reliability.tools.extract.literal import Unreadable, read
 from reliability.tools.extract.payloads import Found, record_repairs, skip_space
 from reliability.tools.extract.shapes import Setting
-from reliability.tools.format_parts import NAME
+from reliability.tools.extract.typing_text import Arguments, strip_framing
+from reliability.tools.format_parts import DSML, M3_TOKEN, NAME
 from reliability.tools.format_row import Reader
 from reliability.tools.schema.toolbox import Tool
-from reliability.tools.schema.types_allowed import find_allowed_types, property_schema
 
 __all__ = ["read_attributes", "read_elements", "read_pairs"]
 
+_SPACE = rf"(?:\w{{1,32}}:|{DSML})?"
+_M3 = rf"(?:{M3_TOKEN}\s{{0,8}})?"
 _HEAD = re.compile(
-    rf"<(?:(?P<ns>\w{{1,32}}):)?(?P<tag>function|invoke)(?:=\s*[\"']?(?P<bare>{NAME})[\"']?|\s{{1,8}}name\s*=\s*[\"'](?P<quoted>{NAME})[\"'])\s*>"
+    rf"(?P<m3>{_M3})<{_SPACE}(?P<tag>function|invoke)(?:=\s*[\"']?(?P<bare>{NAME})[\"']?|\s{{0,8}}name\s*=\s*[\"']?(?P<quoted>{NAME})[\"']?)\s*>"
 )
 _PARAMETER = re.compile(
-    r"<(?:\w{1,32}:)?param(?:eter)?(?:=\s*[\"']?(?P<bare>[^<>\"'\s]{1,128})[\"']?|\s{1,8}name\s*=\s*[\"'](?P<quoted>[^<>\"']{1,128})[\"'])"
-    r"(?:\s+[\w-]{1,32}=[\"'][^<>\"']{0,64}[\"'])*+\s*>"
+    rf"{_M3}<{_SPACE}param(?:eter)?(?:=\s*[\"']?(?P<bare>[^<>\"'\s]{{1,128}})[\"']?|\s{{0,8}}name\s*=\s*(?:[\"'](?P<quoted>[^<>\"']{{1,128}})[\"']|(?P<plain>[^<>\"'\s]{{1,128}})))"
+    r"(?:\s+string=[\"'](?P<string>true|false)[\"'])?(?:\s+[\w-]{1,32}=[\"'][^<>\"']{0,64}[\"'])*+\s*>"
 )
-_PARAMETER_END = re.compile(r"</(?:\w{1,32}:)?param(?:eter)?>")
+_PARAMETER_END = re.compile(rf"{_M3}</{_SPACE}param(?:eter)?>")
 _FUNCTION_END = compile_closers(Reader.ELEMENTS)
-_PAIRS = re.compile(rf"(?P<name>{NAME})\s*(?=<(?:longcat_)?arg_key>)")
-_ONLY_NAME = re.compile(rf"(?P<name>{NAME})\s*+")
+_PAIR_SPACE, _PAIR_SUFFIX = r"(?:\w{1,16}[_|:])?", r"(?::\w{1,10})?"
+_PAIRS = re.compile(rf"(?P<name>{NAME})\s*(?:<tool_sep{_PAIR_SUFFIX}>\s*)?(?=<{_PAIR_SPACE}arg_key{_PAIR_SUFFIX}>)")
+_ONLY_NAME = re.compile(rf"(?P<name>{NAME})\s*+(?:<tool_sep{_PAIR_SUFFIX}>\s*+)?")
 _PAIR = re.compile(
-    r"<(?:longcat_)?arg_key>(?P<key>[^<>]{1,128})</(?:longcat_)?arg_key>\s*<(?:longcat_)?arg_value>(?P<value>[^<]*+(?:<(?!/?(?:longcat_)?arg_)[^<]*+)*+)</(?:longcat_)?arg_value>\s*"
+    rf"<{_PAIR_SPACE}arg_key{_PAIR_SUFFIX}>(?P<key>[^<>]{{1,128}})</{_PAIR_SPACE}arg_key{_PAIR_SUFFIX}>\s*"
+    rf"<{_PAIR_SPACE}arg_value{_PAIR_SUFFIX}>(?P<value>[^<]*+(?:<(?!/?{_PAIR_SPACE}arg_(?:key|value))[^<]*+)*+)"
+    rf"</{_PAIR_SPACE}arg_value{_PAIR_SUFFIX}>\s*"
 )
-_PAIR_PART = re.compile(r"</?(?:longcat_)?arg_")
+_PAIR_PART = re.compile(rf"</?{_PAIR_SPACE}arg_")
 _JSON_TEXT = re.compile(r'"(?:[^"\\]|\\.)*+"', re.DOTALL)
 _TOOL = re.compile(rf"<tool\s+name\s*=\s*\"(?P<name>{NAME})\"")
 _ATTRIBUTE = re.compile(r"\s+(?P<key>[\w.-]{1,128})\s*=\s*\"(?P<value>[^\"<>&]*+)\"")
@@ -67,7 +71,10 @@ def read_elements(text: str, at: int, setting: Setting) -> Found | None:
             raise Unreadable("the arguments must be an object", value.end)
         end, kinds = _find_end(text, skip_space(text, value.end), list(value.repair_kinds), complete=True)
         return Found([record_repairs(RawCall(name=name, arguments=value.value, format=setting.format), kinds)], end)
-    arguments, at = _read_parameters(text, at, setting.box.find(name))
+    tool = setting.box.find(name)
+    arguments, at = _read_parameters(text, at, tool)
+    if not arguments.found and head["m3"]:
+        arguments, at = read_m3_children(text, at, tool)
     end, kinds = _find_end(text, at, arguments.kinds, complete=False)
     return Found([record_repairs(RawCall(name=name, arguments=arguments.found, format=setting.format), kinds)], end)
 
@@ -82,8 +89,8 @@ def _find_end(text: str, at: int, kinds: list[RepairKind], *, complete: bool) ->
     raise Unreadable("the closing tag of the call is missing", at)
 
 
-def _read_parameters(text: str, at: int, tool: Tool | None) -> tuple[_Arguments, int]:
-    found = _Arguments(tool)
+def _read_parameters(text: str, at: int, tool: Tool | None) -> tuple[Arguments, int]:
+    found = Arguments(tool)
     while (opened := _PARAMETER.match(text, at)) is not None:
         closed = _PARAMETER_END.search(text, opened.end())
         if closed is None:
@@ -92,52 +99,12 @@ def _read_parameters(text: str, at: int, tool: Tool | None) -> tuple[_Arguments,
             text, opened.end(), closed.start()
         ):
             raise Unreadable("a parameter's closing tag is missing", closed.start())
-        found.add(opened["bare"] or opened["quoted"], _strip_framing(text[opened.end() : closed.start()]), at)
+        value = text[opened.end() : closed.start()]
+        is_string = None if opened["string"] is None else opened["string"] == "true"
+        key = opened["bare"] or opened["quoted"] or opened["plain"]
+        found.add(key, strip_framing(value) if is_string is None else value, at, is_string)
         at = skip_space(text, closed.end())
     return found, at
-
-
-def _strip_framing(text: str) -> str:
-    """Strip the framing of a parameter's text: a line break at each end, or a CDATA section. A text that stands on the
-    line of only one of its tags has no framing: its line breaks are its own."""
-    for line_break in ("\r\n", "\n"):
-        if text.startswith(line_break):
-            ends = len(text) >= 2 * len(line_break) and text.endswith(line_break)
-            text = text[len(line_break) : -len(line_break)] if ends else text
-            break
-    if text.startswith("<![CDATA[") and text.endswith("]]>"):
-        return text[9:-3]
-    return text
-
-
-def _type_text(text: str, tool: Tool | None, key: str) -> tuple[Any, tuple[RepairKind, ...]]:
-    """Return the value that a bare text stands for by the tool's schema, and what was repaired in it."""
-    if tool is None:
-        return text, ()
-    kinds = find_allowed_types(property_schema(tool.parameters, tool.parameters, key), tool.parameters)
-    if kinds is None or "string" in kinds:
-        return text, ()
-    try:
-        value = read(text)
-    except Unreadable:
-        return text, ()
-    return (text, ()) if text[value.end :].strip() else (value.value, value.repair_kinds)
-
-
-class _Arguments:
-    """The parameters of one call while they are read: no key twice, every value typed."""
-
-    def __init__(self, tool: Tool | None) -> None:
-        self.tool = tool
-        self.found: dict[str, Any] = {}
-        self.kinds: list[RepairKind] = []
-
-    def add(self, key: str, text: str, at: int) -> None:
-        """Take one parameter."""
-        if key in self.found:
-            raise Unreadable("a parameter is given twice", at)
-        self.found[key], kinds = _type_text(text, self.tool, key)
-        self.kinds += kinds
 
 
 def read_pairs(text: str, at: int, setting: Setting) -> Found | None:
@@ -148,7 +115,7 @@ def read_pairs(text: str, at: int, setting: Setting) -> Found | None:
         return Found([RawCall(name=only["name"], arguments={}, format=setting.format)], only.end()) if known else None
     if head is None or (not setting.explicit and setting.box.find(head["name"]) is None):
         return None
-    found = _Arguments(setting.box.find(head["name"]))
+    found = Arguments(setting.box.find(head["name"]))
     at = head.end()
     for pair in _match_all(_PAIR, text, at):
         if _JSON_TEXT.fullmatch(pair["value"].strip()):
@@ -170,7 +137,7 @@ def read_attributes(text: str, at: int, setting: Setting) -> Found | None:
     tool = setting.box.find(head["name"]) if head is not None else None
     if head is None or tool is None:
         return None
-    found = _Arguments(tool)
+    found = Arguments(tool)
     at = head.end()
     for attribute in _match_all(_ATTRIBUTE, text, at):
         found.add(attribute["key"], attribute["value"], at)

@@ -17,18 +17,23 @@ from reliability.tools.delimiters import BLANK, CLOSER, FENCE
 from reliability.tools.extract.literal import Unreadable, read
 from reliability.tools.extract.shapes import ARGUMENT_KEYS, WRAPPERS, HalfCall, Setting, find_calls
 from reliability.tools.format_parts import NAME
+from reliability.tools.schema.toolbox import Tool
+from reliability.tools.schema.types_allowed import find_allowed_types, property_schema
 
 __all__ = ["ENDS", "Found", "read_braces", "read_json", "read_named"]
 
 ENDS = re.compile(rf"{CLOSER.pattern}|`{{3,}}", re.IGNORECASE)
 
 _NAMED = re.compile(
-    rf"(?:\[(?P<bracketed>{NAME})\]|(?P<name>{NAME}))\s{{0,8}}"
-    r"(?P<sep>\[CALL_ID\](?P<id>[\w-]{1,64})\[ARGS\]|\[ARGS\]|<\|tool_call_argument_begin\|>|<｜tool▁sep｜>|=|\(|)\s{0,8}"
+    rf"(?:>>>[ \t]{{0,8}})?(?:\[(?P<bracketed>{NAME})\]|(?P<name>{NAME}))\s{{0,8}}"
+    r"(?P<sep>\[CALL_ID\](?P<id>[\w-]{1,64})\[ARGS\]|\[ARGS\]|<\|tool_call_argument_begin\|>|<[|｜]tool[▁_ ]sep[|｜]>"
+    r"|<tool_sep>|=|\(|)\s{0,8}"
     r"(?P<fence>`{3,}\w{0,16}\s{0,8})?(?=\{)"
 )
 _INDEXED = re.compile(r"(?P<name>.+?):\d{1,6}")
 _BRACES = re.compile(rf"call:(?P<name>{NAME})\{{")
+# In an envelope the word may be missing; then a bare key, or nothing, must follow.
+_BRACES_INSIDE = re.compile(rf"(?:call)?:?(?P<name>{NAME})\{{(?=\s*(?:[A-Za-z_][\w.-]{{0,127}}:\s*(?![\"'])|\}}))")
 _QUOTE = re.compile(r'<\|"\|>|<escape>')
 _BARE = re.compile(r"[^,{}\[\]<]+")
 _PLAIN = re.compile(r"true|false|null|-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?", re.ASCII)
@@ -55,8 +60,9 @@ def read_json(text: str, at: int, setting: Setting) -> Found | None:
         return None
     value = read(text, at, ends=ENDS)
     explicit = setting.explicit or CLOSER.match(text, skip_space(text, value.end)) is not None
-    alone = setting.alone and not text[value.end :].strip(" \t\r\n`")
-    calls = find_calls(value.value, replace(setting, explicit=explicit, alone=alone))
+    ends = (setting.alone or setting.last) and not text[value.end :].strip(" \t\r\n`")
+    setting = replace(setting, explicit=explicit, alone=ends and setting.alone, last=ends and setting.last)
+    calls = find_calls(value.value, setting)
     if calls is None:
         return Found([], value.end)
     kinds = list(value.repair_kinds)
@@ -121,10 +127,12 @@ def read_named(text: str, at: int, setting: Setting) -> Found | None:
 
 def read_braces(text: str, at: int, setting: Setting) -> Found | None:
     """Read `call:name{key:<|"|>text<|"|>,n:1}`."""
-    match = _BRACES.match(text, at)
-    if match is None or (not setting.explicit and setting.box.find(match["name"]) is None):
+    match = _BRACES.match(text, at) or (_BRACES_INSIDE.match(text, at) if setting.explicit else None)
+    tool = setting.box.find(match["name"]) if match is not None else None
+    if match is None or (not setting.explicit and tool is None):
         return None
     arguments, end = _read_braces_object(text, match.end(), 1)
+    arguments = _settle_bare(arguments, tool, match.start())
     return Found([RawCall(name=match["name"], arguments=arguments, format=setting.format)], end)
 
 
@@ -141,10 +149,54 @@ def _read_braces_value(text: str, at: int, depth: int) -> tuple[Any, int]:
         return _read_braces_object(text, at + 1, depth + 1)
     if text[at : at + 1] == "[":
         return _read_braces_array(text, at + 1, depth + 1)
+    if text[at : at + 1] in ('"', "'"):
+        value = read(text, at)
+        return value.value, value.end
     word = _BARE.match(text, at)
-    if word is None or not _PLAIN.fullmatch(word[0].strip()):
+    if word is None or not word[0].strip():
+        raise Unreadable("a value was expected", at)
+    return _Bare(word[0].strip()), word.end()
+
+
+class _Bare(str):
+    """A value without quotes."""
+
+    __slots__ = ()
+
+
+def _settle_bare(value: Any, tool: Tool | None, at: int) -> Any:
+    """Read the values without quotes: literals; and texts, where every key is a parameter, so that none of them is a
+    part of the text before it."""
+    known = tool.parameters.get("properties", {}) if tool is not None else {}
+    return {key: _read_bare(one, tool, key, value.keys() <= known.keys(), at) for key, one in value.items()}
+
+
+def _read_bare(value: Any, tool: Tool | None, key: str | None, may_be_text: bool, at: int) -> Any:
+    if isinstance(value, list):
+        return [_read_bare(one, tool, None, False, at) for one in value]
+    if isinstance(value, dict):
+        return {inner: _read_bare(one, tool, None, False, at) for inner, one in value.items()}
+    if not isinstance(value, _Bare):
+        return value
+    root = tool.parameters if tool is not None else {}
+    kinds = None if key is None else find_allowed_types(property_schema(root, root, key), root)
+    literal = read(value).value if _PLAIN.fullmatch(value) else value
+    if kinds is not None and "string" in kinds and may_be_text:
+        return str(value) if not kinds & _types_of(literal) else literal
+    if isinstance(literal, _Bare):
         raise Unreadable("a value without quotes", at)
-    return read(word[0].strip()).value, word.end()
+    return literal
+
+
+def _types_of(value: Any) -> frozenset[str]:
+    """Return the types of a schema that a literal has."""
+    if value is None:
+        return frozenset({"null"})
+    if isinstance(value, bool):
+        return frozenset({"boolean"})
+    if isinstance(value, int):
+        return frozenset({"integer", "number"})
+    return frozenset({"number"} if isinstance(value, float) else ())
 
 
 def _read_braces_object(text: str, at: int, depth: int) -> tuple[dict[str, Any], int]:

@@ -54,6 +54,10 @@ class Prose:
         self._after_call = True
         return end
 
+    def forget(self) -> None:
+        """Begin anew: what was taken for calls was none."""
+        self._pieces, self._first_call, self._after_call = [], None, False
+
     def text(self) -> str:
         """Return all prose that hasn't left yet."""
         pieces = self._cut_sent(len(self._pieces))

@@ -1,9 +1,12 @@
 """Calls written as Python: `[f(a=1), g(b="x")]`, and without the brackets inside an envelope or as a whole
 answer.
 
+    f(a=1); g(b="x")      f({"a": 1})      "f"(a=1)      f\\_x(a=1)      print(f(a=1))      ["f(a=1)", "g()"]
+
 Values are literals, read by `literal.read`; nothing is ever evaluated. An argument without a name would
 need a guess at the order of the parameters, so it is `Unreadable`, and so are expressions, calls inside
-calls and `**`.
+calls and `**`; an object whose keys are the parameters is all of them. Where Markdown has escaped the underscores of a
+name, one in a string may be its own or Markdown's: `Unreadable`.
 """
 
 from __future__ import annotations
@@ -16,27 +19,66 @@ from reliability.tools.delimiters import BLANK
 from reliability.tools.extract.literal import Unreadable, read
 from reliability.tools.extract.payloads import Found, record_repairs, skip_space
 from reliability.tools.extract.shapes import HalfCall, Setting
+from reliability.tools.schema.toolbox import Tool
 
-__all__ = ["read_python"]
+__all__ = ["is_one_call", "read_python"]
 
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,127}+")
-_CALL = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,127}+\((?=\s*(?:[A-Za-z_]\w*+\s*=(?!=)|[\"'\d{\[]|\)))")
-_KEY = re.compile(r"([A-Za-z_]\w{0,127}+)\s*=(?!=)\s*")
+_NAME = re.compile(r"[\"'`]?(?P<name>[A-Za-z_\\][A-Za-z0-9_.\\-]{0,127}+)[\"'`]?")
+_CALL = re.compile(rf"(?:print\(\s{{0,8}})?{_NAME.pattern}\((?=\s*(?:[A-Za-z_](?:\\?\w)*+\s*=(?!=)|[\"'\d{{\[]|\)))")
+_PRINT = re.compile(r"print\(\s{0,8}")
+_KEY = re.compile(r"([A-Za-z_](?:\\?\w){0,127}+)\s*=(?!=)\s*")
 _BETWEEN = re.compile(r"[\s,;]*+")
+_SIGN = re.compile(r"[()]|\"(?:[^\"\\\n]|\\.)*+\"|'(?:[^'\\\n]|\\.)*+'")
+_TEXTS = re.compile(r"\[\s{0,64}[\"']")
 
 
 def read_python(text: str, at: int, setting: Setting) -> Found | None:
     """Read one list of calls, or calls in a row."""
+    if _TEXTS.match(text, at) and (setting.explicit or setting.alone):
+        return _read_texts(text, at, setting)
     bracket = text[at : at + 1] == "["
     first = _CALL.match(text, skip_space(text, at + 1) if bracket else at)
     if first is None or not (bracket or setting.explicit or setting.alone):
         return None
-    if not setting.explicit and setting.box.find(first[0][:-1]) is None:
+    if not setting.explicit and setting.box.find(_strip_escapes(first["name"])) is None:
         return None
     try:
         return _read_row(text, first.start(), bracket, setting)
     except Unreadable as bad:
         raise HalfCall(bad.reason, bad.at) from None
+
+
+def is_one_call(text: str, at: int) -> bool:
+    """Return whether all from here on is one `name(...)`, well or badly written."""
+    name = _NAME.match(text, at)
+    if name is None or text[name.end() : name.end() + 1] != "(":
+        return False
+    depth = 0
+    for sign in _SIGN.finditer(text, name.end()):
+        depth += {"(": 1, ")": -1}.get(sign[0], 0)
+        if depth == 0:
+            return not text[sign.end() :].strip(" \t\r\n`;")
+    return False
+
+
+def _read_texts(text: str, at: int, setting: Setting) -> Found | None:
+    """Read a list of texts that are calls, each by itself."""
+    try:
+        value = read(text, at)
+    except Unreadable:
+        return None
+    calls: list[RawCall] = []
+    for one in value.value:
+        found = read_python(one.strip(), 0, setting) if isinstance(one, str) and not one.startswith("[") else None
+        if found is None or one.strip()[found.end :].strip("; "):
+            return None
+        calls += found.calls
+    return Found(calls, value.end) if calls else None
+
+
+def _strip_escapes(name: str) -> str:
+    """Return a name without the escapes of Markdown."""
+    return name.replace("\\_", "_")
 
 
 def _read_row(text: str, place: int, bracket: bool, setting: Setting) -> Found:
@@ -55,23 +97,60 @@ def _read_row(text: str, place: int, bracket: bool, setting: Setting) -> Found:
 
 def _read_call(text: str, at: int, setting: Setting) -> tuple[RawCall, int]:
     """Read one `name(key=value, ...)`."""
-    name = _NAME.match(text, at)
+    printed = _PRINT.match(text, at) if setting.explicit or setting.alone else None
+    printed = printed if printed and setting.box.find("print") is None else None
+    name = _NAME.match(text, printed.end() if printed else at)
     if name is None or text[name.end() : name.end() + 1] != "(":
         raise Unreadable("a call was expected", at)
+    escaped = "\\_" in name["name"]
+    tool_name = _strip_escapes(name["name"])
+    start = skip_space(text, name.end() + 1)
+    if text[start : start + 1] == "{":
+        arguments, kinds, end = _read_object(text, start, setting.box.find(tool_name))
+    else:
+        arguments, kinds, end = _read_arguments(text, start)
+    if escaped and "\\_" in text[start:end] and _has_escaped_text(arguments):
+        raise Unreadable("an escaped underscore: its own, or one of Markdown", at)
+    if printed:
+        end = skip_space(text, end)
+        if text[end : end + 1] != ")":
+            raise Unreadable("a closing parenthesis was expected", end)
+        end += 1
+    return record_repairs(RawCall(name=tool_name, arguments=arguments, format=setting.format), kinds), end
+
+
+def _has_escaped_text(arguments: dict[str, Any]) -> bool:
+    return "\\_" in repr(arguments)
+
+
+def _read_object(text: str, at: int, tool: Tool | None) -> tuple[dict[str, Any], list[RepairKind], int]:
+    """Read `{"key": value}` as all arguments of a tool that has these parameters; and the place behind the call."""
+    value = read(text, at)
+    known = tool.parameters.get("properties", {}) if tool is not None else {}
+    if not isinstance(value.value, dict) or not value.value.keys() <= known.keys():
+        raise Unreadable("an argument without a name", at)
+    end = skip_space(text, value.end)
+    if text[end : end + 1] != ")":
+        raise Unreadable("a closing parenthesis was expected", end)
+    return value.value, [kind for kind in value.repair_kinds if kind is not RepairKind.LITERAL], end + 1
+
+
+def _read_arguments(text: str, at: int) -> tuple[dict[str, Any], list[RepairKind], int]:
+    """Read `key=value, ...)`; and the place behind the call."""
     arguments: dict[str, Any] = {}
     kinds: list[RepairKind] = []
-    at = skip_space(text, name.end() + 1)
     while text[at : at + 1] != ")":
         key = _KEY.match(text, at)
         if key is None:
             raise Unreadable("an argument without a name", at)
-        if key[1] in arguments:
+        name = _strip_escapes(key[1])
+        if name in arguments:
             raise Unreadable("an argument is given twice", at)
         value = read(text, key.end(), python=True)
-        arguments[key[1]] = value.value
+        arguments[name] = value.value
         kinds += [kind for kind in value.repair_kinds if kind is not RepairKind.LITERAL]
         at = _skip_to_next(text, value.end)
-    return record_repairs(RawCall(name=name[0], arguments=arguments, format=setting.format), kinds), at + 1
+    return arguments, kinds, at + 1
 
 
 def _skip_to_next(text: str, at: int) -> int:

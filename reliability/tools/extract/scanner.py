@@ -8,8 +8,9 @@ ways to be a call:
     by its declared name   bare JSON, `name{json}`, `[f(a=1)]`, tags: if the request has a tool of that name
 
 What has a delimiter, or a declared name with a call's keys, and can't be read without loss is `Malformed`, with
-its raw text up to where it may end. What has neither stays prose, to the letter. What stands in a closed `<think>`
-section is reasoning, and no call. Delimiters in quotes are talked about, not used.
+its raw text up to where it may end. What has neither stays prose, to the letter. Reasoning that was left in the text
+(`format_reasoning.py`) is prose too, and what is called in it is no call; the answer begins anew behind it. Delimiters
+in quotes are talked about, not used.
 
 Time is linear. Each reader works forward from its place, and reading goes on behind what it read. Readings
 in the open that fail give nothing back, so they are paid from `FUEL_FACTOR` times the length of the text;
@@ -21,26 +22,34 @@ from __future__ import annotations
 import re
 
 from reliability.tool_calls import Extraction, Malformed, RawCall
-from reliability.tools.delimiters import SPEECH_END, is_quoted
+from reliability.tools.delimiters import (
+    REASONING_CLOSE,
+    SPEECH_END,
+    begins_sentence,
+    is_quoted,
+    is_reasoning_end,
+)
 from reliability.tools.extract import harmony
+from reliability.tools.extract.announced import read_announced
 from reliability.tools.extract.broken_json import looks_like_a_call, names_a_tool
+from reliability.tools.extract.children import read_children
 from reliability.tools.extract.delimiter_search import SPOT, Delimiter, find_delimiter_at, find_delimiter_in_line
 from reliability.tools.extract.envelope import (
     FENCE_LINE,
     Nothing,
     find_region_end,
-    is_closer_next,
     read_envelope,
     skip_closers,
 )
-from reliability.tools.extract.literal import Unreadable, read
+from reliability.tools.extract.literal import Unreadable
 from reliability.tools.extract.markup import read_attributes, read_elements, read_pairs
+from reliability.tools.extract.mentions import is_closer_meant, is_opener_meant, is_tag_meant
 from reliability.tools.extract.payloads import read_braces, read_json, read_named, record_repairs, skip_space
 from reliability.tools.extract.prose import Prose
-from reliability.tools.extract.pythonic import read_python
+from reliability.tools.extract.pythonic import is_one_call, read_python
+from reliability.tools.extract.sections import read_flowers, read_sections
 from reliability.tools.extract.shapes import CALLS_MAX, HalfCall, Setting
 from reliability.tools.extract.text import read_arguments
-from reliability.tools.format_parts import NAME
 from reliability.tools.format_row import Reader
 from reliability.tools.schema.toolbox import ToolBox
 
@@ -55,6 +64,9 @@ ATTEMPT_CHARS = 256
 
 _READERS = {
     Reader.ELEMENTS: read_elements,
+    Reader.CHILDREN: read_children,
+    Reader.SECTIONS: read_sections,
+    Reader.FLOWERS: read_flowers,
     Reader.ATTRIBUTES: read_attributes,
     Reader.PAIRS: read_pairs,
     Reader.NAMED: read_named,
@@ -62,14 +74,11 @@ _READERS = {
     Reader.PYTHON: read_python,
     Reader.JSON: read_json,
 }
-_REASONING_END = re.compile(r"</think>", re.IGNORECASE)
-_HEADS = {
-    Reader.REACT: re.compile(rf"(?P<name>{NAME})[ \t]{{0,8}}\r?\n\s{{0,8}}Action Input:\s{{0,8}}", re.IGNORECASE),
-    Reader.CHANNEL: re.compile(rf"(?P<name>{NAME})[^\n{{]{{0,64}}\s{{0,8}}(?=\{{|\Z)"),
-}
-_FRAME = re.compile(r"[ \t\r\n`]*+")
+_QUOTABLE = frozenset({Reader.ENVELOPE, Reader.SECTIONS, Reader.FLOWERS, "close"})
+_IN_CODE = frozenset({Reader.ELEMENTS, Reader.ATTRIBUTES, Reader.CHILDREN})
+_FRAME = re.compile(r"\s{0,8};?[ \t\r\n`]*+")
+_STATEMENT_END = re.compile(r"\s{0,8};")
 _TOOL_CODE = re.compile(r"`{3,}tool_code\s*\Z")
-_OPEN_TAG = re.compile(rf"<function=\s*(?:(?P<name>{NAME})|[^<>\n]{{0,128}}\Z)")
 
 
 def extract_calls(text: str, box: ToolBox, sent: int = 0) -> Extraction:
@@ -121,9 +130,12 @@ class _Walk:
         self.kept = 0  # up to here the text is settled
         self.rest_is_prose = False  # True where no declared name is left
         self.may_end_reasoning = True  # False where no reasoning ends any more
+        self.has_thought = False
+        self.begins = 0  # where the answer begins: behind its reasoning
 
     def run_messages(self, text: str) -> None:
         """Walk over a text in the Harmony format: calls by their header, the rest as text."""
+        self.has_thought = True  # it has a channel of its own
         for message in harmony.split(text):
             if message.is_reasoning:
                 self.reasoning.append(message.body)
@@ -141,10 +153,10 @@ class _Walk:
     def run(self, text: str, base: int = 0, begin: int = 0) -> None:
         """Walk over one text. Each step moves forward."""
         self.text, self.base, self.at, self.kept = text, base, begin, 0
-        self.may_end_reasoning, self.rest_is_prose = True, False
+        self.may_end_reasoning, self.rest_is_prose, self.begins = True, False, 0
         while True:
             at = self.at
-            if at == 0 or text[at - 1] == "\n":
+            if at in (self.begins, self.kept) or text[at - 1] == "\n":
                 self._look_at_line()
             if self.at == at:
                 spot = SPOT.search(text, at)
@@ -168,7 +180,9 @@ class _Walk:
             return
         self.at = delimiter.end
         if delimiter.kind == "think":
-            self._skip_reasoning()
+            self._skip_reasoning(delimiter)
+        elif delimiter.kind == "thought":
+            self._end_reasoning(delimiter)
         elif self._is_mentioned(delimiter):
             return
         elif delimiter.kind is Reader.ENVELOPE:
@@ -178,17 +192,40 @@ class _Walk:
         else:
             self._read_in_the_open(delimiter)
 
-    def _skip_reasoning(self) -> None:
-        """Go on behind a closed section of reasoning."""
-        end = _REASONING_END.search(self.text, self.at) if self.may_end_reasoning else None
+    def _skip_reasoning(self, delimiter: Delimiter) -> None:
+        """Go on behind a section of reasoning; behind the text, where it isn't closed."""
+        if is_quoted(self.text, delimiter.start, delimiter.end):
+            return
+        end = self._find_reasoning_end() if self.may_end_reasoning else None
         self.may_end_reasoning = end is not None
-        self.at = end.end() if end else self.at
+        if end is not None:
+            self.has_thought = True
+            self.at = self.begins = end
+        elif begins_sentence(self.text, delimiter.start):
+            self.at = len(self.text)
+
+    def _find_reasoning_end(self) -> int | None:
+        """Find the place behind the reasoning that has begun here."""
+        for closer in REASONING_CLOSE.finditer(self.text, self.at):
+            if is_reasoning_end(self.text, *closer.span()):
+                return closer.end()
+        return None
+
+    def _end_reasoning(self, delimiter: Delimiter) -> None:
+        """Begin anew behind the end of reasoning. Where nothing has opened it the chat template has, in the prompt:
+        what was found before was only thought."""
+        if not is_reasoning_end(self.text, delimiter.start, delimiter.end):
+            return
+        if not self.has_thought:
+            self.calls, self.malformed, self.kept = [], [], 0
+            self.prose.forget()
+        self.has_thought, self.begins = True, delimiter.end
 
     def _is_mentioned(self, delimiter: Delimiter) -> bool:
         """Return whether a delimiter is only talked about."""
-        if delimiter.kind in (Reader.ELEMENTS, Reader.ATTRIBUTES):
+        if delimiter.kind in _IN_CODE:
             return self.text[max(0, delimiter.start - 1) : delimiter.start] == "`"
-        return delimiter.kind in (Reader.ENVELOPE, "close") and is_quoted(self.text, delimiter.start, delimiter.end)
+        return delimiter.kind in _QUOTABLE and is_quoted(self.text, delimiter.start, delimiter.end)
 
     # --- settling -------------------------------------------------------------------------------------------
 
@@ -203,9 +240,8 @@ class _Walk:
 
     def _keep_calls(self, calls: list[RawCall], raw: str) -> None:
         if len(self.calls) + len(calls) > CALLS_MAX:
-            self.malformed.append(
-                Malformed(raw=raw, reason=f"more than {CALLS_MAX} calls in one answer", format=calls[0].format)
-            )
+            reason = f"more than {CALLS_MAX} calls in one answer"
+            self.malformed.append(Malformed(raw=raw, reason=reason, format=calls[0].format))
         else:
             self.calls += calls
 
@@ -221,10 +257,8 @@ class _Walk:
         if isinstance(value, str):
             self.malformed.append(Malformed(raw=raw, reason=value, format=format))
         else:
-            self._keep_calls(
-                [record_repairs(RawCall(name=name, arguments=value.value, format=format), list(value.repair_kinds))],
-                raw,
-            )
+            call = RawCall(name=name, arguments=value.value, format=format)
+            self._keep_calls([record_repairs(call, list(value.repair_kinds))], raw)
 
     # --- by a delimiter -------------------------------------------------------------------------------------
 
@@ -237,7 +271,7 @@ class _Walk:
         except Nothing as bad:
             if self._is_used_as_closer(start, at):
                 self.kept = len(self.text)
-            elif self._is_meant(start, at):
+            elif is_opener_meant(self.text, start, at, self.box, begins_line=self._begins_line(start)):
                 self._report_malformed(start, find_region_end(self.text, at), bad.reason, setting.format)
             else:
                 self.at = max(at, bad.at)  # a row of openers is looked at once
@@ -255,12 +289,6 @@ class _Walk:
             and skip_space(self.text, at) == len(self.text)
         )
 
-    def _is_meant(self, start: int, at: int) -> bool:
-        """Return whether an opener without a call was meant: it begins a line, or ends the text, or a
-        closer follows."""
-        ends = skip_space(self.text, at) == len(self.text)
-        return ends or self._begins_line(start) or is_closer_next(self.text, at)
-
     def _begins_line(self, start: int) -> bool:
         """Return whether nothing but white space, or a call, stands before this place in its line."""
         line = max(
@@ -271,16 +299,14 @@ class _Walk:
         return not self.text[line:start].strip()
 
     def _report_stray(self, closer: Delimiter) -> None:
-        """Report a closer that no call stands before: what stands there was meant to be one."""
+        """Report a closer that no call stands before: what stands there was meant to be one, unless it is prose that
+        talks of closers."""
         if SPEECH_END.fullmatch(self.text, closer.start, closer.end):
             return
-        start = max(self.kept, self.text.rfind("\n\n", self.kept, closer.start) + 2)
-        self._report_malformed(
-            min(start, closer.start),
-            closer.end,
-            "a closing tag, and no call that can be read before it",
-            "closer",
-        )
+        blank = self.text.rfind("\n\n", self.kept, closer.start)
+        start = min(max(self.kept, self.begins, blank + 2 if blank >= 0 else 0), closer.start)
+        if is_closer_meant(self.text, start, closer.start, closer.end, self.box):
+            self._report_malformed(start, closer.end, "a closing tag, and no call that can be read before it", "closer")
 
     # --- by a declared name ---------------------------------------------------------------------------------
 
@@ -288,7 +314,7 @@ class _Walk:
         """Read what is a call only if it names a declared tool."""
         start = skip_space(self.text, delimiter.start)
         match delimiter.kind:
-            case Reader.REACT | Reader.CHANNEL:
+            case Reader.REACT | Reader.CHANNEL | Reader.ANNOUNCED:
                 self._read_announced(delimiter, start)
             case Reader.LINES:
                 self._read_python_lines(start)
@@ -301,7 +327,8 @@ class _Walk:
         """Read a call in a notation that has a reader of its own."""
         kind = delimiter.kind if isinstance(delimiter.kind, Reader) else Reader.JSON
         explicit = delimiter.row is not None and delimiter.row.explicit
-        setting = Setting(self.box, kind.value, explicit=explicit, alone=self._leads(start))
+        last = kind is Reader.JSON and self._begins_line(start)
+        setting = Setting(self.box, kind.value, explicit=explicit, alone=self._leads(start), last=last)
         try:
             found = _READERS[kind](self.text, start, setting)
         except Unreadable as bad:
@@ -311,7 +338,7 @@ class _Walk:
             self._take_calls(delimiter.held, skip_closers(self.text, found.end)[0], found.calls)
         elif found is not None:
             self.at = found.end  # data, and no place to look for calls in
-        elif kind is Reader.ELEMENTS and self._is_open_tag(start):
+        elif kind is Reader.ELEMENTS and is_tag_meant(self.text, start, self.box):
             self._report_malformed(start, find_region_end(self.text, start), "a tag without an end", kind.value)
 
     def _give_up(self, kind: Reader, start: int, bad: Unreadable) -> None:
@@ -327,26 +354,23 @@ class _Walk:
         for tool calls."""
         if self.fuel < 0:
             return
+        fenced = _TOOL_CODE.search(self.text, max(0, start - FENCE_CHARS_MAX), start)
         try:
             found = read_python(self.text, start, Setting(self.box, "python", alone=True))
         except Unreadable as bad:
             self.fuel -= max(bad.at - start, ATTEMPT_CHARS)
+            if self._leads(start) and is_one_call(self.text, start):
+                self._report_malformed(start, len(self.text), bad.reason, "python")
             return
-        if found is None:
+        if found is None or (not fenced and self.text.startswith("print(", start)):
             return
         frame = _FRAME.match(self.text, found.end)
         rest = frame.end() if frame else found.end
-        fenced = _TOOL_CODE.search(self.text, max(0, start - FENCE_CHARS_MAX), start)
         if rest == len(self.text) or (fenced and "`" in self.text[found.end : rest]):
-            self._take_calls(start, found.end, found.calls)
+            sign = _STATEMENT_END.match(self.text, found.end)
+            self._take_calls(start, sign.end() if sign else found.end, found.calls)
         else:
             self.fuel -= found.end - start
-
-    def _is_open_tag(self, start: int) -> bool:
-        """Return whether a tag isn't closed: with a declared name in it, or cut off by the end of the
-        text."""
-        tag = _OPEN_TAG.match(self.text, start)
-        return tag is not None and (tag.end() == len(self.text) or self.box.find(tag["name"]) is not None)
 
     def _report_rest(self, start: int) -> None:
         """Report the rest of the text, in which bare JSON is no longer read, if it names a tool where a
@@ -358,23 +382,18 @@ class _Walk:
             self._report_malformed(start, len(self.text), "too much of the text before it can't be read", "bare")
 
     def _leads(self, start: int) -> bool:
-        """Return whether nothing but a fence stands before this place."""
-        return start <= FENCE_CHARS_MAX and not FENCE_LINE.sub("", self.text[:start]).strip()
+        """Return whether nothing but reasoning and a fence stands before this place."""
+        near = start - self.begins <= FENCE_CHARS_MAX
+        return near and not FENCE_LINE.sub("", self.text[self.begins : start]).strip()
 
     def _read_announced(self, delimiter: Delimiter, start: int) -> None:
         """Read a call of a declared name behind words that announce it."""
         kind = delimiter.kind if isinstance(delimiter.kind, Reader) else Reader.REACT
-        named = _HEADS[kind].match(self.text, delimiter.end)
-        if named is None or self.box.find(named["name"]) is None:
-            return
         try:
-            value = read(self.text, named.end())
-            if not isinstance(value.value, dict):
-                raise Unreadable("the arguments must be an object", value.end)
+            found = read_announced(self.text, delimiter.end, kind, self.box)
         except Unreadable as bad:
-            self._report_malformed(start, find_region_end(self.text, named.end()), bad.reason, kind.value)
+            self.fuel -= max(bad.at - start, ATTEMPT_CHARS)
+            self._report_malformed(start, find_region_end(self.text, delimiter.end), bad.reason, kind.value)
             return
-        call = record_repairs(
-            RawCall(name=named["name"], arguments=value.value, format=kind.value), list(value.repair_kinds)
-        )
-        self._take_calls(delimiter.held, skip_closers(self.text, value.end)[0], [call])
+        if found is not None:
+            self._take_calls(delimiter.held, skip_closers(self.text, found.end)[0], found.calls)

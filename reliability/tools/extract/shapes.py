@@ -18,7 +18,7 @@ from typing import Any
 
 from reliability.tool_calls import RawCall
 from reliability.tools.extract.literal import Unreadable
-from reliability.tools.schema.toolbox import ToolBox
+from reliability.tools.schema.toolbox import Tool, ToolBox
 
 __all__ = ["ARGUMENT_KEYS", "CALLS_MAX", "NAME_KEYS", "WRAPPERS", "HalfCall", "Setting", "find_calls"]
 
@@ -57,12 +57,13 @@ class HalfCall(Unreadable):
 @dataclass(frozen=True, slots=True)
 class Setting:
     """What is known before a value is looked at. `explicit`: its envelope, or its own delimiter, says
-    that it is a call. `alone`: it is the complete answer."""
+    that it is a call. `alone`: it is the complete answer. `last`: it begins a line, and nothing stands behind it."""
 
     box: ToolBox
     format: str
     explicit: bool = False
     alone: bool = False
+    last: bool = False
 
 
 def find_calls(value: Any, setting: Setting) -> list[RawCall] | None:
@@ -138,11 +139,21 @@ def _read_call(value: Mapping[str, Any], setting: Setting) -> RawCall | None:
 
 
 def _read_named_by_key(value: Mapping[str, Any], setting: Setting) -> RawCall | None:
-    """Read `{"get_weather": {"city": "Lima"}}`, which is a call only inside an envelope."""
+    """Read `{"get_weather": {"city": "Lima"}}`: a call inside an envelope; and at the end of an answer, where the
+    arguments are the tool's."""
     name, given = next(iter(value.items()), ("", None))
-    if not setting.explicit or len(value) != 1 or not isinstance(given, dict) or setting.box.find(name) is None:
+    tool = setting.box.find(name)
+    if len(value) != 1 or not isinstance(given, dict) or tool is None:
+        return None
+    if not setting.explicit and not (setting.last and _fits(given, tool)):
         return None
     return RawCall(name=name, arguments=given, format=setting.format)
+
+
+def _fits(given: Mapping[str, Any], tool: Tool) -> bool:
+    """Return whether these are arguments of a tool: parameters of it, and all that it requires."""
+    known = tool.parameters.get("properties", {}).keys()
+    return given.keys() <= known and given.keys() >= set(tool.required) and (bool(given) or tool.takes_nothing)
 
 
 def _refuse_half_calls(value: Mapping[str, Any], names: list[str], arguments: list[str], setting: Setting) -> None:

@@ -93,3 +93,17 @@ def test_an_alias_is_listed_as_the_tier_that_it_starts_at(
     ]
     for row in others:
         assert row == by_id[row["starts_at"]] | {"id": row["id"], "starts_at": row["starts_at"]}
+
+
+def test_a_warning_stands_where_operators_and_clients_look() -> None:
+    """Law: a ready tier whose calls can't be read says so in `/ready` and `/v1/models`, and stays ready; without a
+    warning `/ready` has no word of it."""
+    known = {"kind": "mlx", "state": TierState.READY}
+    statuses = (TierStatus(name="fast", warning="its calls can't be read", **known), TierStatus(name="slow", **known))
+    ready = readiness(statuses, ["fast", "slow"], None, {}, state_up=True, memory=None)
+    rows = model_list(statuses, {}, ["fast", "slow"], 5, {})
+
+    assert ready["ready"]
+    assert ready["tiers"]["fast"]["warning"] == "its calls can't be read"
+    assert "warning" not in ready["tiers"]["slow"]
+    assert [row["warning"] for row in rows] == ["its calls can't be read", None, "its calls can't be read"]

@@ -50,3 +50,18 @@ def test_a_port_that_is_taken_is_said_before_the_start(tmp_path, capsys):
     err = capsys.readouterr().err
     assert f":{port} is taken by" in err
     assert str(os.getpid()) in err
+
+
+def test_a_model_whose_calls_cant_be_read_is_a_warning(tmp_path, monkeypatch):
+    """The doctor says it of what is on disk, before the tier has started; a tokenizer that can't be loaded too."""
+    (tmp_path / "config.json").write_text("{}")
+    (tmp_path / "model.safetensors").write_bytes(b"")
+    unreadable, _ = doctor._check_model("fast", f"path:{tmp_path}")
+    monkeypatch.setattr(doctor, "check_calls_on_disk", lambda folder: f"its calls in {folder.name} can't be read")
+    warned, _ = doctor._check_model("fast", f"path:{tmp_path}")
+    monkeypatch.setattr(doctor, "check_calls_on_disk", lambda folder: None)
+    good, _ = doctor._check_model("fast", f"path:{tmp_path}")
+
+    assert (unreadable.level, warned.level, good.level) == ("warn", "warn", "ok")
+    assert "its tokenizer can't be loaded" in unreadable.words
+    assert f"its calls in {tmp_path.name} can't be read" in warned.words

@@ -24,8 +24,9 @@ from deployments.telemetry import MonotonicClock
 from reliability.admission import admit as reducer
 from reliability.admission.admit import AdmissionRequest, AdmissionState, Grant, RejectedBy, Rejection
 from reliability.answer.gate import Hold
+from reliability.answer.judgement import expect
 from reliability.loops import JudgeConfig, Turn
-from reliability.tools import build_toolbox
+from reliability.tools import ToolBox, build_toolbox
 from reliability.types import Usage, Verdict
 from tests.support.small_config import REQUEST, config_of, run
 
@@ -237,9 +238,10 @@ def judge_timeout() -> None:
 
 
 def hold() -> None:
-    assert hold_of(config_of("reliability.streaming.hold", "all"), stream=True) is Hold.ALL
-    assert hold_of(config_of(), stream=True) is Hold.TOOL_CALLS
-    assert hold_of(config_of(), stream=False) is Hold.ALL
+    expected = expect((), ToolBox(), id_seed="r")
+    assert hold_of(config_of("reliability.streaming.hold", "all"), expected, stream=True) is Hold.ALL
+    assert hold_of(config_of(), expected, stream=True) is Hold.TOOL_CALLS
+    assert hold_of(config_of(), expected, stream=False) is Hold.ALL
 
 
 def keep_text() -> None:

@@ -47,7 +47,7 @@ def test_a_request_is_handed_over_once(times, broken):
         account.close(5_000_000 + now_ns, prices={}, statuses={}, keep_text=False, metrics=taking)
 
     assert len(taking.finished) == 1
-    report, incidents, _ = taking.finished[0]
+    report, incidents, *_ = taking.finished[0]
     assert taking.counted == ([] if broken else [report])
     assert account.report(9_000_000, {}) is report
     assert incidents == []

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncGenerator
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from deployments.config import RouterConfig, ServerConfig
 from deployments.reports.report import report_of
 from deployments.request.drive import Run, drive
+from deployments.request.policy import hold_of
 from deployments.telemetry import MonotonicClock
 from deployments.tiers.scripted.scripted_tier import ScriptedTier
 from reliability.answer.gate import Hold
 from reliability.answer.judgement import expect
-from reliability.loops import LoopConfig
-from reliability.tools import CheckConfig, build_toolbox
+from reliability.config import ReliabilityConfig
+from reliability.loops import LoopConfig, Turn, Window, observe
+from reliability.tools import CheckConfig, ToolBox, build_toolbox
 from reliability.types import (
     CallDelta,
     ChatRequest,
@@ -26,6 +30,7 @@ from reliability.types import (
     FinishReason,
     Flaw,
     Logprobs,
+    RefuseCode,
     Started,
     Text,
     Usage,
@@ -154,3 +159,80 @@ def test_an_answer_in_one_piece_is_cut_where_it_turns_round():
     assert text_of(events).count("And it goes on") == 2
     assert run.finish == Finish(reason=FinishReason.LENGTH, usage=count)
     assert [(a.flaw, a.usage) for a in run.attempts] == [(Flaw.CYCLE, count)] * 2
+
+
+@pytest.mark.parametrize(("count", "outcome"), [(1, "streamed"), (2, "nudged"), (4, "broken")])
+def test_an_agent_whose_answers_are_texts_is_nudged_before_it_is_told(count, outcome):
+    """A text that comes again is held until it is judged: at the third time the model is asked for another one, and at
+    the fifth the client gets one clear error, and not the text before it."""
+    text = "I have changed the file as you said."
+    turns = ({"role": "assistant", "content": text}, {"role": "user", "content": "continue"})
+    messages = ({"role": "user", "content": "Change it."}, *turns * count)
+
+    async def go() -> tuple[Run, list[Event]]:
+        clock = MonotonicClock()
+        script = [{"when": {"transcript": "Reliability notice"}, "answer": "Then otherwise."}, {"answer": text}]
+        run, tiers = make_run(("t0",), clock), {"t0": ScriptedTier(name="t0", script=script)}
+        run.request = replace(run.request, messages=messages, tools=())
+        run.expected = expect(messages, ToolBox(), id_seed="r", checks=CheckConfig(), loops=LoopConfig())
+        run.hold = hold_of(
+            RouterConfig(reliability=ReliabilityConfig(), server=ServerConfig()), run.expected, stream=True
+        )
+        return run, [event async for batch in drive(run, make_ports(tiers, clock)) for event in batch]
+
+    run, events = asyncio.run(go())
+
+    assert text_of(events) == {"streamed": text, "nudged": "Then otherwise.", "broken": ""}[outcome]
+    assert (run.refusal is not None and run.refusal.code is RefuseCode.LOOP) is (outcome == "broken")
+
+
+def test_a_session_without_its_history_is_held_by_its_window():
+    """What it was answered before is known only with the grant; then the text waits as well."""
+    text, window = "I have changed the file as you said.", Window()
+    for number in "ab":
+        window, _ = observe(window, Turn(text=text), LoopConfig(), number)
+
+    async def go() -> list[int]:
+        clock, sizes = MonotonicClock(), []
+        for known in (Window(), window):
+            run = make_run(("t0",), clock)
+            tiers = {"t0": ScriptedTier(name="t0", script=[{"answer": [{"text": "One. "}, {"text": "Two. "}]}])}
+            run.hold = Hold.TOOL_CALLS
+            run.expected = replace(run.expected, loops=LoopConfig(), asked="c")
+            ports = make_ports(tiers, clock)
+            ports.admission.window = known
+            batches = [batch async for batch in drive(run, ports)]
+            sizes.append(sum(any(isinstance(event, Text) for event in batch) for batch in batches))
+        return sizes
+
+    streamed, held = asyncio.run(go())
+    assert held == 1
+    assert streamed > 1
+
+
+@pytest.mark.parametrize("hold", list(Hold))
+@pytest.mark.parametrize("said", [[], [SAID]])
+@pytest.mark.parametrize("arguments", ['{"a": "' + "x" * 105_000, json.dumps({"a": "x" * 105_000})])
+def test_a_runaway_call_is_another_tiers_to_make(hold, said, arguments):
+    """Its arguments are stopped and asked for again, then the next tier is asked; nothing of the broken call leaves,
+    also where it came whole."""
+    runaway, good = (
+        {"tool_call": {"name": "f", "arguments": arguments}},
+        {"tool_call": {"name": "f", "arguments": {"a": 1}}},
+    )
+
+    async def go() -> tuple[Run, list[Event]]:
+        clock = MonotonicClock()
+        scripts = {"t0": [{"answer": [*said, runaway]}], "t1": [{"answer": [good]}]}
+        tiers = {name: ScriptedTier(name=name, script=script) for name, script in scripts.items()}
+        run = make_run(tuple(tiers), clock, retries=1)
+        run.expected = replace(run.expected, loops=LoopConfig())
+        run.hold = hold
+        return run, [event async for batch in drive(run, make_ports(tiers, clock)) for event in batch]
+
+    run, events = asyncio.run(go())
+
+    assert {a.flaw for a in run.attempts if a.tier == "t0"} == {Flaw.TRUNCATED}
+    assert run.finish is not None
+    assert run.tier == "t1"
+    assert [(e.name, e.arguments) for e in events if isinstance(e, CallDelta)] == [("f", '{"a": 1}')]

@@ -141,11 +141,20 @@ def test_no_part_of_a_call_leaves(before: str, call: str, after: str, seed: int)
     assert out == before
 
 
-@given(st.text(alphabet="xyz .,;!?-'\"\n\t()>]}*#_é", max_size=300), st.integers())
+@given(st.text(alphabet="xyz .,;!?\n\t()}*#_é", max_size=300), st.integers())
 def test_plain_prose_is_never_delayed(text: str, seed: int) -> None:
     """Text in which nothing can begin, not even a name, leaves with the very chunk that brought it."""
     chunks = cut(text, seed)
     assert live(chunks) == chunks
+
+
+@given(st.text(alphabet="xyz .,;!?-'\"\n\t()>]}*#_é", max_size=300))
+def test_a_sign_of_prose_waits_for_the_next_one(text: str) -> None:
+    """A sign that may be the first of a mark is settled by the next character, a row of them by the one behind it."""
+    waiting = ""
+    for char, left in zip(text, live(list(text)), strict=True):
+        waiting = (waiting + char)[len(left) :]
+        assert len(waiting) <= 2 or set(waiting) <= set("> \t")
 
 
 @given(SOUP, st.integers())

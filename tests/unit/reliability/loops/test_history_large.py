@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from reliability.loops import Kind, LoopConfig, Memo, Stage, calls_turn, find_loop, read_turns
-from reliability.loops import same_result as volatile
+from reliability.loops.comparison import same_result as volatile
 from reliability.loops.transcript import TURNS_MAX
 
 CONFIG = LoopConfig()
@@ -31,7 +31,7 @@ def compared(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
     seen: list[tuple[str, str]] = []
     same = volatile.is_same_result
     monkeypatch.setattr(
-        "reliability.loops.history.is_same_result", lambda a, b, parse: (seen.append((a, b)), same(a, b, parse))[1]
+        "reliability.loops.turn_row.is_same_result", lambda a, b, parse: (seen.append((a, b)), same(a, b, parse))[1]
     )
     return seen
 

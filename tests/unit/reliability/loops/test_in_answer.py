@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import random
+import time
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -18,6 +20,7 @@ from reliability.loops import (
 )
 from reliability.loops.in_answer import BLOCK, LINE_CHARS, TAIL_CHARS, UNITS_KEPT
 from reliability.loops.written import DISTINCT_MAX
+from tests.support.repeating_texts import HONEST, LEAD, paragraph, vary
 from tests.support.written_calls import CALLS, prose, read
 
 law = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -191,3 +194,119 @@ def test_a_loop_is_found_while_it_decodes() -> None:
             seen_at = at
             break
     assert 0 < seen_at <= len("Well, here it comes. ") + 450
+
+
+long_texts = st.lists(
+    st.tuples(
+        st.sampled_from(
+            [paragraph(520, 1), paragraph(900, 2), "```\n", "<tool_call>", '{"a": "', "</tool_call>\n", "0, "]
+        ),
+        st.integers(1, 30),
+    ),
+    max_size=4,
+).map(lambda parts: "".join(piece * times for piece, times in parts))
+
+
+@law
+@given(long_texts, st.integers(1, 900))
+def test_the_cuts_say_nothing_of_long_cycles(text: str, size: int) -> None:
+    """Strides are counted by the text, not by its pieces."""
+    scan = Scan()
+    for at in range(0, len(text), size):
+        scan, _ = step(scan, text[at : at + size])
+    assert scan == step(Scan(), text)[0]
+    assert finish(scan) == finish(step(Scan(), text)[0])
+
+
+@pytest.mark.parametrize("period", [520, 600, 800, 1_024, 1_500, 3_000, 4_000])
+def test_a_long_cycle_is_found_within_seven_copies(period: int) -> None:
+    """Whatever its length, and two of them are kept."""
+    unit = paragraph(period, period)
+    loop = read(LEAD + unit * 7)
+    assert loop is not None
+    assert (loop.kind, loop.period) == (Kind.CYCLE, period)
+    assert abs((loop.keep or 0) - len(LEAD) - 2 * period) <= 4
+    assert read(LEAD + unit * 5) is None
+
+
+@pytest.mark.parametrize("words", [False, True])
+@pytest.mark.parametrize("counter", [False, True])
+@pytest.mark.parametrize("chars", [300, 600, 1_500])
+def test_copies_that_differ_a_little_are_found(chars: int, counter: bool, words: bool) -> None:
+    """A counter in each copy, two other words in each: a model that hangs all the same. Two copies are kept."""
+    text = LEAD + vary(chars, 20, counter=counter, words=words)
+    loop = read(text)
+    assert loop is not None
+    assert loop.keep is not None
+    assert len(LEAD) < loop.keep < len(text) // 2
+
+
+@pytest.mark.parametrize(
+    "name", ["tests", "inserts", "records", "log", "hexdump", "table", "bottles", "pages", "cases"]
+)
+@pytest.mark.parametrize("before", ["", "```\n"])
+def test_honest_repetition_is_left_alone(name: str, before: str) -> None:
+    """Tables, logs, tests, a song, pages that are counted: with a fence around them and without."""
+    assert read(before + HONEST[name]) is None
+
+
+def written(arguments: str) -> str:
+    """A call as text, its end included."""
+    return f'<tool_call>\n{{"name": "write", "arguments": {arguments}}}\n</tool_call>\n'
+
+
+@pytest.mark.parametrize("name", HONEST)
+def test_what_a_call_carries_has_the_limits_of_arguments(name: str) -> None:
+    """A file of a thousand equal rows is written by a call in the text as by a native one; behind the call prose is
+    prose again."""
+    call = written(json.dumps({"path": "a.txt", "content": HONEST[name]}))
+    assert read("I write it. " + call) is None
+    assert read(call + LEAD + "And so it goes on and on. " * 40) is not None
+    assert read(json.dumps({"name": "write", "arguments": {"content": HONEST[name]}})) is None
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        '{"text": "' + "a" * 105_000,
+        '{"text": "' + "the same line again. " * 5_000,
+        json.dumps({"edit": "        self.assertEqual(result, expected)\n" * 42}),
+        json.dumps({"text": paragraph(600, 1) * 20}),
+        '{"a": ' + "[" * 2_000,
+        '{"a": 1,' + " " * 2_000,
+    ],
+)
+def test_a_runaway_in_a_call_is_one(arguments: str) -> None:
+    """Higher limits are limits."""
+    assert read(f'<tool_call>\n{{"name": "write", "arguments": {arguments}') is not None
+    assert read(f"<function=write>\n<parameter=content>\n{arguments}") is not None
+
+
+def test_what_is_hostile_costs_no_more_by_the_character() -> None:
+    """Whatever is written, a thousand characters take less than three milliseconds of work, early or late."""
+    dice = random.Random(1)
+    nearly = "".join(paragraph(700, 5) * 5 + paragraph(90, dice.randrange(99)) for _ in range(20))
+    pieces = ["<tool_call>{", "<" * 8 + "[ ", "a" * 23 + "b", "- item\n", '{"a": [', "⏺", "Step 1: do. "]
+    for text in [nearly, *("".join(f"{piece * 40}{i}" for i in range(60)) for piece in pieces)]:
+        scan, begun = open_scan(calls=True), time.thread_time()
+        for at in range(0, len(text), 50):
+            scan, _ = step(scan, text[at : at + 50])
+        assert time.thread_time() - begun < 0.003 * (len(text) / 1_000 + 10)
+
+
+def test_a_poem_that_a_call_carries_is_no_chant() -> None:
+    """Where a file stands in the call as it is, its lines are neither a cycle nor sentences of the answer."""
+    verse = "All work and no play makes Jack a dull boy. And no play and all work makes him a dull one.\n" * 31
+    call = f"<function=write>\n<parameter=content>\n{verse}</parameter>\n</function>\n"
+    assert read(verse) is not None
+    assert read(call + "That is the poem, and here it ends. I hope that you like what I made of it.\n") is None
+
+
+@pytest.mark.parametrize("pad", range(0, 512, 50))
+def test_what_a_call_or_a_fence_carries_is_not_counted_behind_it(pad: int) -> None:
+    """A story told twelve times with another number is a file there; the words behind it aren't its thirteenth copy."""
+    story = vary(300, 12, counter=True, words=False)
+    after = paragraph(700, 3)
+    assert read(paragraph(600, 4) + story) is not None
+    for carried in (written(json.dumps({"content": story})), f"```\n{story}\n```\n"):
+        assert read(paragraph(1_000, 4)[:pad] + "\n" + carried + after) is None

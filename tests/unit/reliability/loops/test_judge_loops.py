@@ -35,12 +35,12 @@ from tests.support.conversation import (
 
 
 def test_19_a_mutating_call_that_spoils_what_it_edits_is_broken() -> None:
-    """The same edit five times, with results that are nearly but never quite the same, breaks."""
+    """The same edit five times, with results that are nearly but never quite the same, is nudged and then broken."""
     window = [f"{chr(97 + i % 26)}{chr(97 + i // 26)} = compute()" for i in range(60)]
     edits = [
         m for i in range(6) for m in acted("insert", {"n": 3}, "\n".join([*["import x"] * i, *window][:60]) + f" {i}")
     ]
-    assert stages([USER, *edits]) == [None, None, None, None, Stage.BREAK, Stage.BREAK]
+    assert stages([USER, *edits]) == [None, None, None, Stage.WARN, Stage.BREAK, Stage.BREAK]
 
 
 def test_19_the_threshold_is_exact_and_the_verdict_stands() -> None:

@@ -93,11 +93,7 @@ def test_a_result_that_only_sounds_so_is_known(text: str) -> None:
     [
         "Thanks, and now the other one.",
         [{"type": "text", "text": "Thanks."}],
-        [{"type": "image_url", "image_url": {"url": "data:x"}}],
-        [
-            {"type": "tool_result", "tool_use_id": "a", "content": "x"},
-            {"type": "text", "text": "Wait, stop!"},
-        ],
+        [{"type": "image_url", "image_url": {"url": "data:x"}}, {"type": "text", "text": "What is this?"}],
         "<task>look</task>",
         "<system-reminder>x</system-reminder> and me",
         "continue with the second file",
@@ -120,10 +116,16 @@ def test_the_user_speaks(content: Any) -> None:
             {"type": "text", "text": "<system-reminder>Do not forget.</system-reminder>"},
         ],
         f"{NOTICE} 123] You repeat yourself.",
+        [
+            {"type": "tool_result", "tool_use_id": "b", "content": "x"},
+            {"type": "text", "text": "You have 9 steps left."},
+        ],
+        [{"type": "image_url", "image_url": {"url": "data:x"}}],
     ],
 )
 def test_the_user_does_not_speak(content: Any) -> None:
-    """Results, reminders of a harness and our own nudges are not the user's words."""
+    """Results and what stands beside them, screens behind them, reminders of a harness and our own nudges are not the
+    user's words."""
     assert len(read_turns([USER, ask("a"), told("a", "x"), {"role": "user", "content": content}])) == 1
 
 

@@ -136,7 +136,7 @@ def test_prose_and_data_are_left_alone(text):
         "<tool_call>search<arg_key>a</arg_key><arg_value>x</arg_value><arg_key>a</arg_key><arg_value>y</arg_value></tool_call>",
         '<tool name="search" query="a &amp; b" />',
         '<tool name="search" query="a" query="b" />',
-        "call:search{query:bare words}",
+        "call:search{query:one, two}",
         "call:search{query:<escape>x}",
         "call:search{query:1,query:2}",
         "call:search{query}",

@@ -1,0 +1,56 @@
+"""Whether a conversation repeats itself already, before its next answer is there.
+
+The answer to such a conversation may be the one that is nudged, or the one at which the circuit breaks. So it is held
+until it is judged: text that has left can't be taken back, and an agent whose calls are texts would be sent the same
+text for the third time, and learn of the loop from a frame behind it.
+
+It asks the rules of the history for one repetition less than they act on: an answer can only be the repetition that a
+threshold names where all the others stand in the history. It may say yes where the answer then is another one; that
+costs the client the stream of one answer, and no more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rapidfuzz import fuzz
+
+from reliability.loops.comparison.memo import Memo
+from reliability.loops.findings import Turn
+from reliability.loops.history import find_loop
+from reliability.loops.session import Fingerprint, Window
+from reliability.loops.thresholds import LoopConfig
+
+__all__ = ["repeats_already", "window_repeats_already"]
+
+THRESHOLDS = ("duplicate_threshold", "break_threshold", "poller_duplicate_threshold", "poller_break_threshold")
+PERIOD_MAX = 4
+
+
+def repeats_already(turns: Sequence[Turn], config: LoopConfig, memo: Memo | None = None) -> bool:
+    """Return whether the next answer may be one repetition too many. `memo`: that of these turns (see `find_loop`)."""
+    if not config.enabled:
+        return False
+    if any(getattr(config, name) == 1 for name in THRESHOLDS):
+        return True  # every answer is
+    return find_loop(turns, _lower_thresholds(config), memo=memo) is not None
+
+
+def _lower_thresholds(config: LoopConfig) -> LoopConfig:
+    """Lower every threshold that is on by one."""
+    return config.model_copy(update={name: getattr(config, name) - 1 for name in THRESHOLDS})
+
+
+def window_repeats_already(window: Window, config: LoopConfig) -> bool:
+    """Return whether the newest answer of a session stood in it shortly before: without the history more isn't known,
+    and that is enough to hold the next one."""
+    if not config.enabled or not window.answers:
+        return False
+    newest = window.answers[-1]
+    return any(_is_alike(newest, older, config) for older in window.answers[-PERIOD_MAX - 1 : -1])
+
+
+def _is_alike(newest: Fingerprint, older: Fingerprint, config: LoopConfig) -> bool:
+    if newest.calls or older.calls:
+        return newest.calls == older.calls
+    return fuzz.ratio(newest.text, older.text, score_cutoff=100 * config.similarity_threshold) > 0

@@ -1,0 +1,1 @@
+"""Are two calls, two results, two errors the same?"""

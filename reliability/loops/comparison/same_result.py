@@ -1,0 +1,280 @@
+"""Are two results the same? What a run says about itself doesn't count; what it says about the world does.
+
+The principle. A result carries two kinds of changing values: **volatile fields** of the call (how long it took,
+when it was answered, under which request id, pid or cell number) and **readings** of the world (a counter, a
+percentage, the age of a job). A replay changes the volatile fields and nothing else. So two results are the
+same when they differ in volatile fields only:
+
+- digits are never masked as such: a changed digit anywhere else is a reading, and a reading that changes is
+  progress;
+- a volatile field is known by its name (`duration_ms`, `requestId`, `took 0.3s`, `pid 71`) or by a form that nothing
+  else has (an ISO moment, a UUID, `[12:03:44]`, `bash: line 7:`);
+- a duration is a reading where the thing timed is still going on: its object says `running`, its line says
+  `still waiting`, or it counts whole seconds and has grown. The duration of a call is a fraction
+  or milliseconds, and jumps both ways;
+- a naked value that stands alone is the content (`date`, `uuidgen`), not a remark beside the content; in JSON
+  a volatile field needs some other field beside it;
+- `updated_at`, `last_…`, `next_…`, `eta` and the like are readings whatever their form.
+
+Where this errs, it errs towards progress. Comparing is local: only fields and lines that differ are looked
+at, and nothing is looked at where the texts are equal: what they share at their beginning and at their end
+is compared in one go. Bounds: `MASKED_CHARS` of lines that differ, `LINES_MAX` lines between the first and the
+last that differ, `VALUES_MAX` values of JSON, `DEPTH_MAX` for nesting; beyond one of them two results differ.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from reliability.loops.comparison.canonical import parse
+from reliability.loops.comparison.volatile_fields import (
+    DURATIONS,
+    ONGOING_NEAR,
+    ONGOING_WORDS,
+    READING_NEAR,
+    STATUS_KEYS,
+    VOLATILE_FORMS,
+    is_reading,
+    is_volatile,
+    word_set,
+    words_of,
+)
+
+__all__ = ["is_ongoing", "is_same_result"]
+
+MASKED_CHARS = 16_000
+LINES_MAX = 50_000
+VALUES_MAX = 50_000
+STATUS_CHARS = 2_000
+#: What is masked with a difference: room for its label and for the rest of the value.
+AROUND_CHARS = 96
+DEPTH_MAX = 40
+HOLE = "\x00"
+#: How far from a duration the words count that say "not finished yet".
+NEAR_CHARS = 32
+#: `pending` is also what orders and invoices are; only in a short report it says that a time in it is its age.
+REPORT_FIELDS = 6
+_RECORDS = word_set(
+    "order orders item items price prices amount payment payments address customer invoice reservation "
+    "passengers product cabin refund shipping zip"
+)
+#: How deep a field may lie that tells how a job stands, and how many values are looked at.
+STATUS_DEPTH, STATUS_VALUES = 4, 200
+
+_JSON_BEGINS = re.compile(r"\s*+[{\[]")
+_STATUS_LINE = re.compile(
+    rf"^[ \t]*(?:{'|'.join(STATUS_KEYS)})[ \t]*[:=][ \t]*[\"']?(?:{'|'.join(ONGOING_WORDS)})\b",
+    re.IGNORECASE | re.MULTILINE,
+)
+#: A row of a table one of whose columns tells that something goes on; a sentence with such a word is none.
+_STATUS_COLUMN = re.compile(
+    r"^(?=[^\n]{1,160}$)(?:[^\n]*(?:\t|  )|\S+ \S+ |[*•-] [^\n]{0,80}?\s)\s*"
+    r"(?:pending|queued|in[ _]progress|running|waiting|containercreating|podinitializing|terminating|init:\d+/\d+)"
+    r"(?=\t|  | ?$|\s+\d)",
+    re.IGNORECASE | re.MULTILINE,
+)
+#: A report on a job is short; a longer one isn't parsed only to see whether it goes on.
+STATUS_JSON_CHARS = 20_000
+
+
+Parse = Callable[[str], tuple[bool, Any]]
+
+
+def is_same_result(older: str, newer: str, parse: Parse = parse) -> bool:
+    """Return whether the two results say the same of the world. `parse`: `canonical.parse`, or one that remembers."""
+    if older == newer or older.strip() == newer.strip():
+        return True
+    known_a, a = _parse_json(older, parse)
+    known_b, b = _parse_json(newer, parse)
+    comparison = _Comparison()
+    if known_a and known_b:
+        return bool(comparison.compare_values(a, b, "", False, DEPTH_MAX))
+    return not (known_a or known_b) and bool(comparison.compare_texts(older.strip(), newer.strip()))
+
+
+def is_ongoing(text: str) -> bool:
+    """Return whether the result says that what was asked about still goes on: then asking again is polling."""
+    known, value = _parse_json(text[:STATUS_JSON_CHARS], parse)
+    if known:
+        return _holds_ongoing(value)
+    return bool(_STATUS_LINE.search(text[:STATUS_CHARS]) or _STATUS_COLUMN.search(text[:STATUS_CHARS]))
+
+
+def _holds_ongoing(value: Any) -> bool:
+    """Return whether some object in the value, not too deep in it, says that it goes on."""
+    level, seen = [value], 0
+    for _ in range(STATUS_DEPTH):
+        level = [inner for item in level for inner in _list_inner(item)] if seen else level
+        seen += len(level)
+        if seen > STATUS_VALUES or any(isinstance(item, dict) and _is_record(item) for item in level):
+            return False
+        if any(isinstance(item, dict) and _goes_on(item, STATUS_VALUES) for item in level):
+            return True
+    return False
+
+
+def _is_record(value: Mapping[str, Any]) -> bool:
+    """Return whether the object is what somebody has written down, such as an order: it stays pending for days."""
+    return any(not _RECORDS.isdisjoint(words_of(str(key))) for key in value)
+
+
+def _list_inner(value: Any) -> list[Any]:
+    if isinstance(value, dict):
+        value = list(value.values())
+    return [item for item in value[:STATUS_VALUES] if isinstance(item, (dict, list))] if isinstance(value, list) else []
+
+
+def _parse_json(text: str, parse: Parse) -> tuple[bool, Any]:
+    """Parse JSON objects and arrays only: a bare number or string is text."""
+    return parse(text) if _JSON_BEGINS.match(text) else (False, None)
+
+
+def _goes_on(value: Mapping[str, Any], report_fields: int = REPORT_FIELDS) -> bool:
+    words = [v.strip().lower().replace("_", " ").replace("-", " ") for k, v in value.items() if _is_status(k, v)]
+    return any(word in ONGOING_WORDS or (word == "pending" and len(value) <= report_fields) for word in words)
+
+
+def _is_status(key: str, value: Any) -> bool:
+    return isinstance(value, str) and len(value) <= 40 and key.lower() in STATUS_KEYS
+
+
+class _Comparison:
+    """One comparison of two results. Each method returns None where they differ, else how much they share beside
+    volatile fields: 0 means that there is nothing but naked ones."""
+
+    def __init__(self) -> None:
+        self.left = MASKED_CHARS
+        self.values_left = VALUES_MAX
+
+    def compare_values(self, a: Any, b: Any, key: str, live: bool, depth: int) -> int | None:
+        """Compare two JSON values of the field `key`, in an object that is still going on or not."""
+        self.values_left -= 1
+        if not depth or self.values_left < 0:
+            return None
+        if isinstance(a, dict) and isinstance(b, dict):
+            return self.compare_objects(a, b, depth - 1)
+        if isinstance(a, list) and isinstance(b, list):
+            return self.compare_lists(a, b, key, live, depth - 1)
+        if a == b and isinstance(a, bool) is isinstance(b, bool):
+            return 1
+        if is_volatile(key, a, b, live):
+            return 0
+        texts = isinstance(a, str) and isinstance(b, str) and not is_reading(key)
+        return self.compare_texts(a, b) if texts else None
+
+    def compare_objects(self, a: dict[str, Any], b: dict[str, Any], depth: int) -> int | None:
+        """Compare field by field; only a volatile one may be missing on one side."""
+        live = _goes_on(a) or _goes_on(b)
+        shared = 0 if a or b else 1
+        for key in [*a, *(key for key in b if key not in a)]:
+            if key in a and key in b:
+                found = self.compare_values(a[key], b[key], key, live, depth)
+            else:
+                present = a.get(key, b.get(key))
+                found = 0 if is_volatile(key, present, present, live) else None
+            if found is None:
+                return None
+            shared += found
+        return shared
+
+    def compare_lists(self, a: list[Any], b: list[Any], key: str, live: bool, depth: int) -> int | None:
+        """Compare item by item; a list is content by its length."""
+        if len(a) != len(b):
+            return None
+        for x, y in zip(a, b, strict=True):
+            if self.compare_values(x, y, key, live, depth) is None:
+                return None
+        return 1
+
+    def compare_texts(self, a: str, b: str) -> int | None:
+        """Compare line by line; only lines that differ are masked."""
+        start, end = _count_shared_ends(a, b)
+        content = int(_has_content(a[:start]) or _has_content(a[len(a) - end :]))
+        a, b = a[start : len(a) - end], b[start : len(b) - end]
+        if (count := a.count("\n")) != b.count("\n") or count >= LINES_MAX:
+            return None
+        for x, y in zip(a.split("\n"), b.split("\n"), strict=True):
+            masked: str | None = x if x == y else self.mask_both(x, y)
+            if masked is None:
+                return None
+            content = content or int(_has_content(masked))
+        return content
+
+    def mask_both(self, x: str, y: str) -> str | None:
+        """Mask both lines; None where they differ in more than volatile fields, or where the bound is reached."""
+        x, y = _cut_to_difference(x, y)
+        self.left -= len(x) + len(y)
+        if self.left < 0:
+            return None
+        masked = _mask(x)
+        return masked if masked == _mask(y) else None
+
+
+def _cut_to_difference(x: str, y: str) -> tuple[str, str]:
+    """Cut the two lines to where they differ and what stands around it."""
+    start = _count_shared(x, y)
+    end = _count_shared_end(x, y, start)
+    lowest = max(0, start - AROUND_CHARS)
+    ends = len(x) - end + AROUND_CHARS, len(y) - end + AROUND_CHARS
+    return _cut(x, lowest, ends[0]), _cut(y, lowest, ends[1])
+
+
+def _has_content(text: str) -> bool:
+    """Return whether there is anything beside holes and white space."""
+    return bool(text.replace(HOLE, "").strip())
+
+
+def _count_shared_ends(a: str, b: str) -> tuple[int, int]:
+    """Count the characters of whole lines that the two share at their beginning, and those at their end."""
+    shared = _count_shared(a, b)
+    start = a.rfind("\n", 0, shared) + 1
+    end = _count_shared_end(a, b, start)
+    line = a.find("\n", len(a) - end)
+    return start, 0 if line < 0 else len(a) - line
+
+
+def _count_shared(x: str, y: str) -> int:
+    """Count the equal characters at the beginning: halves are compared, since whole texts compare fast."""
+    low, high = 0, min(len(x), len(y))
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if x[low:middle] == y[low:middle] else (low, middle - 1)
+    return low
+
+
+def _count_shared_end(x: str, y: str, start: int) -> int:
+    """Count the equal characters at the end, none of them before `start`."""
+    low, high = 0, min(len(x), len(y)) - start
+    while low < high:
+        middle = (low + high + 1) // 2
+        ends = (slice(len(text) - middle, len(text) - low) for text in (x, y))
+        equal = x[next(ends)] == y[next(ends)]
+        low, high = (middle, high) if equal else (low, middle - 1)
+    return low
+
+
+def _cut(line: str, start: int, end: int) -> str:
+    return ("…" if start else "") + line[start:end] + ("…" if end < len(line) else "")
+
+
+def _mask(line: str) -> str:
+    """Put a hole in the place of every volatile value of the line."""
+    for pattern in VOLATILE_FORMS:
+        line = pattern.sub(_make_hole, line)
+    for pattern in DURATIONS:
+        line = pattern.sub(_make_hole_unless_ongoing, line)
+    return line
+
+
+def _make_hole(match: re.Match[str]) -> str:
+    start, end = match.span("v")
+    if READING_NEAR.search(match.string[max(0, start - NEAR_CHARS) : start]):
+        return match.group()
+    return match.string[match.start() : start] + HOLE + match.string[end : match.end()]
+
+
+def _make_hole_unless_ongoing(match: re.Match[str]) -> str:
+    around = match.string[max(0, match.start() - NEAR_CHARS) : match.end() + NEAR_CHARS]
+    return match.group() if ONGOING_NEAR.search(around) else _make_hole(match)

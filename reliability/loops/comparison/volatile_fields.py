@@ -1,0 +1,248 @@
+"""What a volatile field looks like: the names and the forms of values that a run reports about itself.
+
+Names are read as words (`executionTimeMs` and `execution_time_ms` are the same three). A name alone is not
+enough: the value must have the form that goes with it, so that `duration: "return flight"` stays content. The
+patterns name the value itself `v`; what stands around it (`took …`, `request id: …`, `[…]`) is a label and
+stays.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import Any
+
+__all__ = [
+    "DURATIONS",
+    "NAMES_MAX",
+    "ONGOING_NEAR",
+    "ONGOING_WORDS",
+    "READING_NEAR",
+    "STATUS_KEYS",
+    "VOLATILE_FORMS",
+    "is_reading",
+    "is_volatile",
+    "word_set",
+    "words_of",
+]
+
+#: The names of tools and fields are few and come again with every request.
+NAMES_MAX = 4_096
+_WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
+
+
+def word_set(text: str) -> frozenset[str]:
+    """Return the words of a text, as a set."""
+    return frozenset(text.split())
+
+
+@lru_cache(NAMES_MAX)
+def _split_name(name: str) -> tuple[str, ...]:
+    return tuple(word.lower() for word in _WORD.findall(name))
+
+
+def words_of(name: str) -> tuple[str, ...]:
+    """Split a name into its words: `executionTimeMs` and `execution_time_ms` give the same."""
+    return _split_name(name[:80])
+
+
+STATUS_KEYS = ("status", "state", "phase", "stage", "job_status", "run_status", "build_status")
+ONGOING_WORDS = (
+    "running",
+    "in progress",
+    "in_progress",
+    "queued",
+    "building",
+    "starting",
+    "waiting",
+    "processing",
+    "executing",
+    "working",
+    "deploying",
+    "provisioning",
+    "downloading",
+    "uploading",
+    "installing",
+    "compiling",
+    "initializing",
+)
+
+_DURATION_WORDS = frozenset({"duration", "elapsed", "took", "latency", "runtime", "walltime"})
+_TIMED = word_set(
+    """execution exec response processing query request wall cpu run total real user sys taken render
+    inference"""
+)
+_FINE_UNITS = frozenset({"ms", "millis", "milliseconds", "us", "micros", "ns", "nanos"})
+_WHOLE_UNITS = frozenset({"s", "sec", "secs", "second", "seconds", "min", "mins", "minutes", "hours"})
+_MOMENT_WORDS = frozenset({"timestamp", "ts", "time", "datetime", "now", "date", "epoch", "at", "created", "expires"})
+_STAMPS = frozenset({"timestamp", "ts", "epoch", "datetime", "at"})
+_READINGS = word_set(
+    """updated modified changed last next eta remaining left age uptime timeout interval delay
+    departure departs arrival arrives due scheduled deadline progress"""
+)
+_ID_WORDS = frozenset({"id", "uuid", "guid"})
+_MARKED = word_set(
+    """transaction conversation container operation delivery chunk request req trace span correlation
+    message msg call execution exec run invocation event response resp log tool use process thread
+    session"""
+)
+_PID_WORDS = frozenset({"pid", "ppid", "tid", "nonce"})
+_TRIES = word_set("already attempt attempts retry retries retried tries repetition repetitions")
+
+
+def _join_alternatives(*parts: str) -> str:
+    return "(?:" + "|".join(parts) + ")"
+
+
+_NUMBER = r"(?<![\d.,])\d{1,12}(?:[.,]\d{1,9})?"
+_SMALL = r"(?:ns|us|µs|μs|ms|msecs?|milliseconds?)"
+_SECONDS = r"(?:s|secs?|seconds?)"
+_UNIT = _join_alternatives(_SMALL, _SECONDS, "m", "mins?", "minutes?", "h", "hours?")
+_LINK = r"(?:\s?\(\w{1,8}\))?[\"'\\\s:=#(>]{1,6}"
+_DAY = r"(?:mon|tue|wed|thu|fri|sat|sun)[a-z]{0,6}"
+_MONTH = r"(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]{0,6}"
+_CLOCK = r"\d\d:\d\d:\d\d(?:[.,]\d{1,9})?"
+_ISO = r"\d{4}[-/]\d\d[-/]\d\d[T ]\d\d:\d\d(?::\d\d(?:[.,]\d{1,9})?)?(?:\s?(?:Z|UTC|GMT|[+-]\d\d:?\d\d)\b)?"
+_DAY_MONTH = _join_alternatives(rf"\d{{1,2}}\s+{_MONTH}", rf"{_MONTH}\s+\d{{1,2}}")
+_CTIME = (
+    rf"{_DAY},?\s+{_DAY_MONTH}(?:,?\s+\d{{4}})?,?\s+\d\d:\d\d(?::\d\d)?(?:\s+[AP]M)?"
+    r"(?:\s+(?:[A-Z]{2,5}\b|[+-]\d{4}))?(?:\s+\d{4})?"
+)
+_DATED = rf"\d{{1,4}}[-/.](?:\d{{1,2}}|{_MONTH})[-/.]\d{{2,4}}[ T,:]{{1,2}}{_CLOCK}(?:\s?(?:[AP]M|[+-]\d{{4}})\b)?"
+_UUID = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
+_HEX = r"(?=[0-9a-f]{0,64}\d)(?=[0-9a-f]{0,64}[a-f])[0-9a-f]{8,64}"
+_LABELS = (
+    r"(?:request|req|trace|span|correlation|message|msg|call|execution|exec|run|invocation|event|response|session|"
+    r"transaction|conversation|container|operation|delivery|chunk)"
+)
+_TIMED_LABEL = (
+    r"(?:exec\w{0,8}|response|processing|query|request|wall|cpu|run|total|real|user|sys|elapsed)[ _-]?time|"
+    r"time[ _-](?:taken|spent|elapsed)"
+)
+
+
+def _compile_patterns(*sources: str) -> tuple[re.Pattern[str], ...]:
+    return tuple(re.compile(source, re.IGNORECASE) for source in sources)
+
+
+VOLATILE_FORMS = _compile_patterns(
+    rf"(?<![\d-])(?P<v>{_ISO})",
+    rf"(?<![\d-])(?P<v>{_DATED})",
+    r"(?<!\d)(?P<v>20\d{6}[T_-]\d{6}Z?)\b",
+    rf"\b(?P<v>{_CTIME})",
+    rf"^(?P<v>{_MONTH}\s+\d{{1,2}}\s+{_CLOCK})",
+    rf"\[(?P<v>{_CLOCK})\]",
+    rf"^(?P<v>{_CLOCK})",
+    rf"\b(?:at|time|timestamp){_LINK}(?P<v>{_CLOCK})",
+    rf"\b\w{{0,16}}?(?:timestamp|ts|time|epoch|at|date){_LINK}(?P<v>1\d{{9}}(?:\d{{9}}|\d{{6}}|\d{{3}}|\.\d{{1,9}})?)\b",
+    rf"\b(?P<v>{_UUID})\b",
+    r"\b(?P<v>0x[0-9a-f]{6,16})\b",
+    rf"\b\w{{0,16}}?{_LABELS}[ _-]?(?:id|uuid|guid){_LINK}(?P<v>[\w-]{{1,64}})",
+    rf"\b(?:{_LABELS}|id|uuid|guid|nonce){_LINK}(?P<v>{_HEX})\b",
+    r"\b(?P<v>(?:req|call|msg|trace|span|resp|run|evt|toolu|chatcmpl)[_-](?=[a-z0-9]{0,64}\d)[a-z0-9]{6,64})\b",
+    rf"\bp?pid{_LINK}(?P<v>\d{{1,10}})\b",
+    r"(?<=[a-z])\[(?P<v>\d{2,7})\](?=:)",
+    r"^\[\d{1,3}\] (?P<v>\d{2,7})$",
+    r"\b(?:ba|da|z|k|c)?sh: (?:line )?(?P<v>\d{1,9}):",
+    rf"\b(?:execution|exec)_count{_LINK}(?P<v>\d{{1,9}})\b",
+    r"\b(?:In|Out) ?\[(?P<v>\d{1,6})\]",
+    r"(?P<v>(?:/private)?/(?:tmp|var/folders)/[\w./-]{0,200}\d[\w.-]{0,80})",
+    r"/tmp/(?P<v>tmp\w{6,10})",
+    # How often it was tried says nothing of the world.
+    rf"\b(?:attempts?|tr(?:y|ies)|retr(?:y|ies)|strikes?|repetitions?)(?: (?:no\.?"
+    rf"|number))?{_LINK}#?(?P<v>\d{{1,6}})\b",
+    rf"\bcall (?:no\.?|number|#){_LINK}?(?P<v>\d{{1,6}})\b",
+    r"\b(?P<v>\d{1,6})(?:st|nd|rd|th)?(?: (?:consecutive|identical|repeated|failed|equal))? "
+    r"(?:times?|attempts?|tries|retries|repetitions?)\b",
+    r"\balready[ _][a-z]{1,16}[\"': =]{1,4}(?P<v>\d{1,6})\b",
+    r"\b(?:warning|loop|repeat\w{0,8}|identical)\b[^\n]{0,80}?\bcount[=: ]{1,2}(?P<v>\d{1,6})\b",
+    r"(?P<v>\d{1,9}) (?:more )?(?:char(?:acter)?s|bytes|lines|tokens) (?:were |was )?(?:truncated"
+    r"|omitted|elided|hidden)",
+)
+DURATIONS = _compile_patterns(
+    rf"\b\w{{0,16}}?(?:duration|elapsed|took|latency|runtime|{_TIMED_LABEL})\w{{0,16}}{_LINK}(?:was |of )?"
+    rf"(?P<v>{_NUMBER}(?:\s?{_UNIT}\b)?)",
+    rf"\b(?:in|after)\s(?P<v>{_NUMBER}\s?{_SMALL}|\d{{1,9}}[.,]\d{{1,9}}\s?{_SECONDS}|\d{{1,9}}s)\b",
+    rf"[(\[](?P<v>{_NUMBER}\s?{_join_alternatives(_SMALL, _SECONDS)})[)\]]",
+    rf"(?<![\d.])(?P<v>\d{{1,9}}\s?{_SMALL})\b",
+    rf"\btime[=:\s]\s?(?P<v>{_NUMBER}\s?{_join_alternatives(_SMALL, _SECONDS)})\b",
+    rf"(?P<v>{_NUMBER}\s?{_UNIT})(?=\selapsed\b)",
+    rf"(?<![\d.])(?P<v>\d{{1,9}}\.\d{{1,9}}\s?{_join_alternatives(_SMALL, _SECONDS)})\b",
+    r"\b(?P<v>\d{1,6}m\d{1,2}\.\d{1,9}s)\b",
+)
+ONGOING_NEAR = re.compile(
+    r"\b(?:still|running|waiting|queued|building|downloading|installing|remaining|eta|so far|left|"
+    r"in[ _-]progress|retry(?:ing)?)\b",
+    re.IGNORECASE,
+)
+READING_NEAR = re.compile(
+    r"(?<![a-z])(?:updated|modified|changed|last|next|eta|due|scheduled|arriv[a-z]{1,4}|depart[a-z]{1,4})(?![a-z])"
+    r"[^.;,\n]*$",
+    re.IGNORECASE,
+)
+_DURATION_TEXT = re.compile(
+    rf"\s*(?:{_NUMBER}\s?{_UNIT}?|\d+m\d+\.\d+s|\d+:\d\d(?::\d\d)?(?:\.\d+)?)\s*", re.IGNORECASE
+)
+_MOMENT_TEXT = re.compile(rf"\s*(?:{_ISO}|{_CTIME}|{_CLOCK}|1\d{{9,18}}(?:\.\d+)?)\s*", re.IGNORECASE)
+_RANDOM_TEXT = re.compile(rf"(?:[a-z]+[_-])?(?:{_UUID}|{_HEX})", re.IGNORECASE)
+_EPOCH_FROM = 1_000_000_000
+
+
+def is_reading(key: str) -> bool:
+    """Return whether the name says that the value tells of the world, whatever its form."""
+    return not _READINGS.isdisjoint(words_of(key))
+
+
+def is_volatile(key: str, a: Any, b: Any, live: bool) -> bool:
+    """Return whether a field of this name may hold `a` in one run and `b` in the next, for nothing."""
+    words = words_of(key)
+    named = set(words)
+    if not words or is_reading(key):
+        return False
+    if named & _TRIES:
+        return _both_are(a, b, lambda v: isinstance(v, int) and not isinstance(v, bool))
+    if _is_id(words, named):
+        return _both_are(a, b, lambda v: isinstance(v, (int, str)) and not isinstance(v, bool))
+    if words[-1] in _ID_WORDS:
+        return _both_are(a, b, lambda v: isinstance(v, str) and bool(_RANDOM_TEXT.fullmatch(v)))
+    if _is_duration(words, named) and _both_are(a, b, _looks_like_duration):
+        return not live and not _has_aged(words[-1], a, b) and (words != ("time",) or _are_fractions(a, b))
+    return (words[-1] in _MOMENT_WORDS or bool(named & _STAMPS)) and _both_are(a, b, _looks_like_moment)
+
+
+def _both_are(a: Any, b: Any, form: Any) -> bool:
+    return bool(form(a) and form(b))
+
+
+def _is_id(words: tuple[str, ...], named: set[str]) -> bool:
+    counted = words[-1] == "count" and bool(named & {"execution", "exec"})
+    return counted or bool(named & _PID_WORDS) or (words[-1] in _ID_WORDS and bool(named & _MARKED))
+
+
+def _is_duration(words: tuple[str, ...], named: set[str]) -> bool:
+    timed = "time" in named and bool(named & _TIMED)
+    alone = words in (("time",), ("seconds",))
+    return timed or alone or words[-1] in _FINE_UNITS or bool(named & _DURATION_WORDS)
+
+
+def _looks_like_duration(value: Any) -> bool:
+    if isinstance(value, str):
+        return bool(_DURATION_TEXT.fullmatch(value[:40]))
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and value < _EPOCH_FROM
+
+
+def _looks_like_moment(value: Any) -> bool:
+    if isinstance(value, str):
+        return bool(_MOMENT_TEXT.fullmatch(value[:80]))
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and value >= _EPOCH_FROM
+
+
+def _are_fractions(a: Any, b: Any) -> bool:
+    """Return whether both are fractions or name their unit: else a bare `time` says too little to be a duration."""
+    return type(a) is type(b) and isinstance(a, (float, str))
+
+
+def _has_aged(unit: str, older: Any, newer: Any) -> bool:
+    """Return whether whole seconds have grown: then they are the age of something in the world, not of the call."""
+    whole = isinstance(older, int) and isinstance(newer, int)
+    return unit in _WHOLE_UNITS and whole and newer > older

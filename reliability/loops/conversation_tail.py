@@ -1,0 +1,163 @@
+"""The end of a conversation: who speaks in it, and where the user's last own message is.
+
+Not the user's own is, beside what `content` tells of a message by itself, a user message that
+
+- answers a call that stands in the text before it (see `text_calls`): it is the call's result. So text agents are read
+  where no message of the conversation has a native call;
+- says what another one near it says, but for what a harness counts: "You have 9 steps left." Harnesses push like this,
+  and a person who says the same three times gets the same answer three times. Other figures count ("And order 12?"),
+  but not to a text agent, whose user messages are reports; nor does what its harness glues behind the newest of them;
+- only shows an image right behind a tool's result: it belongs to that result.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from reliability.loops.comparison.near import mask_figures
+from reliability.loops.content import (
+    Who,
+    blocks_of,
+    classify_speaker,
+    list_other_parts,
+    read_answer_text,
+    read_spoken_text,
+    text_of,
+    type_of,
+)
+from reliability.loops.findings import Call
+from reliability.loops.text_calls import read_text_calls
+
+__all__ = ["MESSAGES_MAX", "ConversationTail"]
+
+MESSAGES_MAX = 256
+#: How many user messages before and after one are looked at for one that says the same, and how much of them.
+NEIGHBOURS = 16
+WORDS_CHARS = 2_000
+#: A shorter message may be another one's beginning by chance.
+GLUED_CHARS = 20
+#: So many messages back it shows whether an agent's calls stand in its texts.
+WRITING_MESSAGES = 32
+#: What a harness counts in its messages: what is left, how often, how late it is.
+_COUNTDOWN = re.compile(
+    r"\b\d+(?=(?:[ /]+(?:of )?\d+)? (?:more |remaining )?(?:steps?|turns?|iterations?|rounds?|attempts?|tries|retries|"
+    r"times?|tokens?|seconds?|minutes?|messages?|calls?|requests?|actions?)\b)"
+    r"|(?:(?<=step )|(?<=turn )|(?<=iteration )|(?<=attempt )|(?<=round )|(?<=try ))#?\d+(?: ?(?:/|of) ?\d+)?"
+    r"|\d+(?=(?:st|nd|rd|th) (?:time|attempt|try|step|turn)\b)"
+    r"|\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d)?(?:\.\d+)?Z?)?|\b\d\d?:\d\d(?::\d\d)?\b",
+    re.IGNORECASE,
+)
+
+
+class ConversationTail:
+    """The end of a conversation, within the bounds, and what is asked of it more than once."""
+
+    def __init__(self, messages: Sequence[Any]) -> None:
+        self.messages = messages
+        self.lowest = max(0, len(messages) - MESSAGES_MAX)
+        self._text_calls: dict[int, tuple[Call, ...]] = {}
+        self._words: dict[int, str] = {}
+        self._native: bool | None = None
+        self._writes: bool | None = None
+
+    def role_at(self, index: int) -> Any:
+        message = self.messages[index] if self.lowest <= index < len(self.messages) else None
+        return message.get("role") if isinstance(message, dict) else None
+
+    def find_start(self, turns_max: int) -> int:
+        """Find the index after the user's last own message."""
+        answers = 0
+        for index in range(len(self.messages) - 1, self.lowest - 1, -1):
+            role = self.role_at(index)
+            answers += role == "assistant"
+            if answers == turns_max:
+                return index
+            if role == "user" and self.is_own(index):
+                return index + 1
+        return self.lowest
+
+    def is_own(self, index: int) -> bool:
+        """Return whether the user message is the user's own, and more than a "go on"."""
+        if classify_speaker(self.messages[index]) is not Who.SPEAKS:
+            return False
+        return not (self.shows_screen(index) or self.answers_call(index) or self.says_again(index))
+
+    def shows_screen(self, index: int) -> bool:
+        """Return whether the message is but an image behind a tool's result."""
+        message = self.messages[index]
+        if self.role_at(index - 1) not in ("tool", "function") or read_spoken_text(message).strip():
+            return False
+        return bool(list_other_parts(message))
+
+    def answers_call(self, index: int) -> bool:
+        """Return whether the message is the result of a call that stands in the text before it."""
+        while self.role_at(index) == "user":
+            index -= 1
+        return self.role_at(index) == "assistant" and bool(self.text_calls(index))
+
+    def text_calls(self, index: int) -> tuple[Call, ...]:
+        """Return the calls in the text of an answer, where the agent has no others."""
+        if self._native is None:
+            self._native = any(map(_is_native, self.messages[self.lowest :]))
+        if self._native:
+            return ()
+        if index not in self._text_calls:
+            self._text_calls[index] = read_text_calls(read_answer_text(self.messages[index]))
+        return self._text_calls[index]
+
+    def says_again(self, index: int) -> bool:
+        """Return whether another user message near this one says the same."""
+        words = self._words_at(index)
+        return any(_is_same_message(words, self._words_at(near)) for near in self._find_neighbours(index))
+
+    def _find_neighbours(self, index: int) -> Iterator[int]:
+        """Find the nearest user messages before and after one."""
+        for step in (-1, 1):
+            near, looked = index + step, 0
+            while self.lowest <= near < len(self.messages) and looked < NEIGHBOURS:
+                if self.role_at(near) == "user":
+                    looked += 1
+                    yield near
+                near += step
+
+    def _words_at(self, index: int) -> str:
+        if index not in self._words:
+            text = read_spoken_text(self.messages[index])[:WORDS_CHARS].strip()
+            self._words[index] = mask_figures(text) if self._writes_calls() else _COUNTDOWN.sub("", text)
+        return self._words[index]
+
+    def _writes_calls(self) -> bool:
+        """Return whether the agent's calls stand in its texts."""
+        if self._writes is None:
+            latest = range(len(self.messages) - 1, max(self.lowest, len(self.messages) - WRITING_MESSAGES) - 1, -1)
+            self._writes = any(self.role_at(index) == "assistant" and self.text_calls(index) for index in latest)
+        return self._writes
+
+    def read_report(self, index: int) -> str:
+        """Return what a user message reports, without what is glued behind it and behind no other that says the
+        same."""
+        text = text_of(self.messages[index].get("content"))
+        words = self._words_at(index)
+        for near in self._find_neighbours(index):
+            other = self._words_at(near)
+            if len(other) < len(words) and _is_same_message(words, other):
+                return "\n".join(text.strip().split("\n")[: other.count("\n") + 1])
+        return text
+
+
+def _is_same_message(a: str, b: str) -> bool:
+    """Return whether the two are equal, or one is the other with something glued behind it."""
+    short, long = sorted((a, b), key=len)
+    return a == b or (len(short) >= GLUED_CHARS and long.startswith(short) and long[len(short)] == "\n")
+
+
+def _is_native(message: Any) -> bool:
+    """Return whether the message has a call or a result that isn't text."""
+    if not isinstance(message, dict):
+        return False
+    if message.get("tool_calls") or message.get("function_call") or message.get("role") in ("tool", "function"):
+        return True
+    kinds = (type_of(message), *map(type_of, blocks_of(message)))
+    return any(kind.endswith(("tool_use", "tool_result", "_call", "_call_output")) for kind in kinds)

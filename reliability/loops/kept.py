@@ -1,0 +1,279 @@
+"""What a session remembers of its own answers, for clients whose histories shrink.
+
+Clients drop what the rules read: they send the last few messages only, put a summary in the place of the rest, clear
+old results or leave results out. Each request shows the newest answer once, most often with its results; so whoever
+has seen all requests of a session knows the whole streak.
+
+    request ─▶ ShownHistory ─┬▶ find_kept_loop: the kept answers, then the shown ones, judged by `find_loop`
+                      └▶ with the answer to it, `keep_answer`: what is kept from now on
+
+The two are joined where the newest answer that is shown was kept: what is shown counts once, and a result that is shown
+goes before one that is kept. A result that no request has ever shown is taken for the one that the same call had
+before: a client that leaves results out shows none to the model either. That holds for kept answers alone: what a
+request shows of times that nobody here remembers stays unknown.
+
+Re-armed by the user, as everywhere: a message behind the newest answer, or another first message where no answer is
+shown. A summary is none of the user's, wherever it stands. A request that is sent again takes back what it was answered
+before; so does one that goes on from an older answer.
+
+Bounds: `KEPT_MAX` answers and `CHARS_MAX` characters of them. A long result is kept as its two ends and a digest of
+each piece between, so that likeness stays likeness; what is shown is shortened alike before the two are compared.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from reliability.loops.comparison.canonical import call_key, canonical, digest
+from reliability.loops.content import Who, classify_speaker, text_of
+from reliability.loops.findings import Call, Loop, Result, Turn
+from reliability.loops.history import find_loop
+from reliability.loops.thresholds import LoopConfig
+from reliability.loops.transcript import answer_turn
+
+__all__ = [
+    "Kept",
+    "ShownHistory",
+    "count_kept_chars",
+    "find_kept_loop",
+    "is_summary",
+    "join_turns",
+    "keep_answer",
+    "read_shown",
+]
+
+KEPT_MAX = 40
+CHARS_MAX = 24_000
+RESULT_CHARS = 1_600
+HEAD_CHARS, TAIL_CHARS = 500, 300
+PIECES = 32
+ARGUMENT_CHARS = 1_000
+SUMMARY_CHARS = 4_000
+_LETTERS = str.maketrans("0123456789", "ghijklmnop")
+_SUMMARY = re.compile(
+    r"\bsummar(?:y|i[sz]e[ds]?|i[sz]ing)\b|\bcompact(?:ed|ion)\b|\bcondensed\b"
+    r"|\bcontinued from (?:a|the) previous\b|\b(?:conversation|progress|history|work) so far\b",
+    re.IGNORECASE,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """One answer of a session, with what is known to have come of it. `request` names what it answered, `task` the
+    first message of that; `key` is what equal answers share."""
+
+    turn: Turn
+    key: str
+    request: str = ""
+    task: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ShownHistory:
+    """What a request shows of its session. `request` is its name, `task` names its first message. `newest`: its newest
+    answer and the marks behind it. `spoken`: the user has spoken since; None where it shows no answer at all. `folded`:
+    it ends with a summary. `complete` counts the answers that it shows with their results."""
+
+    request: str
+    task: str = ""
+    newest: tuple[Turn, ...] = ()
+    spoken: bool | None = None
+    folded: bool = False
+    complete: int = 0
+
+
+def is_summary(content: Any) -> bool:
+    """Tell whether a message seems to sum up what came before, or asks for that."""
+    return _SUMMARY.search(text_of(content)[:SUMMARY_CHARS]) is not None
+
+
+def read_shown(messages: Sequence[Any], turns: Sequence[Turn], request: str, config: LoopConfig) -> ShownHistory:
+    """Read what a request of this name shows; `turns` are what `read_turns` has read of it."""
+    answers = [index for index, turn in enumerate(turns) if not turn.continued]
+    first = next((m.get("content") for m in messages if isinstance(m, dict) and m.get("role") == "user"), None)
+    history = any(isinstance(m, dict) and m.get("role") == "assistant" for m in messages)
+    folded = _ends_folded(messages)
+    whole = all(None not in turn.results for turn in turns)
+    return ShownHistory(
+        request=request,
+        task=digest(text_of(first)[:SUMMARY_CHARS]),
+        newest=tuple(_shorten_turns(turns[answers[-1] :], config)) if answers else (),
+        spoken=(not answers and not folded) if history else None,
+        folded=folded,
+        complete=len(answers) if whole else 0,
+    )
+
+
+def _ends_folded(messages: Sequence[Any]) -> bool:
+    """Tell whether the last message that the user could have written is a summary, and stands behind all answers."""
+    for message in reversed(messages):
+        if not isinstance(message, dict) or message.get("role") != "user":
+            return False
+        if classify_speaker(message) is Who.SPEAKS:
+            return is_summary(message.get("content"))
+    return False
+
+
+def keep_answer(kept: tuple[Kept, ...], shown: ShownHistory, answer: Turn, config: LoopConfig) -> tuple[Kept, ...]:
+    """Keep an answer to the request that shows this."""
+    before = _still_valid(kept, shown)
+    if shown.newest:
+        newest = [_build_kept(turn, config) for turn in shown.newest]
+        at = _find_last(before, newest[0].key)
+        if at is None:
+            before = tuple(newest)
+        else:
+            known = replace(before[at], turn=_merge_results(newest[0].turn, before[at].turn))
+            before = (*before[:at], known, *newest[1:])
+    made = _build_kept(shorten_turn(_read_as_history(answer), config), config, shown)
+    return _bound((*before, made)[-KEPT_MAX:])
+
+
+def join_turns(
+    kept: tuple[Kept, ...], shown: ShownHistory, turns: Sequence[Turn], config: LoopConfig
+) -> tuple[Turn, ...] | None:
+    """Join what is kept and what the request shows, oldest first; None where the request shows all that is known."""
+    before = _still_valid(kept, shown)
+    places = [index for index, turn in enumerate(turns) if not turn.continued]
+    if not before or (turns and not places):
+        return None
+    short = _shorten_turns(turns, config)
+    end = _align(before, [_key_of(short[index], config) for index in places])
+    if end is None:
+        return None
+    held = [index for index in range(end) if not before[index].turn.continued]
+    overlap = min(len(held), len(places))
+    joined, known = list(short), held[len(held) - overlap :]
+    for index, at in zip(places[len(places) - overlap :], known, strict=True):
+        joined[index] = _merge_results(joined[index], before[at].turn)
+    older = [each.turn for each in before[: known[0] if known else end]]
+    unseen = places[len(places) - overlap] if overlap and not older else 0
+    return (*joined[:unseen], *_fill_unknown([*older, *joined[unseen:]]))
+
+
+def find_kept_loop(turns: Sequence[Turn] | None, config: LoopConfig, candidate: Turn) -> Loop | None:
+    """Find the loop that joined turns are in, and that the candidate would continue."""
+    return None if turns is None else find_loop(turns, config, shorten_turn(_read_as_history(candidate), config))
+
+
+def _read_as_history(answer: Turn) -> Turn:
+    """Read an answer as a later request will show it: its text may be a call to its client."""
+    return answer if answer.calls else answer_turn({"role": "assistant", "content": answer.text})
+
+
+def _still_valid(kept: tuple[Kept, ...], shown: ShownHistory) -> tuple[Kept, ...]:
+    """Return what of it came before this request and since the user last spoke."""
+    if shown.spoken or not kept:
+        return ()
+    if shown.spoken is None and not shown.folded and kept[-1].task != shown.task:
+        return ()
+    again = next((index for index, each in enumerate(kept) if each.request == shown.request), len(kept))
+    return kept[:again]
+
+
+def _find_last(kept: tuple[Kept, ...], key: str) -> int | None:
+    return next((index for index in range(len(kept) - 1, -1, -1) if kept[index].key == key), None)
+
+
+def _align(kept: tuple[Kept, ...], keys: Sequence[str]) -> int | None:
+    """Find where the newest of these answers was kept, as far back as both go alike: the place behind it."""
+    places = [index for index, each in enumerate(kept) if not each.turn.continued]
+    if not keys:
+        return len(kept)
+    for last in range(len(places) - 1, -1, -1):
+        overlap = min(len(keys), last + 1)
+        held = [kept[index].key for index in places[last + 1 - overlap : last + 1]]
+        if held == list(keys[len(keys) - overlap :]):
+            return places[last] + 1
+    return None
+
+
+def _merge_results(shown: Turn, kept: Turn) -> Turn:
+    """Take the results that are shown, and the kept ones where none is."""
+    if None not in shown.results or len(shown.results) != len(kept.results):
+        return shown
+    known = dict(zip(kept.calls, kept.results, strict=True))
+    results = [
+        known.get(call) if result is None else result for call, result in zip(shown.calls, shown.results, strict=True)
+    ]
+    return replace(shown, results=tuple(results))
+
+
+def _fill_unknown(turns: Sequence[Turn]) -> list[Turn]:
+    """Give each unknown result the one that the same call had before, else none at all."""
+    last: dict[Call, Result] = {}
+    filled: list[Turn] = []
+    for turn in turns:
+        results = tuple(
+            last.get(call, Result("")) if result is None else result
+            for call, result in zip(turn.calls, turn.results, strict=True)
+        )
+        last.update(zip(turn.calls, results, strict=True))
+        filled.append(replace(turn, results=results))
+    return filled
+
+
+# -- sizes -------------------------------------------------------------------------------------------------------------
+
+
+def shorten_turn(turn: Turn, config: LoopConfig) -> Turn:
+    """Shorten a turn to what is kept of it. What is short already stays as it is."""
+    calls = tuple(_shorten_call(call, config) for call in turn.calls)
+    results = tuple(None if r is None else replace(r, text=_shorten_text(r.text)) for r in turn.results)
+    return replace(turn, calls=calls, results=results, text="" if calls else _shorten_text(turn.text))
+
+
+def _shorten_turns(turns: Sequence[Turn], config: LoopConfig) -> list[Turn]:
+    return [shorten_turn(turn, config) for turn in turns]
+
+
+def _shorten_call(call: Call, config: LoopConfig) -> Call:
+    if len(call.arguments) <= ARGUMENT_CHARS:
+        return call
+    return Call(call.name, digest(canonical(call.arguments, config.ignored_arguments)))
+
+
+def _shorten_text(text: str) -> str:
+    if len(text) <= RESULT_CHARS:
+        return text
+    middle = text[HEAD_CHARS : len(text) - TAIL_CHARS]
+    size = -(-len(middle) // PIECES)
+    # In letters: digits may be no difference.
+    pieces = [digest(middle[at : at + size]).translate(_LETTERS) for at in range(0, len(middle), size)]
+    return "\n".join([text[:HEAD_CHARS], *pieces, text[-TAIL_CHARS:]])
+
+
+def _key_of(turn: Turn, config: LoopConfig) -> str:
+    """Return what equal answers share, here as in a history."""
+    if turn.continued:
+        return "go on"
+    if turn.calls:
+        return digest(*sorted({call_key(call, config.ignored_arguments) for call in turn.calls}))
+    return "text " + digest(" ".join(turn.text.rpartition("</think>")[2].split()))
+
+
+def _build_kept(turn: Turn, config: LoopConfig, shown: ShownHistory | None = None) -> Kept:
+    key = _key_of(turn, config)
+    return Kept(turn, key) if shown is None else Kept(turn, key, shown.request, shown.task)
+
+
+def count_kept_chars(kept: Iterable[Kept]) -> int:
+    """Count the characters that are kept."""
+    return sum(_count_turn(each.turn) for each in kept)
+
+
+def _count_turn(turn: Turn) -> int:
+    calls = sum(len(call.name) + len(call.arguments) for call in turn.calls)
+    return calls + len(turn.text) + sum(len(result.text) for result in turn.results if result is not None)
+
+
+def _bound(kept: tuple[Kept, ...]) -> tuple[Kept, ...]:
+    left = CHARS_MAX
+    for index in range(len(kept) - 1, -1, -1):
+        left -= _count_turn(kept[index].turn)
+        if left < 0:
+            return kept[index + 1 :]
+    return kept

@@ -1,0 +1,146 @@
+"""Calls that a model has written into its text, as the text agents' harnesses read them.
+
+A harness that knows no native calls asks for a form of its own, and hands the result back as a user message. For a
+history it is enough to know that there was a call and to tell equal ones from others, so the forms are read by their
+shape and not by a table of harnesses:
+
+    form                                                    name             arguments
+    ```bash … ```, <code> … </code>                         the language     the text
+    Calling tools: [{'id': …, 'function': {…}}]             the function     its arguments, no id
+    an envelope of the table of call formats                as in its JSON   the body
+    <read_file> <path>…</path> </read_file>                 the element      the body
+    Action: search, Action Input: {…}                       the action       the input
+    a text that is JSON with a name                         the name         the rest
+
+The first form that is found counts, with all its calls. Bounds: `TEXT_CHARS` of a text, `CALLS_MAX` calls.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from reliability.loops.comparison.canonical import dumps, parse
+from reliability.loops.findings import Call
+from reliability.loops.written import find_bodies
+
+__all__ = ["read_text_calls"]
+
+TEXT_CHARS = 32_000
+CALLS_MAX = 16
+_MAY_HOLD = re.compile(r"```|<[a-zA-Z|｜]|\bAction\b|^\s*[\[{]|Calling tools|\[TOOL|⏺|✿", re.MULTILINE)
+_FENCE = re.compile(r"```[ \t]*([\w+#.-]*)[^\n]*\n(.*?)(?:\n[ \t]*```|\Z)", re.DOTALL)
+_CODE = re.compile(r"<code>(.*?)(?:</code>|\Z)", re.DOTALL)
+_LISTED = re.compile(r"Calling tools:\s*(\[.*\])", re.DOTALL)
+_ELEMENT = re.compile(r"<([a-z]\w{1,40})(?:[ =][^<>\n]{0,80})?>(.{1,20000}?)</\1>", re.DOTALL)
+_ACTION = re.compile(
+    r"^[ \t*]*Action[ \t*]*:[ \t*]*([^\n*]{1,120}?)[ \t*]*$(?:\s*^[ \t*]*Action[ _]Input[ \t*]*:[ \t]*(.*?)(?=^[ \t*]*"
+    r"(?:Observation|Thought|Action)\b|\Z))?",
+    re.DOTALL | re.MULTILINE | re.IGNORECASE,
+)
+_TOOL_ELEMENTS = frozenset(
+    {"bash", "shell", "command", "execute", "tool", "action", "invoke", "function", "run", "python", "search", "edit"}
+)
+_NO_TOOLS = frozenset(
+    {"think", "thinking", "thought", "thoughts", "reasoning", "plan", "answer", "result", "final_answer"}
+)
+_NAMES = ("name", "tool", "tool_name", "action", "function", "command")
+
+
+def read_text_calls(text: str) -> tuple[Call, ...]:
+    """Return the calls that the text holds, in their order; none where it is talk."""
+    text = text[:TEXT_CHARS]
+    if not _MAY_HOLD.search(text):
+        return ()
+    for read in _READERS:
+        calls = list(read(text))[:CALLS_MAX]
+        if calls:
+            return tuple(calls)
+    return ()
+
+
+def _read_listed(text: str) -> Iterator[Call]:
+    """Read a list that a framework has written down; an interpreter's call stands in its code as well."""
+    match = _LISTED.search(text)
+    value = _evaluate(match[1]) if match else None
+    for entry in value if isinstance(value, list) else []:
+        function = entry.get("function") if isinstance(entry, dict) else None
+        if not isinstance(function, dict) or not isinstance(function.get("name"), str):
+            return
+        arguments = function.get("arguments")
+        if function["name"] == "python_interpreter" and _CODE.search(text):
+            return
+        yield Call(function["name"], arguments if isinstance(arguments, str) else dumps(arguments))
+
+
+def _evaluate(text: str) -> Any:
+    known, value = parse(text)
+    if known:
+        return value
+    try:
+        return ast.literal_eval(text)
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        return None
+
+
+def _read_code(text: str) -> Iterator[Call]:
+    for match in _CODE.finditer(text):
+        yield Call("code", match[1].strip())
+
+
+def _read_fences(text: str) -> Iterator[Call]:
+    for match in _FENCE.finditer(text):
+        if match[2].strip():
+            yield _read_body(match[1] or "code", match[2])
+
+
+def _read_envelopes(text: str) -> Iterator[Call]:
+    for body in find_bodies(text):
+        yield _read_body("call", body)
+
+
+def _read_elements(text: str) -> Iterator[Call]:
+    for match in _ELEMENT.finditer(text):
+        name = match[1]
+        if name not in _NO_TOOLS and ("_" in name or name in _TOOL_ELEMENTS):
+            yield _read_body(name, match[2])
+
+
+def _read_actions(text: str) -> Iterator[Call]:
+    for match in _ACTION.finditer(text):
+        yield _read_body(match[1].strip(), match[2] or "{}")
+
+
+def _read_json(text: str) -> Iterator[Call]:
+    stripped = text.strip()
+    known, value = parse(stripped) if stripped[:1] in "{[" and stripped else (False, None)
+    for entry in value if known and isinstance(value, list) else [value]:
+        if isinstance(entry, dict) and any(isinstance(entry.get(key), (str, dict)) for key in _NAMES):
+            yield _read_body("call", dumps(entry))
+
+
+def _read_body(name: str, body: str) -> Call:
+    """Read a call from its body: the name that its JSON has, and the rest without ids; else the body as it is."""
+    known, value = parse(body.strip()) if body.lstrip()[:1] == "{" else (False, None)
+    if not known or not isinstance(value, dict):
+        return Call(name, body.strip())
+    key = next((key for key in _NAMES if isinstance(value.get(key), str)), None)
+    rest = {k: v for k, v in value.items() if k not in (key, "id", "call_id")}
+    inner = next((rest[k] for k in ("arguments", "parameters", "args", "input", "action_input") if k in rest), None)
+    if key is None:
+        return Call(name, dumps(rest))
+    arguments = inner if inner is not None and len(rest) == 1 else rest
+    return Call(value[key], arguments if isinstance(arguments, str) else dumps(arguments))
+
+
+_READERS: tuple[Callable[[str], Iterator[Call]], ...] = (
+    _read_listed,
+    _read_code,
+    _read_envelopes,
+    _read_elements,
+    _read_actions,
+    _read_fences,
+    _read_json,
+)

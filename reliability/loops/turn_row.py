@@ -1,0 +1,181 @@
+"""The turns that act, in a row, and how they compare: each is read once, and only where it is asked for.
+
+A turn's key is what its calls mean (`blurring`), thoughts beside them left out, as a set: the order of a batch doesn't
+count, and equal calls in it count once. Its exact key holds the arguments as they are. Two turns with the same key are
+compared by their results, call by call:
+
+    has_same_results   the same but for volatile fields; where the calls aren't equal to the letter, the results must
+                       also say something
+    has_near_results   nearly the same, and the calls equal to the letter
+
+Results of polls are compared as they are, and are never nearly the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from reliability.loops.comparison.blurring import HOLE, blur_call, says_enough
+from reliability.loops.comparison.canonical import call_key
+from reliability.loops.comparison.memo import Memo
+from reliability.loops.comparison.near import is_near_result
+from reliability.loops.comparison.same_result import is_same_result
+from reliability.loops.findings import Call, Result, Turn
+from reliability.loops.polling import is_poll, is_thought
+from reliability.loops.thresholds import LoopConfig
+
+__all__ = ["Key", "TurnRow"]
+
+Key = frozenset[str]
+Pairwise = Callable[[int, int], bool]
+SAME, NEAR = "same", "near"
+
+
+class TurnRow:
+    """The turns that act, oldest first, and the answer that may be next (`candidate`). `memo` belongs to these turns,
+    or to longer ones that begin with them."""
+
+    def __init__(
+        self, turns: Sequence[Turn], config: LoopConfig, candidate: Turn | None, memo: Memo | None = None
+    ) -> None:
+        self.turns, self.config, self.candidate = turns, config, candidate
+        self.memo = Memo() if memo is None else memo
+
+    @property
+    def size(self) -> int:
+        """The number of turns."""
+        return len(self.turns)
+
+    def cut_at(self, end: int) -> TurnRow:
+        """Return the row as it stood before the turn `end`, with no answer to judge."""
+        return TurnRow(self.turns[:end], self.config, None, self.memo)
+
+    def cycle_key(self, period: int) -> frozenset[Key]:
+        """Return what the newest repetition does, wherever in it one starts to count."""
+        return frozenset(self.key(index) for index in range(self.size - period, self.size))
+
+    def key(self, index: int) -> Key:
+        """Return what the turn's calls mean."""
+        return self.memo.once(("key", index), lambda: self.key_of(self.turns[index].calls))
+
+    def key_of(self, calls: Iterable[Call]) -> Key:
+        """Return what the calls mean, as a set; a thought counts only where there is nothing else."""
+        calls = tuple(calls)
+        return frozenset(map(self._blur, [call for call in calls if not is_thought(call)] or calls))
+
+    def _blur(self, call: Call) -> str:
+        return self.memo.once(("blurred", call), lambda: blur_call(call, self.config.ignored_arguments))
+
+    def _exact_key(self, index: int) -> Key:
+        calls = self.turns[index].calls
+        return self.memo.once(("exact", index), lambda: frozenset(self._spell(c) for c in calls if not is_thought(c)))
+
+    def _spell(self, call: Call) -> str:
+        return call_key(call, self.config.ignored_arguments)
+
+    def _asks_the_same(self, older: int, newer: int) -> bool:
+        """Return whether the calls of the two turns are equal to the letter."""
+        a, b = self.turns[older].calls, self.turns[newer].calls
+        return a == b or self._exact_key(older) == self._exact_key(newer)
+
+    def count_repetitions(self, period: int, pairwise: Pairwise, enough: int = 0) -> int:
+        """Count the repetitions at the tail in which turn and turn a period later are a pair. Past `enough` they are
+        counted only as long as that is cheap (see `Memo`); 0: all of them."""
+        if self.size < period or not self._starts_again(period):
+            return 0
+        paired = 0
+        for index in range(self.size - 1, period - 1, -1):
+            if 0 < enough * period <= paired and not self._is_cheap(index - period, index):
+                break
+            if self.key(index) != self.key(index - period) or not pairwise(index - period, index):
+                break
+            paired += 1
+        return (paired + period) // period + (self.candidate is not None)
+
+    def _is_cheap(self, older: int, newer: int) -> bool:
+        """Return whether these two may still be compared, past a verdict. Polls are compared as they are: cheaply."""
+        if self.polls_at(newer) or any((kind, older, newer) in self.memo for kind in (SAME, NEAR)):
+            return True
+        a, b = ([result.text for result in self.turns[i].results if result is not None] for i in (older, newer))
+        return a == b or self.memo.affords(sum(map(len, a)) + sum(map(len, b)))
+
+    def _starts_again(self, period: int) -> bool:
+        """Return whether the candidate begins the next repetition. One that isn't equal to the letter does so only
+        where the turns before it weren't either: who corrects a figure begins something new."""
+        if self.candidate is None:
+            return True
+        first = self.size - period
+        key = self.key_of(self.candidate.calls)
+        if key != self.key(first):
+            return False
+        if not _has_holes(key) or self.candidate.calls == self.turns[first].calls:
+            return True
+        exact = frozenset(self._spell(call) for call in self.candidate.calls if not is_thought(call))
+        if exact == self._exact_key(first):
+            return True
+        return first >= period and not self._asks_the_same(first - period, first) and self._say_enough(first)
+
+    def _say_enough(self, index: int) -> bool:
+        return all(result is not None and says_enough(result) for result in self.results(index).values())
+
+    def polls_at(self, index: int) -> bool:
+        """Return whether every call of the turn waits or pages."""
+        return self.memo.once(("polled", index), lambda: self._is_poll_turn(self.turns[index]))
+
+    def _is_poll_turn(self, turn: Turn) -> bool:
+        pairs = dict.fromkeys(zip(turn.calls, turn.results, strict=False))
+        return all(is_poll(call, result, self.config.pollers) for call, result in pairs)
+
+    def results(self, index: int) -> dict[str, Result | None]:
+        """Return the turn's results by what was asked."""
+        return self.memo.once(("results", index), lambda: self._map_results(self.turns[index]))
+
+    def _map_results(self, turn: Turn) -> dict[str, Result | None]:
+        pairs = list(zip(turn.calls, turn.results, strict=False))
+        acted = [pair for pair in pairs if not is_thought(pair[0])] or pairs
+        return {self._blur(call): result for call, result in acted}
+
+    def _results_pass(self, older: int, newer: int, test: Callable[[str, str], bool]) -> bool:
+        """Return whether each call of the two turns has two known results that pass the test."""
+        a, b = self.results(older), self.results(newer)
+        for key, result in a.items():
+            other = b.get(key)
+            if result is None or other is None or not test(result.text, other.text):
+                return False
+        return True
+
+    def has_same_results(self, older: int, newer: int) -> bool:
+        """Return whether the two turns have the same results; those of polls are compared as they are."""
+        return self.memo.once((SAME, older, newer), lambda: self._compare(older, newer))
+
+    def _compare(self, older: int, newer: int) -> bool:
+        exact = self.polls_at(older) and self.polls_at(newer)
+        if not self._results_pass(older, newer, _is_literally_equal if exact else self.is_equal):
+            return False
+        return not _has_holes(self.key(newer)) or self._asks_the_same(older, newer) or self._say_enough(newer)
+
+    def is_equal(self, older: str, newer: str) -> bool:
+        """Return whether two results say the same."""
+        return older == newer or self.memo.once((older, newer), lambda: is_same_result(older, newer, self.memo.parse))
+
+    def has_near_results(self, older: int, newer: int) -> bool:
+        """Return whether the two turns have results that are nearly the same or the same, and neither polls."""
+        return self.memo.once((NEAR, older, newer), lambda: self._compare_nearly(older, newer))
+
+    def _compare_nearly(self, older: int, newer: int) -> bool:
+        if self.polls_at(older) or self.polls_at(newer) or not self._asks_the_same(older, newer):
+            return False
+        threshold, parse = self.config.near_threshold, self.memo.parse
+        return self._results_pass(
+            older,
+            newer,
+            lambda a, b: self.is_equal(a, b) or is_near_result(a, b, threshold, parse, self.is_equal),
+        )
+
+
+def _has_holes(key: Key) -> bool:
+    return any(HOLE in call for call in key)
+
+
+def _is_literally_equal(older: str, newer: str) -> bool:
+    return older.strip() == newer.strip()

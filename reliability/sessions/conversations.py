@@ -1,0 +1,322 @@
+"""Whose request is this? The conversations that are known, followed by what they were answered.
+
+    request ─▶ find ─┬▶ shows an answer of ours          the conversation that was given it
+                     ├▶ shows no answer, but a summary   the conversation that waits, or whose words are quoted
+                     ├▶ begins as one that got no answer that one: a retry
+                     └▶ else                             a new one
+    outcome ─▶ answer: what left, or that nothing did
+
+An answer is known by several digests (`trail`), and the strongest one that is known decides: a call by its id; the
+words with the messages before them; with the last message before them; the request that was answered, where the client
+has changed the answer; the bare words. The last two prove little, and count only where a conversation stands at that
+answer and waits. The newest answer that a request shows goes first.
+
+Two runs may be equal to the letter up to an answer. Then both hold its digests, and a request goes to the one that
+nobody has gone on from, the one that was answered first; so each goes on once, and they stay apart from there. As long
+as they are equal nobody can tell which is which, and nothing depends on it.
+
+    sent again, and                                  it belongs to
+    the answer never arrived (failed, client left)   the same conversation; a first request for `RETRY_NS` only
+    it is still being answered, or was               a first request: a new one; a later one: the same, or its twin
+    an older answer is gone on from (edited)         the conversation that was given it
+
+Mutable, and it belongs to one thread. What is asked twice under one ticket is answered the same. Bounds:
+`conversations_max`, `DIGESTS_MAX` over all of them, `NODES_MAX` answers of each, `TWINS_MAX` conversations of a digest,
+the time to live. The one that was idle longest goes first.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from enum import IntEnum
+
+from reliability.sessions.trail import Answered, Seen, Trail, digest_parts
+
+__all__ = ["Conversations"]
+
+NODES_MAX = 8
+OPEN_MAX = 16
+TWINS_MAX = 256
+DIGESTS_MAX = 100_000
+RETRY_NS = 600 * 10**9
+
+
+class _Way(IntEnum):
+    """How a request goes on from an answer, the likeliest first."""
+
+    RETRY = 0  # as one did that got no answer
+    FIRST = 1  # nobody has yet
+    AGAIN = 2  # as another one did
+    FORK = 3  # otherwise than another one did
+
+
+@dataclass(slots=True, eq=False)
+class _Node:
+    """A place in a conversation that a request may go on from: an answer, or the beginning. `gone` is the name of the
+    request that went on from it, `lost` whether that got no answer."""
+
+    digests: tuple[bytes, ...] = ()
+    gone: bytes = b""
+    lost: bool = False
+
+
+@dataclass(slots=True, eq=False)
+class _Conversation:
+    name: str
+    key: str
+    used_ns: int
+    persona: bytes = b""
+    system: bytes = b""
+    start: bytes = b""
+    begin: _Node = field(default_factory=_Node)
+    nodes: deque[_Node] = field(default_factory=deque)
+    open: OrderedDict[str, tuple[Trail, _Node]] = field(default_factory=OrderedDict)
+
+    @property
+    def newest(self) -> _Node:
+        """The place that it stands at."""
+        return self.nodes[-1] if self.nodes else self.begin
+
+    def find_node(self, digest: bytes) -> _Node | None:
+        """Find the newest place with this digest."""
+        return next((node for node in reversed(self.nodes) if digest in node.digests), None)
+
+
+Found = tuple[_Conversation, _Node]
+# How a request would go on, how unlike its system prompt and its beginning are, its turn among equals.
+Rank = tuple[_Way, int, int]
+STRANGE = 6
+
+
+class Conversations:
+    """All conversations of all keys. Times are nanoseconds of one clock that never goes back."""
+
+    def __init__(self, conversations_max: int, ttl_ns: int) -> None:
+        self._max, self._ttl_ns = max(1, conversations_max), ttl_ns
+        self._known: OrderedDict[tuple[str, str], _Conversation] = OrderedDict()
+        # Names in the order in which they were given the digest: a dict, since one is taken out of the middle.
+        self._index: dict[bytes, dict[tuple[str, str], None]] = {}
+        self._tickets: dict[tuple[str, str], str] = {}  # of what is being answered
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    @property
+    def digests(self) -> int:
+        """How many digests are known."""
+        return len(self._index)
+
+    def find(self, key: str, trail: Trail, ticket: str, now_ns: int) -> str:
+        """Name the conversation of a request, and note that it is being answered. `ticket` names this one sending of
+        it; a new conversation is named by it."""
+        self._forget_idle(now_ns)
+        name = "c-" + digest_parts(b"name", key.encode("utf-8", "surrogatepass"), ticket.encode()).hex()
+        known = self._tickets.get((key, ticket), name)
+        if (key, known) in self._known:
+            return known
+        found = self._search(_scope(key, trail), trail, now_ns)
+        conversation, node = found or self._begin(key, name, trail, now_ns)
+        node.gone, node.lost = trail.whole, False
+        conversation.open[ticket] = (trail, node)
+        self._tickets[key, ticket] = conversation.name
+        while len(conversation.open) > OPEN_MAX:
+            del self._tickets[key, conversation.open.popitem(last=False)[0]]
+        conversation.persona, conversation.system, conversation.used_ns = trail.persona, trail.system, now_ns
+        self._known.move_to_end((key, conversation.name))
+        return conversation.name
+
+    def answer(self, key: str, name: str, ticket: str, answered: Answered | None, now_ns: int) -> None:
+        """Note what left for the request of this ticket; None: nothing did, or not all of it."""
+        conversation = self._known.get((key, name))
+        opened = conversation.open.pop(ticket, None) if conversation is not None else None
+        if conversation is None or opened is None:
+            return
+        del self._tickets[key, ticket]
+        trail, node = opened
+        conversation.used_ns = now_ns
+        if answered is None:
+            node.lost = node.gone == trail.whole
+            return
+        self._add_node(conversation, _Node(digests=tuple(_digests_left(_scope(key, trail), trail, answered))))
+        self._known.move_to_end((key, name))
+        while len(self._index) > DIGESTS_MAX and len(self._known) > 1:
+            self._forget(next(iter(self._known)))
+
+    # -- the search --------------------------------------------------------------------------------------------
+
+    def _search(self, scope: bytes, trail: Trail, now_ns: int) -> Found | None:
+        for seen in trail.seen:
+            found = self._search_answer(scope, trail, seen)
+            if found is not None:
+                return found
+        if trail.folded and (found := self._search_summary(scope, trail, now_ns)) is not None:
+            return found
+        return self._search_lost(scope, trail, now_ns)
+
+    def _search_answer(self, scope: bytes, trail: Trail, seen: Seen) -> Found | None:
+        for digest in _digests_seen(scope, seen):
+            if ways := self._collect(digest, trail):
+                return min(ways, key=lambda way: way[0])[1]
+        return self._search_waiting(scope, trail, seen) if seen is trail.seen[0] else None
+
+    def _search_waiting(self, scope: bytes, trail: Trail, seen: Seen) -> Found | None:
+        """Find by a weak proof who waits for a request like this one. Where something speaks against it, other ids or
+        another system prompt and beginning, it counts only for the one that waits."""
+        for digest in _digests_weak(scope, seen):
+            ways = [way for way in self._collect(digest, trail) if _waits(*way)]
+            strange = bool(seen.calls) or all(rank[1] >= STRANGE for rank, _ in ways)
+            if ways and (len(ways) == 1 or not strange):
+                return min(ways, key=lambda way: way[0])[1]
+        return None
+
+    def _collect(self, digest: bytes, trail: Trail) -> list[tuple[Rank, Found]]:
+        """Collect who holds a digest, each with its rank."""
+        ways: list[tuple[Rank, Found]] = []
+        for place, at in enumerate(self._index.get(digest, ())):
+            conversation = self._known[at]
+            node = conversation.find_node(digest)
+            if node is not None:
+                way = _way_on(conversation, node, trail)
+                turn = place if way is _Way.FIRST else -place
+                ways.append(((way, _count_strange(conversation, trail), turn), (conversation, node)))
+        return ways
+
+    def _search_summary(self, scope: bytes, trail: Trail, now_ns: int) -> Found | None:
+        """Find who was folded into a summary: whose words are quoted, else the only one that opened alike, is at work
+        and waits. Of several nobody knows which."""
+        for line in reversed(trail.quotes):
+            if waiting := self._collect_waiting(_of(scope, b"quote", line), trail):
+                return waiting[-1]
+        if not trail.opening:
+            return None
+        waiting = self._collect_waiting(_of(scope, b"opening", trail.opening), trail)
+        fresh = [found for found in waiting if found[0].used_ns + RETRY_NS > now_ns]
+        return fresh[0] if len(fresh) == 1 else None
+
+    def _collect_waiting(self, digest: bytes, trail: Trail) -> list[Found]:
+        holders = [self._known[at] for at in self._index.get(digest, ())]
+        return [(c, c.newest) for c in holders if c.nodes and _way_on(c, c.newest, trail) is not _Way.FORK]
+
+    def _search_lost(self, scope: bytes, trail: Trail, now_ns: int) -> Found | None:
+        for at in self._index.get(_of(scope, b"whole", trail.whole), ()):
+            conversation = self._known[at]
+            begin = conversation.begin
+            fresh = not conversation.nodes and conversation.used_ns + RETRY_NS > now_ns
+            if fresh and begin.lost and begin.gone == trail.whole:
+                return conversation, begin
+        return None
+
+    # -- what is known -----------------------------------------------------------------------------------------
+
+    def _begin(self, key: str, name: str, trail: Trail, now_ns: int) -> Found:
+        made = _Conversation(name=name, key=key, used_ns=now_ns, start=trail.start)
+        scope = _scope(key, trail)
+        made.begin.digests = (_of(scope, b"whole", trail.whole), _of(scope, b"opening", trail.opening))
+        self._known[key, name] = made
+        self._hold(made, made.begin.digests)
+        while len(self._known) > self._max:
+            self._forget(next(iter(self._known)))
+        return made, made.begin
+
+    def _add_node(self, conversation: _Conversation, node: _Node) -> None:
+        conversation.nodes.append(node)
+        self._hold(conversation, node.digests)
+        if len(conversation.nodes) > NODES_MAX:
+            gone = conversation.nodes.popleft()
+            kept = {digest for left in conversation.nodes for digest in left.digests}
+            self._let_go(conversation, (digest for digest in gone.digests if digest not in kept))
+
+    def _hold(self, conversation: _Conversation, digests: Iterable[bytes]) -> None:
+        at = (conversation.key, conversation.name)
+        for digest in digests:
+            holders = self._index.setdefault(digest, {})
+            holders.pop(at, None)
+            holders[at] = None
+            if len(holders) > TWINS_MAX:
+                del holders[next(iter(holders))]
+
+    def _let_go(self, conversation: _Conversation, digests: Iterable[bytes]) -> None:
+        for digest in digests:
+            holders = self._index.get(digest)
+            if holders is not None:
+                holders.pop((conversation.key, conversation.name), None)
+                if not holders:
+                    del self._index[digest]
+
+    def _forget(self, at: tuple[str, str]) -> None:
+        conversation = self._known.pop(at)
+        for ticket in conversation.open:
+            del self._tickets[conversation.key, ticket]
+        for node in (conversation.begin, *conversation.nodes):
+            self._let_go(conversation, node.digests)
+
+    def _forget_idle(self, now_ns: int) -> None:
+        while self._known and self._known[oldest := next(iter(self._known))].used_ns + self._ttl_ns <= now_ns:
+            self._forget(oldest)
+
+
+def _way_on(conversation: _Conversation, node: _Node, trail: Trail) -> _Way:
+    if node.gone == trail.whole:
+        return _Way.RETRY if node.lost else _Way.AGAIN
+    return _Way.FIRST if node is conversation.newest and not node.gone else _Way.FORK
+
+
+def _waits(rank: Rank, found: Found) -> bool:
+    """Tell whether the conversation stands at this answer, and a request that goes on like this one may be its next."""
+    return found[1] is found[0].newest and rank[0] is not _Way.FORK
+
+
+def _count_strange(conversation: _Conversation, trail: Trail) -> int:
+    """Weigh what is unlike: that the system prompt begins otherwise most; `STRANGE`: all but its date."""
+    other = (
+        conversation.system != trail.system,
+        conversation.start != trail.start,
+        conversation.persona != trail.persona,
+    )
+    return sum(weight for weight, differs in zip((1, 2, 4), other, strict=True) if differs)
+
+
+def _scope(key: str, trail: Trail) -> bytes:
+    """Name whose conversations these are: two keys never meet, nor two credentials where nobody checks them."""
+    return digest_parts(key.encode("utf-8", "surrogatepass"), trail.owner)
+
+
+def _of(scope: bytes, kind: bytes, *parts: bytes) -> bytes:
+    return digest_parts(scope, kind, *parts)
+
+
+def _digests_seen(scope: bytes, seen: Seen) -> Iterable[bytes]:
+    """List the strong digests of an answer that a request shows, the strongest first."""
+    yield from (_of(scope, b"call", call) for call in seen.calls)
+    if seen.context:
+        yield _of(scope, b"deep", seen.deep, seen.words)
+        yield _of(scope, b"context", seen.context, seen.words)
+    if seen.context and seen.lead:
+        yield _of(scope, b"lead", seen.context, seen.lead)
+    if seen.context and not seen.weak:
+        yield _of(scope, b"before", seen.before, seen.words)
+
+
+def _digests_weak(scope: bytes, seen: Seen) -> Iterable[bytes]:
+    """List what proves little of it, the strongest first."""
+    if seen.context:
+        yield _of(scope, b"before", seen.before, seen.words)
+        yield _of(scope, b"asked", seen.context)
+    if not seen.weak:
+        yield _of(scope, b"words", seen.words)
+
+
+def _digests_left(scope: bytes, trail: Trail, answered: Answered) -> Iterable[bytes]:
+    """List what an answer to the request of this trail may be known by."""
+    yield from (_of(scope, b"call", call) for call in answered.calls)
+    yield _of(scope, b"deep", trail.deep, answered.words)
+    yield _of(scope, b"context", trail.context, answered.words)
+    yield _of(scope, b"before", trail.before, answered.words)
+    if answered.lead:
+        yield _of(scope, b"lead", trail.context, answered.lead)
+    yield _of(scope, b"asked", trail.context)
+    if not answered.weak:
+        yield _of(scope, b"words", answered.words)
+    yield from (_of(scope, b"quote", line) for line in answered.quotes)

@@ -1,0 +1,248 @@
+"""What a request shows of the conversation that it belongs to: its trail.
+
+    messages ──▶ Trail: the last answers that it shows, each with what stands before it
+    answer   ──▶ Answered: the same digests, as the answer left
+
+Who compares the two knows whether a request goes on where an answer of ours has ended. Clients change what they send
+back: they strip it, null the content beside a call, give other ids, write arguments anew, drop the reasoning, the old
+results and the middle, and date the system prompt. So an answer is digested by its calls alone where it has some, else
+by its words; and it is seen at several strengths, from the id that we gave a call, over what stood before it, down to
+the bare words.
+
+What is read is bounded: the last `ANSWERS_MAX` answers and `DEEP` messages before each, `TEXT_CHARS` of a text at
+either end. A history of 500 messages costs what one of ten does. Total: what can't be read is digested as nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import Any
+
+from reliability.loops.comparison.canonical import call_key, dumps
+from reliability.loops.content import text_of
+from reliability.loops.findings import Call, Turn
+from reliability.loops.kept import is_summary
+from reliability.loops.transcript import answer_turn
+
+__all__ = ["Answered", "Seen", "Trail", "describe_answer", "name_request", "read_trail"]
+
+Message = Mapping[str, Any]
+
+ANSWERS_MAX = 4
+CONTEXT, DEEP = 4, 12
+CALLS_MAX = 4
+PERSONA_CHARS = 24
+TEXT_CHARS = 32_768
+ENDS = 8  # of the messages at either end of a request, for its name
+OPENING_MAX = 16  # messages that a client puts before its first request's answer
+QUOTED_CHARS_MIN = 40
+QUOTED_LINES_MAX = 64
+QUOTED_CHARS_MAX = 65_536
+#: Words that stand by themselves in many conversations prove nothing.
+WORDS_CHARS_MIN = 24
+LEAD_CHARS = 24
+DIGEST_BYTES = 12
+SYSTEM = ("system", "developer")
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """An answer that a request shows. `calls`: each with its id; `words`: what it says or calls, `weak` where many
+    conversations say the same; `lead`: how it begins. Of what stands before it `before` is one message, `context` a
+    few, and `deep` so many that runs differ in them which do the same for a while."""
+
+    calls: tuple[bytes, ...]
+    words: bytes
+    before: bytes
+    context: bytes
+    deep: bytes
+    lead: bytes = b""
+    weak: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trail:
+    """The trail of one request. `whole` names the request, `start` its first message, `system` its system prompt,
+    `persona` the beginning of that, in front of a date; `before`, `context` and `deep` stand before the answer that it
+    asks for; `seen` is what it shows, the newest first. `folded`: it ends with a summary of what came before; `quotes`
+    are lines of that. `opening` names its first messages, of a folded one those before the summary; empty where there
+    are none or too many."""
+
+    whole: bytes
+    start: bytes
+    opening: bytes
+    persona: bytes
+    system: bytes
+    before: bytes
+    context: bytes
+    deep: bytes
+    owner: bytes = b""
+    seen: tuple[Seen, ...] = ()
+    folded: bool = False
+    quotes: tuple[bytes, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """An answer as it left. `quotes`: two of its lines that a summary would quote."""
+
+    calls: tuple[bytes, ...]
+    words: bytes
+    lead: bytes = b""
+    weak: bool = False
+    quotes: tuple[bytes, ...] = ()
+
+
+def digest_parts(*parts: bytes) -> bytes:
+    """Digest some parts: the same in every process."""
+    sizes = b",".join([b"%d" % len(part) for part in parts])
+    return blake2b(b"".join([sizes, b":", *parts]), digest_size=DIGEST_BYTES).digest()
+
+
+def read_trail(messages: Sequence[Message], owner: str = "") -> Trail:
+    """Read the trail of a request. Costs about as much for 500 messages as for ten. Two of different owners are never
+    of one conversation."""
+    said = [message for message in messages if message.get("role") not in SYSTEM]
+    texts: dict[int, tuple[Turn, bytes, bytes, bool]] = {}
+    systems = [message for message in messages[:ENDS] if message.get("role") in SYSTEM]
+    known: dict[int, bytes] = {}
+
+    def read_at(index: int) -> tuple[Turn, bytes, bytes, bool]:
+        if index not in texts:
+            turn = _read_answer(said[index])
+            texts[index] = (turn, *_digest_words(turn))
+        return texts[index]
+
+    def digest_at(index: int) -> bytes:
+        if index not in known:
+            answer = said[index].get("role") == "assistant"
+            known[index] = read_at(index)[1] if answer else _digest_message(said[index])
+        return known[index]
+
+    def context_of(index: int) -> tuple[bytes, bytes, bytes]:
+        newest = [digest_at(i) for i in range(max(0, index - DEEP), index)]
+        return (newest[-1], digest_parts(*newest[-CONTEXT:]), digest_parts(*newest)) if newest else (b"", b"", b"")
+
+    answers = [index for index in range(len(said) - 1, -1, -1) if said[index].get("role") == "assistant"]
+    before, context, deep = context_of(len(said))
+    summary = _find_summary(said)
+    opened = len(said) if summary is None else summary
+    return Trail(
+        whole=name_request(messages),
+        start=digest_at(0) if said else b"",
+        persona=digest_parts(*(_cut(text_of(m.get("content"))[:PERSONA_CHARS]) for m in systems[:1])),
+        system=digest_parts(*map(_digest_message, systems)),
+        before=before,
+        context=context,
+        deep=deep,
+        owner=digest_parts(owner.encode("utf-8", "surrogatepass")),
+        seen=tuple(_see(said[index], read_at(index), context_of(index)) for index in answers[:ANSWERS_MAX]),
+        opening=digest_parts(*map(digest_at, range(opened))) if 0 < opened <= OPENING_MAX else b"",
+        folded=summary is not None,
+        quotes=() if summary is None else _digest_lines(said[summary:]),
+    )
+
+
+def name_request(messages: Sequence[Message]) -> bytes:
+    """Name a request: sent again it has the same name. Of a long one its two ends and its length count."""
+    ends = [*messages[:ENDS], *messages[max(ENDS, len(messages) - ENDS) :]]
+    return digest_parts(str(len(messages)).encode(), *(part for message in ends for part in _name_message(message)))
+
+
+def describe_answer(turn: Turn, ids: Iterable[str] = ()) -> Answered:
+    """Describe an answer as it leaves; `ids` are those of its calls."""
+    # As it will be read in a history: its text may be a call to its client.
+    read = turn if turn.calls else answer_turn({"role": "assistant", "content": turn.text})
+    lines = () if turn.calls else _pick_lines(turn.text)
+    return Answered(tuple(_digest_calls(turn.calls, ids)), *_digest_words(read), lines)
+
+
+def _name_message(message: Message) -> Iterator[bytes]:
+    content = message.get("content")
+    rest = {key: value for key, value in message.items() if key != "content"}
+    yield dumps(rest).encode("utf-8", "surrogatepass")
+    yield _cut(content if isinstance(content, str) else dumps(content))
+
+
+def _shorten(text: str) -> str:
+    """Shorten a long text to its two ends and its length."""
+    if len(text) <= 2 * TEXT_CHARS:
+        return text
+    return f"{text[:TEXT_CHARS]}\x00{len(text)}\x00{text[-TEXT_CHARS:]}"
+
+
+def _cut(text: str) -> bytes:
+    return _shorten(text).encode("utf-8", "surrogatepass")
+
+
+def _digest_message(message: Message) -> bytes:
+    role = message.get("role")
+    kind = "tool" if role == "function" else str(role)
+    return digest_parts(kind.encode(), _cut(text_of(message.get("content")).strip()))
+
+
+def _see(message: Message, read: tuple[Turn, bytes, bytes, bool], behind: tuple[bytes, bytes, bytes]) -> Seen:
+    turn, words, lead, weak = read
+    listed = message.get("tool_calls")
+    ids = (
+        [str(call.get("id") or "") if isinstance(call, Mapping) else "" for call in listed]
+        if isinstance(listed, list)
+        else []
+    )
+    return Seen(tuple(_digest_calls(turn.calls, ids)), words, *behind, lead, weak)
+
+
+def _read_answer(message: Message) -> Turn:
+    return answer_turn({**message})
+
+
+def _digest_calls(calls: Sequence[Call], ids: Iterable[str]) -> Iterator[bytes]:
+    """Digest each call with its id: a weak server gives the same ids again and again."""
+    for call, id in list(zip(calls, ids, strict=False))[:CALLS_MAX]:
+        if id:
+            yield digest_parts(b"id", id.encode("utf-8", "surrogatepass"), _encode_call(call))
+
+
+def _digest_words(turn: Turn) -> tuple[bytes, bytes, bool]:
+    """Digest what an answer calls, else what it says without its reasoning; how that begins, since clients add their
+    own marks at its end; and whether it is too little to tell."""
+    if turn.calls:
+        return digest_parts(b"calls", *(_encode_call(call) for call in turn.calls)), b"", False
+    words = " ".join(_shorten(turn.text.rpartition("</think>")[2]).split())
+    lead = digest_parts(b"lead", _cut(words[:LEAD_CHARS])) if len(words) >= LEAD_CHARS else b""
+    return digest_parts(b"words", _cut(words)), lead, len(words) < WORDS_CHARS_MIN
+
+
+def _encode_call(call: Call) -> bytes:
+    return _cut(call_key(call))
+
+
+def _find_summary(said: Sequence[Message]) -> int | None:
+    """Find the message behind the newest answer, if any, that seems to sum up what came before."""
+    for index in range(len(said) - 1, max(-1, len(said) - 4), -1):
+        if said[index].get("role") != "user":
+            return None
+        if is_summary(said[index].get("content")):
+            return index
+    return None
+
+
+def _digest_lines(said: Sequence[Message]) -> tuple[bytes, ...]:
+    """Digest the last lines that are long enough to be known again."""
+    lines = [line for message in said for line in _long_lines(text_of(message.get("content"))[:QUOTED_CHARS_MAX])]
+    return tuple(_digest_line(line) for line in lines[-QUOTED_LINES_MAX:])
+
+
+def _pick_lines(text: str) -> tuple[bytes, ...]:
+    lines = _long_lines(text[:QUOTED_CHARS_MAX].rpartition("</think>")[2])
+    return tuple(dict.fromkeys(_digest_line(line) for line in (*lines[:1], *lines[-1:])))
+
+
+def _long_lines(text: str) -> list[str]:
+    return [line for raw in text.splitlines() if len(line := " ".join(raw.split())) >= QUOTED_CHARS_MIN]
+
+
+def _digest_line(line: str) -> bytes:
+    return digest_parts(b"line", _cut(line))

@@ -1,0 +1,127 @@
+"""Calls in sections of special tokens: the name in one, the arguments in others.
+
+    Kimi K3   <|open|>call tool="name" index="1"<|sep|>
+              <|open|>argument key="key" type="string"<|sep|>value<|close|>argument<|sep|> ...   or
+              <|open|>json type="object"<|sep|>{json}<|close|>json<|sep|>
+              <|close|>call<|sep|>
+    PLaMo 3   <|plamo:begin_tool_name:plamo|>name<|plamo:end_tool_name:plamo|>
+              <|plamo:begin_tool_arguments:plamo|><|plamo:msg|>{json}<|plamo:end_tool_arguments:plamo|>
+    Qwen2     ✿FUNCTION✿: name
+              ✿ARGS✿: {json}
+              ✿RESULT✿
+
+The tokens say by themselves that this is a call; what can't be read between them is `Unreadable`.
+"""
+
+from __future__ import annotations
+
+import re
+
+from reliability.tool_calls import RawCall, RepairKind
+from reliability.tools.extract.literal import Unreadable, read
+from reliability.tools.extract.payloads import Found, record_repairs, skip_space
+from reliability.tools.extract.shapes import HalfCall, Setting
+from reliability.tools.extract.typing_text import Arguments
+from reliability.tools.format_parts import NAME
+
+__all__ = ["read_flowers", "read_sections"]
+
+_ATTRIBUTES = r"(?:\s+[\w-]{1,32}=\"[^\"<>]{0,128}\")*+\s*"
+_CALL = re.compile(rf"<\|open\|>call(?=[^<>]*?\stool=\"(?P<name>[^\"<>]{{1,160}})\"){_ATTRIBUTES}<\|sep\|>")
+_ARGUMENT = re.compile(
+    rf"<\|open\|>argument(?=[^<>]*?\skey=\"(?P<key>[^\"<>]{{1,128}})\")"
+    rf"(?=(?:[^<>]*?\stype=\"(?P<type>\w{{1,32}})\")?){_ATTRIBUTES}<\|sep\|>"
+)
+_JSON = re.compile(rf"<\|open\|>json{_ATTRIBUTES}<\|sep\|>")
+_CLOSE = "<|close|>{}<|sep|>"
+_PLAMO = re.compile(
+    rf"<\|plamo:begin_tool_name:plamo\|>\s*(?P<name>{NAME})\s*<\|plamo:end_tool_name:plamo\|>\s*"
+    r"<\|plamo:begin_tool_arguments:plamo\|>\s*(?:<\|plamo:constrain\|>\s*json\s*)?(?:<\|plamo:msg\|>)?\s*"
+)
+_PLAMO_END = re.compile(r"\s*<\|plamo:end_tool_arguments:plamo\|>")
+_FLOWER = re.compile(rf"✿FUNCTION✿\s{{0,8}}[:：]\s{{0,8}}(?P<name>{NAME})\s{{0,8}}")
+_FLOWER_ARGUMENTS = re.compile(r"✿ARGS✿\s{0,8}[:：]\s{0,8}")
+_FLOWER_END = re.compile(r"\s*✿(?:RESULT|RETURN)✿\s{0,8}[:：]?")
+
+
+def read_sections(text: str, at: int, setting: Setting) -> Found | None:
+    """Read one call of Kimi K3 or of PLaMo 3."""
+    head = _CALL.match(text, at)
+    if head is not None:
+        return _read_kimi(text, head, setting)
+    head = _PLAMO.match(text, at)
+    if head is not None:
+        return _read_plamo(text, head, setting)
+    if text.startswith(("<|open|>call ", "<|plamo:begin_tool_name:plamo|>"), at):
+        raise HalfCall("a call without a name, or cut off", at)
+    return None
+
+
+def _read_kimi(text: str, head: re.Match[str], setting: Setting) -> Found:
+    name = _unescape(head["name"])
+    at = skip_space(text, head.end())
+    block = _JSON.match(text, at)
+    if block is not None:
+        value = read(text, block.end())
+        at = _skip_close(text, skip_space(text, value.end), "json")
+        if not isinstance(value.value, dict):
+            raise Unreadable("the arguments must be an object", value.end)
+        return _finish_kimi(
+            text, at, RawCall(name=name, arguments=value.value, format=setting.format), value.repair_kinds
+        )
+    found = Arguments(setting.box.find(name))
+    while (opened := _ARGUMENT.match(text, at)) is not None:
+        end = text.find("<|close|>argument<|sep|>", opened.end())
+        if end < 0:
+            raise Unreadable("an argument without an end", len(text))
+        is_string = None if opened["type"] is None else opened["type"] == "string"
+        found.add(_unescape(opened["key"]), text[opened.end() : end], at, is_string)
+        at = skip_space(text, _skip_close(text, end, "argument"))
+    call = RawCall(name=name, arguments=found.found, format=setting.format)
+    return _finish_kimi(text, at, call, tuple(found.kinds))
+
+
+def _unescape(attribute: str) -> str:
+    return attribute.replace("&quot;", '"').replace("&amp;", "&")
+
+
+def _finish_kimi(text: str, at: int, call: RawCall, kinds: tuple[RepairKind, ...]) -> Found:
+    return Found([record_repairs(call, list(kinds))], _skip_close(text, skip_space(text, at), "call"))
+
+
+def _skip_close(text: str, at: int, section: str) -> int:
+    """Return the place behind the end of a section, which must stand here."""
+    closing = _CLOSE.format(section)
+    if not text.startswith(closing, at):
+        raise Unreadable(f"the end of the {section} is missing", at)
+    return at + len(closing)
+
+
+def _read_plamo(text: str, head: re.Match[str], setting: Setting) -> Found:
+    value = read(text, head.end())
+    if not isinstance(value.value, dict):
+        raise Unreadable("the arguments must be an object", value.end)
+    end, kinds = _PLAMO_END.match(text, value.end), list(value.repair_kinds)
+    if end is None:
+        kinds.append(RepairKind.ENVELOPE)
+    call = RawCall(name=head["name"], arguments=value.value, format=setting.format)
+    return Found([record_repairs(call, kinds)], end.end() if end else value.end)
+
+
+def read_flowers(text: str, at: int, setting: Setting) -> Found | None:
+    """Read one call of Qwen2."""
+    head = _FLOWER.match(text, at)
+    if head is None:
+        return None
+    name, known = head["name"], setting.box.find(head["name"])
+    arguments = _FLOWER_ARGUMENTS.match(text, head.end())
+    if arguments is None:
+        if known is None:
+            return None
+        raise HalfCall("a call without arguments", head.end())
+    value = read(text, arguments.end())
+    if not isinstance(value.value, dict):
+        raise HalfCall("the arguments must be an object", value.end)
+    end = _FLOWER_END.match(text, value.end)
+    call = RawCall(name=name, arguments=value.value, format=setting.format)
+    return Found([record_repairs(call, list(value.repair_kinds))], end.end() if end else value.end)

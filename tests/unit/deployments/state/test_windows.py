@@ -1,0 +1,50 @@
+"""The windows of all sessions: bounded, and no more is sent than is needed."""
+
+from __future__ import annotations
+
+from deployments.state.records import TurnItem
+from deployments.state.windows import Windows
+from reliability.loops import Call, LoopConfig, Result, ShownHistory, Turn
+
+CONFIG = LoopConfig()
+
+
+def item(session: str, number: int, result: str = "ok") -> TurnItem:
+    """The answer to a request that shows the one before it."""
+    call = (Call("read", "{}"),)
+    newest = (Turn(call, (Result(result),)),) if number else ()
+    shown = ShownHistory(request=f"r{number}", task="t", newest=newest, spoken=False, complete=1)
+    return TurnItem(key="k", session=session, turn=Turn(call, (None,)), shown=shown)
+
+
+def test_what_was_kept_comes_only_where_it_is_more():
+    """A request that shows all of it is sent nothing; one that shows less is sent all of it."""
+    windows = Windows(10)
+    for number in range(4):
+        windows.take(item("s", number), CONFIG)
+
+    assert len(windows.find("k", "s", complete=3).kept) == 4
+    assert windows.find("k", "s", complete=4).kept == ()
+    assert windows.find("k", "other").kept == windows.find("l", "s").kept == ()
+
+
+def test_windows_are_bounded_in_number_and_in_characters():
+    """The least recently used goes first, and what goes is no longer counted."""
+    windows = Windows(3, chars_max=10_000)
+    for number in range(6):
+        windows.take(item(f"s{number}", 1), CONFIG)
+    assert [bool(windows.find("k", f"s{number}").kept) for number in range(6)] == [False] * 3 + [True] * 3
+    for number in range(40):
+        windows.take(item(f"s{number % 3}", number, "x" * 1_500), CONFIG)
+        assert windows.chars <= 10_000
+    for number in range(6):
+        windows.forget("k", f"s{number}")
+    assert (len(windows), windows.chars) == (0, 0)
+
+
+def test_a_detector_that_is_off_keeps_nothing():
+    """Without loop detection nothing is kept of what was answered."""
+    windows = Windows(3)
+    windows.take(item("s", 1), LoopConfig(enabled=False))
+
+    assert windows.find("k", "s").kept == ()

@@ -1,0 +1,74 @@
+"""Are two results the same, and does one say that it goes on?"""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reliability.loops.comparison.same_result import MASKED_CHARS, is_ongoing, is_same_result
+from tests.support.loop_histories import law
+from tests.unit.reliability.loops.test_history_large import BODY
+
+
+@pytest.mark.parametrize("status", ["running", "in_progress", "In Progress", "queued", "pending"])
+def test_the_duration_of_what_goes_on_is_a_reading(status: str) -> None:
+    """Beside a status that says it is going on, a duration counts; an id still doesn't."""
+    assert not is_same_result(
+        json.dumps({"status": status, "took_ms": 10}), json.dumps({"status": status, "took_ms": 9})
+    )
+    assert is_same_result(json.dumps({"status": "ok", "took_ms": 10}), json.dumps({"status": "ok", "took_ms": 9}))
+    assert is_same_result(
+        json.dumps({"status": status, "request_id": 1}), json.dumps({"status": status, "request_id": 2})
+    )
+
+
+def test_a_pending_order_is_no_running_job() -> None:
+    """`pending` says so in a short report only; and a status further in says nothing of the outer meter."""
+    order = {"status": "pending", **{f"field{i}": i for i in range(8)}}
+    assert is_same_result(json.dumps({**order, "took_ms": 10}), json.dumps({**order, "took_ms": 9}))
+    inner = {"job": {"status": "running"}}
+    assert is_same_result(json.dumps({**inner, "took_ms": 10}), json.dumps({**inner, "took_ms": 9}))
+
+
+@law
+@given(st.text(max_size=60), st.text(max_size=60))
+def test_sameness_is_symmetric_for_texts_without_meters(a: str, b: str) -> None:
+    """A result is the same as itself, and sameness of texts doesn't depend on which came first."""
+    assert is_same_result(a, a)
+    assert is_same_result(a, b) == is_same_result(b, a)
+
+
+def test_what_is_too_long_to_be_masked_counts_as_changed() -> None:
+    """Beyond the bound a difference is progress: the detector errs towards it, and its cost stays bounded."""
+    lines = [f"[12:03:{i % 60:02}] row {i}" for i in range(4_000)]
+    assert not is_same_result("\n".join(lines), "\n".join(line.replace("12:03", "12:04") for line in lines))
+    assert len("\n".join(lines)) > MASKED_CHARS
+    deep_a, deep_b = ("[" * 60 + text + "]" * 60 for text in ('"took 1ms"', '"took 2ms"'))
+    assert not is_same_result(deep_a, deep_b)
+
+
+@pytest.mark.parametrize(
+    "text", ['{"status": "running"}', '{"state": "Queued"}', "status: in progress", "Phase = building"]
+)
+def test_a_result_says_that_it_goes_on(text: str) -> None:
+    """A status field or a status line of an ongoing kind makes a result an unfinished one."""
+    assert is_ongoing(text)
+
+
+@pytest.mark.parametrize("text", ['{"status": "done"}', '["running"]', "running late", '{"note": "running"}', ""])
+def test_other_words_do_not(text: str) -> None:
+    """The word alone says nothing."""
+    assert not is_ongoing(text)
+
+
+def test_results_that_differ_in_their_middle_are_not_the_same():
+    """Law: no bound makes two results equal that aren't."""
+    middle = len(BODY) // 2
+    for size in (1, 20):
+        text = BODY * size
+        other = text[: middle * size] + "#" + text[middle * size + 1 :]
+        assert not is_same_result(text, other)
+        assert is_same_result(f"took 1.5 s\n{text}\ntook 2.5 s", f"took 3.5 s\n{text}\ntook 4.5 s")

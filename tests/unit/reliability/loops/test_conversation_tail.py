@@ -1,0 +1,62 @@
+"""Where the user's last own message is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from reliability.loops.conversation_tail import MESSAGES_MAX, ConversationTail
+from tests.support.conversation import USER, Message, ask, said, told
+
+FENCE = "```bash\nls\n```"
+
+
+def user(content: Any) -> Message:
+    return {"role": "user", "content": content}
+
+
+def start(*messages: Message) -> int:
+    return ConversationTail(messages).find_start(64)
+
+
+@pytest.mark.parametrize("words", ["You have {} steps left.", "Step {} of 20.", "It is 10:0{}.", "Go to work, please."])
+def test_what_a_harness_says_again_is_not_the_users(words: str) -> None:
+    """A message that another one repeats, but for what a harness counts, is not where reading starts."""
+    laps = [m for n in range(3) for m in (ask("f"), told("x"), user(words.format(n)))]
+    assert start(USER, *laps) == 1
+
+
+@pytest.mark.parametrize("words", ["And order {}?", "Now read chapter {}."])
+def test_a_persons_figures_count(words: str) -> None:
+    """A message that names another thing by its number is the user's own."""
+    laps = [m for n in range(3) for m in (ask("f"), told("x"), user(words.format(n)))]
+    assert start(USER, *laps) == 10
+
+
+def test_a_result_of_a_call_in_the_text_is_not_the_users() -> None:
+    """Behind a call that stands in the text the user message is its result; behind talk it is the user's."""
+    assert start(USER, said(FENCE), user("a.py b.py")) == 1
+    assert start(USER, said("I see."), user("a.py b.py")) == 3
+    assert start(USER, ask("f"), told("x"), said(FENCE), user("Thanks. Now the other one.")) == 5
+
+
+def test_what_is_glued_behind_the_newest_report_is_none_of_it() -> None:
+    """A text agent's newest report may carry rules that the earlier ones have lost."""
+    report = "The block failed to match line 7 of a.py!"
+    laps = [m for n in (7, 8) for m in (said(FENCE), user("I updated the files."), said("Ok."), user(report))]
+    messages = (USER, *laps[:-1], user(f"{report}\n\n# Rules\nWrite blocks."))
+    assert start(*messages) == 1
+    assert ConversationTail(messages).read_report(len(messages) - 1) == report
+
+
+def test_a_screen_behind_a_result_is_the_results() -> None:
+    """An image alone is the user's own only where no result stands before it."""
+    image = user([{"type": "image_url", "image_url": {"url": "data:x"}}])
+    assert start(USER, ask("f"), told("x"), image) == 1
+    assert start(USER, said("Show me."), image) == 3
+
+
+def test_reading_back_is_bounded() -> None:
+    """No more than the newest messages are looked at."""
+    assert start(*[said("x") for _ in range(3 * MESSAGES_MAX)]) >= MESSAGES_MAX

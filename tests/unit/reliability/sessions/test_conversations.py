@@ -1,0 +1,240 @@
+"""Conversations: who goes on is who he was, who begins is somebody new."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from reliability.loops.transcript import answer_turn
+from reliability.sessions import Conversations, describe_answer, read_trail
+from reliability.sessions import conversations as module
+from tests.evals.sessions_eval import Crowd
+
+HOUR_NS = 3600 * 10**9
+S = 10**9
+BEGIN: list[dict[str, Any]] = [{"role": "system", "content": "s"}, {"role": "user", "content": "The same task."}]
+
+
+def say(words: str) -> dict[str, Any]:
+    return {"role": "assistant", "content": words}
+
+
+def ask(words: str) -> dict[str, Any]:
+    return {"role": "user", "content": words}
+
+
+class World:
+    """An owner of conversations, and clients that ask it."""
+
+    def __init__(self, most: int = 100, ttl_ns: int = HOUR_NS) -> None:
+        self.known = Conversations(most, ttl_ns)
+        self.numbers = itertools.count()
+        self.now_ns = 0
+
+    def begin(self, messages: list[dict[str, Any]], key: str = "k", owner: str = "") -> tuple[str, str]:
+        """Ask; return the name, and the ticket to be answered."""
+        ticket = f"t{next(self.numbers)}"
+        return self.known.find(key, read_trail(messages, owner), ticket, self.now_ns), ticket
+
+    def ask(self, messages: list[dict[str, Any]], answer: str | None = "", key: str = "k", owner: str = "") -> str:
+        """Ask and be answered; None: in vain."""
+        name, ticket = self.begin(messages, key, owner)
+        self.end(name, ticket, answer, key)
+        return name
+
+    def end(self, name: str, ticket: str, answer: str | None, key: str = "k") -> None:
+        """What became of it."""
+        answered = None if answer is None else describe_answer(answer_turn(answer))
+        self.known.answer(key, name, ticket, answered, self.now_ns)
+
+
+@pytest.mark.parametrize("seed", range(100, 130))
+def test_a_crowd_of_agents_finds_its_sessions(seed):
+    """Whatever clients do to their histories, and however many begin alike: every request is in its own session."""
+    crowd = Crowd(seed)
+    crowd.play()
+
+    assert crowd.wrong == []
+
+
+def test_two_runs_with_equal_first_requests_are_two_sessions():
+    """At once or one after the other, also where both are answered the same."""
+    world = World()
+    first, a = world.begin(BEGIN)
+    second, b = world.begin(BEGIN)
+    world.end(first, a, "I have looked at all of the files.")
+    world.end(second, b, "I have looked at all of the files.")
+    third = world.ask(BEGIN, "I have looked at all of the files.")
+    more = [*BEGIN, say("I have looked at all of the files.")]
+    names = {world.ask([*more, ask(f"Go on with {n}")], f"Answer {n}") for n in range(3)}
+
+    assert len({first, second, third}) == 3
+    assert names == {first, second, third}
+
+
+def test_runs_that_stay_equal_go_on_each_in_its_own():
+    """Two runs whose second requests are equal, too, and under way at once: each goes on in one of the two sessions."""
+    world = World()
+    begun = [world.begin(BEGIN) for _ in range(2)]
+    for name, ticket in begun:
+        world.end(name, ticket, "I have looked at all of the files.")
+    more = [*BEGIN, say("I have looked at all of the files."), ask("Go on.")]
+
+    assert {world.begin(more)[0] for _ in range(2)} == {name for name, _ in begun}
+
+
+@pytest.mark.parametrize("mark", ["\n</code>", "<end_code>", " [edited]"])
+def test_what_a_client_adds_to_an_answer_is_no_other_answer(mark):
+    """Of two runs that began alike each is known by how its own answer begins."""
+    world = World()
+    answers = [f"{word} look at all of the files in the repository." for word in ("First I", "Now let me")]
+    names = [world.ask(BEGIN, answer) for answer in answers]
+    found = [world.ask([*BEGIN, say(answer + mark), ask("Go on.")]) for answer in reversed(answers)]
+
+    assert found == names[::-1]
+
+
+def test_what_goes_on_stays():
+    """A history that extends one is its session, over many turns."""
+    world, said = World(), list(BEGIN)
+    names = set()
+    for number in range(12):
+        names.add(world.ask(said, f"Answer number {number} of many."))
+        said += [say(f"Answer number {number} of many."), ask(f"And {number}?")]
+
+    assert len(names) == 1
+
+
+def test_a_first_request_that_got_no_answer_may_be_sent_again():
+    """A retry is no new session: else a budget would leak. After a while the same words are a new run."""
+    world = World()
+    name = world.ask(BEGIN, None)
+    assert world.ask(BEGIN, None) == name
+    world.now_ns += module.RETRY_NS
+    assert world.ask(BEGIN, None) != name
+
+
+def test_a_later_request_may_be_sent_again():
+    """In vain or answered, in flight or not: it goes on from its own conversation."""
+    world = World()
+    name = world.ask(BEGIN, "I have looked at all of the files.")
+    more = [*BEGIN, say("I have looked at all of the files."), ask("And now?")]
+    assert world.ask(more, None) == name
+    assert world.begin(more)[0] == name
+    assert world.ask(more, "Now I write the tests for them.") == name
+    assert world.ask(more, "Now I write something else.") == name
+    assert world.ask([*more, say("Now I write something else."), ask("Why?")]) == name
+
+
+def test_an_older_answer_may_be_gone_on_from():
+    """Who edits what he asked stays in his session."""
+    world = World()
+    name = world.ask(BEGIN, "I have looked at all of the files.")
+    more = [*BEGIN, say("I have looked at all of the files.")]
+    for words in ("one", "two", "three"):
+        assert world.ask([*more, ask(words)], f"This is my answer to {words}.") == name
+
+
+def test_an_ended_run_takes_nothing_of_a_later_one():
+    """A run that begins as an ended one did is new, and stays it."""
+    world = World()
+    old = world.ask(BEGIN, "I have looked at all of the files.")
+    world.ask([*BEGIN, say("I have looked at all of the files."), ask("Thanks.")], "You are welcome, any time.")
+    new = world.ask(BEGIN, "I have looked at all of the files.")
+
+    assert new != old
+    assert world.ask([*BEGIN, say("I have looked at all of the files."), ask("Go on.")]) == new
+
+
+def test_words_that_a_client_puts_into_every_run_prove_nothing():
+    """Examples in the assistant's name that nobody here wrote make no session."""
+    world = World()
+    example = [ask("Change it."), say("Ok, I have changed all of the files."), ask("A new task.")]
+
+    assert world.ask(example, "Done with all of it.") != world.ask(example, "Done with all of it.")
+
+
+@pytest.mark.parametrize(("key", "owner"), [("l", ""), ("k", "other")])
+def test_two_keys_never_share(key, owner):
+    """The same history under another key, or another credential, is another's."""
+    world = World()
+    name = world.ask(BEGIN, "I have looked at all of the files.")
+    more = [*BEGIN, say("I have looked at all of the files."), ask("Go on.")]
+
+    assert world.ask(more, None, key, owner) != name
+    assert world.ask(more) == name
+
+
+def test_the_same_sending_is_found_again():
+    """A step that comes twice asks twice under one ticket: one session, and one answer."""
+    world = World()
+    trail = read_trail(BEGIN)
+    names = {world.known.find("k", trail, "t", now) for now in range(3)}
+
+    assert len(names) == len(world.known) == 1
+
+
+def test_a_summary_is_its_session():
+    """A history that was folded into words of ours, or by the client of the only run that began so."""
+    world = World()
+    a = world.ask(BEGIN, "I have looked at all of the files.")
+    more = [*BEGIN, say("I have looked at all of the files."), ask("Summarize the conversation.")]
+    world.ask(more, "All of the files were read, and two of them are empty.")
+    other = world.ask(BEGIN, "I have looked at all of the files.")
+    quoted = "Continued from a previous conversation.\nAll of the files were read, and two of them are empty.\nGo on."
+    assert world.ask([*BEGIN, ask(quoted)], "Then I delete the two of them.") == a
+    world.now_ns += module.RETRY_NS
+    world.ask([*BEGIN, say("I have looked at all of the files."), ask("Go on, please.")], "I go on, as you say.")
+    assert world.ask([*BEGIN, ask("Summary of the work so far: files were read.")]) == other
+
+
+def test_what_nobody_can_tell_is_new():
+    """Two runs that began alike, and a summary that quotes neither: a new session, not another's."""
+    world = World()
+    names = {world.ask(BEGIN, f"I have looked at file {n} of them.") for n in range(2)}
+
+    assert world.ask([*BEGIN, ask("Summary of the work so far: files were read.")]) not in names
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(1, 6), st.lists(st.tuples(st.integers(0, 9), st.booleans()), max_size=60))
+def test_what_is_known_is_bounded(most, asked):
+    """Never more conversations than that, nor a digest of a forgotten one, nor an open ticket of one."""
+    world = World(most)
+    for number, (begin, answered) in enumerate(asked):
+        messages = [ask(f"task {begin}"), *([say("A long enough answer of mine."), ask("x")] if number % 3 else [])]
+        world.ask(messages, "A long enough answer of mine." if answered else None)
+    known: Any = world.known
+
+    assert len(known) <= most
+    assert {at for holders in known._index.values() for at in holders} <= known._known.keys()
+    assert not known._tickets
+
+
+def test_the_digests_are_bounded(monkeypatch):
+    """However long conversations grow, each keeps a few answers, and all of them so many digests."""
+    monkeypatch.setattr(module, "DIGESTS_MAX", 200)
+    world = World(1_000)
+    for run in range(20):
+        said = [ask(f"task {run}")]
+        for number in range(20):
+            answer = f"Answer number {number} in run {run}."
+            world.ask(said, answer)
+            said += [say(answer), ask("go on")]
+
+    assert world.known.digests <= 200 + 10 * module.NODES_MAX
+    assert len(world.known) >= 2
+
+
+def test_what_is_idle_is_forgotten():
+    """After its time to live a conversation is unknown, and what goes on from it is new."""
+    world = World(ttl_ns=60 * S)
+    name = world.ask(BEGIN, "I have looked at all of the files.")
+    world.now_ns += 60 * S
+
+    assert world.ask([*BEGIN, say("I have looked at all of the files."), ask("Go on.")]) != name
+    assert len(world.known) == 1

@@ -1,0 +1,137 @@
+"""Thinking is not acting: a call in reasoning that was left in the text is none, and what stands behind it is read."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from reliability.tools import build_toolbox
+from reliability.tools.format_reasoning import REASONING
+from tests.evals.tools_eval import written_calls
+from tests.support.streaming import cut_at, inked, live, play, whole
+
+TOOLS, SAMPLES = written_calls()
+BOX = build_toolbox(TOOLS)
+CALL = '<tool_call>\n{"name": "find_part", "arguments": {"code": "K-7"}}\n</tool_call>'
+CALLS = [("find_part", {"code": "K-7"})]
+MARKS = [
+    ("<think>", "</think>"),
+    ("<thinking>", "</thinking>"),
+    ("<reasoning>", "</reasoning>"),
+    ("<thought>", "</thought>"),
+    ("<seed:think>", "</seed:think>"),
+    ("<think:opensource>", "</think:opensource>"),
+    ("<think_fast>", "</think_fast>"),
+    ("[THINK]", "[/THINK]"),
+    ("◁think▷", "◁/think▷"),
+    ("<|think:start|>", "<|think:end|>"),
+    ("<|open|>think<|sep|>", "<|close|>think<|sep|>"),
+    ("<|START_THINKING|>", "<|END_THINKING|>"),
+    ("<|inner_prefix|>", "<|inner_suffix|>"),
+    ("<｜begin▁of▁thinking｜>", "<｜end▁of▁thinking｜>"),
+    ("<|begin_of_thought|>", "<|end_of_thought|>"),
+    ("<|plamo:begin_think:plamo|>", "<|plamo:end_think:plamo|>"),
+    ("<|channel>thought\n", "<channel|>"),
+    ("<unused94>thought\n", "<unused95>"),
+]
+# Harmony has a channel for reasoning; what is only a call with nothing but it in the answer isn't one in a thought.
+INSIDE = [case for case in SAMPLES if case["where"] not in ("alone", "thought")]
+PROSE = ["", "Let me see.\n", "I could do ", "Then: ", "\n", "é漢😀 ", "`</think>` ends it. ", "The </think> tag, so. "]
+
+
+def test_each_family_is_here():
+    """Each row has marks that open it and close it."""
+    for _, opens, closes in REASONING:
+        assert any(re.match("|".join(opens), opener, re.IGNORECASE) for opener, _ in MARKS)
+        assert any(re.match("|".join(closes), closer, re.IGNORECASE) for _, closer in MARKS)
+
+
+@pytest.mark.parametrize(("opener", "closer"), MARKS)
+def test_a_thought_of_a_call_is_none(opener, closer):
+    """Closed or not, whole and in any pieces: the call is prose, to the letter."""
+    for text in (f"{opener}I could do {CALL} but no.{closer}Hello.", f"{opener}\n{CALL}", f"Well.\n{opener}{CALL}"):
+        for size in (1, 2, 3, 7, 1000):
+            assert play(cut_at(text, [size]), BOX) == whole(text, BOX) == ([], False, inked(text))
+
+
+@pytest.mark.parametrize(("opener", "closer"), MARKS)
+def test_what_stands_behind_a_thought_is_read(opener, closer):
+    """The call behind the reasoning is one, also where the prompt has opened it, and its text stays."""
+    for thought in (
+        f"{opener}I could do {CALL} but no.{closer}",
+        f"I could do {CALL} but no.{closer}",
+        f"So.\n{closer}",
+    ):
+        for between in ("", "\n\n", "Now: "):
+            text = thought + between + CALL
+            told = whole(text, BOX)
+            assert told == (CALLS, False, inked(thought + between))
+            for size in (1, 2, 3, 7, 1000):
+                assert play(cut_at(text, [size]), BOX) == told
+
+
+@pytest.mark.parametrize("case", INSIDE, ids=lambda case: case["family"])
+def test_no_format_acts_in_a_thought(case):
+    """Whatever the form of the call: none in the thought, and one behind it."""
+    calls = [(call["name"], call["arguments"]) for call in case["calls"]]
+    for text in (
+        f"<think>\n{case['text']}\n</think>\nHello.",
+        f"<think>\n{case['text']}",
+        f"{case['text']}\n</think>\nYes.",
+    ):
+        assert whole(text, BOX) == ([], False, inked(text))
+        assert play(cut_at(text, [3]), BOX) == whole(text, BOX)
+    behind = f"<think>\n{case['text']}\n</think>\n\n{case['text']}"
+    assert whole(behind, BOX).calls == calls
+    assert play(cut_at(behind, [5]), BOX) == whole(behind, BOX)
+
+
+def test_a_thought_leaves_as_it_comes():
+    """Reasoning in the text is not held back, though it talks of calls."""
+    pieces = cut_at(f"<think>I could do {CALL} and {CALL}. " + "So it goes. " * 20 + "</think>Hello.", [5])
+    left = live(pieces, BOX)
+    assert all(len("".join(pieces[: at + 1])) - len("".join(left[: at + 1])) < 24 for at in range(len(pieces)))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "A `<think>` tag begins it. ",
+        "In prose a <think> is only a word. ",
+        '"</think>" ends it, he said. ',
+        "We say </think> for it. ",
+        "'[THINK]' is Magistral's, `[/THINK]` too. ",
+        "I <think> so, and </ think> not. ",
+    ],
+)
+def test_a_mention_is_no_thought(text):
+    """Prose that talks of the marks takes nothing from the calls around it."""
+    for full, calls in ((text + CALL, 1), (f"{CALL}\n{text}", 1), (f"{CALL}\n{text}\n{CALL}", 2)):
+        assert whole(full, BOX).calls == CALLS * calls
+        assert play(list(full), BOX) == whole(full, BOX)
+
+
+def test_a_mark_in_an_argument_is_data():
+    """A call that writes a closing tag into a file is a call."""
+    text = '<tool_call>{"name": "find_part", "arguments": {"code": "a</think>b\\n</think>\\n"}}</tool_call>'
+    for full in (text, f"<think>So.</think>{text}", text.replace("tool_call", "TOOL_REQUEST").join(["", ""])):
+        told = whole(full, BOX)
+        assert told.calls == [("find_part", {"code": "a</think>b\n</think>\n"})] or "REQUEST" in full
+        assert play(list(full), BOX) == told
+
+
+pieces_of_text = st.sampled_from(
+    [*PROSE, CALL, *(mark for marks in MARKS[:9] for mark in marks), *(case["text"] for case in INSIDE)]
+)
+
+
+@settings(deadline=None, max_examples=400)
+@given(st.lists(pieces_of_text, max_size=6), st.lists(st.integers(1, 12), min_size=1))
+def test_any_mixture_is_the_same_streamed(parts, sizes):
+    """Prose, calls and marks in any order and any pieces: the calls of the whole answer."""
+    full = "".join(parts)
+    streamed, told = play(cut_at(full, sizes), BOX), whole(full, BOX)
+    assert (streamed.calls, streamed.refused) == (told.calls, told.refused)
