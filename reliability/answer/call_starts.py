@@ -28,8 +28,7 @@ from reliability.tools.delimiters import QUOTES, SENTENCE_ENDS, beginnings, is_r
 from reliability.tools.format_reasoning import REASONING_CLOSES, REASONING_OPENS
 from reliability.tools.format_row import Place, Reader, Start, Until
 from reliability.tools.formats import CALL_FORMATS, FRAME_FENCE, FRAME_TAG
-from reliability.tools.schema.tool_names import NAMESPACE_WORDS, prepare_tool_names
-from reliability.tools.schema.tool_names import ToolNames as DeclaredNames
+from reliability.tools.schema.tool_names import Lookup, prepare_tool_names
 
 __all__ = [
     "PARTIAL",
@@ -54,7 +53,6 @@ _THOUGHT_SPOT = re.compile(r"[<\[◁]")
 _BRACKET = re.compile(r"[{\[(]")
 _INDENT = re.compile(r"[ \t\r]*")
 _NAME = re.compile(r"[A-Za-z0-9_.:/\\-]{1,128}")
-_NO_WORD = re.compile(r"(?:__|[./:])(?=[A-Za-z0-9])|(?<=[a-z0-9])[A-Z]")
 _NAME_PART = re.compile(r"[.:/-][^.:/-]*\Z")
 
 
@@ -85,28 +83,6 @@ class ThoughtEnd:
 
 Partial = Literal["partial"]
 Found = CallStart | ThoughtStart | ThoughtEnd | Partial | None
-
-
-@dataclass(frozen=True, slots=True)
-class Lookup:
-    """The declared names as they are looked up at one kind of place. `exact`: an ordinary word counts to the letter."""
-
-    index: DeclaredNames
-    known: frozenset[str]
-    exact: bool
-
-    def knows(self, name: str) -> bool:
-        """Return whether this means a declared tool."""
-        if self.exact and _NO_WORD.search(name) is None:
-            return name in self.known
-        return self.index.find(name) is not None
-
-    def may_become(self, text: str) -> bool:
-        """Return whether this may be the beginning of what means a declared tool."""
-        if self.exact and _NO_WORD.search(text) is None:
-            word = text.rstrip("./:_")
-            return any(known.startswith(word) for known in (*self.known, *NAMESPACE_WORDS))
-        return self.index.may_become(text)
 
 
 @dataclass(frozen=True, slots=True)
