@@ -160,7 +160,7 @@ MUTANTS: list[tuple[str, str, str, str]] = [
         "braces in the prose before it hide no Harmony message",
     ),
     (
-        "reliability/tools/extract/markup.py",
+        "reliability/tools/extract/typing_text.py",
         '    for line_break in ("\\r\\n", "\\n"):\n',
         '    for line_break in ("\\n",):\n',
         "the line ends of Windows frame a parameter, too",
