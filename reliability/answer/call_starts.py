@@ -217,7 +217,7 @@ def prepare_names(names: Iterable[str]) -> ToolNames:
         tuple(sorted({fold_text(name) for name in known})),
         Lookup(index, frozenset(known), False),
         Lookup(index, frozenset(known), True),
-        _FIRSTS | index.firsts,
+        index.firsts | _FIRSTS,
     )
 
 
