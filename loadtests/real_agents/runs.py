@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import os
-import signal
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,13 +18,15 @@ import psutil
 from loadtests.real_agents.agents import AGENTS, Launch
 from loadtests.real_agents.tap import Exchange, listen
 from loadtests.real_agents.trials import FILES, Trial
-from loadtests.real_agents.verdicts import Verdict, judge_trial
+from loadtests.real_agents.verdicts import Verdict, is_refused, judge_trial
 
-__all__ = ["Run", "run_all", "run_launch"]
+__all__ = ["Run", "is_enough", "run_all", "run_launch"]
 
 RUN_S = 120.0
-# Who gets as far as this is in no way held up.
+# Who gets as far as this is in no way held up; and who is refused so often, and asks again, has been told.
 EXCHANGES_MAX = 24
+REFUSED_MAX = 6
+END_S = 2.0
 OUTPUT_CHARS = 20_000
 # What of this program's environment an agent may see: no key, no other server.
 ENVIRONMENT = ("PATH", "LANG", "LC_ALL", "TZ", "SSL_CERT_FILE", "REQUESTS_CA_BUNDLE")
@@ -53,25 +55,19 @@ def run_all(trials: Sequence[Trial], programs: Mapping[str, Path], url: str, fol
 
 
 def run_twins(trial: Trial, programs: Path, url: str, folder: Path) -> list[Run]:
-    """Run a trial twice at once."""
-    found: list[Run] = []
-    threads = [
-        threading.Thread(
-            target=lambda place: found.append(run_trial(trial, programs, url, place, twin=True)),
-            args=(folder / f"twin-{number}",),
-            daemon=True,
-        )
-        for number in range(2)
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    return found
+    """Run a trial twice at once; whoever interrupts it ends both."""
+    stop = threading.Event()
+    with ThreadPoolExecutor(2) as pool:
+        try:
+            places = [folder / f"twin-{number}" for number in range(2)]
+            runs = [pool.submit(run_trial, trial, programs, url, place, stop) for place in places]
+            return [run.result() for run in runs]
+        finally:
+            stop.set()
 
 
-def run_trial(trial: Trial, programs: Path, url: str, place: Path, twin: bool = False) -> Run:
-    """Run one trial in the new folder `place`."""
+def run_trial(trial: Trial, programs: Path, url: str, place: Path, stop: threading.Event | None = None) -> Run:
+    """Run one trial in the new folder `place`; `stop` ends it early, and says that it has a twin."""
     work, home = place / "work", place / "home"
     work.mkdir(parents=True)
     home.mkdir()
@@ -81,17 +77,24 @@ def run_trial(trial: Trial, programs: Path, url: str, place: Path, twin: bool = 
     begun = time.monotonic()
     with listen(url) as tap:
         launch = AGENTS[trial.agent].launch(programs, home, f"{tap.url}/v1", trial.task)
-        code, output = run_launch(launch, work, home, lambda: len(tap.exchanges) >= EXCHANGES_MAX)
+        code, output = run_launch(
+            launch, work, home, lambda: is_enough(tap.exchanges) or (stop is not None and stop.is_set())
+        )
     seconds = time.monotonic() - begun
     verdict = judge_trial(trial, tap.exchanges, code, seconds)
     print(f"{verdict}", file=sys.stderr, flush=True)
-    return Run(trial, twin, tap.exchanges, output, verdict)
+    return Run(trial, stop is not None, tap.exchanges, output, verdict)
+
+
+def is_enough(exchanges: Sequence[Exchange]) -> bool:
+    """Return whether nothing new is to be expected of a run."""
+    return len(exchanges) >= EXCHANGES_MAX or sum(map(is_refused, exchanges)) >= REFUSED_MAX
 
 
 def run_launch(
-    launch: Launch, work: Path, home: Path, is_enough: Callable[[], bool], seconds: float = RUN_S
+    launch: Launch, work: Path, home: Path, may_end: Callable[[], bool], seconds: float = RUN_S
 ) -> tuple[int | None, str]:
-    """Run an agent's program until it ends, or it is enough, or the time is up. Nothing of its process group is left.
+    """Run an agent's program until it ends, or it is enough, or the time is up. Nothing that it has started is left.
 
     Returns its exit code, None if it had to be stopped, and the end of its output.
     """
@@ -104,25 +107,28 @@ def run_launch(
             launch.command, cwd=work, env=env, stdin=stdin, stdout=out, stderr=out, start_new_session=True
         )
     try:
-        code = _wait(process, is_enough, time.monotonic() + seconds)
+        code = _wait(process, may_end, time.monotonic() + seconds)
     finally:
-        _end_session(process)
+        _end_all(process, home)
     return code, log.read_text(encoding="utf-8", errors="replace")[-OUTPUT_CHARS:]
 
 
-def _wait(process: subprocess.Popen[bytes], is_enough: Callable[[], bool], deadline: float) -> int | None:
-    while time.monotonic() < deadline and not is_enough():
+def _wait(process: subprocess.Popen[bytes], may_end: Callable[[], bool], deadline: float) -> int | None:
+    while time.monotonic() < deadline and not may_end():
         with contextlib.suppress(subprocess.TimeoutExpired):
             return process.wait(0.1)
     return None
 
 
-def _end_session(process: subprocess.Popen[bytes]) -> None:
-    """End a process that leads a session, and all who are in it, also those in a group of their own (a shell's)."""
-    for one in psutil.pids():
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            if one != process.pid and os.getsid(one) == process.pid:
-                os.kill(one, signal.SIGKILL)
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
+def _end_all(process: subprocess.Popen[bytes], home: Path) -> None:
+    """End a program and whoever it has started: those in its session, and those whose home is its own (shells and
+    terminals have sessions of their own)."""
+    members = []
+    for one in psutil.process_iter():
+        with contextlib.suppress(psutil.Error, OSError):
+            if one.pid != process.pid and (os.getsid(one.pid) == process.pid or one.environ().get("HOME") == str(home)):
+                one.kill()
+                members.append(one)
+    process.kill()
     process.wait()
+    psutil.wait_procs(members, END_S)

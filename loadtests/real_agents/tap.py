@@ -46,8 +46,6 @@ class Tap:
         answer, report = read_answer(raw)
         loop = headers.get("x-mlx-stack-loop") or report.get("loop")
         session = headers.get("x-mlx-stack-session") or report.get("session") or ""
-        if "error" in answer and status == 200:
-            status = int(answer["error"].get("status") or 0)
         self.exchanges.append(Exchange(at_s, json.loads(body), status, answer, loop, session))
 
 

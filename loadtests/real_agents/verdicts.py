@@ -10,7 +10,7 @@ from typing import Any
 from loadtests.real_agents.tap import Exchange
 from loadtests.real_agents.trials import Trial
 
-__all__ = ["LAPS_MAX", "Verdict", "is_lap", "judge_trial"]
+__all__ = ["LAPS_MAX", "Verdict", "is_lap", "is_refused", "judge_trial"]
 
 LAPS_MAX = 8
 
@@ -51,7 +51,7 @@ def judge_trial(trial: Trial, exchanges: Sequence[Exchange], code: int | None, s
     all_laps = [one for one in exchanges if is_lap(trial, one.body)]
     laps = [one for number, one in enumerate(all_laps) if number == 0 or one.body != all_laps[number - 1].body]
     nudged = next((number for number, one in enumerate(laps, 1) if one.loop == "nudged"), None)
-    ended = next((number for number, one in enumerate(laps, 1) if _refuses_loop(one)), None)
+    ended = next((number for number, one in enumerate(laps, 1) if is_refused(one)), None)
     if ended is None and code is not None:
         ended = len(laps)
     return Verdict(
@@ -66,12 +66,13 @@ def judge_trial(trial: Trial, exchanges: Sequence[Exchange], code: int | None, s
     )
 
 
-def _refuses_loop(exchange: Exchange) -> bool:
+def is_refused(exchange: Exchange) -> bool:
+    """Return whether the server ended the loop here: by a status, or by an error frame in a stream."""
     return (exchange.answer.get("error") or {}).get("code") == "loop_detected"
 
 
 def _describe_end(laps: Sequence[Exchange], code: int | None) -> str:
-    stop = "it was stopped" if code is None else f"the agent ended (exit code {code})"
+    stop = "was stopped" if code is None else f"ended itself (exit code {code})"
     if laps and "error" in laps[-1].answer:
-        return f"{laps[-1].status} {laps[-1].answer['error'].get('code')}, then {stop}"
-    return stop
+        return f"{laps[-1].answer['error'].get('code')} (status {laps[-1].status}), then it {stop}"
+    return f"it {stop}"

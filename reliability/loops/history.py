@@ -97,7 +97,7 @@ def _only_thinks(turn: Turn) -> bool:
 def _find_acting_loops(row: TurnRow) -> list[Loop | None]:
     """Find the loops of calls: for every period, and the errors of one tool."""
     found: list[Loop | None] = []
-    for period in range(1, row.config.max_period + 1):
+    for period in filter(row.starts_again, range(1, min(row.config.max_period, row.size) + 1)):
         found.append(loop := _find_same_calls(row, period) or _find_near_calls(row, period))
         if loop is not None and loop.stage is Stage.BREAK and row.memo.spent:
             break  # so much is compared already that a verdict is enough
@@ -112,6 +112,8 @@ def _find_same_calls(row: TurnRow, period: int) -> Loop | None:
     polls = count > 1 and all(row.polls_at(i) for i in range(size - period, size))
     warn = config.poller_duplicate_threshold if polls else config.duplicate_threshold
     limit = config.poller_break_threshold if polls else config.break_threshold
+    if stage_of(count, warn, limit) is None:
+        return None
     stage = stage_of(count, warn, _give_laps(limit, row.turns, period * limit))
     return None if stage is None else _build_calls_loop(row, period, count, stage, Kind.CALLS)
 

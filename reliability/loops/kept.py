@@ -4,8 +4,8 @@ Clients drop what the rules read: they send the last few messages only, put a su
 old results or leave results out. Each request shows the newest answer once, most often with its results; so whoever
 has seen all requests of a session knows the whole streak.
 
-    request ─▶ ShownHistory ─┬▶ find_kept_loop: the kept answers, then the shown ones, judged by `find_loop`
-                      └▶ with the answer to it, `keep_answer`: what is kept from now on
+    request ─▶ ShownHistory ─┬▶ join_turns, find_kept_loop: the kept answers, then the shown ones, by `find_loop`
+                             └▶ with the answer to it, keep_answer: what is kept from now on
 
 The two are joined where the newest answer that is shown was kept: what is shown counts once, and a result that is shown
 goes before one that is kept. A result that no request has ever shown is taken for the one that the same call had
@@ -14,7 +14,9 @@ request shows of times that nobody here remembers stays unknown.
 
 Re-armed by the user, as everywhere: a message behind the newest answer, or another first message where no answer is
 shown. A summary is none of the user's, wherever it stands. A request that is sent again takes back what it was answered
-before; so does one that goes on from an older answer.
+before; so does one that goes on from an older answer. But of an agent that writes its calls as text and keeps its last
+two messages every request is equal to the letter: so an answer that the request itself may show as its newest counts
+after all once it was given more than `RETRIES_MAX` times.
 
 Bounds: `KEPT_MAX` answers and `CHARS_MAX` characters of them. A long result is kept as its two ends and a digest of
 each piece between, so that likeness stays likeness; what is shown is shortened alike before the two are compared.
@@ -46,6 +48,7 @@ __all__ = [
 ]
 
 KEPT_MAX = 40
+RETRIES_MAX = 4
 CHARS_MAX = 24_000
 RESULT_CHARS = 1_600
 HEAD_CHARS, TAIL_CHARS = 500, 300
@@ -63,12 +66,13 @@ _SUMMARY = re.compile(
 @dataclass(frozen=True, slots=True)
 class Kept:
     """One answer of a session, with what is known to have come of it. `request` names what it answered, `task` the
-    first message of that; `key` is what equal answers share."""
+    first message of that; `key` is what equal answers share. `times`: how often that request was answered like this."""
 
     turn: Turn
     key: str
     request: str = ""
     task: str = ""
+    times: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +133,8 @@ def keep_answer(kept: tuple[Kept, ...], shown: ShownHistory, answer: Turn, confi
             known = replace(before[at], turn=_merge_results(newest[0].turn, before[at].turn))
             before = (*before[:at], known, *newest[1:])
     made = _build_kept(shorten_turn(_read_as_history(answer), config), config, shown)
+    if (twin := _find_twin(kept, shown)) is not None and twin.key == made.key:
+        made = replace(made, times=twin.times + 1)
     return _bound((*before, made)[-KEPT_MAX:])
 
 
@@ -151,12 +157,16 @@ def join_turns(
         joined[index] = _merge_results(joined[index], before[at].turn)
     older = [each.turn for each in before[: known[0] if known else end]]
     unseen = places[len(places) - overlap] if overlap and not older else 0
-    return (*joined[:unseen], *_fill_unknown([*older, *joined[unseen:]]))
+    filled = _fill_unknown([*older, *joined[unseen:]])
+    twin = _find_twin(kept, shown)
+    same = twin is not None and twin.key == _key_of(shown.newest[0], config)
+    more = twin.times - RETRIES_MAX if twin is not None and same and not filled[-1].continued else 0
+    return (*joined[:unseen], *filled, *[filled[-1]] * min(more, KEPT_MAX))
 
 
 def find_kept_loop(turns: Sequence[Turn] | None, config: LoopConfig, candidate: Turn) -> Loop | None:
     """Find the loop that joined turns are in, and that the candidate would continue."""
-    return None if turns is None else find_loop(turns, config, shorten_turn(_read_as_history(candidate), config))
+    return None if turns is None else find_loop(turns, config, shorten_turn(candidate, config))
 
 
 def _read_as_history(answer: Turn) -> Turn:
@@ -172,6 +182,12 @@ def _still_valid(kept: tuple[Kept, ...], shown: ShownHistory) -> tuple[Kept, ...
         return ()
     again = next((index for index, each in enumerate(kept) if each.request == shown.request), len(kept))
     return kept[:again]
+
+
+def _find_twin(kept: tuple[Kept, ...], shown: ShownHistory) -> Kept | None:
+    """Find the newest answer where it was one to this very request: it may be what the request shows as its newest."""
+    newest = kept[-1] if kept else None
+    return newest if newest is not None and newest.request == shown.request and shown.newest else None
 
 
 def _find_last(kept: tuple[Kept, ...], key: str) -> int | None:
@@ -223,7 +239,9 @@ def shorten_turn(turn: Turn, config: LoopConfig) -> Turn:
     """Shorten a turn to what is kept of it. What is short already stays as it is."""
     calls = tuple(_shorten_call(call, config) for call in turn.calls)
     results = tuple(None if r is None else replace(r, text=_shorten_text(r.text)) for r in turn.results)
-    return replace(turn, calls=calls, results=results, text="" if calls else _shorten_text(turn.text))
+    return replace(
+        turn, calls=calls, results=results, text="" if calls and not turn.written else _shorten_text(turn.text)
+    )
 
 
 def _shorten_turns(turns: Sequence[Turn], config: LoopConfig) -> list[Turn]:

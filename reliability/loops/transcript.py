@@ -72,17 +72,18 @@ class _OpenResult:
     error: bool
 
     def freeze(self) -> Result:
-        return Result("\n".join(self.texts), self.error)
+        return Result(self.texts[0] if len(self.texts) == 1 else "\n".join(self.texts), self.error)
 
 
 @dataclass(slots=True)
 class _OpenTurn:
-    """A turn while its results are still being read. `by_id` holds the places of the calls by their
-    ids: under "" those without one, under None all of them."""
+    """A turn while its results are still being read. `by_id` holds the places of the calls by their ids, where there is
+    more than one call: under "" those without one, under None all of them."""
 
     calls: list[Call] = field(default_factory=list)
+    ids: list[str] = field(default_factory=list)
     results: list[_OpenResult | None] = field(default_factory=list)
-    by_id: dict[str | None, _CallPlaces] = field(default_factory=dict)
+    by_id: dict[str | None, _CallPlaces] | None = None
     text: str = ""
     continued: bool = False
     answered: bool = False
@@ -91,19 +92,31 @@ class _OpenTurn:
     pushed: bool = False
 
     def add(self, call_id: str, call: Call) -> None:
-        for name in (call_id, None):
-            self.by_id.setdefault(name, _CallPlaces()).places.append(len(self.calls))
+        if self.by_id is not None:
+            _add_place(self.by_id, call_id, len(self.calls))
+        self.ids.append(call_id)
         self.calls.append(call)
         self.results.append(None)
 
     def find_place(self, call_id: str) -> int | None:
         """Find where a result with this id belongs; None: it isn't this turn's."""
+        if len(self.ids) <= 1:
+            return 0 if self.ids and (not call_id or self.ids[0] in (call_id, "")) else None
+        if self.by_id is None:
+            self.by_id = {}
+            for place, own in enumerate(self.ids):
+                _add_place(self.by_id, own, place)
         places = self.by_id.get(call_id or None) or (self.by_id.get("") if call_id else None)
         return None if places is None else places.find_next(self.results)
 
     def freeze(self) -> Turn:
         results = tuple(None if result is None else result.freeze() for result in self.results)
         return Turn(tuple(self.calls), results, self.text, self.continued, self.written, self.pushed)
+
+
+def _add_place(by_id: dict[str | None, _CallPlaces], call_id: str, place: int) -> None:
+    for name in (call_id, None):
+        by_id.setdefault(name, _CallPlaces()).places.append(place)
 
 
 def _read_arguments(value: Any) -> str:
@@ -123,7 +136,7 @@ def _read_calls(message: Message) -> list[tuple[str, Call]]:
     legacy = message.get("function_call")
     if not listed and isinstance(legacy, dict):
         found += _read_call(None, legacy, "arguments", "arguments")
-    for block in blocks_of(message):
+    for block in blocks_of(message) if isinstance(message.get("content"), list) else ():
         if type_of(block).endswith("tool_use"):
             found += _read_call(block.get("id"), block, "input", "arguments")
     return found

@@ -81,7 +81,7 @@ class TurnRow:
     def count_repetitions(self, period: int, pairwise: Pairwise, enough: int = 0) -> int:
         """Count the repetitions at the tail in which turn and turn a period later are a pair. Past `enough` they are
         counted only as long as that is cheap (see `Memo`); 0: all of them."""
-        if self.size < period or not self._starts_again(period):
+        if self.size < period or not self.starts_again(period):
             return 0
         paired = 0
         for index in range(self.size - 1, period - 1, -1):
@@ -99,16 +99,21 @@ class TurnRow:
         a, b = ([result.text for result in self.turns[i].results if result is not None] for i in (older, newer))
         return a == b or self.memo.affords(sum(map(len, a)) + sum(map(len, b)))
 
-    def _starts_again(self, period: int) -> bool:
+    def starts_again(self, period: int) -> bool:
         """Return whether the candidate begins the next repetition. One that isn't equal to the letter does so only
         where the turns before it weren't either: who corrects a figure begins something new."""
         if self.candidate is None:
             return True
         first = self.size - period
+        asked, before = self.candidate.calls, self.turns[first].calls
+        if asked == before:
+            return True
+        if len(asked) == len(before) == 1 and asked[0].name != before[0].name:
+            return False
         key = self.key_of(self.candidate.calls)
         if key != self.key(first):
             return False
-        if not _has_holes(key) or self.candidate.calls == self.turns[first].calls:
+        if not _has_holes(key):
             return True
         exact = frozenset(self._spell(call) for call in self.candidate.calls if not is_thought(call))
         if exact == self._exact_key(first):

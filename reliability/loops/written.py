@@ -34,11 +34,13 @@ DISTINCT_MAX = 64
 def _build_end_pattern(row: Format) -> str:
     """Build the pattern of what ends a call: a closer, or before the next opener of its row; before
     the line's end where nobody reads it."""
-    closers, openers = "|".join(row.closes), "|".join(row.opens)
-    return f"(?={closers})(?P<next>x)?" if row.reader is None else f"{closers}|(?=(?P<next>{openers}))"
+    closers, openers = "|".join(row.closes), "|".join(row.compared)
+    if row.reader is None:
+        return f"(?={closers})(?P<next>x)?"
+    return "|".join(filter(None, (closers, f"(?=(?P<next>{openers}))")))
 
 
-DELIMITER_CHARS = 64  # no delimiter of the table is longer
+DELIMITER_CHARS = 96  # no delimiter of the table is longer
 _ROWS = [row for row in CALL_FORMATS if row.compared]
 _OPENER = re.compile("|".join(f"(?P<r{at}>{'|'.join(row.compared)})" for at, row in enumerate(_ROWS)), re.IGNORECASE)
 _ENDS = [re.compile(_build_end_pattern(row), re.IGNORECASE) for row in _ROWS]

@@ -7,9 +7,10 @@
     outcome ─▶ answer: what left, or that nothing did
 
 An answer is known by several digests (`trail`), and the strongest one that is known decides: a call by its id; the
-words with the messages before them; with the last message before them; the request that was answered, where the client
-has changed the answer; the bare words. The last two prove little, and count only where a conversation stands at that
-answer and waits. The newest answer that a request shows goes first.
+words with the messages before them; with the last message before them; the request that was answered, where the
+client has changed the answer; the words with the first line before them; the bare words. The last three prove little,
+and count only where a conversation stands at that answer and waits. The newest answer that a request shows goes first;
+of the older ones, since newer ones may be the client's own, the bare words don't count.
 
 Two runs may be equal to the letter up to an answer. Then both hold its digests, and a request goes to the one that
 nobody has gone on from, the one that was answered first; so each goes on once, and they stay apart from there. As long
@@ -159,12 +160,13 @@ class Conversations:
         for digest in _digests_seen(scope, seen):
             if ways := self._collect(digest, trail):
                 return min(ways, key=lambda way: way[0])[1]
-        return self._search_waiting(scope, trail, seen) if seen is trail.seen[0] else None
+        return self._search_waiting(scope, trail, seen)
 
     def _search_waiting(self, scope: bytes, trail: Trail, seen: Seen) -> Found | None:
         """Find by a weak proof who waits for a request like this one. Where something speaks against it, other ids or
         another system prompt and beginning, it counts only for the one that waits."""
-        for digest in _digests_weak(scope, seen):
+        newest = seen is trail.seen[0]
+        for digest in _digests_weak(scope, seen) if newest else _digests_front(scope, seen):
             ways = [way for way in self._collect(digest, trail) if _waits(*way)]
             strange = bool(seen.calls) or all(rank[1] >= STRANGE for rank, _ in ways)
             if ways and (len(ways) == 1 or not strange):
@@ -265,7 +267,7 @@ def _way_on(conversation: _Conversation, node: _Node, trail: Trail) -> _Way:
 
 def _waits(rank: Rank, found: Found) -> bool:
     """Tell whether the conversation stands at this answer, and a request that goes on like this one may be its next."""
-    return found[1] is found[0].newest and rank[0] is not _Way.FORK
+    return found[1] is found[0].newest and (rank[0] is not _Way.FORK or found[1].lost)
 
 
 def _count_strange(conversation: _Conversation, trail: Trail) -> int:
@@ -304,8 +306,16 @@ def _digests_weak(scope: bytes, seen: Seen) -> Iterable[bytes]:
     if seen.context:
         yield _of(scope, b"before", seen.before, seen.words)
         yield _of(scope, b"asked", seen.context)
+    yield from _digests_front(scope, seen)
     if not seen.weak:
         yield _of(scope, b"words", seen.words)
+
+
+def _digests_front(scope: bytes, seen: Seen) -> Iterable[bytes]:
+    """List what proves little of an older answer, where the newer ones may be the client's own: the words behind a
+    message that began so."""
+    if seen.front and not seen.weak:
+        yield _of(scope, b"front", seen.front, seen.words)
 
 
 def _digests_left(scope: bytes, trail: Trail, answered: Answered) -> Iterable[bytes]:
@@ -313,6 +323,8 @@ def _digests_left(scope: bytes, trail: Trail, answered: Answered) -> Iterable[by
     yield from (_of(scope, b"call", call) for call in answered.calls)
     yield _of(scope, b"deep", trail.deep, answered.words)
     yield _of(scope, b"context", trail.context, answered.words)
+    if trail.front and not answered.weak:
+        yield _of(scope, b"front", trail.front, answered.words)
     yield _of(scope, b"before", trail.before, answered.words)
     if answered.lead:
         yield _of(scope, b"lead", trail.context, answered.lead)

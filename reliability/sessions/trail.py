@@ -30,7 +30,7 @@ __all__ = ["Answered", "Seen", "Trail", "describe_answer", "name_request", "read
 
 Message = Mapping[str, Any]
 
-ANSWERS_MAX = 4
+ANSWERS_MAX = 6
 CONTEXT, DEEP = 4, 12
 CALLS_MAX = 4
 PERSONA_CHARS = 24
@@ -43,6 +43,7 @@ QUOTED_CHARS_MAX = 65_536
 #: Words that stand by themselves in many conversations prove nothing.
 WORDS_CHARS_MIN = 24
 LEAD_CHARS = 24
+FRONT_CHARS = 512
 DIGEST_BYTES = 12
 SYSTEM = ("system", "developer")
 
@@ -51,7 +52,8 @@ SYSTEM = ("system", "developer")
 class Seen:
     """An answer that a request shows. `calls`: each with its id; `words`: what it says or calls, `weak` where many
     conversations say the same; `lead`: how it begins. Of what stands before it `before` is one message, `context` a
-    few, and `deep` so many that runs differ in them which do the same for a while."""
+    few, and `deep` so many that runs differ in them which do the same for a while; `front` is how the
+    one message begins, since clients add reminders behind their newest one."""
 
     calls: tuple[bytes, ...]
     words: bytes
@@ -60,15 +62,16 @@ class Seen:
     deep: bytes
     lead: bytes = b""
     weak: bool = False
+    front: bytes = b""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trail:
     """The trail of one request. `whole` names the request, `start` its first message, `system` its system prompt,
-    `persona` the beginning of that, in front of a date; `before`, `context` and `deep` stand before the answer that it
-    asks for; `seen` is what it shows, the newest first. `folded`: it ends with a summary of what came before; `quotes`
-    are lines of that. `opening` names its first messages, of a folded one those before the summary; empty where there
-    are none or too many."""
+    `persona` the beginning of that, in front of a date; `before`, `context`, `deep` and `front` stand before the answer
+    that it asks for; `seen` is what it shows, the newest first. `folded`: it ends with a summary of what came before;
+    `quotes` are lines of that. `opening` names its first messages, of a folded one those before the summary; empty
+    where there are none or too many."""
 
     whole: bytes
     start: bytes
@@ -78,6 +81,7 @@ class Trail:
     before: bytes
     context: bytes
     deep: bytes
+    front: bytes = b""
     owner: bytes = b""
     seen: tuple[Seen, ...] = ()
     folded: bool = False
@@ -125,6 +129,9 @@ def read_trail(messages: Sequence[Message], owner: str = "") -> Trail:
         newest = [digest_at(i) for i in range(max(0, index - DEEP), index)]
         return (newest[-1], digest_parts(*newest[-CONTEXT:]), digest_parts(*newest)) if newest else (b"", b"", b"")
 
+    def front_of(index: int) -> bytes:
+        return _digest_front(said[index - 1]) if index else b""
+
     answers = [index for index in range(len(said) - 1, -1, -1) if said[index].get("role") == "assistant"]
     before, context, deep = context_of(len(said))
     summary = _find_summary(said)
@@ -137,8 +144,11 @@ def read_trail(messages: Sequence[Message], owner: str = "") -> Trail:
         before=before,
         context=context,
         deep=deep,
+        front=front_of(len(said)),
         owner=digest_parts(owner.encode("utf-8", "surrogatepass")),
-        seen=tuple(_see(said[index], read_at(index), context_of(index)) for index in answers[:ANSWERS_MAX]),
+        seen=tuple(
+            _see(said[index], read_at(index), context_of(index), front_of(index)) for index in answers[:ANSWERS_MAX]
+        ),
         opening=digest_parts(*map(digest_at, range(opened))) if 0 < opened <= OPENING_MAX else b"",
         folded=summary is not None,
         quotes=() if summary is None else _digest_lines(said[summary:]),
@@ -183,7 +193,15 @@ def _digest_message(message: Message) -> bytes:
     return digest_parts(kind.encode(), _cut(text_of(message.get("content")).strip()))
 
 
-def _see(message: Message, read: tuple[Turn, bytes, bytes, bool], behind: tuple[bytes, bytes, bytes]) -> Seen:
+def _digest_front(message: Message) -> bytes:
+    """Digest the first line of a message of the user; empty where it has none."""
+    text = text_of(message.get("content"))[:FRONT_CHARS].strip() if message.get("role") == "user" else ""
+    return digest_parts(b"front", _cut(text.splitlines()[0])) if text else b""
+
+
+def _see(
+    message: Message, read: tuple[Turn, bytes, bytes, bool], behind: tuple[bytes, bytes, bytes], front: bytes
+) -> Seen:
     turn, words, lead, weak = read
     listed = message.get("tool_calls")
     ids = (
@@ -191,7 +209,7 @@ def _see(message: Message, read: tuple[Turn, bytes, bytes, bool], behind: tuple[
         if isinstance(listed, list)
         else []
     )
-    return Seen(tuple(_digest_calls(turn.calls, ids)), words, *behind, lead, weak)
+    return Seen(tuple(_digest_calls(turn.calls, ids)), words, *behind, lead, weak, front)
 
 
 def _read_answer(message: Message) -> Turn:

@@ -252,5 +252,6 @@ ENVELOPES: tuple[Format, ...] = (
         holds=(Start(r"functools\[\s{0,8}\{", place=Place.SENTENCE),),
         explicit=True,
         endless=True,
+        compared=(r"functools(?=\[\s{0,8}\{)",),
     ),
 )

@@ -37,6 +37,8 @@ _HARMONY = (r"<\|start\|>", r"<\|channel\|>", r"<\|constrain\|>", r"<\|message\|
 _SEPARATORS = (r"\[ARGS\]", r"\[CALL_ID\]")
 _ESCAPED_NAME = r"[A-Za-z_\\][A-Za-z0-9_.:/\\-]{0,127}+"
 _INDEX_SEPARATORS = (r"<\|tool_call_argument_begin\|>", r"<[|｜]tool[▁_ ]sep[|｜]>")
+# The name that a mark stands behind, as far as the loop check looks.
+_NAMED_BEFORE = r"[A-Za-z_][\w.:-]{0,48}"
 _PAIR_KEYS = (r"<arg_key>", r"<\w{1,16}[_|:]arg_key>", r"<arg_key:\w{1,10}>")
 
 
@@ -101,6 +103,7 @@ NOTATIONS: tuple[Format, ...] = (
         reader=Reader.ATTRIBUTES,
         opens=(r"<tool\s{1,8}name",),
         closes=(r"/>", r">\s*</tool>"),
+        compared=(r"<tool\s{1,8}name",),
     ),
     Format(
         family="pairs: GLM without its tags",
@@ -125,6 +128,7 @@ NOTATIONS: tuple[Format, ...] = (
         ),
         named=True,
         explicit=True,
+        compared=tuple(rf"{_NAMED_BEFORE}{separator}" for separator in _SEPARATORS),
     ),
     Format(
         family="name and JSON: Kimi and DeepSeek without their tags",
@@ -141,6 +145,7 @@ NOTATIONS: tuple[Format, ...] = (
             Start("", rf"{_SPACES}:", place=Place.LINE),
         ),
         named=True,
+        compared=tuple(rf"{_NAMED_BEFORE}{separator}" for separator in _INDEX_SEPARATORS),
     ),
     Format(
         family="Command R",
@@ -209,6 +214,7 @@ NOTATIONS: tuple[Format, ...] = (
             Start(r"\{<\|\"\|>", until=Until.FIRST_CLOSES),
             Start(r"\{<escape>", until=Until.FIRST_CLOSES),
         ),
+        compared=(r"call:(?=[\w.-]{1,40}\{)",),
     ),
     Format(
         family="Python: a list",
@@ -265,6 +271,7 @@ NOTATIONS: tuple[Format, ...] = (
             Start(rf"{words}to=functions\.", r"[^\n{]{0,64}\s{0,8}\{", Until.LAST_CLOSES, Place.SENTENCE)
             for words in _CHANNELS
         ),
+        compared=tuple(rf"{words}to=functions\." for words in _CHANNELS),
     ),
     Format(
         family="Harmony: gpt-oss",

@@ -22,7 +22,7 @@ one goes with any closer, and any notation may stand between: what counts is wha
 Who reads it: the gate (`reliability.answer.call_starts`), which sees a text in pieces; the extraction, which sees all
 of it; the loop check inside an answer (`reliability.loops.written`); the grammar
 (`deployments.tiers.mlx.grammar.lark`), which writes the form of the first row. `delimiters.py` has the table's
-expressions, compiled.
+expressions, compiled. What a model only thinks is no call: `format_reasoning.py` has the marks of reasoning.
 
 The expressions in `holds` (and in `opens` where they are held as they are) are rows of single characters and sets of
 characters, each with at most a `?` or `{n,m}` behind it, so that `delimiters.beginnings` can say of a cut text whether

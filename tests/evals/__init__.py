@@ -9,6 +9,8 @@ Measured on 2026-11-22 on a 2-core Linux VM (AMD EPYC) by `python -m tests.evals
     ground truths                     0 of 1,139 rejected
     one seeded damage each            57,327 cases: each mended to the truth or rejected, none delivered wrong
     malformed outputs                 recovered exactly: 81 % of tool texts, 28 % of bare JSON; the rest rejected
+    calls of 50 families              562 and 356 in a thought, whole and streamed: all right (2026-11-24)
+    texts of agents                   0 of 1,799 taken for a call
     cost, median                      loop check of 200 messages 0.54-0.77 ms, validation of a call 52-62 µs,
                                       extraction 40-45 µs, one decision 4 µs
 """

@@ -16,11 +16,13 @@ never blurred.
 from __future__ import annotations
 
 import re
+from enum import Enum
+from functools import lru_cache
 from typing import Any
 
 from reliability.loops.comparison.canonical import canonical, parse, spell
 from reliability.loops.comparison.errors import has_failed
-from reliability.loops.comparison.volatile_fields import is_volatile, word_set, words_of
+from reliability.loops.comparison.volatile_fields import NAMES_MAX, is_volatile, word_set, words_of
 from reliability.loops.findings import Call, Result
 
 __all__ = ["HOLE", "blur_call", "says_enough"]
@@ -32,6 +34,9 @@ COMMAND_CHARS = 20_000
 SAID_LETTERS_MIN, SAID_CHARS = 24, 120
 
 _RUN = word_set("attempt attempts retry retries tries iteration timeout wait delay ttl deadline")
+#: A longer text is no waiting time.
+RUN_CHARS = 16
+_HANDLES = frozenset({"id", "uuid", "guid", "key"})
 _STAMPS = frozenset({"timestamp", "ts", "epoch", "now", "nonce"})
 _REMARKS = word_set(
     "description explanation explain reason reasoning rationale justification thought thoughts "
@@ -67,34 +72,67 @@ def blur_call(call: Call, ignored: frozenset[str]) -> str:
     known, value = parse(text) if text.startswith("{") else (False, None)
     if not known or not isinstance(value, dict):
         return f"{call.name}\x1f{canonical(call.arguments, ignored) if text.startswith('[') else _blur_command(text)}"
-    kept = {
-        key: _blur_value(key, item) for key, item in value.items() if key not in ignored and not _tells_run(key, item)
-    }
-    if len(kept) > 1:
-        kept = {key: item for key, item in kept.items() if not (_REMARKS & set(words_of(key)))} or kept
+    kept: dict[str, Any] = {}
+    remarks: list[str] = []
+    for key, item in value.items():
+        about = _classify_argument(key)
+        if key in ignored or _tells_run(about, key, item):
+            continue
+        kept[key] = _blur_value(about, item)
+        if about is _About.REMARK:
+            remarks.append(key)
+    if len(remarks) < len(kept):
+        for key in remarks:
+            del kept[key]
     return f"{call.name}\x1f{spell(kept) or text}"
 
 
-def _tells_run(key: str, value: Any) -> bool:
-    """Return whether the argument is about the run: how long to wait, which attempt, which request it is."""
+class _About(Enum):
+    """What an argument is about, by its name."""
+
+    RUN = 1  # how long to wait, which attempt
+    STAMP = 2
+    HANDLE = 3  # an id or a key: of the run, or of what is asked for
+    REMARK = 4
+    ENTITY = 5
+    CODE = 6
+    PATH = 7
+    OTHER = 8
+
+
+_BY_WORDS = (
+    (_RUN, _About.RUN),
+    (_STAMPS, _About.STAMP),
+    (_REMARKS, _About.REMARK),
+    (_CODE, _About.CODE),
+    (_ENTITIES, _About.ENTITY),
+    (_PATHS, _About.PATH),
+)
+
+
+@lru_cache(NAMES_MAX)
+def _classify_argument(key: str) -> _About:
     words = words_of(key)
-    named = set(words)
-    if named & _RUN:
-        return isinstance(value, (int, float)) or (isinstance(value, str) and len(value) <= 16)
-    if named & _STAMPS:
-        return True
-    return bool(words) and words[-1] in ("id", "uuid", "guid", "key") and is_volatile(key, value, value, False)
+    if words and words[-1] in _HANDLES:
+        return _About.HANDLE
+    return next((about for known, about in _BY_WORDS if not known.isdisjoint(words)), _About.OTHER)
 
 
-def _blur_value(key: str, value: Any) -> Any:
-    words = set(words_of(key))
+def _tells_run(about: _About, key: str, value: Any) -> bool:
+    """Return whether the argument is about the run: how long to wait, which attempt, which request it is."""
+    if about is _About.RUN:
+        return isinstance(value, (int, float)) or (isinstance(value, str) and len(value) <= RUN_CHARS)
+    return about is _About.STAMP or (about is _About.HANDLE and is_volatile(key, value, value, False))
+
+
+def _blur_value(about: _About, value: Any) -> Any:
+    if isinstance(value, str):
+        if about is _About.CODE:
+            return _blur_command(value)
+        return value.removeprefix("./") if about is _About.PATH else value
     if isinstance(value, (int, float)) and not isinstance(value, bool):
-        return value if words & _ENTITIES else HOLE
-    if not isinstance(value, str):
-        return value
-    if words & _CODE:
-        return _blur_command(value)
-    return value.removeprefix("./") if words & _PATHS else value
+        return value if about in (_About.ENTITY, _About.HANDLE, _About.CODE) else HOLE
+    return value
 
 
 def _blur_command(text: str) -> str:

@@ -49,9 +49,9 @@ def _read_fenced(text: str, at: int, setting: Setting) -> Found | None:
     try:
         found = read_json(text, start, setting)
     except Unreadable as bad:
-        if isinstance(bad, HalfCall) or looks_like_a_call(text, start, setting.box):
-            raise
-        return None
+        if looks_like_a_call(text, start, setting.box):
+            raise HalfCall(bad.reason, bad.at) from None
+        raise
     if found is None or not found.calls:
         return None
     closing = _FENCE.match(text, found.end) if fence else None

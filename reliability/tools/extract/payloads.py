@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from reliability.tool_calls import RawCall, Repair, RepairKind
-from reliability.tools.delimiters import BLANK, CLOSER, FENCE
+from reliability.tools.delimiters import BLANK, CLOSER, FENCE, has_only_delimiters
 from reliability.tools.extract.literal import Unreadable, read
 from reliability.tools.extract.shapes import ARGUMENT_KEYS, WRAPPERS, HalfCall, Setting, find_calls
 from reliability.tools.format_parts import NAME
@@ -38,6 +38,7 @@ _QUOTE = re.compile(r'<\|"\|>|<escape>')
 _BARE = re.compile(r"[^,{}\[\]<]+")
 _PLAIN = re.compile(r"true|false|null|-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?", re.ASCII)
 BRACES_DEPTH_MAX = 64
+CLOSERS_CHARS = 128
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +62,13 @@ def read_json(text: str, at: int, setting: Setting) -> Found | None:
     value = read(text, at, ends=ENDS)
     explicit = setting.explicit or CLOSER.match(text, skip_space(text, value.end)) is not None
     ends = (setting.alone or setting.last) and not text[value.end :].strip(" \t\r\n`")
-    setting = replace(setting, explicit=explicit, alone=ends and setting.alone, last=ends and setting.last)
+    setting = replace(
+        setting,
+        explicit=explicit,
+        opened=setting.explicit,
+        alone=ends and setting.alone,
+        last=(ends and setting.last) or (setting.last and _ends_behind_closers(text, value.end)),
+    )
     calls = find_calls(value.value, setting)
     if calls is None:
         return Found([], value.end)
@@ -71,6 +78,11 @@ def read_json(text: str, at: int, setting: Setting) -> Found | None:
             raise HalfCall("a closing brace is missing, and it can't be told which", value.end)
         kinds.append(RepairKind.ENVELOPE)
     return Found([record_repairs(call, kinds) for call in calls], value.end)
+
+
+def _ends_behind_closers(text: str, at: int) -> bool:
+    """Return whether nothing follows here but a few delimiters."""
+    return len(text) - at <= CLOSERS_CHARS and has_only_delimiters(text[at:])
 
 
 def record_repairs(call: RawCall, kinds: list[RepairKind]) -> RawCall:

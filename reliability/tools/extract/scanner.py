@@ -199,8 +199,7 @@ class _Walk:
         end = self._find_reasoning_end() if self.may_end_reasoning else None
         self.may_end_reasoning = end is not None
         if end is not None:
-            self.has_thought = True
-            self.at = self.begins = end
+            self.has_thought, self.at, self.begins = True, end, end
         elif begins_sentence(self.text, delimiter.start):
             self.at = len(self.text)
 
@@ -291,11 +290,8 @@ class _Walk:
 
     def _begins_line(self, start: int) -> bool:
         """Return whether nothing but white space, or a call, stands before this place in its line."""
-        line = max(
-            self.text.rfind("\n", max(self.kept, start - LOOK_CHARS), start) + 1,
-            self.kept,
-            start - LOOK_CHARS,
-        )
+        least = max(self.kept, start - LOOK_CHARS)
+        line = max(self.text.rfind("\n", least, start) + 1, least)
         return not self.text[line:start].strip()
 
     def _report_stray(self, closer: Delimiter) -> None:
@@ -389,11 +385,15 @@ class _Walk:
     def _read_announced(self, delimiter: Delimiter, start: int) -> None:
         """Read a call of a declared name behind words that announce it."""
         kind = delimiter.kind if isinstance(delimiter.kind, Reader) else Reader.REACT
+        if self.fuel < 0:
+            return
         try:
             found = read_announced(self.text, delimiter.end, kind, self.box)
         except Unreadable as bad:
-            self.fuel -= max(bad.at - start, ATTEMPT_CHARS)
-            self._report_malformed(start, find_region_end(self.text, delimiter.end), bad.reason, kind.value)
+            if kind is not Reader.ANNOUNCED or isinstance(bad, HalfCall):
+                self._report_malformed(start, find_region_end(self.text, delimiter.end), bad.reason, kind.value)
+            else:
+                self.fuel -= max(bad.at - start, ATTEMPT_CHARS)  # data
             return
         if found is not None:
             self._take_calls(delimiter.held, skip_closers(self.text, found.end)[0], found.calls)

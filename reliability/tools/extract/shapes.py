@@ -57,13 +57,15 @@ class HalfCall(Unreadable):
 @dataclass(frozen=True, slots=True)
 class Setting:
     """What is known before a value is looked at. `explicit`: its envelope, or its own delimiter, says
-    that it is a call. `alone`: it is the complete answer. `last`: it begins a line, and nothing stands behind it."""
+    that it is a call. `alone`: it is the complete answer. `last`: it begins a line, and nothing stands
+    behind it. `opened`: an opener stands before it, not only a closer behind it."""
 
     box: ToolBox
     format: str
     explicit: bool = False
     alone: bool = False
     last: bool = False
+    opened: bool = False
 
 
 def find_calls(value: Any, setting: Setting) -> list[RawCall] | None:
@@ -145,7 +147,7 @@ def _read_named_by_key(value: Mapping[str, Any], setting: Setting) -> RawCall | 
     tool = setting.box.find(name)
     if len(value) != 1 or not isinstance(given, dict) or tool is None:
         return None
-    if not setting.explicit and not (setting.last and _fits(given, tool)):
+    if not setting.opened and not (setting.last and _fits(given, tool)):
         return None
     return RawCall(name=name, arguments=given, format=setting.format)
 

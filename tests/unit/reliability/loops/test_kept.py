@@ -21,12 +21,15 @@ from reliability.loops import (
     read_turns,
 )
 from reliability.loops.kept import CHARS_MAX, KEPT_MAX, count_kept_chars, shorten_turn
+from reliability.types import CallDelta, Text
 from tests.support.shrunk_histories import FULL, HEAD, SHAPES, ShrunkSession, make_lap, run_laps
 
 CONFIG = LoopConfig()
 LOOP = [None, None, Stage.WARN, Stage.WARN, Stage.BREAK, Stage.BREAK]
 # Whose results can't be known: there a changed result is as good as none, and a nudge harms nobody.
 BLIND = [name for name in SHAPES if name.startswith(("folds", "leaves"))]
+# Where no request shows two results: all that is compared was kept.
+ONE_AT_A_TIME = [name for name in SHAPES if name.endswith(("last 2", "last 3", "keeps 1 results"))]
 law = settings(deadline=None, max_examples=60)
 
 
@@ -59,7 +62,7 @@ def test_long_results_are_compared_whole(name):
     pages = [f"{'head ' * 400}{random.Random(n).randbytes(3_000).hex()}{' tail' * 400}" for n in range(6)]
 
     assert run_laps(SHAPES[name], [pages[0]] * 6) == LOOP
-    if name not in BLIND:
+    if name in ONE_AT_A_TIME:
         assert set(run_laps(SHAPES[name], pages)) == {None}
 
 
@@ -113,6 +116,32 @@ def test_a_new_task_in_the_same_session_rearms():
     head = [HEAD[0], {"role": "user", "content": "Something else altogether."}]
 
     assert run_laps(SHAPES["keeps the last 2"], ["the same"] * 2, session, head) == [None, None]
+
+
+@pytest.mark.parametrize("name", ["keeps the last 2", "keeps the last 4", "keeps nothing but the last 2"])
+def test_a_text_agent_whose_requests_are_equal_is_stopped(name):
+    """Its calls have no ids, so from some lap on all of its requests are equal to the letter: nudged, and ended at
+    last; and one that is only sent again, a few times, is neither."""
+    session, said, stages = ShrunkSession(), [], []
+    text = 'Thought: I look at it.\nAction: read_file\nAction Input: {"path": "a"}'
+    for number in range(10):
+        judged = session.answer(SHAPES[name](HEAD, said, number), [Text(text)])
+        stages.append(None if judged.loop is None else judged.loop.stage)
+        said += [{"role": "assistant", "content": text}, {"role": "user", "content": "Observation:\nthe same"}]
+
+    first = stages.index(Stage.BREAK)
+    assert Stage.WARN in stages[2:first]
+    assert first <= 8
+
+
+def test_a_request_that_is_sent_again_a_few_times_is_no_loop():
+    """One lap, and the same request four times more, each time with the answer that would be the second lap."""
+    session, lap = ShrunkSession(), make_lap(0, "the same")
+    run_laps(FULL, ["the same"], session)
+    call = lap[0]["tool_calls"][0]["function"]
+    event = CallDelta(index=0, id="c", name=call["name"], arguments=call["arguments"])
+
+    assert {session.answer([*HEAD, *lap], [event]).loop for _ in range(5)} == {None}
 
 
 def test_a_cycle_is_found_in_the_last_two_messages():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 from typing import Any
 
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 from reliability.loops.transcript import answer_turn
 from reliability.sessions import Conversations, describe_answer, read_trail
 from reliability.sessions import conversations as module
+from tests.evals.loops_eval import LAPS, load_runs
 from tests.evals.sessions_eval import Crowd
 
 HOUR_NS = 3600 * 10**9
@@ -50,6 +52,68 @@ class World:
         """What became of it."""
         answered = None if answer is None else describe_answer(answer_turn(answer))
         self.known.answer(key, name, ticket, answered, self.now_ns)
+
+
+@functools.cache
+def recorded_laps() -> dict[str, list[dict[str, Any]]]:
+    """The laps of published agents, by run."""
+    laps: dict[str, list[dict[str, Any]]] = {}
+    for lap in load_runs(LAPS):
+        laps.setdefault(lap["trial"], []).append(lap)
+    return laps
+
+
+@pytest.mark.parametrize("name", sorted(recorded_laps()))
+def test_two_recorded_runs_at_once_are_two_sessions(name):
+    """Published agents, each run twice at once with equal requests: a run is one session, and no other's."""
+    world = World()
+    runs: list[list[str]] = [[], []]
+    for lap in recorded_laps()[name]:
+        for run in runs:
+            session, ticket = world.begin(lap["messages"])
+            run.append(session)
+            world.known.answer("k", session, ticket, describe_answer(answer_turn(lap["answer"])), world.now_ns)
+
+    assert [len(set(run)) for run in runs] == [1, 1]
+    assert runs[0][0] != runs[1][0]
+
+
+FILES = [ask("These are the files: a.py"), say("Ok, any changes I propose will be to those files.")]
+RULES = "\n\n# Every edit must be written like this."
+
+
+def show_moving_files(turns: int, last: str) -> list[dict[str, Any]]:
+    """The request after so many answers of a client that puts its files before the newest message, says the rules
+    behind it, and adds an answer of its own to each of ours."""
+    said: list[dict[str, Any]] = []
+    for turn in range(turns):
+        said += [ask(f"Edit {turn} failed."), say(f"I change the line number {turn}:"), ask("Done."), say("Ok.")]
+    return [BEGIN[0], *said, *FILES, ask(last + RULES)]
+
+
+def test_who_moves_messages_and_adds_answers_is_followed():
+    """What stands before an answer is elsewhere in the next request, its message has lost its end, and newer answers
+    are the client's own: it is known by how the message began, also after a request that got no answer."""
+    world = World()
+    names = []
+    for turn in range(6):
+        name, ticket = world.begin(show_moving_files(turn, f"Edit {turn} failed."))
+        names.append(name)
+        world.end(name, ticket, {"role": "assistant", "content": f"I change the line number {turn}:\n"})
+    name, ticket = world.begin(show_moving_files(6, "Edit 6 failed."))
+    world.end(name, ticket, None)
+
+    assert {*names, name, world.begin(show_moving_files(6, "Then do something else."))[0]} == {names[0]}
+
+
+def test_the_words_of_an_older_answer_alone_prove_nothing():
+    """A request that shows words of an older answer, after another message, is somebody else's."""
+    world = World()
+    first, ticket = world.begin(show_moving_files(0, "Edit 0 failed."))
+    world.end(first, ticket, {"role": "assistant", "content": "I change the line number 0:"})
+    other = [BEGIN[0], ask("Another task."), say("I change the line number 0:"), ask("So."), say("Well."), ask("On.")]
+
+    assert world.begin(other)[0] != first
 
 
 @pytest.mark.parametrize("seed", range(100, 130))
