@@ -222,9 +222,9 @@ def _renamed(row: Row, id: str, box: ToolBox, truth: Case, called: str) -> None:
 
 
 def repeated(cases: Iterable[Case], dice: Random) -> Row:
-    """All calls of a case, said twice, three times and forty times over, as text in pieces of a drawn size: each of them
-    is delivered once, in order. One truth of the set holds equal calls itself (four random numbers): that counts as
-    said over again, too."""
+    """All calls of a case, said twice, three times and forty times over, as text in pieces of a drawn size: each is
+    delivered once, in order. One truth of the set holds equal calls itself (four random numbers): that counts as said
+    over again, too."""
     row = Row("BFCL ground truths, said over again in pieces")
     for case in right(cases):
         box = toolbox(case["tools"])
