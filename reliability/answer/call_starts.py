@@ -24,20 +24,21 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from reliability.answer.name_lookup import Lookup, ToolNames, fold_text
 from reliability.tools.delimiters import QUOTES, SENTENCE_ENDS, beginnings, is_reasoning_end
 from reliability.tools.format_reasoning import REASONING_CLOSES, REASONING_OPENS
 from reliability.tools.format_row import Place, Reader, Start, Until
 from reliability.tools.formats import CALL_FORMATS, FRAME_FENCE, FRAME_TAG
-from reliability.tools.schema.tool_names import prepare_tool_names
+from reliability.tools.schema.tool_names import Lookup, prepare_tool_names
 
 __all__ = [
     "PARTIAL",
     "CallStart",
     "ThoughtEnd",
     "ThoughtStart",
+    "ToolNames",
     "find_call_start",
     "find_thought_end",
+    "fold_text",
     "place_behind",
     "prepare_names",
 ]
@@ -46,6 +47,7 @@ DELIMITER_MAX = 400  # characters that are looked at to tell whether something b
 SPACES_MAX = 64  # white space between a fence or a tag and a candidate
 
 PARTIAL: Final = "partial"
+_FOLD = str.maketrans("ABCDEFGHIJKLMNOPQRSTUVWXYZ-", "abcdefghijklmnopqrstuvwxyz_")
 _SPOT = re.compile(rf"[{{\[<`⏺✿◁{SENTENCE_ENDS}]|\](?=<|\Z)")
 _THOUGHT_SPOT = re.compile(r"[<\[◁]")
 _BRACKET = re.compile(r"[{\[(]")
@@ -81,6 +83,17 @@ class ThoughtEnd:
 
 Partial = Literal["partial"]
 Found = CallStart | ThoughtStart | ThoughtEnd | Partial | None
+
+
+@dataclass(frozen=True, slots=True)
+class ToolNames:
+    """The declared names: as they may be spelled, and to the letter. `firsts` are what they and the words of the table
+    begin with."""
+
+    names: tuple[str, ...]
+    folded: Lookup
+    exact: Lookup
+    firsts: frozenset[str]
 
 
 class _Starts:
@@ -162,6 +175,11 @@ def _build_call_start(start: int, match: re.Match[str], until: Until, *, strong:
     return CallStart(start, scan, until, strong)
 
 
+def fold_text(text: str) -> str:
+    """Return the text without case, and with `-` as `_`; as long as before."""
+    return text.translate(_FOLD)
+
+
 def _list_firsts(head: str) -> str:
     """Return the characters with which a text may begin that begins with this expression."""
     inside = re.match(r"\[([^\]]+)\]", head)
@@ -199,7 +217,7 @@ def prepare_names(names: Iterable[str]) -> ToolNames:
         tuple(sorted({fold_text(name) for name in known})),
         Lookup(index, frozenset(known), False),
         Lookup(index, frozenset(known), True),
-        _FIRSTS | index.firsts,
+        index.firsts | _FIRSTS,
     )
 
 

@@ -48,7 +48,7 @@ def test_a_wrong_delivery_is_a_failure():
 
 
 def test_each_row_can_fail():
-    """A call under another tool's name, one that is said twice and delivered twice, a changed value: each is seen."""
+    """A call under another tool's name, a call that is lost, one call more than there should be: each is seen."""
     cases = [case for case in tools_eval.right(tools_eval.records("bfcl_cases")) if len(case["ground_truth"]) == 1][:1]
     (truth,) = cases[0]["ground_truth"]
     box = tools_eval.toolbox(cases[0]["tools"])

@@ -196,8 +196,8 @@ SPELLINGS: dict[str, Callable[[str], str]] = {
 
 
 def renamed(cases: Iterable[Case]) -> Row:
-    """Right calls whose tools are called by another spelling, natively and as text, and the other way round: the tool
-    is declared so. All pass under the declared name, with a repair, and never as another tool."""
+    """Right calls whose tools are called by another spelling, natively and as text: all pass under the declared name,
+    with a repair, and never as another tool."""
     row = Row("BFCL ground truths, tools under other spellings")
     for case in right(cases):
         truth = case["ground_truth"][0]
@@ -222,8 +222,9 @@ def _renamed(row: Row, id: str, box: ToolBox, truth: Case, called: str) -> None:
 
 
 def repeated(cases: Iterable[Case], dice: Random) -> Row:
-    """All calls of a case, said once, twice, three times and forty times over, as text in pieces of a drawn size: each
-    of them is delivered once, in order."""
+    """All calls of a case, said twice, three times and forty times over, as text in pieces of a drawn size: each is
+    delivered once, in order. One truth of the set holds equal calls itself (four random numbers): that counts as said
+    over again, too."""
     row = Row("BFCL ground truths, said over again in pieces")
     for case in right(cases):
         box = toolbox(case["tools"])

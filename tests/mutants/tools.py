@@ -421,13 +421,13 @@ MUTANTS: list[tuple[str, str, str, str]] = [
         "from the second re-ask on a grammar is used",
     ),
     (
-        "reliability/tools/extract/markup.py",
+        "reliability/tools/extract/typing_text.py",
         "            text = text[len(line_break) : -len(line_break)] if ends else text\n",
         "            text = text.removeprefix(line_break).removesuffix(line_break)\n",
         "a value that stands on the line of a tag keeps its line breaks",
     ),
     (
-        "reliability/tools/extract/markup.py",
+        "reliability/tools/extract/typing_text.py",
         "ends = len(text) >= 2 * len(line_break) and ",
         "ends = ",
         "one line break is no frame around nothing",

@@ -23,9 +23,10 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import lru_cache
 
-__all__ = ["NAMESPACE_WORDS", "ToolNames", "clean_name", "fold", "prepare_tool_names"]
+__all__ = ["Lookup", "ToolNames", "clean_name", "fold", "prepare_tool_names"]
 
 NAME_CHARS_MAX = 256
 INDEXES_KEPT_MAX = 32
@@ -43,7 +44,9 @@ _SERVER_NAMES = (
 )
 # What a model, or an upstream that reads its calls, leaves on a name: a special token, an index, a pair of brackets.
 _LEFT_ON = re.compile(r"<[|｜].*|:\d{1,6}\Z|\(\s*\)\Z", re.DOTALL)
-NAMESPACE_WORDS = ("functions", "function", "tools", "tool", "default_api", "multi_tool_use", "mcp")
+# What is no ordinary word where a sentence begins: a name with a sign or a capital inside it.
+_NO_WORD = re.compile(r"(?:__|[./:])(?=[A-Za-z0-9])|(?<=[a-z0-9])[A-Z]")
+_WORDS_BEFORE = ("functions", "function", "tools", "tool", "default_api", "multi_tool_use", "mcp")
 
 
 def fold(name: str) -> str:
@@ -90,7 +93,7 @@ class ToolNames:
             (_spell(name[end.end() :]), name) for name in names for end in _NAMESPACE_END.finditer(name)
         )
         self._in_order = sorted({*self._folded, *self._spelled, *self._inner})
-        self.firsts = frozenset(key[0] for key in (*self._in_order, *NAMESPACE_WORDS) if names and key)
+        self.firsts = frozenset(key[0] for key in (*self._in_order, *_WORDS_BEFORE) if names and key)
 
     def find(self, name: str) -> str | None:
         """Find the one declared name that a name means; None where there is none, or more than one."""
@@ -114,7 +117,7 @@ class ToolNames:
     def may_become(self, text: str) -> bool:
         """Return whether a text may be the beginning of a name that means a declared one."""
         plain = text.casefold()
-        if any(word.startswith(plain) for word in NAMESPACE_WORDS) or plain.startswith("mcp"):
+        if any(word.startswith(plain) for word in _WORDS_BEFORE) or plain.startswith("mcp"):
             return True
         silent = _SAYS_NOTHING.match(text)
         rest = text[silent.end() :] if silent else text
@@ -125,6 +128,28 @@ class ToolNames:
     def _begins(self, beginning: str) -> bool:
         at = bisect_left(self._in_order, beginning)
         return at < len(self._in_order) and self._in_order[at].startswith(beginning)
+
+
+@dataclass(frozen=True, slots=True)
+class Lookup:
+    """The declared names as they are looked up at one kind of place. `exact`: an ordinary word counts to the letter."""
+
+    index: ToolNames
+    known: frozenset[str]
+    exact: bool
+
+    def knows(self, name: str) -> bool:
+        """Return whether this means a declared tool."""
+        if self.exact and _NO_WORD.search(name) is None:
+            return name in self.known
+        return self.index.find(name) is not None
+
+    def may_become(self, text: str) -> bool:
+        """Return whether this may be the beginning of what means a declared tool."""
+        if self.exact and _NO_WORD.search(text) is None:
+            word = text.rstrip("./:_")
+            return any(known.startswith(word) for known in (*self.known, *_WORDS_BEFORE))
+        return self.index.may_become(text)
 
 
 def _group(pairs: Iterator[tuple[str, str]]) -> dict[str, tuple[str, ...]]:

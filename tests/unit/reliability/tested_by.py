@@ -7,7 +7,6 @@ TESTED_BY: dict[str, str] = {
     "reliability/steps.py": "tests/unit/reliability/tools/schema/test_validator_bounds.py",
     "reliability/types.py": "tests/unit/reliability/escalation/test_policies.py",
     "reliability/admission/request.py": "tests/unit/reliability/admission/test_admit.py",
-    "reliability/answer/name_lookup.py": "tests/unit/reliability/answer/test_call_starts.py",
     "reliability/loops/comparison/findings.py": "tests/unit/reliability/loops/test_history_laws.py",
     "reliability/tools/format_envelopes.py": "tests/unit/reliability/tools/test_formats.py",
     "reliability/tools/format_notations.py": "tests/unit/reliability/tools/test_formats.py",
