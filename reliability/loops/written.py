@@ -18,10 +18,10 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from reliability.loops.call_openers import ROWS, find_opener, row_of
 from reliability.loops.comparison.canonical import call_key, canonical, digest, summary
 from reliability.loops.comparison.findings import Call, Kind, Loop, Stage
 from reliability.tools.format_row import Format
-from reliability.tools.formats import CALL_FORMATS
 
 __all__ = ["REPEATS", "Written", "cut_before_repeats", "drop_repeats", "feed", "find_bodies", "find_repeated_calls"]
 
@@ -41,9 +41,7 @@ def _build_end_pattern(row: Format) -> str:
 
 
 DELIMITER_CHARS = 96  # no delimiter of the table is longer
-_ROWS = [row for row in CALL_FORMATS if row.compared]
-_OPENER = re.compile("|".join(f"(?P<r{at}>{'|'.join(row.compared)})" for at, row in enumerate(_ROWS)), re.IGNORECASE)
-_ENDS = [re.compile(_build_end_pattern(row), re.IGNORECASE) for row in _ROWS]
+_ENDS = [re.compile(_build_end_pattern(row), re.IGNORECASE) for row in ROWS]
 _UNNAMED = re.compile(r"⏺(?!\s*[\w.-]+\s*[:(])")
 
 
@@ -115,7 +113,7 @@ def _find_next(text: str, at: int, searched: int, final: bool) -> _Span | tuple[
     """Find the next complete call from `at` on; else return (what may be dropped, what has been searched)."""
     outer = None
     while True:
-        opener = _OPENER.search(text, at)
+        opener = find_opener(text, at)
         if opener is None:
             return (len(text) if final else max(at, len(text) - DELIMITER_CHARS + 1)), 0
         start, body_at = opener.span()
@@ -134,7 +132,7 @@ def _find_next(text: str, at: int, searched: int, final: bool) -> _Span | tuple[
 
 def _find_ending(text: str, opener: re.Match[str], at: int) -> re.Match[str] | None:
     """Find the first ending of a call: the body ends where it begins, the call where it ends."""
-    return _ENDS[int((opener.lastgroup or "r0")[1:])].search(text, at)
+    return _ENDS[row_of(opener)].search(text, at)
 
 
 def _is_outer(opener: re.Match[str], ending: re.Match[str]) -> bool:
