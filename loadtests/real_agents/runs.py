@@ -27,10 +27,10 @@ RUN_S = 120.0
 EXCHANGES_MAX = 24
 REFUSED_MAX = 6
 END_S = 2.0
-# At once: all their first messages are equal (aider's examples), and so are their answers, nearly. Runs that are equal
+# At once: all their first messages are equal (aider's examples), their edits not. Runs that are equal
 # to the letter nobody can tell apart, so that these ask for something else than the runs before them, too.
 AT_ONCE = " Two of you work at once."
-TWINS = ("aider-same", "aider-read")
+TWINS = ("aider-same", "aider-counter")
 OUTPUT_CHARS = 20_000
 # What of this program's environment an agent may see: no key, no other server.
 ENVIRONMENT = ("PATH", "LANG", "LC_ALL", "TZ", "SSL_CERT_FILE", "REQUESTS_CA_BUNDLE")
