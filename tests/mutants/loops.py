@@ -146,14 +146,14 @@ MUTANTS: list[tuple[str, str, str, str]] = [
     ),
     (
         "reliability/loops/comparison/near.py",
-        "    return sum(map(str.isalpha, mask_figures(a))) >= LETTERS_MIN and ",
+        "    return letters >= LETTERS_MIN and ",
         "    return ",
         "a text that is but figures is content",
     ),
     (
         "reliability/loops/comparison/near.py",
-        " > 0 and not _continues(a, b)\n",
-        " > 0\n",
+        " >= threshold and not _continues(a, b)\n",
+        " >= threshold\n",
         "a log that goes on is progress",
     ),
     (
@@ -212,7 +212,8 @@ MUTANTS: list[tuple[str, str, str, str]] = [
     ),
     (
         "reliability/loops/in_answer.py",
-        "        seen = _scan_block(seen, block, written)\n        if seen.loop is not None:\n            return None\n",
+        "        seen = _scan_block(seen, block, written)\n"
+        "        if seen.loop is not None:\n            return None\n",
         "        seen = _scan_block(seen, block, written)\n",
         "a loop stands, whatever follows it in the same piece",
     ),
@@ -380,7 +381,8 @@ MUTANTS: list[tuple[str, str, str, str]] = [
     ),
     (
         "reliability/loops/comparison/movement.py",
-        "    if any(step > 0 for step in steps) and any(step < 0 for step in steps):\n        return Movement.NOTHING\n",
+        "    if any(step > 0 for step in steps) and any(step < 0 for step in steps):\n"
+        "        return Movement.NOTHING\n",
         "",
         "what goes up and down tells nothing",
     ),
@@ -428,7 +430,8 @@ MUTANTS: list[tuple[str, str, str, str]] = [
     ),
     (
         "reliability/loops/turn_row.py",
-        "        return first >= period and not self._asks_the_same(first - period, first) and self._say_enough(first)\n",
+        "        return first >= period and not self._asks_the_same(first - period, first)"
+        " and self._say_enough(first)\n",
         "        return True\n",
         "who corrects a figure begins something new",
     ),
@@ -488,7 +491,8 @@ MUTANTS: list[tuple[str, str, str, str]] = [
     ),
     (
         "reliability/loops/same_text.py",
-        "        if turn.calls and not turn.written:\n            return\n",
+        "        if turn.calls and not (turn.written and all(result is None for result in turn.results)):\n"
+        "            return\n",
         "",
         "a call is work between two texts",
     ),
