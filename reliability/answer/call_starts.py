@@ -360,7 +360,7 @@ def _skip_name(names: Lookup, text: str, at: int) -> int | Partial | None:
     name = match[0]
     if "\\" in name:
         return _skip_escaped_name(names, text, name.replace("\\", ""), match.end())
-    if match.end() == len(text) and names.may_become(name):
+    if match.end() == len(text) and _may_become(names, name):
         return PARTIAL
     while not names.knows(name):
         part = _NAME_PART.search(name)
@@ -368,6 +368,13 @@ def _skip_name(names: Lookup, text: str, at: int) -> int | Partial | None:
             return None
         name = name[: part.start()]
     return at + len(name)
+
+
+def _may_become(names: Lookup, text: str) -> bool:
+    """Return whether this may be the beginning of a name; signs alone only where a declared name begins with them."""
+    if any(map(str.isalnum, text)):
+        return names.may_become(text)
+    return any(known.startswith(text) for known in names.known)
 
 
 def _skip_escaped_name(names: Lookup, text: str, name: str, end: int) -> int | Partial | None:

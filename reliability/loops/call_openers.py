@@ -65,7 +65,7 @@ def find_opener(text: str, at: int) -> re.Match[str] | None:
     """Find the first opener from `at` on."""
     signed, worded = _find_at_sign(text, at), _find_at_word(text, at)
     found = [match for match in (signed, worded) if match is not None]
-    return min(found, key=lambda match: match.start(), default=None)
+    return min(found, key=lambda match: (match.start(), row_of(match)), default=None)
 
 
 def row_of(opener: re.Match[str]) -> int:

@@ -98,6 +98,8 @@ def _find_acting_loops(row: TurnRow) -> list[Loop | None]:
     """Find the loops of calls: for every period, and the errors of one tool."""
     found: list[Loop | None] = []
     for period in filter(row.starts_again, range(1, min(row.config.max_period, row.size) + 1)):
+        if any(loop is not None and loop.kind is Kind.CALLS and period % loop.period == 0 for loop in found):
+            continue  # the same streak, with fewer rounds
         found.append(loop := _find_same_calls(row, period) or _find_near_calls(row, period))
         if loop is not None and loop.stage is Stage.BREAK and row.memo.spent:
             break  # so much is compared already that a verdict is enough

@@ -1,8 +1,8 @@
 """Made loops and honest repetitions, one for each way in which agents hide a loop or look like one.
 
-A case is a conversation that is made lap by lap; `must` is what it has to come to within `LAPS` answers: `LOOP` (nudged
-at the fifth answer or before, broken at the fifth to eighth, never broken without a nudge before) or `WORK` (neither,
-or, where a poller waits for long, not broken within its own limit). The numbers of laps are those of one cycle.
+A case is a conversation that is made lap by lap. A loop must be nudged when its fourth lap begins (where figures must
+show first that they lead nowhere: its sixth), and broken when its eighth does, never without a nudge before. What only
+looks like one must be left alone.
 """
 
 from __future__ import annotations
@@ -23,13 +23,29 @@ Lap = Callable[[int], list[Message]]
 
 @dataclass(frozen=True)
 class LoopCase:
-    """One conversation: `lap` gives the messages of a lap, the first of them the answer. `must`: "loop" or "work"."""
+    """One conversation: `lap` gives the messages of a lap, the first of them an answer. `period`: answers of a lap."""
 
     name: str
     lap: Lap
-    must: str
+    loops: bool
     period: int = 1
     laps: int = LAPS
+
+    @property
+    def nudged_by(self) -> int:
+        """The answer at which it must have been nudged."""
+        return 6 if self.period == 1 else 3 * self.period + 1
+
+    @property
+    def broken_by(self) -> int:
+        """The answer at which it must have been broken."""
+        return 8 if self.period == 1 else 5 * self.period + 4
+
+    def is_met(self, nudged: int | None, broken: int | None) -> bool:
+        """Whether an answer was nudged and another broken as they must be."""
+        if not self.loops:
+            return nudged is None and broken is None
+        return bool(nudged and broken and nudged <= self.nudged_by and nudged < broken <= self.broken_by)
 
     def build_conversation(self) -> list[Message]:
         """Build the whole conversation, its first message the user's."""
@@ -287,18 +303,18 @@ def _cycle(period: int) -> Lap:
 
 def build_cases() -> list[LoopCase]:
     """Build all cases."""
-    cases = [LoopCase(f"result: {n}", _repeat("run_build", {"target": "all"}, r), "loop") for n, r in _list_noise()]
-    cases += [LoopCase(f"arguments: {n}", _blur(arguments), "loop") for n, arguments in _list_blurred()]
-    cases += [LoopCase(f"text agent: {n}", lap, "loop") for n, lap in _list_text_agents()]
-    cases += [LoopCase(f"beside it: {n}", _accompany(said), "loop") for n, said in _list_user_messages()]
-    cases += [LoopCase(f"beside a tool_result: {n}", _accompany_block(s), "loop") for n, s in _list_user_messages()]
-    cases += [LoopCase(f"text: {n}", lap, "loop", period) for n, lap, period in _list_texts()]
-    cases += [LoopCase(f"period {n}", _cycle(n), "loop", n, laps=6) for n in (2, 5, 6, 7, 9, 12)]
-    cases += [LoopCase("a thought between", _think_between, "loop", 2)]
-    cases += [LoopCase("a thought in the batch", _think_beside, "loop")]
-    cases += [LoopCase(f"poll: {n}", _repeat(tool, a, r), "work", laps=7) for n, tool, a, r in _list_polls()]
-    cases += [LoopCase(f"progress: {n}", _repeat("look_at_job", {"id": 3}, r), "work") for n, r in _list_progress()]
-    cases += [LoopCase(f"work: {n}", lap, "work") for n, lap in _list_other_work()]
+    cases = [LoopCase(f"result: {n}", _repeat("run_build", {"target": "all"}, r), True) for n, r in _list_noise()]
+    cases += [LoopCase(f"arguments: {n}", _blur(arguments), True) for n, arguments in _list_blurred()]
+    cases += [LoopCase(f"text agent: {n}", lap, True) for n, lap in _list_text_agents()]
+    cases += [LoopCase(f"beside it: {n}", _accompany(said), True) for n, said in _list_user_messages()]
+    cases += [LoopCase(f"beside a tool_result: {n}", _accompany_block(s), True) for n, s in _list_user_messages()]
+    cases += [LoopCase(f"text: {n}", lap, True, period) for n, lap, period in _list_texts()]
+    cases += [LoopCase(f"period {n}", _cycle(n), True, n, laps=6) for n in (2, 5, 6, 7, 9, 12)]
+    cases += [LoopCase("a thought between", _think_between, True, 2)]
+    cases += [LoopCase("a thought in the batch", _think_beside, True)]
+    cases += [LoopCase(f"poll: {n}", _repeat(tool, a, r), False, laps=7) for n, tool, a, r in _list_polls()]
+    cases += [LoopCase(f"progress: {n}", _repeat("look_at_job", {"id": 3}, r), False) for n, r in _list_progress()]
+    cases += [LoopCase(f"work: {n}", lap, False) for n, lap in _list_other_work()]
     return cases
 
 

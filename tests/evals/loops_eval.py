@@ -31,16 +31,17 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from reliability.loops import LoopConfig, Stage, answer_turn, find_loop, read_turns  # noqa: E402
+from reliability.loops import LoopConfig, Memo, Stage, answer_turn, find_loop, read_turns  # noqa: E402
 from tests.evals.answer_loop_cases import ANSWER_CASES, stop_call, stop_text  # noqa: E402
+from tests.evals.loop_cases import build_cases  # noqa: E402
 
 RECORDED = ROOT.parent / "shared" / "data" / "agent_traces.jsonl.gz"
 FIXTURE = Path(__file__).parent / "fixtures" / "agent_runs.jsonl"
 CASES = Path(__file__).parent / "fixtures" / "agent_loops.jsonl"
 LAPS = Path(__file__).parent / "fixtures" / "agent_laps.jsonl.gz"
 CONFIG = LoopConfig()
-NUDGED_MAX = 0.01
-COST_MAX_S = 0.001
+NUDGED_MAX, BROKEN_MAX = 0.004, 0.001
+COST_MAX_S, LOOP_COST_MAX_S = 0.001, 0.020
 
 Message = dict[str, Any]
 Run = dict[str, Any]
@@ -68,7 +69,7 @@ def load_runs(path: Path | None = None) -> list[Run]:
 
 def stage_at(history: list[Message], answer: Message) -> Stage | None:
     """The stage of the loop that the answer would continue."""
-    loop = find_loop(read_turns(history), CONFIG, answer_turn(answer))
+    loop = find_loop(read_turns(history, CONFIG.turns_needed), CONFIG, answer_turn(answer))
     return loop.stage if loop else None
 
 
@@ -268,18 +269,45 @@ def long_history(runs: list[Run], size: int = 200) -> list[Message]:
     return [{"role": "user", "content": "Go."}, *acting[: size - 1]]
 
 
-def median_cost_s(runs: list[Run], rounds: int = 200) -> float:
-    """The median time to read and judge a 200-message history with its next answer."""
-    successful = [run for run in runs if any(m.get("tool_calls") for m in run["messages"])]
-    costs = []
-    for number in range(rounds):
-        offset = number % max(1, len(successful) - 12)
-        history = long_history(successful[offset:])
-        answer = next(m for m in reversed(history) if m["role"] == "assistant")
-        begun = time.perf_counter()
-        stage_at(history, answer)
-        costs.append(time.perf_counter() - begun)
-    return statistics.median(costs)
+def cost_rows(runs: list[Run], rounds: int = 300) -> Iterator[Row]:
+    """What the rules cost: a request reads its history and judges its answer. CPU time, so that other work beside it
+    counts least."""
+    acting = [run for run in runs if any(m.get("tool_calls") for m in run["messages"])]
+    ordinary = [
+        cost_s(*_last_answer(long_history(acting[at % max(1, len(acting) - 12) :], 500))) for at in range(rounds)
+    ]
+    yield _cost_row("500 messages, ordinary", ordinary, COST_MAX_S)
+    looped = [cost_s(*_last_answer(messages)) for run in acting for messages in make_long_loops(run)]
+    yield _cost_row("recorded turns in a loop of 5 to 40 laps", looped, LOOP_COST_MAX_S)
+
+
+def _cost_row(name: str, costs: list[float], most: float) -> Row:
+    middle, high = statistics.median(costs), sorted(costs)[int(0.99 * len(costs))]
+    return Row(name, f"p50 {middle * 1e3:.2f}, p99 {high * 1e3:.2f} ms", f"p99 < {most * 1e3:.0f} ms", high < most)
+
+
+def cost_s(history: list[Message], answer: Message) -> float:
+    """The time to read a history and to judge its next answer."""
+    begun = time.thread_time()
+    find_loop(read_turns(history, CONFIG.turns_needed), CONFIG, answer_turn(answer), Memo())
+    return time.thread_time() - begun
+
+
+def _last_answer(messages: list[Message]) -> tuple[list[Message], Message]:
+    at = max(index for index, message in enumerate(messages) if message["role"] == "assistant")
+    return messages[:at], messages[at]
+
+
+def make_long_loops(run: Run) -> Iterator[list[Message]]:
+    """A run with one of its own turns, meters in the results, repeated at its end."""
+    dice = random.Random(run["id"])
+    found = laps_of(run["messages"], 1, dice)
+    if found is None:
+        return
+    start, turns = found
+    for laps in (5, 40):
+        meter = METERS[dice.choice(sorted(METERS))]
+        yield run["messages"][:start] + [m for count in range(laps) for m in lap(turns, meter, dice, count)]
 
 
 def verdict_rows(runs: list[Run]) -> Iterator[Row]:
@@ -288,8 +316,9 @@ def verdict_rows(runs: list[Run]) -> Iterator[Row]:
     stages = [worst_stage(run["messages"]) for run in good]
     broken, nudged = stages.count(Stage.BREAK), sum(stage is not None for stage in stages)
     share = nudged / max(1, len(good))
-    yield Row(f"{len(good)} successful runs: circuit breaks", str(broken), "0", broken == 0)
-    yield Row(f"{len(good)} successful runs: nudged", f"{share:.2%}", f"<= {NUDGED_MAX:.0%}", share <= NUDGED_MAX)
+    ended = broken / max(1, len(good))
+    yield Row(f"{len(good)} successful runs: circuit breaks", str(broken), f"<= {BROKEN_MAX:.1%}", ended <= BROKEN_MAX)
+    yield Row(f"{len(good)} successful runs: nudged", f"{share:.2%}", f"<= {NUDGED_MAX:.1%}", share <= NUDGED_MAX)
     for name, meter in METERS.items():
         for period in range(1, 5):
             yield _synthetic_row(runs, name, meter, period)
@@ -343,11 +372,19 @@ def rows(runs: list[Run]) -> Iterator[Row]:
     """The rows of the table."""
     yield from verdict_rows(runs)
     yield from case_rows()
+    yield from made_rows()
     yield from answer_rows(runs)
-
     yield from lap_rows()
-    cost = median_cost_s(runs)
-    yield Row("200 messages, median", f"{cost * 1e3:.3f} ms", f"< {COST_MAX_S * 1e3:.0f} ms", cost < COST_MAX_S)
+    yield from cost_rows(runs)
+
+
+def made_rows() -> Iterator[Row]:
+    """The rows of made loops and honest repetitions: how agents hide the one, or look like the other."""
+    for case in build_cases():
+        stages = stages_of(case.build_conversation())
+        found = {"nudged": _first(stages, Stage.WARN), "broken": _first(stages, Stage.BREAK)}
+        must = f"nudged by {case.nudged_by}, broken by {case.broken_by}" if case.loops else "neither"
+        yield Row(case.name, _say(found), must, case.is_met(found["nudged"], found["broken"]))
 
 
 def _synthetic_row(runs: list[Run], name: str, meter: Meter, period: int, dialect: Dialect = as_openai) -> Row:

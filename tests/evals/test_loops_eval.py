@@ -48,8 +48,21 @@ def test_a_run_that_loops_is_counted(loops_eval: ModuleType) -> None:
     assert not broken.ok
 
 
+def test_made_loops_are_found_and_honest_repetitions_left_alone(loops_eval: ModuleType) -> None:
+    """Every made loop is nudged and then broken in time, and what only looks like one isn't touched."""
+    assert [row for row in loops_eval.made_rows() if not row.ok] == []
+
+
+def test_a_made_case_can_fail(loops_eval: ModuleType) -> None:
+    """A loop that nobody sees, one that is broken without a nudge, and honest work that is nudged: all are failures."""
+    loop, work = (next(case for case in loops_eval.build_cases() if case.loops is kind) for kind in (True, False))
+    verdicts = [(None, None), (None, 5), (5, 5), (3, 9), (7, 8), (3, 5)]
+    assert [loop.is_met(*verdict) for verdict in verdicts] == [False] * 5 + [True]
+    assert not work.is_met(3, None)
+
+
 def test_the_history_of_the_benchmark_has_its_size(loops_eval: ModuleType) -> None:
-    """The cost is measured on 200 messages, and a time comes out."""
+    """The cost is measured on 500 messages and on loops, and a time comes out."""
     runs = loops_eval.load_runs(loops_eval.FIXTURE)
-    assert len(loops_eval.long_history(runs)) == 200
-    assert loops_eval.median_cost_s(runs, rounds=3) > 0
+    assert len(loops_eval.long_history(runs, 500)) == 500
+    assert len(list(loops_eval.cost_rows(runs, rounds=3))) == 2

@@ -79,6 +79,10 @@ _STATUS_COLUMN = re.compile(
 STATUS_JSON_CHARS = 20_000
 
 
+REMARK_CHARS = 1_000
+_REMARK = re.compile(r"\n\[[^\]\n]{0,60}\b(?:loop|repeat\w{0,8}|identical)\b", re.IGNORECASE)
+
+
 Parse = Callable[[str], tuple[bool, Any]]
 
 
@@ -86,12 +90,21 @@ def is_same_result(older: str, newer: str, parse: Parse = parse) -> bool:
     """Return whether the two results say the same of the world. `parse`: `canonical.parse`, or one that remembers."""
     if older == newer or older.strip() == newer.strip():
         return True
+    older, newer = _drop_remark(older), _drop_remark(newer)
     known_a, a = _parse_json(older, parse)
     known_b, b = _parse_json(newer, parse)
     comparison = _Comparison()
     if known_a and known_b:
         return bool(comparison.compare_values(a, b, "", False, DEPTH_MAX))
     return not (known_a or known_b) and bool(comparison.compare_texts(older.strip(), newer.strip()))
+
+
+def _drop_remark(text: str) -> str:
+    """Drop what a harness adds behind a result to say that the call was repeated: it is none of the result."""
+    if not text.endswith("]", 0, len(text.rstrip())):
+        return text
+    begins = text.rfind("\n[", max(0, len(text) - REMARK_CHARS))
+    return text[:begins].rstrip() if begins >= 0 and _REMARK.match(text, begins) else text
 
 
 def is_ongoing(text: str) -> bool:

@@ -123,7 +123,7 @@ class ToolNames:
         rest = text[silent.end() :] if silent else text
         # Where a word of capitals ends is known one letter later: `HTTPG` may become `HTTPGet`.
         keys = {fold(rest), _spell(rest), _spell(rest[:-1]), _spell(rest.rstrip("_.:/-"))}
-        return any(key and self._begins(key) for key in keys)
+        return any(map(self._begins, keys))
 
     def _begins(self, beginning: str) -> bool:
         at = bisect_left(self._in_order, beginning)

@@ -154,7 +154,7 @@ def test_a_sign_of_prose_waits_for_the_next_one(text: str) -> None:
     waiting = ""
     for char, left in zip(text, live(list(text)), strict=True):
         waiting = (waiting + char)[len(left) :]
-        assert len(waiting) <= 2 or set(waiting) <= set("> \t")
+        assert len(waiting) <= 2 or set(waiting) <= set("-> \t")
 
 
 @given(SOUP, st.integers())

@@ -109,8 +109,10 @@ def test_a_thought_leaves_as_it_comes():
 )
 def test_a_mention_is_no_thought(text):
     """Prose that talks of the marks takes nothing from the calls around it."""
-    for full, calls in ((text + CALL, 1), (f"{CALL}\n{text}", 1), (f"{CALL}\n{text}\n{CALL}", 2)):
-        assert whole(full, BOX).calls == CALLS * calls
+    other = CALL.replace("K-7", "K-8")
+    both = [*CALLS, ("find_part", {"code": "K-8"})]
+    for full, calls in ((text + CALL, CALLS), (f"{CALL}\n{text}", CALLS), (f"{CALL}\n{text}\n{other}", both)):
+        assert whole(full, BOX).calls == calls
         assert play(list(full), BOX) == whole(full, BOX)
 
 

@@ -72,3 +72,12 @@ def test_results_that_differ_in_their_middle_are_not_the_same():
         other = text[: middle * size] + "#" + text[middle * size + 1 :]
         assert not is_same_result(text, other)
         assert is_same_result(f"took 1.5 s\n{text}\ntook 2.5 s", f"took 3.5 s\n{text}\ntook 4.5 s")
+
+
+def test_a_harness_that_counts_repetitions_adds_nothing() -> None:
+    """What it writes behind a result about the repetition is none of it; what the tool writes in brackets is."""
+    blocked = json.dumps({"error": "BLOCKED: you have read it {} times", "already_read": 3})
+    again = f"{blocked.replace('3', '4')}\n\n[Tool loop warning: repeated_exact_failure; count=2]"
+    assert is_same_result(blocked, again)
+    assert is_same_result("x is\n[loop detected: count=2]", "x is")
+    assert not is_same_result("x is\n[exit code 2]", "x is")

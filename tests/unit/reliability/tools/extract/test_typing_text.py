@@ -16,12 +16,13 @@ from tests.support.extracting import BOX
         ("\r\na\r\n", "a"),
         ("a\n", "a\n"),
         ("def f():\n    pass\n", "def f():\n    pass\n"),
-        ("\na", "a"),
+        ("\na", "\na"),
+        ("\n", "\n"),
         ("<![CDATA[a\n]]>", "a\n"),
     ],
 )
 def test_only_a_framed_text_loses_its_line_breaks(text, stripped):
-    """A value that begins in the line of its tag keeps the line break at its end."""
+    """A value that stands on the line of one of its tags keeps its line breaks."""
     assert strip_framing(text) == stripped
 
 
