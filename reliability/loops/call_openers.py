@@ -59,11 +59,13 @@ def _read_head(opener: str) -> str:
 
 
 _HEADS = tuple(sorted({_read_head(opener) for _, opener in _WORDED}))
+HEAD_CHARS = max(map(len, _HEADS))
 
 
 def find_opener(text: str, at: int) -> re.Match[str] | None:
     """Find the first opener from `at` on."""
-    signed, worded = _find_at_sign(text, at), _find_at_word(text, at)
+    signed = _find_at_sign(text, at)
+    worded = _find_at_word(text, at, len(text) if signed is None else signed.start())
     found = [match for match in (signed, worded) if match is not None]
     return min(found, key=lambda match: (match.start(), row_of(match)), default=None)
 
@@ -92,16 +94,20 @@ def _find_name(text: str, at: int, end: int) -> re.Match[str] | None:
     return next((match for match in matches if match is not None), None)
 
 
-def _find_at_word(text: str, at: int) -> re.Match[str] | None:
-    lowered = text.lower()
-    if len(lowered) != len(text):  # some letters are two in lower case
-        lowered = text
-    places = sorted(place for head in _HEADS for place in _find_all(lowered, head, at))
-    matches = (_AT_WORD.match(text, place) for place in places)
-    return next((match for match in matches if match is not None), None)
-
-
-def _find_all(text: str, word: str, at: int) -> Iterator[int]:
-    while (at := text.find(word, at)) >= 0:
-        yield at
-        at += 1
+def _find_at_word(text: str, at: int, last: int) -> re.Match[str] | None:
+    """Find the first opener that begins with a word, not behind `last`."""
+    part = text[at : last + HEAD_CHARS]
+    lowered = part.lower()
+    if len(lowered) != len(part):  # some letters are two in lower case
+        lowered = part
+    places = {head: place for head in _HEADS if (place := lowered.find(head)) >= 0}
+    while places:
+        head = min(places, key=places.__getitem__)
+        place = places.pop(head)
+        if at + place > last:
+            return None
+        if opener := _AT_WORD.match(text, at + place):
+            return opener
+        if (following := lowered.find(head, place + 1)) >= 0:
+            places[head] = following
+    return None

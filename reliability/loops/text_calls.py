@@ -34,7 +34,7 @@ _MAY_HOLD = re.compile(r"```|<[a-zA-Z|｜]|\bAction\b|^\s*[\[{]|Calling tools|\[
 _FENCE = re.compile(r"```[ \t]*([\w+#.-]*)[^\n]*\n(.*?)(?:\n[ \t]*```|\Z)", re.DOTALL)
 _CODE = re.compile(r"<code>(.*?)(?:</code>|\Z)", re.DOTALL)
 _LISTED = re.compile(r"Calling tools:\s*(\[.*\])", re.DOTALL)
-_ELEMENT = re.compile(r"<([a-z]\w{1,40})(?:[ =][^<>\n]{0,80})?>(.{1,20000}?)</\1>", re.DOTALL)
+_ELEMENT = re.compile(r"<([a-z]\w{1,40})(?:[ =][^<>\n]{0,80})?>")
 _ACTION = re.compile(
     r"^[ \t*]*Action[ \t*]*:[ \t*]*([^\n*]{1,120}?)[ \t*]*$(?:\s*^[ \t*]*Action[ _]Input[ \t*]*:[ \t]*(.*?)(?=^[ \t*]*"
     r"(?:Observation|Thought|Action)\b|\Z))?",
@@ -102,10 +102,17 @@ def _read_envelopes(text: str) -> Iterator[Call]:
 
 
 def _read_elements(text: str) -> Iterator[Call]:
+    at, open_ended = 0, set[str]()
     for match in _ELEMENT.finditer(text):
         name = match[1]
-        if name not in _NO_TOOLS and ("_" in name or name in _TOOL_ELEMENTS):
-            yield _read_body(name, match[2])
+        if match.start() < at or name in open_ended or name in _NO_TOOLS or not ("_" in name or name in _TOOL_ELEMENTS):
+            continue
+        end = text.find(f"</{name}>", match.end())
+        if end < 0:
+            open_ended.add(name)
+            continue
+        yield _read_body(name, text[match.end() : end])
+        at = end
 
 
 def _read_actions(text: str) -> Iterator[Call]:

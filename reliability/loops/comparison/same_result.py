@@ -70,7 +70,7 @@ _STATUS_LINE = re.compile(
 )
 #: A row of a table one of whose columns tells that something goes on; a sentence with such a word is none.
 _STATUS_COLUMN = re.compile(
-    r"^(?=[^\n]{1,160}$)(?:[^\n]*(?:\t|  )|\S+ \S+ |[*•-] [^\n]{0,80}?\s)\s*"
+    r"^(?=[^\n]{1,160}$)(?:[^\n]*(?:\t|  )|\S+ \d+/\d+ |[*•-] [^\n]{0,80}?\s)\s*"
     r"(?:pending|queued|in[ _]progress|running|waiting|containercreating|podinitializing|terminating|init:\d+/\d+)"
     r"(?=\t|  | ?$|\s+\d)",
     re.IGNORECASE | re.MULTILINE,
