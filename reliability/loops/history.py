@@ -19,7 +19,7 @@ model thinks is looked through. Where user messages that say the same again stan
 `PUSHED_LAPS` more: the first of them re-armed as long as it was the only one, so the laps come into sight at once.
 The strictest verdict wins, then the one with the most repetitions.
 
-NEAR nudges late, since a near result may be news: on recorded runs fewer than four near laps were. The results of its
+NEAR nudges late, since a near result may be news, as two or three of them on recorded runs were. The results of its
 streak must change more than once, and what changes must be no way to an end. Figures show only lap by lap where they
 go, so the circuit doesn't break before the streak without its newest lap told the same.
 
