@@ -79,7 +79,7 @@ def test_what_is_masked_is_known() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["ok", "Saved the file.", '{"items": []}', "no such order", "Error: permission denied for it"]
+    "text", ["ok", "total: 7", "Saved the file.", '{"items": []}', "no such order", "Error: permission denied for it"]
 )
 def test_such_results_say_nothing(text: str) -> None:
     """An acknowledgement, an empty list and a bare error are what unlike deeds have in common."""
