@@ -69,7 +69,7 @@ class Seen:
 class Trail:
     """The trail of one request. `whole` names the request, `start` its first message, `system` its system prompt,
     `persona` the beginning of that, in front of a date; `before`, `context`, `deep` and `front` stand before the answer
-    that it asks for; `seen` is what it shows, the newest first. `folded`: it ends with a summary of what came before;
+    that it asks for; `size` counts its messages but for the system's; `seen` is what it shows, the newest first. `folded`: it ends with a summary of what came before;
     `quotes` are lines of that. `opening` names its first messages, of a folded one those before the summary; empty
     where there are none or too many."""
 
@@ -78,6 +78,7 @@ class Trail:
     opening: bytes
     persona: bytes
     system: bytes
+    size: int = 0
     before: bytes
     context: bytes
     deep: bytes
@@ -141,6 +142,7 @@ def read_trail(messages: Sequence[Message], owner: str = "") -> Trail:
         start=digest_at(0) if said else b"",
         persona=digest_parts(*(_cut(text_of(m.get("content"))[:PERSONA_CHARS]) for m in systems[:1])),
         system=digest_parts(*map(_digest_message, systems)),
+        size=len(said),
         before=before,
         context=context,
         deep=deep,
