@@ -174,13 +174,18 @@ class Conversations:
 
     def _search_waiting(self, scope: bytes, trail: Trail, seen: Seen) -> Found | None:
         """Find by a weak proof who waits for a request like this one. Where something speaks against it, other ids or
-        another system prompt and beginning, it counts only for the one that waits."""
+        another system prompt and beginning, it counts only for the one that waits. Of several that got no answer to
+        another request nobody knows which it is, unless all that was said is the same."""
         newest = seen is trail.seen[0]
+        exact = set(_digests_front(scope, seen))
         for digest in _digests_weak(scope, seen) if newest else _digests_front(scope, seen):
             ways = [way for way in self._collect(digest, trail) if _waits(*way)]
             strange = bool(seen.calls) or all(rank[1] >= STRANGE for rank, _ in ways)
-            if ways and (len(ways) == 1 or not strange):
-                return min(ways, key=lambda way: way[0])[1]
+            if not ways or (len(ways) > 1 and strange):
+                continue
+            rank, found = min(ways, key=lambda way: way[0])
+            if len(ways) == 1 or rank[0] is not _Way.LEFT or digest in exact:
+                return found
         return None
 
     def _collect(self, digest: bytes, trail: Trail) -> list[tuple[Rank, Found]]:
@@ -319,6 +324,8 @@ def _digests_seen(scope: bytes, seen: Seen) -> Iterable[bytes]:
     """List the strong digests of an answer that a request shows, the strongest first."""
     yield from (_of(scope, b"call", call) for call in seen.calls)
     if seen.context:
+        yield _of(scope, b"deep", seen.deep, seen.said)
+        yield _of(scope, b"context", seen.context, seen.said)
         yield _of(scope, b"deep", seen.deep, seen.words)
         yield _of(scope, b"context", seen.context, seen.words)
     if seen.context and seen.lead:
@@ -331,30 +338,33 @@ def _digests_weak(scope: bytes, seen: Seen) -> Iterable[bytes]:
     """List what proves little of it, the strongest first."""
     if seen.context:
         yield _of(scope, b"before", seen.before, seen.words)
-        yield _of(scope, b"asked", seen.context)
     yield from _digests_front(scope, seen)
+    if seen.context:
+        yield _of(scope, b"asked", seen.context)
     if not seen.weak:
+        yield _of(scope, b"words", seen.said)
         yield _of(scope, b"words", seen.words)
 
 
 def _digests_front(scope: bytes, seen: Seen) -> Iterable[bytes]:
-    """List what proves little of an older answer, where the newer ones may be the client's own: the words behind a
-    message that began so."""
+    """List what proves little of an older answer, where the newer ones may be the client's own: all that it says
+    behind a message that began so. Of a text its calls alone prove nothing: many runs write the same ones."""
     if seen.front and not seen.weak:
-        yield _of(scope, b"front", seen.front, seen.words)
+        yield _of(scope, b"front", seen.front, seen.said)
 
 
 def _digests_left(scope: bytes, trail: Trail, answered: Answered) -> Iterable[bytes]:
     """List what an answer to the request of this trail may be known by."""
     yield from (_of(scope, b"call", call) for call in answered.calls)
-    yield _of(scope, b"deep", trail.deep, answered.words)
-    yield _of(scope, b"context", trail.context, answered.words)
+    for words in dict.fromkeys((answered.said, answered.words)):
+        yield _of(scope, b"deep", trail.deep, words)
+        yield _of(scope, b"context", trail.context, words)
     if trail.front and not answered.weak:
-        yield _of(scope, b"front", trail.front, answered.words)
+        yield _of(scope, b"front", trail.front, answered.said)
     yield _of(scope, b"before", trail.before, answered.words)
     if answered.lead:
         yield _of(scope, b"lead", trail.context, answered.lead)
     yield _of(scope, b"asked", trail.context)
     if not answered.weak:
-        yield _of(scope, b"words", answered.words)
+        yield from (_of(scope, b"words", words) for words in dict.fromkeys((answered.said, answered.words)))
     yield from (_of(scope, b"quote", line) for line in answered.quotes)

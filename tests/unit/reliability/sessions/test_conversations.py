@@ -147,6 +147,41 @@ def test_equal_runs_at_once_share_no_lap(name, order, refused):
     assert [len(set(pair)) for pair in asked.values()] == [2] * len(laps)
 
 
+AIDERS = [name for name in sorted(recorded_laps()) if name.startswith("aider")]
+
+
+@pytest.mark.parametrize("order", ["in turn", "turning", "1", "2"])
+@pytest.mark.parametrize("names", list(itertools.combinations(AIDERS, 2)))
+def test_runs_that_write_the_same_edits_are_told_apart_by_what_they_say(names, order):
+    """Two runs whose answers hold equal edit blocks, but other words around them: each is a session, also once both
+    were refused, and their users say something else."""
+    world = World()
+    laps = [recorded_laps()[name] for name in names]
+    runs: list[list[str]] = [[], []]
+    for run, lap in order_laps(len(laps[0]), order):
+        world.now_ns += S
+        shown = laps[run][lap]
+        runs[run].append(world.ask(shown["messages"], shown["answer"] if lap < len(laps[run]) - 1 else None))
+    for run in (1, 0):
+        runs[run].append(world.ask([*laps[run][-1]["messages"][:-1], ask("Then do something else.")]))
+
+    assert [len(set(run)) for run in runs] == [1, 1]
+    assert runs[0][0] != runs[1][0]
+
+
+def test_an_equal_block_with_other_words_is_another_answer():
+    """Of clients that show nothing but the last two messages each is known by all of its text; one that shows another
+    text around the same block, where two wait for another request, is nobody's."""
+    world = World()
+    block = "\n```bash\nls -la src\n```"
+    texts = [f"{words} the source folder:{block}" for words in ("I list all of", "Let me look at")]
+    names = [world.ask([BEGIN[0], ask(f"Task {n}.")], say(text)) for n, text in enumerate(texts)]
+    shown = [[BEGIN[0], say(text), ask("a.py")] for text in texts]
+    assert [world.ask(each, None) for each in reversed(shown)] == names[::-1]
+
+    assert world.ask([BEGIN[0], say(f"So I see the sources:{block}"), ask("b.py")]) not in names
+
+
 def test_who_got_no_answer_waits_for_another_request():
     """Of two runs equal so far one took the other's place when it asked again; the other one, whose next request
     differs, goes on where nobody was answered."""
