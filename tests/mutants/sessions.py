@@ -89,8 +89,8 @@ MUTANTS: list[tuple[str, str, str, str]] = [
     ),
     (
         "reliability/sessions/trail.py",
-        '    words = " ".join(_shorten(turn.text.rpartition("</think>")[2]).split())\n',
-        '    words = " ".join(_shorten(turn.text).split())\n',
+        '    return " ".join(_shorten(turn.text.rpartition("</think>")[2]).split())\n',
+        '    return " ".join(_shorten(turn.text).split())\n',
         "reasoning is no part of an answer",
     ),
     (
