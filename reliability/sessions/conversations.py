@@ -13,12 +13,15 @@ and count only where a conversation stands at that answer and waits. The newest 
 of the older ones, since newer ones may be the client's own, the bare words don't count.
 
 Two runs may be equal to the letter up to an answer. Then both hold its digests, and a request goes to the one that
-nobody has gone on from, the one that was answered first; so each goes on once, and they stay apart from there. As long
-as they are equal nobody can tell which is which, and nothing depends on it.
+nobody has gone on from: the one that it adds the fewest messages to; not one that was left before the other began; the
+one that was answered first. Only where nobody waits may it be a retry, of the one that was refused last. So each goes
+on once, a lap of the two is never in one session, and a run takes nothing of an older one. As long as they are equal
+nobody can tell which is which, and nothing depends on it.
 
     sent again, and                                  it belongs to
     the answer never arrived (failed, client left)   the same conversation; a first request for `RETRY_NS` only
     it is still being answered, or was               a first request: a new one; a later one: the same, or its twin
+    another one, where the answer never arrived      the conversation that still stands there
     an older answer is gone on from (edited)         the conversation that was given it
 
 Mutable, and it belongs to one thread. What is asked twice under one ticket is answered the same. Bounds:
@@ -47,26 +50,30 @@ RETRY_NS = 600 * 10**9
 class _Way(IntEnum):
     """How a request goes on from an answer, the likeliest first."""
 
-    RETRY = 0  # as one did that got no answer
-    FIRST = 1  # nobody has yet
+    FIRST = 0  # nobody has yet
+    RETRY = 1  # as one did that got no answer
     AGAIN = 2  # as another one did
-    FORK = 3  # otherwise than another one did
+    LEFT = 3  # otherwise than one that got no answer, and nobody has since
+    FORK = 4  # otherwise than another one did
 
 
 @dataclass(slots=True, eq=False)
 class _Node:
     """A place in a conversation that a request may go on from: an answer, or the beginning. `gone` is the name of the
-    request that went on from it, `lost` whether that got no answer."""
+    request that went on from it, `lost` whether that got no answer, `size` the messages of the request that it
+    answers."""
 
     digests: tuple[bytes, ...] = ()
     gone: bytes = b""
     lost: bool = False
+    size: int = 0
 
 
 @dataclass(slots=True, eq=False)
 class _Conversation:
     name: str
     key: str
+    begun_ns: int
     used_ns: int
     persona: bytes = b""
     system: bytes = b""
@@ -86,9 +93,11 @@ class _Conversation:
 
 
 Found = tuple[_Conversation, _Node]
-# How a request would go on, how unlike its system prompt and its beginning are, its turn among equals.
-Rank = tuple[_Way, int, int]
+# How a request would go on, how unlike its system prompt and its beginning are, how many messages it would add, whether
+# another one has begun alike since this one was last at work, its turn among equals.
+Rank = tuple[_Way, int, int, bool, int]
 STRANGE = 6
+SHRUNK = 1_000_000  # where a request adds no message: more than any adds
 
 
 class Conversations:
@@ -140,7 +149,8 @@ class Conversations:
         if answered is None:
             node.lost = node.gone == trail.whole
             return
-        self._add_node(conversation, _Node(digests=tuple(_digests_left(_scope(key, trail), trail, answered))))
+        digests = tuple(_digests_left(_scope(key, trail), trail, answered))
+        self._add_node(conversation, _Node(digests=digests, size=trail.size))
         self._known.move_to_end((key, name))
         while len(self._index) > DIGESTS_MAX and len(self._known) > 1:
             self._forget(next(iter(self._known)))
@@ -164,25 +174,32 @@ class Conversations:
 
     def _search_waiting(self, scope: bytes, trail: Trail, seen: Seen) -> Found | None:
         """Find by a weak proof who waits for a request like this one. Where something speaks against it, other ids or
-        another system prompt and beginning, it counts only for the one that waits."""
+        another system prompt and beginning, it counts only for the one that waits. Of several that got no answer to
+        another request nobody knows which it is, unless all that was said is the same."""
         newest = seen is trail.seen[0]
+        exact = set(_digests_front(scope, seen))
         for digest in _digests_weak(scope, seen) if newest else _digests_front(scope, seen):
             ways = [way for way in self._collect(digest, trail) if _waits(*way)]
             strange = bool(seen.calls) or all(rank[1] >= STRANGE for rank, _ in ways)
-            if ways and (len(ways) == 1 or not strange):
-                return min(ways, key=lambda way: way[0])[1]
+            if not ways or (len(ways) > 1 and strange):
+                continue
+            rank, found = min(ways, key=lambda way: way[0])
+            if len(ways) == 1 or rank[0] is not _Way.LEFT or digest in exact:
+                return found
         return None
 
     def _collect(self, digest: bytes, trail: Trail) -> list[tuple[Rank, Found]]:
         """Collect who holds a digest, each with its rank."""
+        holders = [self._known[at] for at in self._index.get(digest, ())]
+        begun_ns: dict[bytes, int] = {}
+        for each in holders:
+            begun_ns[each.start] = max(each.begun_ns, begun_ns.get(each.start, 0))
         ways: list[tuple[Rank, Found]] = []
-        for place, at in enumerate(self._index.get(digest, ())):
-            conversation = self._known[at]
+        for place, conversation in enumerate(holders):
             node = conversation.find_node(digest)
             if node is not None:
-                way = _way_on(conversation, node, trail)
-                turn = place if way is _Way.FIRST else -place
-                ways.append(((way, _count_strange(conversation, trail), turn), (conversation, node)))
+                rank = _rank(conversation, node, trail, place, begun_ns[conversation.start])
+                ways.append((rank, (conversation, node)))
         return ways
 
     def _search_summary(self, scope: bytes, trail: Trail, now_ns: int) -> Found | None:
@@ -202,18 +219,20 @@ class Conversations:
         return [(c, c.newest) for c in holders if c.nodes and _way_on(c, c.newest, trail) is not _Way.FORK]
 
     def _search_lost(self, scope: bytes, trail: Trail, now_ns: int) -> Found | None:
+        lost: list[_Conversation] = []
         for at in self._index.get(_of(scope, b"whole", trail.whole), ()):
             conversation = self._known[at]
             begin = conversation.begin
             fresh = not conversation.nodes and conversation.used_ns + RETRY_NS > now_ns
             if fresh and begin.lost and begin.gone == trail.whole:
-                return conversation, begin
-        return None
+                lost.append(conversation)
+        newest = max(lost, key=lambda each: each.used_ns, default=None)
+        return None if newest is None else (newest, newest.begin)
 
     # -- what is known -----------------------------------------------------------------------------------------
 
     def _begin(self, key: str, name: str, trail: Trail, now_ns: int) -> Found:
-        made = _Conversation(name=name, key=key, used_ns=now_ns, start=trail.start)
+        made = _Conversation(name=name, key=key, begun_ns=now_ns, used_ns=now_ns, start=trail.start)
         scope = _scope(key, trail)
         made.begin.digests = (_of(scope, b"whole", trail.whole), _of(scope, b"opening", trail.opening))
         self._known[key, name] = made
@@ -262,12 +281,24 @@ class Conversations:
 def _way_on(conversation: _Conversation, node: _Node, trail: Trail) -> _Way:
     if node.gone == trail.whole:
         return _Way.RETRY if node.lost else _Way.AGAIN
-    return _Way.FIRST if node is conversation.newest and not node.gone else _Way.FORK
+    if node is not conversation.newest or (node.gone and not node.lost):
+        return _Way.FORK
+    return _Way.LEFT if node.gone else _Way.FIRST
+
+
+def _rank(conversation: _Conversation, node: _Node, trail: Trail, place: int, begun_ns: int) -> Rank:
+    """Rank who holds a digest. Of those who wait the one that the request adds least to comes first, since runs that
+    go round in circles hold the same digest lap after lap; who was left before another one began so comes last."""
+    way, strange = _way_on(conversation, node, trail), _count_strange(conversation, trail)
+    if way is not _Way.FIRST:
+        return way, strange, 0, False, -conversation.used_ns if way is _Way.RETRY else -place
+    added = trail.size - node.size
+    return way, strange, added if added > 0 else SHRUNK, conversation.used_ns < begun_ns, place
 
 
 def _waits(rank: Rank, found: Found) -> bool:
     """Tell whether the conversation stands at this answer, and a request that goes on like this one may be its next."""
-    return found[1] is found[0].newest and (rank[0] is not _Way.FORK or found[1].lost)
+    return found[1] is found[0].newest and rank[0] is not _Way.FORK
 
 
 def _count_strange(conversation: _Conversation, trail: Trail) -> int:
@@ -293,6 +324,8 @@ def _digests_seen(scope: bytes, seen: Seen) -> Iterable[bytes]:
     """List the strong digests of an answer that a request shows, the strongest first."""
     yield from (_of(scope, b"call", call) for call in seen.calls)
     if seen.context:
+        yield _of(scope, b"deep", seen.deep, seen.said)
+        yield _of(scope, b"context", seen.context, seen.said)
         yield _of(scope, b"deep", seen.deep, seen.words)
         yield _of(scope, b"context", seen.context, seen.words)
     if seen.context and seen.lead:
@@ -305,30 +338,33 @@ def _digests_weak(scope: bytes, seen: Seen) -> Iterable[bytes]:
     """List what proves little of it, the strongest first."""
     if seen.context:
         yield _of(scope, b"before", seen.before, seen.words)
-        yield _of(scope, b"asked", seen.context)
     yield from _digests_front(scope, seen)
+    if seen.context:
+        yield _of(scope, b"asked", seen.context)
     if not seen.weak:
+        yield _of(scope, b"words", seen.said)
         yield _of(scope, b"words", seen.words)
 
 
 def _digests_front(scope: bytes, seen: Seen) -> Iterable[bytes]:
-    """List what proves little of an older answer, where the newer ones may be the client's own: the words behind a
-    message that began so."""
+    """List what proves little of an older answer, where the newer ones may be the client's own: all that it says
+    behind a message that began so. Of a text its calls alone prove nothing: many runs write the same ones."""
     if seen.front and not seen.weak:
-        yield _of(scope, b"front", seen.front, seen.words)
+        yield _of(scope, b"front", seen.front, seen.said)
 
 
 def _digests_left(scope: bytes, trail: Trail, answered: Answered) -> Iterable[bytes]:
     """List what an answer to the request of this trail may be known by."""
     yield from (_of(scope, b"call", call) for call in answered.calls)
-    yield _of(scope, b"deep", trail.deep, answered.words)
-    yield _of(scope, b"context", trail.context, answered.words)
+    for words in dict.fromkeys((answered.said, answered.words)):
+        yield _of(scope, b"deep", trail.deep, words)
+        yield _of(scope, b"context", trail.context, words)
     if trail.front and not answered.weak:
-        yield _of(scope, b"front", trail.front, answered.words)
+        yield _of(scope, b"front", trail.front, answered.said)
     yield _of(scope, b"before", trail.before, answered.words)
     if answered.lead:
         yield _of(scope, b"lead", trail.context, answered.lead)
     yield _of(scope, b"asked", trail.context)
     if not answered.weak:
-        yield _of(scope, b"words", answered.words)
+        yield from (_of(scope, b"words", words) for words in dict.fromkeys((answered.said, answered.words)))
     yield from (_of(scope, b"quote", line) for line in answered.quotes)

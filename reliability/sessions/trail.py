@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
-from typing import Any
+from typing import Any, NamedTuple
 
 from reliability.loops.comparison.canonical import call_key, dumps
 from reliability.loops.comparison.findings import Call, Turn
@@ -51,9 +51,10 @@ SYSTEM = ("system", "developer")
 @dataclass(frozen=True, slots=True)
 class Seen:
     """An answer that a request shows. `calls`: each with its id; `words`: what it says or calls, `weak` where many
-    conversations say the same; `lead`: how it begins. Of what stands before it `before` is one message, `context` a
-    few, and `deep` so many that runs differ in them which do the same for a while; `front` is how the
-    one message begins, since clients add reminders behind their newest one."""
+    conversations say the same; `said`: all of its text, also around a call that is written there; `lead`: how it
+    begins. Of what stands before it `before` is one message, `context` a few, and `deep` so many that runs differ in
+    them which do the same for a while; `front` is how the one message begins, since clients add reminders behind their
+    newest one."""
 
     calls: tuple[bytes, ...]
     words: bytes
@@ -63,21 +64,23 @@ class Seen:
     lead: bytes = b""
     weak: bool = False
     front: bytes = b""
+    said: bytes = b""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trail:
     """The trail of one request. `whole` names the request, `start` its first message, `system` its system prompt,
     `persona` the beginning of that, in front of a date; `before`, `context`, `deep` and `front` stand before the answer
-    that it asks for; `seen` is what it shows, the newest first. `folded`: it ends with a summary of what came before;
-    `quotes` are lines of that. `opening` names its first messages, of a folded one those before the summary; empty
-    where there are none or too many."""
+    that it asks for; `size` counts its messages but for the system's; `seen` is what it shows, the newest first.
+    `folded`: it ends with a summary of what came before; `quotes` are lines of that. `opening` names its first
+    messages, of a folded one those before the summary; empty where there are none or too many."""
 
     whole: bytes
     start: bytes
     opening: bytes
     persona: bytes
     system: bytes
+    size: int = 0
     before: bytes
     context: bytes
     deep: bytes
@@ -96,7 +99,18 @@ class Answered:
     words: bytes
     lead: bytes = b""
     weak: bool = False
+    said: bytes = b""
     quotes: tuple[bytes, ...] = ()
+
+
+class _Read(NamedTuple):
+    """An answer that was read, and its digests as in `Seen`."""
+
+    turn: Turn
+    words: bytes
+    lead: bytes
+    weak: bool
+    said: bytes
 
 
 def digest_parts(*parts: bytes) -> bytes:
@@ -109,25 +123,28 @@ def read_trail(messages: Sequence[Message], owner: str = "") -> Trail:
     """Read the trail of a request. Costs about as much for 500 messages as for ten. Two of different owners are never
     of one conversation."""
     said = [message for message in messages if message.get("role") not in SYSTEM]
-    texts: dict[int, tuple[Turn, bytes, bytes, bool]] = {}
+    texts: dict[int, _Read] = {}
     systems = [message for message in messages[:ENDS] if message.get("role") in SYSTEM]
     known: dict[int, bytes] = {}
 
-    def read_at(index: int) -> tuple[Turn, bytes, bytes, bool]:
+    def read_at(index: int) -> _Read:
         if index not in texts:
-            turn = _read_answer(said[index])
-            texts[index] = (turn, *_digest_words(turn))
+            texts[index] = _read_answer(said[index])
         return texts[index]
 
     def digest_at(index: int) -> bytes:
         if index not in known:
             answer = said[index].get("role") == "assistant"
-            known[index] = read_at(index)[1] if answer else _digest_message(said[index])
+            known[index] = read_at(index).words if answer else _digest_message(said[index])
         return known[index]
 
+    def exact_at(index: int) -> bytes:
+        return read_at(index).said if said[index].get("role") == "assistant" else digest_at(index)
+
     def context_of(index: int) -> tuple[bytes, bytes, bytes]:
-        newest = [digest_at(i) for i in range(max(0, index - DEEP), index)]
-        return (newest[-1], digest_parts(*newest[-CONTEXT:]), digest_parts(*newest)) if newest else (b"", b"", b"")
+        newest = [digest_at(i) for i in range(max(0, index - CONTEXT), index)]
+        deep = digest_parts(*(exact_at(i) for i in range(max(0, index - DEEP), index)))
+        return (newest[-1], digest_parts(*newest), deep) if newest else (b"", b"", b"")
 
     def front_of(index: int) -> bytes:
         return _digest_front(said[index - 1]) if index else b""
@@ -141,6 +158,7 @@ def read_trail(messages: Sequence[Message], owner: str = "") -> Trail:
         start=digest_at(0) if said else b"",
         persona=digest_parts(*(_cut(text_of(m.get("content"))[:PERSONA_CHARS]) for m in systems[:1])),
         system=digest_parts(*map(_digest_message, systems)),
+        size=len(said),
         before=before,
         context=context,
         deep=deep,
@@ -166,7 +184,9 @@ def describe_answer(turn: Turn, ids: Iterable[str] = ()) -> Answered:
     # As it will be read in a history: its text may be a call to its client.
     read = turn if turn.calls else answer_turn({"role": "assistant", "content": turn.text})
     lines = () if turn.calls else _pick_lines(turn.text)
-    return Answered(tuple(_digest_calls(turn.calls, ids)), *_digest_words(read), lines)
+    calls = tuple(_digest_calls(turn.calls, ids))
+    words, lead, weak = _digest_words(read)
+    return Answered(calls, words, lead, weak, words if calls else _digest_said(read, words), lines)
 
 
 def _name_message(message: Message) -> Iterator[bytes]:
@@ -199,21 +219,22 @@ def _digest_front(message: Message) -> bytes:
     return digest_parts(b"front", _cut(text.splitlines()[0])) if text else b""
 
 
-def _see(
-    message: Message, read: tuple[Turn, bytes, bytes, bool], behind: tuple[bytes, bytes, bytes], front: bytes
-) -> Seen:
-    turn, words, lead, weak = read
+def _see(message: Message, read: _Read, behind: tuple[bytes, bytes, bytes], front: bytes) -> Seen:
     listed = message.get("tool_calls")
     ids = (
         [str(call.get("id") or "") if isinstance(call, Mapping) else "" for call in listed]
         if isinstance(listed, list)
         else []
     )
-    return Seen(tuple(_digest_calls(turn.calls, ids)), words, *behind, lead, weak, front)
+    calls = tuple(_digest_calls(read.turn.calls, ids))
+    return Seen(calls, read.words, *behind, read.lead, read.weak, front, read.said)
 
 
-def _read_answer(message: Message) -> Turn:
-    return answer_turn({**message})
+def _read_answer(message: Message) -> _Read:
+    turn = answer_turn({**message})
+    words, lead, weak = _digest_words(turn)
+    said = words if message.get("tool_calls") or message.get("function_call") else _digest_said(turn, words)
+    return _Read(turn, words, lead, weak, said)
 
 
 def _digest_calls(calls: Sequence[Call], ids: Iterable[str]) -> Iterator[bytes]:
@@ -228,9 +249,20 @@ def _digest_words(turn: Turn) -> tuple[bytes, bytes, bool]:
     own marks at its end; and whether it is too little to tell."""
     if turn.calls:
         return digest_parts(b"calls", *(_encode_call(call) for call in turn.calls)), b"", False
-    words = " ".join(_shorten(turn.text.rpartition("</think>")[2]).split())
+    words = _say_plainly(turn)
     lead = digest_parts(b"lead", _cut(words[:LEAD_CHARS])) if len(words) >= LEAD_CHARS else b""
     return digest_parts(b"words", _cut(words)), lead, len(words) < WORDS_CHARS_MIN
+
+
+def _digest_said(turn: Turn, words: bytes) -> bytes:
+    """Digest the whole text of an answer whose calls, if any, are written there: two that call the same differ in what
+    they say. `words` where that is all of it, or there is no text."""
+    text = _say_plainly(turn) if turn.calls else ""
+    return digest_parts(b"words", _cut(text)) if text else words
+
+
+def _say_plainly(turn: Turn) -> str:
+    return " ".join(_shorten(turn.text.rpartition("</think>")[2]).split())
 
 
 def _encode_call(call: Call) -> bytes:

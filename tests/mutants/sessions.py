@@ -11,8 +11,8 @@ MUTANTS: list[tuple[str, str, str, str]] = [
     ),
     (
         "reliability/sessions/conversations.py",
-        "    return _Way.FIRST if node is conversation.newest and not node.gone else _Way.FORK\n",
-        "    return _Way.FIRST\n",
+        "    if node is not conversation.newest or (node.gone and not node.lost):\n",
+        "    if False:\n",
         "who was gone on from is left to the one that was",
     ),
     (
@@ -40,9 +40,57 @@ MUTANTS: list[tuple[str, str, str, str]] = [
         "each conversation keeps a few answers",
     ),
     (
+        "reliability/sessions/conversations.py",
+        "    FIRST = 0  # nobody has yet\n    RETRY = 1  # as one did that got no answer\n",
+        "    RETRY = 0\n    FIRST = 1\n",
+        "a rerun takes nothing of a refused run",
+    ),
+    (
+        "reliability/sessions/conversations.py",
+        "    return _Way.LEFT if node.gone else _Way.FIRST\n",
+        "    return _Way.FORK if node.gone else _Way.FIRST\n",
+        "who got no answer waits for another request",
+    ),
+    (
+        "reliability/sessions/conversations.py",
+        "False, -conversation.used_ns if way is _Way.RETRY else -place\n",
+        "False, conversation.used_ns if way is _Way.RETRY else -place\n",
+        "a retry is of the run that was refused last",
+    ),
+    (
+        "reliability/sessions/conversations.py",
+        "added if added > 0 else SHRUNK, ",
+        "0, ",
+        "of two equal runs one may be a lap ahead",
+    ),
+    (
+        "reliability/sessions/conversations.py",
+        "conversation.used_ns < begun_ns, place\n",
+        "False, place\n",
+        "a rerun takes nothing of a run that was left",
+    ),
+    (
+        "reliability/sessions/conversations.py",
+        "            if len(ways) == 1 or rank[0] is not _Way.LEFT or digest in exact:\n                return found\n",
+        "            return found\n",
+        "several that wait for another request are nobody's",
+    ),
+    (
+        "reliability/sessions/conversations.py",
+        '        yield _of(scope, b"front", seen.front, seen.said)\n',
+        '        yield _of(scope, b"front", seen.front, seen.words)\n',
+        "behind a message all of an answer counts",
+    ),
+    (
         "reliability/sessions/trail.py",
-        '    words = " ".join(_shorten(turn.text.rpartition("</think>")[2]).split())\n',
-        '    words = " ".join(_shorten(turn.text).split())\n',
+        '    text = _say_plainly(turn) if turn.calls else ""\n',
+        '    text = ""\n',
+        "who writes the same block with other words is another",
+    ),
+    (
+        "reliability/sessions/trail.py",
+        '    return " ".join(_shorten(turn.text.rpartition("</think>")[2]).split())\n',
+        '    return " ".join(_shorten(turn.text).split())\n',
         "reasoning is no part of an answer",
     ),
     (
