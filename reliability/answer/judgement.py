@@ -179,7 +179,7 @@ def settle_text(text: str, before: str, toolbox: ToolBox) -> TextKind:
     context, begin = before + text, max(before.rfind("}"), before.rfind("\n")) + 1
     if not is_prose(context + PROSE_BEHIND, toolbox, begin):
         return TextKind.CALL
-    if not is_prose(context, toolbox, begin) or is_harmony(context):  # it depends on what follows
+    if not is_prose(context, toolbox, begin, complete=False) or is_harmony(context):  # it depends on what follows
         return TextKind.OPEN
     return TextKind.OPEN if may_open(text) else TextKind.PROSE
 

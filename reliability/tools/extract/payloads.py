@@ -15,6 +15,7 @@ from typing import Any
 from reliability.tool_calls import RawCall, Repair, RepairKind
 from reliability.tools.delimiters import BLANK, CLOSER, FENCE, has_only_delimiters
 from reliability.tools.extract.literal import Unreadable, read
+from reliability.tools.extract.rows import ends_here
 from reliability.tools.extract.shapes import ARGUMENT_KEYS, WRAPPERS, HalfCall, Setting, find_calls
 from reliability.tools.format_parts import NAME
 from reliability.tools.schema.toolbox import Tool
@@ -43,10 +44,12 @@ CLOSERS_CHARS = 128
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """Calls, and the place after them. No calls: what stands here is data, up to that place."""
+    """Calls, and the place after them. No calls: what stands here is data, up to that place; or it would be the calls
+    `waiting`, if nothing but calls stood behind it."""
 
     calls: list[RawCall]
     end: int
+    waiting: tuple[RawCall, ...] = ()
 
 
 def skip_space(text: str, at: int) -> int:
@@ -61,7 +64,8 @@ def read_json(text: str, at: int, setting: Setting) -> Found | None:
         return None
     value = read(text, at, ends=ENDS)
     explicit = setting.explicit or CLOSER.match(text, skip_space(text, value.end)) is not None
-    ends = (setting.alone or setting.last) and not text[value.end :].strip(" \t\r\n`")
+    begins = setting.last
+    ends = (setting.alone or setting.last) and ends_here(text, value.end)
     setting = replace(
         setting,
         explicit=explicit,
@@ -71,13 +75,21 @@ def read_json(text: str, at: int, setting: Setting) -> Found | None:
     )
     calls = find_calls(value.value, setting)
     if calls is None:
-        return Found([], value.end)
+        return Found([], value.end, _find_waiting(value.value, setting) if begins and not value.unclosed else ())
     kinds = list(value.repair_kinds)
     if value.unclosed:
         if not _has_arguments(value.value) or any(_holds_object(call.arguments) for call in calls):
             raise HalfCall("a closing brace is missing, and it can't be told which", value.end)
         kinds.append(RepairKind.ENVELOPE)
     return Found([record_repairs(call, kinds) for call in calls], value.end)
+
+
+def _find_waiting(value: Any, setting: Setting) -> tuple[RawCall, ...]:
+    """Find the calls that this value would be at the end of an answer."""
+    try:
+        return tuple(find_calls(value, replace(setting, last=True)) or ())
+    except HalfCall:
+        return ()
 
 
 def _ends_behind_closers(text: str, at: int) -> bool:
@@ -132,9 +144,10 @@ def read_named(text: str, at: int, setting: Setting) -> Found | None:
         if text[end : end + 1] != ")":
             raise Unreadable("a closing parenthesis was expected", end)
         end += 1
-    if match["bracketed"] and not CLOSER.match(text, skip_space(text, end)) and skip_space(text, end) < len(text):
-        return None
-    return Found([record_repairs(RawCall(name=name, arguments=value.value, id=id, format=setting.format), kinds)], end)
+    call = record_repairs(RawCall(name=name, arguments=value.value, id=id, format=setting.format), kinds)
+    if match["bracketed"] and not CLOSER.match(text, skip_space(text, end)) and not ends_here(text, end):
+        return None if setting.explicit else Found([], end, (call,))
+    return Found([call], end)
 
 
 def read_braces(text: str, at: int, setting: Setting) -> Found | None:

@@ -32,7 +32,6 @@ from reliability.tools.delimiters import (
 from reliability.tools.extract import harmony
 from reliability.tools.extract.announced import read_announced
 from reliability.tools.extract.broken_json import looks_like_a_call, names_a_tool
-from reliability.tools.extract.children import read_children
 from reliability.tools.extract.delimiter_search import SPOT, Delimiter, find_delimiter_at, find_delimiter_in_line
 from reliability.tools.extract.envelope import (
     FENCE_LINE,
@@ -42,12 +41,12 @@ from reliability.tools.extract.envelope import (
     skip_closers,
 )
 from reliability.tools.extract.literal import Unreadable
-from reliability.tools.extract.markup import read_attributes, read_elements, read_pairs
 from reliability.tools.extract.mentions import is_closer_meant, is_opener_meant, is_tag_meant
-from reliability.tools.extract.payloads import read_braces, read_json, read_named, record_repairs, skip_space
+from reliability.tools.extract.notations import OPEN_READERS
+from reliability.tools.extract.payloads import record_repairs, skip_space
 from reliability.tools.extract.prose import Prose
 from reliability.tools.extract.pythonic import is_one_call, read_python
-from reliability.tools.extract.sections import read_flowers, read_sections
+from reliability.tools.extract.rows import Row
 from reliability.tools.extract.shapes import CALLS_MAX, HalfCall, Setting
 from reliability.tools.extract.text import read_arguments
 from reliability.tools.format_row import Reader
@@ -62,18 +61,6 @@ FENCE_CHARS_MAX = 64
 MALFORMED_MAX = 32
 ATTEMPT_CHARS = 256
 
-_READERS = {
-    Reader.ELEMENTS: read_elements,
-    Reader.CHILDREN: read_children,
-    Reader.SECTIONS: read_sections,
-    Reader.FLOWERS: read_flowers,
-    Reader.ATTRIBUTES: read_attributes,
-    Reader.PAIRS: read_pairs,
-    Reader.NAMED: read_named,
-    Reader.BRACES: read_braces,
-    Reader.PYTHON: read_python,
-    Reader.JSON: read_json,
-}
 _QUOTABLE = frozenset({Reader.ENVELOPE, Reader.SECTIONS, Reader.FLOWERS, "close"})
 _IN_CODE = frozenset({Reader.ELEMENTS, Reader.ATTRIBUTES, Reader.CHILDREN})
 _FRAME = re.compile(r"\s{0,8};?[ \t\r\n`]*+")
@@ -87,11 +74,7 @@ def extract_calls(text: str, box: ToolBox, sent: int = 0) -> Extraction:
     given back as prose."""
     if not box.tools or not text:
         return Extraction(text=text[sent:])
-    walk = _Walk(text, box, sent)
-    if harmony.is_harmony(text):
-        walk.run_messages(text)
-    else:
-        walk.run(text)
+    walk = _walk(text, box, sent)
     if not walk.found:
         return Extraction(text=text[sent:])
     return Extraction(
@@ -103,15 +86,21 @@ def extract_calls(text: str, box: ToolBox, sent: int = 0) -> Extraction:
     )
 
 
-def is_prose(text: str, box: ToolBox, begin: int = 0) -> bool:
+def is_prose(text: str, box: ToolBox, begin: int = 0, *, complete: bool = True) -> bool:
     """Return whether everything in a text is delivered as it stands. What stands before `begin` is
-    prose; it is seen, and not read again."""
-    walk = _Walk(text, box, 0)
+    prose; it is seen, and not read again. Where the text isn't `complete`, it is none as long as a
+    call that waits for the next one may get it."""
+    walk = _walk(text, box, begin=begin)
+    return not walk.found and (complete or not walk.row.may_go_on(walk.text, box))
+
+
+def _walk(text: str, box: ToolBox, sent: int = 0, begin: int = 0) -> _Walk:
+    walk = _Walk(text, box, sent)
     if harmony.is_harmony(text):
         walk.run_messages(text)
     else:
         walk.run(text, begin=begin)
-    return not walk.found
+    return walk
 
 
 class _Walk:
@@ -123,6 +112,7 @@ class _Walk:
         self.malformed: list[Malformed] = []
         self.reasoning: list[str] = []
         self.prose = Prose(sent)
+        self.row = Row()
         self.fuel = FUEL_FACTOR * len(text) + FUEL_SPARE
         self.text = ""
         self.base = 0  # the place of this text in the whole answer
@@ -154,6 +144,7 @@ class _Walk:
         """Walk over one text. Each step moves forward."""
         self.text, self.base, self.at, self.kept = text, base, begin, 0
         self.may_end_reasoning, self.rest_is_prose, self.begins = True, False, 0
+        self.row = Row()
         while True:
             at = self.at
             if at in (self.begins, self.kept) or text[at - 1] == "\n":
@@ -218,6 +209,7 @@ class _Walk:
         if not self.has_thought:
             self.calls, self.malformed, self.kept = [], [], 0
             self.prose.forget()
+        self.row = Row()
         self.has_thought, self.begins = True, delimiter.end
 
     def _is_mentioned(self, delimiter: Delimiter) -> bool:
@@ -229,7 +221,9 @@ class _Walk:
     # --- settling -------------------------------------------------------------------------------------------
 
     def _settle(self, start: int, end: int) -> None:
-        """Add what stands before `start` to the prose, and go on at `end`."""
+        """Add what stands before `start` to the prose, and go on at `end`; what waits there is a call like this."""
+        for one in self.row.take(self.text, start):
+            self._take_calls(one.start, one.end, list(one.calls))
         self.prose.add(self.text[self.kept : start], self.base + self.kept)
         self.at = self.kept = self.prose.add_call(self.text, end)
 
@@ -290,7 +284,7 @@ class _Walk:
 
     def _begins_line(self, start: int) -> bool:
         """Return whether nothing but white space, or a call, stands before this place in its line."""
-        least = max(self.kept, start - LOOK_CHARS)
+        least = max(self.kept, self.row.end, start - LOOK_CHARS)
         line = max(self.text.rfind("\n", least, start) + 1, least)
         return not self.text[line:start].strip()
 
@@ -326,14 +320,17 @@ class _Walk:
         last = kind is Reader.JSON and self._begins_line(start)
         setting = Setting(self.box, kind.value, explicit=explicit, alone=self._leads(start), last=last)
         try:
-            found = _READERS[kind](self.text, start, setting)
+            found = OPEN_READERS[kind](self.text, start, setting)
         except Unreadable as bad:
             self._give_up(kind, start, bad)
             return
         if found is not None and found.calls:
             self._take_calls(delimiter.held, skip_closers(self.text, found.end)[0], found.calls)
         elif found is not None:
-            self.at = found.end  # data, and no place to look for calls in
+            if found.waiting:
+                self.row.add(self.text, start, found.end, found.waiting)
+            if kind is Reader.JSON:
+                self.at = found.end  # data, and no place to look for calls in
         elif kind is Reader.ELEMENTS and is_tag_meant(self.text, start, self.box):
             self._report_malformed(start, find_region_end(self.text, start), "a tag without an end", kind.value)
 
@@ -357,6 +354,7 @@ class _Walk:
             self.fuel -= max(bad.at - start, ATTEMPT_CHARS)
             if self._leads(start) and is_one_call(self.text, start):
                 self._report_malformed(start, len(self.text), bad.reason, "python")
+            self.row.note_broken(start)
             return
         if found is None or (not fenced and self.text.startswith("print(", start)):
             return
@@ -367,6 +365,8 @@ class _Walk:
             self._take_calls(start, sign.end() if sign else found.end, found.calls)
         else:
             self.fuel -= found.end - start
+            if fenced or self._begins_line(start):
+                self.row.add(self.text, start, found.end, found.calls)
 
     def _report_rest(self, start: int) -> None:
         """Report the rest of the text, in which bare JSON is no longer read, if it names a tool where a
