@@ -119,55 +119,71 @@ def digest_parts(*parts: bytes) -> bytes:
     return blake2b(b"".join([sizes, b":", *parts]), digest_size=DIGEST_BYTES).digest()
 
 
+class _Digests:
+    """The digests of a conversation's messages, each made once and only where it is asked for."""
+
+    def __init__(self, said: Sequence[Message]) -> None:
+        self._said = said
+        self._texts: dict[int, _Read] = {}
+        self._known: dict[int, bytes] = {}
+
+    def _is_answer(self, index: int) -> bool:
+        return self._said[index].get("role") == "assistant"
+
+    def read_at(self, index: int) -> _Read:
+        """Read the answer at a place."""
+        if index not in self._texts:
+            self._texts[index] = _read_answer(self._said[index])
+        return self._texts[index]
+
+    def digest_at(self, index: int) -> bytes:
+        """Return the digest of a message, an answer by its words."""
+        if index not in self._known:
+            answer = self._is_answer(index)
+            self._known[index] = self.read_at(index).words if answer else _digest_message(self._said[index])
+        return self._known[index]
+
+    def exact_at(self, index: int) -> bytes:
+        """Return the digest of a message, an answer by all of its text."""
+        return self.read_at(index).said if self._is_answer(index) else self.digest_at(index)
+
+    def context_of(self, index: int) -> tuple[bytes, bytes, bytes]:
+        """Return the digests of what stands before a place: the newest message, a few, and more to the letter."""
+        newest = [self.digest_at(i) for i in range(max(0, index - CONTEXT), index)]
+        deep = digest_parts(*(self.exact_at(i) for i in range(max(0, index - DEEP), index)))
+        return (newest[-1], digest_parts(*newest), deep) if newest else (b"", b"", b"")
+
+    def front_of(self, index: int) -> bytes:
+        """Return the digest of the first line before a place."""
+        return _digest_front(self._said[index - 1]) if index else b""
+
+
 def read_trail(messages: Sequence[Message], owner: str = "") -> Trail:
     """Read the trail of a request. Costs about as much for 500 messages as for ten. Two of different owners are never
     of one conversation."""
     said = [message for message in messages if message.get("role") not in SYSTEM]
-    texts: dict[int, _Read] = {}
     systems = [message for message in messages[:ENDS] if message.get("role") in SYSTEM]
-    known: dict[int, bytes] = {}
-
-    def read_at(index: int) -> _Read:
-        if index not in texts:
-            texts[index] = _read_answer(said[index])
-        return texts[index]
-
-    def digest_at(index: int) -> bytes:
-        if index not in known:
-            answer = said[index].get("role") == "assistant"
-            known[index] = read_at(index).words if answer else _digest_message(said[index])
-        return known[index]
-
-    def exact_at(index: int) -> bytes:
-        return read_at(index).said if said[index].get("role") == "assistant" else digest_at(index)
-
-    def context_of(index: int) -> tuple[bytes, bytes, bytes]:
-        newest = [digest_at(i) for i in range(max(0, index - CONTEXT), index)]
-        deep = digest_parts(*(exact_at(i) for i in range(max(0, index - DEEP), index)))
-        return (newest[-1], digest_parts(*newest), deep) if newest else (b"", b"", b"")
-
-    def front_of(index: int) -> bytes:
-        return _digest_front(said[index - 1]) if index else b""
-
+    digests = _Digests(said)
     answers = [index for index in range(len(said) - 1, -1, -1) if said[index].get("role") == "assistant"]
-    before, context, deep = context_of(len(said))
+    before, context, deep = digests.context_of(len(said))
     summary = _find_summary(said)
     opened = len(said) if summary is None else summary
     return Trail(
         whole=name_request(messages),
-        start=digest_at(0) if said else b"",
+        start=digests.digest_at(0) if said else b"",
         persona=digest_parts(*(_cut(text_of(m.get("content"))[:PERSONA_CHARS]) for m in systems[:1])),
         system=digest_parts(*map(_digest_message, systems)),
         size=len(said),
         before=before,
         context=context,
         deep=deep,
-        front=front_of(len(said)),
+        front=digests.front_of(len(said)),
         owner=digest_parts(owner.encode("utf-8", "surrogatepass")),
         seen=tuple(
-            _see(said[index], read_at(index), context_of(index), front_of(index)) for index in answers[:ANSWERS_MAX]
+            _see(said[index], digests.read_at(index), digests.context_of(index), digests.front_of(index))
+            for index in answers[:ANSWERS_MAX]
         ),
-        opening=digest_parts(*map(digest_at, range(opened))) if 0 < opened <= OPENING_MAX else b"",
+        opening=digest_parts(*map(digests.digest_at, range(opened))) if 0 < opened <= OPENING_MAX else b"",
         folded=summary is not None,
         quotes=() if summary is None else _digest_lines(said[summary:]),
     )

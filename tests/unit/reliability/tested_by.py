@@ -12,5 +12,6 @@ TESTED_BY: dict[str, str] = {
     "reliability/tools/format_notations.py": "tests/unit/reliability/tools/test_formats.py",
     "reliability/tools/format_parts.py": "tests/unit/reliability/tools/test_formats.py",
     "reliability/tools/format_row.py": "tests/unit/reliability/tools/test_formats.py",
+    "reliability/tools/extract/notations.py": "tests/unit/reliability/tools/extract/test_scanner.py",
     "reliability/tools/extract/pythonic.py": "tests/unit/reliability/tools/extract/test_scanner.py",
 }
