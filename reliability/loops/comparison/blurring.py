@@ -30,6 +30,8 @@ __all__ = ["HOLE", "blur_call", "says_enough"]
 HOLE = "\ufffc"
 #: A longer command is its own spelling.
 COMMAND_CHARS = 20_000
+#: A longer one is a script: its figures are its own.
+FIGURES_CHARS = 1_000
 #: A result with fewer letters says too little; a shorter one that has been done or found nothing says nothing.
 SAID_LETTERS_MIN, SAID_CHARS = 24, 120
 
@@ -136,10 +138,13 @@ def _blur_value(about: _About, value: Any) -> Any:
 
 
 def _blur_command(text: str) -> str:
+    """Blur a command or code: each step only where there is something for it."""
     if len(text) > COMMAND_CHARS:
         return text
-    bare = _HERE.sub("", _TIMEOUT.sub(" ", _COMMENT.sub("", text)))
-    return " ".join(_CHANGING.sub(HOLE, bare).split()) or " ".join(text.split())
+    bare = _COMMENT.sub("", text) if "#" in text or "//" in text else text
+    if len(bare) <= FIGURES_CHARS:
+        bare = _CHANGING.sub(HOLE, _HERE.sub("", _TIMEOUT.sub(" ", bare)))
+    return " ".join(bare.split()) or " ".join(text.split())
 
 
 def says_enough(result: Result) -> bool:
