@@ -41,7 +41,7 @@ from reliability.loops.comparison.findings import Kind, Loop, Stage, Turn
 from reliability.loops.comparison.memo import Memo
 from reliability.loops.comparison.movement import LAPS_MAX, Movement, follow_figures
 from reliability.loops.comparison.near import find_difference, mask_figures
-from reliability.loops.polling import is_thought
+from reliability.loops.polling import is_thought, takes_notes
 from reliability.loops.same_error import count_same_errors
 from reliability.loops.same_text import PERIOD_MAX, count_same_texts
 from reliability.loops.text_calls import read_text_calls
@@ -86,6 +86,8 @@ def _select_acting(turns: Sequence[Turn], candidate: Turn | None) -> list[Turn]:
     last = max((i for i, turn in enumerate(turns) if turn.continued), default=-1)
     acting = [turn for turn in turns[last + 1 :] if turn.calls]
     if candidate is not None and _only_thinks(candidate):
+        return acting
+    if not any(map(takes_notes, {call.name for turn in acting for call in turn.calls})):
         return acting
     return [turn for turn in acting if not _only_thinks(turn)] or acting
 

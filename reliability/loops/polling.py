@@ -31,7 +31,7 @@ from reliability.loops.comparison.findings import Call, Result
 from reliability.loops.comparison.same_result import is_ongoing
 from reliability.loops.comparison.volatile_fields import NAMES_MAX, word_set, words_of
 
-__all__ = ["is_generic_tool", "is_poll", "is_thought", "polls_by_name"]
+__all__ = ["is_generic_tool", "is_poll", "is_thought", "polls_by_name", "takes_notes"]
 
 _LAST = word_set("poll polling wait await sleep progress watch tail scroll clock now datetime")
 _FIRST = word_set("poll wait await sleep watch scroll tail")
@@ -209,11 +209,12 @@ def _acknowledges(result: str) -> bool:
 
 def is_thought(call: Call) -> bool:
     """Return whether the call only takes a note of what the model thinks or plans."""
-    return _takes_notes(call.name)
+    return takes_notes(call.name)
 
 
 @lru_cache(NAMES_MAX)
-def _takes_notes(name: str) -> bool:
+def takes_notes(name: str) -> bool:
+    """Return whether a tool of this name only takes notes."""
     words = words_of(name)
     return not _THOUGHTS.isdisjoint(words) or not _NOTES.isdisjoint(pairwise(words))
 

@@ -52,8 +52,9 @@ class LoopConfig(BaseModel):
 
     @property
     def turns_needed(self) -> int:
-        """How many answers back the transcript must be read so that every threshold can be reached."""
-        cycles = self.max_period * max(self.duplicate_threshold, self.break_threshold)
+        """How many answers back the transcript must be read so that every threshold can be reached. The answer that is
+        judged begins the last lap."""
+        cycles = self.max_period * (max(self.duplicate_threshold, self.break_threshold) - 1)
         polls = 2 * max(self.poller_duplicate_threshold, self.poller_break_threshold)
         return max(cycles, polls, 1) + 1
 

@@ -110,7 +110,7 @@ class _OpenTurn:
         return None if places is None else places.find_next(self.results)
 
     def freeze(self) -> Turn:
-        results = tuple(None if result is None else result.freeze() for result in self.results)
+        results = tuple([None if result is None else result.freeze() for result in self.results])
         return Turn(tuple(self.calls), results, self.text, self.continued, self.written, self.pushed)
 
 
@@ -143,10 +143,15 @@ def _read_calls(message: Message) -> list[tuple[str, Call]]:
 
 
 def _read_call(call_id: Any, holder: Any, *fields: str) -> list[tuple[str, Call]]:
-    if not isinstance(holder, dict) or not isinstance(holder.get("name"), str):
+    name = holder.get("name") if isinstance(holder, dict) else None
+    if not isinstance(name, str):
         return []
-    value = next((holder[name] for name in fields if holder.get(name) is not None), None)
-    return [(str(call_id or ""), Call(holder["name"], _read_arguments(value)))]
+    value = None
+    for field_name in fields:
+        value = holder.get(field_name)
+        if value is not None:
+            break
+    return [(str(call_id or ""), Call(name, value if isinstance(value, str) else _read_arguments(value)))]
 
 
 def read_turns(messages: Any, turns_max: int = TURNS_MAX) -> tuple[Turn, ...]:

@@ -14,6 +14,7 @@ Results of polls are compared as they are, and are never nearly the same.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import cached_property
 
 from reliability.loops.comparison.blurring import HOLE, blur_call, says_enough
 from reliability.loops.comparison.canonical import call_key
@@ -63,6 +64,10 @@ class TurnRow:
         calls = tuple(calls)
         return frozenset(map(self._blur, [call for call in calls if not is_thought(call)] or calls))
 
+    @cached_property
+    def _candidate_key(self) -> Key:
+        return self.key_of(self.candidate.calls) if self.candidate is not None else frozenset()
+
     def _blur(self, call: Call) -> str:
         return self.memo.once(("blurred", call), lambda: blur_call(call, self.config.ignored_arguments))
 
@@ -110,7 +115,7 @@ class TurnRow:
             return True
         if len(asked) == len(before) == 1 and asked[0].name != before[0].name:
             return False
-        key = self.key_of(self.candidate.calls)
+        key = self._candidate_key
         if key != self.key(first):
             return False
         if not _has_holes(key):

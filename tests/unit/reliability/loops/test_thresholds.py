@@ -22,10 +22,11 @@ def test_the_configuration_is_checked(bad: dict[str, Any]) -> None:
 @law
 @given(st.integers(-2, 9), st.integers(-2, 9), st.integers(1, 6), st.integers(-2, 30))
 def test_the_transcript_reaches_back_far_enough(warn: int, limit: int, period: int, polls: int) -> None:
-    """Whatever the thresholds, the turns needed hold every lap that they ask for."""
+    """Whatever the thresholds, the turns needed hold every lap that they ask for; the last one begins with the answer
+    that is judged."""
     config = LoopConfig(
         duplicate_threshold=warn, break_threshold=limit, max_period=period, poller_break_threshold=polls
     )
-    assert config.turns_needed >= period * max(warn, limit)
+    assert config.turns_needed >= period * (max(warn, limit) - 1)
     assert config.turns_needed >= polls
     assert config.turns_needed > 0
