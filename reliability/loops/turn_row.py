@@ -22,7 +22,7 @@ from reliability.loops.comparison.findings import Call, Result, Turn
 from reliability.loops.comparison.memo import Memo
 from reliability.loops.comparison.near import is_near_result
 from reliability.loops.comparison.same_result import is_same_result
-from reliability.loops.polling import is_poll, is_thought
+from reliability.loops.polling import is_poll, is_thought, takes_notes
 from reliability.loops.thresholds import LoopConfig
 
 __all__ = ["Key", "TurnRow"]
@@ -113,7 +113,7 @@ class TurnRow:
         asked, before = self.candidate.calls, self.turns[first].calls
         if asked == before:
             return True
-        if len(asked) == len(before) == 1 and asked[0].name != before[0].name:
+        if _name_tools(asked) != _name_tools(before):
             return False
         key = self._candidate_key
         if key != self.key(first):
@@ -181,6 +181,12 @@ class TurnRow:
             newer,
             lambda a, b: self.is_equal(a, b) or is_near_result(a, b, threshold, parse, self.is_equal),
         )
+
+
+def _name_tools(calls: Iterable[Call]) -> frozenset[str]:
+    """Name the tools that are called, without those that only take notes, unless there are no others."""
+    names = frozenset(call.name for call in calls)
+    return frozenset(name for name in names if not takes_notes(name)) or names
 
 
 def _has_holes(key: Key) -> bool:
