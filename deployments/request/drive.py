@@ -75,7 +75,8 @@ class Run:
     answer. `loop` is the loop that the request was found in.
 
     `stays` says why the request may not leave the machine, and is empty where it may. `prompt_bytes` is the size of
-    what a model reads of `request` (see `reliability.answer.estimate`). `warnings` are the budget's windows that are
+    what a model reads of `request` (see `reliability.answer.estimate`). `notes`: what was asked for and has no effect
+    here. `warnings` are the budget's windows that are
     nearly full, `level` is the memory level of the whole cluster, `silent` whether a call ran without a grant.
     """
 
@@ -88,6 +89,7 @@ class Run:
     hold: Hold = Hold.TOOL_CALLS
     stays: str = ""
     prompt_bytes: int = 0
+    notes: tuple[str, ...] = ()
     attempts: list[Attempt] = field(default_factory=list)
     judgements: list[Judged | None] = field(default_factory=list)
     tier: str | None = None
