@@ -73,6 +73,8 @@ __all__ = ["Router"]
 NS_PER_S = 1_000_000_000
 # What is spoken where. A path's errors, and those of all that is below it, have its dialect's shape.
 DIALECTS: dict[str, Dialect] = {"/v1/chat/completions": CHAT, "/v1/messages": MESSAGES}
+# Where Claude Code looks at its start whether anybody is there.
+ROOTS = ("/", "/api/hello")
 LOCAL_ONLY = "the request is local-only: leave X-MLX-Stack-Local-Only out where it may leave this machine"
 NOTE_EVERY_S = 1.0
 KEY_STAYS = "this API key may not use the cloud: one without the flag local-only may"
@@ -156,7 +158,7 @@ class Router(Stoppable):
         routes = [
             Route("/health", self.health),
             Route("/ready", self.ready),
-            Route("/", self.root),
+            *(Route(path, self.root) for path in ROOTS),
             Route("/v1/messages/count_tokens", self._count_tokens, methods=["POST"]),
             Route("/v1/models", self.models),
             Route("/v1/models/{model:path}", self.model),
