@@ -210,7 +210,7 @@ class Router(Stoppable):
         known = {m["id"]: m for m in await self._list_models()}
         if wanted not in known:
             starts_at = chain_for(self._config, self._tiers, wanted)[0]
-            known[wanted] = known[starts_at] | {"id": wanted, "starts_at": starts_at}
+            known[wanted] = known[starts_at] | {"id": wanted, "display_name": wanted, "starts_at": starts_at}
         return json_response(known[wanted])
 
     async def _chat(self, spoken: Dialect, request: Request) -> Response:
