@@ -37,6 +37,7 @@ from deployments.api.headers import deadline_of, is_local_only, request_id_of
 from deployments.api.models import filter_for, is_held_off, model_list, readiness
 from deployments.api.openai_chat import ChatCall
 from deployments.api.openai_render import CHAT
+from deployments.api.openai_responses.response_events import RESPONSES
 from deployments.api.parsing import parse_body
 from deployments.api.responses import build_error_handlers, json_response
 from deployments.collector import collect_less
@@ -70,7 +71,7 @@ __all__ = ["Router"]
 
 NS_PER_S = 1_000_000_000
 # What is spoken where. A path's errors, and those of all that is below it, have its dialect's shape.
-DIALECTS: dict[str, Dialect] = {"/v1/chat/completions": CHAT}
+DIALECTS: dict[str, Dialect] = {"/v1/chat/completions": CHAT, "/v1/responses": RESPONSES}
 LOCAL_ONLY = "the request is local-only: leave X-MLX-Stack-Local-Only out where it may leave this machine"
 NOTE_EVERY_S = 1.0
 KEY_STAYS = "this API key may not use the cloud: one without the flag local-only may"
@@ -104,7 +105,9 @@ class Router(Stoppable):
         self._state = State(ray_finder(app, config.state), self._state_limits())
         self._insight = Insight(self._state, self._watch, tuple(self._tiers), self._access)
         self._clock = MonotonicClock()
-        self._workers = Workers(imports=("deployments.request.attempt", "deployments.api.openai_chat"))
+        self._workers = Workers(
+            imports=("deployments.request.attempt", "deployments.api.openai_responses.response_body")
+        )
         self._jitter = random.Random()
         self._metrics = RequestMetrics(tuple(self._tiers))
         self._bodies = Bodies(config.server.max_ongoing_requests // 2)

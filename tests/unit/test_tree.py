@@ -103,6 +103,7 @@ ORDER = [
     "deployments/tiers/scripted",
     "deployments/graph",
     "deployments/api",
+    "deployments/api/openai_responses",
     "deployments/cli",
 ]
 
