@@ -29,15 +29,15 @@ from starlette.routing import Route
 
 from deployments.api.access import Caller, access_for
 from deployments.api.admin import Insight
+from deployments.api.anthropic.count_tokens import count_prompt
+from deployments.api.anthropic.messages_render import MESSAGES
 from deployments.api.body import Bodies
 from deployments.api.boundary import BoundaryApp
 from deployments.api.dialect import Dialect
 from deployments.api.exchange import Exchange
 from deployments.api.headers import deadline_of, is_local_only, request_id_of
-from deployments.api.models import filter_for, is_held_off, model_list, readiness
+from deployments.api.models import filter_for, is_held_off, make_page, model_list, readiness
 from deployments.api.openai_chat import ChatCall
-from deployments.api.openai_render import CHAT
-from deployments.api.openai_responses.response_events import RESPONSES
 from deployments.api.openai_responses.stored_record import NeedsRecall
 from deployments.api.openai_responses.stored_responses import StoredResponses
 from deployments.api.openai_responses.stored_routes import StoredRoutes
@@ -47,6 +47,7 @@ from deployments.collector import collect_less
 from deployments.config import ROUTER, AppConfig, RouterConfig
 from deployments.config_tiers import Timeouts
 from deployments.cost import cloud_tiers, price_of
+from deployments.dialects import DIALECTS, WORKER_IMPORTS
 from deployments.graph.handle import HandleTier
 from deployments.graph.scale_to_zero import bypass_cold, extend_timeouts, find_cold, make_cold_status, select_scalable
 from deployments.graph.status_poll import TierWatch
@@ -60,7 +61,7 @@ from deployments.reports.account import Account
 from deployments.reports.incidents import memory_incident
 from deployments.request.drive import Run, drive
 from deployments.request.judge import advise
-from deployments.request.policy import build_expected, chain_for, hold_of, limits_of, state_limits, unknown_model
+from deployments.request.policy import build_expected, chain_for, hold_of, limits_of, state_limits
 from deployments.state.client import State, ray_finder
 from deployments.state.records import StateLimits
 from deployments.telemetry import MonotonicClock
@@ -73,8 +74,8 @@ from reliability.types import Event, TierState
 __all__ = ["Router"]
 
 NS_PER_S = 1_000_000_000
-# What is spoken where. A path's errors, and those of all that is below it, have its dialect's shape.
-DIALECTS: dict[str, Dialect] = {"/v1/chat/completions": CHAT, "/v1/responses": RESPONSES}
+# Where Claude Code looks at its start whether anybody is there.
+ROOTS = ("/", "/api/hello")
 LOCAL_ONLY = "the request is local-only: leave X-MLX-Stack-Local-Only out where it may leave this machine"
 NOTE_EVERY_S = 1.0
 KEY_STAYS = "this API key may not use the cloud: one without the flag local-only may"
@@ -109,9 +110,7 @@ class Router(Stoppable):
         self._stored = StoredResponses(self._state)
         self._insight = Insight(self._state, self._watch, tuple(self._tiers), self._access)
         self._clock = MonotonicClock()
-        self._workers = Workers(
-            imports=("deployments.request.attempt", "deployments.api.openai_responses.response_body")
-        )
+        self._workers = Workers(imports=WORKER_IMPORTS)
         self._jitter = random.Random()
         self._metrics = RequestMetrics(tuple(self._tiers))
         self._bodies = Bodies(config.server.max_ongoing_requests // 2)
@@ -162,6 +161,8 @@ class Router(Stoppable):
         routes = [
             Route("/health", self.health),
             Route("/ready", self.ready),
+            *(Route(path, self.root) for path in ROOTS),
+            Route("/v1/messages/count_tokens", self._count_tokens, methods=["POST"]),
             Route("/v1/models", self.models),
             Route("/v1/models/{model:path}", self.model),
             *(Route(path, partial(self._chat, spoken), methods=["POST"]) for path, spoken in DIALECTS.items()),
@@ -176,6 +177,10 @@ class Router(Stoppable):
         )
 
     # -- routes ------------------------------------------------------------------------------------------------
+
+    async def root(self, _: Request) -> Response:
+        """Answer that something is here, and where the rest is; agents ask for it at their start."""
+        return json_response({"name": "mlx-stack-serve", "models": "/v1/models", "ready": "/ready"})
 
     async def health(self, _: Request) -> Response:
         """Answer that this replica is alive."""
@@ -200,23 +205,23 @@ class Router(Stoppable):
     async def models(self, request: Request) -> Response:
         """List tiers, aliases and `auto`, with what stands behind each."""
         self._identify_caller(request)
-        return json_response({"object": "list", "data": await self._list_models()})
+        return json_response(make_page(await self._list_models()))
 
     async def model(self, request: Request) -> Response:
-        """Report one of the entries of `models`."""
+        """Report one of the entries of `models`, or what a pattern of the aliases makes of a name."""
         self._identify_caller(request)
         wanted = request.path_params["model"]
-        found = next((m for m in await self._list_models() if m["id"] == wanted), None)
-        if found is None:
-            raise unknown_model(self._config, self._tiers, wanted)
-        return json_response(found)
+        known = {m["id"]: m for m in await self._list_models()}
+        if wanted not in known:
+            starts_at = chain_for(self._config, self._tiers, wanted)[0]
+            known[wanted] = known[starts_at] | {"id": wanted, "display_name": wanted, "starts_at": starts_at}
+        return json_response(known[wanted])
 
     async def _chat(self, spoken: Dialect, request: Request) -> Response:
         """Answer one request of a dialect, streamed or not."""
         started_ns = self._clock.now_ns()
         caller, server = self._identify_caller(request), self._config.server
-        raw = await self._bodies.read(request, bytes_max=server.body_bytes_max, first_s=server.body_s)
-        call = await self._parse(spoken, request, raw, caller)
+        call = await self._read_call(spoken, request, caller)
         run = await large(call.request.body_bytes, self._make_run, call, caller, is_local_only(request.headers))
         state = self._state.request(
             key=run.key,
@@ -239,16 +244,24 @@ class Router(Stoppable):
         )
         return await exchange.respond()
 
-    async def _parse(self, spoken: Dialect, request: Request, raw: bytes, caller: Caller) -> ChatCall:
-        """Parse a body; where it goes on from stored responses, with those."""
+    async def _count_tokens(self, request: Request) -> Response:
+        """Count the tokens of a message's prompt."""
+        call = await self._read_call(MESSAGES, request, self._identify_caller(request))
+        tier = self._tiers[chain_for(self._config, self._tiers, call.model)[0]]
+        counted = await count_prompt(tier, call.request)
+        return json_response(counted, headers=MESSAGES.id_headers(call.request.request_id))
+
+    async def _read_call(self, spoken: Dialect, request: Request, caller: Caller) -> ChatCall:
+        """Read and parse a body; where it goes on from stored responses, with those."""
+        server = self._config.server
         parse = partial(
             parse_body,
             self._workers,
-            raw=raw,
+            raw=await self._bodies.read(request, bytes_max=server.body_bytes_max, first_s=server.body_s),
             headers=request.headers,
             request_id=request_id_of(request.headers),
             tokens_max=self._config.reliability.token_budget.max_output_tokens,
-            timeout_s=deadline_of(request.headers, self._config.server.deadline_s),
+            timeout_s=deadline_of(request.headers, server.deadline_s),
         )
         try:
             return await parse(parse=spoken.parse)

@@ -169,6 +169,7 @@ def build_call(
     timeout_s: float,
     body_bytes: int,
     steps: Steps | None = None,
+    thinking: bool | None = None,
     names: Mapping[str, Any] | None = None,
     wanted: Any = None,
     notes: tuple[str, ...] = (),
@@ -202,6 +203,7 @@ def build_call(
         temperature=body.temperature,
         top_p=body.top_p,
         top_logprobs=(body.top_logprobs or 0) if body.logprobs else None,
+        thinking=thinking,
         body_bytes=body_bytes,
         extra={key: value for key, value in fields.items() if key not in READ_HERE},
     )

@@ -86,6 +86,7 @@ def _make_hosted(name: str, config: HostedTierConfig, cloud: CloudFallback) -> T
         api_key_env=key_env,
         headers={**(known.headers if known else {}), **config.headers},
         context_tokens=config.context_tokens,
+        openrouter=known is not None,
         # `drive` bounds silence, by the tier's or the server's timeouts; this is only a net below them.
         idle_s=IDLE_NET_S,
     )
@@ -170,6 +171,13 @@ class TierReplica:
             return status
         reason = "; ".join(filter(None, (status.reason, f"user_config was refused: {self._refused_patch}")))
         return replace(status, reason=reason)
+
+    async def count_tokens(self, request: ChatRequest) -> int | None:
+        """Count the tokens of the request's prompt, where the tier has its model's tokenizer at
+        hand."""
+        count = getattr(self._tier, "count_tokens", None)
+        counted: int | None = None if count is None else await count(request)
+        return counted
 
     async def check_health(self) -> None:
         """Raise where this replica must be replaced. Only an engine that hangs is: what is missing stays missing."""

@@ -60,6 +60,7 @@ from reliability.types import (
 __all__ = ["Run", "drive"]
 
 NS_PER_S = 1_000_000_000
+NOTHING_YET = Usage(exact=False)
 SETTLE_GRACE_NS = 10 * NS_PER_S
 CUT_WEIGHT = 4  # an answer that repeats itself is read several times to find what of it is worth keeping
 SILENT_RETRY_S = 2.0  # a state actor that died is back by then
@@ -76,8 +77,8 @@ class Run:
 
     `stays` says why the request may not leave the machine, and is empty where it may. `prompt_bytes` is the size of
     what a model reads of `request` (see `reliability.answer.estimate`). `notes`: what was asked for and has no effect
-    here. `warnings` are the budget's windows that are
-    nearly full, `level` is the memory level of the whole cluster, `silent` whether a call ran without a grant.
+    here. `counted`: what the tier that answers has counted of its tokens so far. `warnings` are the budget's windows
+    that are nearly full, `level` is the memory level of the whole cluster, `silent` whether a call ran without a grant.
     """
 
     request: ChatRequest
@@ -98,6 +99,7 @@ class Run:
     warnings: tuple[Load, ...] = ()
     level: Level = Level.UNKNOWN
     silent: bool = False
+    counted: Usage = NOTHING_YET
     finish: Finish | None = None
     refusal: Refuse | None = None
 
@@ -227,6 +229,7 @@ async def _call(run: Run, call: Call, ports: Ports) -> AsyncGenerator[list[Event
     try:
         async with aclosing(stream) as events:
             async for out in events:
+                run.counted = reading.spending.counted or run.counted
                 yield out
     finally:
         _write_down(run, reading, granted, ports)
