@@ -17,7 +17,7 @@ from deployments.api.openai_responses.item_ids import name_input
 __all__ = ["complete_items"]
 
 ID_CHARS_MAX = 128
-WITH_STATUS = ("function_call", "function_call_output", "custom_tool_call_output", "message")
+WITH_STATUS = ("message", "function_call", "function_call_output", "custom_tool_call", "custom_tool_call_output")
 
 
 def complete_items(given: str | Iterable[Mapping[str, Any]], tag: str) -> list[dict[str, Any]]:
