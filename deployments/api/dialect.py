@@ -15,7 +15,7 @@ name, or a note in the report says that it had no effect.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from deployments.api.openai_chat import ChatCall
@@ -62,7 +62,8 @@ class StreamWriter(Protocol):
 class Dialect:
     """One API. `parse` is a function of a module, since it may run in another process; it takes what
     `deployments.api.openai_chat.parse_chat` takes. `error_body` makes the JSON object of an error, for a request of
-    this id. `id_header`: where its clients look for the request's id, beside `x-request-id`."""
+    this id. `id_header`: where its clients look for the request's id, beside `x-request-id`. `statuses`: of errors that
+    its clients would take wrongly under the status of the table."""
 
     name: str
     parse: Callable[..., ChatCall]
@@ -70,7 +71,12 @@ class Dialect:
     writer: Callable[[ChatCall, Run], StreamWriter]
     error_body: Callable[[ApiError, str], dict[str, Any]]
     id_header: str | None = None
+    statuses: Mapping[str, int] = field(default_factory=dict)
 
     def id_headers(self, request_id: str) -> Mapping[str, str]:
         """Build the header that names the request, where the dialect has one of its own."""
         return {} if self.id_header is None else {self.id_header: request_id}
+
+    def choose_status(self, error: ApiError) -> int:
+        """Choose the HTTP status of an error."""
+        return self.statuses.get(error.code, error.status)

@@ -114,7 +114,8 @@ class Exchange:
             raise AssertionError("a request ends answered or refused")
         error = from_refusal(self.run.refusal)
         body = self.dialect.error_body(error, self.run.request.request_id)
-        return error_response(error, report_headers(self.run) | self._id_headers(), body=body)
+        headers = report_headers(self.run) | self._id_headers()
+        return error_response(error, headers, body=body, status=self.dialect.choose_status(error))
 
     def _id_headers(self) -> dict[str, str]:
         return dict(self.dialect.id_headers(self.run.request.request_id))

@@ -30,11 +30,16 @@ def json_response(value: Any, *, status: int = 200, headers: Mapping[str, str] |
 
 
 def error_response(
-    error: ApiError, headers: Mapping[str, str] | None = None, *, body: Mapping[str, Any] | None = None
+    error: ApiError,
+    headers: Mapping[str, str] | None = None,
+    *,
+    body: Mapping[str, Any] | None = None,
+    status: int | None = None,
 ) -> Response:
-    """Answer with an error of the table, in a dialect's `body` or else in OpenAI's; its own headers win."""
+    """Answer with an error of the table, in a dialect's `body` and with its `status`, or else in OpenAI's; its own
+    headers win."""
     shown = error.body() if body is None else body
-    return json_response(shown, status=error.status, headers={**(headers or {}), **error.headers()})
+    return json_response(shown, status=status or error.status, headers={**(headers or {}), **error.headers()})
 
 
 def find_inner_path(scope: Mapping[str, Any]) -> str:
@@ -54,7 +59,8 @@ def build_error_handlers(dialects: Mapping[str, Dialect]) -> dict[Any, Any]:
         if spoken is None:
             return error_response(error)
         request_id = request_id_of(request.headers)
-        return error_response(error, spoken.id_headers(request_id), body=spoken.error_body(error, request_id))
+        body, status = spoken.error_body(error, request_id), spoken.choose_status(error)
+        return error_response(error, spoken.id_headers(request_id), body=body, status=status)
 
     async def handle_api_error(request: Request, error: Exception) -> Response:
         if not isinstance(error, ApiError):

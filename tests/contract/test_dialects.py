@@ -97,9 +97,10 @@ def test_a_scenario_ends_the_same_in_all_dialects(server, name, stream):
     told = play(server, name, stream)
     chat = told.pop("chat")
 
-    for one in told.values():
+    for name, one in told.items():
         assert one.verdict == chat.verdict
-        assert (one.status, one.code, one.late) == (chat.status, chat.code, chat.late)
+        assert (one.code, one.late) == (chat.code, chat.late)
+        assert one.status == (400 if name == "responses" and chat.status == 422 else chat.status)
         assert (one.text, one.calls, one.finish) == (chat.text, chat.calls, chat.finish)
         assert one.tokens is None or chat.tokens is None or one.tokens[1:] == chat.tokens[1:]
     assert all(call == ("get_weather", {"city": "Paris"}) for call in chat.calls)
@@ -112,10 +113,12 @@ LOOPS = [("fast-lap-2", "nudged", 200), ("both-lap-2", "nudged", 200), ("both-la
 @pytest.mark.parametrize("dialect", DIALECTS)
 @pytest.mark.parametrize(("name", "mark", "status"), LOOPS)
 def test_a_loop_is_nudged_and_then_broken(server, dialect, name, mark, status):
-    """In whatever blocks or items it stands: at the third lap the model is told, at the fifth the circuit breaks."""
+    """In whatever blocks or items it stands: at the third lap the model is told, at the fifth the circuit breaks. The
+    clients of Responses ask again at a 422, so there it is a 400."""
     told = ask_in(dialect, server, SCENARIOS[name], stream=False, tools=WEATHER_TOOLS)
 
-    assert (told.report["loop"], told.status) == (mark, status)
+    assert told.report["loop"] == mark
+    assert told.status == (400 if (dialect, status) == ("responses", 422) else status)
 
 
 @pytest.mark.parametrize("path", ["/v1/messages", "/v1/responses"])
