@@ -198,14 +198,10 @@ def build_call(
         # A legacy answer has room for one call.
         parallel_tool_calls=body.parallel_tool_calls if body.functions is None else False,
         response_format=_read_response_format(body, steps),
-        stop=(body.stop,) if isinstance(body.stop, str) else tuple(body.stop or ()),
-        seed=body.seed,
-        temperature=body.temperature,
-        top_p=body.top_p,
-        top_logprobs=(body.top_logprobs or 0) if body.logprobs else None,
         thinking=thinking,
         body_bytes=body_bytes,
         extra={key: value for key, value in fields.items() if key not in READ_HERE},
+        **_read_sampling(body),
     )
     return ChatCall(
         model=body.model,
@@ -216,6 +212,17 @@ def build_call(
         wanted=_read_wanted(body) if wanted is None else wanted,
         notes=notes,
     )
+
+
+def _read_sampling(body: ChatBody) -> dict[str, Any]:
+    """Read how tokens are chosen, what stops them, and what is told of them."""
+    return {
+        "stop": (body.stop,) if isinstance(body.stop, str) else tuple(body.stop or ()),
+        "seed": body.seed,
+        "temperature": body.temperature,
+        "top_p": body.top_p,
+        "top_logprobs": (body.top_logprobs or 0) if body.logprobs else None,
+    }
 
 
 def _read_wanted(body: ChatBody) -> ChatWanted:
