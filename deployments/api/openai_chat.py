@@ -184,14 +184,11 @@ def build_call(
     body = _validate(fields)
     tools, choice, toolbox = _read_tools(body, steps)
     messages = tuple(fields["messages"])
-    asked = body.max_completion_tokens or body.max_tokens
     session = read_session(headers, fields if names is None else names)
     request = ChatRequest(
         request_id=request_id,
         session_id=session or name_beginning(headers, messages),
         messages=messages,
-        max_tokens=min(asked or tokens_max, tokens_max),
-        max_tokens_named=asked is not None,
         timeout_s=timeout_s,
         tools=tools,
         tool_choice=choice,
@@ -201,7 +198,7 @@ def build_call(
         thinking=thinking,
         body_bytes=body_bytes,
         extra={key: value for key, value in fields.items() if key not in READ_HERE},
-        **_read_sampling(body),
+        **_read_sampling(body, tokens_max),
     )
     return ChatCall(
         model=body.model,
@@ -214,9 +211,12 @@ def build_call(
     )
 
 
-def _read_sampling(body: ChatBody) -> dict[str, Any]:
-    """Read how tokens are chosen, what stops them, and what is told of them."""
+def _read_sampling(body: ChatBody, tokens_max: int) -> dict[str, Any]:
+    """Read how tokens are chosen, what stops them, how many there may be, and what is told of them."""
+    asked = body.max_completion_tokens or body.max_tokens
     return {
+        "max_tokens": min(asked or tokens_max, tokens_max),
+        "max_tokens_named": asked is not None,
         "stop": (body.stop,) if isinstance(body.stop, str) else tuple(body.stop or ()),
         "seed": body.seed,
         "temperature": body.temperature,
