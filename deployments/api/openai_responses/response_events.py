@@ -217,4 +217,7 @@ RESPONSES = Dialect(
     collector=_open_collector,
     writer=_open_writer,
     error_body=lambda error, _: translate_error(error).body(),
+    # Codex 0.169.0 asks six times at a 422 (and at a 402, 403, 409, 413 and 424) and once at a 400, whatever
+    # `x-should-retry` says (2026-11-24, `codex exec`, a stub on loopback).
+    statuses={"loop_detected": 400},
 )
