@@ -62,8 +62,8 @@ class StreamWriter(Protocol):
 class Dialect:
     """One API. `parse` is a function of a module, since it may run in another process; it takes what
     `deployments.api.openai_chat.parse_chat` takes. `error_body` makes the JSON object of an error, for a request of
-    this id. `id_header`: where its clients look for the request's id, beside `x-request-id`. `statuses`: of errors that
-    its clients would take wrongly under the status of the table."""
+    this id. `id_header`: where its clients look for the request's id, beside `x-request-id`. `statuses`: of errors, by
+    their code, where its clients want another one than the table's."""
 
     name: str
     parse: Callable[..., ChatCall]
@@ -76,7 +76,3 @@ class Dialect:
     def id_headers(self, request_id: str) -> Mapping[str, str]:
         """Build the header that names the request, where the dialect has one of its own."""
         return {} if self.id_header is None else {self.id_header: request_id}
-
-    def choose_status(self, error: ApiError) -> int:
-        """Choose the HTTP status of an error."""
-        return self.statuses.get(error.code, error.status)

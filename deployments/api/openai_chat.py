@@ -184,21 +184,22 @@ def build_call(
     body = _validate(fields)
     tools, choice, toolbox = _read_tools(body, steps)
     messages = tuple(fields["messages"])
+    asked = body.max_completion_tokens or body.max_tokens
     session = read_session(headers, fields if names is None else names)
     request = ChatRequest(
         request_id=request_id,
         session_id=session or name_beginning(headers, messages),
         messages=messages,
+        max_tokens=min(asked or tokens_max, tokens_max),
+        max_tokens_named=asked is not None,
         timeout_s=timeout_s,
         tools=tools,
         tool_choice=choice,
-        # A legacy answer has room for one call.
-        parallel_tool_calls=body.parallel_tool_calls if body.functions is None else False,
         response_format=_read_response_format(body, steps),
         thinking=thinking,
+        **_read_sampling(body),
         body_bytes=body_bytes,
         extra={key: value for key, value in fields.items() if key not in READ_HERE},
-        **_read_sampling(body, tokens_max),
     )
     return ChatCall(
         model=body.model,
@@ -211,12 +212,11 @@ def build_call(
     )
 
 
-def _read_sampling(body: ChatBody, tokens_max: int) -> dict[str, Any]:
-    """Read how tokens are chosen, what stops them, how many there may be, and what is told of them."""
-    asked = body.max_completion_tokens or body.max_tokens
+def _read_sampling(body: ChatBody) -> dict[str, Any]:
+    """Read how the answer is drawn, how much of it there may be, and what is told of its tokens."""
     return {
-        "max_tokens": min(asked or tokens_max, tokens_max),
-        "max_tokens_named": asked is not None,
+        # A legacy answer has room for one call.
+        "parallel_tool_calls": body.parallel_tool_calls if body.functions is None else False,
         "stop": (body.stop,) if isinstance(body.stop, str) else tuple(body.stop or ()),
         "seed": body.seed,
         "temperature": body.temperature,

@@ -16,10 +16,10 @@ end. `error.code` has only values that they know, by what they do with them: Cod
 as long as the text says at `rate_limit_exceeded` ("try again in 5s"), and asks again at `server_error`; this server's
 own code stands beside it as `mlx_stack_code`.
 
-Before a stream has begun an error is an HTTP status, and there Codex asks again at every one but 400: measured
-2026-11-24, Codex 0.169.0, a loop that every tier repeats: 6 requests in 7 s at the 422 that it is elsewhere, one at a
-400. So what stays is a 400 here, whatever the table says (`STATUSES`); OpenAI's own API does the same for a model that
-it doesn't have.
+Before a stream has begun an error is an HTTP status, and Codex 0.169.0 asks once at a 400 and six times at a 402, 403,
+409, 413, 422 and 424, whatever `x-should-retry` says (2026-11-24, `codex exec` on loopback; the loop that every tier
+repeats: 6 requests in 7 s at the 422 that it is elsewhere). So what stays is a 400 here, whatever the table says
+(`STATUSES`).
 
 What must never happen: a delta of an item that isn't open, a stream that ends without one of its three ends.
 """
