@@ -38,6 +38,7 @@ from deployments.api.exchange import Exchange
 from deployments.api.headers import deadline_of, is_local_only, request_id_of
 from deployments.api.models import filter_for, is_held_off, make_page, model_list, readiness
 from deployments.api.openai_chat import ChatCall
+from deployments.api.openai_passed import COMPLETIONS, EMBEDDINGS
 from deployments.api.openai_render import CHAT
 from deployments.api.parsing import parse_body
 from deployments.api.responses import build_error_handlers, json_response
@@ -57,6 +58,7 @@ from deployments.ports import Ports
 from deployments.reports.account import Account
 from deployments.reports.incidents import memory_incident
 from deployments.request.drive import Run, drive
+from deployments.request.forward import forward, restrict_to_hosted
 from deployments.request.judge import advise
 from deployments.request.policy import build_expected, chain_for, hold_of, limits_of, state_limits
 from deployments.state.client import State, ray_finder
@@ -72,7 +74,12 @@ __all__ = ["Router"]
 
 NS_PER_S = 1_000_000_000
 # What is spoken where. A path's errors, and those of all that is below it, have its dialect's shape.
-DIALECTS: dict[str, Dialect] = {"/v1/chat/completions": CHAT, "/v1/messages": MESSAGES}
+DIALECTS: dict[str, Dialect] = {
+    "/v1/chat/completions": CHAT,
+    "/v1/messages": MESSAGES,
+    "/v1/completions": COMPLETIONS,
+    "/v1/embeddings": EMBEDDINGS,
+}
 # Where Claude Code looks at its start whether anybody is there.
 ROOTS = ("/", "/api/hello")
 LOCAL_ONLY = "the request is local-only: leave X-MLX-Stack-Local-Only out where it may leave this machine"
@@ -275,7 +282,7 @@ class Router(Stoppable):
         if local_only:
             stays = LOCAL_ONLY
         expected = build_expected(self._config, request, call.toolbox)
-        return Run(
+        run = Run(
             request=request,
             expected=expected,
             chain=chain_for(self._config, self._tiers, call.model),
@@ -288,6 +295,7 @@ class Router(Stoppable):
             level=self._observe_memory(None)[0],
             notes=call.notes,
         )
+        return restrict_to_hosted(run, self._kinds) if request.route else run
 
     def _observe_memory(self, tier: str | None) -> tuple[Level, int]:
         """Return the memory level of a tier's nodes, or of all, and for how long there has been
@@ -322,10 +330,11 @@ class Router(Stoppable):
             elsewhere=self._workers.run,
         )
         judge = self._config.reliability.circuit_breaker
-        if judge.enabled:
+        walk = forward if account.run.request.route else drive
+        if judge.enabled and walk is drive:
             account.advice = await advise(account.run, ports, judge)
         try:
-            async with contextlib.aclosing(self._stopping.pass_on(account.run, drive(account.run, ports))) as batches:
+            async with contextlib.aclosing(self._stopping.pass_on(account.run, walk(account.run, ports))) as batches:
                 async for batch in batches:
                     if account.run.finish is not None:
                         # In the same turn as the settle, before anything is sent: a Router that is killed between the
