@@ -42,7 +42,7 @@ from deployments.tiers.hosted.chat_body import chat_body
 from deployments.tiers.hosted.chat_reader import ChatReader
 from deployments.tiers.hosted.endpoint import CHAT, build_tls, find_route, parse_endpoint
 from deployments.tiers.hosted.inbox import Inbox
-from deployments.tiers.hosted.passed_reader import PassedReader, cut_list, passed_body
+from deployments.tiers.hosted.passed_reader import PassedReader, build_passed_body, cut_list
 from deployments.tiers.hosted.upstream_errors import Complaint, read_complaint, read_retry_after_s, translate_complaint
 from deployments.work.large_work import large
 from reliability.types import ChatRequest, Event, Failed, Fault, Started, TierState, TierStatus, Usage
@@ -184,7 +184,7 @@ class HostedTier:
     async def _send(self, request: ChatRequest, key: str, deadline: float) -> aiohttp.ClientResponse | Failed:
         """Return the upstream's response once its headers are here, or why there is none."""
         try:
-            written = partial(chat_body, openrouter=self._openrouter) if not request.route else passed_body
+            written = partial(chat_body, openrouter=self._openrouter) if not request.route else build_passed_body
             body = await large(request.body_bytes, written, request, self._model)
         except (ValueError, TypeError, RecursionError):
             return self._build_failed(Fault.BAD_REQUEST, "can't be sent this request: it is not plain JSON")

@@ -23,7 +23,7 @@ from deployments.tiers.hosted.upstream_errors import read_complaint, translate_c
 from reliability.answer.estimate import text_bytes, tokens_near
 from reliability.types import ChatRequest, Counted, Event, Failed, Fault, Finish, FinishReason, Passed, Usage
 
-__all__ = ["PassedReader", "cut_list", "passed_body"]
+__all__ = ["PassedReader", "build_passed_body", "cut_list"]
 
 BODY_BYTES_MAX = 64 * 1024 * 1024  # two thousand vectors of three thousand figures are 130 MB: ask in halves
 PIECE_BYTES = 256 * 1024  # a piece is one message between replicas
@@ -46,7 +46,7 @@ def cut_list(events: list[Event]) -> Iterable[list[Event]]:
     return parts
 
 
-def passed_body(request: ChatRequest, model: str) -> bytes:
+def build_passed_body(request: ChatRequest, model: str) -> bytes:
     """Build the bytes to send. Raises ValueError or TypeError where the request can't be written as JSON."""
     body: dict[str, Any] = {key: value for key, value in request.extra.items() if key not in OURS}
     body["model"] = model

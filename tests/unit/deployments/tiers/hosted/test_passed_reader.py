@@ -8,7 +8,7 @@ from typing import Any
 import orjson
 import pytest
 
-from deployments.tiers.hosted.passed_reader import PIECE_BYTES, PassedReader, cut_list, passed_body
+from deployments.tiers.hosted.passed_reader import PIECE_BYTES, PassedReader, build_passed_body, cut_list
 from reliability.types import ChatRequest, Counted, Event, Failed, Fault, Finish, Passed, Usage
 from tests.support import plays
 from tests.support.plays import Play, Send
@@ -167,12 +167,12 @@ def request(route: str, **extra: Any) -> ChatRequest:
 def test_the_body_is_the_clients_but_for_what_is_decided_here():
     """Law: unknown fields go out; the model and its substitutes, the cap and the count of answers are ours."""
     given = {"prompt": "Once", "model": "x", "models": ["y"], "n": 3, "max_tokens": 10**6, "suffix": "!", "top_k": 5}
-    sent = orjson.loads(passed_body(request("/completions", **given), "m"))
+    sent = orjson.loads(build_passed_body(request("/completions", **given), "m"))
 
     assert sent == {"prompt": "Once", "model": "m", "max_tokens": 5, "suffix": "!", "top_k": 5}
-    assert orjson.loads(passed_body(request("/completions", prompt="", best_of=2), "m"))["max_tokens"] == 2
-    assert "max_tokens" not in orjson.loads(passed_body(request("/embeddings", input="x"), "m"))
-    streamed = orjson.loads(passed_body(request("/completions", prompt="", stream=True), "m"))
+    assert orjson.loads(build_passed_body(request("/completions", prompt="", best_of=2), "m"))["max_tokens"] == 2
+    assert "max_tokens" not in orjson.loads(build_passed_body(request("/embeddings", input="x"), "m"))
+    streamed = orjson.loads(build_passed_body(request("/completions", prompt="", stream=True), "m"))
     assert streamed["stream_options"] == {"include_usage": True}
 
 
