@@ -38,14 +38,16 @@ from deployments.api.exchange import Exchange
 from deployments.api.headers import deadline_of, is_local_only, request_id_of
 from deployments.api.models import filter_for, is_held_off, make_page, model_list, readiness
 from deployments.api.openai_chat import ChatCall
-from deployments.api.openai_passed import COMPLETIONS, EMBEDDINGS
-from deployments.api.openai_render import CHAT
+from deployments.api.openai_responses.stored_record import NeedsRecall
+from deployments.api.openai_responses.stored_responses import StoredResponses
+from deployments.api.openai_responses.stored_routes import StoredRoutes
 from deployments.api.parsing import parse_body
 from deployments.api.responses import build_error_handlers, json_response
 from deployments.collector import collect_less
 from deployments.config import ROUTER, AppConfig, RouterConfig
 from deployments.config_tiers import Timeouts
 from deployments.cost import cloud_tiers, price_of
+from deployments.dialects import DIALECTS, WORKER_IMPORTS
 from deployments.graph.handle import HandleTier
 from deployments.graph.scale_to_zero import bypass_cold, extend_timeouts, find_cold, make_cold_status, select_scalable
 from deployments.graph.status_poll import TierWatch
@@ -73,13 +75,6 @@ from reliability.types import Event, TierState
 __all__ = ["Router"]
 
 NS_PER_S = 1_000_000_000
-# What is spoken where. A path's errors, and those of all that is below it, have its dialect's shape.
-DIALECTS: dict[str, Dialect] = {
-    "/v1/chat/completions": CHAT,
-    "/v1/messages": MESSAGES,
-    "/v1/completions": COMPLETIONS,
-    "/v1/embeddings": EMBEDDINGS,
-}
 # Where Claude Code looks at its start whether anybody is there.
 ROOTS = ("/", "/api/hello")
 LOCAL_ONLY = "the request is local-only: leave X-MLX-Stack-Local-Only out where it may leave this machine"
@@ -113,9 +108,10 @@ class Router(Stoppable):
         plan = plan_of(config)
         self._memory = None if plan is None else MemoryView(plan, app)
         self._state = State(ray_finder(app, config.state), self._state_limits())
+        self._stored = StoredResponses(self._state)
         self._insight = Insight(self._state, self._watch, tuple(self._tiers), self._access)
         self._clock = MonotonicClock()
-        self._workers = Workers(imports=("deployments.request.attempt", "deployments.api.anthropic.messages_body"))
+        self._workers = Workers(imports=WORKER_IMPORTS)
         self._jitter = random.Random()
         self._metrics = RequestMetrics(tuple(self._tiers))
         self._bodies = Bodies(config.server.max_ongoing_requests // 2)
@@ -158,6 +154,7 @@ class Router(Stoppable):
             await self._memory.close()
         await self._workers.close()
         await self._watch.close()
+        await self._stored.close()
         await self._state.close()
 
     def __serve_build_asgi_app__(self) -> Starlette:
@@ -170,6 +167,7 @@ class Router(Stoppable):
             Route("/v1/models", self.models),
             Route("/v1/models/{model:path}", self.model),
             *(Route(path, partial(self._chat, spoken), methods=["POST"]) for path, spoken in DIALECTS.items()),
+            *StoredRoutes(self._stored, self._identify_caller).routes(),
             *self._insight.routes(),
         ]
         return BoundaryApp(
@@ -217,16 +215,15 @@ class Router(Stoppable):
         known = {m["id"]: m for m in await self._list_models()}
         if wanted not in known:
             starts_at = chain_for(self._config, self._tiers, wanted)[0]
-            known[wanted] = known[starts_at] | {"id": wanted, "starts_at": starts_at}
+            known[wanted] = known[starts_at] | {"id": wanted, "display_name": wanted, "starts_at": starts_at}
         return json_response(known[wanted])
 
     async def _chat(self, spoken: Dialect, request: Request) -> Response:
         """Answer one request of a dialect, streamed or not."""
         started_ns = self._clock.now_ns()
         caller, server = self._identify_caller(request), self._config.server
-        call = await self._read_call(spoken, request)
-        size = call.request.body_bytes
-        run = await large(size, self._make_run, call, caller, is_local_only(request.headers))
+        call = await self._read_call(spoken, request, caller)
+        run = await large(call.request.body_bytes, self._make_run, call, caller, is_local_only(request.headers))
         state = self._state.request(
             key=run.key,
             session=run.request.session_id,
@@ -244,29 +241,34 @@ class Router(Stoppable):
             report=lambda: account.report(self._clock.now_ns(), self._prices),
             close=lambda: self._close(account),
             keepalive_s=server.keepalive_s,
+            keep=lambda written: self._stored.keep(call, run, written),
         )
         return await exchange.respond()
 
     async def _count_tokens(self, request: Request) -> Response:
         """Count the tokens of a message's prompt."""
-        self._identify_caller(request)
-        call = await self._read_call(MESSAGES, request)
+        call = await self._read_call(MESSAGES, request, self._identify_caller(request))
         tier = self._tiers[chain_for(self._config, self._tiers, call.model)[0]]
         counted = await count_prompt(tier, call.request)
         return json_response(counted, headers=MESSAGES.id_headers(call.request.request_id))
 
-    async def _read_call(self, spoken: Dialect, request: Request) -> ChatCall:
+    async def _read_call(self, spoken: Dialect, request: Request, caller: Caller) -> ChatCall:
+        """Read and parse a body; where it goes on from stored responses, with those."""
         server = self._config.server
-        raw = await self._bodies.read(request, bytes_max=server.body_bytes_max, first_s=server.body_s)
-        return await parse_body(
+        parse = partial(
+            parse_body,
             self._workers,
-            spoken.parse,
-            raw,
-            request.headers,
+            raw=await self._bodies.read(request, bytes_max=server.body_bytes_max, first_s=server.body_s),
+            headers=request.headers,
             request_id=request_id_of(request.headers),
             tokens_max=self._config.reliability.token_budget.max_output_tokens,
             timeout_s=deadline_of(request.headers, server.deadline_s),
         )
+        try:
+            return await parse(parse=spoken.parse)
+        except NeedsRecall as need:
+            recalled = await self._stored.recall(caller.name, need)
+        return await parse(parse=partial(spoken.parse, recalled=recalled), beside=recalled.size)
 
     def _identify_caller(self, request: Request) -> Caller:
         self._access.guard(request.client.host if request.client else None, request.headers)

@@ -1,0 +1,116 @@
+"""`POST /v1/responses` on a real server, with the real openai client."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import openai
+import pytest
+
+from tests.support import scripts
+from tests.support.serving import Deploy, Server
+
+pytestmark = pytest.mark.ray
+
+WEATHER: Any = {
+    "type": "function",
+    "name": "get_weather",
+    "parameters": {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]},
+}
+
+
+@pytest.fixture(scope="module")
+def server(deploy: Deploy) -> Server:
+    args = scripts.args(scripts.TWO)
+    knows: Any = {"when": {"tool_result": "sunny", "transcript": "weather"}, "answer": "{{tool_result}}, turn {{turn}}"}
+    args["tiers"]["fast"]["script"].insert(0, knows)
+    return deploy(args, "responses")
+
+
+def test_a_plain_answer(server):
+    """An unchanged client gets the text, the usage and the tier that answered."""
+    with server.client() as client:
+        response = client.responses.create(model="auto", input="hi")
+
+    assert response.output_text == "Hello from fast. Grüße, 你好."
+    assert response.status == "completed"
+    assert response.model == "fast"
+    assert response.usage.total_tokens == response.usage.input_tokens + response.usage.output_tokens > 0
+
+
+def test_a_stream_says_the_same(server):
+    """The client's own accumulator makes of the events what the last of them says."""
+    with server.client() as client, client.responses.stream(model="auto", input="hi") as stream:
+        events = list(stream)
+        final = stream.get_final_response()
+
+    assert final.output_text == "Hello from fast. Grüße, 你好."
+    assert [event.type for event in events[:2]] == ["response.created", "response.in_progress"]
+
+
+def test_the_last_event_has_the_report(server):
+    """The report of the request stands beside the fields of the last event."""
+    with server.client() as client:
+        last = list(client.responses.create(model="auto", input="hi", stream=True))[-1]
+
+    assert (last.type, last.mlx_stack["tier"]) == ("response.completed", "fast")
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_call(server, stream):
+    """A call of a function comes as an item."""
+    with server.client() as client:
+        if stream:
+            with client.responses.stream(model="auto", input="weather", tools=[WEATHER]) as events:
+                response = events.get_final_response()
+        else:
+            response = client.responses.create(model="auto", input="weather", tools=[WEATHER])
+    (call,) = [item for item in response.output if item.type == "function_call"]
+
+    assert (call.name, json.loads(call.arguments)) == ("get_weather", {"city": "Paris"})
+    assert call.call_id
+
+
+def test_a_conversation_goes_on(server):
+    """`previous_response_id` brings the conversation along: the tier sees what was asked, called and answered before,
+    and the session is the first one's."""
+    with server.client() as client:
+        first = client.responses.with_raw_response.create(model="auto", input="weather", tools=[WEATHER])
+        (call,) = [item for item in first.parse().output if item.type == "function_call"]
+        given: Any = [{"type": "function_call_output", "call_id": call.call_id, "output": "sunny"}]
+        second = client.responses.with_raw_response.create(
+            model="auto", input=given, previous_response_id=first.parse().id
+        )
+
+    assert second.parse().previous_response_id == first.parse().id
+    assert second.headers["x-mlx-stack-session"] == first.headers["x-mlx-stack-session"]
+    assert second.parse().output_text == "sunny, turn 2"
+
+
+def test_a_stored_response_is_read_listed_and_deleted(server):
+    """What was answered is read again as it was; its input is listed; once deleted it is gone, and can't be gone on
+    from."""
+    with server.client() as client:
+        made = client.responses.create(model="auto", input="hi", instructions="Be good.")
+        read = client.responses.retrieve(made.id)
+        (item,) = client.responses.input_items.list(made.id).data
+        client.responses.delete(made.id)
+        with pytest.raises(openai.NotFoundError, match="not found"):
+            client.responses.retrieve(made.id)
+        with pytest.raises(openai.BadRequestError, match=f"Previous response with id '{made.id}' not found") as caught:
+            client.responses.create(model="auto", input="more", previous_response_id=made.id)
+
+    assert read == made
+    assert (item.role, item.content[0].text) == ("user", "hi")
+    assert (caught.value.code, caught.value.param) == ("previous_response_not_found", "previous_response_id")
+
+
+def test_nothing_is_kept_unasked(server):
+    """With `store: false` a response can't be found again."""
+    with server.client() as client:
+        made = client.responses.create(model="auto", input="hi", store=False)
+        with pytest.raises(openai.NotFoundError):
+            client.responses.retrieve(made.id)
+
+    assert made.store is False
