@@ -44,13 +44,13 @@ class ResponseShelf:
         bound isn't kept."""
         used, self._used = self._count_bytes(), None
         old = self._db.execute(
-            "SELECT length(record) FROM responses WHERE key = ? AND id = ?", (response.key, response.id)
+            "DELETE FROM responses WHERE key = ? AND id = ? RETURNING length(record)", (response.key, response.id)
         ).fetchone()
-        used += len(response.record) - (old[0] if old else 0)
-        self._db.execute(
-            "INSERT OR REPLACE INTO responses (" + COLUMNS + ") VALUES (?, ?, ?, ?, ?, ?, ?)", astuple(response)
-        )
-        self._used = self._drop_oldest(used, self._bytes_max)
+        used -= old[0] if old else 0
+        if len(response.record) <= self._bytes_max:  # else not a byte of it reaches the disk
+            self._db.execute(f"INSERT INTO responses ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?)", astuple(response))
+            used = self._drop_oldest(used + len(response.record), self._bytes_max)
+        self._used = used
 
     def find(self, key: str, response_id: str) -> KeptResponse | None:
         """Find one of this key."""

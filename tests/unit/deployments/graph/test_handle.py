@@ -55,7 +55,7 @@ class Handle:
     app_name, deployment_name = "app", "t"
 
     def __init__(self, *, own_loop: bool = False) -> None:
-        self.stream = self.status = self
+        self.stream = self.status = self.count_tokens = self
         self.assigned: Any = Future() if own_loop else asyncio.get_running_loop().create_future()
         self._own_loop = own_loop
 

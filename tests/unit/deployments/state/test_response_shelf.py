@@ -83,11 +83,22 @@ def test_the_bytes_are_bounded(tmp_path_factory, written, bytes_max):
         with journal.step():
             journal.shelf.write(response)
         newest.pop(name, None)
-        newest[name] = response
+        if size <= bytes_max:
+            newest[name] = response
         while sum(len(each.record) for each in newest.values()) > bytes_max:
             del newest[next(iter(newest))]
         assert {name for name in "abcdefgh" if journal.shelf.find("k", name)} == set(newest)
     journal.close()
+
+
+def test_what_shall_not_be_kept_never_reaches_the_disk(tmp_path):
+    """With a bound of zero no byte of a response is written, not even for a moment."""
+    journal = open_journal(tmp_path, responses_bytes_max=0)
+    with journal.step():
+        journal.shelf.write(make("secret", size=5_000))
+    journal.close()
+
+    assert not any(b"secret" in path.read_bytes() for path in tmp_path.iterdir())
 
 
 def test_a_full_journal_lets_responses_go(tmp_path):

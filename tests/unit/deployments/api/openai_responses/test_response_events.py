@@ -66,15 +66,16 @@ def test_the_clients_accumulator_agrees(batches, finish):
 @given(ANSWERS, st.sampled_from(sorted(TABLE)), st.booleans())
 def test_a_stream_that_breaks_off_ends_failed(batches, code, silent):
     """Whatever has left before, the stream is closed properly, says why in a code of OpenAI's, and has our own beside
-    it; a comment may have been all that came."""
+    it; a comment may have been all that came. Calls that came and didn't leave are not in the response."""
     writer = RESPONSES.writer(ask(), None)
     sent = writer.silence() if silent else b""
-    sent += b"".join(writer.chunks("fast", batch) for batch in batches[:-1])
+    sent += b"".join(writer.chunks("fast", batch) for batch in batches)
     sent += writer.error(ApiError(code, "it broke", param="messages"), {"tier": "fast"})
     events = read_frames(sent)
     response = check_events(events)
 
     assert response["status"] == "failed"
+    assert {item["type"] for item in response["output"]} <= {"message", "reasoning"}
     assert response["error"]["mlx_stack_code"] == code
     assert response["error"]["param"] == "input"
     assert events[-1]["mlx_stack"] == {"tier": "fast"}
@@ -169,3 +170,15 @@ def test_an_error_of_the_body_has_openais_shape():
         "param": "input",
         "code": "context_length_exceeded",
     }
+
+
+@pytest.mark.parametrize("code", [code for code, row in TABLE.items() if not row.retry])
+def test_what_stays_has_a_status_that_codex_gives_up_at(code):
+    """Of all errors that a request for an answer may end in and that no waiting mends, but for those of access and of
+    the route, which no request of a set-up client meets."""
+    status = RESPONSES.statuses.get(code, TABLE[code].status)
+
+    assert status in (400, 401, 403, 404, 405, 431)
+    assert (status == 400) == (
+        code not in ("invalid_api_key", "forbidden", "not_found", "method_not_allowed", "headers_too_large")
+    )

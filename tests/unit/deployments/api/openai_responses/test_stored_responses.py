@@ -66,7 +66,8 @@ def keep(stored: StoredResponses, *, key: str = "k", previous: str | None = None
     """Keep a response; return its name."""
     wanted = Wanted(tag=make_tag(), echo={}, items=items, previous=previous)
     run: Any = SimpleNamespace(key=key, request=SimpleNamespace(session_id="s"))
-    stored.keep(SimpleNamespace(wanted=wanted), run, SimpleNamespace(written=b'{"output":[]}'))  # type: ignore[arg-type]
+    written = f'{{"id":"{name_response(wanted.tag)}"}}'.encode()
+    stored.keep(SimpleNamespace(wanted=wanted), run, SimpleNamespace(written=written))  # type: ignore[arg-type]
     return name_response(wanted.tag)
 
 
@@ -86,7 +87,7 @@ async def test_what_is_kept_is_found():
 
     assert early is not None
     assert early == late == shelf.rows["k", name]
-    assert open_record(early.record) == {"input": [], "response": {"output": []}}
+    assert open_record(early.record) == {"input": [], "response": {"id": name}}
 
 
 @on_loop
@@ -110,7 +111,8 @@ async def test_a_chain_is_recalled_from_its_beginning():
     third = keep(stored, previous=second)
     recalled = await recall(stored, third)
 
-    assert (len(recalled.chain), recalled.session) == (3, "s")
+    assert [open_record(record)["response"]["id"] for record in recalled.chain] == [first, second, third]
+    assert recalled.session == "s"
     assert recalled.size > 0
 
 
@@ -154,7 +156,7 @@ async def test_what_is_deleted_is_gone():
 @on_loop
 async def test_what_waits_has_a_bound(monkeypatch):
     """A state that is away for long costs no more memory than that; the oldest is let go."""
-    monkeypatch.setattr(stored_responses, "WAITING_BYTES_MAX", 40)
+    monkeypatch.setattr(stored_responses, "WAITING_BYTES_MAX", 110)
     monkeypatch.setattr(stored_responses, "CLOSE_S", 0.001)
     stored = StoredResponses(Memory(away=10**9))
     names = [keep(stored) for _ in range(4)]
