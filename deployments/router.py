@@ -41,6 +41,7 @@ from deployments.api.openai_chat import ChatCall
 from deployments.api.openai_responses.stored_record import NeedsRecall
 from deployments.api.openai_responses.stored_responses import StoredResponses
 from deployments.api.openai_responses.stored_routes import StoredRoutes
+from deployments.api.openapi.docs_routes import DocsRoutes
 from deployments.api.parsing import parse_body
 from deployments.api.responses import build_error_handlers, json_response
 from deployments.collector import collect_less
@@ -167,6 +168,7 @@ class Router(Stoppable):
             Route("/v1/models", self.models),
             Route("/v1/models/{model:path}", self.model),
             *(Route(path, partial(self._chat, spoken), methods=["POST"]) for path, spoken in DIALECTS.items()),
+            *DocsRoutes(lambda: self._access).routes(),
             *StoredRoutes(self._stored, self._identify_caller).routes(),
             *self._insight.routes(),
         ]
@@ -181,7 +183,7 @@ class Router(Stoppable):
 
     async def root(self, _: Request) -> Response:
         """Answer that something is here, and where the rest is; agents ask for it at their start."""
-        return json_response({"name": "mlx-stack-serve", "models": "/v1/models", "ready": "/ready"})
+        return json_response({"name": "mlx-stack-serve", "models": "/v1/models", "ready": "/ready", "docs": "/docs"})
 
     async def health(self, _: Request) -> Response:
         """Answer that this replica is alive."""

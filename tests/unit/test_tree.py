@@ -105,6 +105,7 @@ ORDER = [
     "deployments/api",
     "deployments/api/anthropic",
     "deployments/api/openai_responses",
+    "deployments/api/openapi",
     "deployments/cli",
 ]
 

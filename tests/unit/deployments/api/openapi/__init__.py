@@ -1,0 +1,1 @@
+"""Unit tests of deployments/api/openapi."""

@@ -1,0 +1,69 @@
+"""The table of routes against the app: neither has one that the other lacks."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import pytest
+from starlette.routing import Route
+
+from deployments.api.access import Access
+from deployments.api.admin import Insight
+from deployments.api.openapi.operations import OPERATIONS
+from deployments.api.openapi.operations import Access as Who
+from deployments.api.openapi.schemas import SCHEMAS
+from deployments.dialects import DIALECTS
+from deployments.errors import TABLE
+from deployments.router import Router
+
+
+def routes_of_the_app() -> set[tuple[str, str]]:
+    """Method and path of every route that a Router has."""
+    router = cast("Any", object.__new__(Router))
+    router._access = Access(())
+    router._insight = Insight(cast("Any", None), cast("Any", None), (), router._access)
+    router._stored = None
+    routes = [route for route in router.__serve_build_asgi_app__().routes if isinstance(route, Route)]
+    return {
+        (method.lower(), route.path.replace(":path}", "}"))
+        for route in routes
+        for method in (route.methods or set()) - {"HEAD"}
+    }
+
+
+def test_every_route_is_described_and_every_description_is_a_route():
+    """What the app answers is what the table says, and nothing else."""
+    assert {(operation.method, operation.path) for operation in OPERATIONS} == routes_of_the_app()
+
+
+def test_a_route_is_described_once():
+    """No two rows say different things of one route."""
+    names = [(operation.method, operation.path) for operation in OPERATIONS]
+
+    assert len(set(names)) == len(names)
+
+
+@pytest.mark.parametrize("operation", OPERATIONS, ids=lambda o: f"{o.method} {o.path}")
+def test_a_row_names_what_is_there(operation):
+    """Its answer is a schema, its errors are rows of the table, and whoever may need a key may lack it."""
+    assert operation.answer in SCHEMAS
+    assert operation.codes <= set(TABLE)
+    assert ("invalid_api_key" in operation.codes) is (operation.access is not Who.ANYBODY or operation.path == "/ready")
+
+
+@pytest.mark.parametrize("path", DIALECTS)
+def test_every_dialect_has_a_body_and_an_example(path):
+    """So that a person sees what to send; the example is a body that the dialect takes."""
+    (operation,) = [each for each in OPERATIONS if (each.path, each.method) == (path, "post")]
+
+    assert operation.body is not None
+    assert operation.example is not None
+    operation.body.model_validate(operation.example)
+
+
+@pytest.mark.parametrize(("path", "status"), [("/v1/responses", 400), ("/v1/chat/completions", 422)])
+def test_an_error_has_the_status_of_its_dialect(path, status):
+    """Where a dialect has another status than the table, the description has it too."""
+    (operation,) = [each for each in OPERATIONS if (each.path, each.method) == (path, "post")]
+
+    assert operation.find_status("loop_detected") == status
