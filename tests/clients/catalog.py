@@ -1,0 +1,97 @@
+"""The clients: which packages, which API, how they are started, and the two lines that a user sets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from loadtests.real_agents.agents import Launch
+from tests.clients import launches
+from tests.clients.launches import Place, launch_driver, launch_node
+from tests.clients.moves import MOVES, Moves
+
+__all__ = ["CLIENTS", "Client"]
+
+OPENAI = "`OPENAI_BASE_URL=URL/v1` `OPENAI_API_KEY=KEY`"
+ANTHROPIC = "`ANTHROPIC_BASE_URL=URL` `ANTHROPIC_API_KEY=KEY`"
+NO_TOOLS = "it declares no tools: its calls are text for this server"
+CHAT, MESSAGES, RESPONSES = "chat", "messages", "responses"
+
+
+@dataclass(frozen=True, slots=True)
+class Client:
+    """One client. `packages`: what it is installed from; `lines`: what a user sets; `cannot`: by scenario (or `faults`),
+    why this client can't show that; `seconds`: the longest that a run may take."""
+
+    name: str
+    packages: str
+    wire: str
+    build: Callable[[Place], Launch]
+    lines: str
+    moves: Moves = MOVES["driver"]
+    style: str = "calls"
+    cannot: Mapping[str, str] = field(default_factory=dict)
+    pythons: tuple[str, ...] = ("3.11", "3.12", "3.13")
+    seconds: float = 150.0
+
+
+def _list_sdks() -> list[Client]:
+    """List the packages that programs are written with, each with a driver."""
+    in_code = '`base_url="URL/v1"` `api_key="KEY"` in code, or '
+    return [
+        Client("openai (Python), chat", "openai", CHAT, launch_driver("openai_chat"), OPENAI),
+        Client("openai (Python), chat, streamed", "openai", CHAT, launch_driver("openai_chat", "stream"), OPENAI),
+        Client("openai (Python), Responses", "openai", RESPONSES, launch_driver("openai_responses"), OPENAI),
+        Client("openai (Python), Responses, streamed", "openai", RESPONSES,
+               launch_driver("openai_responses", "stream"), OPENAI),
+        Client("openai (Node), chat, streamed", "openai-node", CHAT, launch_node("openai_chat"), OPENAI),
+        Client("anthropic (Python)", "anthropic", MESSAGES,
+               launch_driver("anthropic_messages", env="ANTHROPIC", path=""), ANTHROPIC),
+        Client("anthropic (Python), streamed", "anthropic", MESSAGES,
+               launch_driver("anthropic_messages", "stream", env="ANTHROPIC", path=""), ANTHROPIC),
+        Client("anthropic (Node), streamed", "anthropic-node", MESSAGES,
+               launch_node("anthropic_messages", env="ANTHROPIC", path=""), ANTHROPIC),
+        Client("openai-agents, chat", "openai-agents", CHAT, launch_driver("openai_agents", "chat"),
+               OPENAI + " and `set_default_openai_api(\"chat_completions\")`"),
+        Client("openai-agents, Responses", "openai-agents", RESPONSES, launch_driver("openai_agents", "responses"),
+               OPENAI),
+        Client("LiteLLM", "litellm", CHAT, launch_driver("litellm_sdk"), OPENAI + ", model `openai/fast`"),
+        Client("LangGraph", "langgraph", CHAT, launch_driver("langgraph_agent"), OPENAI),
+        Client("Pydantic AI", "pydantic-ai", CHAT, launch_driver("pydantic_ai_agent"), OPENAI),
+        Client("CrewAI", "crewai", CHAT, launch_driver("crewai_crew"), OPENAI + ", model `openai/fast`"),
+        Client("smolagents, ToolCallingAgent", "smolagents", CHAT, launch_driver("smolagents_agent", "tools"),
+               "`OpenAIServerModel(\"fast\", api_base=\"URL/v1\", api_key=\"KEY\")`", MOVES["smolagents"]),
+        Client("smolagents, CodeAgent", "smolagents", CHAT, launch_driver("smolagents_agent", "code"),
+               "`OpenAIServerModel(\"fast\", api_base=\"URL/v1\", api_key=\"KEY\")`", MOVES["smolagents"], "code",
+               {"faults": NO_TOOLS}),
+        Client("instructor", "instructor", CHAT, launch_driver("instructor_steps"), OPENAI, MOVES["instructor"]),
+    ]  # fmt: skip
+
+
+def _list_agents() -> list[Client]:
+    """List the programs that work by themselves."""
+    return [
+        Client("Claude Code", "claude-code", MESSAGES, launches.launch_claude_code,
+               ANTHROPIC + ", `--model fast`", MOVES["claude-code"]),
+        Client("Codex", "codex", RESPONSES, launches.launch_codex,
+               "config.toml: `[model_providers.local]` `base_url = \"URL/v1\"` `env_key = \"OPENAI_API_KEY\"` "
+               "`wire_api = \"responses\"`", MOVES["codex"]),
+        Client("qwen-code", "qwen-code", CHAT, launches.launch_qwen_code, OPENAI + " `OPENAI_MODEL=fast`",
+               MOVES["qwen-code"]),
+        Client("opencode", "opencode", CHAT, launches.launch_opencode,
+               "opencode.json: a provider of `@ai-sdk/openai-compatible` with `baseURL: URL/v1` and `apiKey: KEY`",
+               MOVES["opencode"]),
+        Client("Continue", "continue", CHAT, launches.launch_continue,
+               "config.yaml: `provider: openai` `apiBase: URL/v1` `apiKey: KEY`", MOVES["continue"]),
+        Client("OpenHands SDK", "openhands", CHAT, launches.launch_openhands,
+               "`LLM(model=\"openai/fast\", base_url=\"URL/v1\", api_key=\"KEY\")`", MOVES["openhands"],
+               pythons=("3.12", "3.13")),
+        Client("Hermes", "hermes", CHAT, launches.launch_hermes,
+               "config.yaml: `provider: custom` `base_url: URL/v1` `api_key: KEY`", MOVES["hermes"]),
+        Client("aider", "aider", CHAT, launches.launch_aider,
+               "`--openai-api-base URL/v1` `--openai-api-key KEY`, model `openai/fast`", style="edits",
+               cannot={"faults": "it has no tools, and writes edits as text"}, pythons=("3.11", "3.12")),
+    ]  # fmt: skip
+
+
+CLIENTS = [*_list_sdks(), *_list_agents()]

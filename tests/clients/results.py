@@ -1,0 +1,80 @@
+"""The table of all clients, for docs/clients.md."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from loadtests.running import ROOT
+from loadtests.table import stamp
+from tests.clients.catalog import Client
+from tests.clients.checks import AFTER_MAX, Finding
+from tests.clients.install import read_version
+from tests.clients.players import FAULTS
+
+__all__ = ["build_table", "is_met", "put_table"]
+
+PAGE = ROOT / "docs" / "clients.md"
+BEGIN, END = "<!-- clients -->", "<!-- /clients -->"
+
+
+def is_met(finding: Finding, *, real: bool = False) -> bool:
+    """Return whether a run was as it must be. `real`: the models were real, so that any clear end will do."""
+    if real:
+        return finding.ended and not finding.wrong
+    if finding.wrong:
+        return False
+    if finding.scenario == "job":
+        return finding.done
+    return bool(finding.final) and finding.shown and (finding.scenario == "dead" or finding.after <= AFTER_MAX)
+
+
+def build_table(clients: Sequence[Client], findings: Sequence[Finding]) -> str:
+    """Build the table, one row a client."""
+    heads = ["client", "version", "API", "what to set", "job", "faults mended", "loop", "budget", "chain down", "usage"]
+    rows = [f"| {' | '.join(heads)} |\n|{'---|' * len(heads)}"]
+    for client in clients:
+        own = {one.scenario: one for one in findings if one.client == client.name}
+        cells = [client.name, read_version(client.packages), client.wire, client.lines, _show_job(own.get("job"))]
+        cells += [_show_faults(client, own.get("job"))]
+        cells += [client.cannot.get(name) or _show_end(own.get(name)) for name in ("loop", "budget", "dead")]
+        rows.append(f"| {' | '.join([*cells, _show_usage(own.values())])} |")
+    return "\n".join(rows)
+
+
+def put_table(table: str) -> None:
+    """Put the table between its markers."""
+    page = PAGE.read_text(encoding="utf-8")
+    text = f"{BEGIN}\n{stamp('make clients')}\n\n{table}\n{END}"
+    PAGE.write_text(re.sub(f"{BEGIN}.*?{END}", lambda _: text, page, flags=re.DOTALL), encoding="utf-8")
+
+
+def _show_job(job: Finding | None) -> str:
+    if job is None:
+        return "not run"
+    return "done" if job.done else "**not done**"
+
+
+def _show_faults(client: Client, job: Finding | None) -> str:
+    if "faults" in client.cannot:
+        return client.cannot["faults"]
+    if job is None:
+        return "not run"
+    bad = [problem for problem in job.wrong if "usage" not in problem]
+    return f"**{len(bad)} bad**" if bad else f"{len(job.played)} of {len(FAULTS)}"
+
+
+def _show_end(finding: Finding | None) -> str:
+    if finding is None:
+        return "not run"
+    if not finding.final:
+        return "**no error came**"
+    shown = "shown" if finding.shown else "not shown"
+    end = "" if finding.ended else ", didn't end in a minute"
+    return f"{finding.final}, {shown}, {finding.after} after{end}"
+
+
+def _show_usage(findings: Sequence[Finding]) -> str:
+    checked = sum(one.usage_checked for one in findings)
+    wrong = sum("usage" in problem for one in findings for problem in one.wrong)
+    return f"**{wrong} wrong**" if wrong else f"{checked} right" if checked else "not asked for"
