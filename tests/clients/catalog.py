@@ -20,7 +20,7 @@ CHAT, MESSAGES, RESPONSES = "chat", "messages", "responses"
 
 @dataclass(frozen=True, slots=True)
 class Client:
-    """One client. `packages`: what it is installed from; `lines`: what a user sets; `cannot`: by scenario (or `faults`),
+    """One client. `packages`: what it is installed from; `lines`: what a user sets; `cannot`: by scenario, or `faults`,
     why this client can't show that; `seconds`: the longest that a run may take."""
 
     name: str
@@ -37,7 +37,6 @@ class Client:
 
 def _list_sdks() -> list[Client]:
     """List the packages that programs are written with, each with a driver."""
-    in_code = '`base_url="URL/v1"` `api_key="KEY"` in code, or '
     return [
         Client("openai (Python), chat", "openai", CHAT, launch_driver("openai_chat"), OPENAI),
         Client("openai (Python), chat, streamed", "openai", CHAT, launch_driver("openai_chat", "stream"), OPENAI),
@@ -58,7 +57,7 @@ def _list_sdks() -> list[Client]:
         Client("LiteLLM", "litellm", CHAT, launch_driver("litellm_sdk"), OPENAI + ", model `openai/fast`"),
         Client("LangGraph", "langgraph", CHAT, launch_driver("langgraph_agent"), OPENAI),
         Client("Pydantic AI", "pydantic-ai", CHAT, launch_driver("pydantic_ai_agent"), OPENAI),
-        Client("CrewAI", "crewai", CHAT, launch_driver("crewai_crew"), OPENAI + ", model `openai/fast`"),
+        Client("CrewAI", "crewai", CHAT, launch_driver("crewai_crew"), in_code),
         Client("smolagents, ToolCallingAgent", "smolagents", CHAT, launch_driver("smolagents_agent", "tools"),
                "`OpenAIServerModel(\"fast\", api_base=\"URL/v1\", api_key=\"KEY\")`", MOVES["smolagents"]),
         Client("smolagents, CodeAgent", "smolagents", CHAT, launch_driver("smolagents_agent", "code"),

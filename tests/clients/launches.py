@@ -17,14 +17,12 @@ __all__ = ["KEY", "Place", "launch_aider", "launch_claude_code", "launch_codex",
 
 KEY = "sk-none"
 DRIVERS = HERE / "drivers"
-# aider waits for its user after three tries, and is told the same once more.
-AIDER_SAYS = 4
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
     """Where a client runs: its programs, a folder for its work and a home of its own; and what it is told. `url`: the
-    server's, without `/v1`."""
+    server's, without `/v1`; `says`: how often its user says the task, where it asks its user."""
 
     programs: Path
     work: Path
@@ -32,6 +30,7 @@ class Place:
     url: str
     task: str
     model: str = "fast"
+    says: int = 1
 
 
 def launch_driver(driver: str, *words: str, env: str = "OPENAI", path: str = "/v1") -> Callable[[Place], Launch]:
@@ -117,7 +116,7 @@ def launch_aider(place: Place) -> Launch:
     options += ["--no-check-update", "--analytics-disable", "--no-show-model-warnings", "--no-show-release-notes"]
     options += ["--test-cmd", f"wc -l {FILE}", "--auto-test"]
     where = ["--model", f"openai/{place.model}", "--openai-api-base", f"{place.url}/v1", "--openai-api-key", KEY]
-    return Launch([str(place.programs / "aider"), *where, *options, FILE], {}, f"{place.task}\n" * AIDER_SAYS)
+    return Launch([str(place.programs / "aider"), *where, *options, FILE], {}, f"{place.task}\n" * place.says)
 
 
 def _launch_known(name: str) -> Callable[[Place], Launch]:

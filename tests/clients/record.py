@@ -50,7 +50,7 @@ class Spoken:
 
 @dataclass
 class Record(Tap):
-    """All that went through. `others`: requests for anything but an answer of a model, with their status; `output`: what
+    """All that went through. `others`: requests for anything but an answer of a model, and their status; `output`: what
     the client showed."""
 
     spoken: list[Spoken] = field(default_factory=list)

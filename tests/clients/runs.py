@@ -27,6 +27,7 @@ __all__ = ["WEAK_AND_GOOD", "build_server_args", "run_client", "write_record"]
 
 WEAK_AND_GOOD = {"fast": "weak", "standard": "good"}
 REQUESTS_MAX = 80
+USER_SAYS = 4
 AFTER_REQUESTS_MAX = 12
 OUTPUT_CHARS_MAX = 4_000
 ENDS = {"loop": "loop_detected", "budget": "budget_exceeded", "dead": "upstream_error"}
@@ -54,7 +55,8 @@ def run_client(
         upstream.plays(WEAK_AND_GOOD["standard"], players.play_good)
     begun = time.monotonic()
     with listen(url, Record()) as record:
-        place = Place(programs, work, home, record.url, TASK)
+        # aider waits for its user after three tries; in a loop its user says the same again.
+        place = Place(programs, work, home, record.url, TASK, says=1 if scenario in ("job", "dead") else USER_SAYS)
         launch = client.build(place)
         code, output = run_launch(launch, work, home, lambda: _is_enough(record, scenario), client.seconds)
     finding = Finding(client.name, scenario, exit_code=code, seconds=round(time.monotonic() - begun, 1))
@@ -83,14 +85,14 @@ def _judge(finding: Finding, record: Record, reports: Mapping[str, Any], notes: 
     finding.wrong += wrong_usage
     if finding.scenario == "job":
         asked = json.dumps([one.body for one in record.spoken])
-        ran = re.search(rf"\b3 {FILE}", asked) is not None
+        ran = f"3 {FILE}" in asked
         finding.done = notes == NOTES.replace("red", "blue") and ran and ANSWER in " ".join(output.split())
         return
     final = find_final(record.spoken)
     if final is not None:
         finding.final = f"{final.status} {_name_outcome(final.headers, reports) or final.code}"
         finding.after = count_after(record.spoken, final)
-        finding.shown = is_shown(final, output)
+        finding.shown = is_shown(record.spoken, output)
 
 
 def _name_outcome(headers: Mapping[str, str], reports: Mapping[str, Any]) -> str:

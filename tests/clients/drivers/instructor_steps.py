@@ -26,12 +26,16 @@ def main(task: str) -> str:
     """Ask for a step, do it, and show what came of it, until the step is an answer."""
     client, messages = instructor.from_openai(OpenAI()), [{"role": "user", "content": task}]
     for _ in range(TURNS_MAX):
-        step = client.chat.completions.create(model="fast", messages=messages, response_model=Step)
+        step, whole = client.chat.completions.create_with_completion(
+            model="fast", messages=messages, response_model=Step
+        )
         if step.action == "answer":
             return step.answer
         given = step.model_dump(exclude_none=True, exclude={"action"})
-        messages.append({"role": "assistant", "content": step.model_dump_json(exclude_none=True)})
-        messages.append({"role": "user", "content": f"Observation: {FUNCTIONS[step.action](**given)}"})
+        message = whole.choices[0].message
+        messages.append(message.model_dump(exclude_none=True))
+        result = {"tool_call_id": message.tool_calls[0].id, "content": FUNCTIONS[step.action](**given)}
+        messages.append({"role": "tool"} | result)
     return "no end"
 
 

@@ -1,4 +1,4 @@
-"""Do the job with one of smolagents' agents: `python smolagents_agent.py TASK AGENT`, where AGENT is `tools` or `code`."""
+"""Do the job with one of smolagents' agents: `python smolagents_agent.py TASK AGENT`, AGENT `tools` or `code`."""
 
 # mypy: ignore-errors
 from __future__ import annotations
