@@ -4,7 +4,7 @@
 One Router replica holds handles to all tiers and a link to the state actor, and no state of its own that must outlive
 it. Replicas may come and go.
 
-    body -> parse_chat -> Run -> (judge) -> drive -> Exchange -> client
+    body -> Dialect.parse -> Run -> (judge) -> drive -> Exchange -> client
                                              `-> on every way out: `Account.close`, once
 
 `user_config` patches `reliability` and `server` live.
@@ -17,6 +17,7 @@ import contextlib
 import random
 import time
 from collections.abc import AsyncGenerator, Mapping
+from functools import partial
 from typing import Any
 
 from ray import serve
@@ -28,14 +29,17 @@ from starlette.routing import Route
 
 from deployments.api.access import Caller, access_for
 from deployments.api.admin import Insight
+from deployments.api.anthropic.messages_render import MESSAGES
 from deployments.api.body import Bodies
 from deployments.api.boundary import BoundaryApp
+from deployments.api.dialect import Dialect
 from deployments.api.exchange import Exchange
 from deployments.api.headers import deadline_of, is_local_only, request_id_of
 from deployments.api.models import filter_for, is_held_off, model_list, readiness
 from deployments.api.openai_chat import ChatCall
+from deployments.api.openai_render import CHAT
 from deployments.api.parsing import parse_body
-from deployments.api.responses import ERROR_HANDLERS, json_response
+from deployments.api.responses import build_error_handlers, json_response
 from deployments.collector import collect_less
 from deployments.config import ROUTER, AppConfig, RouterConfig
 from deployments.config_tiers import Timeouts
@@ -66,6 +70,8 @@ from reliability.types import Event, TierState
 __all__ = ["Router"]
 
 NS_PER_S = 1_000_000_000
+# What is spoken where. A path's errors, and those of all that is below it, have its dialect's shape.
+DIALECTS: dict[str, Dialect] = {"/v1/chat/completions": CHAT, "/v1/messages": MESSAGES}
 LOCAL_ONLY = "the request is local-only: leave X-MLX-Stack-Local-Only out where it may leave this machine"
 NOTE_EVERY_S = 1.0
 KEY_STAYS = "this API key may not use the cloud: one without the flag local-only may"
@@ -99,7 +105,7 @@ class Router(Stoppable):
         self._state = State(ray_finder(app, config.state), self._state_limits())
         self._insight = Insight(self._state, self._watch, tuple(self._tiers), self._access)
         self._clock = MonotonicClock()
-        self._workers = Workers(imports=("deployments.request.attempt", "deployments.api.openai_chat"))
+        self._workers = Workers(imports=("deployments.request.attempt", "deployments.api.anthropic.messages_body"))
         self._jitter = random.Random()
         self._metrics = RequestMetrics(tuple(self._tiers))
         self._bodies = Bodies(config.server.max_ongoing_requests // 2)
@@ -151,11 +157,14 @@ class Router(Stoppable):
             Route("/ready", self.ready),
             Route("/v1/models", self.models),
             Route("/v1/models/{model:path}", self.model),
-            Route("/v1/chat/completions", self.chat, methods=["POST"]),
+            *(Route(path, partial(self._chat, spoken), methods=["POST"]) for path, spoken in DIALECTS.items()),
             *self._insight.routes(),
         ]
         return BoundaryApp(
-            lambda: self._access, routes=routes, exception_handlers=ERROR_HANDLERS, lifespan=self._lifespan
+            lambda: self._access,
+            routes=routes,
+            exception_handlers=build_error_handlers(DIALECTS),
+            lifespan=self._lifespan,
         )
 
     # -- routes ------------------------------------------------------------------------------------------------
@@ -194,13 +203,14 @@ class Router(Stoppable):
             raise unknown_model(self._config, self._tiers, wanted)
         return json_response(found)
 
-    async def chat(self, request: Request) -> Response:
-        """Answer one chat completion, streamed or not."""
+    async def _chat(self, spoken: Dialect, request: Request) -> Response:
+        """Answer one request of a dialect, streamed or not."""
         started_ns = self._clock.now_ns()
         caller, server = self._identify_caller(request), self._config.server
         raw = await self._bodies.read(request, bytes_max=server.body_bytes_max, first_s=server.body_s)
         call = await parse_body(
             self._workers,
+            spoken.parse,
             raw,
             request.headers,
             request_id=request_id_of(request.headers),
@@ -218,6 +228,7 @@ class Router(Stoppable):
         )
         account = Account(run=run, state=state, started_ns=started_ns)
         exchange = Exchange(
+            dialect=spoken,
             call=call,
             run=run,
             events=self._drive(account),
@@ -252,6 +263,7 @@ class Router(Stoppable):
             stays=stays,
             prompt_bytes=prompt_bytes(request.messages, request.tools),
             level=self._observe_memory(None)[0],
+            notes=call.notes,
         )
 
     def _observe_memory(self, tier: str | None) -> tuple[Level, int]:

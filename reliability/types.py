@@ -172,6 +172,7 @@ class ChatRequest:
     hosted tiers pass it on. `timeout_s` is what is left of the request's deadline; `body_bytes` the size of the body
     that it came in. `constrained` asks a tier that can to decode under the tools' grammar. `top_logprobs`: how many of
     the likeliest tokens to name at each place, beside the one that was taken; None where no probabilities are wanted.
+    `thinking`: whether a model that can is to reason before it answers; None: as it does by itself.
     """
 
     request_id: str
@@ -189,6 +190,7 @@ class ChatRequest:
     temperature: float | None = None
     top_p: float | None = None
     top_logprobs: int | None = None
+    thinking: bool | None = None
     body_bytes: int = 0
     constrained: bool = False
     extra: Mapping[str, Any] = field(default_factory=dict)
@@ -254,13 +256,15 @@ class Counted:
 class Finish:
     """The answer is complete. `usage` is None where the tier sent none and can't count. `notes`: what was done less
     strictly than it was asked for, in words for the report. `damaged`: a piece of it was lost on the way, so that a
-    word may be missing, and what looks like a call in it need not be the one that was meant."""
+    word may be missing, and what looks like a call in it need not be the one that was meant. `stop`: the stop sequence
+    that ended it, where the tier says which."""
 
     reason: FinishReason
     usage: Usage | None = None
     model: str | None = None
     notes: tuple[str, ...] = ()
     damaged: bool = False
+    stop: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -26,7 +26,7 @@ from starlette.routing import Route
 from starlette.types import Message, Receive, Scope, Send
 
 from deployments.api.access import Access
-from deployments.api.responses import error_response
+from deployments.api.responses import error_response, find_inner_path
 from deployments.errors import ApiError
 
 __all__ = ["EXPOSED", "BoundaryApp"]
@@ -74,7 +74,7 @@ class BoundaryApp(Starlette):
             if "access-control-request-method" in headers:
                 return self._answer_preflight(headers, methods or ["GET", "POST"])
             if not methods:
-                raise ApiError("not_found", f"there is no route {_find_inner_path(scope)}")
+                raise ApiError("not_found", f"there is no route {find_inner_path(scope)}")
             return Response(status_code=204, headers={"allow": ", ".join(methods)})
         except ApiError as error:
             return error_response(error)
@@ -100,21 +100,14 @@ class BoundaryApp(Starlette):
 
     def _find_methods(self, scope: Scope) -> list[str]:
         """Find the methods of a path; none where there is no such route."""
-        path = _find_inner_path(scope)
+        path = find_inner_path(scope)
         routes = [route for route in self.routes if isinstance(route, Route) and route.path_regex.match(path)]
         return sorted({"OPTIONS"}.union(*(route.methods or () for route in routes))) if routes else []
 
     def _drop_slash(self, scope: MutableMapping[str, Any]) -> None:
-        path = _find_inner_path(scope)
+        path = find_inner_path(scope)
         if path.endswith("/") and any(getattr(route, "path", None) == path[:-1] for route in self.routes):
             scope["path"] = scope["path"][:-1]
-
-
-def _find_inner_path(scope: MutableMapping[str, Any]) -> str:
-    """Find the path without the prefix that the app is served under."""
-    root: str = scope.get("root_path", "")
-    path: str = scope["path"]
-    return path[len(root) :] if root and path.startswith(root + "/") else path
 
 
 def _parse_names(asked: str) -> str:

@@ -1,7 +1,7 @@
 """One chat over HTTP: from the events of a run to a complete answer, or to a stream.
 
-    events ─▶ Answer ─▶ one JSON body
-        └───▶ ChunkWriter ─▶ frames, a keep-alive where nothing comes, and at the end a report, an error frame or both
+    events ─▶ Collector ─▶ one JSON body
+        └───▶ StreamWriter ─▶ frames, a keep-alive where nothing comes, and at the end a report, an error frame or both
 
 The status code of a stream is decided by its first event: until then, or until a keep-alive is due, the headers wait,
 so a request that no tier can answer gets a real HTTP error.
@@ -14,16 +14,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import time
-import uuid
 from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass
 from typing import Any
 
 from starlette.responses import Response
 
+from deployments.api.dialect import Collector, Dialect, StreamWriter
 from deployments.api.openai_chat import ChatCall
-from deployments.api.openai_render import KEEP_ALIVE, Answer, ChunkWriter, sse
 from deployments.api.responses import error_response
 from deployments.api.stream import EventStream, insert_silences
 from deployments.errors import ApiError, from_refusal
@@ -37,24 +35,26 @@ __all__ = ["Exchange"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exchange:
-    """One chat between a client and this server. `events` drives the run; `report` tells of it once its outcome is
-    known; `close` ends its account, and does nothing the second time. After `keepalive_s` seconds without an event a
-    stream is sent a comment."""
+    """One chat between a client and this server, in the client's dialect. `events` drives the run; `report` tells of it
+    once its outcome is known; `close` ends its account, and does nothing the second time. After `keepalive_s` seconds
+    without an event a stream is sent what keeps it open. `keep` is given whoever wrote a complete answer, before its
+    end leaves."""
 
+    dialect: Dialect
     call: ChatCall
     run: Run
     events: AsyncGenerator[list[Event], None]
     report: Callable[[], dict[str, Any]]
     close: Callable[[], None]
     keepalive_s: float
+    keep: Callable[[Collector | StreamWriter], None] = lambda _: None
 
     async def respond(self) -> Response:
         """Answer in one body, or as a stream, as the client asked."""
         return await (self._stream() if self.call.stream else self._answer_at_once())
 
     async def _answer_at_once(self) -> Response:
-        run, legacy = self.run, self.call.legacy_functions
-        answer = Answer(answer_id=_make_id(), created_s=int(time.time()), legacy_functions=legacy)
+        run, answer = self.run, self.dialect.collector(self.call, self.run)
         try:
             async with contextlib.aclosing(self.events) as events:
                 async for batch in events:
@@ -63,13 +63,14 @@ class Exchange:
             self.close()
         if run.finish is None or run.tier is None:
             return self._refuse()
-        return Response(answer.body(run.tier, run.finish), media_type="application/json", headers=report_headers(run))
+        body = answer.body(run.tier, run.finish)
+        self.keep(answer)
+        return Response(body, media_type="application/json", headers=report_headers(run) | self._id_headers())
 
     async def _stream(self) -> Response:
-        legacy = self.call.legacy_functions
-        writer = ChunkWriter(answer_id=_make_id(), created_s=int(time.time()), legacy_functions=legacy)
-        frames = self._frames(writer)
-        # The first frame waits for the first event, or for the first keep-alive; a refusal yields no frame at all.
+        slot = _FirstFrame()
+        frames = self._frames(self.dialect.writer(self.call, self.run), slot)
+        # The first frame waits for the first event, or for the first silence; a refusal yields no frame at all.
         try:
             first = await anext(frames, None)
         except asyncio.CancelledError:
@@ -77,36 +78,53 @@ class Exchange:
             raise
         if first is None:
             return self._refuse()
-        # Headers that leave before any tier has answered can't say which one will: the last chunk's report does.
-        headers = session_header(self.run) if first is KEEP_ALIVE else report_headers(self.run)
-        return EventStream(_prepend(first, frames), headers=headers | {"cache-control": "no-store"})
+        # Headers that leave before any tier has answered can't say which one will: the end of the stream does.
+        headers = session_header(self.run) if slot.silent else report_headers(self.run)
+        return EventStream(
+            _prepend(first, frames), headers={**headers, **self._id_headers(), "cache-control": "no-store"}
+        )
 
-    async def _frames(self, writer: ChunkWriter) -> AsyncGenerator[bytes, None]:
+    async def _frames(self, writer: StreamWriter, slot: _FirstFrame) -> AsyncGenerator[bytes, None]:
         """Yield the frames of one stream; none where the request is refused before anything was
         sent."""
         run, begun = self.run, False
         try:
             async with contextlib.aclosing(insert_silences(self.events, self.keepalive_s)) as batches:
                 async for batch in batches:
-                    begun = True
-                    yield KEEP_ALIVE if batch is None else writer.chunks(run.tier or "", batch)
+                    if not begun:
+                        slot.silent, begun = batch is None, True
+                    yield writer.silence() if batch is None else writer.chunks(run.tier or "", batch)
             report = self.report()
             if run.finish is not None:
-                yield writer.last(run.tier or "", run.finish, report, include_usage=self.call.include_usage)
+                last = writer.last(run.tier or "", run.finish, report)
+                self.keep(writer)
+                yield last
             elif run.refusal is not None and begun:
-                yield sse(from_refusal(run.refusal).body() | {"mlx_stack": report})
+                yield writer.error(from_refusal(run.refusal), report)
         except Exception as error:
             if not begun:
                 raise  # no byte has left: it can still be an HTTP error
             log_error("stream_failed", error, request_id=run.request.request_id)
-            yield sse(ApiError("internal_error", "an error inside the server").body())
+            yield writer.error(ApiError("internal_error", "an error inside the server"), None)
         finally:
             self.close()
 
     def _refuse(self) -> Response:
         if self.run.refusal is None:
             raise AssertionError("a request ends answered or refused")
-        return error_response(from_refusal(self.run.refusal), report_headers(self.run))
+        error = from_refusal(self.run.refusal)
+        body = self.dialect.error_body(error, self.run.request.request_id)
+        return error_response(error, report_headers(self.run) | self._id_headers(), body=body)
+
+    def _id_headers(self) -> dict[str, str]:
+        return dict(self.dialect.id_headers(self.run.request.request_id))
+
+
+@dataclass(slots=True)
+class _FirstFrame:
+    """Whether the first frame of a stream was a silence."""
+
+    silent: bool = False
 
 
 async def _prepend(first: bytes, frames: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
@@ -116,7 +134,3 @@ async def _prepend(first: bytes, frames: AsyncGenerator[bytes, None]) -> AsyncGe
             yield frame
     finally:
         await frames.aclose()
-
-
-def _make_id() -> str:
-    return f"chatcmpl-{uuid.uuid4().hex}"

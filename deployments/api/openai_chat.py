@@ -22,7 +22,22 @@ from reliability.steps import OutOfSteps, Steps
 from reliability.tools import BadSchema, BadTools, ToolBox, build_toolbox, compile_schema, parse_choice
 from reliability.types import ChatRequest
 
-__all__ = ["DEPTH_MAX", "ChatCall", "parse_chat"]
+__all__ = [
+    "DEPTH_MAX",
+    "MESSAGES_MAX",
+    "MODEL_CHARS_MAX",
+    "STOPS_MAX",
+    "TOOLS_MAX",
+    "ChatCall",
+    "ChatWanted",
+    "Strict",
+    "Text",
+    "TokenCount",
+    "build_call",
+    "make_field_error",
+    "parse_chat",
+    "parse_object",
+]
 
 MESSAGES_MAX = 10_000
 TOOLS_MAX = 512
@@ -92,21 +107,30 @@ READ_HERE = frozenset(ChatBody.model_fields)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ChatCall:
-    """One parsed call: the request for the tiers, and what the HTTP boundary itself needs to
-    answer.
+class ChatWanted:
+    """What only the way out of a chat completion must know. `legacy_functions`: the client speaks `functions`, so its
+    answer has `function_call`."""
 
-    `legacy_functions`: the client speaks `functions`, so its answer has `function_call`. `trail`: what the request
-    shows of its conversation, where it names no session.
+    include_usage: bool = False
+    legacy_functions: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChatCall:
+    """One parsed call, whatever dialect it came in by: the request for the tiers, and what the HTTP
+    boundary itself needs to answer.
+
+    `trail`: what the request shows of its conversation, where it names no session. `wanted`: what its dialect's way out
+    must know. `notes`: what was asked for and has no effect here, in words for the report.
     """
 
     model: str
     stream: bool
-    include_usage: bool
-    legacy_functions: bool
     request: ChatRequest
     toolbox: ToolBox
     trail: Trail | None
+    wanted: Any = ChatWanted()
+    notes: tuple[str, ...] = ()
 
 
 def parse_chat(
@@ -124,15 +148,47 @@ def parse_chat(
         ApiError: `invalid_json`, `invalid_request`, `invalid_tools` or `unsupported`, with the field in `param`.
         OutOfSteps: its schemas take more than `steps` to compile; never where they are final.
     """
+    fields = parse_object(raw)
+    return build_call(
+        fields,
+        headers,
+        request_id=request_id,
+        tokens_max=tokens_max,
+        timeout_s=timeout_s,
+        steps=steps,
+        body_bytes=len(raw),
+    )
+
+
+def build_call(
+    fields: dict[str, Any],
+    headers: Mapping[str, str],
+    *,
+    request_id: str,
+    tokens_max: int,
+    timeout_s: float,
+    body_bytes: int,
+    steps: Steps | None = None,
+    thinking: bool | None = None,
+    names: Mapping[str, Any] | None = None,
+    wanted: Any = None,
+    notes: tuple[str, ...] = (),
+) -> ChatCall:
+    """Build the call of a chat completion's fields. Another dialect brings those that it has translated its own into;
+    `names` are then its own, by which a body may name its session.
+
+    Raises:
+        ApiError, OutOfSteps: as `parse_chat`.
+    """
     steps = steps or Steps(sys.maxsize)
-    fields = _parse_object(raw)
     body = _validate(fields)
     tools, choice, toolbox = _read_tools(body, steps)
     messages = tuple(fields["messages"])
     asked = body.max_completion_tokens or body.max_tokens
+    session = read_session(headers, fields if names is None else names)
     request = ChatRequest(
         request_id=request_id,
-        session_id=(session := read_session(headers, fields)) or name_beginning(headers, messages),
+        session_id=session or name_beginning(headers, messages),
         messages=messages,
         max_tokens=min(asked or tokens_max, tokens_max),
         max_tokens_named=asked is not None,
@@ -147,18 +203,24 @@ def parse_chat(
         temperature=body.temperature,
         top_p=body.top_p,
         top_logprobs=(body.top_logprobs or 0) if body.logprobs else None,
-        body_bytes=len(raw),
+        thinking=thinking,
+        body_bytes=body_bytes,
         extra={key: value for key, value in fields.items() if key not in READ_HERE},
     )
     return ChatCall(
         model=body.model,
         stream=bool(body.stream),
-        include_usage=bool(body.stream_options and body.stream_options.include_usage),
-        legacy_functions=body.functions is not None,
         request=request,
         toolbox=toolbox,
         trail=None if session else _read_trail(headers, messages),
+        wanted=_read_wanted(body) if wanted is None else wanted,
+        notes=notes,
     )
+
+
+def _read_wanted(body: ChatBody) -> ChatWanted:
+    usage = bool(body.stream_options and body.stream_options.include_usage)
+    return ChatWanted(include_usage=usage, legacy_functions=body.functions is not None)
 
 
 def _read_trail(headers: Mapping[str, str], messages: tuple[dict[str, Any], ...]) -> Trail:
@@ -166,7 +228,12 @@ def _read_trail(headers: Mapping[str, str], messages: tuple[dict[str, Any], ...]
     return read_trail(messages, headers.get("authorization") or headers.get("x-api-key") or "")
 
 
-def _parse_object(raw: bytes) -> dict[str, Any]:
+def parse_object(raw: bytes) -> dict[str, Any]:
+    """Parse a body that is a JSON object within the bounds.
+
+    Raises:
+        ApiError: `invalid_json`; `invalid_request` where it is larger or deeper than they allow.
+    """
     if has_more_values(raw):
         message = f"the body holds more than {VALUES_MAX} values: texts, numbers, lists, objects, each with its key"
         raise ApiError("invalid_request", message)
@@ -196,7 +263,7 @@ def _validate(fields: dict[str, Any]) -> ChatBody:
         # Fields that nobody here reads aren't copied.
         body = ChatBody.model_validate({name: fields[name] for name in READ_HERE if name in fields})
     except ValidationError as error:
-        raise _make_field_error(error) from None
+        raise make_field_error(error) from None
     if body.n not in (None, 1):
         raise ApiError("invalid_request", f"n must be 1: this server gives one answer (got {body.n})", param="n")
     if body.top_logprobs and not body.logprobs:
@@ -205,7 +272,7 @@ def _validate(fields: dict[str, Any]) -> ChatBody:
     return body
 
 
-def _make_field_error(error: ValidationError) -> ApiError:
+def make_field_error(error: ValidationError) -> ApiError:
     """Name the first wrong field the way a person writes it: `messages.0.role`."""
     first = error.errors(include_url=False, include_context=False, include_input=False)[0]
     # A union adds the name of each choice to the path; the field ends where the body's own keys end.

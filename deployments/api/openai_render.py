@@ -5,16 +5,22 @@ The answer's `model` is the tier that gave it: the tier's own model stands in `/
 
 from __future__ import annotations
 
+import time
+import uuid
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import orjson
 
+from deployments.api.dialect import Dialect
+from deployments.api.openai_chat import ChatCall, parse_chat
+from deployments.errors import ApiError
 from deployments.reports.report import usage_json
+from deployments.request.drive import Run
 from reliability.types import CallDelta, Event, Finish, FinishReason, Logprobs, Reasoning, Text, TokenLogprob, Usage
 
-__all__ = ["DONE", "KEEP_ALIVE", "Answer", "ChunkWriter", "sse"]
+__all__ = ["CHAT", "DONE", "KEEP_ALIVE", "Answer", "ChunkWriter", "add_call", "sse"]
 
 KEEP_ALIVE = b": keep-alive\n\n"
 DONE = b"data: [DONE]\n\n"
@@ -46,7 +52,7 @@ class Answer:
                 case Reasoning(text=text):
                     self.reasoning.append(text)
                 case CallDelta():
-                    _add_call(self.calls, event)
+                    add_call(self.calls, event)
                 case Logprobs(tokens=tokens):
                     self.tokens += tokens
 
@@ -82,7 +88,8 @@ class Answer:
         return message
 
 
-def _add_call(calls: dict[int, dict[str, Any]], delta: CallDelta) -> None:
+def add_call(calls: dict[int, dict[str, Any]], delta: CallDelta) -> None:
+    """Add a piece of a call to the calls so far, which have the form of a chat completion's."""
     call = calls.setdefault(delta.index, {"id": "", "type": "function", "function": {"name": "", "arguments": ""}})
     if delta.id:
         call["id"] = delta.id
@@ -119,6 +126,7 @@ class ChunkWriter:
     answer_id: str
     created_s: int
     legacy_functions: bool
+    include_usage: bool = False
     role_sent: bool = False
 
     def chunks(self, model: str, events: Iterable[Event]) -> bytes:
@@ -134,14 +142,22 @@ class ChunkWriter:
             out.append(self._make_chunk(model, {"content": ""}, logprobs))
         return b"".join(out)
 
-    def last(self, model: str, finish: Finish, report: dict[str, Any], *, include_usage: bool) -> bytes:
+    def silence(self) -> bytes:
+        """Write a comment."""
+        return KEEP_ALIVE
+
+    def error(self, error: ApiError, report: dict[str, Any] | None) -> bytes:
+        """Write the error's object as a frame; no `[DONE]` follows it."""
+        return sse(error.body() | ({} if report is None else {"mlx_stack": report}))
+
+    def last(self, model: str, finish: Finish, report: dict[str, Any]) -> bytes:
         """Write the finish reason, the usage where it was asked for, the report on the last of
         them, and `[DONE]`."""
         reason = _choose_finish_reason(finish, legacy=self.legacy_functions)
         end = self._make_body(
             model, [{"index": 0, "delta": self._add_role({}), "logprobs": None, "finish_reason": reason}]
         )
-        if not include_usage:
+        if not self.include_usage:
             return sse(end | {"mlx_stack": report}) + DONE
         usage = self._make_body(model, [])
         usage["usage"] = usage_json(finish.usage or Usage(exact=False))
@@ -196,3 +212,29 @@ def _render_call_delta(event: CallDelta, *, legacy: bool) -> dict[str, Any]:
     if event.id:
         call = {"index": event.index, "id": event.id, "type": "function", "function": function}
     return {"tool_calls": [call]}
+
+
+def _open_answer(call: ChatCall, _: Run) -> Answer:
+    return Answer(answer_id=_make_id(), created_s=int(time.time()), legacy_functions=call.wanted.legacy_functions)
+
+
+def _open_writer(call: ChatCall, _: Run) -> ChunkWriter:
+    return ChunkWriter(
+        answer_id=_make_id(),
+        created_s=int(time.time()),
+        legacy_functions=call.wanted.legacy_functions,
+        include_usage=call.wanted.include_usage,
+    )
+
+
+def _make_id() -> str:
+    return f"chatcmpl-{uuid.uuid4().hex}"
+
+
+CHAT = Dialect(
+    name="chat",
+    parse=parse_chat,
+    collector=_open_answer,
+    writer=_open_writer,
+    error_body=lambda error, _: error.body(),
+)

@@ -7,11 +7,11 @@ nothing when they come again.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
-from deployments.api.openai_chat import ChatCall, parse_chat
+from deployments.api.openai_chat import ChatCall
 from deployments.errors import ApiError
 from deployments.work.judging import STEPS_INLINE, STEPS_LARGE
 from deployments.work.large_work import large
@@ -22,18 +22,20 @@ from reliability.tools import keep
 __all__ = ["parse_body"]
 
 
-async def parse_body(workers: Workers, raw: bytes, headers: Mapping[str, str], **named: Any) -> ChatCall:
-    """Run `parse_chat`, here or in a worker.
+async def parse_body(
+    workers: Workers, parse: Callable[..., ChatCall], raw: bytes, headers: Mapping[str, str], **named: Any
+) -> ChatCall:
+    """Run a dialect's `parse`, here or in a worker.
 
     Raises:
-        ApiError: as `parse_chat`; `overloaded` where too many large requests wait already.
+        ApiError: as `parse`; `overloaded` where too many large requests wait already.
     """
     try:
-        return await large(len(raw), partial(parse_chat, raw, headers, **named, steps=Steps(STEPS_INLINE)))
+        return await large(len(raw), partial(parse, raw, headers, **named, steps=Steps(STEPS_INLINE)))
     except OutOfSteps:
         pass
     try:
-        call = await workers.run(parse_chat, raw, headers, **named, steps=Steps(STEPS_LARGE, final=True))
+        call = await workers.run(parse, raw, headers, **named, steps=Steps(STEPS_LARGE, final=True))
     except TooLong as error:
         message = f"the schemas of this request are too large: {error} to read them"
         raise ApiError("invalid_tools", message, param="tools") from None

@@ -1,4 +1,4 @@
-"""HTTP answers that are no chat: JSON, and every error in OpenAI's shape."""
+"""HTTP answers that are no chat: JSON, and every error in the shape of the dialect that was spoken."""
 
 from __future__ import annotations
 
@@ -10,11 +10,18 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
+from deployments.api.dialect import Dialect
 from deployments.api.headers import request_id_of
 from deployments.errors import ApiError
 from deployments.telemetry import log_error
 
-__all__ = ["ERROR_HANDLERS", "error_response", "json_response"]
+__all__ = ["build_error_handlers", "error_response", "find_inner_path", "json_response"]
+
+# What a client asks for whose base URL has one `/v1` too few.
+BASE_HINTS = dict.fromkeys(
+    ("/chat/completions", "/responses", "/completions", "/embeddings", "/messages", "/models"),
+    "the base URL of an OpenAI client ends in /v1",
+)
 
 
 def json_response(value: Any, *, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
@@ -22,38 +29,58 @@ def json_response(value: Any, *, status: int = 200, headers: Mapping[str, str] |
     return Response(orjson.dumps(value), status_code=status, media_type="application/json", headers=headers)
 
 
-def error_response(error: ApiError, headers: Mapping[str, str] | None = None) -> Response:
-    """Answer with an error of the table; its own headers win."""
-    return json_response(error.body(), status=error.status, headers={**(headers or {}), **error.headers()})
+def error_response(
+    error: ApiError, headers: Mapping[str, str] | None = None, *, body: Mapping[str, Any] | None = None
+) -> Response:
+    """Answer with an error of the table, in a dialect's `body` or else in OpenAI's; its own headers win."""
+    shown = error.body() if body is None else body
+    return json_response(shown, status=error.status, headers={**(headers or {}), **error.headers()})
 
 
-async def _handle_api_error(_: Request, error: Exception) -> Response:
-    if not isinstance(error, ApiError):
-        raise error
-    return error_response(error)
+def find_inner_path(scope: Mapping[str, Any]) -> str:
+    """Find a request's path without the prefix that the app is served under."""
+    root: str = scope.get("root_path", "")
+    path: str = scope["path"]
+    return path[len(root) :] if root and path.startswith(root + "/") else path
 
 
-async def _handle_http_error(request: Request, error: Exception) -> Response:
-    """Answer Starlette's own 404 and 405 in OpenAI's shape."""
+def build_error_handlers(dialects: Mapping[str, Dialect]) -> dict[Any, Any]:
+    """Build the handlers of what a route raises. `dialects` by path: an error there, and below it, has the dialect's
+    shape; elsewhere it has OpenAI's."""
+
+    def answer(request: Request, error: ApiError) -> Response:
+        path = find_inner_path(request.scope)
+        spoken = next((d for at, d in dialects.items() if path == at or path.startswith(at + "/")), None)
+        if spoken is None:
+            return error_response(error)
+        request_id = request_id_of(request.headers)
+        return error_response(error, spoken.id_headers(request_id), body=spoken.error_body(error, request_id))
+
+    async def handle_api_error(request: Request, error: Exception) -> Response:
+        if not isinstance(error, ApiError):
+            raise error
+        return answer(request, error)
+
+    async def handle_http_error(request: Request, error: Exception) -> Response:
+        response = answer(request, _read_http_error(request, error))
+        if "Allow" in (getattr(error, "headers", None) or {}):
+            response.headers["allow"] = error.headers["Allow"]  # type: ignore[attr-defined]
+        return response
+
+    async def handle_bug(request: Request, error: Exception) -> Response:
+        log_error("bug", error, request_id=request_id_of(request.headers))
+        return answer(request, ApiError("internal_error", "an error inside the server"))
+
+    return {ApiError: handle_api_error, HTTPException: handle_http_error, Exception: handle_bug}
+
+
+def _read_http_error(request: Request, error: Exception) -> ApiError:
+    """Read Starlette's own 404 and 405 as errors of the table."""
     status = getattr(error, "status_code", 500)
-    shown = ApiError("internal_error", "an error inside the server")
     if status == 404:
-        shown = ApiError("not_found", f"there is no route {request.url.path}")
-    elif status == 405:
-        shown = ApiError("method_not_allowed", "this method isn't allowed here")
-    response = error_response(shown)
-    if "Allow" in (getattr(error, "headers", None) or {}):
-        response.headers["allow"] = error.headers["Allow"]  # type: ignore[attr-defined]
-    return response
-
-
-async def _handle_bug(request: Request, error: Exception) -> Response:
-    log_error("bug", error, request_id=request_id_of(request.headers))
-    return error_response(ApiError("internal_error", "an error inside the server"))
-
-
-ERROR_HANDLERS: dict[Any, Any] = {
-    ApiError: _handle_api_error,
-    HTTPException: _handle_http_error,
-    Exception: _handle_bug,
-}
+        path = find_inner_path(request.scope)
+        hint = next((f"; {words}" for start, words in BASE_HINTS.items() if path.startswith(start)), "")
+        return ApiError("not_found", f"there is no route {request.url.path}{hint}")
+    if status == 405:
+        return ApiError("method_not_allowed", "this method isn't allowed here")
+    return ApiError("internal_error", "an error inside the server")

@@ -139,10 +139,14 @@ def report_of(
 
 
 def _write_notes(run: Run) -> list[str]:
-    """Write what was done less strictly than it was asked for, what of the arguments was not
-    checked, and which tiers' counts were not believed."""
+    """Write what had no effect, what was done less strictly than it was asked for, what of the
+    arguments was not checked, and which tiers' counts were not believed."""
     finish = [*run.finish.notes, *_list_unchecked(run)] if run.finish is not None else []
-    return [*finish, *(_describe_usage(a.tier, a.reported, a.usage) for a in run.attempts if a.reported and a.usage)]
+    return [
+        *run.notes,
+        *finish,
+        *(_describe_usage(a.tier, a.reported, a.usage) for a in run.attempts if a.reported and a.usage),
+    ]
 
 
 def _list_unchecked(run: Run) -> list[str]:

@@ -60,6 +60,7 @@ from reliability.types import (
 __all__ = ["Run", "drive"]
 
 NS_PER_S = 1_000_000_000
+NOTHING_YET = Usage(exact=False)
 SETTLE_GRACE_NS = 10 * NS_PER_S
 CUT_WEIGHT = 4  # an answer that repeats itself is read several times to find what of it is worth keeping
 SILENT_RETRY_S = 2.0  # a state actor that died is back by then
@@ -75,8 +76,9 @@ class Run:
     answer. `loop` is the loop that the request was found in.
 
     `stays` says why the request may not leave the machine, and is empty where it may. `prompt_bytes` is the size of
-    what a model reads of `request` (see `reliability.answer.estimate`). `warnings` are the budget's windows that are
-    nearly full, `level` is the memory level of the whole cluster, `silent` whether a call ran without a grant.
+    what a model reads of `request` (see `reliability.answer.estimate`). `notes`: what was asked for and has no effect
+    here. `counted`: what the tier that answers has counted of its tokens so far. `warnings` are the budget's windows
+    that are nearly full, `level` is the memory level of the whole cluster, `silent` whether a call ran without a grant.
     """
 
     request: ChatRequest
@@ -88,6 +90,7 @@ class Run:
     hold: Hold = Hold.TOOL_CALLS
     stays: str = ""
     prompt_bytes: int = 0
+    notes: tuple[str, ...] = ()
     attempts: list[Attempt] = field(default_factory=list)
     judgements: list[Judged | None] = field(default_factory=list)
     tier: str | None = None
@@ -96,6 +99,7 @@ class Run:
     warnings: tuple[Load, ...] = ()
     level: Level = Level.UNKNOWN
     silent: bool = False
+    counted: Usage = NOTHING_YET
     finish: Finish | None = None
     refusal: Refuse | None = None
 
@@ -225,6 +229,7 @@ async def _call(run: Run, call: Call, ports: Ports) -> AsyncGenerator[list[Event
     try:
         async with aclosing(stream) as events:
             async for out in events:
+                run.counted = reading.spending.counted or run.counted
                 yield out
     finally:
         _write_down(run, reading, granted, ports)

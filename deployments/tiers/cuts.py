@@ -30,17 +30,23 @@ class StopCut:
     def __init__(self, stops: Iterable[str]) -> None:
         self._stops = tuple(stop for stop in stops if stop)
         self._held = ""
-        self.stopped = False
+        self.found: str | None = None
+
+    @property
+    def stopped(self) -> bool:
+        """Whether a stop string is complete."""
+        return self.found is not None
 
     def feed(self, text: str) -> str:
         """Return what may leave now."""
         if self.stopped:
             return ""
         text = self._held + text
-        ends = [(at + len(stop), at) for stop in self._stops if (at := text.find(stop)) != -1]
+        ends = [(at + len(stop), at, stop) for stop in self._stops if (at := text.find(stop)) != -1]
         if ends:
-            self.stopped, self._held = True, ""
-            return text[: min(ends)[1]]
+            _, at, self.found = min(ends)
+            self._held = ""
+            return text[:at]
         keep = min((find_partial_marker(text, stop) for stop in self._stops), default=len(text))
         self._held = text[keep:]
         return text[:keep]

@@ -134,7 +134,9 @@ def _read_template_options(request: ChatRequest) -> dict[str, Any]:
     if not isinstance(options, Mapping) or not _NOT_VARIABLES.isdisjoint(options):
         message = "chat_template_kwargs must be an object of template variables"
         raise Refused(Failed(fault=Fault.BAD_REQUEST, message=message, param="chat_template_kwargs"))
-    return dict(options)
+    # The name that most makers of models have given the switch.
+    asked = {} if request.thinking is None else {"enable_thinking": request.thinking}
+    return asked | dict(options)
 
 
 def _knows_tools(tokenizer: Any) -> bool:

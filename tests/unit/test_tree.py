@@ -103,6 +103,7 @@ ORDER = [
     "deployments/tiers/scripted",
     "deployments/graph",
     "deployments/api",
+    "deployments/api/anthropic",
     "deployments/cli",
 ]
 

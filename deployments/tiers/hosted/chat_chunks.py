@@ -65,6 +65,7 @@ class ChunkReader:
     def __init__(self, *, logprobs: bool = False) -> None:
         self._logprobs = logprobs
         self.finish: FinishReason | None = None
+        self.stop: str | None = None
         self.usage: Usage | None = None
         self.model: str | None = None
         self.complaint: Complaint | None = None
@@ -125,6 +126,8 @@ class ChunkReader:
             elif reason.lower() in _BROKEN_OFF:
                 self.complaint = Complaint(message=f"finish_reason {reason}")
             self.finish = _FINISH.get(reason.lower(), FinishReason.STOP)
+            stop = choice.get("stop_reason")  # vLLM says here which stop sequence it was
+            self.stop = stop if isinstance(stop, str) else None
         return events
 
     def _read_delta(self, delta: Mapping[str, Any]) -> list[Event]:

@@ -216,6 +216,7 @@ class ChatReader:
                     model=chunks.model,
                     notes=self._build_notes(),
                     damaged=chunks.damaged,
+                    stop=chunks.stop,
                 )
             )
         elif self._torn is not None:

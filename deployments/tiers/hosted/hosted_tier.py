@@ -32,6 +32,7 @@ from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 
 import aiohttp
 import certifi
@@ -92,6 +93,7 @@ class HostedTier:
         api_key_env: str | None = None,
         headers: Mapping[str, str] | None = None,
         context_tokens: int | None = None,
+        openrouter: bool = False,
         connect_s: float = 5.0,
         idle_s: float = 120.0,
     ) -> None:
@@ -100,6 +102,7 @@ class HostedTier:
         self._key_env = api_key_env
         self._headers = dict(headers or {})
         self._context_tokens = context_tokens
+        self._openrouter = openrouter
         self._connect_s = connect_s
         self._idle_s = idle_s
         self._client: aiohttp.ClientSession | None = None
@@ -187,7 +190,8 @@ class HostedTier:
     async def _send(self, request: ChatRequest, key: str, deadline: float) -> aiohttp.ClientResponse | Failed:
         """Return the upstream's response once its headers are here, or why there is none."""
         try:
-            body = await large(request.body_bytes, chat_body, request, self._model)
+            written = partial(chat_body, request, self._model, openrouter=self._openrouter)
+            body = await large(request.body_bytes, written)
         except (ValueError, TypeError, RecursionError):
             return self._build_failed(Fault.BAD_REQUEST, "can't be sent this request: it is not plain JSON")
         try:

@@ -46,6 +46,11 @@ class AnswerReader:
         return self._stop.stopped or self._calls.full
 
     @property
+    def stop(self) -> str | None:
+        """The stop string that is complete."""
+        return self._stop.found
+
+    @property
     def thinking(self) -> bool:
         """Whether the model is in its reasoning."""
         return self._think.thinking

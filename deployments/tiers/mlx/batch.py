@@ -324,7 +324,8 @@ class Batch:
     def _deliver(self, sequence: SequenceState, reason: FinishReason, now_s: float) -> None:
         """Send the last event before anything else that may take time, or go wrong."""
         del self._sequences[sequence.ticket]
-        finish = Finish(reason=reason, usage=sequence.usage(), model=self._label, notes=sequence.notes)
+        stop = sequence.job.reader.stop
+        finish = Finish(reason=reason, usage=sequence.usage(), model=self._label, notes=sequence.notes, stop=stop)
         sequence.flush(now_s, last=finish)
         self._take_out(sequence)
 

@@ -9,6 +9,7 @@ TESTED_BY: dict[str, str] = {
     "deployments/ports.py": "tests/unit/deployments/request/test_drive.py",
     "deployments/router.py": "tests/contract/test_chat.py",
     "deployments/api/admin.py": "tests/contract/test_incidents.py",
+    "deployments/api/dialect.py": "tests/unit/deployments/api/test_exchange.py",
     "deployments/graph/replica_counts.py": "tests/contract/test_sleeping.py",
     "deployments/memory/lease.py": "tests/unit/deployments/memory/test_view.py",
     "deployments/memory/node_report.py": "tests/unit/deployments/memory/test_monitor.py",

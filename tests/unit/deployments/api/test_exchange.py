@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 
 from deployments.api.exchange import Exchange
+from deployments.api.openai_chat import ChatWanted
+from deployments.api.openai_render import CHAT
 from reliability.types import Event, Text
 from tests.support.run_values import request_of, run_of
 
@@ -21,7 +23,8 @@ class Client:
     def __init__(self, after: int) -> None:
         self.closed = 0
         self.exchange = Exchange(
-            call=SimpleNamespace(stream=True, legacy_functions=False, include_usage=False),  # type: ignore[arg-type]
+            dialect=CHAT,
+            call=SimpleNamespace(stream=True, wanted=ChatWanted()),  # type: ignore[arg-type]
             run=run_of(request_of("hi"), tier="fast"),
             events=breaking(after),
             report=dict,

@@ -51,7 +51,7 @@ def test_legacy_functions_become_tools():
     """`functions` and `function_call` are translated at the edge."""
     call = parse(functions=[{"name": "f"}], function_call={"name": "f"})
 
-    assert call.legacy_functions
+    assert call.wanted.legacy_functions
     assert call.request.tools == ({"type": "function", "function": {"name": "f"}},)
     assert call.request.tool_choice == {"type": "function", "function": {"name": "f"}}
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from deployments.api import parsing
-from deployments.api.openai_chat import ChatCall
+from deployments.api.openai_chat import ChatCall, parse_chat
 from deployments.errors import ApiError
 from deployments.work.worker_pool import TooLong, Undone
 
@@ -36,7 +36,7 @@ class Pool:
 
 
 def parsed(pool: Any) -> ChatCall:
-    return asyncio.run(parsing.parse_body(pool, BODY, {}, request_id="r", tokens_max=100, timeout_s=9.0))
+    return asyncio.run(parsing.parse_body(pool, parse_chat, BODY, {}, request_id="r", tokens_max=100, timeout_s=9.0))
 
 
 def test_what_is_cheap_needs_no_worker() -> None:

@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from deployments.api.responses import ERROR_HANDLERS, error_response, json_response
+from deployments.api.responses import build_error_handlers, error_response, json_response
 from deployments.errors import ApiError
 
 
@@ -28,7 +28,7 @@ async def bug(_: Request) -> Response:
 
 
 APP = Starlette(
-    routes=[Route(f"/{one.__name__}", one) for one in (good, refused, bug)], exception_handlers=ERROR_HANDLERS
+    routes=[Route(f"/{one.__name__}", one) for one in (good, refused, bug)], exception_handlers=build_error_handlers({})
 )
 
 

@@ -1,0 +1,246 @@
+"""A conversation in Anthropic's blocks, as the messages of a chat completion.
+
+    system                          ─▶ a system message in front, without the line that changes with each request
+    user: tool_result, …            ─▶ a tool message for each, then one user message with what stands beside them
+    assistant: text, tool_use, …    ─▶ one assistant message: text, `reasoning_content`, `tool_calls`
+    system (in between)             ─▶ a system message in its place
+
+The same history is the same messages each time, so that what a prompt cache holds of it still fits: markers of
+`cache_control` move from block to block between two requests and change no text. A message of one text block is a
+string; of several it is their parts, set apart by a blank line that stands in the part before, since chat templates
+join parts without one. The markers stay on the parts: OpenRouter hands them to models that honour them.
+
+Claude Code puts a line at the head of its system prompt whose last field changes with each request. It is for a bill
+that nobody sends here, and everything behind it would have to be read anew each time (others measured 74 to 93 s a turn
+at 28,000 tokens): it doesn't get into the prompt.
+
+What must never happen: a block that is dropped without a word. What can't be read here is refused by type and path.
+Thoughts that came redacted are the one exception: nobody but their maker can read them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import orjson
+
+from deployments.errors import ApiError
+
+__all__ = ["drop_billing_line", "refuse", "translate_history"]
+
+Block = Mapping[str, Any]
+Message = dict[str, Any]
+
+# The line, and the line ends behind it.
+BILLING_LINE = re.compile(r"\s*x-anthropic-billing-header:[^\n]*(?:\n+|$)", re.IGNORECASE)
+BREAK = "\n\n"
+ROLES = ("user", "assistant", "system")
+KIND_CHARS_MAX = 60
+
+
+def refuse(path: str, words: str, code: str = "invalid_request") -> ApiError:
+    """Make the error that names a place in the client's own body."""
+    return ApiError(code, f"{path}: {words}", param=path)
+
+
+def translate_history(system: str | Sequence[Any] | None, messages: Sequence[Any]) -> list[Message]:
+    """Translate a system prompt and the messages behind it.
+
+    Raises:
+        ApiError: `invalid_request` or `unsupported`, with the block's path.
+    """
+    out = list(_translate_system(system or (), "system", head=True))
+    for at, message in enumerate(messages):
+        path = f"messages.{at}"
+        role = message.get("role") if isinstance(message, Mapping) else None
+        if role not in ROLES:
+            raise refuse(f"{path}.role", "user, assistant or system is needed")
+        content = _read_content(message.get("content"), f"{path}.content")
+        out += READERS[role](content, f"{path}.content")
+    if messages[-1]["role"] == "assistant":
+        words = "this server doesn't continue an assistant's message (prefill): the conversation must end with a user's"
+        raise refuse(f"messages.{len(messages) - 1}.role", words, "unsupported")
+    return out
+
+
+def drop_billing_line(text: str) -> str:
+    """Drop the line at the head that changes with each request."""
+    found = BILLING_LINE.match(text)
+    return text if found is None else text[found.end() :]
+
+
+def _read_content(content: Any, path: str) -> Sequence[Block]:
+    """Read a content as blocks, each with a type."""
+    if isinstance(content, str):
+        return ({"type": "text", "text": content},)
+    if not isinstance(content, list):
+        raise refuse(path, "a string or a list of blocks is needed")
+    for at, block in enumerate(content):
+        if not isinstance(block, Mapping) or not isinstance(block.get("type"), str):
+            raise refuse(f"{path}.{at}.type", "each block needs a type")
+    return content
+
+
+def _translate_system(content: Any, path: str, *, head: bool = False) -> Iterator[Message]:
+    parts: list[dict[str, Any]] = []
+    for at, block in enumerate(_read_content(content if isinstance(content, str) else list(content), path)):
+        if block["type"] != "text":
+            raise refuse_type(block, f"{path}.{at}")
+        part = _make_text(block, f"{path}.{at}")
+        if head and not parts:
+            part["text"] = drop_billing_line(part["text"])
+        parts += [part] if part["text"] else []
+    if parts:
+        yield {"role": "system", "content": join_parts(parts)}
+
+
+def _translate_user(blocks: Sequence[Block], path: str) -> Iterator[Message]:
+    """Translate one user message: the results of calls first, as they answer what stands before."""
+    beside: list[dict[str, Any]] = []
+    for at, block in enumerate(blocks):
+        if block["type"] == "tool_result":
+            result, images = _translate_result(block, f"{path}.{at}")
+            beside += images
+            yield result
+        else:
+            beside += _make_parts(block, f"{path}.{at}")
+    if beside or not any(block["type"] == "tool_result" for block in blocks):
+        yield {"role": "user", "content": join_parts(beside)}
+
+
+def _translate_result(block: Block, path: str) -> tuple[Message, list[dict[str, Any]]]:
+    """Translate the result of a call: what is text in it, and the images, for which a tool message has no place."""
+    call_id = block.get("tool_use_id")
+    if not isinstance(call_id, str) or not call_id:
+        raise refuse(f"{path}.tool_use_id", "the id of the call that this answers is needed")
+    content = block.get("content")
+    inner = _read_content([] if content is None else content, f"{path}.content")
+    parts = [part for at, one in enumerate(inner) for part in _make_parts(one, f"{path}.content.{at}")]
+    texts = [part for part in parts if part["type"] == "text"]
+    if block.get("is_error") is True and not any("error" in part["text"].lower() for part in texts):
+        texts = [{"type": "text", "text": "Error:"}, *texts]
+    if texts and isinstance(block.get("cache_control"), Mapping):
+        texts[-1] = {**texts[-1], "cache_control": block["cache_control"]}
+    result = {"role": "tool", "tool_call_id": call_id, "content": join_parts(texts)}
+    return result, [part for part in parts if part["type"] != "text"]
+
+
+def _translate_assistant(blocks: Sequence[Block], path: str) -> Iterator[Message]:
+    texts: list[dict[str, Any]] = []
+    thoughts: list[str] = []
+    calls: list[dict[str, Any]] = []
+    for at, block in enumerate(blocks):
+        match block["type"]:
+            case "text":
+                texts.append(_make_text(block, f"{path}.{at}"))
+            case "thinking":
+                thoughts.append(_read_string(block, "thinking", f"{path}.{at}"))
+            case "redacted_thinking":
+                continue
+            case "tool_use":
+                calls.append(_make_call(block, f"{path}.{at}"))
+            case _:
+                raise refuse_type(block, f"{path}.{at}")
+    message: Message = {"role": "assistant", "content": join_parts(texts) if texts or not calls else None}
+    if thoughts:
+        message["reasoning_content"] = BREAK.join(thoughts)
+    if calls:
+        message["tool_calls"] = calls
+    yield message
+
+
+READERS: Mapping[str, Callable[[Sequence[Block], str], Iterator[Message]]] = {
+    "user": _translate_user,
+    "assistant": _translate_assistant,
+    "system": _translate_system,
+}
+
+
+def _make_call(block: Block, path: str) -> dict[str, Any]:
+    call_id, name = _read_string(block, "id", path), _read_string(block, "name", path)
+    arguments = block.get("input")
+    if not isinstance(arguments, Mapping):
+        raise refuse(f"{path}.input", "an object is needed")
+    written = orjson.dumps(arguments).decode()
+    return {"id": call_id, "type": "function", "function": {"name": name, "arguments": written}}
+
+
+def _make_parts(block: Block, path: str) -> list[dict[str, Any]]:
+    """Make the parts of a block of a user's, or of a result."""
+    match block["type"]:
+        case "text":
+            return [_make_text(block, path)]
+        case "image":
+            return [{"type": "image_url", "image_url": {"url": _read_image(block.get("source"), f"{path}.source")}}]
+        case "document":
+            return [_make_document(block, path)]
+        case "search_result":
+            title, source = (str(block.get(name) or "") for name in ("title", "source"))
+            texts = [_make_text(one, path)["text"] for one in _read_content(block.get("content"), f"{path}.content")]
+            return [{"type": "text", "text": "\n".join([f"{title} ({source})", *texts])}]
+        case "tool_reference":
+            return [{"type": "text", "text": f"Tool: {_read_string(block, 'tool_name', path)}"}]
+    raise refuse_type(block, path)
+
+
+def _make_text(block: Block, path: str) -> dict[str, Any]:
+    part = {"type": "text", "text": _read_string(block, "text", path)}
+    if isinstance(block.get("cache_control"), Mapping):
+        part["cache_control"] = block["cache_control"]
+    return part
+
+
+def _read_image(source: Any, path: str) -> str:
+    kind = source.get("type") if isinstance(source, Mapping) else None
+    if kind == "url":
+        return _read_string(source, "url", path)
+    if kind == "base64":
+        return f"data:{_read_string(source, 'media_type', path)};base64,{_read_string(source, 'data', path)}"
+    raise refuse(f"{path}.type", "an image by base64 or url is needed", "unsupported")
+
+
+def _make_document(block: Block, path: str) -> dict[str, Any]:
+    """Make the text of a document that is text. Others are for models that read files."""
+    source = block.get("source")
+    source = source if isinstance(source, Mapping) else {}
+    kind = source.get("type")
+    if kind == "text":
+        text = _read_string(source, "data", f"{path}.source")
+    elif kind == "content":
+        blocks = _read_content(source.get("content"), f"{path}.source.content")
+        text = "\n".join(_make_text(one, f"{path}.source.content.{at}")["text"] for at, one in enumerate(blocks))
+    else:
+        words = "only documents whose source is text are read here: send the text of this one"
+        raise refuse(f"{path}.source.type", words, "unsupported")
+    title = block.get("title")
+    return {"type": "text", "text": f"{title}\n{text}" if isinstance(title, str) and title else text}
+
+
+def join_parts(parts: Sequence[dict[str, Any]]) -> str | list[dict[str, Any]]:
+    """Join the parts of a content: a lone text is a string, unless a marker stands on it."""
+    if not parts:
+        return ""
+    if len(parts) == 1 and set(parts[0]) == {"type", "text"}:
+        return str(parts[0]["text"])
+    return [*map(_set_apart, parts[:-1]), parts[-1]]
+
+
+def _set_apart(part: dict[str, Any]) -> dict[str, Any]:
+    if part["type"] != "text" or not part["text"] or part["text"].endswith("\n"):
+        return part
+    return {**part, "text": part["text"] + BREAK}
+
+
+def _read_string(fields: Any, name: str, path: str) -> str:
+    value = fields.get(name)
+    if not isinstance(value, str):
+        raise refuse(f"{path}.{name}", "a string is needed")
+    return value
+
+
+def refuse_type(block: Block, path: str) -> ApiError:
+    """Make the error for a block that nobody here can read."""
+    kind = str(block["type"])[:KIND_CHARS_MAX]
+    return refuse(f"{path}.type", f"a block of type {kind!r} can't be read by this server", "unsupported")

@@ -1,0 +1,250 @@
+"""`POST /v1/messages`, outwards: events as one message, or as the events of a stream.
+
+    message_start
+      content_block_start ─▶ content_block_delta … ─▶ content_block_stop      once for each block, counted from 0
+    message_delta           why it ended, and the tokens
+    message_stop            with the report as `mlx_stack`
+
+A silence is a `ping`; before `message_start` it is a comment, since some clients take nothing else first. An answer
+that breaks off ends in `error`, and no `message_stop` follows it.
+
+`message_start` has to say how large the prompt is before anybody may have counted it: the tier's count where it is
+known by then, else an estimate. `message_delta` has the true figures, all of them. The tokens that a prompt cache gave
+are `cache_read_input_tokens`, and `input_tokens` are the others, as Anthropic counts.
+
+Thoughts are blocks of their own where the client has asked for thinking, and stay away where it hasn't: many clients
+read the first block as the text. Nobody signs them; the signature says so.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
+
+from deployments.api.anthropic.messages_body import MessagesWanted, parse_messages
+from deployments.api.anthropic.messages_errors import message_error
+from deployments.api.dialect import Dialect
+from deployments.api.openai_chat import ChatCall
+from deployments.api.openai_render import KEEP_ALIVE, add_call
+from deployments.errors import ApiError
+from deployments.request.drive import Run
+from reliability.types import CallDelta, Event, Finish, FinishReason, Reasoning, Text, Usage
+
+__all__ = ["MESSAGES", "MessageCollector", "MessageWriter"]
+
+STOP_REASONS = {
+    FinishReason.STOP: "end_turn",
+    FinishReason.LENGTH: "max_tokens",
+    FinishReason.TOOL_CALLS: "tool_use",
+    FinishReason.CONTENT_FILTER: "refusal",
+}
+UNSIGNED = "mlx-stack-serve"
+# Between the bounds that the core has for one token.
+BYTES_PER_TOKEN = 4
+
+
+def _frame(event: dict[str, Any]) -> bytes:
+    return b"event: %b\ndata: %b\n\n" % (event["type"].encode(), orjson.dumps(event))
+
+
+PING = _frame({"type": "ping"})
+
+
+@dataclass(slots=True, kw_only=True)
+class MessageCollector:
+    """Collects the events of an answer that isn't streamed."""
+
+    answer_id: str
+    thinking: bool
+    stops: Collection[str] = ()
+    texts: list[str] = field(default_factory=list)
+    thoughts: list[str] = field(default_factory=list)
+    calls: dict[int, dict[str, Any]] = field(default_factory=dict)
+
+    def take(self, events: Iterable[Event]) -> None:
+        """Add a batch of events."""
+        for event in events:
+            match event:
+                case Text(text=text):
+                    self.texts.append(text)
+                case Reasoning(text=text) if self.thinking:
+                    self.thoughts.append(text)
+                case CallDelta():
+                    add_call(self.calls, event)
+
+    def body(self, model: str, finish: Finish) -> bytes:
+        """Write the complete message."""
+        message = _make_message(self.answer_id, model, _make_usage(finish.usage))
+        return orjson.dumps(message | {"content": self._make_content()} | _make_end(finish, self.stops))
+
+    def _make_content(self) -> list[dict[str, Any]]:
+        content: list[dict[str, Any]] = []
+        if self.thoughts:
+            content.append({"type": "thinking", "thinking": "".join(self.thoughts), "signature": UNSIGNED})
+        if text := "".join(self.texts):
+            content.append({"type": "text", "text": text, "citations": None})
+        for index in sorted(self.calls):
+            call = self.calls[index]
+            arguments = orjson.loads(call["function"]["arguments"] or "{}")
+            content.append({"type": "tool_use", "id": call["id"], "name": call["function"]["name"], "input": arguments})
+        return content
+
+
+@dataclass(slots=True, kw_only=True)
+class MessageWriter:
+    """Writes one stream. `open` is the kind of the block that is open (`""`: none), of a call with its index; `count`
+    is how many blocks there were."""
+
+    answer_id: str
+    thinking: bool
+    run: Run
+    begun: bool = False
+    open: str = ""
+    count: int = 0
+
+    def chunks(self, model: str, events: Iterable[Event]) -> bytes:
+        """Write the events of a batch; neighbours of one kind are one delta."""
+        out = [] if self.begun else [self._start(model)]
+        kind, pieces = "", list[str]()
+        for event in events:
+            match event:
+                case Text(text=text):
+                    wanted = "text"
+                case Reasoning(text=text) if self.thinking:
+                    wanted = "thinking"
+                case CallDelta(arguments=text):
+                    wanted = f"tool_use {event.index}"
+                case _:
+                    continue
+            if wanted != kind:
+                out += self._write(kind, pieces)
+                kind, pieces = wanted, []
+            if isinstance(event, CallDelta) and wanted != self.open:
+                out += self._open_call(event, wanted)
+            pieces.append(text)
+        out += self._write(kind, pieces)
+        return b"".join(out)
+
+    def silence(self) -> bytes:
+        """Write a ping."""
+        return PING if self.begun else KEEP_ALIVE
+
+    def last(self, model: str, finish: Finish, report: dict[str, Any]) -> bytes:
+        """Write the end of the message."""
+        start = b"" if self.begun else self._start(model)
+        delta = {
+            "type": "message_delta",
+            "delta": _make_end(finish, self.run.request.stop),
+            "usage": _make_usage(finish.usage),
+        }
+        stop = {"type": "message_stop", "mlx_stack": report}
+        return b"".join([start, *self._close(), _frame(delta), _frame(stop)])
+
+    def error(self, error: ApiError, report: dict[str, Any] | None) -> bytes:
+        """Write what broke the answer off."""
+        body = message_error(error, self.run.request.request_id)
+        return _frame(body if report is None else body | {"mlx_stack": report})
+
+    def _start(self, model: str) -> bytes:
+        self.begun = True
+        usage = _make_usage(self.run.counted) | {"output_tokens": 0}
+        if not self.run.counted.prompt_tokens:
+            usage["input_tokens"] = self.run.prompt_bytes // BYTES_PER_TOKEN
+        return _frame({"type": "message_start", "message": _make_message(self.answer_id, model, usage)})
+
+    def _write(self, kind: str, pieces: list[str]) -> list[bytes]:
+        """Write a run of pieces of one kind, into its block."""
+        text = "".join(pieces)
+        if not text:
+            return []
+        if kind == "text":
+            block, delta = {"type": "text", "text": "", "citations": None}, {"type": "text_delta", "text": text}
+        elif kind == "thinking":
+            block = {"type": "thinking", "thinking": "", "signature": ""}
+            delta = {"type": "thinking_delta", "thinking": text}
+        else:
+            block, delta = {}, {"type": "input_json_delta", "partial_json": text}
+        begin = [] if kind == self.open else self._open_block(kind, block)
+        return [*begin, _frame({"type": "content_block_delta", "index": self.count - 1, "delta": delta})]
+
+    def _open_call(self, event: CallDelta, kind: str) -> list[bytes]:
+        return self._open_block(kind, {"type": "tool_use", "id": event.id or "", "name": event.name or "", "input": {}})
+
+    def _open_block(self, kind: str, block: dict[str, Any]) -> list[bytes]:
+        closed = self._close()
+        self.open = kind
+        self.count += 1
+        return [*closed, _frame({"type": "content_block_start", "index": self.count - 1, "content_block": block})]
+
+    def _close(self) -> list[bytes]:
+        if not self.open:
+            return []
+        index, out = self.count - 1, []
+        if self.open == "thinking":
+            delta = {"type": "signature_delta", "signature": UNSIGNED}
+            out.append(_frame({"type": "content_block_delta", "index": index, "delta": delta}))
+        self.open = ""
+        return [*out, _frame({"type": "content_block_stop", "index": index})]
+
+
+def _make_message(answer_id: str, model: str, usage: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "id": answer_id,
+        "type": "message",
+        "role": "assistant",
+        "model": model,
+        "content": [],
+        "stop_reason": None,
+        "stop_sequence": None,
+        "stop_details": None,
+        "container": None,
+        "usage": usage,
+    }
+
+
+def _make_end(finish: Finish, stops: Collection[str]) -> dict[str, Any]:
+    """Make what says why it ended; not every server tells which stop sequence it was, and some tell other things."""
+    reason = STOP_REASONS[finish.reason]
+    stop = finish.stop if finish.reason is FinishReason.STOP and finish.stop in stops else None
+    if stop is not None:
+        reason = "stop_sequence"
+    return {"stop_reason": reason, "stop_sequence": stop, "stop_details": None, "container": None}
+
+
+def _make_usage(usage: Usage | None) -> dict[str, Any]:
+    usage = usage or Usage(exact=False)
+    return {
+        "input_tokens": max(0, usage.prompt_tokens - usage.cached_tokens),
+        "cache_creation_input_tokens": 0,
+        "cache_read_input_tokens": usage.cached_tokens,
+        "output_tokens": usage.completion_tokens,
+        "output_tokens_details": {"thinking_tokens": usage.reasoning_tokens},
+    }
+
+
+def _make_id() -> str:
+    return f"msg_{uuid.uuid4().hex}"
+
+
+def _open_collector(call: ChatCall, run: Run) -> MessageCollector:
+    wanted: MessagesWanted = call.wanted
+    return MessageCollector(answer_id=_make_id(), thinking=wanted.thinking, stops=run.request.stop)
+
+
+def _open_writer(call: ChatCall, run: Run) -> MessageWriter:
+    wanted: MessagesWanted = call.wanted
+    return MessageWriter(answer_id=_make_id(), thinking=wanted.thinking, run=run)
+
+
+MESSAGES = Dialect(
+    name="messages",
+    parse=parse_messages,
+    collector=_open_collector,
+    writer=_open_writer,
+    error_body=message_error,
+    id_header="request-id",
+)

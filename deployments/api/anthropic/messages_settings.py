@@ -1,0 +1,101 @@
+"""What a message's request asks for besides an answer: thoughts, a form, help with a long context.
+
+`thinking`       `enabled` and `adaptive` let thoughts be seen, and `disabled` asks the model for none; how much it
+                 thinks is bounded by the tier (`max_reasoning_tokens`), not by `budget_tokens`
+`output_config`  `format` with a JSON schema is the answer's form; `effort` has no effect
+`context_management`  edits that would only shorten the prompt (`clear_tool_uses_…`, `clear_thinking_…`) have none: the
+                 prompt stays as it was sent. One that changes what comes back (`compact_…`) is refused
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from deployments.api.anthropic.messages_history import KIND_CHARS_MAX, refuse
+
+__all__ = ["Thinking", "read_format", "read_thinking", "write_notes"]
+
+NOTES_MAX = 16
+NAME_CHARS_MAX = 60
+EDITS_WITHOUT_EFFECT = ("clear_tool_uses_", "clear_thinking_")
+# What stands in every request of a client that has no say in it.
+QUIET = frozenset({"metadata", "service_tier", "cache_control"})
+
+
+@dataclass(frozen=True, slots=True)
+class Thinking:
+    """`shown`: the client can read thoughts. `asked`: whether the model is to think; None: as it does by itself."""
+
+    shown: bool = False
+    asked: bool | None = None
+
+
+def read_thinking(setting: Mapping[str, Any] | None) -> Thinking:
+    """Read `thinking`.
+
+    Raises:
+        ApiError: `invalid_request`.
+    """
+    if setting is None:
+        return Thinking()
+    match setting.get("type"):
+        case "disabled":
+            return Thinking(asked=False)
+        case "enabled":
+            return Thinking(shown=setting.get("display") != "omitted", asked=True)
+        case "adaptive":
+            return Thinking(shown=setting.get("display") != "omitted")
+    raise refuse("thinking.type", "enabled, adaptive or disabled is needed")
+
+
+def read_format(config: Mapping[str, Any] | None, older: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """Read the form of the answer, from `output_config.format` or the older `output_format`, as a `response_format`.
+
+    Raises:
+        ApiError: `invalid_request`; `unsupported`: a key of `output_config` that this server doesn't know.
+    """
+    for name in config or ():
+        if name not in ("effort", "format"):
+            raise refuse(f"output_config.{name[:NAME_CHARS_MAX]}", "this server can't honour this", "unsupported")
+    form, path = (config or {}).get("format"), "output_config.format"
+    if form is None:
+        form, path = older, "output_format"
+    if form is None:
+        return None
+    if not isinstance(form, Mapping) or form.get("type") != "json_schema":
+        raise refuse(f"{path}.type", "json_schema is needed")
+    if not isinstance(form.get("schema"), Mapping):
+        raise refuse(f"{path}.schema", "a JSON schema is needed")
+    return {"type": "json_schema", "json_schema": {"name": "answer", "schema": form["schema"], "strict": True}}
+
+
+def write_notes(fields: Mapping[str, Any], known: Collection[str]) -> tuple[str, ...]:
+    """Write what of the request has no effect here, in words for the report.
+
+    Raises:
+        ApiError: `unsupported`: an edit of the context that changes what comes back.
+    """
+    notes = []
+    if (fields.get("output_config") or {}).get("effort") is not None:
+        notes.append("output_config.effort has no effect here")
+    if (fields.get("thinking") or {}).get("budget_tokens") is not None:
+        notes.append("thinking.budget_tokens has no effect here: a tier's max_reasoning_tokens bounds its thoughts")
+    notes += _read_edits(fields.get("context_management"))
+    notes += [
+        f"{name[:NAME_CHARS_MAX]} has no effect here" for name in fields if name not in QUIET and name not in known
+    ]
+    return tuple(notes[:NOTES_MAX])
+
+
+def _read_edits(management: Mapping[str, Any] | None) -> list[str]:
+    edits = (management or {}).get("edits") or []
+    if not isinstance(edits, list):
+        raise refuse("context_management.edits", "a list is needed")
+    kinds = [str(edit.get("type")) if isinstance(edit, Mapping) else "" for edit in edits]
+    for at, kind in enumerate(kinds):
+        if not kind.startswith(EDITS_WITHOUT_EFFECT):
+            path = f"context_management.edits.{at}.type"
+            raise refuse(path, f"this server can't honour {kind[:KIND_CHARS_MAX]!r}", "unsupported")
+    return [f"context_management: {kind[:KIND_CHARS_MAX]} has no effect here" for kind in kinds]

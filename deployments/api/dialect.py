@@ -1,0 +1,76 @@
+"""What an API that clients speak is to this server: one way in, two ways out, and the shape of its errors.
+
+    bytes ─▶ Dialect.parse ─▶ ChatCall ─▶ the one internal request, which every tier takes
+    events ─▶ Collector ─▶ one JSON body          (an answer that isn't streamed)
+          └─▶ StreamWriter ─▶ frames              (one that is)
+
+Nothing behind the HTTP boundary knows which dialect a request came in by: loops, budgets, repairs, escalation and the
+report are the same for all. What only the way out must know of the way in (which fields to echo, whether thoughts are
+wanted) travels in `ChatCall.wanted`.
+
+What must never happen: a field that a dialect can't translate and that is dropped without a word. It is refused by its
+name, or a note in the report says that it had no effect.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from deployments.api.openai_chat import ChatCall
+from deployments.errors import ApiError
+from deployments.request.drive import Run
+from reliability.types import Event, Finish
+
+__all__ = ["Collector", "Dialect", "StreamWriter"]
+
+
+class Collector(Protocol):
+    """Collects the events of an answer that isn't streamed."""
+
+    def take(self, events: Iterable[Event]) -> None:
+        """Add a batch of events."""
+        ...
+
+    def body(self, model: str, finish: Finish) -> bytes:
+        """Write the complete answer. `model` is the tier that gave it."""
+        ...
+
+
+class StreamWriter(Protocol):
+    """Writes one stream. Every method returns complete frames; none is called after `last` or `error`."""
+
+    def chunks(self, model: str, events: Iterable[Event]) -> bytes:
+        """Write a batch of events; the first time with what comes before any of them."""
+        ...
+
+    def silence(self) -> bytes:
+        """Write what keeps a silent connection open; it may be the first that leaves."""
+        ...
+
+    def last(self, model: str, finish: Finish, report: dict[str, Any]) -> bytes:
+        """Write the end of a complete answer, with the report as `mlx_stack`."""
+        ...
+
+    def error(self, error: ApiError, report: dict[str, Any] | None) -> bytes:
+        """Write the end of an answer that broke off."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dialect:
+    """One API. `parse` is a function of a module, since it may run in another process; it takes what
+    `deployments.api.openai_chat.parse_chat` takes. `error_body` makes the JSON object of an error, for a request of
+    this id. `id_header`: where its clients look for the request's id, beside `x-request-id`."""
+
+    name: str
+    parse: Callable[..., ChatCall]
+    collector: Callable[[ChatCall, Run], Collector]
+    writer: Callable[[ChatCall, Run], StreamWriter]
+    error_body: Callable[[ApiError, str], dict[str, Any]]
+    id_header: str | None = None
+
+    def id_headers(self, request_id: str) -> Mapping[str, str]:
+        """Build the header that names the request, where the dialect has one of its own."""
+        return {} if self.id_header is None else {self.id_header: request_id}
