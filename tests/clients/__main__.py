@@ -5,15 +5,17 @@ from __future__ import annotations
 import argparse
 import contextlib
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from loadtests.running import ROOT, handle_end_signals, run_server, short_folder
-from tests.clients.catalog import CLIENTS
+from tests.clients.behind import run_litellm
+from tests.clients.catalog import CLIENTS, Client
+from tests.clients.checks import Finding
 from tests.clients.install import install
 from tests.clients.players import SCENARIOS
 from tests.clients.results import build_table, is_met, put_table
-from tests.clients.runs import build_server_args, run_client, write_record
+from tests.clients.runs import WEAK_AND_GOOD, build_server_args, run_client, write_record
 from tests.support.upstream import Upstream
 
 CACHE = Path.home() / ".cache" / "mlx-stack-agents"
@@ -23,25 +25,23 @@ RECORDS = ROOT / "tests" / "clients" / "results"
 def main() -> int:
     """Run what is asked for; 0 only if all of it is as it must be."""
     parser = argparse.ArgumentParser(prog="python -m tests.clients", description=__doc__.partition("\n")[0])
-    parser.add_argument("--only", default="", help="clients whose name begins so, such as codex")
+    parser.add_argument("--only", nargs="*", default=[""], help="clients whose names begin so, such as codex")
     parser.add_argument("--scenario", choices=SCENARIOS, help="one scenario; else all four")
     parser.add_argument("--cache", type=Path, default=CACHE, help="where the clients are (default: %(default)s)")
     parser.add_argument("--url", help="a server that runs already, with real models: the job only, and any clear end")
     parser.add_argument("--write", action="store_true", help="put the table into docs/clients.md")
     given = parser.parse_args()
     handle_end_signals()
-    clients = [client for client in CLIENTS if client.name.lower().startswith(given.only.lower())]
+    clients = [one for one in CLIENTS if one.name.lower().startswith(tuple(map(str.lower, given.only)))]
     scenarios = ["job"] if given.url else [given.scenario] if given.scenario else SCENARIOS
     programs = {client.name: install(client.packages, given.cache, client.pythons) for client in clients}
     findings = []
-    with short_folder() as folder, serve(given.url, folder) as (url, upstream):
-        # The chain goes down last: its breakers stay open for a while.
-        for scenario in scenarios:
-            for number, client in enumerate(clients):
-                place = folder / f"{scenario}-{number}"
-                finding, record = run_client(client, scenario, programs[client.name], url, upstream, place)
-                write_record(RECORDS, finding, record)
-                findings.append(finding)
+    for behind in (False, True):
+        group = [(client, programs[client.name]) for client in clients if client.behind is behind]
+        proxy = group[0][1] if behind and group else None
+        if group:
+            with short_folder() as folder, serve(given.url, proxy, folder) as (url, upstream):
+                findings += run_group(group, scenarios, url, upstream, folder)
     table = build_table(clients, findings)
     print(table)
     if given.write:
@@ -49,13 +49,31 @@ def main() -> int:
     return 0 if findings and all(is_met(one, real=given.url is not None) for one in findings) else 1
 
 
+def run_group(
+    group: Sequence[tuple[Client, Path]], scenarios: Sequence[str], url: str, upstream: Upstream | None, folder: Path
+) -> list[Finding]:
+    """Run clients against one server. The chain goes down last: its breakers stay open for a while."""
+    findings = []
+    for scenario in scenarios:
+        for number, (client, programs) in enumerate(group):
+            finding, record = run_client(client, scenario, programs, url, upstream, folder / f"{scenario}-{number}")
+            write_record(RECORDS, finding, record)
+            findings.append(finding)
+    return findings
+
+
 @contextlib.contextmanager
-def serve(url: str | None, folder: Path) -> Iterator[tuple[str, Upstream | None]]:
-    """Run the server on played models, unless there is one at `url`."""
+def serve(url: str | None, proxy: Path | None, folder: Path) -> Iterator[tuple[str, Upstream | None]]:
+    """Run the server on played models, unless there is one at `url`; with a `proxy` (its programs), through that."""
     if url is not None:
         yield url.rstrip("/"), None
         return
-    with Upstream() as upstream, run_server(build_server_args(upstream.base_url), folder) as server:
+    with contextlib.ExitStack() as running:
+        upstream = running.enter_context(Upstream())
+        base_url = upstream.base_url
+        if proxy is not None:
+            base_url = running.enter_context(run_litellm(proxy, list(WEAK_AND_GOOD.values()), base_url, folder))
+        server = running.enter_context(run_server(build_server_args(base_url), folder))
         yield server.url, upstream
 
 

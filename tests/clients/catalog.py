@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from loadtests.real_agents.agents import Launch
 from tests.clients import launches
-from tests.clients.launches import Place, launch_driver, launch_node
+from tests.clients.launches import Place, launch_driver, launch_front, launch_node
 from tests.clients.moves import MOVES, Moves
 
 __all__ = ["CLIENTS", "Client"]
@@ -21,7 +21,8 @@ CHAT, MESSAGES, RESPONSES = "chat", "messages", "responses"
 @dataclass(frozen=True, slots=True)
 class Client:
     """One client. `packages`: what it is installed from; `lines`: what a user sets; `cannot`: by scenario, or `faults`,
-    why this client can't show that; `seconds`: the longest that a run may take."""
+    why this client can't show that; `seconds`: the longest that a run may take; `behind`: the tiers are models of
+    LiteLLM's proxy."""
 
     name: str
     packages: str
@@ -33,6 +34,7 @@ class Client:
     cannot: Mapping[str, str] = field(default_factory=dict)
     pythons: tuple[str, ...] = ("3.11", "3.12", "3.13")
     seconds: float = 150.0
+    behind: bool = False
 
 
 def _list_sdks() -> list[Client]:
@@ -57,7 +59,8 @@ def _list_sdks() -> list[Client]:
         Client("LiteLLM", "litellm", CHAT, launch_driver("litellm_sdk"), OPENAI + ", model `openai/fast`"),
         Client("LangGraph", "langgraph", CHAT, launch_driver("langgraph_agent"), OPENAI),
         Client("Pydantic AI", "pydantic-ai", CHAT, launch_driver("pydantic_ai_agent"), OPENAI),
-        Client("CrewAI", "crewai", CHAT, launch_driver("crewai_crew"), in_code),
+        Client("CrewAI", "crewai", CHAT, launch_driver("crewai_crew"),
+               "`LLM(model=\"openai/fast\", base_url=\"URL/v1\", api_key=\"KEY\")`"),
         Client("smolagents, ToolCallingAgent", "smolagents", CHAT, launch_driver("smolagents_agent", "tools"),
                "`OpenAIServerModel(\"fast\", api_base=\"URL/v1\", api_key=\"KEY\")`", MOVES["smolagents"]),
         Client("smolagents, CodeAgent", "smolagents", CHAT, launch_driver("smolagents_agent", "code"),
@@ -93,4 +96,19 @@ def _list_agents() -> list[Client]:
     ]  # fmt: skip
 
 
-CLIENTS = [*_list_sdks(), *_list_agents()]
+def _list_proxies() -> list[Client]:
+    """List what stands between a client and the server, or between the server and the models."""
+    known = "litellm_params: `model: {}/fast` `api_base: {}` `api_key: KEY`"
+    openai, anthropic = known.format("openai", "URL/v1"), known.format("anthropic", "URL")
+    return [
+        Client("LiteLLM's proxy, chat", "litellm-proxy", CHAT, launch_front("openai_chat", "openai"), openai),
+        Client("LiteLLM's proxy, Messages", "litellm-proxy", MESSAGES,
+               launch_front("anthropic_messages", "anthropic"), anthropic),
+        Client("LiteLLM's proxy, Responses", "litellm-proxy", RESPONSES,
+               launch_front("openai_responses", "openai"), openai),
+        Client("LiteLLM's proxy as the tiers behind", "litellm-proxy", CHAT, launch_driver("openai_chat", "stream"),
+               "tiers: `kind: hosted` `base_url: PROXY/v1` `model: NAME`", behind=True),
+    ]  # fmt: skip
+
+
+CLIENTS = [*_list_sdks(), *_list_agents(), *_list_proxies()]

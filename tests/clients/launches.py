@@ -9,11 +9,25 @@ from pathlib import Path
 
 from loadtests.real_agents import agents
 from loadtests.real_agents.agents import Launch
+from tests.clients.behind import FLAGS
 from tests.clients.install import HERE
 from tests.clients.moves import FILE
 
-__all__ = ["KEY", "Place", "launch_aider", "launch_claude_code", "launch_codex", "launch_continue", "launch_driver",
-           "launch_hermes", "launch_node", "launch_opencode", "launch_openhands", "launch_qwen_code"]  # fmt: skip
+__all__ = [
+    "KEY",
+    "Place",
+    "launch_aider",
+    "launch_claude_code",
+    "launch_codex",
+    "launch_continue",
+    "launch_driver",
+    "launch_front",
+    "launch_hermes",
+    "launch_node",
+    "launch_opencode",
+    "launch_openhands",
+    "launch_qwen_code",
+]
 
 KEY = "sk-none"
 DRIVERS = HERE / "drivers"
@@ -50,6 +64,17 @@ def launch_node(driver: str, *, env: str = "OPENAI", path: str = "/v1") -> Calla
         prefix = place.programs.parents[1]
         known = {f"{env}_BASE_URL": place.url + path, f"{env}_API_KEY": KEY, "NODE_PREFIX": str(prefix)}
         return Launch(["node", str(DRIVERS / f"{driver}.mjs"), place.task], known)
+
+    return build
+
+
+def launch_front(driver: str, prefix: str) -> Callable[[Place], Launch]:
+    """Start LiteLLM's proxy and, through it, one of the Python drivers."""
+
+    def build(place: Place) -> Launch:
+        command = [str(place.programs / "python"), str(DRIVERS / "litellm_front.py"), place.task, driver, prefix]
+        url = place.url + ("/v1" if prefix == "openai" else "")
+        return Launch(command, FLAGS | {"SERVER_URL": url, "SERVER_KEY": KEY})
 
     return build
 

@@ -85,7 +85,7 @@ def _judge(finding: Finding, record: Record, reports: Mapping[str, Any], notes: 
     finding.wrong += wrong_usage
     if finding.scenario == "job":
         asked = json.dumps([one.body for one in record.spoken])
-        ran = f"3 {FILE}" in asked
+        ran = f"3 {FILE}" in asked + output
         finding.done = notes == NOTES.replace("red", "blue") and ran and ANSWER in " ".join(output.split())
         return
     final = find_final(record.spoken)

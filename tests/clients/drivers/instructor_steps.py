@@ -33,7 +33,7 @@ def main(task: str) -> str:
             return step.answer
         given = step.model_dump(exclude_none=True, exclude={"action"})
         message = whole.choices[0].message
-        messages.append(message.model_dump(exclude_none=True))
+        messages.append(message.model_dump())
         result = {"tool_call_id": message.tool_calls[0].id, "content": FUNCTIONS[step.action](**given)}
         messages.append({"role": "tool"} | result)
     return "no end"
