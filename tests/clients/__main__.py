@@ -46,7 +46,9 @@ def main() -> int:
     print(table)
     if given.write:
         put_table(table)
-    return 0 if findings and all(is_met(one, real=given.url is not None) for one in findings) else 1
+    excused = {client.name: client.excused for client in clients}
+    good = [is_met(one, real=given.url is not None) or one.scenario in excused[one.client] for one in findings]
+    return 0 if good and all(good) else 1
 
 
 def run_group(

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from loadtests.real_agents import agents
 
-__all__ = ["HERE", "install", "read_version"]
+__all__ = ["HERE", "find_pins", "install", "read_version"]
 
 HERE = Path(__file__).parent
 INSTALL_S = 1200.0
@@ -24,7 +24,7 @@ def install(packages: str, cache: Path, pythons: tuple[str, ...] = PYTHONS) -> P
         FileNotFoundError: no Python that it runs on, or no npm.
         subprocess.CalledProcessError, subprocess.TimeoutExpired: it can't be installed.
     """
-    wanted = _find_pins(packages)
+    wanted = find_pins(packages)
     if wanted.suffix == ".txt":
         return agents.install_packages(wanted, cache / packages, pythons)
     folder = cache / f"npm-{packages}"
@@ -40,14 +40,15 @@ def install(packages: str, cache: Path, pythons: tuple[str, ...] = PYTHONS) -> P
 
 def read_version(packages: str) -> str:
     """Read the pinned version of the first package."""
-    wanted = _find_pins(packages)
+    wanted = find_pins(packages)
     text = wanted.read_text(encoding="utf-8")
     if wanted.suffix == ".json":
         return str(next(iter(json.loads(text)["dependencies"].values())))
     return re.split("==", text.splitlines()[0])[1]
 
 
-def _find_pins(packages: str) -> Path:
+def find_pins(packages: str) -> Path:
+    """Find the file that pins them."""
     folders = HERE / "requirements", agents.HERE / "requirements"
     pins = [folder / f"{packages}.txt" for folder in folders] + [HERE / "packages" / packages / "package.json"]
     return next(path for path in pins if path.exists())

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 from loadtests.running import ROOT
-from loadtests.table import stamp
+from loadtests.table import put, stamp
 from tests.clients.catalog import Client
 from tests.clients.checks import AFTER_MAX, Finding
 from tests.clients.install import read_version
@@ -15,7 +14,6 @@ from tests.clients.players import FAULTS
 __all__ = ["build_table", "is_met", "put_table"]
 
 PAGE = ROOT / "docs" / "clients.md"
-BEGIN, END = "<!-- clients -->", "<!-- /clients -->"
 
 
 def is_met(finding: Finding, *, real: bool = False) -> bool:
@@ -37,16 +35,14 @@ def build_table(clients: Sequence[Client], findings: Sequence[Finding]) -> str:
         own = {one.scenario: one for one in findings if one.client == client.name}
         cells = [client.name, read_version(client.packages), client.wire, client.lines, _show_job(own.get("job"))]
         cells += [_show_faults(client, own.get("job"))]
-        cells += [client.cannot.get(name) or _show_end(own.get(name)) for name in ("loop", "budget", "dead")]
+        cells += [_show_end(own.get(name), client.excused.get(name, "")) for name in ("loop", "budget", "dead")]
         rows.append(f"| {' | '.join([*cells, _show_usage(own.values())])} |")
     return "\n".join(rows)
 
 
 def put_table(table: str) -> None:
     """Put the table between its markers."""
-    page = PAGE.read_text(encoding="utf-8")
-    text = f"{BEGIN}\n{stamp('make clients')}\n\n{table}\n{END}"
-    PAGE.write_text(re.sub(f"{BEGIN}.*?{END}", lambda _: text, page, flags=re.DOTALL), encoding="utf-8")
+    put("clients", f"{stamp('make clients')}\n\n{table}", PAGE)
 
 
 def _show_job(job: Finding | None) -> str:
@@ -56,22 +52,23 @@ def _show_job(job: Finding | None) -> str:
 
 
 def _show_faults(client: Client, job: Finding | None) -> str:
-    if "faults" in client.cannot:
-        return client.cannot["faults"]
+    if "faults" in client.excused:
+        return client.excused["faults"]
     if job is None:
         return "not run"
     bad = [problem for problem in job.wrong if "usage" not in problem]
     return f"**{len(bad)} bad**" if bad else f"{len(job.played)} of {len(FAULTS)}"
 
 
-def _show_end(finding: Finding | None) -> str:
+def _show_end(finding: Finding | None, excuse: str) -> str:
     if finding is None:
         return "not run"
-    if not finding.final:
-        return "**no error came**"
     shown = "shown" if finding.shown else "not shown"
     end = "" if finding.ended else ", didn't end in a minute"
-    return f"{finding.final}, {shown}, {finding.after} after{end}"
+    words = f"{finding.final}, {shown}, {finding.after} after{end}" if finding.final else "no error came"
+    if is_met(finding):
+        return words
+    return f"{words}: {excuse}" if excuse else f"**{words}**"
 
 
 def _show_usage(findings: Sequence[Finding]) -> str:

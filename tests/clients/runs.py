@@ -27,8 +27,9 @@ __all__ = ["WEAK_AND_GOOD", "build_server_args", "run_client", "write_record"]
 
 WEAK_AND_GOOD = {"fast": "weak", "standard": "good"}
 REQUESTS_MAX = 80
-USER_SAYS = 4
-AFTER_REQUESTS_MAX = 12
+# aider waits for its user after three tries: how often the user has to say the same until the end comes.
+USER_SAYS = {"loop": 2, "budget": 3}
+AFTER_REQUESTS_MAX = 40
 OUTPUT_CHARS_MAX = 4_000
 ENDS = {"loop": "loop_detected", "budget": "budget_exceeded", "dead": "upstream_error"}
 
@@ -55,8 +56,7 @@ def run_client(
         upstream.plays(WEAK_AND_GOOD["standard"], players.play_good)
     begun = time.monotonic()
     with listen(url, Record()) as record:
-        # aider waits for its user after three tries; in a loop its user says the same again.
-        place = Place(programs, work, home, record.url, TASK, says=1 if scenario in ("job", "dead") else USER_SAYS)
+        place = Place(programs, work, home, record.url, TASK, says=USER_SAYS.get(scenario, 1))
         launch = client.build(place)
         code, output = run_launch(launch, work, home, lambda: _is_enough(record, scenario), client.seconds)
     finding = Finding(client.name, scenario, exit_code=code, seconds=round(time.monotonic() - begun, 1))
