@@ -75,7 +75,10 @@ class ServerConfig(Section):
     """The HTTP side: names, bounds of a request, who may ask."""
 
     aliases: dict[str, str] = Field(
-        default_factory=dict, description="model names that clients send, to tiers or `auto`: `gpt-4o: standard`"
+        default_factory=dict,
+        max_length=256,
+        description="model names that clients send, or patterns of them, to tiers or `auto`: `gpt-4o: standard`, "
+        "`claude-haiku*: fast`. Names of Claude and GPT that stand in none of them are `auto`",
     )
     body_bytes_max: int = Field(default=10_485_760, ge=1024, le=268_435_456, description="a larger body is a 413")
     body_s: float = Field(

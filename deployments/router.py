@@ -29,13 +29,14 @@ from starlette.routing import Route
 
 from deployments.api.access import Caller, access_for
 from deployments.api.admin import Insight
+from deployments.api.anthropic.count_tokens import count_prompt
 from deployments.api.anthropic.messages_render import MESSAGES
 from deployments.api.body import Bodies
 from deployments.api.boundary import BoundaryApp
 from deployments.api.dialect import Dialect
 from deployments.api.exchange import Exchange
 from deployments.api.headers import deadline_of, is_local_only, request_id_of
-from deployments.api.models import filter_for, is_held_off, model_list, readiness
+from deployments.api.models import filter_for, is_held_off, make_page, model_list, readiness
 from deployments.api.openai_chat import ChatCall
 from deployments.api.openai_render import CHAT
 from deployments.api.parsing import parse_body
@@ -57,7 +58,7 @@ from deployments.reports.account import Account
 from deployments.reports.incidents import memory_incident
 from deployments.request.drive import Run, drive
 from deployments.request.judge import advise
-from deployments.request.policy import build_expected, chain_for, hold_of, limits_of, state_limits, unknown_model
+from deployments.request.policy import build_expected, chain_for, hold_of, limits_of, state_limits
 from deployments.state.client import State, ray_finder
 from deployments.state.records import StateLimits
 from deployments.telemetry import MonotonicClock
@@ -72,6 +73,8 @@ __all__ = ["Router"]
 NS_PER_S = 1_000_000_000
 # What is spoken where. A path's errors, and those of all that is below it, have its dialect's shape.
 DIALECTS: dict[str, Dialect] = {"/v1/chat/completions": CHAT, "/v1/messages": MESSAGES}
+# Where Claude Code looks at its start whether anybody is there.
+ROOTS = ("/", "/api/hello")
 LOCAL_ONLY = "the request is local-only: leave X-MLX-Stack-Local-Only out where it may leave this machine"
 NOTE_EVERY_S = 1.0
 KEY_STAYS = "this API key may not use the cloud: one without the flag local-only may"
@@ -155,6 +158,8 @@ class Router(Stoppable):
         routes = [
             Route("/health", self.health),
             Route("/ready", self.ready),
+            *(Route(path, self.root) for path in ROOTS),
+            Route("/v1/messages/count_tokens", self._count_tokens, methods=["POST"]),
             Route("/v1/models", self.models),
             Route("/v1/models/{model:path}", self.model),
             *(Route(path, partial(self._chat, spoken), methods=["POST"]) for path, spoken in DIALECTS.items()),
@@ -168,6 +173,10 @@ class Router(Stoppable):
         )
 
     # -- routes ------------------------------------------------------------------------------------------------
+
+    async def root(self, _: Request) -> Response:
+        """Answer that something is here, and where the rest is; agents ask for it at their start."""
+        return json_response({"name": "mlx-stack-serve", "models": "/v1/models", "ready": "/ready"})
 
     async def health(self, _: Request) -> Response:
         """Answer that this replica is alive."""
@@ -192,32 +201,25 @@ class Router(Stoppable):
     async def models(self, request: Request) -> Response:
         """List tiers, aliases and `auto`, with what stands behind each."""
         self._identify_caller(request)
-        return json_response({"object": "list", "data": await self._list_models()})
+        return json_response(make_page(await self._list_models()))
 
     async def model(self, request: Request) -> Response:
-        """Report one of the entries of `models`."""
+        """Report one of the entries of `models`, or what a pattern of the aliases makes of a name."""
         self._identify_caller(request)
         wanted = request.path_params["model"]
-        found = next((m for m in await self._list_models() if m["id"] == wanted), None)
-        if found is None:
-            raise unknown_model(self._config, self._tiers, wanted)
-        return json_response(found)
+        known = {m["id"]: m for m in await self._list_models()}
+        if wanted not in known:
+            starts_at = chain_for(self._config, self._tiers, wanted)[0]
+            known[wanted] = known[starts_at] | {"id": wanted, "display_name": wanted, "starts_at": starts_at}
+        return json_response(known[wanted])
 
     async def _chat(self, spoken: Dialect, request: Request) -> Response:
         """Answer one request of a dialect, streamed or not."""
         started_ns = self._clock.now_ns()
         caller, server = self._identify_caller(request), self._config.server
-        raw = await self._bodies.read(request, bytes_max=server.body_bytes_max, first_s=server.body_s)
-        call = await parse_body(
-            self._workers,
-            spoken.parse,
-            raw,
-            request.headers,
-            request_id=request_id_of(request.headers),
-            tokens_max=self._config.reliability.token_budget.max_output_tokens,
-            timeout_s=deadline_of(request.headers, server.deadline_s),
-        )
-        run = await large(len(raw), self._make_run, call, caller, is_local_only(request.headers))
+        call = await self._read_call(spoken, request)
+        size = call.request.body_bytes
+        run = await large(size, self._make_run, call, caller, is_local_only(request.headers))
         state = self._state.request(
             key=run.key,
             session=run.request.session_id,
@@ -237,6 +239,27 @@ class Router(Stoppable):
             keepalive_s=server.keepalive_s,
         )
         return await exchange.respond()
+
+    async def _count_tokens(self, request: Request) -> Response:
+        """Count the tokens of a message's prompt."""
+        self._identify_caller(request)
+        call = await self._read_call(MESSAGES, request)
+        tier = self._tiers[chain_for(self._config, self._tiers, call.model)[0]]
+        counted = await count_prompt(tier, call.request)
+        return json_response(counted, headers=MESSAGES.id_headers(call.request.request_id))
+
+    async def _read_call(self, spoken: Dialect, request: Request) -> ChatCall:
+        server = self._config.server
+        raw = await self._bodies.read(request, bytes_max=server.body_bytes_max, first_s=server.body_s)
+        return await parse_body(
+            self._workers,
+            spoken.parse,
+            raw,
+            request.headers,
+            request_id=request_id_of(request.headers),
+            tokens_max=self._config.reliability.token_budget.max_output_tokens,
+            timeout_s=deadline_of(request.headers, server.deadline_s),
+        )
 
     def _identify_caller(self, request: Request) -> Caller:
         self._access.guard(request.client.host if request.client else None, request.headers)

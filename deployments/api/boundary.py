@@ -3,6 +3,7 @@
     OPTIONS          answered here, without a key: a preflight of CORS, or the methods of a path in `Allow`
     Origin           an answer to a page that may read it says so: `Access-Control-Allow-Origin` and what it may see
     trailing slash   `/v1/chat/completions/` is `/v1/chat/completions`: clients don't follow a redirect of a POST
+    /v1/v1/          is `/v1/`: clients of Anthropic add it to a base URL that has it already, as OpenAI's ends in it
 
 Who may read: pages of this machine (the origins that `deployments/api/access.py` lets in without keys), and those that
 `server.cors_origins` names. To all others a preflight is a 403 and an answer has no CORS header, so the browser keeps
@@ -40,6 +41,7 @@ EXPOSED = (
 # A page asks for the headers that it will send; any may come (`Authorization`, the openai client's `x-stainless-*`).
 ASKED_MAX, ASKED_CHARS_MAX = 64, 4096
 TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+TWICE = "/v1/v1/"
 PREFLIGHT_MAX_AGE_S = 600
 
 
@@ -56,7 +58,7 @@ class BoundaryApp(Starlette):
         if scope["type"] != "http":
             await super().__call__(scope, receive, send)
             return
-        self._drop_slash(scope)
+        self._tidy_path(scope)
         headers = Headers(scope=scope)
         if scope["method"] == "OPTIONS":
             await self._answer_options(scope, headers)(scope, receive, send)
@@ -104,8 +106,12 @@ class BoundaryApp(Starlette):
         routes = [route for route in self.routes if isinstance(route, Route) and route.path_regex.match(path)]
         return sorted({"OPTIONS"}.union(*(route.methods or () for route in routes))) if routes else []
 
-    def _drop_slash(self, scope: MutableMapping[str, Any]) -> None:
+    def _tidy_path(self, scope: MutableMapping[str, Any]) -> None:
         path = find_inner_path(scope)
+        if path.startswith(TWICE):
+            at = scope["path"].rindex(path)
+            scope["path"] = scope["path"][:at] + path[len(TWICE) - len("/v1/") :]
+            path = find_inner_path(scope)
         if path.endswith("/") and any(getattr(route, "path", None) == path[:-1] for route in self.routes):
             scope["path"] = scope["path"][:-1]
 

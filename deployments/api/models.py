@@ -1,8 +1,12 @@
-"""`GET /v1/models` and `GET /ready`: what the tiers say of themselves, in JSON."""
+"""`GET /v1/models` and `GET /ready`: what the tiers say of themselves, in JSON.
+
+A model has the fields of both OpenAI's and Anthropic's lists, so that one answer is read by the clients of both.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 from deployments.api.access import Caller
@@ -10,7 +14,7 @@ from deployments.state.records import Health
 from reliability.admission.breaker import Phase
 from reliability.types import TierState, TierStatus
 
-__all__ = ["filter_for", "is_held_off", "model_list", "readiness"]
+__all__ = ["filter_for", "is_held_off", "make_page", "model_list", "readiness"]
 
 ADMINS_ONLY = ("memory", "refused_user_config")
 CAN_ANSWER = frozenset({TierState.READY, TierState.ASLEEP})
@@ -82,14 +86,28 @@ def model_list(
     created_s: int,
     health: Mapping[str, Health],
 ) -> list[dict[str, Any]]:
-    """List one entry a tier, then `auto` and the aliases, each with the tier that it starts at."""
+    """List one entry a tier, then `auto` and the aliases, each with the tier that it starts at. A
+    pattern is no name."""
     entries = [_make_entry(s.name, s, created_s, health.get(s.name)) for s in statuses]
     by_name = {s.name: s for s in statuses}
-    for alias, target in {"auto": "auto", **aliases}.items():
+    named = {alias: target for alias, target in aliases.items() if "*" not in alias}
+    for alias, target in {"auto": "auto", **named}.items():
         starts_at = chain[0] if target == "auto" else target
         entry = _make_entry(alias, by_name[starts_at], created_s, health.get(starts_at))
         entries.append(entry | {"starts_at": starts_at})
     return entries
+
+
+def make_page(entries: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Make the answer that lists them all. It is OpenAI's page and Anthropic's at once: they share `data`."""
+    ids = [entry["id"] for entry in entries]
+    return {
+        "object": "list",
+        "data": entries,
+        "has_more": False,
+        "first_id": ids[0] if ids else None,
+        "last_id": ids[-1] if ids else None,
+    }
 
 
 def _make_entry(model_id: str, status: TierStatus, created_s: int, health: Health | None) -> dict[str, Any]:
@@ -98,6 +116,12 @@ def _make_entry(model_id: str, status: TierStatus, created_s: int, health: Healt
         "id": model_id,
         "object": "model",
         "created": created_s,
+        # The same by Anthropic's names.
+        "type": "model",
+        "display_name": model_id,
+        "created_at": datetime.fromtimestamp(created_s, UTC).isoformat(),
+        "max_input_tokens": status.context_tokens,
+        "lifecycle": "active",
         "owned_by": "mlx-stack-serve",
         "kind": status.kind,
         "state": known["state"],

@@ -65,6 +65,8 @@ class HandleTier:
         self._stream = handle.options(stream=True, _by_reference=False).stream
         self._stream_large = handle.options(stream=True, _by_reference=True).stream
         self._status = handle.options(_by_reference=False).status
+        self._count = handle.options(_by_reference=False).count_tokens
+        self._count_large = handle.options(_by_reference=True).count_tokens
 
     async def stream(self, request: ChatRequest) -> AsyncGenerator[list[Event], None]:
         """Answer as the protocol says. Closing it cancels the call, also one that still waits for a
@@ -102,6 +104,15 @@ class HandleTier:
         elif self._known.state is not TierState.READY:
             self._known = await self._ask_replica()
         return self._known
+
+    async def count_tokens(self, request: ChatRequest) -> int | None:
+        """Count the tokens of the request's prompt; None where the tier can't now. Raises what the
+        handle raises. It starts no replica."""
+        if not self.warm:
+            return None
+        call = self._count if request.body_bytes <= GRPC_BODY_BYTES_MAX else self._count_large
+        counted: int | None = await call.remote(request)
+        return counted
 
     @property
     def warm(self) -> bool:

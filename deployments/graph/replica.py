@@ -172,6 +172,13 @@ class TierReplica:
         reason = "; ".join(filter(None, (status.reason, f"user_config was refused: {self._refused_patch}")))
         return replace(status, reason=reason)
 
+    async def count_tokens(self, request: ChatRequest) -> int | None:
+        """Count the tokens of the request's prompt, where the tier has its model's tokenizer at
+        hand."""
+        count = getattr(self._tier, "count_tokens", None)
+        counted: int | None = None if count is None else await count(request)
+        return counted
+
     async def check_health(self) -> None:
         """Raise where this replica must be replaced. Only an engine that hangs is: what is missing stays missing."""
         healthy = getattr(self._tier, "healthy", None)

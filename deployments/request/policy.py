@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Collection, Mapping
+from fnmatch import fnmatchcase
 from types import MappingProxyType
 
 from deployments.config import RouterConfig, StateConfig
@@ -22,8 +23,12 @@ from reliability.escalation.retry_strategy import RetryStep
 from reliability.tools import ToolBox
 from reliability.types import ChatRequest, Reason
 
-__all__ = ["build_expected", "chain_for", "hold_of", "limits_of", "state_limits", "unknown_model"]
+__all__ = ["build_expected", "chain_for", "hold_of", "limits_of", "state_limits"]
 
+# Models that agents ask for by themselves.
+ALWAYS = dict.fromkeys(
+    ("claude-*", "anthropic/claude-*", "gpt-*", "openai/gpt-*", "o1*", "o3*", "o4*", "codex-*"), "auto"
+)
 NS_PER_S = 1_000_000_000
 # A grant lives as long as its request may, and a little longer, so that its settle finds it open.
 GRANT_GRACE_S = 30.0
@@ -39,17 +44,29 @@ def chain_for(config: RouterConfig, tiers: Collection[str], model: str) -> tuple
         ApiError: `model_not_found`.
     """
     escalation = config.reliability.escalation
-    name = config.server.aliases.get(model, model)
+    name = _resolve(config.server.aliases, tiers, model)
     if name == "auto":
         name = escalation.chain[0]
     if name not in tiers:
-        raise unknown_model(config, tiers, model)
+        raise _unknown_model(config, tiers, model)
     if not escalation.enabled or name not in escalation.chain:
         return (name,)
     return escalation.chain[escalation.chain.index(name) :]
 
 
-def unknown_model(config: RouterConfig, tiers: Collection[str], model: str) -> ApiError:
+def _resolve(aliases: Mapping[str, str], tiers: Collection[str], model: str) -> str:
+    """Return the tier or `auto` that a name stands for: an alias of just this name, then a tier, then the pattern that
+    says most of the name; the configuration's go before those that are always there."""
+    if model in aliases or model in tiers or model == "auto":
+        return aliases.get(model, model)
+    for known in (aliases, ALWAYS):
+        fitting = [pattern for pattern in known if "*" in pattern and fnmatchcase(model, pattern)]
+        if fitting:
+            return known[max(fitting, key=lambda pattern: (len(pattern.replace("*", "")), pattern))]
+    return model
+
+
+def _unknown_model(config: RouterConfig, tiers: Collection[str], model: str) -> ApiError:
     """Return the error that lists what there is instead."""
     names = ", ".join(("auto", *tiers, *config.server.aliases))
     return ApiError("model_not_found", f"there is no model {model!r}; models: {names}", param="model")

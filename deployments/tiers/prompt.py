@@ -4,7 +4,9 @@ What this tier can't do yet is refused before anything runs (`find_unsupported`)
 chain then asks a tier that can. Messages are brought into the narrow form that chat templates agree
 on (`tidy_messages`): content is a string, `developer` is `system`, the arguments of past calls are
 objects. A template is the model's own program and may raise; that is the request's fault
-(`BAD_REQUEST`), not the tier's.
+(`BAD_REQUEST`), not the tier's. But for one case: agents send system messages in the middle of a
+conversation, and many templates know them at its head only. Where one raises, it is asked once more
+with those as the user's words (`_soften_systems`).
 """
 
 from __future__ import annotations
@@ -78,7 +80,7 @@ def render(tokenizer: Any, request: ChatRequest) -> str:
     if _tools_of(request) and not _knows_tools(tokenizer):
         raise Refused(_cannot("tools", "use tools: its model's chat template has no place for them"))
     try:
-        return _apply(tokenizer, request, tidy_messages(request.messages), to_answer=True)
+        return _apply_gently(tokenizer, request, tidy_messages(request.messages), to_answer=True)
     except Refused:
         raise
     except Exception as error:  # the template is a program of the model's maker: anything may come out of it
@@ -105,12 +107,38 @@ def _count_shared(
     tokenizer: Any, request: ChatRequest, prompt: Sequence[int], part: list[dict[str, Any]], to_answer: bool
 ) -> int:
     try:
-        text = _apply(tokenizer, request, part, to_answer=to_answer)
+        text = _apply_gently(tokenizer, request, part, to_answer=to_answer)
     except Exception:  # see `render`; here it only means that there is nothing to gain
         return 0
     tokens = tokenizer.encode(text, add_special_tokens=False)
     differs = (i for i, (one, other) in enumerate(zip(tokens, prompt, strict=False)) if one != other)
     return next(differs, min(len(tokens), len(prompt)))
+
+
+def _apply_gently(tokenizer: Any, request: ChatRequest, messages: list[dict[str, Any]], *, to_answer: bool) -> str:
+    try:
+        return _apply(tokenizer, request, messages, to_answer=to_answer)
+    except Refused:
+        raise
+    except Exception:  # see `render`
+        softened = _soften_systems(messages)
+        if softened == messages:
+            raise
+        return _apply(tokenizer, request, softened, to_answer=to_answer)
+
+
+def _soften_systems(messages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Make what a system message says behind the head of a conversation a part of the user's words
+    beside it, so that roles take turns."""
+    head = next((i for i, m in enumerate(messages) if m["role"] != "system"), len(messages))
+    out = list(messages[:head])
+    for message in messages[head:]:
+        system = message["role"] == "system"
+        if out and out[-1]["role"] == "user" and (system or message["role"] == "user"):
+            out[-1] = {**out[-1], "content": f"{out[-1]['content']}\n\n{message['content']}"}
+        else:
+            out.append({"role": "user", "content": message["content"]} if system else message)
+    return out
 
 
 def _apply(tokenizer: Any, request: ChatRequest, messages: list[dict[str, Any]], *, to_answer: bool) -> str:

@@ -26,7 +26,8 @@ WEATHER_TOOL = {
 def ask(text: str = "Say hello.", **fields: Any) -> ChatRequest:
     """A request with one user message."""
     usual: dict[str, Any] = {"max_tokens": 64, "timeout_s": 60.0, "request_id": "r-1", "session_id": "s-1"}
-    return ChatRequest(messages=({"role": "user", "content": text},), **(usual | fields))
+    usual["messages"] = ({"role": "user", "content": text},)
+    return ChatRequest(**(usual | fields))
 
 
 async def batches(tier: Tier, request: ChatRequest) -> list[list[Event]]:

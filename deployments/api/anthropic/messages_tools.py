@@ -57,6 +57,6 @@ def translate_choice(choice: Mapping[str, Any] | None) -> tuple[str | dict[str, 
         if not isinstance(choice.get("name"), str):
             raise refuse("tool_choice.name", "the name of a tool is needed")
         return {"type": "function", "function": {"name": choice["name"]}}, parallel
-    if kind not in CHOICES:
+    if not isinstance(kind, str) or kind not in CHOICES:
         raise refuse("tool_choice.type", "auto, any, tool or none is needed")
     return CHOICES[kind], parallel

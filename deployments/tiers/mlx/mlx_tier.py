@@ -112,6 +112,20 @@ class MlxTier:
             self._open -= 1
             self._request_s += 0.2 * (time.monotonic() - began_s - self._request_s)
 
+    async def count_tokens(self, request: ChatRequest) -> int | None:
+        """Count the tokens of the request's prompt, on the helper thread; None where it can't be
+        read here, or not now."""
+        loaded = self._engine.phase.loaded
+        if loaded is None or self._refuse_if_full() is not None:
+            return None
+        self._open += 1
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._renderer, _count_prompt, loaded, request)
+        except (Refused, RuntimeError):  # the helper thread takes no more
+            return None
+        finally:
+            self._open -= 1
+
     async def status(self) -> TierStatus:
         """Return what this tier is and whether it can answer."""
         phase = self._engine.phase
@@ -352,3 +366,8 @@ def _calls_of(
 def _build_too_long(prompt_tokens: int, context_tokens: int) -> Failed:
     message = f"the prompt has {figure(prompt_tokens)} tokens; this tier's context holds {figure(context_tokens)}"
     return Failed(fault=Fault.CONTEXT_LENGTH, message=message, param="messages")
+
+
+def _count_prompt(loaded: Loaded, request: ChatRequest) -> int:
+    """Count the prompt. Runs on the helper thread; raises `Refused`."""
+    return len(loaded.tokenizer.encode(render(loaded.tokenizer, request), add_special_tokens=False))

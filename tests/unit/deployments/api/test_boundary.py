@@ -165,3 +165,10 @@ def test_what_is_no_origin_is_refused(origin):
     """One line that names the key: nothing that could match any page, or none ever."""
     with pytest.raises(ConfigError, match=r"server\.cors_origins"):
         config_of("server.cors_origins", [NAMED, origin])
+
+
+@pytest.mark.parametrize("root", ["", "/app"])
+def test_a_base_url_with_v1_twice_is_the_route(root):
+    """Clients of Anthropic add `/v1` to a base URL that ends in it, as OpenAI's does."""
+    assert asked(access(), "GET", "/v1/v1/models", {}, root=root).status_code == 200
+    assert asked(access(), "GET", "/v1/v2/models", {}, root=root).status_code == 404

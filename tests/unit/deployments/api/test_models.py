@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
+import anthropic
+import openai
 from hypothesis import given
 from hypothesis import strategies as st
 
 from deployments.api.access import Caller
-from deployments.api.models import filter_for, is_held_off, model_list, readiness
+from deployments.api.models import filter_for, is_held_off, make_page, model_list, readiness
 from deployments.state.records import Health
 from reliability.admission.breaker import Phase
 from reliability.types import TierState, TierStatus
@@ -92,7 +95,8 @@ def test_an_alias_is_listed_as_the_tier_that_it_starts_at(
         ("any", chain[0]),
     ]
     for row in others:
-        assert row == by_id[row["starts_at"]] | {"id": row["id"], "starts_at": row["starts_at"]}
+        own = {"id": row["id"], "display_name": row["id"], "starts_at": row["starts_at"]}
+        assert row == by_id[row["starts_at"]] | own
 
 
 def test_a_warning_stands_where_operators_and_clients_look() -> None:
@@ -107,3 +111,14 @@ def test_a_warning_stands_where_operators_and_clients_look() -> None:
     assert ready["tiers"]["fast"]["warning"] == "its calls can't be read"
     assert "warning" not in ready["tiers"]["slow"]
     assert [row["warning"] for row in rows] == ["its calls can't be read", None, "its calls can't be read"]
+
+
+def test_a_list_is_read_by_both_clients() -> None:
+    """Law: one answer has the fields of OpenAI's and of Anthropic's list; a pattern of names is no model."""
+    statuses = [TierStatus(name="fast", kind="mlx", state=TierState.READY, context_tokens=8192)]
+    entries = model_list(statuses, {"claude-*": "fast", "mine": "fast"}, ["fast"], 1_795_000_000, {})
+    page = json.loads(json.dumps(make_page(entries)))
+
+    assert [openai.types.Model.model_validate(one, strict=True).id for one in page["data"]] == ["fast", "auto", "mine"]
+    assert [anthropic.types.ModelInfo.model_validate(one).max_input_tokens for one in page["data"]] == [8192] * 3
+    assert (page["object"], page["has_more"], page["first_id"], page["last_id"]) == ("list", False, "fast", "mine")

@@ -11,6 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from deployments.api.anthropic.messages_render import MESSAGES
 from deployments.api.responses import build_error_handlers, error_response, json_response
 from deployments.errors import ApiError
 
@@ -71,3 +72,21 @@ def test_an_answer_keeps_its_headers_and_an_error_s_own_win() -> None:
     assert own
     assert {name: shown.headers[name] for name in own} == own
     assert shown.headers["x-a"] == "b"
+
+
+def test_a_dialects_path_has_its_errors() -> None:
+    """Law: what goes wrong at a dialect's path, or below it, has that one's shape and its header for the id; elsewhere
+    it is OpenAI's. Who left out `/v1` is told so."""
+    spoken = build_error_handlers({"/v1/messages": MESSAGES})
+    app = Starlette(routes=[Route("/v1/messages", refused)], exception_handlers=spoken)
+
+    async def go(path: str) -> httpx.Response:
+        transport = httpx.ASGITransport(app, raise_app_exceptions=False)
+        async with httpx.AsyncClient(transport=transport, base_url="http://x") as http:
+            return await http.get(path, headers={"x-request-id": "r-1"})
+
+    here, below, elsewhere = (asyncio.run(go(path)) for path in ("/v1/messages", "/v1/messages/x", "/messages"))
+
+    assert [one.json().get("type") for one in (here, below, elsewhere)] == ["error", "error", None]
+    assert here.headers["request-id"] == here.json()["request_id"] == "r-1"
+    assert "ends in /v1" in elsewhere.json()["error"]["message"]

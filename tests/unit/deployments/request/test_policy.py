@@ -7,7 +7,8 @@ from dataclasses import replace
 import pytest
 
 from deployments.config import RouterConfig, ServerConfig
-from deployments.request.policy import build_expected, hold_of, limits_of
+from deployments.errors import ApiError
+from deployments.request.policy import build_expected, chain_for, hold_of, limits_of
 from reliability.answer.gate import Hold
 from reliability.config import ReliabilityConfig, StreamingConfig
 from reliability.tools import ToolBox
@@ -49,3 +50,40 @@ def test_a_conversation_that_repeats_itself_is_held(count, held):
     assert hold_of(config, expected, stream=False) is Hold.ALL
     off = replace(expected, loops=None)
     assert hold_of(config, off, stream=True) is Hold(held)
+
+
+def config_with(aliases: dict[str, str]) -> RouterConfig:
+    return RouterConfig(reliability=ReliabilityConfig(), server=ServerConfig(aliases=aliases))
+
+
+TIERS = ("fast", "standard", "longctx", "premium")
+
+
+@pytest.mark.parametrize(
+    ("aliases", "model", "starts_at"),
+    [
+        ({}, "claude-sonnet-4-6", "fast"),
+        ({}, "gpt-4o-mini", "fast"),
+        ({"claude-*": "longctx"}, "claude-opus-5", "longctx"),
+        ({"claude-*": "longctx", "claude-haiku*": "standard"}, "claude-haiku-4-5", "standard"),
+        ({"claude-haiku*": "standard", "claude-*": "longctx"}, "claude-haiku-4-5", "standard"),
+        ({"claude-*": "longctx", "claude-haiku-4-5": "premium"}, "claude-haiku-4-5", "premium"),
+        ({"*": "standard"}, "whatever", "standard"),
+        ({"*": "standard"}, "longctx", "longctx"),
+        ({"*": "standard"}, "auto", "fast"),
+        ({"fast": "premium"}, "fast", "premium"),
+    ],
+)
+def test_a_name_is_an_alias_a_tier_or_the_pattern_that_says_most_of_it(aliases, model, starts_at):
+    """Just this name goes first, then tiers and `auto`, then the longest pattern, whatever their order; agents' own
+    names begin at the head of the chain where nobody says otherwise."""
+    assert chain_for(config_with(aliases), TIERS, model)[0] == starts_at
+
+
+@pytest.mark.parametrize("model", ["gpt", "claude", "my-claude-3", "llama-3"])
+def test_other_names_are_unknown(model):
+    """A 404 that lists what there is."""
+    with pytest.raises(ApiError, match="there is no model") as refused:
+        chain_for(config_with({"mine-*": "fast"}), TIERS, model)
+
+    assert refused.value.status == 404

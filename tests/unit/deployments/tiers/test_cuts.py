@@ -19,6 +19,7 @@ class TestStop:
         machine = StopCut(stops)
         assert "".join(machine.feed(piece) for piece in pieces) + machine.flush() == wanted
         assert machine.stopped == bool(ends)
+        assert (machine.found in stops) is bool(ends)
 
     def test_nothing_is_held_without_need(self) -> None:
         """Law: text that can't begin a stop string leaves at once."""

@@ -17,6 +17,11 @@ from reliability.types import Fault
 from tests.support.repository import ROOT
 from tests.support.tier_asking import WEATHER_TOOL, ask
 
+ANYWHERE = "{% for m in messages %}{{ m.role }}:{{ m.content }}|{% endfor %}"
+TAKES_TURNS = """{% for m in messages %}{% if m.role == 'system' and not loop.first %}
+{{ raise_exception('a system message stands at the head') }}{% endif %}
+{% if not loop.first and m.role == loop.previtem.role %}{{ raise_exception('roles take turns') }}{% endif %}
+{{- m.role }}:{{ m.content }}|{% endfor %}"""
 TEMPLATE = ROOT / "deployments" / "models" / "smollm2_tools.jinja"
 CALL = {"id": "c", "type": "function", "function": {"name": "f", "arguments": '{"a": "é"}'}}
 
@@ -235,6 +240,29 @@ class TestTemplate:
         with pytest.raises(Refused, match=r"chat template can't render.*missing") as caught:
             render(strict, ask())
         assert caught.value.failed.fault is Fault.BAD_REQUEST
+
+    def test_a_system_message_in_between_is_the_users_where_a_template_knows_none(self) -> None:
+        """Law: what an agent says as the system in the middle of a conversation reaches a model whose template takes it
+        at the head only, or wants roles to take turns; one that takes it anywhere gets it in its place."""
+        messages = (
+            {"role": "system", "content": "Be good."},
+            {"role": "user", "content": "hi"},
+            {"role": "system", "content": "Later."},
+            {"role": "assistant", "content": "Hello."},
+            {"role": "system", "content": "Last."},
+        )
+        strict, free = (render(Tokenizer(template), ask(messages=messages)) for template in (TAKES_TURNS, ANYWHERE))
+
+        assert strict == "system:Be good.|user:hi\n\nLater.|assistant:Hello.|user:Last.|"
+        assert free == "system:Be good.|user:hi|system:Later.|assistant:Hello.|system:Last.|"
+
+    def test_thinking_is_switched_by_the_request(self) -> None:
+        """Law: the template's usual variable says whether to think, unless the request sets it itself."""
+        template = "{{ enable_thinking | default('as it likes') }}"
+        own = {"chat_template_kwargs": {"enable_thinking": "mine"}}
+
+        assert [render(Tokenizer(template), ask(thinking=one)) for one in (None, False)] == ["as it likes", "False"]
+        assert render(Tokenizer(template), ask(thinking=True, extra=own)) == "mine"
 
     def test_a_client_cant_bring_its_own_template(self) -> None:
         """Law: only template variables may be set, not the template."""

@@ -56,3 +56,32 @@ def test_what_is_no_json_is_an_error(value: object) -> None:
     """Law: what can't be written is an error that the tier knows, and never half a body."""
     with pytest.raises((TypeError, ValueError)):
         chat_body(ask(extra={"x": value}), "m")
+
+
+MARKED = (
+    {"role": "system", "content": [{"type": "text", "text": "a", "cache_control": {"type": "ephemeral"}}]},
+    {"role": "user", "content": "hi"},
+)
+
+
+def test_markers_of_the_prompt_cache_go_to_openrouter_alone() -> None:
+    """Law: it hands them to models that honour them; others would refuse a key that they don't know. No word of the
+    message changes."""
+    there, elsewhere = (
+        json.loads(chat_body(ask(messages=MARKED), "m", openrouter=openrouter))["messages"]
+        for openrouter in (True, False)
+    )
+
+    assert there == list(MARKED)
+    assert elsewhere == [{"role": "system", "content": [{"type": "text", "text": "a"}]}, MARKED[1]]
+
+
+@pytest.mark.parametrize("thinking", [True, False])
+def test_thoughts_are_asked_for_in_openrouters_words(thinking: bool) -> None:
+    """Law: what the client asked for itself goes before it, and other servers, which might not know it, get nothing."""
+    request = ask(thinking=thinking)
+
+    assert json.loads(chat_body(request, "m", openrouter=True))["reasoning"] == {"enabled": thinking}
+    assert "reasoning" not in json.loads(chat_body(request, "m"))
+    named = ask(thinking=thinking, extra={"reasoning": {"effort": "low"}})
+    assert json.loads(chat_body(named, "m", openrouter=True))["reasoning"] == {"effort": "low"}

@@ -1,0 +1,224 @@
+"""From a body of Anthropic's to the internal request: what clients send is taken, and what is wrong is named."""
+
+from __future__ import annotations
+
+import copy
+import json
+from typing import Any
+
+import pytest
+from anthropic.types import message_create_params
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import TypeAdapter
+
+from deployments.api.anthropic.messages_body import parse_messages
+from deployments.api.openai_chat import ChatCall
+from deployments.errors import ApiError
+from tests.support.anthropic_values import TOOL, bodies
+
+PARAMS: TypeAdapter[Any] = TypeAdapter(message_create_params.MessageCreateParamsNonStreaming)
+FORM = {"type": "json_schema", "schema": {"type": 5}}
+STRANGE = [
+    None,
+    5,
+    -1,
+    "",
+    "x",
+    [],
+    {},
+    True,
+    [1],
+    {"type": "no"},
+    {"type": 7},
+    [[]],
+    {"a": {"b": []}},
+    1e300,
+    "\ud800",
+]
+
+
+def parse(fields: Any, headers: dict[str, str] | None = None) -> ChatCall:
+    raw = json.dumps(fields).encode()
+    return parse_messages(raw, headers or {}, request_id="r", tokens_max=1000, timeout_s=9.0)
+
+
+def message(**fields: Any) -> dict[str, Any]:
+    return {"max_tokens": 10, "messages": [{"role": "user", "content": "hi"}]} | fields
+
+
+@given(bodies())
+def test_what_the_sdk_may_send_is_taken(body):
+    """A body that fits the SDK's own types becomes a request with all of its texts, calls and results."""
+    PARAMS.validate_python({**body, "stream": False})
+    call = parse(body)
+    told = json.dumps(call.request.messages, ensure_ascii=False)
+
+    for said in texts_in(body["messages"]):
+        assert json.dumps(said, ensure_ascii=False)[1:-1] in told
+    used = [b["id"] for m in body["messages"] if isinstance(m["content"], list) for b in m["content"] if "input" in b]
+    sent = [c["id"] for m in call.request.messages for c in m.get("tool_calls") or ()]
+    answered = [m["tool_call_id"] for m in call.request.messages if m["role"] == "tool"]
+    assert sent == used == answered
+
+
+def texts_in(value: Any) -> list[str]:
+    """All that is said in a conversation."""
+    if isinstance(value, list):
+        return [text for one in value for text in texts_in(one)]
+    if not isinstance(value, dict):
+        return []
+    said = [value[name] for name in ("text", "thinking") if isinstance(value.get(name), str)]
+    content = value.get("content")
+    return said + ([content] if isinstance(content, str) else texts_in(content))
+
+
+@st.composite
+def damaged(draw: st.DrawFn) -> dict[str, Any]:
+    """A body with one value replaced by something strange, or a key dropped, anywhere in it."""
+    body: Any = copy.deepcopy(draw(bodies()))
+    at = body
+    while True:
+        key = draw(st.sampled_from(sorted(at) if isinstance(at, dict) else range(len(at))))
+        if isinstance(at[key], dict | list) and at[key] and draw(st.booleans()):
+            at = at[key]
+            continue
+        if isinstance(at, dict) and draw(st.booleans()):
+            del at[key]
+        else:
+            at[key] = draw(st.sampled_from(STRANGE))
+        return dict(body)
+
+
+@given(damaged())
+def test_a_damaged_body_is_taken_or_refused_by_its_place(body):
+    """Whatever is wrong in it, and wherever: a request, or an error whose `param` is a path of the client's own body
+    (or of the fields that it lacks), at the head of its words. Never anything else."""
+    error = find_error(body)
+    if error is None:
+        return
+    assert error.status == 400
+    assert error.param is not None
+    assert error.message.startswith(error.param)
+    assert error.param.split(".")[0] in {*body, "messages", "tools", "tool_choice", "output_config"}
+    assert not error.param.startswith(("response_format", "stop."))
+    assert ".function" not in error.param
+
+
+def find_error(body: dict[str, Any]) -> ApiError | None:
+    try:
+        parse(body)
+    except ApiError as error:
+        return error
+    return None
+
+
+@pytest.mark.parametrize(
+    ("fields", "param"),
+    [
+        ({"tools": [{"type": "web_search_20250305", "name": "web_search"}]}, "tools.0.type"),
+        ({"tools": [TOOL, {"type": "bash_20250124", "name": "bash"}]}, "tools.1.type"),
+        ({"tools": [{"name": "f"}]}, "tools.0.input_schema"),
+        ({"tools": [{**TOOL, "input_schema": {"type": "objec"}}]}, "tools.0.input_schema.type"),
+        ({"tools": [{**TOOL, "name": ""}]}, "tools.0.name"),
+        ({"tools": [TOOL], "tool_choice": {"type": "tool", "name": "other"}}, "tool_choice.name"),
+        ({"tools": [TOOL], "tool_choice": {"type": "required"}}, "tool_choice.type"),
+        ({"messages": [{"role": "user", "content": [{"type": "server_tool_use"}]}]}, "messages.0.content.0.type"),
+        ({"messages": [{"role": "user", "content": [{"text": "a"}]}]}, "messages.0.content.0.type"),
+        ({"messages": [{"role": "tool", "content": "a"}]}, "messages.0.role"),
+        ({"messages": [*message()["messages"], {"role": "assistant", "content": "{"}]}, "messages.1.role"),
+        ({"messages": []}, "messages"),
+        ({"max_tokens": 0}, "max_tokens"),
+        ({"max_tokens": "10"}, "max_tokens"),
+        ({"temperature": 2}, "temperature"),
+        ({"thinking": {"type": "often"}}, "thinking.type"),
+        ({"mcp_servers": [{"url": "x"}]}, "mcp_servers"),
+        ({"container": "c"}, "container"),
+        ({"output_config": {"task_budget": {}}}, "output_config.task_budget"),
+        (
+            {"output_config": {"format": {"type": "json_schema", "schema": {"type": 5}}}},
+            "output_config.format.schema.type",
+        ),
+        ({"context_management": {"edits": [{"type": "compact_20260112"}]}}, "context_management.edits.0.type"),
+    ],
+)
+def test_what_cant_be_honoured_is_refused_by_name(fields, param):
+    """The client's own path, in `param` and in the words."""
+    with pytest.raises(ApiError) as refused:
+        parse(message(**fields))
+
+    assert refused.value.param == param
+    assert refused.value.message.startswith(param)
+
+
+def test_what_has_no_effect_is_noted():
+    """Fields that ask for speed, effort or a shorter prompt are taken, and the report says that they did nothing; what
+    every request has is not worth a note."""
+    call = parse(
+        message(
+            thinking={"type": "enabled", "budget_tokens": 2000},
+            output_config={"effort": "high"},
+            context_management={"edits": [{"type": "clear_thinking_20251015", "keep": "all"}]},
+            speed="fast",
+            metadata={"user_id": "u"},
+            service_tier="auto",
+        )
+    )
+
+    assert [note.partition(" ")[0] for note in call.notes] == [
+        "output_config.effort",
+        "thinking.budget_tokens",
+        "context_management:",
+        "speed",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("setting", "asked", "shown"),
+    [
+        (None, None, False),
+        ({"type": "adaptive"}, None, True),
+        ({"type": "adaptive", "display": "omitted"}, None, False),
+        ({"type": "enabled", "budget_tokens": 1024}, True, True),
+        ({"type": "disabled"}, False, False),
+    ],
+)
+def test_thinking_is_asked_for_and_shown_as_the_client_says(setting, asked, shown):
+    """Thoughts are shown to who asks for them, and a model is asked for none where they are switched off."""
+    call = parse(message(thinking=setting))
+
+    assert (call.request.thinking, call.wanted.thinking) == (asked, shown)
+
+
+def test_settings_are_those_of_the_request():
+    """The cap, sampling, stops, the choice and the form arrive as a chat completion's."""
+    schema = {"type": "object", "properties": {"a": {"type": "integer"}}}
+    call = parse(
+        message(
+            max_tokens=7,
+            temperature=0.5,
+            top_k=40,
+            top_p=0.9,
+            stop_sequences=["END"],
+            tools=[TOOL],
+            tool_choice={"type": "tool", "name": "read_file", "disable_parallel_tool_use": True},
+            output_config={"format": {"type": "json_schema", "schema": schema}},
+        )
+    )
+    request = call.request
+
+    assert (request.max_tokens, request.temperature, request.top_p, request.stop) == (7, 0.5, 0.9, ("END",))
+    assert request.extra == {"top_k": 40}
+    assert request.tool_choice == {"type": "function", "function": {"name": "read_file"}}
+    assert request.parallel_tool_calls is False
+    assert request.response_format is not None
+    assert request.response_format["json_schema"]["schema"] == schema
+    assert [tool.name for tool in call.toolbox.tools] == ["read_file"]
+
+
+def test_claude_codes_session_is_the_requests():
+    """By its header, else by the session in `metadata.user_id`."""
+    user = json.dumps({"device_id": "d", "session_id": "aebd75cc-c63e"})
+
+    assert parse(message(metadata={"user_id": user})).request.session_id == "aebd75cc-c63e"
+    assert parse(message(), {"x-claude-code-session-id": "s-1"}).request.session_id == "s-1"

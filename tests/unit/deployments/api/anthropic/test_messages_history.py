@@ -1,0 +1,153 @@
+"""Anthropic's blocks as messages: the same history is the same messages, and a prompt's head stays as it is."""
+
+from __future__ import annotations
+
+import copy
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from deployments.api.anthropic.messages_history import drop_billing_line, translate_history
+from deployments.tiers.prompt import tidy_messages
+from tests.support.anthropic_values import MARKER, PIXEL, bodies
+
+BILLING = "x-anthropic-billing-header: cc_version=2.1.197.410; cc_entrypoint=cli; cch=%s;"
+
+
+def translate(body: dict[str, Any]) -> list[dict[str, Any]]:
+    return translate_history(body.get("system"), body["messages"])
+
+
+def as_read(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """As a local model reads them; images aside."""
+    seen = copy.deepcopy(messages)
+    for message in seen:
+        if isinstance(message["content"], list):
+            message["content"] = [part for part in message["content"] if part["type"] == "text"]
+    return tidy_messages(seen)
+
+
+def without_markers(value: Any) -> Any:
+    if isinstance(value, list):
+        return [without_markers(one) for one in value]
+    if isinstance(value, dict):
+        return {key: without_markers(one) for key, one in value.items() if key != "cache_control"}
+    return value
+
+
+@given(bodies())
+def test_markers_change_no_word(body):
+    """A request with its markers elsewhere, or without any, reads the same to a model: what a prompt cache holds of it
+    still fits."""
+    assert as_read(translate(body)) == as_read(translate(without_markers(body)))
+
+
+@given(bodies(), st.integers(0, 5))
+def test_a_longer_history_begins_as_the_shorter_one_did(body, cut):
+    """What a turn adds stands behind what was there."""
+    users = [at for at, message in enumerate(body["messages"]) if message["role"] == "user"]
+    shorter = {**body, "messages": body["messages"][: users[min(cut, len(users) - 1)] + 1]}
+    head = as_read(translate(shorter))
+
+    assert as_read(translate(body))[: len(head)] == head
+
+
+def test_the_line_that_changes_with_each_request_is_kept_out():
+    """Two requests of Claude Code that differ in it alone are one prompt; nothing else is taken."""
+    first, second = (
+        translate_history([{"type": "text", "text": BILLING % cch}, {"type": "text", "text": "You are good."}], USER)
+        for cch in ("00a1b", "9ffe2")
+    )
+
+    assert first == second
+    assert first[0] == {"role": "system", "content": "You are good."}
+    assert translate_history(f"{BILLING % 1}\nYou are good.", USER)[0]["content"] == "You are good."
+    assert translate_history("Say x-anthropic-billing-header: a", USER)[0]["content"].startswith("Say x-")
+    assert translate_history([{"type": "text", "text": BILLING % 1}], USER) == USER
+
+
+USER: list[Any] = [{"role": "user", "content": "hi"}]
+
+
+@given(st.text())
+def test_no_other_text_loses_a_word(text):
+    """Only the line goes."""
+    if "x-anthropic-billing-header:" not in text.lower():
+        assert drop_billing_line(text) == text
+    assert drop_billing_line(f"{BILLING % 5}\n\n{text}") == text.lstrip("\n")
+
+
+def test_results_come_first_and_images_stand_beside_them():
+    """A tool's message has room for text alone: what is an image in a result is shown by the user's message behind."""
+    image = {"type": "image", "source": PIXEL}
+    messages = [
+        *USER,
+        {"role": "assistant", "content": [{"type": "tool_use", "id": "t1", "name": "f", "input": {"b": 1, "a": "é"}}]},
+        {
+            "role": "user",
+            "content": [
+                {"type": "text", "text": "Look:"},
+                {"type": "tool_result", "tool_use_id": "t1", "content": [{"type": "text", "text": "one"}, image]},
+            ],
+        },
+    ]
+    _, call, result, beside = translate_history(None, messages)
+
+    assert call["tool_calls"][0]["function"] == {"name": "f", "arguments": '{"b":1,"a":"é"}'}
+    assert result == {"role": "tool", "tool_call_id": "t1", "content": "one"}
+    assert [part["type"] for part in beside["content"]] == ["text", "image_url"]
+    assert beside["content"][1]["image_url"]["url"].startswith("data:image/png;base64,")
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"), [("no such file", "Error:\n\nno such file"), ("Error: no such file", "Error: no such file")]
+)
+def test_a_failed_result_says_so(text, shown):
+    """`is_error` is told to the model in words, unless they say it already."""
+    block = {"type": "tool_result", "tool_use_id": "t", "content": text, "is_error": True}
+    (message,) = tidy_messages(translate_history(None, [{"role": "user", "content": [block]}]))
+
+    assert message["content"] == shown
+
+
+def test_thoughts_go_back_to_the_model():
+    """As `reasoning_content`, which templates that want it read; what is redacted nobody can read."""
+    content = [
+        {"type": "thinking", "thinking": "hm", "signature": "s"},
+        {"type": "redacted_thinking", "data": "xyz"},
+        {"type": "text", "text": "Yes."},
+    ]
+    messages = translate_history(None, [*USER, {"role": "assistant", "content": content}, *USER])
+
+    assert messages[1] == {"role": "assistant", "content": "Yes.", "reasoning_content": "hm"}
+
+
+def test_texts_of_documents_and_search_results_are_read():
+    """What is text in them is the user's text."""
+    blocks = [
+        {"type": "document", "title": "Notes", "source": {"type": "text", "media_type": "text/plain", "data": "red"}},
+        {"type": "search_result", "title": "T", "source": "u", "content": [{"type": "text", "text": "found"}]},
+    ]
+    told = json.dumps(translate_history(None, [{"role": "user", "content": blocks}]))
+
+    assert "Notes\\nred" in told
+    assert "T (u)\\nfound" in told
+
+
+def test_the_markers_stay_on_the_parts():
+    """Where a provider honours them they still stand where the client has put them, on results too."""
+    content = [
+        {"type": "text", "text": "a"},
+        {"type": "tool_result", "tool_use_id": "t", "content": "r", "cache_control": MARKER},
+        {"type": "text", "text": "b", "cache_control": MARKER},
+    ]
+    result, beside = translate_history(None, [{"role": "user", "content": content}])
+
+    assert result["content"] == [{"type": "text", "text": "r", "cache_control": MARKER}]
+    assert beside["content"] == [
+        {"type": "text", "text": "a\n\n"},
+        {"type": "text", "text": "b", "cache_control": MARKER},
+    ]
