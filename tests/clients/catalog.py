@@ -24,8 +24,7 @@ class Client:
     """One client.
 
     `packages`: what it is installed from; `lines`: what a user sets; `excused`: by scenario, or `faults`, why this
-    client shows something else than is wanted; `seconds`: the longest that a run may take; `behind`: the tiers are
-    models of LiteLLM's proxy.
+    client shows something else than is wanted; `behind`: the tiers are models of LiteLLM's proxy.
     """
 
     name: str
@@ -37,7 +36,6 @@ class Client:
     style: str = "calls"
     excused: Mapping[str, str] = field(default_factory=dict)
     pythons: tuple[str, ...] = ("3.11", "3.12", "3.13")
-    seconds: float = 150.0
     behind: bool = False
 
 

@@ -20,7 +20,8 @@ SHOWN_WORDS = 5
 
 @dataclass(slots=True)
 class Finding:
-    """What one run showed. `after`: requests in the minute after the first error that was to come, and such a one."""
+    """What one run showed. `after`: requests in the minute after the first error that was to come; `words`: the last
+    ones that the client showed."""
 
     client: str
     scenario: str
@@ -36,6 +37,7 @@ class Finding:
     played: list[str] = field(default_factory=list)
     wrong: list[str] = field(default_factory=list)
     usage_checked: int = 0
+    words: str = ""
 
 
 def check_answers(spoken: Sequence[Spoken]) -> list[str]:

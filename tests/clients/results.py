@@ -11,7 +11,7 @@ from tests.clients.checks import AFTER_MAX, Finding
 from tests.clients.install import read_version
 from tests.clients.players import FAULTS
 
-__all__ = ["build_table", "is_met", "put_table"]
+__all__ = ["build_real_table", "build_table", "is_met", "put_table"]
 
 PAGE = ROOT / "docs" / "clients.md"
 
@@ -37,6 +37,18 @@ def build_table(clients: Sequence[Client], findings: Sequence[Finding]) -> str:
         cells += [_show_faults(client, own.get("job"))]
         cells += [_show_end(own.get(name), client.excused.get(name, "")) for name in ("loop", "budget", "dead")]
         rows.append(f"| {' | '.join([*cells, _show_usage(own.values())])} |")
+    return "\n".join(rows)
+
+
+def build_real_table(findings: Sequence[Finding]) -> str:
+    """Build the table of runs on real models: whether each came to an end, and to which."""
+    heads = ["client", "done", "end", "requests", "calls", "s", "wrong", "last words"]
+    rows = [f"| {' | '.join(heads)} |\n|{'---|' * len(heads)}"]
+    for one in findings:
+        end = f"exit code {one.exit_code}" if one.ended else "**had to be stopped**"
+        cells = [one.client, "yes" if one.done else "no", end, one.requests, one.calls, one.seconds]
+        cells += ["; ".join(one.wrong) or "nothing", one.words.replace("|", "/")]
+        rows.append(f"| {' | '.join(map(str, cells))} |")
     return "\n".join(rows)
 
 

@@ -26,11 +26,13 @@ from tests.support.upstream import Upstream
 __all__ = ["WEAK_AND_GOOD", "build_server_args", "run_client", "write_record"]
 
 WEAK_AND_GOOD = {"fast": "weak", "standard": "good"}
+RUN_S = 150.0
 REQUESTS_MAX = 80
 # aider waits for its user after three tries: how often the user has to say the same until the end comes.
 USER_SAYS = {"loop": 2, "budget": 3}
 AFTER_REQUESTS_MAX = 40
 OUTPUT_CHARS_MAX = 4_000
+WORDS_CHARS_MAX = 120
 ENDS = {"loop": "loop_detected", "budget": "budget_exceeded", "dead": "upstream_error"}
 
 
@@ -42,10 +44,16 @@ def build_server_args(base_url: str) -> dict[str, Any]:
 
 
 def run_client(
-    client: Client, scenario: str, programs: Path, url: str, upstream: Upstream | None, folder: Path
+    client: Client,
+    scenario: str,
+    programs: Path,
+    url: str,
+    upstream: Upstream | None,
+    folder: Path,
+    seconds: float = RUN_S,
 ) -> tuple[Finding, Record]:
     """Run one client against the server at `url`, whose models are played on `upstream`; None: they are real ones, and
-    only the end of the run counts."""
+    only the end of the run counts. `seconds`: the longest that it may take."""
     work, home = folder / "work", folder / "home"
     work.mkdir(parents=True)
     home.mkdir()
@@ -58,12 +66,13 @@ def run_client(
     with listen(url, Record()) as record:
         place = Place(programs, work, home, record.url, TASK, says=USER_SAYS.get(scenario, 1))
         launch = client.build(place)
-        code, output = run_launch(launch, work, home, lambda: _is_enough(record, scenario), client.seconds)
+        code, output = run_launch(launch, work, home, lambda: _is_enough(record, scenario), seconds)
     finding = Finding(client.name, scenario, exit_code=code, seconds=round(time.monotonic() - begun, 1))
     finding.ended = code is not None
     finding.requests, finding.calls = len(record.spoken), sum(len(one.answer.calls) for one in record.spoken)
     finding.played = sorted(players.played)
     _judge(finding, record, _read_reports(record, url), (work / FILE).read_text(encoding="utf-8"), output)
+    finding.words = " ".join(output.split())[-WORDS_CHARS_MAX:]
     print(json.dumps(asdict(finding)), file=sys.stderr, flush=True)
     record.output = output[-OUTPUT_CHARS_MAX:]
     return finding, record
