@@ -38,13 +38,13 @@ from deployments.api.exchange import Exchange
 from deployments.api.headers import deadline_of, is_local_only, request_id_of
 from deployments.api.models import filter_for, is_held_off, make_page, model_list, readiness
 from deployments.api.openai_chat import ChatCall
-from deployments.api.openai_render import CHAT
 from deployments.api.parsing import parse_body
 from deployments.api.responses import build_error_handlers, json_response
 from deployments.collector import collect_less
 from deployments.config import ROUTER, AppConfig, RouterConfig
 from deployments.config_tiers import Timeouts
 from deployments.cost import cloud_tiers, price_of
+from deployments.dialects import DIALECTS, WORKER_IMPORTS
 from deployments.graph.handle import HandleTier
 from deployments.graph.scale_to_zero import bypass_cold, extend_timeouts, find_cold, make_cold_status, select_scalable
 from deployments.graph.status_poll import TierWatch
@@ -71,8 +71,6 @@ from reliability.types import Event, TierState
 __all__ = ["Router"]
 
 NS_PER_S = 1_000_000_000
-# What is spoken where. A path's errors, and those of all that is below it, have its dialect's shape.
-DIALECTS: dict[str, Dialect] = {"/v1/chat/completions": CHAT, "/v1/messages": MESSAGES}
 # Where Claude Code looks at its start whether anybody is there.
 ROOTS = ("/", "/api/hello")
 LOCAL_ONLY = "the request is local-only: leave X-MLX-Stack-Local-Only out where it may leave this machine"
@@ -108,7 +106,7 @@ class Router(Stoppable):
         self._state = State(ray_finder(app, config.state), self._state_limits())
         self._insight = Insight(self._state, self._watch, tuple(self._tiers), self._access)
         self._clock = MonotonicClock()
-        self._workers = Workers(imports=("deployments.request.attempt", "deployments.api.anthropic.messages_body"))
+        self._workers = Workers(imports=WORKER_IMPORTS)
         self._jitter = random.Random()
         self._metrics = RequestMetrics(tuple(self._tiers))
         self._bodies = Bodies(config.server.max_ongoing_requests // 2)

@@ -104,6 +104,7 @@ ORDER = [
     "deployments/graph",
     "deployments/api",
     "deployments/api/anthropic",
+    "deployments/api/openai_responses",
     "deployments/cli",
 ]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 TESTED_BY: dict[str, str] = {
     "deployments/app.py": "tests/unit/deployments/test_config_effects.py",
     "deployments/config_tiers.py": "tests/unit/deployments/test_config.py",
+    "deployments/dialects.py": "tests/contract/test_dialects.py",
     "deployments/port.py": "tests/unit/deployments/cli/test_doctor.py",
     "deployments/ports.py": "tests/unit/deployments/request/test_drive.py",
     "deployments/router.py": "tests/contract/test_chat.py",

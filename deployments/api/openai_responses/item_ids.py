@@ -1,0 +1,60 @@
+"""The names of responses and of their items.
+
+    resp_TAG      a response: TAG is the second that it began in, in hexadecimal, and 24 random digits
+    msg_TAG_N     one of its items, by its place in `output`; `rs_`, `fc_`, `ctc_` likewise
+    in_TAG_N      an item of its input that came without a name
+
+So an item says which response it belongs to, and a response how old it is, without asking anybody.
+
+What must never happen: two responses of one name, an item that names another response than its own.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+import time
+
+__all__ = ["find_response", "has_just_begun", "is_response_id", "make_tag", "name_input", "name_response", "tag_of"]
+
+TAG = r"[0-9a-f]{8}[0-9a-f]{24}"
+RESPONSE = re.compile(rf"resp_({TAG})")
+ITEM = re.compile(rf"[a-z]{{2,5}}_({TAG})_[0-9]{{1,6}}")
+
+
+def make_tag() -> str:
+    """Make the tag of a new response."""
+    return f"{int(time.time()) & 0xFFFFFFFF:08x}{secrets.token_hex(12)}"
+
+
+def name_response(tag: str) -> str:
+    """Name the response of this tag."""
+    return f"resp_{tag}"
+
+
+def name_input(tag: str, place: int) -> str:
+    """Name an item of the response's input."""
+    return f"in_{tag}_{place}"
+
+
+def is_response_id(name: str) -> bool:
+    """Tell whether it is a name that this server could have given."""
+    return RESPONSE.fullmatch(name) is not None
+
+
+def tag_of(item_id: object) -> str | None:
+    """Read the tag of the response that an item belongs to; None where it isn't one of ours."""
+    found = ITEM.fullmatch(item_id) if isinstance(item_id, str) else None
+    return None if found is None else found[1]
+
+
+def find_response(item_id: str) -> str | None:
+    """Find the response that an item belongs to."""
+    tag = tag_of(item_id)
+    return None if tag is None else name_response(tag)
+
+
+def has_just_begun(response_id: str, within_s: float) -> bool:
+    """Tell whether the response began so few seconds ago that it may still be on its way to where it is kept."""
+    found = RESPONSE.fullmatch(response_id)
+    return found is not None and 0 <= time.time() - int(found[1][:8], 16) <= within_s

@@ -1,0 +1,292 @@
+"""`POST /v1/responses`, inwards: from bytes to a `ChatCall`, or one `ApiError` that names the client's own field.
+
+    body ─▶ fields checked ─▶ items, tools, format as a chat completion has them ─▶ `build_call`
+                          └─▶ `Wanted`: what the way out echoes and must know
+
+Fields of the API that nothing here can act on are echoed and noted in the report; those that would change what the
+client gets (`background`, `prompt`, `conversation`) are refused by their names. Fields that this API doesn't know stay,
+as in chat completions, and go to hosted tiers (`top_k`, `seed`, `chat_template_kwargs`).
+
+What must never happen: a field that is dropped without a word, an error that names a field of the translation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import orjson
+from pydantic import Field, ValidationError
+
+from deployments.api.openai_chat import (
+    MESSAGES_MAX,
+    MODEL_CHARS_MAX,
+    TOOLS_MAX,
+    ChatCall,
+    Strict,
+    TokenCount,
+    build_call,
+    make_field_error,
+    parse_object,
+)
+from deployments.api.openai_responses.field_paths import refuse, translate_error
+from deployments.api.openai_responses.item_ids import make_tag
+from deployments.api.openai_responses.response_items import History
+from deployments.api.openai_responses.response_tools import ToolsRead, read_tools
+from deployments.errors import ApiError
+from reliability.steps import Steps
+
+__all__ = ["Wanted", "parse_response"]
+
+METADATA_MAX = 16
+Short = Annotated[str, Field(max_length=1024)]
+
+
+class ReasoningField(Strict):
+    """How hard the model should think, and whether it should tell."""
+
+    effort: Short | None = None
+    summary: Short | None = None
+    generate_summary: Short | None = None
+
+
+class TextField(Strict):
+    """The form of the answer's text."""
+
+    format: dict[str, Any] | None = None
+    verbosity: Short | None = None
+
+
+class ResponseBody(Strict):
+    """The fields of the API that this server reads."""
+
+    model: str = Field(default="auto", min_length=1, max_length=MODEL_CHARS_MAX)
+    input: str | list[Any] | None = None
+    instructions: str | None = None
+    stream: bool | None = None
+    stream_options: dict[str, Any] | None = None
+    store: bool | None = None
+    previous_response_id: Short | None = None
+    max_output_tokens: TokenCount | None = None
+    max_tool_calls: int | None = Field(default=None, ge=1, le=2**31)
+    temperature: float | None = Field(default=None, ge=0, le=2)
+    top_p: float | None = Field(default=None, gt=0, le=1)
+    top_logprobs: int | None = Field(default=None, ge=0, le=20)
+    parallel_tool_calls: bool | None = None
+    tools: list[dict[str, Any]] | None = Field(default=None, max_length=TOOLS_MAX)
+    tool_choice: str | dict[str, Any] | None = None
+    text: TextField | None = None
+    reasoning: ReasoningField | None = None
+    include: list[Short] | None = Field(default=None, max_length=64)
+    metadata: dict[str, Annotated[str, Field(max_length=512)]] | None = Field(default=None, max_length=METADATA_MAX)
+    truncation: Short | None = None
+    user: Short | None = None
+    prompt_cache_key: Short | None = None
+    prompt_cache_retention: Short | None = None
+    safety_identifier: Short | None = None
+    service_tier: Short | None = None
+    background: bool | None = None
+    prompt: Any = None
+    conversation: Any = None
+    client_metadata: dict[str, Any] | None = None
+
+
+READ_HERE = frozenset(ResponseBody.model_fields)
+# They have the same name and meaning in chat completions, and go on to whoever heeds them.
+PASSED_ON = ("temperature", "top_p", "parallel_tool_calls", "stream", "user", "prompt_cache_key", "safety_identifier")
+PASSED_ON_TOO = ("service_tier", "prompt_cache_retention")
+# What this server can't do at all, and why.
+REFUSED = {
+    "background": "responses can't be made in the background here",
+    "prompt": "this server keeps no prompt templates: send the text itself",
+    "conversation": "this server keeps no conversations: use previous_response_id, or send the whole history",
+}
+# Fields of chat completions, for whoever mixes the two up: the names that they have here.
+OF_CHAT = {
+    "messages": "input",
+    "max_tokens": "max_output_tokens",
+    "max_completion_tokens": "max_output_tokens",
+    "response_format": "text.format",
+    "reasoning_effort": "reasoning.effort",
+    "verbosity": "text.verbosity",
+    "functions": "tools",
+    "function_call": "tool_choice",
+    "logprobs": 'include: ["message.output_text.logprobs"]',
+}
+LOGPROBS, SEALED = "message.output_text.logprobs", "reasoning.encrypted_content"
+INCLUDABLE = frozenset(
+    {
+        LOGPROBS,
+        SEALED,
+        "file_search_call.results",
+        "web_search_call.results",
+        "web_search_call.action.sources",
+        "message.input_image.image_url",
+        "computer_call_output.output.image_url",
+        "code_interpreter_call.outputs",
+    }
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """What the way out must know. `echo`: the fields of the response object that repeat the request, as JSON, since a
+    client's tools may be large; `custom`: the tools whose calls are free text; `sealed`: reasoning goes out in its
+    opaque form, too."""
+
+    tag: str
+    echo: Mapping[str, bytes]
+    custom: frozenset[str]
+    sealed: bool
+
+
+def parse_response(
+    raw: bytes,
+    headers: Mapping[str, str],
+    *,
+    request_id: str,
+    tokens_max: int,
+    timeout_s: float,
+    steps: Steps | None = None,
+) -> ChatCall:
+    """Parse one body. It takes and raises what `parse_chat` does."""
+    fields = parse_object(raw)
+    body = _validate(fields)
+    notes = _list_notes(body)
+    history = _read_input(body)
+    tools = read_tools(body.tools, body.tool_choice)
+    chat = _translate(fields, body, history.close(), tools)
+    try:
+        return build_call(
+            chat,
+            headers,
+            request_id=request_id,
+            tokens_max=tokens_max,
+            timeout_s=timeout_s,
+            steps=steps,
+            body_bytes=len(raw),
+            names=fields,
+            wanted=_build_wanted(body, tools),
+            notes=(*notes, *tools.notes, *history.notes),
+        )
+    except ApiError as error:
+        raise translate_error(error, tools.places) from None
+
+
+def _validate(fields: dict[str, Any]) -> ResponseBody:
+    for name, why in REFUSED.items():
+        if fields.get(name) not in (None, False):
+            raise refuse(name, why, "unsupported")
+    for name, here in OF_CHAT.items():
+        if fields.get(name) is not None:
+            raise refuse(name, f"a field of chat completions; here it is {here}")
+    try:
+        body = ResponseBody.model_validate({name: fields[name] for name in READ_HERE if name in fields})
+    except ValidationError as error:
+        raise make_field_error(error) from None
+    for place, name in enumerate(body.include or ()):
+        if name not in INCLUDABLE:
+            raise refuse(f"include.{place}", f"one of {', '.join(sorted(INCLUDABLE))} is needed")
+    if body.truncation not in (None, "auto", "disabled"):
+        raise refuse("truncation", "auto or disabled is needed")
+    return body
+
+
+def _list_notes(body: ResponseBody) -> list[str]:
+    """List what was asked for and has no effect."""
+    include = body.include or ()
+    found = [f"include: {name} has no effect here" for name in include if name not in (LOGPROBS, SEALED)]
+    if body.top_logprobs and LOGPROBS not in include:
+        found.append(f"top_logprobs has no effect without {LOGPROBS} in include")
+    if body.truncation == "auto":
+        found.append("truncation: auto has no effect here; a prompt that is too long is refused")
+    if body.max_tool_calls is not None:
+        found.append("max_tool_calls has no effect here: it bounds the calls of tools that the server runs")
+    if body.reasoning is not None and (body.reasoning.summary or body.reasoning.generate_summary):
+        found.append("reasoning.summary has no effect here; reasoning is given as it is, where a model shows any")
+    return found
+
+
+def _read_input(body: ResponseBody) -> History:
+    history = History()
+    if body.instructions:
+        history.messages.append({"role": "system", "content": body.instructions})
+    if body.input is None or body.input == []:
+        raise refuse("input", "a text or a list of items is needed")
+    if isinstance(body.input, str):
+        history.messages.append({"role": "user", "content": body.input})
+    elif len(body.input) > MESSAGES_MAX - 2:
+        raise refuse("input", f"there may be at most {MESSAGES_MAX - 2} items")
+    else:
+        history.add(body.input, "input")
+    return history
+
+
+def _translate(
+    fields: Mapping[str, Any], body: ResponseBody, messages: list[dict[str, Any]], tools: ToolsRead
+) -> dict[str, Any]:
+    """Write the request as a chat completion's. What the API doesn't know comes first: nothing of it stays where the
+    translation has a word of its own."""
+    chat = {name: value for name, value in fields.items() if name not in READ_HERE and name not in OF_CHAT}
+    passed_on = (*PASSED_ON, *PASSED_ON_TOO)
+    chat |= {name: value for name in passed_on if (value := getattr(body, name)) is not None}
+    chat |= {"model": body.model, "messages": messages}
+    if body.max_output_tokens is not None:
+        chat["max_completion_tokens"] = body.max_output_tokens
+    if tools.tools:
+        chat |= {"tools": tools.tools, "tool_choice": tools.choice}
+    if body.reasoning is not None and body.reasoning.effort is not None:
+        chat["reasoning_effort"] = body.reasoning.effort
+    if LOGPROBS in (body.include or ()):
+        chat |= {"logprobs": True, "top_logprobs": body.top_logprobs or 0}
+    if body.text is not None:
+        chat |= _translate_text(body.text)
+    return chat
+
+
+def _translate_text(text: TextField) -> dict[str, Any]:
+    chat: dict[str, Any] = {} if text.verbosity is None else {"verbosity": text.verbosity}
+    form = text.format or {}
+    kind = form.get("type", "text" if not form else None)
+    if kind == "text":
+        return chat
+    if kind == "json_object":
+        return chat | {"response_format": {"type": "json_object"}}
+    if kind != "json_schema":
+        raise refuse("text.format.type", "text, json_object or json_schema is needed")
+    if not isinstance(form.get("name"), str) or not form["name"]:
+        raise refuse("text.format.name", "a name is needed")
+    given = {name: form[name] for name in ("name", "schema", "strict", "description") if form.get(name) is not None}
+    return chat | {"response_format": {"type": "json_schema", "json_schema": given}}
+
+
+def _build_wanted(body: ResponseBody, tools: ToolsRead) -> Wanted:
+    reasoning, text = body.reasoning or ReasoningField(), body.text or TextField()
+    echo = {
+        "instructions": body.instructions,
+        "max_output_tokens": body.max_output_tokens,
+        "max_tool_calls": body.max_tool_calls,
+        "metadata": body.metadata or {},
+        "parallel_tool_calls": body.parallel_tool_calls is not False,
+        "previous_response_id": body.previous_response_id,
+        "prompt_cache_key": body.prompt_cache_key,
+        "reasoning": {"effort": reasoning.effort, "summary": reasoning.summary},
+        "safety_identifier": body.safety_identifier,
+        "service_tier": body.service_tier or "default",
+        "store": False,
+        "temperature": body.temperature,
+        "text": {"format": text.format or {"type": "text"}} | ({"verbosity": text.verbosity} if text.verbosity else {}),
+        "tool_choice": body.tool_choice or "auto",
+        "tools": body.tools or [],
+        "top_logprobs": body.top_logprobs or 0,
+        "top_p": body.top_p,
+        "truncation": "disabled",
+        "user": body.user,
+    }
+    return Wanted(
+        tag=make_tag(),
+        echo={name: orjson.dumps(value) for name, value in echo.items()},
+        custom=tools.custom,
+        sealed=SEALED in (body.include or ()),
+    )

@@ -1,0 +1,220 @@
+"""The two ways out of `POST /v1/responses`: one response object, or the events of a stream in OpenAI's order.
+
+    response.created, response.in_progress
+    for each item      output_item.added
+                         content_part.added, (reasoning_text | output_text).delta*, .done, content_part.done
+                         or (function_call_arguments | custom_tool_call_input).delta, .done
+                       output_item.done
+    response.completed | response.incomplete | response.failed
+
+Events are numbered without a gap; each names its item and the item's place. A batch is one delta for each run of like
+pieces. What comes before the first item is written with it, or with the end: a stream that was only silent so far is a
+comment.
+
+An answer that breaks off ends in `response.failed`, never in a bare `error`: OpenAI's clients look for a response's
+end. `error.code` has only values that they know, by what they do with them: Codex gives up at `invalid_prompt`, waits
+as long as the text says at `rate_limit_exceeded` ("try again in 5s"), and asks again at `server_error`; this server's
+own code stands beside it as `mlx_stack_code`.
+
+What must never happen: a delta of an item that isn't open, a stream that ends without one of its three ends.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
+
+from deployments.api.dialect import Dialect
+from deployments.api.openai_chat import ChatCall
+from deployments.api.openai_render import KEEP_ALIVE
+from deployments.api.openai_responses.field_paths import translate_error
+from deployments.api.openai_responses.response_body import Wanted, parse_response
+from deployments.api.openai_responses.response_object import Output, Saying, build_response, render_tokens
+from deployments.errors import ApiError
+from deployments.request.drive import Run
+from reliability.types import Event, Finish, FinishReason, TokenLogprob
+
+__all__ = ["RESPONSES", "EventWriter", "ResponseCollector", "explain_failure"]
+
+ENDS = {"completed": "response.completed", "incomplete": "response.incomplete", "failed": "response.failed"}
+
+
+@dataclass(slots=True, kw_only=True)
+class ResponseCollector:
+    """Collects an answer that isn't streamed. `written`: the response object, once it is complete."""
+
+    wanted: Wanted
+    output: Output
+    created_s: int
+    written: bytes = b""
+
+    def take(self, events: Iterable[Event]) -> None:
+        """Add a batch of events."""
+        self.output.take(events)
+
+    def body(self, model: str, finish: Finish) -> bytes:
+        """Write the complete response."""
+        self.output.end()
+        response = build_response(self.wanted, self.created_s, model, output=self.output, finish=finish)
+        self.written = orjson.dumps(response)
+        return self.written
+
+
+@dataclass(slots=True, kw_only=True)
+class EventWriter:
+    """Writes the events of one stream. `written`: the response object, once it is complete."""
+
+    wanted: Wanted
+    output: Output
+    created_s: int
+    asked: str
+    written: bytes = b""
+    _frames: list[bytes] = field(default_factory=list)
+    _number: int = 0
+    _open: Saying | None = None
+
+    def chunks(self, model: str, events: Iterable[Event]) -> bytes:
+        """Write one delta for each run of like pieces. Calls wait for the end, which follows at once."""
+        runs = self.output.take(events)
+        if not self._number:
+            self._begin(model)
+        for saying, text, tokens in runs:
+            if saying is not self._open:
+                self._close_saying("completed")
+                self._open_saying(saying)
+            self._add_delta(saying, text, tokens)
+        return self._take_frames()
+
+    def silence(self) -> bytes:
+        """Write a comment."""
+        return KEEP_ALIVE
+
+    def last(self, model: str, finish: Finish, report: dict[str, Any]) -> bytes:
+        """Write what is left of the items, and the end."""
+        if not self._number:
+            self._begin(model)
+        self.output.end()
+        last = self.output.sayings[-1] if self.output.sayings else None
+        if last is not None and last is not self._open:
+            self._close_saying("completed")
+            self._open_saying(last)
+        complete = finish.reason in (FinishReason.STOP, FinishReason.TOOL_CALLS) or bool(self.output.calls)
+        self._close_saying("completed" if complete else "incomplete")
+        self._add_calls()
+        response = build_response(self.wanted, self.created_s, model, output=self.output, finish=finish)
+        self.written = orjson.dumps(response)
+        self._add_end(ENDS[response["status"]], self.written, report)
+        return self._take_frames()
+
+    def error(self, error: ApiError, report: dict[str, Any] | None) -> bytes:
+        """Write the end of an answer that broke off. Calls that never left aren't shown."""
+        model = (report or {}).get("tier") or self.asked
+        if not self._number:
+            self._begin(model)
+        self.output.calls.clear()
+        self._close_saying("incomplete")
+        failure = explain_failure(error)
+        response = build_response(self.wanted, self.created_s, model, output=self.output, error=failure)
+        self._add_end(ENDS["failed"], orjson.dumps(response), report)
+        return self._take_frames()
+
+    # -- events ------------------------------------------------------------------------------------------------
+
+    def _begin(self, model: str) -> None:
+        response = orjson.Fragment(orjson.dumps(build_response(self.wanted, self.created_s, model)))
+        self._add("response.created", {"response": response})
+        self._add("response.in_progress", {"response": response})
+
+    def _open_saying(self, saying: Saying) -> None:
+        self._open = saying
+        item = saying.item("in_progress", sealed=self.wanted.sealed)
+        self._add("response.output_item.added", {"output_index": saying.place, "item": item})
+        self._add_of("response.content_part.added", saying, part=saying.part(complete=False))
+
+    def _add_delta(self, saying: Saying, text: str, tokens: list[TokenLogprob]) -> None:
+        if saying.reasons:
+            self._add_of("response.reasoning_text.delta", saying, delta=text)
+        else:
+            self._add_of("response.output_text.delta", saying, delta=text, logprobs=render_tokens(tokens))
+
+    def _close_saying(self, status: str) -> None:
+        saying, self._open = self._open, None
+        if saying is None:
+            return
+        part = saying.part()
+        if saying.reasons:
+            self._add_of("response.reasoning_text.done", saying, text=part["text"])
+        else:
+            self._add_of("response.output_text.done", saying, text=part["text"], logprobs=part["logprobs"])
+        self._add_of("response.content_part.done", saying, part=part)
+        item = saying.item(status, sealed=self.wanted.sealed)
+        self._add("response.output_item.done", {"output_index": saying.place, "item": item})
+
+    def _add_calls(self) -> None:
+        begun = self.output.call_items("in_progress")
+        for (place, item), (_, complete) in zip(begun, self.output.call_items(), strict=True):
+            named: dict[str, Any] = {"item_id": item["id"], "output_index": place}
+            self._add("response.output_item.added", {"output_index": place, "item": item})
+            kind, given = ("function_call_arguments", "arguments")
+            if item["type"] == "custom_tool_call":
+                kind, given = "custom_tool_call_input", "input"
+            self._add(f"response.{kind}.delta", named | {"delta": complete[given]})
+            self._add(f"response.{kind}.done", named | {given: complete[given]})
+            self._add("response.output_item.done", {"output_index": place, "item": complete})
+
+    def _add_end(self, kind: str, response: bytes, report: dict[str, Any] | None) -> None:
+        beside = {} if report is None else {"mlx_stack": report}
+        self._add(kind, {"response": orjson.Fragment(response)} | beside)
+
+    def _add_of(self, kind: str, saying: Saying, **more: Any) -> None:
+        """Add an event of an item's part."""
+        named = {"item_id": saying.item_id, "output_index": saying.place, "content_index": 0}
+        self._add(kind, named | more)
+
+    def _add(self, kind: str, fields: dict[str, Any]) -> None:
+        data = orjson.dumps({"type": kind, "sequence_number": self._number, **fields})
+        self._number += 1
+        self._frames.append(b"event: " + kind.encode() + b"\ndata: " + data + b"\n\n")
+
+    def _take_frames(self) -> bytes:
+        frames, self._frames = self._frames, []
+        return b"".join(frames)
+
+
+def explain_failure(error: ApiError) -> dict[str, Any]:
+    """Explain an error in a stream, by what the clients do with its code."""
+    error = translate_error(error)
+    message, code = error.message, "invalid_prompt"
+    if error.row.retry:
+        code = "rate_limit_exceeded" if error.status == 429 else "server_error"
+    if code == "rate_limit_exceeded" and error.retry_after_s is not None:
+        message += f" (try again in {math.ceil(error.retry_after_s)}s)"
+    return {
+        "code": code,
+        "message": message,
+        "param": error.param,
+        "type": error.row.type,
+        "mlx_stack_code": error.code,
+    }
+
+
+def _open_collector(call: ChatCall, _: Run) -> ResponseCollector:
+    return ResponseCollector(wanted=call.wanted, output=Output(call.wanted), created_s=int(time.time()))
+
+
+def _open_writer(call: ChatCall, _: Run) -> EventWriter:
+    return EventWriter(wanted=call.wanted, output=Output(call.wanted), created_s=int(time.time()), asked=call.model)
+
+
+RESPONSES = Dialect(
+    name="responses",
+    parse=parse_response,
+    collector=_open_collector,
+    writer=_open_writer,
+    error_body=lambda error, _: translate_error(error).body(),
+)

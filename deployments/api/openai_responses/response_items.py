@@ -1,0 +1,197 @@
+"""`input`, inwards: items become the messages that a chat client would have sent.
+
+An answer comes back as several items: reasoning, text, one item for each call. They are one assistant message, as they
+were one answer: loops are found, sessions followed and prompts cached by a history that looks like what was answered.
+
+    reasoning* message* function_call*     ─▶  one assistant message: reasoning_content, content, tool_calls
+    function_call_output+                  ─▶  one tool message each; what they show beside text, in a user message
+                                               behind the last of them
+    message of a user, developer, system   ─▶  one message
+
+Where an answer ends and the next begins is seen by what stands between. Two texts of an assistant in a row are two
+messages, unless their names say that they are of one response; what follows a call that nobody has answered yet still
+belongs to it.
+
+What must never happen: an item that is dropped without a word.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
+
+from deployments.api.openai_responses.content_parts import read_answer, read_content, read_output
+from deployments.api.openai_responses.field_paths import refuse
+from deployments.api.openai_responses.item_ids import tag_of
+from deployments.api.openai_responses.reasoning_seal import open_seal
+
+__all__ = ["History"]
+
+FOREIGN = "reasoning that another server has sealed (encrypted_content) was left out"
+CALL_ID_CHARS_MAX = 256
+
+
+@dataclass(slots=True)
+class _Answer:
+    """An assistant message in the making. `tag`: the response that its items name."""
+
+    tag: str | None = None
+    reasoning: list[str] = field(default_factory=list)
+    contents: list[str | list[dict[str, Any]]] = field(default_factory=list)
+    calls: list[dict[str, Any]] = field(default_factory=list)
+
+    def message(self) -> dict[str, Any]:
+        """Build the message."""
+        message: dict[str, Any] = {"role": "assistant", "content": self._join_contents()}
+        if self.reasoning:
+            message["reasoning_content"] = "".join(self.reasoning)
+        if self.calls:
+            message["tool_calls"] = self.calls
+        return message
+
+    def _join_contents(self) -> str | list[dict[str, Any]] | None:
+        if all(isinstance(content, str) for content in self.contents):
+            return "".join(map(str, self.contents)) or (None if self.calls else "")
+        parts: list[dict[str, Any]] = []
+        for content in self.contents:
+            parts += [{"type": "text", "text": content}] if isinstance(content, str) else content
+        return parts
+
+
+@dataclass(slots=True)
+class History:
+    """Collects items into `messages`; `notes` tells what of them has no effect."""
+
+    messages: list[dict[str, Any]] = field(default_factory=list)
+    notes: dict[str, None] = field(default_factory=dict)
+    _answer: _Answer | None = None
+    _shown: list[dict[str, Any]] = field(default_factory=list)
+
+    def add(self, items: Sequence[Any], path: str) -> None:
+        """Add items, which stand at `path` in the request.
+
+        Raises:
+            ApiError: with the path of what is wrong.
+        """
+        for place, item in enumerate(items):
+            self._add_item(item, f"{path}.{place}")
+
+    def close(self) -> list[dict[str, Any]]:
+        """Complete the last message, and return all."""
+        self._end_answer()
+        self._end_outputs()
+        return self.messages
+
+    def _add_item(self, item: Any, path: str) -> None:
+        if not isinstance(item, Mapping):
+            raise refuse(path, "an object is needed")
+        kind = item.get("type")
+        if kind is None and "role" in item:
+            kind = "message"
+        match kind:
+            case "message":
+                self._add_message(item, path)
+            case "reasoning":
+                self._add_reasoning(item, path)
+            case "function_call":
+                self._add_call(item, path, _read_text(item, "arguments", path))
+            case "custom_tool_call":
+                self._add_call(item, path, orjson.dumps({"input": _read_text(item, "input", path)}).decode())
+            case "function_call_output" | "custom_tool_call_output":
+                self._add_output(item, path)
+            case str():
+                words = f"items of type {kind[:64]!r} can't be read here; known are message, reasoning, function_call, "
+                words += "function_call_output, custom_tool_call, custom_tool_call_output, item_reference"
+                raise refuse(f"{path}.type", words, "unsupported")
+            case _:
+                raise refuse(f"{path}.type", "the type of the item is needed")
+
+    def _add_message(self, item: Mapping[str, Any], path: str) -> None:
+        role = item.get("role")
+        if role == "assistant":
+            content = read_answer(item.get("content"), f"{path}.content")
+            self._join_answer(item, says=True).contents.append(content)
+            return
+        if role not in ("user", "system", "developer"):
+            raise refuse(f"{path}.role", "user, assistant, system or developer is needed")
+        content = read_content(item.get("content"), f"{path}.content")
+        self._end_answer()
+        self._end_outputs()
+        self.messages.append({"role": role, "content": content})
+
+    def _add_reasoning(self, item: Mapping[str, Any], path: str) -> None:
+        text = _read_reasoning(item, path)
+        if text is None:
+            self.notes[FOREIGN] = None
+        elif text:
+            self._join_answer(item, says=True).reasoning.append(text)
+
+    def _add_call(self, item: Mapping[str, Any], path: str, arguments: str) -> None:
+        name = _read_text(item, "name", path)
+        if not name:
+            raise refuse(f"{path}.name", "a name is needed")
+        call = {"id": _read_call_id(item, path), "type": "function", "function": {"name": name, "arguments": arguments}}
+        self._join_answer(item, says=False).calls.append(call)
+
+    def _add_output(self, item: Mapping[str, Any], path: str) -> None:
+        call_id = _read_call_id(item, path)
+        text, shown = read_output(item.get("output"), f"{path}.output")
+        self._end_answer()
+        self.messages.append({"role": "tool", "tool_call_id": call_id, "content": text})
+        self._shown += shown
+
+    def _join_answer(self, item: Mapping[str, Any], *, says: bool) -> _Answer:
+        """Return the message that an item of an answer belongs to. `says`: the item is no call."""
+        self._end_outputs()
+        tag, begun = tag_of(item.get("id")), self._answer
+        has_spoken = begun is not None and bool(begun.contents) and not begun.calls
+        if says and has_spoken and (tag is None or begun is None or tag != begun.tag):
+            self._end_answer()
+        if self._answer is None:
+            self._answer = _Answer()
+        self._answer.tag = tag or self._answer.tag
+        return self._answer
+
+    def _end_answer(self) -> None:
+        if self._answer is not None:
+            self.messages.append(self._answer.message())
+            self._answer = None
+
+    def _end_outputs(self) -> None:
+        if self._shown:
+            self.messages.append({"role": "user", "content": self._shown})
+            self._shown = []
+
+
+def _read_text(item: Mapping[str, Any], name: str, path: str) -> str:
+    text = item.get(name)
+    if not isinstance(text, str):
+        raise refuse(f"{path}.{name}", "a text is needed")
+    return text
+
+
+def _read_call_id(item: Mapping[str, Any], path: str) -> str:
+    call_id = item.get("call_id")
+    if not isinstance(call_id, str) or not 0 < len(call_id) <= CALL_ID_CHARS_MAX:
+        raise refuse(f"{path}.call_id", f"a text of 1 to {CALL_ID_CHARS_MAX} characters is needed")
+    return call_id
+
+
+def _read_reasoning(item: Mapping[str, Any], path: str) -> str | None:
+    """Read the reasoning itself; None where only another server could."""
+    content, sealed = item.get("content"), item.get("encrypted_content")
+    if content is not None and not isinstance(content, list):
+        raise refuse(f"{path}.content", "a list of parts is needed")
+    texts: list[str] = []
+    for place, part in enumerate(content or ()):
+        if not isinstance(part, Mapping) or not isinstance(part.get("text"), str):
+            raise refuse(f"{path}.content.{place}.text", "a text is needed")
+        texts.append(part["text"])
+    if texts or sealed is None:
+        return "".join(texts)
+    if not isinstance(sealed, str):
+        raise refuse(f"{path}.encrypted_content", "a text is needed")
+    return open_seal(sealed)

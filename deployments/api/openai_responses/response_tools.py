@@ -1,0 +1,198 @@
+"""`tools` and `tool_choice`, inwards: each kind of tool is translated, kept out with a note, or refused by its name.
+
+    function            the flat form becomes the nested one of chat completions
+    custom              free text: a function with one string `input`; on the way out its calls are `custom_tool_call`s
+    KEPT_OUT            what agents declare in every request whether they use it or not: a note in the report
+    anything else       a 400: a client that declares it counts on it
+
+What must never happen: a tool that the model is shown and whose calls nobody can read back, or a choice that forces a
+tool which the model isn't shown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from deployments.api.openai_responses.field_paths import refuse
+
+__all__ = ["ToolsRead", "read_tools"]
+
+# Codex declares these in every request.
+KEPT_OUT = ("namespace", "web_search", "image_generation", "tool_search")
+FUNCTION_FIELDS = ("name", "description", "parameters", "strict")
+NOTED_FIELDS = ("defer_loading", "output_schema", "allowed_callers")
+WORDS = ("auto", "none", "required")
+GRAMMAR_CHARS_MAX = 20_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolsRead:
+    """The tools as chat completions have them. `places`: where each stood in the client's list; `custom`: the names of
+    those whose calls are free text."""
+
+    tools: list[dict[str, Any]]
+    choice: str | dict[str, Any] | None
+    places: tuple[int, ...]
+    custom: frozenset[str]
+    notes: tuple[str, ...]
+
+
+def read_tools(tools: Sequence[Mapping[str, Any]] | None, choice: Any) -> ToolsRead:
+    """Read both fields.
+
+    Raises:
+        ApiError: `invalid_tools`, `unsupported`, `invalid_request`, with the field in `param`.
+    """
+    read: list[tuple[int, dict[str, Any]]] = []
+    kept_out: list[str] = []
+    custom: set[str] = set()
+    notes: list[str] = []
+    for place, tool in enumerate(tools or ()):
+        kind, path = tool.get("type"), f"tools.{place}"
+        if kind == "function":
+            read.append((place, _read_function(tool, path)))
+            notes += (f"{path}.{name} has no effect here" for name in NOTED_FIELDS if tool.get(name))
+        elif kind == "custom":
+            read.append((place, _read_custom(tool, path, notes)))
+            custom.add(tool["name"])
+        elif is_kept_out(kind):
+            kept_out.append(_describe(tool))
+        else:
+            raise _refuse_kind(kind, path)
+    if kept_out:
+        notes.append(f"tools that this server doesn't have were kept from the model: {', '.join(kept_out)}")
+    translated = [tool for _, tool in read]
+    names = {tool["function"]["name"]: tool for tool in translated}
+    return ToolsRead(
+        tools=translated,
+        choice=_read_choice(choice, names, bool(kept_out), notes),
+        places=tuple(place for place, _ in read),
+        custom=frozenset(custom),
+        notes=tuple(notes),
+    )
+
+
+def is_kept_out(kind: object) -> bool:
+    """Tell whether a tool of this kind is left out with a note; `web_search` has versions in its name."""
+    return isinstance(kind, str) and (kind in KEPT_OUT or kind.startswith("web_search_"))
+
+
+def _describe(tool: Mapping[str, Any]) -> str:
+    name = tool.get("name")
+    return f"{tool['type']} {name[:64]}" if isinstance(name, str) and name else str(tool["type"])[:64]
+
+
+def _refuse_kind(kind: object, path: str) -> Exception:
+    if not isinstance(kind, str):
+        return refuse(f"{path}.type", "the kind of the tool is needed: function or custom", "invalid_tools")
+    words = f"this server has no tool of type {kind[:64]!r}; function and custom are supported"
+    return refuse(f"{path}.type", words, "unsupported")
+
+
+def _read_name(tool: Mapping[str, Any], path: str) -> str:
+    name = tool.get("name")
+    if not isinstance(name, str) or not name:
+        words = "a name is needed" + ("; here it stands beside `type`" if "function" in tool else "")
+        raise refuse(f"{path}.name", words, "invalid_tools")
+    return name
+
+
+def _read_function(tool: Mapping[str, Any], path: str) -> dict[str, Any]:
+    _read_name(tool, path)
+    function = {name: tool[name] for name in FUNCTION_FIELDS if tool.get(name) is not None}
+    if not isinstance(function.get("description", ""), str):
+        raise refuse(f"{path}.description", "a text is needed", "invalid_tools")
+    if not isinstance(function.get("strict", False), bool):
+        raise refuse(f"{path}.strict", "true or false is needed", "invalid_tools")
+    return {"type": "function", "function": function}
+
+
+def _read_custom(tool: Mapping[str, Any], path: str, notes: list[str]) -> dict[str, Any]:
+    """Read a tool of free text. A grammar for it is shown to the model, which need not keep to it."""
+    name, description = _read_name(tool, path), tool.get("description") or ""
+    if not isinstance(description, str):
+        raise refuse(f"{path}.description", "a text is needed", "invalid_tools")
+    form = tool.get("format")
+    if form is not None and not isinstance(form, Mapping):
+        raise refuse(f"{path}.format", "an object is needed", "invalid_tools")
+    if form is not None and form.get("type", "text") != "text":
+        description += _describe_grammar(form, f"{path}.format")
+        notes.append(f"{path}.format: the grammar of {name[:64]} is shown to the model and isn't enforced")
+    schema = {
+        "type": "object",
+        "properties": {"input": {"type": "string", "description": "the input of the tool, as it is"}},
+        "required": ["input"],
+        "additionalProperties": False,
+    }
+    function: dict[str, Any] = {"name": name, "parameters": schema}
+    return {"type": "function", "function": function | ({"description": description} if description else {})}
+
+
+def _describe_grammar(form: Mapping[str, Any], path: str) -> str:
+    definition, syntax = form.get("definition"), form.get("syntax")
+    if form.get("type") != "grammar":
+        raise refuse(f"{path}.type", "text or grammar is needed", "invalid_tools")
+    if not isinstance(definition, str) or len(definition) > GRAMMAR_CHARS_MAX:
+        raise refuse(
+            f"{path}.definition", f"a text of at most {GRAMMAR_CHARS_MAX} characters is needed", "invalid_tools"
+        )
+    if syntax not in ("lark", "regex"):
+        raise refuse(f"{path}.syntax", "lark or regex is needed", "invalid_tools")
+    return f"\n\nThe input follows this {syntax} grammar:\n{definition}"
+
+
+def _read_choice(
+    choice: Any, names: Mapping[str, Any], kept_out: bool, notes: list[str]
+) -> str | dict[str, Any] | None:
+    if choice is None or isinstance(choice, str):
+        if choice not in (None, *WORDS):
+            raise refuse("tool_choice", f"one of {', '.join(WORDS)} is needed, or an object that names a tool")
+        if choice == "required" and not names:
+            why = "none of the declared tools can be called here" if kept_out else "no tools are declared"
+            raise refuse("tool_choice", why)
+        return choice
+    if not isinstance(choice, Mapping):
+        raise refuse("tool_choice", "a word or an object is needed")
+    kind = choice.get("type")
+    if kind in ("function", "custom"):
+        return _read_named(choice, names, "tool_choice")
+    if kind == "allowed_tools":
+        return _read_allowed(choice, names, notes)
+    if is_kept_out(kind):
+        raise refuse(
+            "tool_choice.type", f"the tool {str(kind)[:64]!r} isn't had here, and can't be forced", "unsupported"
+        )
+    if not isinstance(kind, str):
+        raise refuse("tool_choice.type", "function, custom or allowed_tools is needed")
+    raise refuse("tool_choice.type", f"this server has no tool of type {kind[:64]!r}", "unsupported")
+
+
+def _read_named(choice: Mapping[str, Any], names: Mapping[str, Any], path: str) -> dict[str, Any]:
+    name = choice.get("name")
+    if not isinstance(name, str) or name not in names:
+        raise refuse(f"{path}.name", "names no declared tool")
+    return {"type": "function", "function": {"name": name}}
+
+
+def _read_allowed(choice: Mapping[str, Any], names: Mapping[str, Any], notes: list[str]) -> str | dict[str, Any]:
+    """Read a list of the tools that may be called now; what of it is kept out isn't called anyway."""
+    mode, listed, path = choice.get("mode", "auto"), choice.get("tools"), "tool_choice.tools"
+    if mode not in ("auto", "required"):
+        raise refuse("tool_choice.mode", "auto or required is needed")
+    if not isinstance(listed, list):
+        raise refuse(path, "a list of tools is needed")
+    allowed: list[dict[str, Any]] = []
+    for place, tool in enumerate(listed):
+        if not isinstance(tool, Mapping):
+            raise refuse(f"{path}.{place}", "an object is needed")
+        if tool.get("type") in ("function", "custom"):
+            allowed.append(_read_named(tool, names, f"{path}.{place}"))
+        elif not is_kept_out(tool.get("type")):
+            raise refuse(f"{path}.{place}.type", "function or custom is needed")
+    if len(allowed) < len(listed):
+        notes.append("tool_choice: tools that were kept from the model are allowed in vain")
+    if not allowed and mode == "required":
+        raise refuse(path, "none of them can be called here")
+    return {"type": "allowed_tools", "allowed_tools": {"mode": mode, "tools": allowed}} if allowed else "none"

@@ -1,0 +1,17 @@
+"""What is spoken where: the dialects by their paths.
+
+A path's errors, and those of all that is below it, have its dialect's shape. Workers that parse large bodies import
+what parses them before the first one comes.
+"""
+
+from __future__ import annotations
+
+from deployments.api.anthropic.messages_render import MESSAGES
+from deployments.api.dialect import Dialect
+from deployments.api.openai_render import CHAT
+from deployments.api.openai_responses.response_events import RESPONSES
+
+__all__ = ["DIALECTS", "WORKER_IMPORTS"]
+
+DIALECTS: dict[str, Dialect] = {"/v1/chat/completions": CHAT, "/v1/messages": MESSAGES, "/v1/responses": RESPONSES}
+WORKER_IMPORTS = ("deployments.request.attempt", *(spoken.parse.__module__ for spoken in DIALECTS.values()))
