@@ -10,10 +10,12 @@ from __future__ import annotations
 import argparse
 import importlib.metadata
 import json
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from deployments.cli.agents import AGENTS, SDKS
 from deployments.cli.front import run_supervised, serve
 from deployments.config import ConfigError
 from deployments.config_paths import BUILT_IN, find_config
@@ -33,6 +35,8 @@ HELP = {
     "pull": "fetch and convert the model of one tier or source, or all of them",
     "models": "list the models on this machine, with sizes, and which tiers use them",
     "key": "make an API key: shown once, kept as its digest",
+    "launch": "start your own agent (claude, codex, opencode, ...) on this server",
+    "agents": "print what to set by hand so that an agent asks this server",
 }
 EPILOG = (
     "`mlx-stack-serve COMMAND --help` says what a command takes. In a folder without serve_config.yaml the built-in "
@@ -42,9 +46,10 @@ EPILOG = (
 
 def main(argv: list[str] | None = None) -> int:
     """Run one command; the result is the exit code: 0 good, 1 a check failed, 2 a wrong configuration."""
-    arguments = build_parser().parse_args(argv)
+    given, rest = _split_arguments(sys.argv[1:] if argv is None else argv)
+    arguments = build_parser().parse_args(given)
     try:
-        return _run(arguments)
+        return _run_agent(arguments, rest) if arguments.command in ("launch", "agents") else _run(arguments)
     except ConfigError as error:
         print(error, file=sys.stderr)  # noqa: T201
         return 2
@@ -63,8 +68,16 @@ def build_parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND", title="commands")
     for name, words in HELP.items():
         command = commands.add_parser(name, help=words, description=f"{words[0].upper()}{words[1:]}.")
-        {"serve": _add_serve, "pull": _add_pull, "key": _add_key}.get(name, _add_config)(command)
+        ADD.get(name, _add_config)(command)
     return parser
+
+
+def _split_arguments(argv: list[str]) -> tuple[list[str], list[str]]:
+    """Split off what `launch` passes on to the agent, untouched: all behind the first `--`."""
+    if argv[:1] != ["launch"] or "--" not in argv:
+        return argv, []
+    at = argv.index("--")
+    return argv[:at], argv[at + 1 :]
 
 
 def _find_version() -> str:
@@ -94,6 +107,43 @@ def _add_key(command: argparse.ArgumentParser) -> None:
     command.add_argument("--admin", action="store_true", help="may also use the routes under /v1/reliability")
     command.add_argument("--local-only", action="store_true", help="its requests never leave this machine")
     command.add_argument("--file", type=Path, help="append the entry to this file (mode 0600)")
+
+
+def _add_launch(command: argparse.ArgumentParser) -> None:
+    command.usage = "mlx-stack-serve launch [OPTIONS] AGENT [-- ARGS]"
+    command.epilog = "What stands behind `--` is passed on to the agent. Its key is read from MLX_STACK_API_KEY."
+    command.add_argument("agent", metavar="AGENT", choices=tuple(AGENTS), help=", ".join(AGENTS))
+    _add_place(command)
+
+
+def _add_agents(command: argparse.ArgumentParser) -> None:
+    known = (*AGENTS, *SDKS)
+    command.add_argument("agent", metavar="AGENT", nargs="?", choices=known, help=f"{', '.join(known)}; else all")
+    _add_place(command)
+
+
+def _add_place(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--url", help="the server's URL; else it is found in the configuration")
+    command.add_argument("--model", default="auto", help="a tier, an alias or `auto` (the default)")
+    command.add_argument("--config", type=Path, help="the configuration file")
+
+
+ADD = {"serve": _add_serve, "pull": _add_pull, "key": _add_key, "launch": _add_launch, "agents": _add_agents}
+
+
+def _run_agent(arguments: argparse.Namespace, rest: list[str]) -> int:
+    from deployments.cli.launch import NotStarted, check_model, find_url, launch, print_agents
+
+    name, model = arguments.agent, check_model(arguments.model)
+    url = find_url(arguments.url, arguments.config)
+    try:
+        if arguments.command == "launch":
+            launch(name, rest, url=url, model=model, environ=os.environ)
+        print_agents([name] if name else [*AGENTS, *SDKS], url=url, model=model, environ=os.environ)
+    except NotStarted as error:
+        print(error, file=sys.stderr)  # noqa: T201
+        return 1
+    return 0
 
 
 def _run(arguments: argparse.Namespace) -> int:

@@ -67,8 +67,16 @@ class StateConfig(Section):
         default=268_435_456,
         ge=1_048_576,
         le=10**12,
-        description="the size of the journal's file; the oldest incidents and reports leave first",
+        description="the size of the journal's file; the oldest incidents, reports and responses leave first",
     )
+    responses_bytes_max: int = Field(
+        default=67_108_864,
+        ge=0,
+        le=10**12,
+        description="what responses of `/v1/responses` take that are kept to go on from, compressed: prompts and "
+        "answers, in the journal; the oldest leave first; 0: none is kept",
+    )
+    responses_ttl_s: float = Field(default=86_400.0, ge=1, le=10**8, description="and for how many seconds each")
 
 
 class ServerConfig(Section):

@@ -108,6 +108,11 @@ TABLE: dict[str, Row] = {
     "model_not_found": Row(
         status=404, type="invalid_request_error", meaning="`model` is no tier, no alias and not `auto`"
     ),
+    "previous_response_not_found": Row(
+        status=400,
+        type="invalid_request_error",
+        meaning="`previous_response_id` isn't kept: it is too old, another key's, or was never stored",
+    ),
     "method_not_allowed": Row(status=405, type="invalid_request_error", meaning="wrong HTTP method"),
     "request_timeout": Row(
         status=408,

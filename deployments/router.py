@@ -38,6 +38,9 @@ from deployments.api.exchange import Exchange
 from deployments.api.headers import deadline_of, is_local_only, request_id_of
 from deployments.api.models import filter_for, is_held_off, make_page, model_list, readiness
 from deployments.api.openai_chat import ChatCall
+from deployments.api.openai_responses.stored_record import NeedsRecall
+from deployments.api.openai_responses.stored_responses import StoredResponses
+from deployments.api.openai_responses.stored_routes import StoredRoutes
 from deployments.api.parsing import parse_body
 from deployments.api.responses import build_error_handlers, json_response
 from deployments.collector import collect_less
@@ -104,6 +107,7 @@ class Router(Stoppable):
         plan = plan_of(config)
         self._memory = None if plan is None else MemoryView(plan, app)
         self._state = State(ray_finder(app, config.state), self._state_limits())
+        self._stored = StoredResponses(self._state)
         self._insight = Insight(self._state, self._watch, tuple(self._tiers), self._access)
         self._clock = MonotonicClock()
         self._workers = Workers(imports=WORKER_IMPORTS)
@@ -149,6 +153,7 @@ class Router(Stoppable):
             await self._memory.close()
         await self._workers.close()
         await self._watch.close()
+        await self._stored.close()
         await self._state.close()
 
     def __serve_build_asgi_app__(self) -> Starlette:
@@ -161,6 +166,7 @@ class Router(Stoppable):
             Route("/v1/models", self.models),
             Route("/v1/models/{model:path}", self.model),
             *(Route(path, partial(self._chat, spoken), methods=["POST"]) for path, spoken in DIALECTS.items()),
+            *StoredRoutes(self._stored, self._identify_caller).routes(),
             *self._insight.routes(),
         ]
         return BoundaryApp(
@@ -215,9 +221,8 @@ class Router(Stoppable):
         """Answer one request of a dialect, streamed or not."""
         started_ns = self._clock.now_ns()
         caller, server = self._identify_caller(request), self._config.server
-        call = await self._read_call(spoken, request)
-        size = call.request.body_bytes
-        run = await large(size, self._make_run, call, caller, is_local_only(request.headers))
+        call = await self._read_call(spoken, request, caller)
+        run = await large(call.request.body_bytes, self._make_run, call, caller, is_local_only(request.headers))
         state = self._state.request(
             key=run.key,
             session=run.request.session_id,
@@ -235,29 +240,34 @@ class Router(Stoppable):
             report=lambda: account.report(self._clock.now_ns(), self._prices),
             close=lambda: self._close(account),
             keepalive_s=server.keepalive_s,
+            keep=lambda written: self._stored.keep(call, run, written),
         )
         return await exchange.respond()
 
     async def _count_tokens(self, request: Request) -> Response:
         """Count the tokens of a message's prompt."""
-        self._identify_caller(request)
-        call = await self._read_call(MESSAGES, request)
+        call = await self._read_call(MESSAGES, request, self._identify_caller(request))
         tier = self._tiers[chain_for(self._config, self._tiers, call.model)[0]]
         counted = await count_prompt(tier, call.request)
         return json_response(counted, headers=MESSAGES.id_headers(call.request.request_id))
 
-    async def _read_call(self, spoken: Dialect, request: Request) -> ChatCall:
+    async def _read_call(self, spoken: Dialect, request: Request, caller: Caller) -> ChatCall:
+        """Read and parse a body; where it goes on from stored responses, with those."""
         server = self._config.server
-        raw = await self._bodies.read(request, bytes_max=server.body_bytes_max, first_s=server.body_s)
-        return await parse_body(
+        parse = partial(
+            parse_body,
             self._workers,
-            spoken.parse,
-            raw,
-            request.headers,
+            raw=await self._bodies.read(request, bytes_max=server.body_bytes_max, first_s=server.body_s),
+            headers=request.headers,
             request_id=request_id_of(request.headers),
             tokens_max=self._config.reliability.token_budget.max_output_tokens,
             timeout_s=deadline_of(request.headers, server.deadline_s),
         )
+        try:
+            return await parse(parse=spoken.parse)
+        except NeedsRecall as need:
+            recalled = await self._stored.recall(caller.name, need)
+        return await parse(parse=partial(spoken.parse, recalled=recalled), beside=recalled.size)
 
     def _identify_caller(self, request: Request) -> Caller:
         self._access.guard(request.client.host if request.client else None, request.headers)

@@ -23,15 +23,21 @@ __all__ = ["parse_body"]
 
 
 async def parse_body(
-    workers: Workers, parse: Callable[..., ChatCall], raw: bytes, headers: Mapping[str, str], **named: Any
+    workers: Workers,
+    parse: Callable[..., ChatCall],
+    raw: bytes,
+    headers: Mapping[str, str],
+    *,
+    beside: int = 0,
+    **named: Any,
 ) -> ChatCall:
-    """Run a dialect's `parse`, here or in a worker.
+    """Run a dialect's `parse`, here or in a worker. `beside`: so many bytes it reads beside `raw`.
 
     Raises:
         ApiError: as `parse`; `overloaded` where too many large requests wait already.
     """
     try:
-        return await large(len(raw), partial(parse, raw, headers, **named, steps=Steps(STEPS_INLINE)))
+        return await large(len(raw) + beside, partial(parse, raw, headers, **named, steps=Steps(STEPS_INLINE)))
     except OutOfSteps:
         pass
     try:

@@ -37,6 +37,7 @@ from deployments.state.records import (
     AnswerItem,
     Health,
     Item,
+    KeptResponse,
     Query,
     Reply,
     StateLimits,
@@ -267,6 +268,28 @@ class SessionState:
         """Return the newest incidents that match."""
         self._last_call_s = time.monotonic()
         return self._journal.incidents(query)
+
+    # -- responses that clients go on from ---------------------------------------------------------------------
+
+    @_one_at_a_time
+    def keep_response(self, response: KeptResponse) -> None:
+        """Keep a response. Sent again it changes nothing. Raises as `step`."""
+        with self._journal.step() as journal:
+            journal.shelf.write(response)
+        self._last_call_s = time.monotonic()
+
+    @_one_at_a_time
+    def recall_responses(self, key: str, response_id: str) -> list[KeptResponse]:
+        """Return a response and those that it goes on from, the newest first, as far as one call may."""
+        self._last_call_s = time.monotonic()
+        return self._journal.shelf.walk(key, response_id)
+
+    @_one_at_a_time
+    def forget_response(self, key: str, response_id: str) -> bool:
+        """Forget a response; False where there is none. Raises as `step`."""
+        self._last_call_s = time.monotonic()
+        with self._journal.step() as journal:
+            return journal.shelf.delete(key, response_id)
 
     @_one_at_a_time
     def stats(self) -> dict[str, Any]:

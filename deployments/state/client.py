@@ -28,6 +28,7 @@ from deployments.state.records import (
     AnswerItem,
     Health,
     IncidentItem,
+    KeptResponse,
     Query,
     ReportItem,
     SettlementItem,
@@ -108,6 +109,20 @@ class State:
         """Return the newest incidents that match."""
         found: list[dict[str, Any]] = await self.link.call("incidents", query)
         return found
+
+    async def keep_response(self, response: KeptResponse) -> None:
+        """Keep a response. It may be large, and is handed to Ray on a thread."""
+        shared = await asyncio.to_thread(ray.put, response) if ray.is_initialized() else response
+        await self.link.call("keep_response", shared)
+
+    async def recall_responses(self, key: str, response_id: str) -> list[KeptResponse]:
+        """Return a response and those before it, the newest first, as far as one call may."""
+        found: list[KeptResponse] = await self.link.call("recall_responses", key, response_id)
+        return found
+
+    async def forget_response(self, key: str, response_id: str) -> bool:
+        """Forget a response; False where there is none."""
+        return bool(await self.link.call("forget_response", key, response_id))
 
     async def isolate(self, tier: str) -> None:
         """Keep all calls off a tier."""
@@ -275,6 +290,8 @@ def bounds_of(config: StateConfig) -> Bounds:
         sessions_max=config.sessions_max,
         session_ttl_s=config.session_ttl_s,
         bytes_max=config.journal_bytes_max,
+        responses_bytes_max=config.responses_bytes_max,
+        responses_ttl_s=config.responses_ttl_s,
     )
 
 

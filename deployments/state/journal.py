@@ -5,6 +5,7 @@
     steps      the number of the last step of each Router replica, and the grants that it gave
     sessions   what each session has asked for and spent, for display
     reports    finished requests          incidents   what went wrong, and what was done about it
+    responses  what clients may go on from (`response_shelf.py`)
 
 One process writes. Everything that one step does is one transaction, committed before the step is answered: a grant
 that a Router holds is always in the journal. Who opens the journal becomes its owner by writing its own name into it;
@@ -13,8 +14,9 @@ a former owner that is still alive finds another name at its next write, gets `S
 `synchronous=NORMAL`: a commit survives the death of the process (measured 2026-11-22, 2 vCPU AMD EPYC: see
 `README.md` of this folder), a power cut may cost the last moments.
 
-Bounds: events until the next snapshot; sessions by their age; reports and incidents by number and age; the file as a
-whole by `bytes_max`, for which the oldest incidents and reports go first. What must never happen: half of a step.
+Bounds: events until the next snapshot; sessions by their age; reports and incidents by number and age; responses by
+bytes and age; the file as a whole by `bytes_max`, for which the oldest of the last three go first. What must never
+happen: half of a step.
 """
 
 from __future__ import annotations
@@ -31,6 +33,7 @@ from pydantic import TypeAdapter
 
 from deployments.state.private import make_private_file, make_private_folder
 from deployments.state.records import Query
+from deployments.state.response_shelf import SHELF_SCHEMA, ResponseShelf
 from reliability.admission import events as replay
 from reliability.admission.admit import AdmissionConfig, AdmissionState
 
@@ -97,6 +100,8 @@ class Bounds:
     sessions_max: int = 10_000
     session_ttl_s: float = 86_400.0
     bytes_max: int = 256 * 1024 * 1024
+    responses_bytes_max: int = 64 * 1024 * 1024
+    responses_ttl_s: float = 86_400.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,6 +148,7 @@ class Journal:
         self.owner = owner
         self._bounds = bounds
         self._db = sqlite3.connect(path, timeout=BUSY_S, isolation_level=None, check_same_thread=False)
+        self.shelf = ResponseShelf(self._db, bytes_max=bounds.responses_bytes_max, ttl_s=bounds.responses_ttl_s)
 
     def begin(self) -> Restored:
         """Become the owner; return what the file holds.
@@ -155,7 +161,7 @@ class Journal:
         self._db.execute("PRAGMA journal_mode=WAL")
         self._db.execute("PRAGMA synchronous=NORMAL")
         self._db.execute(f"PRAGMA journal_size_limit={WAL_BYTES_MAX}")
-        self._db.executescript(SCHEMA)
+        self._db.executescript(SCHEMA + SHELF_SCHEMA)
         self._check_pages()
         self._check_version()
         with self._transaction():
@@ -293,6 +299,7 @@ class Journal:
             self._db.execute("DELETE FROM incidents WHERE at_s < ?", (now_s - bounds.incidents_days * DAY_S,))
             self._db.execute("DELETE FROM reports WHERE at_s < ?", (now_s - bounds.incidents_days * DAY_S,))
             self._db.execute("DELETE FROM steps WHERE at_s < ?", (now_s - STEPS_DAYS * DAY_S,))
+            self.shelf.trim(now_s)
             self._keep_newest("reports", bounds.reports_max)
             self._keep_newest("incidents", bounds.incidents_max)
             self._db.execute(
@@ -314,8 +321,8 @@ class Journal:
         return int((pages - free) * size)
 
     def _drop_oldest(self) -> bool:
-        """Let a share of the reports and incidents go; return False where there are none."""
-        dropped = 0
+        """Let a share of the reports, incidents and responses go; return False where there are none."""
+        dropped = int(self.shelf.drop_share())
         for table in ("incidents", "reports"):
             count = (self._row(f"SELECT count(*) FROM {table}") or (0,))[0]
             dropped += self._keep_newest(table, count - -(-count // TRIM_SHARE))

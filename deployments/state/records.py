@@ -27,6 +27,7 @@ __all__ = [
     "Health",
     "IncidentItem",
     "Item",
+    "KeptResponse",
     "Query",
     "Reply",
     "ReportItem",
@@ -185,3 +186,17 @@ class Query:
     until_s: float | None = None
     before: int | None = None
     limit: int = 50
+
+
+@dataclass(frozen=True, slots=True)
+class KeptResponse:
+    """A response that may be gone on from. `record`: its input and itself, compressed, of `size` bytes without that;
+    `previous`: the response that it goes on from itself."""
+
+    key: str
+    id: str
+    session: str
+    previous: str | None
+    at_s: float
+    size: int
+    record: bytes

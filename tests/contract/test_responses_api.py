@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import openai
 import pytest
 
 from tests.support import scripts
@@ -21,7 +22,10 @@ WEATHER: Any = {
 
 @pytest.fixture(scope="module")
 def server(deploy: Deploy) -> Server:
-    return deploy(scripts.args(scripts.TWO), "responses")
+    args = scripts.args(scripts.TWO)
+    knows: Any = {"when": {"tool_result": "sunny", "transcript": "weather"}, "answer": "{{tool_result}}, turn {{turn}}"}
+    args["tiers"]["fast"]["script"].insert(0, knows)
+    return deploy(args, "responses")
 
 
 def test_a_plain_answer(server):
@@ -66,3 +70,47 @@ def test_a_call(server, stream):
 
     assert (call.name, json.loads(call.arguments)) == ("get_weather", {"city": "Paris"})
     assert call.call_id
+
+
+def test_a_conversation_goes_on(server):
+    """`previous_response_id` brings the conversation along: the tier sees what was asked, called and answered before,
+    and the session is the first one's."""
+    with server.client() as client:
+        first = client.responses.with_raw_response.create(model="auto", input="weather", tools=[WEATHER])
+        (call,) = [item for item in first.parse().output if item.type == "function_call"]
+        given: Any = [{"type": "function_call_output", "call_id": call.call_id, "output": "sunny"}]
+        second = client.responses.with_raw_response.create(
+            model="auto", input=given, previous_response_id=first.parse().id
+        )
+
+    assert second.parse().previous_response_id == first.parse().id
+    assert second.headers["x-mlx-stack-session"] == first.headers["x-mlx-stack-session"]
+    assert second.parse().output_text == "sunny, turn 2"
+
+
+def test_a_stored_response_is_read_listed_and_deleted(server):
+    """What was answered is read again as it was; its input is listed; once deleted it is gone, and can't be gone on
+    from."""
+    with server.client() as client:
+        made = client.responses.create(model="auto", input="hi", instructions="Be good.")
+        read = client.responses.retrieve(made.id)
+        (item,) = client.responses.input_items.list(made.id).data
+        client.responses.delete(made.id)
+        with pytest.raises(openai.NotFoundError, match="not found"):
+            client.responses.retrieve(made.id)
+        with pytest.raises(openai.BadRequestError, match=f"Previous response with id '{made.id}' not found") as caught:
+            client.responses.create(model="auto", input="more", previous_response_id=made.id)
+
+    assert read == made
+    assert (item.role, item.content[0].text) == ("user", "hi")
+    assert (caught.value.code, caught.value.param) == ("previous_response_not_found", "previous_response_id")
+
+
+def test_nothing_is_kept_unasked(server):
+    """With `store: false` a response can't be found again."""
+    with server.client() as client:
+        made = client.responses.create(model="auto", input="hi", store=False)
+        with pytest.raises(openai.NotFoundError):
+            client.responses.retrieve(made.id)
+
+    assert made.store is False

@@ -51,9 +51,9 @@ class MessagesBody(Strict):
     """The fields that this server reads."""
 
     model: str = Field(default="auto", min_length=1, max_length=MODEL_CHARS_MAX)
-    messages: list[dict[str, Any]] = Field(min_length=1, max_length=MESSAGES_MAX)
+    messages: list[Any] = Field(min_length=1, max_length=MESSAGES_MAX)
     max_tokens: TokenCount | None = None
-    system: str | list[dict[str, Any]] | None = None
+    system: str | list[Any] | None = None
     stream: bool | None = None
     temperature: float | None = Field(default=None, ge=0, le=1)
     top_p: float | None = Field(default=None, ge=0, le=1)

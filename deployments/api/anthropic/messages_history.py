@@ -54,7 +54,7 @@ def translate_history(system: str | Sequence[Any] | None, messages: Sequence[Any
     out = list(_translate_system(system or (), "system", head=True))
     for at, message in enumerate(messages):
         path = f"messages.{at}"
-        role = message.get("role") if isinstance(message, Mapping) else None
+        role = message.get("role") if isinstance(message, dict) else None
         if role not in ROLES:
             raise refuse(f"{path}.role", "user, assistant or system is needed")
         content = _read_content(message.get("content"), f"{path}.content")
@@ -78,7 +78,7 @@ def _read_content(content: Any, path: str) -> Sequence[Block]:
     if not isinstance(content, list):
         raise refuse(path, "a string or a list of blocks is needed")
     for at, block in enumerate(content):
-        if not isinstance(block, Mapping) or not isinstance(block.get("type"), str):
+        if not isinstance(block, dict) or not isinstance(block.get("type"), str):
             raise refuse(f"{path}.{at}.type", "each block needs a type")
     return content
 
@@ -121,7 +121,7 @@ def _translate_result(block: Block, path: str) -> tuple[Message, list[dict[str, 
     texts = [part for part in parts if part["type"] == "text"]
     if block.get("is_error") is True and not any("error" in part["text"].lower() for part in texts):
         texts = [{"type": "text", "text": "Error:"}, *texts]
-    if texts and isinstance(block.get("cache_control"), Mapping):
+    if texts and isinstance(block.get("cache_control"), dict):
         texts[-1] = {**texts[-1], "cache_control": block["cache_control"]}
     result = {"role": "tool", "tool_call_id": call_id, "content": join_parts(texts)}
     return result, [part for part in parts if part["type"] != "text"]
@@ -161,7 +161,7 @@ READERS: Mapping[str, Callable[[Sequence[Block], str], Iterator[Message]]] = {
 def _make_call(block: Block, path: str) -> dict[str, Any]:
     call_id, name = _read_string(block, "id", path), _read_string(block, "name", path)
     arguments = block.get("input")
-    if not isinstance(arguments, Mapping):
+    if not isinstance(arguments, dict):
         raise refuse(f"{path}.input", "an object is needed")
     written = orjson.dumps(arguments).decode()
     return {"id": call_id, "type": "function", "function": {"name": name, "arguments": written}}
@@ -187,13 +187,13 @@ def _make_parts(block: Block, path: str) -> list[dict[str, Any]]:
 
 def _make_text(block: Block, path: str) -> dict[str, Any]:
     part = {"type": "text", "text": _read_string(block, "text", path)}
-    if isinstance(block.get("cache_control"), Mapping):
+    if isinstance(block.get("cache_control"), dict):
         part["cache_control"] = block["cache_control"]
     return part
 
 
 def _read_image(source: Any, path: str) -> str:
-    kind = source.get("type") if isinstance(source, Mapping) else None
+    kind = source.get("type") if isinstance(source, dict) else None
     if kind == "url":
         return _read_string(source, "url", path)
     if kind == "base64":
@@ -204,7 +204,7 @@ def _read_image(source: Any, path: str) -> str:
 def _make_document(block: Block, path: str) -> dict[str, Any]:
     """Make the text of a document that is text. Others are for models that read files."""
     source = block.get("source")
-    source = source if isinstance(source, Mapping) else {}
+    source = source if isinstance(source, dict) else {}
     kind = source.get("type")
     if kind == "text":
         text = _read_string(source, "data", f"{path}.source")

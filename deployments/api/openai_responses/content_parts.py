@@ -90,7 +90,10 @@ def _read_image(part: Mapping[str, Any], path: str) -> dict[str, Any]:
         raise refuse(f"{path}.image_url", "a URL is needed, or a data URL with the image itself")
     if detail not in (None, *DETAILS):
         raise refuse(f"{path}.detail", f"one of {', '.join(DETAILS)} is needed")
-    return {"type": "image_url", "image_url": {"url": url} | ({"detail": detail} if detail else {})}
+    return {
+        "type": "image_url",
+        "image_url": {"url": url} | ({"detail": detail} if detail not in (None, "auto") else {}),
+    }
 
 
 def _read_file(part: Mapping[str, Any], path: str) -> dict[str, Any]:

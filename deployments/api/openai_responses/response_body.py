@@ -30,10 +30,13 @@ from deployments.api.openai_chat import (
     make_field_error,
     parse_object,
 )
+from deployments.api.openai_responses.chained_input import add_chain, check_recalled, resolve_items
 from deployments.api.openai_responses.field_paths import refuse, translate_error
 from deployments.api.openai_responses.item_ids import make_tag
+from deployments.api.openai_responses.own_input import complete_items
 from deployments.api.openai_responses.response_items import History
 from deployments.api.openai_responses.response_tools import ToolsRead, read_tools
+from deployments.api.openai_responses.stored_record import RECORD_BYTES_MAX, Recalled
 from deployments.errors import ApiError
 from reliability.steps import Steps
 
@@ -133,12 +136,15 @@ INCLUDABLE = frozenset(
 class Wanted:
     """What the way out must know. `echo`: the fields of the response object that repeat the request, as JSON, since a
     client's tools may be large; `custom`: the tools whose calls are free text; `sealed`: reasoning goes out in its
-    opaque form, too."""
+    opaque form, too. `items`: the input as it is stored, None where nothing is; `previous`: the response that this one
+    goes on from."""
 
     tag: str
     echo: Mapping[str, bytes]
-    custom: frozenset[str]
-    sealed: bool
+    custom: frozenset[str] = frozenset()
+    sealed: bool = False
+    items: bytes | None = None
+    previous: str | None = None
 
 
 def parse_response(
@@ -149,14 +155,24 @@ def parse_response(
     tokens_max: int,
     timeout_s: float,
     steps: Steps | None = None,
+    recalled: Recalled | None = None,
 ) -> ChatCall:
-    """Parse one body. It takes and raises what `parse_chat` does."""
+    """Parse one body. It takes and raises what `parse_chat` does; `recalled` is what it refers to.
+
+    Raises:
+        NeedsRecall: it refers to stored responses, and `recalled` is None.
+    """
     fields = parse_object(raw)
     body = _validate(fields)
     notes = _list_notes(body)
-    history = _read_input(body)
+    recalled = check_recalled(body.previous_response_id, body.input, recalled)
+    given = resolve_items(body.input, recalled)
+    history = _read_input(body, given, recalled)
     tools = read_tools(body.tools, body.tool_choice)
     chat = _translate(fields, body, history.close(), tools)
+    wanted = _build_wanted(body, tools, given)
+    if body.store is not False and wanted.items is None:
+        notes.append(f"store: the request is over {RECORD_BYTES_MAX >> 20} MiB, so its response isn't kept")
     try:
         return build_call(
             chat,
@@ -165,9 +181,9 @@ def parse_response(
             tokens_max=tokens_max,
             timeout_s=timeout_s,
             steps=steps,
-            body_bytes=len(raw),
-            names=fields,
-            wanted=_build_wanted(body, tools),
+            body_bytes=len(raw) + recalled.size,
+            names=fields if recalled.session is None else {"conversation": recalled.session},
+            wanted=wanted,
             notes=(*notes, *tools.notes, *history.notes),
         )
     except ApiError as error:
@@ -208,18 +224,19 @@ def _list_notes(body: ResponseBody) -> list[str]:
     return found
 
 
-def _read_input(body: ResponseBody) -> History:
+def _read_input(body: ResponseBody, given: str | list[Any], recalled: Recalled) -> History:
     history = History()
     if body.instructions:
         history.messages.append({"role": "system", "content": body.instructions})
-    if body.input is None or body.input == []:
-        raise refuse("input", "a text or a list of items is needed")
-    if isinstance(body.input, str):
-        history.messages.append({"role": "user", "content": body.input})
-    elif len(body.input) > MESSAGES_MAX - 2:
+    add_chain(history, recalled)
+    if isinstance(given, str):
+        history.add([{"role": "user", "content": given}], "input")
+    elif len(given) > MESSAGES_MAX - 2:
         raise refuse("input", f"there may be at most {MESSAGES_MAX - 2} items")
+    elif not given and not recalled.chain:
+        raise refuse("input", "a text or a list of items is needed")
     else:
-        history.add(body.input, "input")
+        history.add(given, "input")
     return history
 
 
@@ -261,7 +278,24 @@ def _translate_text(text: TextField) -> dict[str, Any]:
     return chat | {"response_format": {"type": "json_schema", "json_schema": given}}
 
 
-def _build_wanted(body: ResponseBody, tools: ToolsRead) -> Wanted:
+def _build_wanted(body: ResponseBody, tools: ToolsRead, given: str | list[Any]) -> Wanted:
+    tag = make_tag()
+    echo = _write_echo(body)
+    items = None if body.store is False else orjson.dumps(complete_items(given, tag))
+    if items is not None and len(items) + sum(map(len, echo.values())) > RECORD_BYTES_MAX:
+        items = None
+    return Wanted(
+        tag=tag,
+        echo=echo | {"store": orjson.dumps(items is not None)},
+        custom=tools.custom,
+        sealed=SEALED in (body.include or ()),
+        items=items,
+        previous=body.previous_response_id,
+    )
+
+
+def _write_echo(body: ResponseBody) -> dict[str, bytes]:
+    """Write the fields of the response object that repeat the request."""
     reasoning, text = body.reasoning or ReasoningField(), body.text or TextField()
     echo = {
         "instructions": body.instructions,
@@ -274,7 +308,6 @@ def _build_wanted(body: ResponseBody, tools: ToolsRead) -> Wanted:
         "reasoning": {"effort": reasoning.effort, "summary": reasoning.summary},
         "safety_identifier": body.safety_identifier,
         "service_tier": body.service_tier or "default",
-        "store": False,
         "temperature": body.temperature,
         "text": {"format": text.format or {"type": "text"}} | ({"verbosity": text.verbosity} if text.verbosity else {}),
         "tool_choice": body.tool_choice or "auto",
@@ -284,9 +317,4 @@ def _build_wanted(body: ResponseBody, tools: ToolsRead) -> Wanted:
         "truncation": "disabled",
         "user": body.user,
     }
-    return Wanted(
-        tag=make_tag(),
-        echo={name: orjson.dumps(value) for name, value in echo.items()},
-        custom=tools.custom,
-        sealed=SEALED in (body.include or ()),
-    )
+    return {name: orjson.dumps(value) for name, value in echo.items()}

@@ -126,6 +126,8 @@ EFFECTS: dict[str, Callable[[], None]] = {
     "reliability.incidents.keep_text": state.keep_text,
     **{f"state.{key}": state.journal_bounds for key in KEPT},
     "state.path": state.state_path,
+    "state.responses_bytes_max": state.response_bounds,
+    "state.responses_ttl_s": state.response_bounds,
     **{f"reliability.memory_pressure.{key}": proof for key, proof in MEMORY.items()},
     **{f"tiers.{k}.asleep": asleep for k in ("mlx", "hosted", "scripted")},
     **{f"tiers.{k}.idle_s": idle_s for k in ("mlx", "hosted", "scripted")},

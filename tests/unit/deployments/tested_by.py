@@ -11,6 +11,7 @@ TESTED_BY: dict[str, str] = {
     "deployments/router.py": "tests/contract/test_chat.py",
     "deployments/api/admin.py": "tests/contract/test_incidents.py",
     "deployments/api/dialect.py": "tests/unit/deployments/api/test_exchange.py",
+    "deployments/api/openai_responses/stored_routes.py": "tests/contract/test_responses_api.py",
     "deployments/graph/replica_counts.py": "tests/contract/test_sleeping.py",
     "deployments/memory/lease.py": "tests/unit/deployments/memory/test_view.py",
     "deployments/memory/node_report.py": "tests/unit/deployments/memory/test_monitor.py",

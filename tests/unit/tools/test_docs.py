@@ -13,6 +13,7 @@ from starlette.routing import Route
 
 from deployments.api.access import Access
 from deployments.api.admin import Insight
+from deployments.api.openai_responses.stored_responses import StoredResponses
 from deployments.config import AppConfig
 from deployments.config_file import read_file
 from deployments.config_tiers import KINDS
@@ -175,6 +176,7 @@ def routes() -> set[tuple[str, str]]:
     """Every method and path that the Router serves, without what Starlette adds to them."""
     router: Any = object.__new__(Router)
     router._insight = Insight(None, None, (), Access(()))  # type: ignore[arg-type]
+    router._stored = StoredResponses(None)  # type: ignore[arg-type]
     found = [route for route in router.__serve_build_asgi_app__().routes if isinstance(route, Route)]
     return {
         (method, re.sub(r"\{(?:\w+_)?(\w+)(?::path)?\}", "{}", route.path))
@@ -185,7 +187,7 @@ def routes() -> set[tuple[str, str]]:
 
 def test_every_route_is_explained_and_no_other():
     """The routes of the table are those of the Router."""
-    shown = re.findall(r"^\| `(GET|POST) (/[^`]*)` \|", TEXTS["docs/http.md"], re.MULTILINE)
+    shown = re.findall(r"^\| `(GET|POST|DELETE) (/[^`]*)` \|", TEXTS["docs/http.md"], re.MULTILINE)
 
     assert {(method, re.sub(r"\{\w+\}", "{}", path)) for method, path in shown} == routes()
     assert len(shown) == len(routes())

@@ -19,7 +19,7 @@ from deployments.request.policy import build_expected, hold_of, state_limits
 from deployments.state.actor import SessionState
 from deployments.state.client import bounds_of, folder_of
 from deployments.state.journal import Journal
-from deployments.state.records import Query, ReportItem, Step, TurnItem
+from deployments.state.records import KeptResponse, Query, ReportItem, Step, TurnItem
 from deployments.telemetry import MonotonicClock
 from reliability.admission import admit as reducer
 from reliability.admission.admit import AdmissionRequest, AdmissionState, Grant, RejectedBy, Rejection
@@ -290,6 +290,28 @@ def kept_after(later_s: float = 0.0, text: str = "", **keys: Any) -> dict[str, i
         }
         journal.close()
         return counts
+
+
+def response_bounds() -> None:
+    """responses_bytes_max and responses_ttl_s, by writing and trimming."""
+    assert responses_after() == 8
+    assert responses_after(responses_bytes_max=2_500) == 2
+    assert responses_after(responses_bytes_max=0) == 0
+    assert responses_after(later_s=100.0, responses_ttl_s=50) == 0
+
+
+def responses_after(later_s: float = 0.0, **keys: Any) -> int:
+    """Keep eight responses of 1,000 bytes, wait, and count what is there."""
+    with tempfile.TemporaryDirectory() as folder:
+        journal = Journal(Path(folder) / "j.sqlite", "me", bounds_of(config_of("state", keys).state))
+        journal.begin()
+        with journal.step():
+            for number in range(8):
+                journal.shelf.write(KeptResponse("", f"r{number}", "s", None, float(number), 9, b"x" * 1_000))
+        journal.trim(8.0 + later_s)
+        count = sum(journal.shelf.find("", f"r{number}") is not None for number in range(8))
+        journal.close()
+        return count
 
 
 def state_path() -> None:

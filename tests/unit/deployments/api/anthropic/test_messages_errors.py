@@ -32,6 +32,26 @@ def test_a_prompt_that_is_too_long_is_said_in_claude_codes_words():
     assert body["error"]["message"].startswith("prompt is too long: ")
 
 
+@pytest.mark.parametrize(
+    ("code", "kind"),
+    [
+        ("loop_detected", "billing_error"),
+        ("budget_exceeded", "billing_error"),
+        ("invalid_answer", "billing_error"),
+        ("no_tier_configured", "billing_error"),
+        ("context_length_exceeded", "invalid_request_error"),
+        ("unsupported", "invalid_request_error"),
+        ("invalid_tools", "invalid_request_error"),
+        ("rate_limit_exceeded", "rate_limit_error"),
+        ("no_tier_available", "overloaded_error"),
+        ("upstream_error", "api_error"),
+    ],
+)
+def test_what_stays_has_the_type_at_which_claude_code_gives_up(code: str, kind: str):
+    """A refusal for good is asked for once; what passes, and what is the request's own fault, says which it is."""
+    assert message_error(ApiError(code, "no"), "r")["error"]["type"] == kind
+
+
 def test_a_loop_says_when_to_come_back():
     """As in every dialect."""
     assert message_error(ApiError("loop_detected", "no", retry_after_s=5), "r")["error"]["retry_after"] == 5

@@ -1,0 +1,96 @@
+"""What a request refers to: the response that it goes on from, and items of others by their names.
+
+    previous_response_id   input and output of each response of the chain, the oldest first, before the request's own
+    item_reference         the item of that name, in the place of the reference
+
+What must never happen: a reference that is dropped because nothing was found.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from deployments.api.openai_responses.field_paths import refuse
+from deployments.api.openai_responses.item_ids import find_response, is_response_id
+from deployments.api.openai_responses.response_items import History
+from deployments.api.openai_responses.stored_record import NeedsRecall, Recalled, open_record
+from deployments.errors import ApiError
+
+__all__ = ["add_chain", "check_recalled", "resolve_items"]
+
+REFERENCES_MAX = 256
+
+
+def check_recalled(previous: str | None, given: str | Sequence[Any] | None, recalled: Recalled | None) -> Recalled:
+    """Return what a request may refer to; nothing, where it refers to nothing.
+
+    Raises:
+        NeedsRecall: it refers to something, and nothing was recalled.
+        ApiError: what it refers to can't be one of this server's.
+    """
+    if recalled is not None:
+        return recalled
+    names = {} if given is None or isinstance(given, str) else dict(_list_references(given))
+    if len(names) > REFERENCES_MAX:
+        raise refuse("input", f"there may be at most {REFERENCES_MAX} references to items")
+    if previous is None and not names:
+        return Recalled()
+    if previous is not None and not is_response_id(previous):
+        words = f"Previous response with id '{previous[:128]}' not found."
+        raise ApiError("previous_response_not_found", words, param="previous_response_id")
+    raise NeedsRecall(previous, names)
+
+
+def _list_references(given: Sequence[Any]) -> list[tuple[str, str]]:
+    """List the names of the items that are referred to, by their paths."""
+    found = []
+    for place, item in enumerate(given):
+        if _is_reference(item):
+            path = f"input.{place}.id"
+            if not isinstance(item.get("id"), str) or find_response(item["id"]) is None:
+                raise _deny(item.get("id"), path)
+            found.append((path, item["id"]))
+    return found
+
+
+def _is_reference(item: Any) -> bool:
+    if not isinstance(item, Mapping):
+        return False
+    return item.get("type") == "item_reference" or (
+        item.get("type") is None and set(item) <= {"id", "type"} and "id" in item
+    )
+
+
+def _deny(item_id: Any, path: str) -> ApiError:
+    if not isinstance(item_id, str):
+        return refuse(path, "the name of an item is needed")
+    return ApiError("not_found", f"Item with id '{item_id[:128]}' not found.", param=path)
+
+
+def resolve_items(given: str | Sequence[Any] | None, recalled: Recalled) -> str | list[Any]:
+    """Put the items themselves where they are referred to. Raises as `check_recalled`."""
+    if given is None or isinstance(given, str):
+        return given or []
+    known: dict[str, Any] = {}
+    for record in recalled.others.values():
+        opened = open_record(record)
+        known |= {item["id"]: item for item in (*opened["input"], *opened["response"]["output"])}
+    return [
+        _resolve(item, known, f"input.{place}.id") if _is_reference(item) else item for place, item in enumerate(given)
+    ]
+
+
+def _resolve(reference: Mapping[str, Any], known: Mapping[str, Any], path: str) -> Any:
+    item = known.get(reference.get("id", ""))
+    if item is None:
+        raise _deny(reference.get("id"), path)
+    return item
+
+
+def add_chain(history: History, recalled: Recalled) -> None:
+    """Add what a request goes on from, the oldest first."""
+    for record in recalled.chain:
+        opened = open_record(record)
+        history.add(opened["input"], "previous_response_id")
+        history.add(opened["response"]["output"], "previous_response_id")

@@ -1,0 +1,245 @@
+"""Responses that are kept: handed to the state actor behind the answer, and found again.
+
+    complete answer ─▶ keep (a reference, no work) ─▶ packed on the thread for large work ─▶ state actor ─▶ journal
+    previous_response_id, item_reference ─▶ recall: what still waits here, else the state actor, a piece at a time
+
+Handing over waits behind nobody's answer and holds nobody up: packing is done beside the event loop, one response after
+the other, and an actor that is away is asked again for `PATIENCE_S`. What waits is bounded in bytes; where it is more
+the oldest is let go, and the log says so. A request that comes before its predecessor has arrived at the actor (another
+Router replica may have it still) is asked for again for a moment.
+
+What must never happen: a response with `store: false` in here, or one that another key can find.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import OrderedDict
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from deployments.api.openai_chat import ChatCall
+from deployments.api.openai_responses.item_ids import find_response, has_just_begun, is_response_id, name_response
+from deployments.api.openai_responses.response_body import Wanted
+from deployments.api.openai_responses.stored_record import RECORD_BYTES_MAX, NeedsRecall, Recalled, write_record
+from deployments.errors import ApiError
+from deployments.request.drive import Run
+from deployments.state.link import StateSilent
+from deployments.state.records import KeptResponse
+from deployments.telemetry import log_error
+from deployments.work.large_work import QUIET_BYTES, large
+
+__all__ = ["Shelf", "StoredResponses"]
+
+CHAIN_MAX = 1_000
+CHAIN_BYTES_MAX = 16 * 1024 * 1024
+WAITING_BYTES_MAX = 32 * 1024 * 1024
+PATIENCE_S = 60.0
+RETRY_S = 0.5
+CLOSE_S = 2.0
+# As long as a response may take, and how often one that must be there is looked for.
+YOUNG_S = 3_600.0
+LOOKS, LOOK_S = 5, 0.1
+BACK_S = 2.0
+
+
+class Shelf(Protocol):
+    """Where responses are kept: the state. Each method raises StateSilent."""
+
+    async def keep_response(self, response: KeptResponse) -> None:
+        """Keep one."""
+        ...
+
+    async def recall_responses(self, key: str, response_id: str) -> list[KeptResponse]:
+        """Return one and those before it, the newest first, as far as one call may."""
+        ...
+
+    async def forget_response(self, key: str, response_id: str) -> bool:
+        """Forget one; False where there is none."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Waiting:
+    """A response that the state doesn't have yet."""
+
+    key: str
+    id: str
+    session: str
+    previous: str | None
+    at_s: float
+    items: bytes
+    response: bytes
+
+    @property
+    def size(self) -> int:
+        return len(self.items) + len(self.response)
+
+    async def pack(self) -> KeptResponse:
+        """Pack it, beside the event loop."""
+        size, record = await large(self.size + QUIET_BYTES, write_record, self.items, self.response)
+        return KeptResponse(self.key, self.id, self.session, self.previous, self.at_s, size, record)
+
+
+class StoredResponses:
+    """The responses that one Router replica has written, on their way, and the way to all others."""
+
+    def __init__(self, shelf: Shelf) -> None:
+        self._shelf = shelf
+        self._waiting: OrderedDict[tuple[str, str], _Waiting] = OrderedDict()
+        self._bytes = 0
+        self._task: asyncio.Task[None] | None = None
+
+    def keep(self, call: ChatCall, run: Run, written: Any) -> None:
+        """Keep a complete answer where its client wants that. It does no work that grows with it."""
+        wanted, response = call.wanted, getattr(written, "written", b"")
+        if not isinstance(wanted, Wanted) or wanted.items is None or not response:
+            return
+        waiting = _Waiting(
+            key=run.key,
+            id=name_response(wanted.tag),
+            session=run.request.session_id,
+            previous=wanted.previous,
+            at_s=time.time(),
+            items=wanted.items,
+            response=response,
+        )
+        if waiting.size > RECORD_BYTES_MAX:
+            log_error("response_not_kept", ValueError(f"{waiting.size} bytes"), response=waiting.id)
+            return
+        self._waiting[waiting.key, waiting.id] = waiting
+        self._bytes += waiting.size
+        while self._bytes > WAITING_BYTES_MAX:
+            self._let_go(next(iter(self._waiting.values())), StateSilent("too many responses wait to be kept"))
+        if self._task is None or self._task.done():
+            self._task = asyncio.create_task(self._hand_over())
+
+    async def close(self) -> None:
+        """Hand over what waits, for a moment."""
+        if self._task is not None:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(CLOSE_S):
+                    await self._task
+
+    async def find(self, key: str, response_id: str) -> KeptResponse | None:
+        """Find one response of this key.
+
+        Raises:
+            ApiError: the state doesn't answer.
+        """
+        found = await self._walk(key, response_id)
+        return found[0] if found else None
+
+    async def forget(self, key: str, response_id: str) -> bool:
+        """Forget one response of this key; False where there is none. Raises as `find`."""
+        waiting = self._waiting.get((key, response_id))
+        if waiting is not None:
+            self._drop(waiting)
+        if not is_response_id(response_id):
+            return False
+        try:
+            return await self._shelf.forget_response(key, response_id) or waiting is not None
+        except StateSilent as error:
+            raise _say_silent(error) from None
+
+    async def recall(self, key: str, need: NeedsRecall) -> Recalled:
+        """Find what a request goes on from and refers to.
+
+        Raises:
+            ApiError: something of it isn't kept, or is too much; the state doesn't answer.
+        """
+        chain = [] if need.previous is None else await self._recall_chain(key, need.previous)
+        others: dict[str, KeptResponse] = {}
+        for path, item_id in need.items.items():
+            response_id = find_response(item_id) or ""
+            found = others.get(response_id) or await self.find(key, response_id)
+            if found is None:
+                raise ApiError("not_found", f"Item with id '{item_id[:128]}' not found.", param=path)
+            others[response_id] = found
+            _check_size([*chain, *others.values()], path)
+        return Recalled(
+            chain=tuple(each.record for each in reversed(chain)),
+            session=chain[0].session if chain else None,
+            others={name: each.record for name, each in others.items()},
+            size=sum(each.size for each in (*chain, *others.values())),
+        )
+
+    # -- finding -----------------------------------------------------------------------------------------------
+
+    async def _recall_chain(self, key: str, response_id: str) -> list[KeptResponse]:
+        """Walk to the beginning of the conversation, the newest first."""
+        chain: list[KeptResponse] = []
+        name: str | None = response_id
+        while name is not None:
+            found = await self._walk(key, name)
+            if not found:
+                words = f"Previous response with id '{name[:128]}' not found."
+                raise ApiError("previous_response_not_found", words, param="previous_response_id")
+            chain += found
+            name = chain[-1].previous
+            _check_size(chain, "previous_response_id")
+        return chain
+
+    async def _walk(self, key: str, response_id: str) -> list[KeptResponse]:
+        """Find one, and perhaps some of those before it."""
+        if not is_response_id(response_id):
+            return []
+        looks = LOOKS if has_just_begun(response_id, YOUNG_S) else 1
+        for look in range(looks):
+            if look:
+                await asyncio.sleep(LOOK_S)
+            waiting = self._waiting.get((key, response_id))
+            if waiting is not None:
+                return [await waiting.pack()]
+            try:
+                found = await self._shelf.recall_responses(key, response_id)
+            except StateSilent as error:
+                raise _say_silent(error) from None
+            if found:
+                return found
+        return []
+
+    # -- handing over ------------------------------------------------------------------------------------------
+
+    async def _hand_over(self) -> None:
+        while self._waiting:
+            waiting = next(iter(self._waiting.values()))
+            try:
+                await self._hand_over_one(waiting)
+            except Exception as error:
+                self._let_go(waiting, error)
+
+    async def _hand_over_one(self, waiting: _Waiting) -> None:
+        packed, name = await waiting.pack(), (waiting.key, waiting.id)
+        async with asyncio.timeout(PATIENCE_S):
+            while self._waiting.get(name) is waiting:
+                try:
+                    await self._shelf.keep_response(packed)
+                except StateSilent:
+                    await asyncio.sleep(RETRY_S)
+                else:
+                    self._drop(waiting)
+
+    def _let_go(self, waiting: _Waiting, error: Exception) -> None:
+        self._drop(waiting)
+        log_error("response_not_kept", error, response=waiting.id)
+
+    def _drop(self, waiting: _Waiting) -> None:
+        if self._waiting.get((waiting.key, waiting.id)) is waiting:
+            del self._waiting[waiting.key, waiting.id]
+            self._bytes -= waiting.size
+
+
+def _check_size(found: Sequence[KeptResponse], path: str) -> None:
+    if len(found) > CHAIN_MAX or sum(each.size for each in found) > CHAIN_BYTES_MAX:
+        words = f"the stored conversation is longer than {CHAIN_MAX} responses, or {CHAIN_BYTES_MAX >> 20} MiB"
+        raise ApiError("invalid_request", f"{path}: {words}", param=path)
+
+
+def _say_silent(error: StateSilent) -> ApiError:
+    log_error("state_silent", error)
+    words = "the state actor doesn't answer; it is restarted within seconds"
+    return ApiError("no_tier_available", words, retry_after_s=BACK_S)

@@ -1,0 +1,142 @@
+"""Faults, bad answers and loops in all dialects: the same request gets the same verdict, whole and streamed.
+
+Each scenario is asked by the real clients of chat completions, Messages and Responses. What the server did is read from
+its own report, what the client was told from the client. Whatever a scenario ends in, no dialect may end otherwise.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.support import scripts
+from tests.support.dialects import DIALECTS, Told, ask_in
+from tests.support.http_asking import WEATHER_TOOLS, user
+from tests.support.serving import Deploy, Server
+
+pytestmark = pytest.mark.ray
+
+CALL = {"name": "get_weather", "arguments": {"city": "Paris"}}
+BAD: dict[str, Any] = {
+    "text-call": {"raw": '<tool_call>{"name": "get_weather", "arguments": {"city": "Paris"}}</tool_call>'},
+    "said-and-text-call": {"raw": 'I look. <tool_call>{"name": "get_weather", "arguments": {"city": 5}}</tool_call>'},
+    "invented-tool": {"tool_call": {"name": "get_forecast", "arguments": {"city": "Paris"}}},
+    "broken-json": {"tool_call": {"name": "get_weather", "arguments": "{'city': 'Paris',}"}},
+    "missing-argument": {"tool_call": {"name": "get_weather", "arguments": {}}},
+    "wrong-type": {"tool_call": {"name": "get_weather", "arguments": {"city": ["Paris"]}}},
+    "nothing": {"raw": " "},
+    "circles": {"raw": "and so on, and so on, as I have said before. " * 60},
+}
+ENDS: dict[str, list[dict[str, Any]]] = {
+    "length": [{"text": "As far as I"}],
+    "content_filter": [{"text": "I may not"}],
+}
+
+
+def rules(tier: str) -> list[dict[str, Any]]:
+    """A tier that is bad as it is told, and once told what was wrong is bad again; `standard` is always good."""
+    bad = [{"when": {"transcript": f"bad:{name} "}, "answer": [step]} for name, step in BAD.items()]
+    ends = [{"when": {"last_user": f"end:{name}"}, "answer": steps, "finish": name} for name, steps in ENDS.items()]
+    stuck = [{"when": {"transcript": "stuck:both"}, "answer": [{"tool_call": CALL}]}]
+    leaves = [{"when": {"transcript": "stuck:fast"}, "answer": f"{tier} leaves it."}]
+    own = [*bad, {"when": {"transcript": "stuck:fast"}, "answer": [{"tool_call": CALL}]}] if tier == "fast" else leaves
+    return [
+        *stuck,
+        *own,
+        *ends,
+        {"when": {"transcript": "bad:"}, "answer": [{"tool_call": CALL}]},
+        *scripts.rules(tier),
+    ]
+
+
+@pytest.fixture(scope="module")
+def server(deploy: Deploy) -> Server:
+    tiers = {name: {"kind": "scripted", "script": rules(name)} for name in scripts.TWO}
+    return deploy(scripts.args(scripts.TWO) | {"tiers": tiers}, "dialects")
+
+
+def laps(task: str, count: int) -> list[dict[str, Any]]:
+    """A history in which the same call has had the same result so often."""
+    messages = user(task)
+    for number in range(count):
+        call = {"id": f"call_{number}", "type": "function"}
+        call["function"] = {"name": "get_weather", "arguments": '{"city": "Paris"}'}  # type: ignore[assignment]
+        messages.append({"role": "assistant", "content": "I look.", "tool_calls": [call]})
+        messages.append({"role": "tool", "tool_call_id": call["id"], "content": "It rains."})
+    return messages
+
+
+FAULTS = ["500", "429", "hang", "cut", "stall", "break", "loading", "unavailable", "too-long", "cut-call"]
+SCENARIOS: dict[str, list[dict[str, Any]]] = {
+    "good": user("hi"),
+    "call": user("weather in Paris"),
+    "thinks": user("think"),
+    **{f"fast-{name}": user(f"fast:{name}") for name in FAULTS},
+    **{f"both-{name}": user(f"fast:{name} standard:{name}") for name in ("500", "400", "too-long", "break", "loading")},
+    **{f"bad-{name}": user(f"bad:{name} what is the weather?") for name in BAD},
+    **{f"ends-{name}": user(f"end:{name}") for name in ENDS},
+    **{
+        f"{who}-lap-{count}": laps(f"stuck:{who} what is it?", count) for who in ("fast", "both") for count in (1, 2, 4)
+    },
+    "system": [{"role": "system", "content": "You are good."}, *user("hi")],
+}
+
+
+def play(server: Server, name: str, stream: bool) -> dict[str, Told]:
+    """One scenario in each dialect."""
+    return {one: ask_in(one, server, SCENARIOS[name], stream=stream, tools=WEATHER_TOOLS) for one in DIALECTS}
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_a_scenario_ends_the_same_in_all_dialects(server, name, stream):
+    """The server's deeds, the status or the error frame, the words, the calls, the reason and the tokens are those of
+    the chat completion; no call is delivered that breaks its schema."""
+    told = play(server, name, stream)
+    chat = told.pop("chat")
+
+    for one in told.values():
+        assert one.verdict == chat.verdict
+        assert (one.status, one.code, one.late) == (chat.status, chat.code, chat.late)
+        assert (one.text, one.calls, one.finish) == (chat.text, chat.calls, chat.finish)
+        assert one.tokens is None or chat.tokens is None or one.tokens[1:] == chat.tokens[1:]
+    assert all(call == ("get_weather", {"city": "Paris"}) for call in chat.calls)
+    assert (chat.code is None) == (chat.report["outcome"] == "answered")
+
+
+LOOPS = [("fast-lap-2", "nudged", 200), ("both-lap-2", "nudged", 200), ("both-lap-4", "broken", 422)]
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+@pytest.mark.parametrize(("name", "mark", "status"), LOOPS)
+def test_a_loop_is_nudged_and_then_broken(server, dialect, name, mark, status):
+    """In whatever blocks or items it stands: at the third lap the model is told, at the fifth the circuit breaks."""
+    told = ask_in(dialect, server, SCENARIOS[name], stream=False, tools=WEATHER_TOOLS)
+
+    assert (told.report["loop"], told.status) == (mark, status)
+
+
+@pytest.mark.parametrize("path", ["/v1/messages", "/v1/responses"])
+@pytest.mark.parametrize("body", [b"", b"{", b"[]", b'"a"', b"\xff", b'{"messages": 5, "input": 5}', b"{}"])
+def test_what_is_no_request_is_refused_in_the_dialects_shape(server, path, body):
+    """A 400 with a code, in the shape that the path's clients read."""
+    got = httpx.post(f"{server.url}{path}", content=body, timeout=30.0)
+
+    assert got.status_code == 400
+    assert got.json()["error"]["code"] in ("invalid_json", "invalid_request")
+    assert ("request-id" in got.headers) == (got.json().get("type") == "error") == (path == "/v1/messages")
+
+
+def test_messages_are_counted_and_somebody_is_there(server):
+    """`count_tokens` estimates where no tokenizer is known and says so; `HEAD /` is answered; any version and beta of
+    the API is taken."""
+    headers = {"anthropic-version": "2099-01-01", "anthropic-beta": "a-1,b-2", "x-api-key": "k"}
+    body = {"model": "claude-haiku-4-5", "messages": [{"role": "user", "content": "word " * 100}]}
+    counted = httpx.post(f"{server.url}/v1/messages/count_tokens?beta=true", json=body, headers=headers).json()
+
+    assert counted["input_tokens"] > 50
+    assert counted["mlx_stack"] == {"tier": "fast", "exact": False}
+    assert httpx.head(f"{server.url}/").status_code == 200
+    assert httpx.get(f"{server.url}/v1/models/claude-haiku-4-5").json()["starts_at"] == "fast"

@@ -1,0 +1,222 @@
+"""One conversation in three dialects, each by its own real client, and what came back in one form.
+
+A conversation is written as messages of a chat completion. `Told` is what a client was told, however that is spelt:
+text, calls, why it ended, tokens, an error's code, and the request's report.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import anthropic
+import httpx
+import openai
+from openai.lib.streaming.chat import ChatCompletionStreamState
+
+from tests.support.serving import Server, until
+
+__all__ = ["DIALECTS", "Told", "ask_in"]
+
+Messages = list[dict[str, Any]]
+DEEDS = ("outcome", "tier", "escalated_from", "escalation_reason", "loop", "repairs")
+
+
+@dataclass(kw_only=True)
+class Told:
+    """What one client was told. `code`: of the error that came in place of an answer, or that ended it; `late`: the
+    error came in a stream that had begun."""
+
+    status: int = 200
+    code: str | None = None
+    late: bool = False
+    text: str = ""
+    calls: list[tuple[str, Any]] = field(default_factory=list)
+    finish: str | None = None
+    tokens: tuple[int, int, int] | None = None
+    report: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def verdict(self) -> dict[str, Any]:
+        """What the server did, by its own report."""
+        attempts = [(one["tier"], one["fault"], one["flaw"]) for one in self.report["attempts"]]
+        return {name: self.report[name] for name in DEEDS} | {"attempts": attempts}
+
+
+def ask_in(dialect: str, server: Server, messages: Messages, *, stream: bool, **options: Any) -> Told:
+    """Ask once, and wait for the request's report."""
+    request_id = uuid.uuid4().hex
+    headers = {"x-request-id": request_id, "X-MLX-Stack-Session": request_id}
+    told = DIALECTS[dialect](server, messages, stream, headers, options)
+    path = f"{server.url}/v1/reliability/requests/{request_id}"
+    told.report = until(lambda: _find_report(path), "the report is there")
+    return told
+
+
+def _find_report(path: str) -> dict[str, Any] | None:
+    got = httpx.get(path, timeout=30.0)
+    return dict(got.json()) if got.status_code == 200 else None
+
+
+def _read_error(error: openai.APIError | anthropic.APIError, told: Told) -> None:
+    body: Any = error.body or {}
+    body = body.get("error", body)
+    told.code, told.late = body["code"], told.status == 200
+
+
+# -- chat completions ------------------------------------------------------------------------------------------------
+
+
+def _ask_chat(
+    server: Server, messages: Messages, stream: bool, headers: dict[str, str], options: dict[str, Any]
+) -> Told:
+    told, usage = Told(), {"stream_options": {"include_usage": True}} if stream else {}
+    fields = {"model": "auto", "messages": messages, "stream": stream, "extra_headers": headers} | usage | options
+    with server.client() as client:
+        try:
+            made: Any = client.chat.completions.create(**fields)
+            completion = _gather_chat(made, told) if stream else made
+        except openai.APIError as error:
+            told.status = error.status_code if isinstance(error, openai.APIStatusError) else 200
+            _read_error(error, told)
+            return told
+    choice = completion.choices[0]
+    told.text, told.finish = choice.message.content or "", choice.finish_reason
+    told.calls = [(c.function.name, json.loads(c.function.arguments)) for c in choice.message.tool_calls or ()]
+    used = completion.usage
+    told.tokens = (used.prompt_tokens, used.completion_tokens, used.prompt_tokens_details.cached_tokens)
+    return told
+
+
+def _gather_chat(chunks: Any, told: Told) -> Any:
+    state = ChatCompletionStreamState()
+    for chunk in chunks:
+        if chunk.choices:
+            told.text += chunk.choices[0].delta.content or ""
+        state.handle_chunk(chunk)
+    return state.current_completion_snapshot
+
+
+# -- Anthropic's Messages --------------------------------------------------------------------------------------------
+
+STOPS = {"end_turn": "stop", "max_tokens": "length", "tool_use": "tool_calls", "refusal": "content_filter"}
+
+
+def _ask_messages(
+    server: Server, messages: Messages, stream: bool, headers: dict[str, str], options: dict[str, Any]
+) -> Told:
+    told = Told()
+    fields = {"model": "auto", "max_tokens": 4096, **_write_blocks(messages), "extra_headers": headers}
+    fields |= {"tools": [_write_tool(tool) for tool in options["tools"]]} if "tools" in options else {}
+    with anthropic.Anthropic(base_url=server.url, api_key="sk-test", max_retries=0, timeout=60.0) as client:
+        try:
+            message = _gather_message(client, fields, told) if stream else client.messages.create(**fields)
+        except anthropic.APIStatusError as error:
+            told.status = error.status_code
+            _read_error(error, told)
+            return told
+    told.text = "".join(block.text for block in message.content if block.type == "text")
+    told.calls = [(block.name, block.input) for block in message.content if block.type == "tool_use"]
+    told.finish, used = STOPS[message.stop_reason or ""], message.usage
+    cached = used.cache_read_input_tokens or 0
+    told.tokens = (used.input_tokens + cached, used.output_tokens, cached)
+    return told
+
+
+def _gather_message(client: anthropic.Anthropic, fields: dict[str, Any], told: Told) -> Any:
+    with client.messages.stream(**fields) as events:
+        for event in events:
+            if event.type == "content_block_delta" and event.delta.type == "text_delta":
+                told.text += event.delta.text
+        return events.get_final_message()
+
+
+def _write_tool(tool: Mapping[str, Any]) -> dict[str, Any]:
+    return {"name": tool["function"]["name"], "input_schema": tool["function"]["parameters"]}
+
+
+def _write_blocks(messages: Messages) -> dict[str, Any]:
+    """The messages in blocks: the results of one answer's calls are one user message."""
+    system = [m["content"] for m in messages if m["role"] == "system"]
+    out = []
+    for role, group in itertools.groupby((m for m in messages if m["role"] != "system"), lambda m: m["role"]):
+        if role == "tool":
+            blocks = [{"type": "tool_result", "tool_use_id": m["tool_call_id"], "content": m["content"]} for m in group]
+            out.append({"role": "user", "content": blocks})
+            continue
+        out += [{"role": role, "content": _write_answer(m) if role == "assistant" else m["content"]} for m in group]
+    return {"messages": out} | ({"system": "\n".join(system)} if system else {})
+
+
+def _write_answer(message: Mapping[str, Any]) -> list[dict[str, Any]]:
+    text = [{"type": "text", "text": message["content"]}] if message.get("content") else []
+    return text + [
+        {
+            "type": "tool_use",
+            "id": call["id"],
+            "name": call["function"]["name"],
+            "input": json.loads(call["function"]["arguments"]),
+        }
+        for call in message.get("tool_calls") or ()
+    ]
+
+
+# -- OpenAI's Responses ----------------------------------------------------------------------------------------------
+
+
+def _ask_responses(
+    server: Server, messages: Messages, stream: bool, headers: dict[str, str], options: dict[str, Any]
+) -> Told:
+    told = Told()
+    fields: dict[str, Any] = {"model": "auto", "input": _write_items(messages), "store": False}
+    fields |= {"tools": [{"type": "function", **t["function"]} for t in options["tools"]]} if "tools" in options else {}
+    with server.client() as client:
+        try:
+            made: Any = client.responses.create(**fields, stream=stream, extra_headers=headers)
+            response = _gather_response(made, told) if stream else made
+        except openai.APIStatusError as error:
+            told.status = error.status_code
+            _read_error(error, told)
+            return told
+    if response.status == "failed":
+        told.code, told.late = response.error.mlx_stack_code, True
+        return told
+    told.text = response.output_text
+    told.calls = [(i.name, json.loads(i.arguments)) for i in response.output if i.type == "function_call"]
+    told.finish = "tool_calls" if told.calls else "stop"
+    if response.status == "incomplete":
+        told.finish = {"max_output_tokens": "length"}.get(response.incomplete_details.reason, "content_filter")
+    used = response.usage
+    told.tokens = (used.input_tokens, used.output_tokens, used.input_tokens_details.cached_tokens)
+    return told
+
+
+def _gather_response(events: Any, told: Told) -> Any:
+    response = None
+    for event in events:
+        if event.type == "response.output_text.delta":
+            told.text += event.delta
+        response = getattr(event, "response", None) or response
+    return response
+
+
+def _write_items(messages: Messages) -> list[dict[str, Any]]:
+    items: list[dict[str, Any]] = []
+    for message in messages:
+        if message["role"] == "tool":
+            call_id, output = message["tool_call_id"], message["content"]
+            items.append({"type": "function_call_output", "call_id": call_id, "output": output})
+            continue
+        if message.get("content"):
+            items.append({"role": message["role"], "content": message["content"]})
+        calls = message.get("tool_calls") or ()
+        items += [{"type": "function_call", "call_id": call["id"], **call["function"]} for call in calls]
+    return items
+
+
+Speaker = Callable[[Server, Messages, bool, dict[str, str], dict[str, Any]], Told]
+DIALECTS: Mapping[str, Speaker] = {"chat": _ask_chat, "messages": _ask_messages, "responses": _ask_responses}

@@ -1,0 +1,98 @@
+"""Going on from stored responses, and referring to their items."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+
+from deployments.api.openai_responses.item_ids import name_response
+from deployments.api.openai_responses.stored_record import NeedsRecall, Recalled, write_record
+from deployments.errors import ApiError
+from reliability.types import Finish, FinishReason
+from tests.support.response_wire import ANSWERS, answer, parse
+
+STOP = Finish(reason=FinishReason.STOP)
+
+
+def store(body: dict[str, Any], batches: list[list[Any]]) -> tuple[str, bytes, list[dict[str, Any]]]:
+    """Answer a request; return the response's name, its record and its items."""
+    call = parse(body)
+    response = answer(call, batches, STOP)
+    return response["id"], write_record(call.wanted.items, json.dumps(response).encode())[1], response["output"]
+
+
+def answer_calls(output: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Make the outputs of an answer's calls, and something new."""
+    calls = [item for item in output if item["type"].endswith("_call")]
+    results = [{"type": f"{call['type']}_output", "call_id": call["call_id"], "output": "done"} for call in calls]
+    return [*results, {"role": "user", "content": "more"}]
+
+
+@given(ANSWERS, ANSWERS)
+def test_a_chain_is_the_whole_conversation(first, second):
+    """Two turns by `previous_response_id` have the very messages of one request that shows all of it; `instructions`
+    are the newest's alone."""
+    one, record_one, said_one = store({"input": "hi", "instructions": "old"}, first)
+    two, record_two, said_two = store({"input": answer_calls(said_one)}, second)
+    recalled = Recalled(chain=(record_one, record_two), session="s", size=9)
+    body = {"input": answer_calls(said_two), "previous_response_id": two, "instructions": "new"}
+    whole = [{"role": "user", "content": "hi"}, *said_one, *answer_calls(said_one), *said_two, *answer_calls(said_two)]
+    call = parse(body, recalled=recalled)
+
+    assert call.request.messages == parse({"input": whole, "instructions": "new"}).request.messages
+    assert (call.request.session_id, call.trail) == ("s", None)
+    assert call.wanted.previous == two != one
+
+
+def test_a_request_asks_for_what_it_refers_to():
+    """Both are asked for at once, each item by its path."""
+    name, _, (item,) = store({"input": "hi"}, [])
+    body = {"input": [{"type": "item_reference", "id": item["id"]}, {"id": item["id"]}], "previous_response_id": name}
+
+    with pytest.raises(NeedsRecall) as caught:
+        parse(body)
+
+    assert caught.value.previous == name
+    assert caught.value.items == {"input.0.id": item["id"], "input.1.id": item["id"]}
+
+
+def test_a_reference_is_the_item_itself():
+    """The message is the same as if the item had been sent, in what is stored too."""
+    name, record, (item,) = store({"input": "hi"}, [])
+    user = {"role": "user", "content": "hi"}
+    referring = parse(
+        {"input": [user, {"type": "item_reference", "id": item["id"]}]}, recalled=Recalled(others={name: record})
+    )
+
+    assert referring.request.messages == parse({"input": [user, item]}).request.messages
+    assert json.loads(referring.wanted.items)[1]["id"] == item["id"]
+
+
+def test_a_reference_to_nothing_is_named():
+    """The response is there, and has no such item."""
+    name, record, _ = store({"input": "hi"}, [])
+    wrong = name.replace("resp_", "msg_") + "_7"
+
+    with pytest.raises(ApiError, match=f"Item with id '{wrong}' not found") as caught:
+        parse({"input": [{"type": "item_reference", "id": wrong}]}, recalled=Recalled(others={name: record}))
+
+    assert (caught.value.status, caught.value.param) == (404, "input.0.id")
+
+
+def test_a_chain_alone_is_input_enough():
+    """Who goes on from a response need bring nothing."""
+    name, record, _ = store({"input": "hi"}, [])
+
+    assert parse({"previous_response_id": name}, recalled=Recalled(chain=(record,), session="s")).request.messages
+    assert name_response(name.removeprefix("resp_")) == name
+
+
+def test_references_have_a_bound():
+    """So many things to look for are no request."""
+    name, _, (item,) = store({"input": "hi"}, [])
+
+    with pytest.raises(ApiError, match="at most"):
+        parse({"input": [{"type": "item_reference", "id": item["id"]}] * 1_000, "previous_response_id": name})

@@ -1,0 +1,235 @@
+"""Bodies of `/v1/responses`: what each field becomes, and what is refused by which name."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from deployments.api.openai_responses.response_body import parse_response
+from deployments.api.openai_responses.stored_record import NeedsRecall
+from deployments.errors import ApiError
+from tests.support.response_wire import TOOLS, parse
+
+FULL: dict[str, Any] = {
+    "model": "fast",
+    "instructions": "Be good.",
+    "input": [
+        {"role": "user", "content": [{"type": "input_text", "text": "hi"}, {"type": "input_image", "image_url": "u"}]},
+        {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "mlxs1.aGk="},
+        {"type": "message", "role": "assistant", "content": [{"type": "refusal", "refusal": "no"}]},
+        {"type": "function_call", "call_id": "c1", "name": "f", "arguments": "{}"},
+        {"type": "function_call_output", "call_id": "c1", "output": [{"type": "input_text", "text": "x"}]},
+        {"type": "custom_tool_call", "call_id": "c2", "name": "c", "input": "x"},
+        {"type": "custom_tool_call_output", "call_id": "c2", "output": "y"},
+    ],
+    "tools": [
+        *TOOLS,
+        {"type": "custom", "name": "g", "format": {"type": "grammar", "syntax": "lark", "definition": "start: A"}},
+    ],
+    "tool_choice": {"type": "allowed_tools", "mode": "auto", "tools": [{"type": "function", "name": "f"}]},
+    "text": {"format": {"type": "json_schema", "name": "n", "schema": {"type": "object"}}, "verbosity": "low"},
+    "reasoning": {"effort": "low", "summary": "auto"},
+    "include": ["message.output_text.logprobs"],
+    "metadata": {"a": "b"},
+    "max_output_tokens": 9,
+    "temperature": 1,
+    "top_p": 0.5,
+    "top_logprobs": 2,
+    "parallel_tool_calls": False,
+    "truncation": "auto",
+    "user": "u",
+    "service_tier": "flex",
+    "stream": True,
+    "stream_options": {"include_obfuscation": False},
+    "client_metadata": {"x": "y"},
+    "seed": 7,
+}
+STRANGE: list[Any] = [
+    None,
+    0,
+    -1,
+    1.5,
+    True,
+    "",
+    "x",
+    "\x00",
+    [],
+    {},
+    [[]],
+    [None],
+    {"type": None},
+    {"type": "x"},
+    10**30,
+]
+
+
+def test_every_field_has_its_place():
+    """A full request becomes the chat completion that means the same."""
+    call = parse(FULL)
+    request = call.request
+
+    assert (call.model, call.stream, request.max_tokens, request.max_tokens_named) == ("fast", True, 9, True)
+    assert (request.temperature, request.top_p, request.top_logprobs, request.seed) == (1.0, 0.5, 2, 7)
+    assert request.parallel_tool_calls is False
+    assert request.messages[0] == {"role": "system", "content": "Be good."}
+    assert [message["role"] for message in request.messages[1:]] == ["user", "assistant", "tool", "assistant", "tool"]
+    assert request.messages[2]["reasoning_content"] == "hi"
+    assert request.response_format == {
+        "type": "json_schema",
+        "json_schema": {"name": "n", "schema": {"type": "object"}},
+    }
+    assert request.extra == {"reasoning_effort": "low", "verbosity": "low", "user": "u", "service_tier": "flex"}
+    assert call.toolbox.names == ("f", "c", "g")
+
+
+def test_what_has_no_effect_is_noted():
+    """Nothing is dropped without a word."""
+    notes = " ".join(parse(FULL | {"max_tool_calls": 3, "include": ["web_search_call.results"]}).notes)
+
+    for word in (
+        "truncation",
+        "reasoning.summary",
+        "max_tool_calls",
+        "web_search_call.results",
+        "top_logprobs",
+        "namespace n",
+    ):
+        assert word in notes
+
+
+@pytest.mark.parametrize(
+    ("change", "code", "param"),
+    [
+        ({"input": None}, "invalid_request", "input"),
+        ({"input": []}, "invalid_request", "input"),
+        ({"input": 3}, "invalid_request", "input"),
+        ({"background": True}, "unsupported", "background"),
+        ({"prompt": {"id": "pmpt_1"}}, "unsupported", "prompt"),
+        ({"conversation": "conv_1"}, "unsupported", "conversation"),
+        ({"messages": []}, "invalid_request", "messages"),
+        ({"max_tokens": 5}, "invalid_request", "max_tokens"),
+        ({"max_output_tokens": 0}, "invalid_request", "max_output_tokens"),
+        ({"temperature": 3}, "invalid_request", "temperature"),
+        ({"include": ["x"]}, "invalid_request", "include.0"),
+        ({"truncation": "x"}, "invalid_request", "truncation"),
+        ({"text": {"format": {"type": "x"}}}, "invalid_request", "text.format.type"),
+        ({"text": {"format": {"type": "json_schema"}}}, "invalid_request", "text.format.name"),
+        ({"text": {"format": {"type": "json_schema", "name": "n"}}}, "invalid_request", "text.format.schema"),
+        (
+            {"text": {"format": {"type": "json_schema", "name": "n", "schema": {"type": "x"}}}},
+            "invalid_request",
+            "text.format.schema.type",
+        ),
+        ({"reasoning": {"effort": 3}}, "invalid_request", "reasoning.effort"),
+        ({"metadata": {"a": 3}}, "invalid_request", "metadata.a"),
+        ({"tools": [{"type": "web_search"}, {"type": "function", "name": "a b"}]}, "invalid_tools", "tools.1.name"),
+        (
+            {"tools": [{"type": "web_search"}, {"type": "function", "name": "f", "parameters": {"type": "x"}}]},
+            "invalid_tools",
+            "tools.1.parameters.type",
+        ),
+        ({"previous_response_id": "resp_1"}, "previous_response_not_found", "previous_response_id"),
+        ({"input": [{"type": "item_reference", "id": "msg_1"}]}, "not_found", "input.0.id"),
+    ],
+)
+def test_a_wrong_field_is_named(change, code, param):
+    """The error names the field that the client has sent, in `param` and, but for what OpenAI words itself, in its
+    text."""
+    with pytest.raises(ApiError) as caught:
+        parse({"model": "fast", "input": "hi"} | change)
+
+    assert (caught.value.code, caught.value.param) == (code, param)
+    assert caught.value.message.startswith(f"{param}: ") or "not found." in caught.value.message
+
+
+def list_places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """List the path of everything in a body."""
+    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, child in inner:
+        yield (*path, key)
+        yield from list_places(child, (*path, key))
+
+
+def change(path: tuple[Any, ...], *new: Any) -> dict[str, Any]:
+    """Return the full body with something else at one place; without it where nothing is given."""
+    body = copy.deepcopy(FULL)
+    at: Any = body
+    for key in path[:-1]:
+        at = at[key]
+    if new:
+        at[path[-1]] = new[0]
+    else:
+        del at[path[-1]]
+    return body
+
+
+def find_refusal(body: Any) -> ApiError | None:
+    """Parse a body; return why it is refused."""
+    try:
+        parse_response(json.dumps(body).encode(), {}, request_id="r", tokens_max=9, timeout_s=1.0)
+    except ApiError as error:
+        return error
+    except NeedsRecall:
+        return None
+    return None
+
+
+def is_well_refused(refusal: ApiError | None) -> bool:
+    """Whether a refusal, if there is one, is a 4xx; the field that it names is one that the client may have sent."""
+    if refusal is None or refusal.param is None:
+        return refusal is None or refusal.code == "invalid_json"
+    return 400 <= refusal.status < 500 and refusal.param.partition(".")[0] not in HIDDEN
+
+
+PLACES = list(list_places(FULL))
+# Names that only the translation has.
+HIDDEN = {"messages", "response_format", "max_tokens", "max_completion_tokens", "logprobs", "reasoning_effort"}
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=8),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8) | st.sampled_from(sorted(FULL)), inner)
+    ),
+    max_leaves=6,
+)
+
+
+@pytest.mark.parametrize("path", PLACES, ids=lambda path: ".".join(map(str, path)))
+def test_a_strange_value_anywhere_is_a_4xx(path):
+    """Whatever stands at a place of the body, it is taken, or refused with a path that the body has: never a crash,
+    never a path of the translation."""
+    bodies = [change(path), *(change(path, value) for value in STRANGE)]
+
+    assert [body for body in bodies if not is_well_refused(find_refusal(body))] == []
+
+
+@given(st.sampled_from(PLACES), JSON)
+def test_any_value_anywhere_is_a_4xx(path, value):
+    """As above, with generated values."""
+    assert is_well_refused(find_refusal(change(path, value)))
+
+
+@given(st.dictionaries(st.sampled_from(sorted({*FULL, "previous_response_id", "store", "background"})), JSON))
+def test_any_body_is_a_4xx(body):
+    """As above, for bodies that are strange throughout."""
+    assert is_well_refused(find_refusal(body))
+
+
+def test_nothing_is_stored_where_nothing_shall_be():
+    """`store: false` leaves no input to keep, and the response says so."""
+    assert parse({"input": "hi", "store": False}).wanted.items is None
+    assert parse({"input": "hi", "store": False}).wanted.echo["store"] == b"false"
+    assert parse({"input": "hi"}).wanted.items is not None
+
+
+def test_what_is_too_large_is_not_stored():
+    """A request of several megabytes is answered and not kept, and the report says so."""
+    call = parse({"input": "x" * (5 << 20)})
+
+    assert call.wanted.items is None
+    assert any(note.startswith("store: ") for note in call.notes)

@@ -1,0 +1,171 @@
+"""Streams and answers of `/v1/responses`, against OpenAI's own typed models, order and accumulator."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from openai._models import construct_type
+from openai._types import omit
+from openai.lib.streaming.responses._responses import ResponseStreamState
+from openai.types.responses import ResponseStreamEvent
+
+from deployments.api.openai_responses.response_events import RESPONSES, explain_failure
+from deployments.errors import TABLE, ApiError
+from reliability.types import CallDelta, Finish, FinishReason, Logprobs, Reasoning, Text, TokenLogprob, Usage
+from tests.support.response_wire import (
+    ANSWERS,
+    FINISHES,
+    answer,
+    ask,
+    check_events,
+    check_response,
+    read_frames,
+    stream,
+)
+
+STOP = Finish(reason=FinishReason.STOP)
+SEALED = {"include": ["reasoning.encrypted_content"]}
+
+
+@given(ANSWERS, FINISHES, st.booleans())
+def test_a_stream_is_as_the_typed_models_have_it(batches, finish, sealed):
+    """Each event and each response in one has all that its model asks for and nothing of an unknown type; they come in
+    OpenAI's order; what the deltas add up to is what the items say, and those are the response's."""
+    check_events(stream(ask(**SEALED if sealed else {}), batches, finish))
+
+
+@given(ANSWERS, FINISHES)
+def test_a_stream_says_what_the_whole_answer_says(batches, finish):
+    """But for the moment, the last event's response is the one that isn't streamed."""
+    call = ask(**SEALED)
+    streamed, whole = stream(call, batches, finish)[-1]["response"], answer(call, batches, finish)
+    check_response(whole)
+
+    assert streamed | {"created_at": 0, "completed_at": 0} == whole | {"created_at": 0, "completed_at": 0}
+
+
+@given(ANSWERS, FINISHES)
+def test_the_clients_accumulator_agrees(batches, finish):
+    """What the openai SDK accumulates of the events has the same text and calls as the last of them."""
+    events = stream(ask(), batches, finish)
+    state = ResponseStreamState(input_tools=omit, text_format=omit)
+    for event in events:
+        state.handle_event(construct_type(type_=ResponseStreamEvent, value=event))
+    response = events[-1]["response"]
+    grown = [item.to_dict() for _, item in sorted(state._completed_output.items())]
+
+    assert grown == response["output"]
+    if response["status"] == "completed":
+        said = [part["text"] for item in response["output"] if item["type"] == "message" for part in item["content"]]
+        assert state._completed_response.output_text == "".join(said)
+
+
+@given(ANSWERS, st.sampled_from(sorted(TABLE)), st.booleans())
+def test_a_stream_that_breaks_off_ends_failed(batches, code, silent):
+    """Whatever has left before, the stream is closed properly, says why in a code of OpenAI's, and has our own beside
+    it; a comment may have been all that came."""
+    writer = RESPONSES.writer(ask(), None)
+    sent = writer.silence() if silent else b""
+    sent += b"".join(writer.chunks("fast", batch) for batch in batches[:-1])
+    sent += writer.error(ApiError(code, "it broke", param="messages"), {"tier": "fast"})
+    events = read_frames(sent)
+    response = check_events(events)
+
+    assert response["status"] == "failed"
+    assert response["error"]["mlx_stack_code"] == code
+    assert response["error"]["param"] == "input"
+    assert events[-1]["mlx_stack"] == {"tier": "fast"}
+
+
+@pytest.mark.parametrize("code", sorted(TABLE))
+def test_only_what_passes_is_asked_for_again(code):
+    """Codex gives up at `invalid_prompt` and asks again at every other code: what stays has that one. Where the time is
+    known and the code is `rate_limit_exceeded` the text names it as Codex reads it."""
+    failure = explain_failure(ApiError(code, "it broke", retry_after_s=4.2))
+
+    assert (failure["code"] == "invalid_prompt") is not TABLE[code].retry
+    assert ("try again in 5s" in failure["message"]) is (failure["code"] == "rate_limit_exceeded")
+
+
+def test_nothing_comes_as_an_empty_message():
+    """A client that waits for a message finds one."""
+    (item,) = answer(ask(), [], STOP)["output"]
+
+    assert (item["type"], item["content"][0]["text"]) == ("message", "")
+
+
+def test_a_batch_is_one_delta_for_each_run():
+    """Ten pieces of text are one event."""
+    events = stream(ask(), [[Text("a")] * 10 + [Reasoning("b")] * 10], STOP)
+
+    assert [event["delta"] for event in events if event["type"].endswith(".delta")] == ["a" * 10, "b" * 10]
+
+
+def test_a_custom_tool_is_called_with_its_text():
+    """Its call has the text itself and no JSON around it."""
+    (item,) = answer(ask(), [[CallDelta(index=0, id="call_1", name="c", arguments='{"input": "a\\nb"}')]], STOP)[
+        "output"
+    ]
+
+    assert (item["type"], item["input"], item["call_id"]) == ("custom_tool_call", "a\nb", "call_1")
+
+
+@pytest.mark.parametrize(
+    ("reason", "status", "details"),
+    [
+        (FinishReason.LENGTH, "incomplete", {"reason": "max_output_tokens"}),
+        (FinishReason.CONTENT_FILTER, "incomplete", {"reason": "content_filter"}),
+        (FinishReason.STOP, "completed", None),
+        (FinishReason.TOOL_CALLS, "completed", None),
+    ],
+)
+def test_an_answer_that_was_cut_is_incomplete(reason, status, details):
+    """It says why, and so does its last item."""
+    response = answer(ask(), [[Text("so far")]], Finish(reason=reason))
+
+    assert (response["status"], response["incomplete_details"]) == (status, details)
+    assert response["output"][-1]["status"] == status
+
+
+def test_usage_is_told_in_the_words_of_the_api():
+    """Cached tokens are a part of the input, reasoning tokens of the output."""
+    usage = Usage(prompt_tokens=10, completion_tokens=5, cached_tokens=8, reasoning_tokens=3)
+
+    assert answer(ask(), [[Text("a")]], Finish(reason=FinishReason.STOP, usage=usage))["usage"] == {
+        "input_tokens": 10,
+        "input_tokens_details": {"cached_tokens": 8, "cache_write_tokens": 0},
+        "output_tokens": 5,
+        "output_tokens_details": {"reasoning_tokens": 3},
+        "total_tokens": 15,
+    }
+
+
+def test_probabilities_stand_with_their_text():
+    """They are in the delta and in the complete part alike."""
+    batch = [Text("é"), Logprobs((TokenLogprob(b"\xc3", -0.5, ((b"e", -1.0),)),))]
+    events = stream(ask(), [batch], STOP)
+    (delta,) = [event for event in events if event["type"] == "response.output_text.delta"]
+
+    assert delta["logprobs"] == [
+        {
+            "token": "\ufffd",
+            "logprob": -0.5,
+            "bytes": [195],
+            "top_logprobs": [{"token": "e", "logprob": -1.0, "bytes": [101]}],
+        }
+    ]
+
+
+def test_an_error_of_the_body_has_openais_shape():
+    """`error_body` names the field as the client has it."""
+    error = ApiError("context_length_exceeded", "messages: too long", param="messages")
+
+    assert json.loads(json.dumps(RESPONSES.error_body(error, "r")))["error"] == {
+        "message": "input: too long",
+        "type": "invalid_request_error",
+        "param": "input",
+        "code": "context_length_exceeded",
+    }

@@ -1,0 +1,145 @@
+"""From items to messages, and back again."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from deployments.api.openai_render import Answer
+from deployments.api.openai_responses.response_items import FOREIGN
+from deployments.errors import ApiError
+from reliability.types import Finish, FinishReason
+from tests.support.response_wire import ANSWERS, answer, ask, parse
+
+STOP = Finish(reason=FinishReason.STOP)
+CALL = {"type": "function_call", "call_id": "call_1", "name": "f", "arguments": "{}"}
+OUTPUT = {"type": "function_call_output", "call_id": "call_1", "output": "done"}
+IMAGE = {"type": "input_image", "image_url": "https://example.com/a.png"}
+
+
+def read(*items: dict[str, Any]) -> list[dict[str, Any]]:
+    """Read items as messages, without the first one, which stands before them."""
+    call = parse({"input": [{"role": "user", "content": "hi"}, *items]})
+    return [dict(message) for message in call.request.messages[1:]]
+
+
+def say(text: str, **more: Any) -> dict[str, Any]:
+    return {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": text}], **more}
+
+
+def chat_message(batches: list[list[Any]]) -> dict[str, Any]:
+    """The message of this answer as the chat dialect has it, with arguments as values."""
+    chat = Answer(answer_id="a", created_s=1, legacy_functions=False)
+    for batch in batches:
+        chat.take(batch)
+    return read_arguments(json.loads(chat.body("fast", STOP))["choices"][0]["message"])
+
+
+def read_arguments(message: dict[str, Any]) -> dict[str, Any]:
+    for call in message.get("tool_calls", ()):
+        call["function"]["arguments"] = json.loads(call["function"]["arguments"])
+    return message
+
+
+@given(ANSWERS, st.sampled_from(["whole", "sealed"]))
+def test_what_was_answered_comes_back_as_a_chat_would(batches, form):
+    """The items of an answer, given back with the outputs of its calls, are the very messages that a chat client would
+    have sent: loops, sessions and prompt caches see no difference. That holds with the opaque form of reasoning alone,
+    too."""
+    output = answer(ask(include=["reasoning.encrypted_content"]), batches, STOP)["output"]
+    if form == "sealed":
+        output = [{**item, "content": None} if item["type"] == "reasoning" else item for item in output]
+    calls = [item for item in output if item["type"].endswith("_call")]
+    outputs = [{"type": f"{call['type']}_output", "call_id": call["call_id"], "output": "done"} for call in calls]
+    given_back = [read_arguments(message) for message in read(*output, *outputs)]
+    results = [{"role": "tool", "tool_call_id": call["call_id"], "content": "done"} for call in calls]
+
+    assert given_back == [chat_message(batches), *results]
+
+
+def test_a_turn_is_one_message():
+    """Reasoning, text and calls in a row are one answer."""
+    reasoning = {"type": "reasoning", "summary": [], "content": [{"type": "reasoning_text", "text": "hm"}]}
+    other = CALL | {"call_id": "call_2"}
+    (message, *_) = read(reasoning, say("I look."), CALL, other, OUTPUT, OUTPUT | {"call_id": "call_2"})
+
+    assert (message["reasoning_content"], message["content"]) == ("hm", "I look.")
+    assert [call["id"] for call in message["tool_calls"]] == ["call_1", "call_2"]
+
+
+def test_what_follows_an_open_call_belongs_to_it():
+    """Nothing may stand between a call and its result, so an answer is not split there."""
+    assert [message["role"] for message in read(CALL, say("wait"), CALL | {"call_id": "call_2"}, OUTPUT)] == [
+        "assistant",
+        "tool",
+    ]
+
+
+def test_two_texts_are_two_messages():
+    """What names no response was said one after the other."""
+    assert [message["content"] for message in read(say("one"), say("two"))] == ["one", "two"]
+
+
+def test_a_message_needs_no_type():
+    """The easy form has a role and a text."""
+    call = parse({"input": [{"role": "system", "content": "s"}, {"role": "developer", "content": "d"}]})
+
+    assert [dict(message) for message in call.request.messages] == [
+        {"role": "system", "content": "s"},
+        {"role": "developer", "content": "d"},
+    ]
+
+
+def test_images_of_a_result_stand_behind_the_results():
+    """A tool message is text; what else a tool shows is a user message behind the last result of the turn."""
+    shows = OUTPUT | {"output": [{"type": "input_text", "text": "see"}, IMAGE]}
+    messages = read(CALL, CALL | {"call_id": "call_2"}, shows, OUTPUT | {"call_id": "call_2"}, say("ok"))
+
+    assert [message["role"] for message in messages] == ["assistant", "tool", "tool", "user", "assistant"]
+    assert messages[1]["content"] == "see"
+    assert messages[3]["content"] == [{"type": "image_url", "image_url": {"url": "https://example.com/a.png"}}]
+
+
+def test_reasoning_of_another_server_is_noted():
+    """What only another server can read is left out, and the report says so."""
+    sealed = {"type": "reasoning", "summary": [], "encrypted_content": "gAAAAABabc"}
+    call = parse({"input": [{"role": "user", "content": "hi"}, sealed, say("hello")]})
+
+    assert call.notes == (FOREIGN,)
+    assert "reasoning_content" not in call.request.messages[-1]
+
+
+@pytest.mark.parametrize(
+    ("item", "param"),
+    [
+        ({"type": "web_search_call", "id": "ws_1"}, "input.0.type"),
+        ({"type": "local_shell_call"}, "input.0.type"),
+        ({}, "input.0.type"),
+        ({"type": 3}, "input.0.type"),
+        ("hi", "input.0"),
+        (CALL | {"call_id": None}, "input.0.call_id"),
+        (CALL | {"call_id": ""}, "input.0.call_id"),
+        (CALL | {"arguments": {}}, "input.0.arguments"),
+        (CALL | {"name": ""}, "input.0.name"),
+        ({"type": "custom_tool_call", "call_id": "c", "name": "c"}, "input.0.input"),
+        (OUTPUT | {"output": None}, "input.0.output"),
+        (OUTPUT | {"output": [{"type": "x"}]}, "input.0.output.0.type"),
+        ({"role": "tool", "content": "hi"}, "input.0.role"),
+        ({"role": "user", "content": None}, "input.0.content"),
+        ({"role": "user"}, "input.0.content"),
+        ({"type": "reasoning", "content": "hm"}, "input.0.content"),
+        ({"type": "reasoning", "content": [{}]}, "input.0.content.0.text"),
+        ({"type": "reasoning", "encrypted_content": 3}, "input.0.encrypted_content"),
+    ],
+)
+def test_a_wrong_item_is_named_by_its_path(item, param):
+    """The 400 names the client's own field, in `param` and in its text."""
+    with pytest.raises(ApiError) as caught:
+        parse({"input": [item]})
+
+    assert (caught.value.status, caught.value.param) == (400, param)
+    assert caught.value.message.startswith(f"{param}: ")

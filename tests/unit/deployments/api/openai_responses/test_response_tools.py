@@ -1,0 +1,146 @@
+"""Tools and the choice among them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from deployments.api.openai_responses.response_tools import read_tools
+from deployments.errors import ApiError
+
+F: dict[str, Any] = {
+    "type": "function",
+    "name": "f",
+    "description": "d",
+    "parameters": {"type": "object"},
+    "strict": True,
+}
+C: dict[str, Any] = {"type": "custom", "name": "c", "description": "d"}
+SEARCH = {"type": "web_search_preview_2025_03_11"}
+NAMED = {"type": "function", "function": {"name": "f"}}
+
+
+def test_a_function_is_nested():
+    """The flat form becomes that of chat completions."""
+    read = read_tools([F], None)
+
+    assert read.tools == [{"type": "function", "function": {key: value for key, value in F.items() if key != "type"}}]
+
+
+def test_a_custom_tool_takes_one_text():
+    """Its grammar is shown, and a note says that it isn't enforced."""
+    form = {"type": "grammar", "syntax": "lark", "definition": "start: A"}
+    read = read_tools([C | {"format": form}], None)
+    function = read.tools[0]["function"]
+
+    assert function["parameters"]["required"] == ["input"]
+    assert "start: A" in function["description"]
+    assert read.custom == {"c"}
+    assert "isn't enforced" in read.notes[0]
+
+
+def test_what_codex_declares_is_kept_out():
+    """Tools that this server doesn't have are no error where every request declares them; the places of the others are
+    known."""
+    read = read_tools([SEARCH, {"type": "namespace", "name": "n"}, {"type": "image_generation"}, F], None)
+
+    assert read.places == (3,)
+    assert "web_search_preview_2025_03_11, namespace n, image_generation" in read.notes[0]
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "file_search",
+        "code_interpreter",
+        "mcp",
+        "computer_use_preview",
+        "computer",
+        "local_shell",
+        "shell",
+        "apply_patch",
+        "x",
+    ],
+)
+def test_a_tool_of_the_servers_own_is_refused(kind):
+    """Whoever declares it counts on it; the error names it."""
+    with pytest.raises(ApiError, match=kind) as caught:
+        read_tools([F, {"type": kind}], None)
+
+    assert (caught.value.code, caught.value.param) == ("unsupported", "tools.1.type")
+
+
+@pytest.mark.parametrize(
+    ("choice", "read"),
+    [
+        (None, None),
+        ("auto", "auto"),
+        ("none", "none"),
+        ("required", "required"),
+        ({"type": "function", "name": "f"}, NAMED),
+        ({"type": "custom", "name": "c"}, {"type": "function", "function": {"name": "c"}}),
+        (
+            {"type": "allowed_tools", "mode": "required", "tools": [{"type": "function", "name": "f"}, SEARCH]},
+            {"type": "allowed_tools", "allowed_tools": {"mode": "required", "tools": [NAMED]}},
+        ),
+        ({"type": "allowed_tools", "mode": "auto", "tools": [SEARCH]}, "none"),
+    ],
+)
+def test_a_choice_is_that_of_a_chat(choice, read):
+    """Each form of the API has its form there."""
+    assert read_tools([F, C, SEARCH], choice).choice == read
+
+
+@pytest.mark.parametrize(
+    ("choice", "param"),
+    [
+        ("any", "tool_choice"),
+        (3, "tool_choice"),
+        ({}, "tool_choice.type"),
+        ({"type": "web_search"}, "tool_choice.type"),
+        ({"type": "mcp"}, "tool_choice.type"),
+        ({"type": "function", "name": "x"}, "tool_choice.name"),
+        ({"type": "function"}, "tool_choice.name"),
+        ({"type": "allowed_tools"}, "tool_choice.tools"),
+        ({"type": "allowed_tools", "mode": "x", "tools": []}, "tool_choice.mode"),
+        ({"type": "allowed_tools", "tools": [3]}, "tool_choice.tools.0"),
+        ({"type": "allowed_tools", "tools": [{"type": "mcp"}]}, "tool_choice.tools.0.type"),
+        ({"type": "allowed_tools", "mode": "required", "tools": [SEARCH]}, "tool_choice.tools"),
+    ],
+)
+def test_a_choice_that_cannot_be_had_is_refused(choice, param):
+    """A tool that the model isn't shown can't be forced."""
+    with pytest.raises(ApiError) as caught:
+        read_tools([F, SEARCH], choice)
+
+    assert caught.value.param == param
+
+
+def test_nothing_can_be_required_where_nothing_is_shown():
+    """All that is declared was kept from the model."""
+    with pytest.raises(ApiError, match="none of the declared tools"):
+        read_tools([SEARCH], "required")
+
+
+@pytest.mark.parametrize(
+    ("tool", "param"),
+    [
+        ({}, "tools.0.type"),
+        ({"type": "function"}, "tools.0.name"),
+        ({"type": "function", "function": {"name": "f"}}, "tools.0.name"),
+        (F | {"description": 3}, "tools.0.description"),
+        (F | {"strict": "yes"}, "tools.0.strict"),
+        (C | {"description": 3}, "tools.0.description"),
+        (C | {"format": 3}, "tools.0.format"),
+        (C | {"format": {"type": "x"}}, "tools.0.format.type"),
+        (C | {"format": {"type": "grammar", "definition": 3}}, "tools.0.format.definition"),
+        (C | {"format": {"type": "grammar", "definition": "x", "syntax": "y"}}, "tools.0.format.syntax"),
+    ],
+)
+def test_a_wrong_tool_is_named_by_its_path(tool, param):
+    """The path is the client's."""
+    with pytest.raises(ApiError) as caught:
+        read_tools([tool], None)
+
+    assert caught.value.param == param

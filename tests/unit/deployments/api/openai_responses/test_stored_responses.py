@@ -1,0 +1,227 @@
+"""Responses that are kept: handed over behind the answer, and found again."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+from collections.abc import Callable, Coroutine
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from deployments.api.openai_responses import stored_responses
+from deployments.api.openai_responses.item_ids import make_tag, name_response
+from deployments.api.openai_responses.response_body import Wanted
+from deployments.api.openai_responses.stored_record import NeedsRecall, open_record
+from deployments.api.openai_responses.stored_responses import StoredResponses
+from deployments.errors import ApiError
+from deployments.state.link import StateSilent
+from deployments.state.records import KeptResponse
+
+
+def on_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
+    """Run a test on an event loop of its own."""
+
+    @functools.wraps(test)
+    def run(*args: Any, **named: Any) -> None:
+        asyncio.run(test(*args, **named))
+
+    return run
+
+
+class Memory:
+    """A shelf in memory, which may be away for so many calls."""
+
+    def __init__(self, away: int = 0) -> None:
+        self.rows: dict[tuple[str, str], KeptResponse] = {}
+        self.away = away
+
+    def fail(self) -> None:
+        if self.away:
+            self.away -= 1
+            raise StateSilent("away")
+
+    async def keep_response(self, response: KeptResponse) -> None:
+        self.fail()
+        self.rows[response.key, response.id] = response
+
+    async def recall_responses(self, key: str, response_id: str) -> list[KeptResponse]:
+        self.fail()
+        found = self.rows.get((key, response_id))
+        return [] if found is None else [found]
+
+    async def forget_response(self, key: str, response_id: str) -> bool:
+        self.fail()
+        return self.rows.pop((key, response_id), None) is not None
+
+
+@pytest.fixture(autouse=True)
+def _in_haste(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stored_responses, "RETRY_S", 0.001)
+    monkeypatch.setattr(stored_responses, "LOOK_S", 0.001)
+
+
+def keep(stored: StoredResponses, *, key: str = "k", previous: str | None = None, items: bytes | None = b"[]") -> str:
+    """Keep a response; return its name."""
+    wanted = Wanted(tag=make_tag(), echo={}, items=items, previous=previous)
+    run: Any = SimpleNamespace(key=key, request=SimpleNamespace(session_id="s"))
+    stored.keep(SimpleNamespace(wanted=wanted), run, SimpleNamespace(written=b'{"output":[]}'))  # type: ignore[arg-type]
+    return name_response(wanted.tag)
+
+
+def recall(stored: StoredResponses, previous: str | None, key: str = "k", **items: str) -> Any:
+    return stored.recall(key, NeedsRecall(previous, items))
+
+
+@on_loop
+async def test_what_is_kept_is_found():
+    """At once, while it waits, and later, when the state has it."""
+    shelf = Memory()
+    stored = StoredResponses(shelf)
+    name = keep(stored)
+    early = await stored.find("k", name)
+    await stored.close()
+    late = await stored.find("k", name)
+
+    assert early is not None
+    assert early == late == shelf.rows["k", name]
+    assert open_record(early.record) == {"input": [], "response": {"output": []}}
+
+
+@on_loop
+async def test_a_state_that_is_away_is_asked_again():
+    """A killed actor costs nobody a response."""
+    shelf = Memory(away=3)
+    stored = StoredResponses(shelf)
+    name = keep(stored)
+    await stored.close()
+
+    assert list(shelf.rows) == [("k", name)]
+
+
+@on_loop
+async def test_a_chain_is_recalled_from_its_beginning():
+    """The oldest comes first, with the session of the newest."""
+    stored = StoredResponses(Memory())
+    first = keep(stored)
+    second = keep(stored, previous=first)
+    await stored.close()
+    third = keep(stored, previous=second)
+    recalled = await recall(stored, third)
+
+    assert (len(recalled.chain), recalled.session) == (3, "s")
+    assert recalled.size > 0
+
+
+@on_loop
+async def test_another_key_finds_nothing():
+    """What another key keeps is answered as if it weren't there."""
+    stored = StoredResponses(Memory())
+    name = keep(stored)
+
+    assert await stored.find("other", name) is None
+    assert not await stored.forget("other", name)
+    with pytest.raises(ApiError, match="not found") as caught:
+        await recall(stored, name, key="other")
+    assert caught.value.code == "previous_response_not_found"
+
+
+@on_loop
+async def test_what_shall_not_be_stored_is_not():
+    """Without items there is nothing to keep."""
+    shelf = Memory()
+    stored = StoredResponses(shelf)
+    keep(stored, items=None)
+    await stored.close()
+
+    assert shelf.rows == {}
+
+
+@on_loop
+async def test_what_is_deleted_is_gone():
+    """Also where it waits still; a name of no form is nothing."""
+    shelf = Memory()
+    stored = StoredResponses(shelf)
+    name = keep(stored)
+
+    assert await stored.forget("k", name)
+    await stored.close()
+    assert shelf.rows == {}
+    assert not await stored.forget("k", "resp_1")
+
+
+@on_loop
+async def test_what_waits_has_a_bound(monkeypatch):
+    """A state that is away for long costs no more memory than that; the oldest is let go."""
+    monkeypatch.setattr(stored_responses, "WAITING_BYTES_MAX", 40)
+    monkeypatch.setattr(stored_responses, "CLOSE_S", 0.001)
+    stored = StoredResponses(Memory(away=10**9))
+    names = [keep(stored) for _ in range(4)]
+    waiting = [name for _, name in stored._waiting]
+    await stored.close()
+
+    assert waiting == names[2:]
+
+
+@on_loop
+async def test_a_state_that_stays_away_is_given_up(monkeypatch):
+    """Not asked for ever."""
+    monkeypatch.setattr(stored_responses, "PATIENCE_S", 0.02)
+    stored = StoredResponses(Memory(away=10**9))
+    keep(stored)
+    await stored.close()
+
+    assert not stored._waiting
+
+
+@on_loop
+async def test_a_silent_state_is_a_503():
+    """Who asks meanwhile is told to come back."""
+    stored = StoredResponses(Memory(away=1))
+
+    with pytest.raises(ApiError) as caught:
+        await stored.find("k", name_response("0" * 32))
+    assert caught.value.status == 503
+
+
+@on_loop
+async def test_a_young_response_is_waited_for():
+    """Another Router may have it still: it is looked for a few times; an old one once."""
+    shelf = Memory()
+    stored, other = StoredResponses(shelf), StoredResponses(shelf)
+    looking = asyncio.create_task(stored.find("k", name := keep(other)))
+    await other.close()
+
+    assert (await looking) is not None
+    assert name
+
+
+@on_loop
+async def test_a_chain_has_a_bound(monkeypatch):
+    """A conversation that is too long is refused by the field that brought it."""
+    monkeypatch.setattr(stored_responses, "CHAIN_MAX", 2)
+    stored = StoredResponses(Memory())
+    name = keep(stored)
+    for _ in range(2):
+        name = keep(stored, previous=name)
+
+    with pytest.raises(ApiError) as caught:
+        await recall(stored, name)
+    assert caught.value.param == "previous_response_id"
+    await stored.close()
+
+
+@on_loop
+async def test_an_item_is_recalled_with_its_response():
+    """Two items of one response bring it once; one that isn't there is named."""
+    stored = StoredResponses(Memory())
+    name = keep(stored)
+    item = name.replace("resp_", "msg_")
+    recalled = await stored.recall("k", NeedsRecall(None, {"input.0.id": f"{item}_0", "input.1.id": f"{item}_1"}))
+
+    assert list(recalled.others) == [name]
+    with pytest.raises(ApiError) as caught:
+        await stored.recall("k", NeedsRecall(None, {"input.0.id": "msg_" + "0" * 32 + "_0"}))
+    assert (caught.value.status, caught.value.param) == (404, "input.0.id")
+    await stored.close()

@@ -1,0 +1,232 @@
+"""Starting an agent on a server: the real command, a program that tells how it was started, a server that answers."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+import yaml
+
+from deployments.__main__ import main
+from deployments.cli.front import free_port
+from deployments.cli.launch import check_model, find_context, find_url
+from deployments.config import ConfigError
+from tests.support.repository import ROOT
+from tests.unit.deployments.test_main import SCRIPTED
+
+TELL = "import json, os, sys; print(json.dumps([sys.argv[1:], dict(os.environ)])); sys.exit(7)"
+MODELS = [{"id": "fast", "state": "ready", "context_length": 8192}]
+
+
+@dataclass
+class Fake:
+    """A server: what each path answers, and which headers it was asked with."""
+
+    url: str
+    answers: dict[str, tuple[int, object]]
+    keys: list[str | None] = field(default_factory=list)
+
+
+@pytest.fixture
+def server() -> Iterator[Fake]:
+    """One that is well, until a test changes what it answers."""
+    answers: dict[str, tuple[int, object]] = {
+        "/health": (200, {"status": "ok"}),
+        "/v1/models/fast": (200, MODELS[0]),
+        "/v1/models": (200, {"data": MODELS}),
+        "/ready": (200, {"chain": ["fast"]}),
+    }
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            fake.keys.append(self.headers.get("authorization"))
+            status, body = fake.answers[self.path]
+            self.send_response(status)
+            self.end_headers()
+            self.wfile.write(json.dumps(body).encode())
+
+        def log_message(self, format: str, *args: object) -> None:
+            pass
+
+    listener = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    fake = Fake(f"http://127.0.0.1:{listener.server_port}", answers)
+    thread = threading.Thread(target=listener.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    yield fake
+    listener.shutdown()
+    listener.server_close()
+    thread.join()
+
+
+def run(tmp_path: Path, *arguments: str, program: str = "qwen", **environ: str) -> subprocess.CompletedProcess[str]:
+    """`launch` as a process, with a program on PATH that tells its arguments and environment, and exits with 7."""
+    script = tmp_path / program
+    script.write_text(f"#!{sys.executable}\n{TELL}\n")
+    script.chmod(0o755)
+    given = {"PATH": str(tmp_path), "PYTHONPATH": str(ROOT), "HOME": str(tmp_path), **environ}
+    command = [sys.executable, "-m", "deployments", *arguments]
+    return subprocess.run(command, env=given, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
+
+
+def test_the_agent_is_started_with_what_it_needs(tmp_path, server):
+    """Its arguments are what stands behind the first `--`, untouched; the exit code is the agent's."""
+    ended = run(
+        tmp_path,
+        *("launch", "qwen", "--model", "fast", "--url", f"{server.url}/v1/", "--", "-p", "say hi", "--", "-x"),
+        MLX_STACK_API_KEY="msk-1",
+        OPENAI_API_KEY="another's",
+        http_proxy="http://127.0.0.1:9",
+    )
+    arguments, environment = json.loads(ended.stdout)
+
+    assert ended.returncode == 7
+    assert arguments == ["--auth-type", "openai", "--model", "fast", "-p", "say hi", "--", "-x"]
+    assert environment["OPENAI_BASE_URL"] == f"{server.url}/v1"
+    assert environment["OPENAI_API_KEY"] == "msk-1"
+    assert environment["NO_PROXY"] == "127.0.0.1"
+    assert server.keys == [None, "Bearer msk-1", "Bearer msk-1", "Bearer msk-1"]
+    assert "msk-1" not in ended.stderr
+
+
+def test_it_finds_the_server_in_the_configuration(tmp_path, server):
+    """Without --url it is `http_options` of the folder's file; without a key it is one that any server without keys
+    takes."""
+    http = {"host": "127.0.0.1", "port": int(server.url.rpartition(":")[2])}
+    (tmp_path / "serve_config.yaml").write_text(yaml.safe_dump(SCRIPTED | {"http_options": http}))
+    ended = run(tmp_path, "launch", "claude", "--model", "fast", program="claude", ANTHROPIC_API_KEY="another's")
+    _, environment = json.loads(ended.stdout)
+
+    assert environment["ANTHROPIC_BASE_URL"] == server.url
+    assert environment["ANTHROPIC_AUTH_TOKEN"] == "unused"
+    assert environment["CLAUDE_CODE_MAX_CONTEXT_TOKENS"] == "8192"
+    assert "ANTHROPIC_API_KEY" not in environment
+
+
+def test_a_program_that_is_missing_names_its_installation(tmp_path, server):
+    """One line with the command that installs it, and exit code 1."""
+    ended = run(tmp_path, "launch", "codex", "--url", server.url)
+
+    assert ended.returncode == 1
+    assert ended.stderr.count("\n") == 1
+    assert "`npm install -g @openai/codex`" in ended.stderr
+
+
+def test_no_server_is_said_before_anything_is_started(tmp_path):
+    """The line names the URL and how to start a server; the agent isn't started."""
+    url = f"http://127.0.0.1:{free_port()}"
+    ended = run(tmp_path, "launch", "qwen", "--url", url)
+
+    assert (ended.returncode, ended.stdout) == (1, "")
+    assert ended.stderr.count("\n") == 1
+    assert url in ended.stderr
+    assert "`mlx-stack-serve serve`" in ended.stderr
+
+
+@pytest.mark.parametrize(
+    ("path", "answer", "words"),
+    [
+        ("/health", (503, {"error": {"message": "the server is starting"}}), "the server is starting"),
+        ("/health", (200, "hello"), "HTTP 200 to GET /health"),
+        ("/v1/models/fast", (401, {"error": {"message": "the API key is wrong"}}), "read from MLX_STACK_API_KEY"),
+        ("/v1/models/fast", (404, {"error": {"message": "there is no model 'fast'"}}), "there is no model 'fast'"),
+    ],
+)
+def test_what_the_server_refuses_is_said(tmp_path, server, path, answer, words):
+    """A server that starts, another program at that port, a wrong key, a model that doesn't exist: one line each."""
+    server.answers[path] = answer
+    ended = run(tmp_path, "launch", "qwen", "--model", "fast", "--url", server.url)
+
+    assert (ended.returncode, ended.stdout) == (1, "")
+    assert ended.stderr.count("\n") == 1
+    assert words in ended.stderr
+
+
+@pytest.mark.parametrize("up", [True, False])
+def test_agents_prints_lines_for_each(server, capsys, monkeypatch, up):
+    """Every agent and SDK, with the server's context where it answers; no key is printed."""
+    monkeypatch.setenv("MLX_STACK_API_KEY", "msk-secret")
+    if not up:
+        server.answers["/health"] = (503, {})
+    assert main(["agents", "--model", "fast", "--url", server.url]) == 0
+    out = capsys.readouterr().out
+
+    assert ("CLAUDE_CODE_MAX_CONTEXT_TOKENS=8192" in out) is up
+    assert out.startswith("export" if up else "# the server at")
+    assert "msk-secret" not in out
+    for name in (
+        "Claude Code",
+        "Codex",
+        "opencode",
+        "Qwen Code",
+        "Hermes",
+        "aider",
+        "OpenAI's SDKs",
+        "Anthropic's SDKs",
+    ):
+        assert f"# {name}" in out
+
+
+def test_one_agent_can_be_asked_for(server, capsys):
+    """Its lines alone."""
+    assert main(["agents", "aider", "--model", "fast", "--url", server.url]) == 0
+    out = capsys.readouterr().out
+
+    assert "aider --model openai/fast" in out
+    assert "# Codex" not in out
+
+
+@pytest.mark.parametrize("url", ["127.0.0.1:8000", "ftp://a", "http://", 'http://a/"', "http://a b", "http://[", ""])
+def test_what_is_no_url_is_said(url):
+    """One line; and nothing that a shell, TOML or JSON would read otherwise."""
+    with pytest.raises(ConfigError, match="--url"):
+        find_url(url, None)
+
+
+@pytest.mark.parametrize("model", ["", 'a"b', "a b", "$(x)", "a\n"])
+def test_what_is_no_model_is_said(model):
+    """So it is with a model's name."""
+    with pytest.raises(ConfigError, match="--model"):
+        check_model(model)
+
+
+TIERS = [
+    {"id": "fast", "state": "ready", "context_length": 8192},
+    {"id": "standard", "state": "asleep", "context_length": 32768},
+    {"id": "premium", "state": "unavailable", "context_length": 200000},
+    {"id": "alone", "state": "ready", "context_length": 4096},
+    {"id": "odd", "state": "ready", "context_length": None},
+    {"id": "auto", "state": "ready", "context_length": 8192, "starts_at": "fast"},
+]
+
+
+@pytest.mark.parametrize(
+    ("model", "tokens"),
+    [
+        ("auto", 32768),
+        ("fast", 32768),
+        ("standard", 32768),
+        ("premium", None),
+        ("alone", 4096),
+        ("odd", None),
+        ("x", None),
+    ],
+)
+def test_the_context_is_the_largest_that_may_answer(model, tokens):
+    """From the tier that the model starts at to the end of the chain; a tier that can't answer doesn't count."""
+    assert find_context(TIERS, ["fast", "standard", "premium"], model) == tokens
+
+
+def test_the_environment_is_kept(tmp_path, server):
+    """What the agent's user has set for it stays."""
+    ended = run(tmp_path, "launch", "qwen", "--model", "fast", "--url", server.url, QWEN_THEME="dark")
+
+    assert json.loads(ended.stdout)[1]["QWEN_THEME"] == "dark"
+    assert os.environ.get("QWEN_THEME") is None

@@ -1,0 +1,130 @@
+"""Responses in the journal: bounded, forgotten by time, each key's own, and there again after a kill."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from deployments.state import response_shelf
+from deployments.state.actor import SessionState
+from deployments.state.journal import Bounds, Journal
+from deployments.state.records import KeptResponse
+from tests.support.incarnations import HandClock, killed, life
+
+
+def make(name: str, *, key: str = "k", previous: str | None = None, at_s: float = 1.0, size: int = 10) -> KeptResponse:
+    return KeptResponse(key, name, "s", previous, at_s, size, name.encode().ljust(size, b"."))
+
+
+def open_journal(folder: Path, **bounds: float) -> Journal:
+    journal = Journal(folder / "ledger.sqlite", "me", Bounds(**bounds))  # type: ignore[arg-type]
+    journal.begin()
+    return journal
+
+
+def names_of(actor: SessionState, names: list[str], key: str = "k") -> list[str]:
+    return [name for name in names if actor.recall_responses(key, name)]
+
+
+def test_what_was_kept_survives_a_kill(tmp_path):
+    """What the actor has confirmed is in the files, and the next incarnation finds it."""
+    actor = life(tmp_path / "one")
+    actor.keep_response(make("a"))
+    after = life(killed(tmp_path / "one", tmp_path / "two"))
+
+    assert after.recall_responses("k", "a") == [make("a")]
+
+
+def test_kept_twice_is_kept_once(tmp_path):
+    """A Router that got no answer sends it again."""
+    actor = life(tmp_path)
+    actor.keep_response(make("a"))
+    actor.keep_response(make("a"))
+
+    assert actor.recall_responses("k", "a") == [make("a")]
+    assert actor.forget_response("k", "a")
+    assert not actor.forget_response("k", "a")
+
+
+def test_each_key_has_its_own(tmp_path):
+    """One name under two keys is two responses; a key without it finds nothing and deletes nothing."""
+    actor = life(tmp_path)
+    actor.keep_response(make("a"))
+    actor.keep_response(make("a", key="l"))
+
+    assert actor.recall_responses("m", "a") == []
+    assert not actor.forget_response("m", "a")
+    assert actor.forget_response("l", "a")
+    assert names_of(actor, ["a"]) == ["a"]
+
+
+def test_time_forgets(tmp_path):
+    """What is older than `responses_ttl_s` goes when the actor tidies."""
+    journal = open_journal(tmp_path, responses_ttl_s=100.0)
+    with journal.step():
+        journal.shelf.write(make("old", at_s=1.0))
+        journal.shelf.write(make("new", at_s=50.0))
+    journal.trim(120.0)
+
+    assert journal.shelf.find("k", "old") is None
+    assert journal.shelf.find("k", "new") is not None
+
+
+@given(st.lists(st.tuples(st.sampled_from("abcdefgh"), st.integers(1, 60)), max_size=12), st.integers(0, 100))
+def test_the_bytes_are_bounded(tmp_path_factory, written, bytes_max):
+    """After each write no more than `bytes_max` is there, and what is there are the newest."""
+    journal = open_journal(tmp_path_factory.mktemp("shelf"), responses_bytes_max=bytes_max)
+    newest: dict[str, KeptResponse] = {}
+    for at_s, (name, size) in enumerate(written):
+        response = make(name, at_s=float(at_s), size=size)
+        with journal.step():
+            journal.shelf.write(response)
+        newest.pop(name, None)
+        newest[name] = response
+        while sum(len(each.record) for each in newest.values()) > bytes_max:
+            del newest[next(iter(newest))]
+        assert {name for name in "abcdefgh" if journal.shelf.find("k", name)} == set(newest)
+    journal.close()
+
+
+def test_a_full_journal_lets_responses_go(tmp_path):
+    """The bound of the whole file counts them: the oldest leave, the newest stay."""
+    journal = open_journal(tmp_path, bytes_max=400_000)
+    with journal.step():
+        for at_s in range(20):
+            journal.shelf.write(make(f"r{at_s}", at_s=float(at_s), size=50_000))
+    journal.trim(20.0)
+
+    assert journal.used_bytes <= 400_000
+    assert journal.shelf.find("k", "r0") is None
+    assert journal.shelf.find("k", "r19") is not None
+
+
+def test_a_walk_goes_back_a_bounded_way(tmp_path, monkeypatch):
+    """One call brings so many rows and about so many bytes; the rest is asked for from where it ended. A chain that
+    names itself ends, too."""
+    monkeypatch.setattr(response_shelf, "WALK_ROWS", 3)
+    actor = life(tmp_path, clock=HandClock())
+    for i in range(5):
+        actor.keep_response(make(f"r{i}", previous=f"r{i - 1}" if i else None))
+
+    assert [each.id for each in actor.recall_responses("k", "r4")] == ["r4", "r3", "r2"]
+    assert [each.id for each in actor.recall_responses("k", "r1")] == ["r1", "r0"]
+    monkeypatch.setattr(response_shelf, "WALK_BYTES", 5)
+    assert [each.id for each in actor.recall_responses("k", "r4")] == ["r4"]
+
+
+@pytest.mark.parametrize("missing", ["r1", "nobody"])
+def test_a_walk_ends_where_something_is_missing(tmp_path, missing):
+    """What was forgotten in the middle ends it there."""
+    actor = life(tmp_path)
+    for i in range(3):
+        actor.keep_response(make(f"r{i}", previous=f"r{i - 1}" if i else None))
+    actor.forget_response("k", missing)
+
+    assert [each.id for each in actor.recall_responses("k", "r2")] == (
+        ["r2"] if missing == "r1" else ["r2", "r1", "r0"]
+    )
