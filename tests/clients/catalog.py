@@ -16,6 +16,11 @@ OPENAI = "`OPENAI_BASE_URL=URL/v1` `OPENAI_API_KEY=KEY`"
 ANTHROPIC = "`ANTHROPIC_BASE_URL=URL` `ANTHROPIC_API_KEY=KEY`"
 NO_TOOLS = "it declares no tools: its calls are text for this server"
 SIX_TIMES = "at a 400 or 422 it leaves out one optional field after the other, six requests within half a second"
+FIVE_TIMES = "it takes a 422 for a fault of the network, and asks five times more in ten seconds"
+CODEX = (
+    'config.toml: `model_provider = "local"` `[model_providers.local]` `base_url = "URL/v1"` '
+    '`env_key = "OPENAI_API_KEY"` `wire_api = "responses"`'
+)
 CHAT, MESSAGES, RESPONSES = "chat", "messages", "responses"
 
 
@@ -79,9 +84,11 @@ def _list_agents() -> list[Client]:
         Client("Claude Code", "claude-code", MESSAGES, launches.launch_claude_code,
                ANTHROPIC + ", `--model fast`", MOVES["claude-code"],
                excused=dict.fromkeys(("loop", "budget"), SIX_TIMES)),
-        Client("Codex", "codex", RESPONSES, launches.launch_codex,
-               "config.toml: `[model_providers.local]` `base_url = \"URL/v1\"` `env_key = \"OPENAI_API_KEY\"` "
-               "`wire_api = \"responses\"`", MOVES["codex"]),
+        Client("Codex", "codex", RESPONSES, launches.launch_codex, CODEX + " `model = \"fast\"`", MOVES["codex"],
+               excused={"loop": FIVE_TIMES}),
+        Client("Codex, model gpt-5.5 by an alias", "codex", RESPONSES, launches.launch_codex_as_known,
+               CODEX + "; in serve_config.yaml `aliases: {gpt-5.5: fast}`", MOVES["codex"],
+               excused={"loop": FIVE_TIMES}),
         Client("qwen-code", "qwen-code", CHAT, launches.launch_qwen_code, OPENAI + " `OPENAI_MODEL=fast`",
                MOVES["qwen-code"]),
         Client("opencode", "opencode", CHAT, launches.launch_opencode,

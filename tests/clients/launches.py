@@ -14,11 +14,13 @@ from tests.clients.install import HERE
 from tests.clients.moves import FILE
 
 __all__ = [
+    "CODEX_MODEL",
     "KEY",
     "Place",
     "launch_aider",
     "launch_claude_code",
     "launch_codex",
+    "launch_codex_as_known",
     "launch_continue",
     "launch_driver",
     "launch_front",
@@ -30,6 +32,7 @@ __all__ = [
 ]
 
 KEY = "sk-none"
+CODEX_MODEL = "gpt-5.5"
 DRIVERS = HERE / "drivers"
 
 
@@ -88,13 +91,18 @@ def launch_claude_code(place: Place) -> Launch:
     return Launch([*command, "--dangerously-skip-permissions"], env | models | quiet)
 
 
-def launch_codex(place: Place) -> Launch:
+def launch_codex(place: Place, model: str = "") -> Launch:
     """Start Codex, whose settings are given on the command line as they would stand in its config.toml."""
     provider = f'{{name="local", base_url="{place.url}/v1", env_key="OPENAI_API_KEY", wire_api="responses"}}'
     settings = ["-c", "model_provider=local", "-c", f"model_providers.local={provider}"]
     free = ["--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox"]
-    command = [str(place.programs / "codex"), "exec", *free, *settings, "-m", place.model, place.task]
+    command = [str(place.programs / "codex"), "exec", *free, *settings, "-m", model or place.model, place.task]
     return Launch(command, {"OPENAI_API_KEY": KEY})
+
+
+def launch_codex_as_known(place: Place) -> Launch:
+    """Start Codex with a model that it knows, by an alias of the server: it has other tools for it."""
+    return launch_codex(place, CODEX_MODEL)
 
 
 def launch_qwen_code(place: Place) -> Launch:

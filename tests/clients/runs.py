@@ -17,7 +17,7 @@ from loadtests.real_agents.runs import run_launch
 from loadtests.real_agents.tap import listen
 from tests.clients.catalog import Client
 from tests.clients.checks import AFTER_S, Finding, check_answers, check_usage, count_after, find_final, is_shown
-from tests.clients.launches import Place
+from tests.clients.launches import CODEX_MODEL, Place
 from tests.clients.moves import ANSWER, FILE, NOTES, TASK
 from tests.clients.players import Players
 from tests.clients.record import Record
@@ -40,7 +40,8 @@ def build_server_args(base_url: str) -> dict[str, Any]:
     """Build the server's `args`: two hosted tiers on an upstream, a budget that stops; all else as shipped."""
     tiers = {name: {"kind": "hosted", "base_url": base_url, "model": model} for name, model in WEAK_AND_GOOD.items()}
     budget = {"per_session": 500_000, "per_hour": None, "policy": "hard_stop"}
-    return {"tiers": tiers, "reliability": {"escalation": {"chain": list(tiers)}, "token_budget": budget}}
+    reliability = {"escalation": {"chain": list(tiers)}, "token_budget": budget}
+    return {"tiers": tiers, "reliability": reliability, "server": {"aliases": {CODEX_MODEL: "fast"}}}
 
 
 def run_client(
