@@ -63,7 +63,7 @@ real-agents: .venv/.dev ## published agents (hermes, smolagents, OpenHands, aide
 
 ONLY ?=
 clients: .venv/.dev ## published clients (SDKs, agents, proxies), unmodified, in four runs each; the table goes into docs/clients.md: make clients ONLY=codex
-	$(BIN)/python -m tests.clients --cache $(AGENTS_CACHE) $(if $(ONLY),--only $(ONLY),--write)
+	$(BIN)/python -m tests.clients --cache $(AGENTS_CACHE) --write $(if $(ONLY),--only $(ONLY))
 
 nightly: soak ## soak, five seeds of chaos, 2000 simulated worlds, all mutants: about two hours
 	for seed in 1 2 3 4 5; do $(MAKE) chaos SEED=$$seed || exit 1; done

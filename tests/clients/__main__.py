@@ -15,7 +15,7 @@ from tests.clients.checks import Finding
 from tests.clients.install import install
 from tests.clients.players import SCENARIOS
 from tests.clients.results import build_real_table, build_table, is_met, put_table
-from tests.clients.runs import RUN_S, WEAK_AND_GOOD, build_server_args, run_client, write_record
+from tests.clients.runs import RUN_S, WEAK_AND_GOOD, build_server_args, read_findings, run_client, write_record
 from tests.support.upstream import Upstream
 
 CACHE = Path.home() / ".cache" / "mlx-stack-agents"
@@ -30,7 +30,7 @@ def main() -> int:
     parser.add_argument("--cache", type=Path, default=CACHE, help="where the clients are (default: %(default)s)")
     parser.add_argument("--url", help="a server that runs already, with real models: the job only, and any clear end")
     parser.add_argument("--seconds", type=float, default=RUN_S, help="the longest that a run may take")
-    parser.add_argument("--write", action="store_true", help="put the table into docs/clients.md")
+    parser.add_argument("--write", action="store_true", help="put the table of all last runs into docs/clients.md")
     given = parser.parse_args()
     handle_end_signals()
     clients = [one for one in CLIENTS if one.name.lower().startswith(tuple(map(str.lower, given.only)))]
@@ -49,7 +49,7 @@ def main() -> int:
     table = build_table(clients, findings)
     print(table)
     if given.write:
-        put_table(table)
+        put_table(build_table(CLIENTS, read_findings(RECORDS)))
     excused = {client.name: client.excused for client in clients}
     good = [is_met(one) or one.scenario in excused[one.client] for one in findings]
     return 0 if good and all(good) else 1
@@ -69,7 +69,7 @@ def run_group(
         for number, (client, programs) in enumerate(group):
             place = folder / f"{scenario}-{number}"
             finding, record = run_client(client, scenario, programs, url, upstream, place, seconds)
-            write_record(RECORDS, finding, record)
+            write_record(RECORDS if upstream is not None else RECORDS / "real", finding, record)
             findings.append(finding)
     return findings
 

@@ -23,7 +23,7 @@ from tests.clients.players import Players
 from tests.clients.record import Record
 from tests.support.upstream import Upstream
 
-__all__ = ["WEAK_AND_GOOD", "build_server_args", "run_client", "write_record"]
+__all__ = ["WEAK_AND_GOOD", "build_server_args", "read_findings", "run_client", "write_record"]
 
 WEAK_AND_GOOD = {"fast": "weak", "standard": "good"}
 RUN_S = 150.0
@@ -121,8 +121,14 @@ def _read_reports(record: Record, url: str) -> dict[str, Any]:
     return reports
 
 
+def read_findings(folder: Path) -> list[Finding]:
+    """Read what the last run of each client in each scenario showed."""
+    paths = sorted(folder.glob("*.json"))
+    return [Finding(**json.loads(path.read_text(encoding="utf-8"))["finding"]) for path in paths]
+
+
 def write_record(folder: Path, finding: Finding, record: Record) -> None:
-    """Write all that was seen of a run as JSON."""
+    """Write all that was seen of a run as JSON, over the run before."""
     folder.mkdir(parents=True, exist_ok=True)
     seen = {"finding": asdict(finding), "output": record.output, "others": record.others}
     seen["exchanges"] = [one.describe() for one in record.spoken]
