@@ -8,10 +8,17 @@ from __future__ import annotations
 
 from deployments.api.anthropic.messages_render import MESSAGES
 from deployments.api.dialect import Dialect
+from deployments.api.openai_passed import COMPLETIONS, EMBEDDINGS
 from deployments.api.openai_render import CHAT
 from deployments.api.openai_responses.response_events import RESPONSES
 
 __all__ = ["DIALECTS", "WORKER_IMPORTS"]
 
-DIALECTS: dict[str, Dialect] = {"/v1/chat/completions": CHAT, "/v1/messages": MESSAGES, "/v1/responses": RESPONSES}
+DIALECTS: dict[str, Dialect] = {
+    "/v1/chat/completions": CHAT,
+    "/v1/messages": MESSAGES,
+    "/v1/responses": RESPONSES,
+    "/v1/completions": COMPLETIONS,
+    "/v1/embeddings": EMBEDDINGS,
+}
 WORKER_IMPORTS = ("deployments.request.attempt", *(spoken.parse.__module__ for spoken in DIALECTS.values()))

@@ -60,6 +60,7 @@ from deployments.ports import Ports
 from deployments.reports.account import Account
 from deployments.reports.incidents import memory_incident
 from deployments.request.drive import Run, drive
+from deployments.request.forward import forward, restrict_to_hosted
 from deployments.request.judge import advise
 from deployments.request.policy import build_expected, chain_for, hold_of, limits_of, state_limits
 from deployments.state.client import State, ray_finder
@@ -283,7 +284,7 @@ class Router(Stoppable):
         if local_only:
             stays = LOCAL_ONLY
         expected = build_expected(self._config, request, call.toolbox)
-        return Run(
+        run = Run(
             request=request,
             expected=expected,
             chain=chain_for(self._config, self._tiers, call.model),
@@ -296,6 +297,7 @@ class Router(Stoppable):
             level=self._observe_memory(None)[0],
             notes=call.notes,
         )
+        return restrict_to_hosted(run, self._kinds) if request.route else run
 
     def _observe_memory(self, tier: str | None) -> tuple[Level, int]:
         """Return the memory level of a tier's nodes, or of all, and for how long there has been
@@ -330,10 +332,11 @@ class Router(Stoppable):
             elsewhere=self._workers.run,
         )
         judge = self._config.reliability.circuit_breaker
-        if judge.enabled:
+        walk = forward if account.run.request.route else drive
+        if judge.enabled and walk is drive:
             account.advice = await advise(account.run, ports, judge)
         try:
-            async with contextlib.aclosing(self._stopping.pass_on(account.run, drive(account.run, ports))) as batches:
+            async with contextlib.aclosing(self._stopping.pass_on(account.run, walk(account.run, ports))) as batches:
                 async for batch in batches:
                     if account.run.finish is not None:
                         # In the same turn as the settle, before anything is sent: a Router that is killed between the

@@ -34,6 +34,7 @@ __all__ = [
     "FinishReason",
     "Flaw",
     "Logprobs",
+    "Passed",
     "Reason",
     "Reasoning",
     "RefuseCode",
@@ -172,7 +173,9 @@ class ChatRequest:
     hosted tiers pass it on. `timeout_s` is what is left of the request's deadline; `body_bytes` the size of the body
     that it came in. `constrained` asks a tier that can to decode under the tools' grammar. `top_logprobs`: how many of
     the likeliest tokens to name at each place, beside the one that was taken; None where no probabilities are wanted.
-    `thinking`: whether a model that can is to reason before it answers; None: as it does by itself.
+    `thinking`: whether a model that can is to reason before it answers; None: as it does by itself. `route`: it is no
+    chat, but for another route of a hosted tier's API (`/completions`), which `extra` is the body for; `messages` is
+    then only what a model reads of it, to be measured.
     """
 
     request_id: str
@@ -193,6 +196,7 @@ class ChatRequest:
     thinking: bool | None = None
     body_bytes: int = 0
     constrained: bool = False
+    route: str = ""
     extra: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -282,7 +286,16 @@ class Failed:
     lost: bool = False
 
 
-Event = Started | Text | Logprobs | Reasoning | CallDelta | Counted | Finish | Failed
+@dataclass(frozen=True, slots=True)
+class Passed:
+    """A piece of the answer of another API than chat (`ChatRequest.route`), which is passed on as it is: a part of one
+    JSON body, or all of one frame. `text_bytes`: how much of it a model has written."""
+
+    data: bytes
+    text_bytes: int = 0
+
+
+Event = Started | Text | Logprobs | Reasoning | CallDelta | Passed | Counted | Finish | Failed
 
 
 class TierState(StrEnum):

@@ -15,7 +15,7 @@ name, or a note in the report says that it had no effect.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from deployments.api.openai_chat import ChatCall
@@ -62,7 +62,8 @@ class StreamWriter(Protocol):
 class Dialect:
     """One API. `parse` is a function of a module, since it may run in another process; it takes what
     `deployments.api.openai_chat.parse_chat` takes. `error_body` makes the JSON object of an error, for a request of
-    this id. `id_header`: where its clients look for the request's id, beside `x-request-id`."""
+    this id. `id_header`: where its clients look for the request's id, beside `x-request-id`. `statuses`: of errors, by
+    their code, where its clients want another one than the table's."""
 
     name: str
     parse: Callable[..., ChatCall]
@@ -70,6 +71,7 @@ class Dialect:
     writer: Callable[[ChatCall, Run], StreamWriter]
     error_body: Callable[[ApiError, str], dict[str, Any]]
     id_header: str | None = None
+    statuses: Mapping[str, int] = field(default_factory=dict)
 
     def id_headers(self, request_id: str) -> Mapping[str, str]:
         """Build the header that names the request, where the dialect has one of its own."""

@@ -112,9 +112,8 @@ class Exchange:
     def _refuse(self) -> Response:
         if self.run.refusal is None:
             raise AssertionError("a request ends answered or refused")
-        error = from_refusal(self.run.refusal)
-        body = self.dialect.error_body(error, self.run.request.request_id)
-        return error_response(error, report_headers(self.run) | self._id_headers(), body=body)
+        error, request_id = from_refusal(self.run.refusal), self.run.request.request_id
+        return error_response(error, report_headers(self.run), spoken=self.dialect, request_id=request_id)
 
     def _id_headers(self) -> dict[str, str]:
         return dict(self.dialect.id_headers(self.run.request.request_id))

@@ -195,15 +195,9 @@ def build_call(
         timeout_s=timeout_s,
         tools=tools,
         tool_choice=choice,
-        # A legacy answer has room for one call.
-        parallel_tool_calls=body.parallel_tool_calls if body.functions is None else False,
         response_format=_read_response_format(body, steps),
-        stop=(body.stop,) if isinstance(body.stop, str) else tuple(body.stop or ()),
-        seed=body.seed,
-        temperature=body.temperature,
-        top_p=body.top_p,
-        top_logprobs=(body.top_logprobs or 0) if body.logprobs else None,
         thinking=thinking,
+        **_read_sampling(body),
         body_bytes=body_bytes,
         extra={key: value for key, value in fields.items() if key not in READ_HERE},
     )
@@ -216,6 +210,19 @@ def build_call(
         wanted=_read_wanted(body) if wanted is None else wanted,
         notes=notes,
     )
+
+
+def _read_sampling(body: ChatBody) -> dict[str, Any]:
+    """Read how the answer is drawn, how much of it there may be, and what is told of its tokens."""
+    return {
+        # A legacy answer has room for one call.
+        "parallel_tool_calls": body.parallel_tool_calls if body.functions is None else False,
+        "stop": (body.stop,) if isinstance(body.stop, str) else tuple(body.stop or ()),
+        "seed": body.seed,
+        "temperature": body.temperature,
+        "top_p": body.top_p,
+        "top_logprobs": (body.top_logprobs or 0) if body.logprobs else None,
+    }
 
 
 def _read_wanted(body: ChatBody) -> ChatWanted:

@@ -30,11 +30,19 @@ def json_response(value: Any, *, status: int = 200, headers: Mapping[str, str] |
 
 
 def error_response(
-    error: ApiError, headers: Mapping[str, str] | None = None, *, body: Mapping[str, Any] | None = None
+    error: ApiError,
+    headers: Mapping[str, str] | None = None,
+    *,
+    spoken: Dialect | None = None,
+    request_id: str = "",
 ) -> Response:
-    """Answer with an error of the table, in a dialect's `body` or else in OpenAI's; its own headers win."""
-    shown = error.body() if body is None else body
-    return json_response(shown, status=error.status, headers={**(headers or {}), **error.headers()})
+    """Answer with an error of the table, in the shape of the dialect that was spoken, or else in OpenAI's; its own
+    headers win."""
+    if spoken is None:
+        return json_response(error.body(), status=error.status, headers={**(headers or {}), **error.headers()})
+    headers = {**(headers or {}), **spoken.id_headers(request_id), **error.headers()}
+    status = spoken.statuses.get(error.code, error.status)
+    return json_response(spoken.error_body(error, request_id), status=status, headers=headers)
 
 
 def find_inner_path(scope: Mapping[str, Any]) -> str:
@@ -51,10 +59,7 @@ def build_error_handlers(dialects: Mapping[str, Dialect]) -> dict[Any, Any]:
     def answer(request: Request, error: ApiError) -> Response:
         path = find_inner_path(request.scope)
         spoken = next((d for at, d in dialects.items() if path == at or path.startswith(at + "/")), None)
-        if spoken is None:
-            return error_response(error)
-        request_id = request_id_of(request.headers)
-        return error_response(error, spoken.id_headers(request_id), body=spoken.error_body(error, request_id))
+        return error_response(error, spoken=spoken, request_id=request_id_of(request.headers))
 
     async def handle_api_error(request: Request, error: Exception) -> Response:
         if not isinstance(error, ApiError):

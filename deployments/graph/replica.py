@@ -156,6 +156,9 @@ class TierReplica:
     async def stream(self, request: ChatRequest) -> AsyncGenerator[list[Event], None]:
         """Answer as `deployments.ports.Tier`. A bug inside the tier is this request's fault event,
         and a line in the log."""
+        if request.route and not isinstance(self._config, HostedTierConfig):
+            yield [Failed(fault=Fault.UNSUPPORTED, message=f"tier {self.name} has no {request.route}", param="model")]
+            return
         try:
             async with aclosing(self._tier.stream(request)) as events:
                 async for batch in events:

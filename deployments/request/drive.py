@@ -57,7 +57,7 @@ from reliability.types import (
     Usage,
 )
 
-__all__ = ["Run", "drive"]
+__all__ = ["Run", "admit", "bind_progress", "build_situation", "drive", "rule_out", "settle", "wait"]
 
 NS_PER_S = 1_000_000_000
 NOTHING_YET = Usage(exact=False)
@@ -126,9 +126,9 @@ async def drive(run: Run, ports: Ports) -> AsyncGenerator[list[Event], None]:
     The events are `Text`, `Reasoning` and `CallDelta`; the `Finish` stands in `run.finish`. Raises nothing for faults.
     """
     while True:
-        match decide(_build_situation(run, ports)):
+        match decide(build_situation(run, ports)):
             case Call() as call:
-                await _wait(call.wait_ns)
+                await wait(call.wait_ns)
                 run.tier = call.tier
                 async with aclosing(_call(run, call, ports)) as events:
                     async for batch in events:
@@ -145,7 +145,8 @@ async def drive(run: Run, ports: Ports) -> AsyncGenerator[list[Event], None]:
                 return
 
 
-def _build_situation(run: Run, ports: Ports) -> Situation:
+def build_situation(run: Run, ports: Ports) -> Situation:
+    """Build what `decide` looks at."""
     return Situation(
         chain=run.chain,
         attempts=tuple(run.attempts),
@@ -155,7 +156,8 @@ def _build_situation(run: Run, ports: Ports) -> Situation:
     )
 
 
-async def _wait(wait_ns: int) -> None:
+async def wait(wait_ns: int) -> None:
+    """Wait between two calls."""
     if wait_ns > 0:
         await asyncio.sleep(wait_ns / NS_PER_S)
 
@@ -195,7 +197,7 @@ async def _call(run: Run, call: Call, ports: Ports) -> AsyncGenerator[list[Event
     whatever happens, once."""
     request = _build_request(run, call)
     size = _measure_prompt(run, request)
-    granted = _rule_out(run, call.tier, size, ports) or await _admit(run, call.tier, size, ports)
+    granted = rule_out(run, call.tier, size, ports) or await admit(run, call.tier, size, ports)
     if isinstance(granted, Attempt):
         run.attempts.append(granted)
         run.judgements.append(None)
@@ -210,7 +212,7 @@ async def _call(run: Run, call: Call, ports: Ports) -> AsyncGenerator[list[Event
         started_ns=ports.clock.now_ns(),
         prompt_bytes=size,
         prompt_most=cache(partial(prompt_tokens_most, (request.messages, request.tools, request.response_format))),
-        progress=_bind_progress(granted, ports),
+        progress=bind_progress(granted, ports),
         trusted=call.tier not in ports.foreign,
         history_bytes=run.request.body_bytes,
         output_cap=request.max_tokens,
@@ -244,7 +246,8 @@ def _hold_of(run: Run) -> Hold:
     return Hold.ALL if repeats or (joined is not None and repeats_already(joined, loops)) else run.hold
 
 
-def _bind_progress(grant: Grant | None, ports: Ports) -> Callable[[Usage], None] | None:
+def bind_progress(grant: Grant | None, ports: Ports) -> Callable[[Usage], None] | None:
+    """Bind the grant to whom the attempt reports its progress."""
     return None if grant is None or ports.admission is None else partial(ports.admission.progress, grant)
 
 
@@ -257,6 +260,11 @@ def _write_down(run: Run, reading: Reading, grant: Grant | None, ports: Ports) -
         run.loop = reading.judged.loop
     elif reading.loop is not None:
         run.loop = reading.loop
+    settle(attempt, grant, ports)
+
+
+def settle(attempt: Attempt, grant: Grant | None, ports: Ports) -> None:
+    """Settle the grant of an attempt that is over, or charge what it cost without one."""
     if ports.admission is None:
         return
     if grant is not None:
@@ -293,7 +301,7 @@ def _bound_request(run: Run, request: ChatRequest, grant: Grant | None, ports: P
     return replace(request, timeout_s=remaining_s, max_tokens=cap, session_id=run.request.session_id)
 
 
-def _rule_out(run: Run, tier: str, size: int, ports: Ports) -> Attempt | None:
+def rule_out(run: Run, tier: str, size: int, ports: Ports) -> Attempt | None:
     """Return the record of a call that need not be asked for: the request may not go there, or
     can't fit."""
     if run.stays and tier in ports.cloud:
@@ -306,7 +314,7 @@ def _rule_out(run: Run, tier: str, size: int, ports: Ports) -> Attempt | None:
     return Attempt(tier=tier, ran=False, fault=Fault.CONTEXT_LENGTH, detail=detail, param="messages")
 
 
-async def _admit(run: Run, tier: str, size: int, ports: Ports) -> Grant | Attempt | None:
+async def admit(run: Run, tier: str, size: int, ports: Ports) -> Grant | Attempt | None:
     """Return the grant, the record of a call that was rejected, or None: nobody has to be asked, or
     nobody answers and the tier costs nothing."""
     if ports.admission is None:

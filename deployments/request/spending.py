@@ -22,7 +22,7 @@ from reliability.admission.admit import PROGRESS_TOKENS
 from reliability.answer.estimate import text_bytes, tokens_max, tokens_min
 from reliability.answer.usage import Possible, estimate_written_tokens, verify_usage
 from reliability.faults import TRAITS, Ran
-from reliability.types import CallDelta, Event, Failed, Finish, Reasoning, Text, Usage
+from reliability.types import CallDelta, Event, Failed, Finish, Passed, Reasoning, Text, Usage
 
 __all__ = ["Spending"]
 
@@ -125,6 +125,8 @@ def _count_bytes(event: Event) -> int:
     match event:
         case Text(text) | Reasoning(text):
             return text_bytes(text)
+        case Passed(text_bytes=size):
+            return size
         case CallDelta(name=name, arguments=arguments):
             return text_bytes(arguments) + (CALL_BYTES if name else 0)
     return 0

@@ -54,7 +54,7 @@ from reliability.answer.call_starts import (
     prepare_names,
 )
 from reliability.tools.format_row import Place, Until
-from reliability.types import CallDelta, Counted, Event, Failed, Finish, Logprobs, Reasoning, Started, Text
+from reliability.types import CallDelta, Counted, Event, Failed, Finish, Logprobs, Passed, Reasoning, Started, Text
 
 __all__ = ["BEFORE_CHARS", "HOLD_CHARS", "Gate", "Hold", "TextKind", "finish", "open_gate", "step"]
 
@@ -183,7 +183,7 @@ def step(gate: Gate, event: Event) -> tuple[Gate, tuple[Event, ...]]:
             if not gate.rules.names.names:
                 return gate, (event,)
             return _take_text(gate, text)
-        case Started() | Counted() | Logprobs() | Finish() | Failed():
+        case Started() | Counted() | Logprobs() | Passed() | Finish() | Failed():
             return gate, (event,)
         case Reasoning():
             if gate.rules.hold is Hold.ALL:

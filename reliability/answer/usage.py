@@ -23,8 +23,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from reliability.answer.estimate import tokens_near
-from reliability.types import CallDelta, Event, Reasoning, Text, Usage
+from reliability.answer.estimate import tokens_max, tokens_near
+from reliability.types import CallDelta, Event, Passed, Reasoning, Text, Usage
 
 __all__ = ["HIDDEN_TOKENS_MAX", "REASONING_TOKENS_MAX", "Possible", "estimate_written_tokens", "verify_usage"]
 
@@ -103,6 +103,8 @@ def estimate_written_tokens(event: Event) -> int:
     match event:
         case Text(text) | Reasoning(text):
             return tokens_near(text)
+        case Passed(text_bytes=size):
+            return tokens_max(size)
         case CallDelta(name=name, arguments=arguments):
             return (tokens_near(arguments) if arguments else 0) + (CALL_TOKENS if name else 0)
     return 0

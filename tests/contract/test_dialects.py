@@ -93,29 +93,31 @@ def play(server: Server, name: str, stream: bool) -> dict[str, Told]:
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_a_scenario_ends_the_same_in_all_dialects(server, name, stream):
     """The server's deeds, the status or the error frame, the words, the calls, the reason and the tokens are those of
-    the chat completion; no call is delivered that breaks its schema."""
+    the chat completion; no call is delivered that breaks its schema. Only the status of a loop is another one where the
+    clients of a dialect would ask again."""
     told = play(server, name, stream)
     chat = told.pop("chat")
 
-    for one in told.values():
+    for dialect, one in told.items():
+        loop = dialect == "responses" and chat.code == "loop_detected"
         assert one.verdict == chat.verdict
-        assert (one.status, one.code, one.late) == (chat.status, chat.code, chat.late)
+        assert (one.status, one.code, one.late) == (400 if loop else chat.status, chat.code, chat.late)
         assert (one.text, one.calls, one.finish) == (chat.text, chat.calls, chat.finish)
         assert one.tokens is None or chat.tokens is None or one.tokens[1:] == chat.tokens[1:]
     assert all(call == ("get_weather", {"city": "Paris"}) for call in chat.calls)
     assert (chat.code is None) == (chat.report["outcome"] == "answered")
 
 
-LOOPS = [("fast-lap-2", "nudged", 200), ("both-lap-2", "nudged", 200), ("both-lap-4", "broken", 422)]
+LOOPS = [("fast-lap-2", "nudged", None), ("both-lap-2", "nudged", None), ("both-lap-4", "broken", "loop_detected")]
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
-@pytest.mark.parametrize(("name", "mark", "status"), LOOPS)
-def test_a_loop_is_nudged_and_then_broken(server, dialect, name, mark, status):
+@pytest.mark.parametrize(("name", "mark", "code"), LOOPS)
+def test_a_loop_is_nudged_and_then_broken(server, dialect, name, mark, code):
     """In whatever blocks or items it stands: at the third lap the model is told, at the fifth the circuit breaks."""
     told = ask_in(dialect, server, SCENARIOS[name], stream=False, tools=WEATHER_TOOLS)
 
-    assert (told.report["loop"], told.status) == (mark, status)
+    assert (told.report["loop"], told.code) == (mark, code)
 
 
 @pytest.mark.parametrize("path", ["/v1/messages", "/v1/responses"])

@@ -167,6 +167,33 @@ def plain_json(text: str = "Hello at once.", **message: Any) -> Play:
     return whole(json.dumps({"model": "up/stream", "choices": [choice], "usage": USAGE}).encode())
 
 
+def completion(text: str = "Once upon a time.", usage: Mapping[str, Any] | None = USAGE, **choice: Any) -> Play:
+    """A legacy completion, whole."""
+    made = {"index": 0, "text": text, "finish_reason": "stop", "logprobs": None} | choice
+    body = {"id": "cmpl-1", "object": "text_completion", "created": 1, "model": "up/text", "choices": [made]}
+    return whole(json.dumps(body | ({"usage": usage} if usage else {})).encode())
+
+
+def completion_frames(*texts: str, usage: Mapping[str, Any] | None = USAGE, finish: str | None = "stop") -> Play:
+    """A legacy completion, streamed: a frame for each text, the finish reason, the usage and `[DONE]`."""
+    head = {"id": "cmpl-1", "object": "text_completion", "created": 1, "model": "up/text"}
+    said: list[dict[str, Any]] = [{"index": 0, "text": text, "logprobs": None, "finish_reason": None} for text in texts]
+    if finish is not None:
+        said.append({"index": 0, "text": "", "logprobs": None, "finish_reason": finish})
+    frames = [head | {"choices": [choice]} for choice in said]
+    if usage is not None:
+        frames.append(head | {"choices": [], "usage": usage})
+    done = [Send(b"data: [DONE]\n\n")] if finish is not None else []
+    return (Head(headers=SSE), *(Send(frame(each)) for each in frames), *done)
+
+
+def embeddings(*vectors: Any, tokens: int = 5) -> Play:
+    """Vectors, one for each input."""
+    data = [{"object": "embedding", "index": i, "embedding": vector} for i, vector in enumerate(vectors)]
+    usage = {"prompt_tokens": tokens, "total_tokens": tokens}
+    return whole(json.dumps({"object": "list", "model": "up/vectors", "data": data, "usage": usage}).encode())
+
+
 def slow(seconds: float, text: str = "Hello at last.", *, headers_too: bool = False) -> Play:
     """A good answer whose first token (and, if told so, whose headers) come late."""
     head, *rest = good(text)

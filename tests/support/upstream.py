@@ -185,7 +185,7 @@ class Upstream:
             playing.cancel()
 
     def _choose(self, seen: Seen) -> Play:
-        if not seen.path.endswith("/chat/completions"):
+        if not seen.path.endswith(("/completions", "/embeddings")):
             return status(404, f"no route {seen.path}")
         given = seen.headers.get("authorization", "").removeprefix("Bearer ")
         if self._key is not None and given != self._key:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from deployments.api.openai_chat import MESSAGES_MAX
 from deployments.api.openai_responses.field_paths import refuse
 from deployments.api.openai_responses.item_ids import find_response, is_response_id
 from deployments.api.openai_responses.response_items import History
@@ -89,8 +90,14 @@ def _resolve(reference: Mapping[str, Any], known: Mapping[str, Any], path: str) 
 
 
 def add_chain(history: History, recalled: Recalled) -> None:
-    """Add what a request goes on from, the oldest first."""
+    """Add what a request goes on from, the oldest first.
+
+    Raises:
+        ApiError: it is more than a request may show.
+    """
     for record in recalled.chain:
+        if len(history.messages) > MESSAGES_MAX:
+            raise refuse("previous_response_id", f"the conversation has more than {MESSAGES_MAX} messages")
         opened = open_record(record)
         history.add(opened["input"], "previous_response_id")
         history.add(opened["response"]["output"], "previous_response_id")

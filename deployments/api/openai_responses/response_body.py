@@ -181,6 +181,7 @@ def parse_response(
             tokens_max=tokens_max,
             timeout_s=timeout_s,
             steps=steps,
+            thinking=False if body.reasoning is not None and body.reasoning.effort == "none" else None,
             body_bytes=len(raw) + recalled.size,
             names=fields if recalled.session is None else {"conversation": recalled.session},
             wanted=wanted,

@@ -16,6 +16,11 @@ end. `error.code` has only values that they know, by what they do with them: Cod
 as long as the text says at `rate_limit_exceeded` ("try again in 5s"), and asks again at `server_error`; this server's
 own code stands beside it as `mlx_stack_code`.
 
+Before a stream has begun an error is an HTTP status, and Codex 0.169.0 asks once at a 400 and six times at a 402, 403,
+409, 413, 422 and 424, whatever `x-should-retry` says (2026-11-24, `codex exec` on loopback; the loop that every tier
+repeats: 6 requests in 7 s at the 422 that it is elsewhere). So what stays is a 400 here, whatever the table says
+(`STATUSES`).
+
 What must never happen: a delta of an item that isn't open, a stream that ends without one of its three ends.
 """
 
@@ -41,6 +46,7 @@ from reliability.types import Event, Finish, FinishReason, TokenLogprob
 
 __all__ = ["RESPONSES", "EventWriter", "ResponseCollector", "explain_failure"]
 
+STATUSES = {"loop_detected": 400, "model_not_found": 400, "body_too_large": 400}
 ENDS = {"completed": "response.completed", "incomplete": "response.incomplete", "failed": "response.failed"}
 
 
@@ -217,4 +223,5 @@ RESPONSES = Dialect(
     collector=_open_collector,
     writer=_open_writer,
     error_body=lambda error, _: translate_error(error).body(),
+    statuses=STATUSES,
 )

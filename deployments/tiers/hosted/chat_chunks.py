@@ -31,7 +31,7 @@ from reliability.answer.usage import estimate_written_tokens
 from reliability.surrogates import Halves, join_surrogates
 from reliability.types import Event, FinishReason, Logprobs, Reasoning, Text, Usage
 
-__all__ = ["COUNT_MAX", "ChunkReader"]
+__all__ = ["COUNT_MAX", "ChunkReader", "read_usage"]
 
 _FINISH = {
     "length": FinishReason.LENGTH,
@@ -93,7 +93,7 @@ class ChunkReader:
             self._note_no_choice(chunk, choices)
         for event in events:
             self.written += estimate_written_tokens(event)
-        usage = _read_usage(counts) if (counts := chunk.get("usage")) else None
+        usage = read_usage(counts) if (counts := chunk.get("usage")) else None
         if usage is not None or events:  # a count from before these words is not theirs
             self.usage = usage
         return events
@@ -183,8 +183,8 @@ def _read_content(value: Any) -> str:
     return "".join(text for text in texts if isinstance(text, str))
 
 
-def _read_usage(value: Any) -> Usage | None:
-    """None as well where it holds no number, or zeros: an answer took something to read."""
+def read_usage(value: Any) -> Usage | None:
+    """Read OpenAI's usage object; None as well where it holds no number, or zeros: an answer took something to read."""
     if not isinstance(value, Mapping):
         return None
     prompt, completion = _read_count(value, "prompt_tokens"), _read_count(value, "completion_tokens")

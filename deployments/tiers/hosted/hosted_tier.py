@@ -27,29 +27,29 @@ import base64
 import json
 import math
 import os
-import ssl
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
 
 import aiohttp
-import certifi
 from aiohttp.http_exceptions import ContentEncodingError
-from yarl import URL
 
 from deployments.listener.listening import is_loopback
 from deployments.reports.redaction import Redactor, secret_headers
 from deployments.tiers.hosted.chat_body import chat_body
 from deployments.tiers.hosted.chat_reader import ChatReader
+from deployments.tiers.hosted.endpoint import CHAT, build_tls, find_route, parse_endpoint
 from deployments.tiers.hosted.inbox import Inbox
+from deployments.tiers.hosted.passed_reader import PassedReader, build_passed_body, cut_list
 from deployments.tiers.hosted.upstream_errors import Complaint, read_complaint, read_retry_after_s, translate_complaint
 from deployments.work.large_work import large
 from reliability.types import ChatRequest, Event, Failed, Fault, Started, TierState, TierStatus, Usage
 
 __all__ = ["HostedTier", "Preset", "preset"]
 
+NO_ROUTE = frozenset({404, 405, 501})
 STREAMS_MAX = 256  # each has a connection
 CONNECTION_KEPT_S = 15.0
 WINDOW_S = 0.04  # what comes within it after a list leaves as one list: a list costs more than the words in it
@@ -108,7 +108,7 @@ class HostedTier:
         self._client: aiohttp.ClientSession | None = None
         self._closed = False
         self._active = 0
-        self._url, self._userinfo = _parse_endpoint(base_url)
+        self._url, self._userinfo = parse_endpoint(base_url)
 
     @property
     def active(self) -> int:
@@ -173,31 +173,28 @@ class HostedTier:
             return
         try:
             if 200 <= response.status < 300:
-                reader = ChatReader(
-                    self._name,
-                    self._build_redactor(key),
-                    logprobs=request.top_logprobs is not None,
-                    strict=_wants_data(request),
-                )
-                async with aclosing(self._answer(response, reader, deadline)) as answer:
+                async with aclosing(self._answer(response, self._open_reader(request, key), deadline)) as answer:
                     async for events in answer:
                         yield events
             else:
-                yield [await self._read_refusal(response, self._build_redactor(key))]
+                yield [_explain_route(await self._read_refusal(response, self._build_redactor(key)), request)]
         finally:
             response.close()  # a body that was read to its end has given its connection back already
 
     async def _send(self, request: ChatRequest, key: str, deadline: float) -> aiohttp.ClientResponse | Failed:
         """Return the upstream's response once its headers are here, or why there is none."""
         try:
-            written = partial(chat_body, request, self._model, openrouter=self._openrouter)
-            body = await large(request.body_bytes, written)
+            written = partial(chat_body, openrouter=self._openrouter) if not request.route else build_passed_body
+            body = await large(request.body_bytes, written, request, self._model)
         except (ValueError, TypeError, RecursionError):
             return self._build_failed(Fault.BAD_REQUEST, "can't be sent this request: it is not plain JSON")
         try:
             async with asyncio.timeout(self._limit_wait(max(self._connect_s, self._idle_s), deadline)):
                 return await self._open().post(
-                    self._url, data=body, headers=self._build_headers(key), allow_redirects=False
+                    find_route(self._url, request.route or CHAT),
+                    data=body,
+                    headers=self._build_headers(key),
+                    allow_redirects=False,
                 )
         except aiohttp.ConnectionTimeoutError as cause:  # a TimeoutError too
             return self._build_failed(*_explain_error(cause))
@@ -208,8 +205,15 @@ class HostedTier:
         except Exception as cause:
             return self._build_failed(*_explain_error(cause))
 
+    def _open_reader(self, request: ChatRequest, key: str) -> ChatReader | PassedReader:
+        clean = self._build_redactor(key)
+        if request.route:
+            return PassedReader(self._name, clean, request.extra)
+        logprobs = request.top_logprobs is not None
+        return ChatReader(self._name, clean, logprobs=logprobs, strict=_wants_data(request))
+
     async def _answer(
-        self, response: aiohttp.ClientResponse, reader: ChatReader, deadline: float
+        self, response: aiohttp.ClientResponse, reader: ChatReader | PassedReader, deadline: float
     ) -> AsyncGenerator[list[Event], None]:
         if response.headers.get("content-type", "").startswith("text/html"):
             yield reader.fail(Fault.PROTOCOL, "answered with a web page: is its base_url right?")
@@ -219,12 +223,15 @@ class HostedTier:
         try:
             while not reader.over:
                 if events := await self._next(inbox, reader, deadline, not_before):
-                    yield events
+                    for part in cut_list(events):
+                        yield part
                     not_before = now_s() + WINDOW_S
         finally:
             await inbox.close(END_GRACE_S if reader.over else 0.0)
 
-    async def _next(self, inbox: Inbox, reader: ChatReader, deadline: float, not_before: float) -> list[Event]:
+    async def _next(
+        self, inbox: Inbox, reader: ChatReader | PassedReader, deadline: float, not_before: float
+    ) -> list[Event]:
         """Return the events of the next reads; silence and a lost connection are events too."""
         try:
             async with asyncio.timeout(self._limit_wait(TAIL_S if reader.finishing else self._idle_s, deadline)):
@@ -259,7 +266,7 @@ class HostedTier:
                 connector=aiohttp.TCPConnector(
                     limit=STREAMS_MAX,
                     keepalive_timeout=CONNECTION_KEPT_S,
-                    ssl=_build_tls() if self._url.scheme == "https" else True,
+                    ssl=build_tls() if self._url.scheme == "https" else True,
                 ),
                 # Nothing else has a limit here: the phases above keep the time.
                 timeout=aiohttp.ClientTimeout(total=None, connect=self._connect_s),
@@ -313,6 +320,14 @@ class HostedTier:
         return min(phase_s, left) if math.isfinite(left) else phase_s
 
 
+def _explain_route(failed: Failed, request: ChatRequest) -> Failed:
+    """Explain that an upstream has no such route. It isn't unwell: it may answer chats."""
+    if not request.route or failed.status not in NO_ROUTE:
+        return failed
+    words = f"{failed.message}: its API has no {request.route}, or not for this model"
+    return replace(failed, fault=Fault.UNSUPPORTED, message=words, param="model")
+
+
 def _wants_data(request: ChatRequest) -> bool:
     """Return whether the answer must be JSON: with a piece missing it is other data, or none."""
     return request.response_format is not None and request.response_format.get("type") != "text"
@@ -347,33 +362,6 @@ async def _read_error_body(response: aiohttp.ClientResponse) -> bytes:
                 if len(body) >= ERROR_BODY_BYTES_MAX:
                     break
     return bytes(body[:ERROR_BODY_BYTES_MAX])
-
-
-def _build_tls() -> ssl.SSLContext:
-    """Trust what the environment names (SSL_CERT_FILE, SSL_CERT_DIR), else certifi's list.
-
-    A Python on macOS may know nobody by itself.
-    """
-    if os.environ.get("SSL_CERT_FILE") or os.environ.get("SSL_CERT_DIR"):
-        return ssl.create_default_context()
-    return ssl.create_default_context(cafile=certifi.where())
-
-
-def _parse_endpoint(base_url: str) -> tuple[URL, tuple[str, str] | tuple[()]]:
-    """Return the URL to post to, without credentials, and the credentials it held.
-
-    No host: not usable.
-    """
-    try:
-        url = URL(base_url.strip())
-        host = url.host
-    except (ValueError, TypeError, AttributeError, IndexError):
-        return URL(), ()
-    if url.scheme not in ("http", "https") or not host:
-        return URL(), ()
-    login = (url.user or "", url.password or "") if url.user is not None or url.password is not None else ()
-    path = url.raw_path.rstrip("/").removesuffix("/chat/completions") + "/chat/completions"
-    return url.with_user(None).with_path(path, encoded=True, keep_query=True), login
 
 
 def _has_passed(deadline: float) -> bool:

@@ -21,5 +21,6 @@ TESTED_BY: dict[str, str] = {
     "deployments/running/supervisor.py": "tests/e2e/test_stops.py",
     "deployments/state/records.py": "tests/unit/deployments/state/test_actor.py",
     "deployments/state/transaction.py": "tests/unit/deployments/state/test_journal.py",
+    "deployments/tiers/hosted/endpoint.py": "tests/unit/deployments/tiers/hosted/test_hosted_tier.py",
     "deployments/tiers/mlx/starting.py": "tests/unit/deployments/tiers/mlx/test_batch.py",
 }

@@ -96,3 +96,14 @@ def test_references_have_a_bound():
 
     with pytest.raises(ApiError, match="at most"):
         parse({"input": [{"type": "item_reference", "id": item["id"]}] * 1_000, "previous_response_id": name})
+
+
+def test_a_conversation_has_a_bound():
+    """A chain of more messages than a request may have is refused by the field that brings it, and not read to its
+    end."""
+    name, record, _ = store({"input": [{"role": "user", "content": "hi"}] * 3_000}, [])
+
+    with pytest.raises(ApiError) as caught:
+        parse({"input": "more", "previous_response_id": name}, recalled=Recalled(chain=(record,) * 500, session="s"))
+
+    assert (caught.value.status, caught.value.param) == (400, "previous_response_id")

@@ -220,6 +220,12 @@ def test_any_body_is_a_4xx(body):
     assert is_well_refused(find_refusal(body))
 
 
+@pytest.mark.parametrize(("effort", "thinking"), [("none", False), ("low", None), (None, None)])
+def test_no_effort_is_no_thinking(effort, thinking):
+    """A model that can is asked for no reasoning; how much of it is the model's own business."""
+    assert parse({"input": "hi", "reasoning": {"effort": effort}}).request.thinking is thinking
+
+
 def test_nothing_is_stored_where_nothing_shall_be():
     """`store: false` leaves no input to keep, and the response says so."""
     assert parse({"input": "hi", "store": False}).wanted.items is None

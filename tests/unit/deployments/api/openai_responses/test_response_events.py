@@ -169,3 +169,15 @@ def test_an_error_of_the_body_has_openais_shape():
         "param": "input",
         "code": "context_length_exceeded",
     }
+
+
+@pytest.mark.parametrize("code", [code for code, row in TABLE.items() if not row.retry])
+def test_what_stays_has_a_status_that_codex_gives_up_at(code):
+    """Of all errors that a request for an answer may end in and that no waiting mends, but for those of access and of
+    the route, which no request of a set-up client meets."""
+    status = RESPONSES.statuses.get(code, TABLE[code].status)
+
+    assert status in (400, 401, 403, 404, 405, 431)
+    assert (status == 400) == (
+        code not in ("invalid_api_key", "forbidden", "not_found", "method_not_allowed", "headers_too_large")
+    )

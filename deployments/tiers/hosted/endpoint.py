@@ -1,0 +1,47 @@
+"""Where an upstream is: its URL, the login that may stand in it, and whom to trust behind it."""
+
+from __future__ import annotations
+
+import os
+import ssl
+
+import certifi
+from yarl import URL
+
+__all__ = ["CHAT", "build_tls", "find_route", "parse_endpoint"]
+
+CHAT = "/chat/completions"
+
+
+def build_tls() -> ssl.SSLContext:
+    """Trust what the environment names (SSL_CERT_FILE, SSL_CERT_DIR), else certifi's list.
+
+    A Python on macOS may know nobody by itself.
+    """
+    if os.environ.get("SSL_CERT_FILE") or os.environ.get("SSL_CERT_DIR"):
+        return ssl.create_default_context()
+    return ssl.create_default_context(cafile=certifi.where())
+
+
+def parse_endpoint(base_url: str) -> tuple[URL, tuple[str, str] | tuple[()]]:
+    """Return the URL to post to, without credentials, and the credentials it held.
+
+    No host: not usable.
+    """
+    try:
+        url = URL(base_url.strip())
+        host = url.host
+    except (ValueError, TypeError, AttributeError, IndexError):
+        return URL(), ()
+    if url.scheme not in ("http", "https") or not host:
+        return URL(), ()
+    login = (url.user or "", url.password or "") if url.user is not None or url.password is not None else ()
+    path = url.raw_path.rstrip("/").removesuffix(CHAT) + CHAT
+    return url.with_user(None).with_path(path, encoded=True, keep_query=True), login
+
+
+def find_route(url: URL, route: str) -> URL:
+    """Return the URL of another route of the same API."""
+    if route == CHAT:
+        return url
+    return url.with_path(url.raw_path.removesuffix(CHAT) + route, encoded=True, keep_query=True)

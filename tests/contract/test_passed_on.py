@@ -1,0 +1,222 @@
+"""Completions and embeddings through the whole graph: the real openai client, a real upstream, real books."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import openai
+import pytest
+
+from deployments.api.api_keys import ApiKey, digest, entry_line
+from tests.conftest import CLOUD_KEY_ENV
+from tests.support import scripts
+from tests.support import upstream as plays
+from tests.support.plays import completion, completion_frames, embeddings
+from tests.support.serving import Deploy, Server
+from tests.support.upstream import Upstream
+
+pytestmark = pytest.mark.ray
+
+KEY = os.environ[CLOUD_KEY_ENV]
+ADMIN, LOCAL = "sk-mlx-admin-0123456789abcdefghij", "sk-mlx-local-0123456789abcdefghij"
+
+
+@pytest.fixture(scope="module")
+def upstream() -> Iterator[Upstream]:
+    with Upstream(key=KEY) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def server(deploy: Deploy, upstream: Upstream, tmp_path_factory: pytest.TempPathFactory) -> Server:
+    """`fast` has no completions; `premium` is in the cloud, `backup` on this machine; `vectors` stands alone."""
+    keys = tmp_path_factory.mktemp("keys") / "keys.yaml"
+    admin = ApiKey(name="admin", sha256=digest(ADMIN), admin=True)
+    local = ApiKey(name="local", sha256=digest(LOCAL), allow_cloud=False)
+    keys.write_text("\n".join(map(entry_line, (admin, local))))
+    hosted = {"kind": "hosted", "base_url": upstream.base_url, "api_key_env": CLOUD_KEY_ENV}
+    args = scripts.args(
+        tiers={
+            "fast": scripts.tier("fast"),
+            "premium": hosted | {"model": "some/model", "cloud": True},
+            "backup": hosted | {"model": "backup/model"},
+            "vectors": hosted | {"model": "some/vectors", "cloud": True},
+            "alone": scripts.tier("alone"),
+        },
+        reliability={
+            "escalation": {"chain": ["fast", "premium", "backup"], "max_retries_before_escalate": 1},
+            **scripts.UNBOUNDED,
+        },
+        server={
+            "timeouts": scripts.QUICK | {"total_s": 3.0},
+            "aliases": {"text-embedding-3-small": "vectors"},
+            "api_keys_file": str(keys),
+        },
+    )
+    return deploy(args, "passed-on")
+
+
+def client(server: Server, key: str = ADMIN) -> openai.OpenAI:
+    return server.client(api_key=key)
+
+
+def post(server: Server, path: str, body: Any, key: str = ADMIN, **headers: str) -> httpx.Response:
+    sent = {"authorization": f"Bearer {key}"} | headers
+    return httpx.post(f"{server.url}/v1/{path}", json=body, headers=sent, timeout=30.0)
+
+
+def test_a_completion(server, upstream):
+    """The first hosted tier of the chain answers; every field reaches it; the books have its own count."""
+    upstream.plays("some/model", completion("Once upon a time."))
+    with client(server) as openai_client:
+        raw = openai_client.completions.with_raw_response.create(
+            model="auto", prompt="Once", suffix="!", echo=False, best_of=2, max_tokens=20, logprobs=2, stop=["."]
+        )
+    seen, answer = upstream.log[-1], raw.parse()
+
+    assert answer.choices[0].text == "Once upon a time."
+    assert (answer.model, answer.usage.total_tokens) == ("premium", 18)
+    assert raw.headers["x-mlx-stack-tier"] == "premium"
+    assert seen.path.endswith("/v1/completions")
+    assert seen.body == {
+        "model": "some/model",
+        "prompt": "Once",
+        "suffix": "!",
+        "echo": False,
+        "best_of": 2,
+        "max_tokens": 20,
+        "logprobs": 2,
+        "stop": ["."],
+    }
+    report = httpx.get(
+        f"{server.url}/v1/reliability/requests/{raw.headers['x-request-id']}",
+        headers={"authorization": f"Bearer {ADMIN}"},
+    ).json()
+    assert report["attempts"][0]["usage"]["total_tokens"] == 18
+    assert report["notes"] == ["only hosted tiers have /completions: passed over fast (scripted)"]
+
+
+@pytest.mark.parametrize("usage", [True, False])
+def test_a_streamed_completion(server, upstream, usage):
+    """The frames arrive one by one; the usage where it is asked for, and the report in the last frame."""
+    upstream.plays("some/model", completion_frames("Once", " upon"))
+    options: Any = {"include_usage": True} if usage else openai.omit
+    with client(server) as openai_client:
+        chunks = list(
+            openai_client.completions.create(model="auto", prompt="Once", stream=True, stream_options=options)
+        )
+
+    assert "".join(chunk.choices[0].text for chunk in chunks if chunk.choices) == "Once upon"
+    assert (chunks[-1].usage is not None) is usage
+    assert chunks[-1].model_extra["mlx_stack"]["tier"] == "premium"
+    assert upstream.log[-1].body["stream_options"] == {"include_usage": True}
+
+
+@pytest.mark.parametrize("form", ["float", "base64"])
+def test_embeddings(server, upstream, form):
+    """By the name that clients use; texts and tokens; figures as they were."""
+    vector = [0.25, -1.5] if form == "float" else "AACAPgAAwL8="
+    upstream.plays("some/vectors", embeddings(vector, vector, tokens=6))
+    with client(server) as openai_client:
+        answer = openai_client.embeddings.create(
+            model="text-embedding-3-small", input=["one", "two"], encoding_format=form, dimensions=2
+        )
+
+    assert [each.embedding for each in answer.data] == [vector] * 2
+    assert (answer.model, answer.usage.prompt_tokens) == ("vectors", 6)
+    assert upstream.log[-1].path.endswith("/v1/embeddings")
+    assert upstream.log[-1].body["input"] == ["one", "two"]
+
+
+def test_a_large_answer_arrives_whole(server, upstream):
+    """One that is larger than a message between replicas may be."""
+    vectors = [[(i + j) / 7 for i in range(3072)] for j in range(100)]
+    upstream.plays("some/vectors", embeddings(*vectors))
+    answer = post(server, "embeddings", {"model": "vectors", "input": ["x"] * 100}).json()
+
+    assert [each["embedding"] for each in answer["data"]] == vectors
+
+
+def test_a_tier_that_is_not_hosted_refuses_by_name(server):
+    """400 `unsupported`, with the tier, its kind and what to do."""
+    answer = post(server, "completions", {"model": "alone", "prompt": "Once"})
+
+    assert (answer.status_code, answer.json()["error"]["code"]) == (400, "unsupported")
+    assert "tier alone (scripted) does not answer /completions" in answer.json()["error"]["message"]
+    assert "premium, backup, vectors" in answer.json()["error"]["message"]
+    assert answer.headers["x-should-retry"] == "false"
+
+
+@pytest.mark.parametrize("play", [plays.status(500), plays.cut(), plays.status(404), plays.status(429)])
+@pytest.mark.parametrize("stream", [False, True])
+def test_the_next_hosted_tier_stands_in(server, upstream, play, stream):
+    """A fault before the first piece, and an upstream without the route, hand the request on."""
+    upstream.plays("some/model", play)
+    upstream.plays("backup/model", completion_frames("Hello") if stream else completion("Hello"))
+    answer = post(server, "completions", {"prompt": "Once", "stream": stream})
+
+    assert answer.status_code == 200
+    assert answer.headers["x-mlx-stack-tier"] == "backup"
+    assert answer.headers["x-mlx-stack-escalated-from"] == "premium"
+    assert "Hello" in answer.text
+
+
+@pytest.mark.parametrize("key", [ADMIN, LOCAL])
+def test_what_must_stay_on_this_machine_does(server, upstream, key):
+    """By the request's header, or by its key: the tier of this machine answers; where there is none the error says
+    so."""
+    headers = {"x-mlx-stack-local-only": "true"} if key == ADMIN else {}
+    upstream.plays("backup/model", completion("Hello"))
+    before = len(upstream.log)
+    answer = post(server, "completions", {"prompt": "Once"}, key, **headers)
+    refused = post(server, "embeddings", {"model": "vectors", "input": "x"}, key, **headers)
+
+    assert answer.headers["x-mlx-stack-tier"] == "backup"
+    assert [seen.model for seen in upstream.log[before:]] == ["backup/model"]
+    assert (refused.status_code, refused.json()["error"]["code"]) == (400, "cloud_not_allowed")
+
+
+def test_an_upstream_that_hangs_ends_in_one_error(server, upstream):
+    """All of them: 504 within the total time, and Retry-After."""
+    for model in ("some/model", "backup/model"):
+        upstream.plays(model, plays.hang())
+    answer = post(server, "completions", {"prompt": "Once"}, **{"x-mlx-stack-deadline": "2"})
+
+    assert (answer.status_code, answer.json()["error"]["code"]) == (504, "deadline_exceeded")
+    assert "retry-after" in answer.headers
+
+
+def test_a_stream_that_breaks_off_says_so(server, upstream):
+    """The last frame is an error, and no `[DONE]` follows."""
+    upstream.plays("some/model", completion_frames("Once", finish=None, usage=None))
+    answer = post(server, "completions", {"prompt": "Once", "stream": True})
+
+    assert "Once" in answer.text
+    assert "[DONE]" not in answer.text
+    assert json.loads(answer.text.strip().split("data: ")[-1])["error"]["code"] == "stream_broken"
+
+
+@pytest.mark.parametrize("path", ["completions", "embeddings"])
+def test_access_and_errors_are_those_of_every_route(server, path):
+    """No key, a body that isn't JSON, a field that is wrong, a model that doesn't exist, the wrong method."""
+    good = {"prompt": "Once", "input": "x"}
+    with pytest.raises(openai.AuthenticationError), client(server, "sk-wrong") as openai_client:
+        openai_client.post(f"/{path}", cast_to=object, body=good)
+    answers = [
+        httpx.post(f"{server.url}/v1/{path}", content=b"{", headers={"authorization": f"Bearer {ADMIN}"}),
+        post(server, path, {}),
+        post(server, path, good | {"model": "none"}),
+        httpx.get(f"{server.url}/v1/{path}", headers={"authorization": f"Bearer {ADMIN}"}),
+    ]
+
+    codes = [(answer.status_code, answer.json()["error"]["code"]) for answer in answers]
+    assert codes == [
+        (400, "invalid_json"),
+        (400, "invalid_request"),
+        (404, "model_not_found"),
+        (405, "method_not_allowed"),
+    ]
