@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -35,7 +36,8 @@ def main() -> int:
     handle_end_signals()
     clients = [one for one in CLIENTS if one.name.lower().startswith(tuple(map(str.lower, given.only)))]
     scenarios = ["job"] if given.url else [given.scenario] if given.scenario else SCENARIOS
-    programs = {client.name: install(client.packages, given.cache, client.pythons) for client in clients}
+    programs = install_all(clients, given.cache)
+    clients = [client for client in clients if client.name in programs]
     findings = []
     for behind in (False, True):
         group = [(one, programs[one.name]) for one in clients if one.behind is behind and not (behind and given.url)]
@@ -53,6 +55,17 @@ def main() -> int:
     excused = {client.name: client.excused for client in clients}
     good = [is_met(one) or one.scenario in excused[one.client] for one in findings]
     return 0 if good and all(good) else 1
+
+
+def install_all(clients: Sequence[Client], cache: Path) -> dict[str, Path]:
+    """Install the clients; those that can't be installed here are named, and left out."""
+    programs = {}
+    for client in clients:
+        try:
+            programs[client.name] = install(client.packages, cache, client.pythons)
+        except (OSError, subprocess.SubprocessError) as error:
+            print(f"{client.name} can't be installed: {error}", file=sys.stderr)
+    return programs
 
 
 def run_group(

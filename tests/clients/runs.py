@@ -72,8 +72,11 @@ def run_client(
     finding.ended = code is not None
     finding.requests, finding.calls = len(record.spoken), sum(len(one.answer.calls) for one in record.spoken)
     finding.played = sorted(players.played)
-    _judge(finding, record, _read_reports(record, url), (work / FILE).read_text(encoding="utf-8"), output)
+    notes = (work / FILE).read_text(encoding="utf-8", errors="replace") if (work / FILE).exists() else ""
+    _judge(finding, record, _read_reports(record, url), notes, output)
     finding.words = " ".join(output.split())[-WORDS_CHARS_MAX:]
+    if upstream is not None:
+        finding.done = finding.done and ANSWER in " ".join(output.split())
     print(json.dumps(asdict(finding)), file=sys.stderr, flush=True)
     record.output = output[-OUTPUT_CHARS_MAX:]
     return finding, record
@@ -96,7 +99,7 @@ def _judge(finding: Finding, record: Record, reports: Mapping[str, Any], notes: 
     if finding.scenario == "job":
         asked = json.dumps([one.body for one in record.spoken])
         ran = f"3 {FILE}" in asked + output
-        finding.done = notes == NOTES.replace("red", "blue") and ran and ANSWER in " ".join(output.split())
+        finding.done = notes == NOTES.replace("red", "blue") and ran
         return
     final = find_final(record.spoken)
     if final is not None:
