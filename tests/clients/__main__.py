@@ -76,7 +76,7 @@ def run_group(
     folder: Path,
     seconds: float,
 ) -> list[Finding]:
-    """Run clients against one server. The chain goes down last: its breakers stay open for a while."""
+    """Run clients against one server, one after the other."""
     findings = []
     for scenario in scenarios:
         for number, (client, programs) in enumerate(group):

@@ -63,6 +63,7 @@ def run_client(
     if upstream is not None:
         upstream.plays(WEAK_AND_GOOD["fast"], players.play_weak)
         upstream.plays(WEAK_AND_GOOD["standard"], players.play_good)
+        _close_breakers(url)
     begun = time.monotonic()
     with listen(url, Record()) as record:
         place = Place(programs, work, home, record.url, TASK, says=USER_SAYS.get(scenario, 1))
@@ -80,6 +81,12 @@ def run_client(
     print(json.dumps(asdict(finding)), file=sys.stderr, flush=True)
     record.output = output[-OUTPUT_CHARS_MAX:]
     return finding, record
+
+
+def _close_breakers(url: str) -> None:
+    """Let no run feel what the one before has done to the tiers."""
+    for tier in WEAK_AND_GOOD:
+        httpx.post(f"{url}/v1/reliability/tiers/{tier}/close", timeout=30.0).raise_for_status()
 
 
 def _is_enough(record: Record, scenario: str) -> bool:

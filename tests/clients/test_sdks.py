@@ -33,7 +33,7 @@ def server(deploy: Deploy, upstream: Upstream) -> Server:
     return deploy(build_server_args(upstream.base_url), "clients")
 
 
-# The chain goes down last, since its breakers stay open; and once, since a client waits for as long as it is told.
+# The chain goes down once: a client waits for as long as it is told before it asks again.
 RUNS = [(client, scenario) for scenario in SCENARIOS[:-1] for client in LIGHT] + [(LIGHT[0], SCENARIOS[-1])]
 
 
