@@ -8,7 +8,7 @@ CONFIG ?= serve_config.yaml
 # by every second terminal.
 export RAY_USAGE_STATS_ENABLED ?= 0
 
-.PHONY: serve help prepare doctor test test-fast evals mutants bench load chaos bystander soak stops real-agents nightly bench-mlx sim coverage \
+.PHONY: serve help prepare doctor test test-fast evals mutants bench load chaos bystander soak stops real-agents clients nightly bench-mlx sim coverage \
 	check format docs lock clean
 
 serve: .venv/.serve ## run the server in the foreground on 127.0.0.1:8000, with the flags of serve.env
@@ -60,6 +60,10 @@ stops: .venv/.dev ## forty stops in four ways under load: nothing may be left; t
 AGENTS_CACHE ?= $(HOME)/.cache/mlx-stack-agents
 real-agents: .venv/.dev ## published agents (hermes, smolagents, OpenHands, aider) on tiers that loop; the table goes into loadtests/README.md
 	$(BIN)/python -m loadtests.real_agents --cache $(AGENTS_CACHE) --write
+
+ONLY ?=
+clients: .venv/.dev ## published clients (SDKs, agents, proxies), unmodified, in four runs each; the table goes into docs/clients.md: make clients ONLY=codex
+	$(BIN)/python -m tests.clients --cache $(AGENTS_CACHE) --write $(if $(ONLY),--only $(ONLY))
 
 nightly: soak ## soak, five seeds of chaos, 2000 simulated worlds, all mutants: about two hours
 	for seed in 1 2 3 4 5; do $(MAKE) chaos SEED=$$seed || exit 1; done

@@ -58,14 +58,14 @@ def stamp(command: str) -> str:
     return f"{when}, {machine}, Python {sys.version.split()[0]}: `{command}`"
 
 
-def put(name: str, text: str) -> None:
+def put(name: str, text: str, path: Path = README) -> None:
     """Put a text between its markers."""
     begin, end = f"<!-- {name} -->", f"<!-- /{name} -->"
     pattern = re.compile(re.escape(begin) + ".*?" + re.escape(end), re.DOTALL)
-    page = README.read_text(encoding="utf-8")
+    page = path.read_text(encoding="utf-8")
     if begin not in page:
-        raise ValueError(f"{README.name} has no place named {name}")
-    README.write_text(pattern.sub(lambda _: f"{begin}\n{text}\n{end}", page), encoding="utf-8")
+        raise ValueError(f"{path.name} has no place named {name}")
+    path.write_text(pattern.sub(lambda _: f"{begin}\n{text}\n{end}", page), encoding="utf-8")
 
 
 def _processor() -> str:

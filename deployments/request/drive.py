@@ -333,7 +333,8 @@ async def admit(run: Run, tier: str, size: int, ports: Ports) -> Grant | Attempt
     if ports.admission.session not in (None, run.request.session_id):
         run.request = replace(run.request, session_id=ports.admission.session)
     if isinstance(answer, Rejection):
-        return record_rejection(answer, admission_request)
+        # The words name the session that was found, and not the one that the request was taken for at first.
+        return record_rejection(answer, replace(admission_request, session=run.request.session_id))
     run.warnings = answer.warnings
     run.expected = replace(run.expected, window=ports.admission.window)
     return answer

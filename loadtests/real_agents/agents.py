@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["AGENTS", "Agent", "Launch", "find_python", "install"]
+__all__ = ["AGENTS", "Agent", "Launch", "find_python", "install", "install_packages"]
 
 HERE = Path(__file__).parent
 KEY = "sk-none"
@@ -57,16 +57,21 @@ def find_python(versions: tuple[str, ...]) -> str:
 
 
 def install(agent: Agent, cache: Path) -> Path:
-    """Make the agent's venv in `cache`, unless it is there with the same pins; return the folder of its programs.
+    """Make the agent's venv in `cache`, as `install_packages` does; return the folder of its programs."""
+    return install_packages(HERE / "requirements" / f"{agent.packages}.txt", cache / agent.packages, agent.pythons)
+
+
+def install_packages(wanted: Path, venv: Path, pythons: tuple[str, ...]) -> Path:
+    """Make a venv of the packages that `wanted` pins, unless it is there with the same pins; return the folder of its
+    programs.
 
     Raises:
-        FileNotFoundError: no Python that it runs on.
-        subprocess.CalledProcessError, subprocess.TimeoutExpired: it can't be installed.
+        FileNotFoundError: no Python that they run on.
+        subprocess.CalledProcessError, subprocess.TimeoutExpired: they can't be installed.
     """
-    venv, wanted = cache / agent.packages, HERE / "requirements" / f"{agent.packages}.txt"
     stamp = venv / "installed.txt"
     if not stamp.exists() or stamp.read_text(encoding="utf-8") != wanted.read_text(encoding="utf-8"):
-        subprocess.run([find_python(agent.pythons), "-m", "venv", "--clear", str(venv)], check=True, timeout=120)
+        subprocess.run([find_python(pythons), "-m", "venv", "--clear", str(venv)], check=True, timeout=120)
         pip = [str(venv / "bin" / "python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
         subprocess.run([*pip, "-r", str(wanted)], check=True, timeout=INSTALL_S)
         shutil.copy(wanted, stamp)

@@ -16,7 +16,7 @@ from pathlib import Path
 import psutil
 
 from loadtests.real_agents.agents import AGENTS, Launch
-from loadtests.real_agents.tap import Exchange, listen
+from loadtests.real_agents.tap import Exchange, Tap, listen
 from loadtests.real_agents.trials import FILES, Trial
 from loadtests.real_agents.verdicts import Verdict, is_refused, judge_trial
 
@@ -81,7 +81,7 @@ def run_trial(trial: Trial, programs: Path, url: str, place: Path, stop: threadi
         (work / name).write_text(text, encoding="utf-8")
     (work / "check.sh").chmod(0o755)
     begun = time.monotonic()
-    with listen(url) as tap:
+    with listen(url, Tap()) as tap:
         launch = AGENTS[trial.agent].launch(programs, home, f"{tap.url}/v1", trial.task + (AT_ONCE if stop else ""))
         code, output = run_launch(
             launch, work, home, lambda: is_enough(tap.exchanges) or (stop is not None and stop.is_set())

@@ -9,12 +9,13 @@ import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
+from typing import Any, TypeVar
 
 import httpx
 
 __all__ = ["Exchange", "Tap", "listen", "read_answer"]
 
+Kept = TypeVar("Kept", bound="Tap")
 ANSWER_BYTES_MAX = 4 * 1024 * 1024
 TIMEOUT_S = 100.0
 HOP_HEADERS = frozenset({"host", "connection", "content-length", "transfer-encoding", "accept-encoding", "keep-alive"})
@@ -41,8 +42,10 @@ class Tap:
     exchanges: list[Exchange] = field(default_factory=list)
     begun: float = field(default_factory=time.monotonic)
 
-    def keep(self, at_s: float, body: bytes, status: int, headers: Mapping[str, str], raw: bytes) -> None:
-        """Keep one exchange."""
+    def keep(self, at_s: float, path: str, body: bytes, status: int, headers: Mapping[str, str], raw: bytes) -> None:
+        """Keep one exchange, if it is a chat completion."""
+        if not path.rstrip("/").endswith("/chat/completions"):
+            return
         answer, report = read_answer(raw)
         loop = headers.get("x-mlx-stack-loop") or report.get("loop")
         session = headers.get("x-mlx-stack-session") or report.get("session") or ""
@@ -109,8 +112,7 @@ def _build_handler(tap: Tap, target: str, client: httpx.Client) -> type[BaseHTTP
                         self.send_header(name, value)
                 self.end_headers()
                 raw = self.copy(response)
-            if self.path.partition("?")[0].rstrip("/").endswith("/chat/completions"):
-                tap.keep(at_s, body, response.status_code, response.headers, raw)
+            tap.keep(at_s, self.path.partition("?")[0], body, response.status_code, response.headers, raw)
 
         def copy(self, response: httpx.Response) -> bytes:
             """Hand on the body, and return it; a client that leaves takes the server's answer with it."""
@@ -129,9 +131,8 @@ def _build_handler(tap: Tap, target: str, client: httpx.Client) -> type[BaseHTTP
 
 
 @contextlib.contextmanager
-def listen(target: str) -> Iterator[Tap]:
-    """Stand in front of the server at `target` (no path) for a while; `Tap.url` is what the agent is told."""
-    tap = Tap()
+def listen(target: str, tap: Kept) -> Iterator[Kept]:
+    """Stand in front of the server at `target` (no path) for a while; `url` of the `tap` is what the agent is told."""
     with httpx.Client(timeout=TIMEOUT_S) as client:
         server = ThreadingHTTPServer(("127.0.0.1", 0), _build_handler(tap, target, client))
         server.daemon_threads = True

@@ -113,6 +113,21 @@ def test_hard_stop_stops(stopped, stream):
     assert say(stopped, session, "hi", stream=stream).status_code == 200
 
 
+def test_the_way_out_names_the_session_that_was_found(stopped):
+    """A conversation whose client names no session is reset by the name in the message, which is that of the header."""
+    messages = [{"role": "user", "content": "a big conversation"}]
+    for _ in range(2):
+        answer = stopped.post({"messages": messages, "model": "auto", "max_tokens": 14}).json()
+        messages += [answer["choices"][0]["message"], {"role": "user", "content": "big"}]
+    refused = stopped.post({"messages": messages, "model": "auto", "max_tokens": 14})
+    session = refused.headers["x-mlx-stack-session"]
+
+    assert refused.status_code == 400
+    assert f"POST /v1/reliability/sessions/{session}/reset" in refused.json()["error"]["message"]
+    assert reset(stopped, session).status_code == 200
+    assert stopped.post({"messages": messages, "model": "auto", "max_tokens": 14}).status_code == 200
+
+
 def reset(server: Server, session: str) -> httpx.Response:
     return httpx.post(f"{server.url}/v1/reliability/sessions/{session}/reset", timeout=30.0)
 

@@ -22,7 +22,7 @@ from loadtests.real_agents.agents import AGENTS, HERE, Launch, find_python
 from loadtests.real_agents.records import FIXTURE, reduce_record
 from loadtests.real_agents.results import build_table, compare_sessions
 from loadtests.real_agents.runs import EXCHANGES_MAX, REFUSED_MAX, Run, is_enough, run_launch
-from loadtests.real_agents.tap import Exchange, listen, read_answer
+from loadtests.real_agents.tap import Exchange, Tap, listen, read_answer
 from loadtests.real_agents.trials import KINDS, TRIALS, build_rules, build_server_args
 from loadtests.real_agents.verdicts import LAPS_MAX, Verdict, judge_trial
 from tests.evals.loops_eval import load_runs
@@ -207,7 +207,7 @@ def upstream() -> Iterator[str]:
 
 def test_the_tap_passes_on_what_it_keeps(upstream):
     """Law: the agent gets the server's bytes and headers, the server the agent's, and the record has both."""
-    with listen(upstream) as tap:
+    with listen(upstream, Tap()) as tap:
         url = f"{tap.url}/v1/chat/completions"
         answer = httpx.post(url, json={"messages": []}, headers={"authorization": "Bearer k"}, trust_env=False)
 

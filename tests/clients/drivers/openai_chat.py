@@ -1,0 +1,41 @@
+"""Do the job with the openai package over chat completions: `python openai_chat.py TASK [stream]`."""
+
+# mypy: ignore-errors
+from __future__ import annotations
+
+import os
+
+from job_tools import SCHEMAS, TURNS_MAX, call, run
+from openai import OpenAI
+
+TOOLS = [{"type": "function", "function": schema} for schema in SCHEMAS]
+MODEL = os.environ.get("OPENAI_MODEL", "fast")
+
+
+def main(task: str, stream: str = "") -> str:
+    """Work until there is an answer without a call."""
+    client, messages = OpenAI(), [{"role": "user", "content": task}]
+    for _ in range(TURNS_MAX):
+        message = ask(client, messages, bool(stream))
+        messages.append(message.model_dump(exclude_none=True, exclude={"parsed"}))
+        if not message.tool_calls:
+            return message.content
+        for one in message.tool_calls:
+            result = call(one.function.name, one.function.arguments)
+            messages.append({"role": "tool", "tool_call_id": one.id, "content": result})
+    return "no end"
+
+
+def ask(client, messages, stream):
+    """Ask for one answer, streamed or whole."""
+    if not stream:
+        return client.chat.completions.create(model=MODEL, messages=messages, tools=TOOLS).choices[0].message
+    with client.chat.completions.stream(
+        model=MODEL, messages=messages, tools=TOOLS, stream_options={"include_usage": True}
+    ) as events:
+        for _ in events:
+            pass
+        return events.get_final_completion().choices[0].message
+
+
+run(main)

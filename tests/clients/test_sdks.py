@@ -1,0 +1,50 @@
+"""The clients that are packages of the project's own environment, in all four runs, as `make clients` does it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.clients.catalog import CLIENTS
+from tests.clients.players import FAULTS, SCENARIOS
+from tests.clients.results import is_met
+from tests.clients.runs import build_server_args, run_client
+from tests.support.serving import Deploy, Server
+from tests.support.upstream import Upstream
+
+pytestmark = pytest.mark.ray
+
+INSTALLED = ("openai", "anthropic")
+PROGRAMS = Path(sys.executable).parent
+LIGHT = [client for client in CLIENTS if client.packages in INSTALLED]
+
+
+@pytest.fixture(scope="module")
+def upstream() -> Iterator[Upstream]:
+    with Upstream() as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def server(deploy: Deploy, upstream: Upstream) -> Server:
+    return deploy(build_server_args(upstream.base_url), "clients")
+
+
+# The chain goes down once: a client waits for as long as it is told before it asks again.
+RUNS = [(client, scenario) for scenario in SCENARIOS[:-1] for client in LIGHT] + [(LIGHT[0], SCENARIOS[-1])]
+
+
+@pytest.mark.parametrize(("client", "scenario"), RUNS, ids=lambda one: getattr(one, "name", one))
+def test_a_client_does_its_job_or_is_told_why_not(client, scenario, server, upstream, tmp_path):
+    """Law: the five faults of a weak model reach no client; what ends a run is shown, and asked for again at most three
+    times; the usage is that of the report."""
+    finding, _ = run_client(client, scenario, PROGRAMS, server.url, upstream, tmp_path)
+
+    assert is_met(finding), finding
+    assert finding.exit_code == (0 if scenario == "job" else 1)
+    if scenario == "job":
+        assert set(finding.played) == set(FAULTS)
+        assert finding.usage_checked == finding.requests
