@@ -57,6 +57,17 @@ def weights(seed: int = 0) -> dict[str, Any]:
     return out
 
 
+def biases(seed: int = 1) -> dict[str, Any]:
+    """The biases that `qwen2` has beside the other tensors."""
+    dice = np.random.default_rng(seed)
+    rows = {"attn_q": HIDDEN, "attn_k": KV_HEADS * HEAD_DIM, "attn_v": KV_HEADS * HEAD_DIM}
+    return {
+        f"blk.{block}.{name}.bias": dice.normal(0, 0.2, size).astype(np.float32)
+        for block in range(LAYERS)
+        for name, size in rows.items()
+    }
+
+
 def permuted(weight: Any, heads: int) -> Any:
     """What llama.cpp's converter does to the rows of the query and key projections."""
     rows, columns = weight.shape
@@ -85,17 +96,17 @@ def write_gguf(
     writer.add_bos_token_id(1)
     writer.add_chat_template(TEMPLATE)
     for name, value in (weights(seed) | (extra or {})).items():
-        _add(writer, name, value)
+        _add(writer, name, value, permute=arch == "llama")
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
     writer.close()
 
 
-def _add(writer: Any, name: str, value: Any) -> None:
+def _add(writer: Any, name: str, value: Any, *, permute: bool) -> None:
     heads = {"attn_q": HEADS, "attn_k": KV_HEADS}.get(name.split(".")[-2])
-    value = permuted(value, heads) if heads else value
-    if "attn_v" in name:
+    value = permuted(value, heads) if heads and permute and value.ndim == 2 else value
+    if "attn_v.weight" in name:
         kind = gguf.GGMLQuantizationType.Q8_0
         writer.add_tensor(name, gguf.quants.quantize(value, kind), raw_dtype=kind)
     else:
