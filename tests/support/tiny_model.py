@@ -126,12 +126,30 @@ def write_wheel(folder: Path) -> Path:
     """A wheel with the GGUF in it, as an index would serve it."""
     source = folder / "tiny.gguf"
     write_gguf(source)
-    info = f"{PACKAGE.replace('-', '_')}-{VERSION}.dist-info"
-    wheel = folder / f"{PACKAGE.replace('-', '_')}-{VERSION}-py3-none-any.whl"
-    with zipfile.ZipFile(wheel, "w") as archive:
-        archive.write(source, FILE)
-        archive.writestr(f"{info}/METADATA", f"Metadata-Version: 2.1\nName: {PACKAGE}\nVersion: {VERSION}\n")
-        archive.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
-        archive.writestr(f"{info}/RECORD", "")
+    wheel = _pack(folder, PACKAGE, FILE, source.read_bytes())
     source.unlink()
+    return wheel
+
+
+def write_parts(folder: Path, many: int) -> list[Path]:
+    """Wheels with a part of the GGUF in each, as somebody might put them into an index: `tiny-parts-1` and so on."""
+    source = folder / "tiny.gguf"
+    write_gguf(source)
+    raw = source.read_bytes()
+    source.unlink()
+    step = -(-len(raw) // many)
+    return [
+        _pack(folder, f"tiny-parts-{n}", f"tiny_parts_{n}/data/part{n:02}.bin", raw[(n - 1) * step : n * step])
+        for n in range(1, many + 1)
+    ]
+
+
+def _pack(folder: Path, package: str, file: str, raw: bytes) -> Path:
+    stem = f"{package.replace('-', '_')}-{VERSION}"
+    wheel = folder / f"{stem}-py3-none-any.whl"
+    with zipfile.ZipFile(wheel, "w") as archive:
+        archive.writestr(file, raw)
+        archive.writestr(f"{stem}.dist-info/METADATA", f"Metadata-Version: 2.1\nName: {package}\nVersion: {VERSION}\n")
+        archive.writestr(f"{stem}.dist-info/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        archive.writestr(f"{stem}.dist-info/RECORD", "")
     return wheel
