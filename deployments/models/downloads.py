@@ -60,7 +60,7 @@ def tell(cache_dir: Path, name: str, say: Say) -> Say:
     def both(words: str) -> None:
         say(words)
         with contextlib.suppress(OSError):  # a full disk is reported by whoever writes the model
-            _write(folder, words)
+            _write(folder, words, failed=False)
 
     return both
 
@@ -70,16 +70,15 @@ def note_failure(cache_dir: Path, name: str, why: str) -> None:
     folder = find_folder(cache_dir, name)
     with contextlib.suppress(OSError):
         folder.mkdir(parents=True, exist_ok=True)
-        _write(folder, why)
+        _write(folder, why, failed=True)
 
 
 def read_progress(cache_dir: Path, name: str) -> Progress | None:
     """Read how far the fetch of `name` is; None where there is none, and none has failed. Reads two small files."""
-    running = is_being_made(cache_dir / "models", name)
-    words = _read(find_folder(cache_dir, name))
-    if running:
-        return Progress(True, words or "preparing")
-    return Progress(False, words) if words else None
+    words, failed = _read(find_folder(cache_dir, name))
+    if is_being_made(cache_dir / "models", name):
+        return Progress(True, words if words and not failed else "preparing")
+    return Progress(False, words) if failed else None
 
 
 @contextlib.contextmanager
@@ -130,15 +129,16 @@ def _watch(count: Callable[[], int], total_bytes: int, say: Say, progress: bool,
                 last = words
 
 
-def _write(folder: Path, words: str) -> None:
+def _write(folder: Path, words: str, *, failed: bool) -> None:
     """Replace the words at once: a reader never sees half of them."""
     new = folder / "progress.new"
-    new.write_text(json.dumps(words[:_WORDS_MAX]), encoding="utf-8")
+    new.write_text(json.dumps({"words": words[:_WORDS_MAX], "failed": failed}), encoding="utf-8")
     new.replace(folder / "progress")
 
 
-def _read(folder: Path) -> str:
+def _read(folder: Path) -> tuple[str, bool]:
     try:
-        return str(json.loads((folder / "progress").read_text(encoding="utf-8")))
-    except (OSError, ValueError):
-        return ""
+        found = json.loads((folder / "progress").read_text(encoding="utf-8"))
+        return str(found["words"]), found["failed"] is True
+    except (OSError, ValueError, KeyError, TypeError):
+        return "", False

@@ -74,6 +74,7 @@ def test_only_a_running_fetch_counts_as_one(tmp_path: Path) -> None:
     assert not find_folder(tmp_path, "m").exists()
     make_once(tmp_path / "models", "m", build)
     assert seen == ["43 % of 491 MB"]
+    assert read_progress(tmp_path, "m") is None
     note_failure(tmp_path, "m", "no network")
     found = read_progress(tmp_path, "m")
     assert found is not None
