@@ -170,8 +170,9 @@ class ChatRequest:
     `max_tokens` is always set: the output cap of the request; `max_tokens_named` is False where the client named none
     and it is the server's. `extra` holds every field that this server doesn't know;
     hosted tiers pass it on. `timeout_s` is what is left of the request's deadline; `body_bytes` the size of the body
-    that it came in. `constrained` asks a tier that can to decode under the tools' grammar. `top_logprobs`: how many of
-    the likeliest tokens to name at each place, beside the one that was taken; None where no probabilities are wanted.
+    that it came in. `constrained` asks a tier that can to decode under the tools' grammar; `calls_tried` says how many
+    calls the model wrote when it was free, 0 where it didn't try. `top_logprobs`: how many of the likeliest tokens to
+    name at each place, beside the one that was taken; None where no probabilities are wanted.
     """
 
     request_id: str
@@ -191,6 +192,7 @@ class ChatRequest:
     top_logprobs: int | None = None
     body_bytes: int = 0
     constrained: bool = False
+    calls_tried: int = 0
     extra: Mapping[str, Any] = field(default_factory=dict)
 
 

@@ -209,7 +209,14 @@ class MlxTier:
         constraints, top = self._constraints_of(tokenizer), request.top_logprobs
         constraint = constraints.of(request, opened=opened)
         calls, calls_max = _calls_of(request, constraint, tokenizer)
-        reader = AnswerReader(stops=request.stop, think=think, thinking=opened, calls=calls, calls_max=calls_max)
+        reader = AnswerReader(
+            stops=request.stop,
+            think=think,
+            thinking=opened,
+            calls=calls,
+            calls_max=calls_max,
+            distinct=constraint is not None,
+        )
         return Job(
             prompt=prompt,
             max_tokens=max(1, min(request.max_tokens, left_tokens)),
