@@ -61,7 +61,9 @@ AGENTS_CACHE ?= $(HOME)/.cache/mlx-stack-agents
 real-agents: .venv/.dev ## published agents (hermes, smolagents, OpenHands, aider) on tiers that loop; the table goes into loadtests/README.md
 	$(BIN)/python -m loadtests.real_agents --cache $(AGENTS_CACHE) --write
 
-nightly: soak ## soak, five seeds of chaos, 2000 simulated worlds, all mutants: about two hours
+nightly: soak ## soak, five seeds of chaos, the larger models (1.6 GB are fetched), 2000 simulated worlds, all mutants
+	$(BIN)/python -m deployments pull
+	$(BIN)/python -m pytest -n 0 -m nightly
 	for seed in 1 2 3 4 5; do $(MAKE) chaos SEED=$$seed || exit 1; done
 	$(MAKE) sim SEEDS=2000
 	$(MAKE) mutants
