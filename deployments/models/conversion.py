@@ -52,14 +52,12 @@ def prepare_model(source: ModelSource, cache_dir: Path, *, progress: bool, say: 
 
     try:
         made = store.make_once(cache_dir / "models", name, build, say=say)
-    except ModelUnavailable as error:
+    except (ModelUnavailable, FetchFailed, gguf.UnknownModel, gguf_tokenizer.UnknownTokenizer, OSError) as error:
         downloads.note_failure(cache_dir, name, str(error))
-        raise
-    except FetchFailed as error:
-        downloads.note_failure(cache_dir, name, str(error))
-        raise ModelUnavailable(str(error), again=True) from error
-    except (gguf.UnknownModel, gguf_tokenizer.UnknownTokenizer) as error:
-        raise ModelUnavailable(f"{source.label}: {error}") from error
+        if isinstance(error, ModelUnavailable | OSError):
+            raise
+        again = isinstance(error, FetchFailed)
+        raise ModelUnavailable(str(error) if again else f"{source.label}: {error}", again=again) from error
     shutil.rmtree(downloads.find_folder(cache_dir, name), ignore_errors=True)
     return made
 

@@ -112,3 +112,17 @@ def test_a_full_disk_is_said_before_anything_is_fetched(tmp_path: Path, monkeypa
     with pytest.raises(ModelUnavailable, match=r"4\.4 GB of disk are needed .* 1\.0 GB are free; make room"):
         resolve(parse_source(CODER_SMALL), cache_dir=tmp_path / "c", progress=False)
     assert asked.asked == 0
+
+
+def test_why_a_conversion_ended_is_left_for_who_asks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Law: a file that can't be converted is refused once, and the reason stands where `/ready` reads it."""
+    strange = tmp_path / "strange.gguf"
+    tiny.write_gguf(strange, arch="mamba")
+    put_hub(monkeypatch, strange)
+    source = parse_source("hf:org/name@main#strange.gguf")
+    with pytest.raises(ModelUnavailable, match="'mamba' is not supported") as caught:
+        resolve(source, cache_dir=tmp_path / "c", progress=False)
+    assert not caught.value.again
+    left = find_progress(source, tmp_path / "c")
+    assert left is not None
+    assert "'mamba' is not supported" in left.words
