@@ -65,7 +65,9 @@ ONLY ?=
 clients: .venv/.dev ## published clients (SDKs, agents, proxies), unmodified, in four runs each; the table goes into docs/clients.md: make clients ONLY=codex
 	$(BIN)/python -m tests.clients --cache $(AGENTS_CACHE) --write $(if $(ONLY),--only $(ONLY))
 
-nightly: soak ## soak, five seeds of chaos, 2000 simulated worlds, all mutants: about two hours
+nightly: soak ## soak, five seeds of chaos, the larger models (1.6 GB are fetched), 2000 simulated worlds, all mutants
+	$(BIN)/python -m deployments pull
+	$(BIN)/python -m pytest -n 0 -m nightly
 	for seed in 1 2 3 4 5; do $(MAKE) chaos SEED=$$seed || exit 1; done
 	$(MAKE) sim SEEDS=2000
 	$(MAKE) mutants

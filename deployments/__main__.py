@@ -31,8 +31,8 @@ HELP = {
     "check": "check the configuration: silent where it can be used, else one line",
     "preflight": "check everything that the server needs at its start, the port above all",
     "doctor": "check platform, packages, models, key, memory and every edge of the chain",
-    "prepare": "fetch and convert the models that the configuration names",
-    "pull": "fetch and convert the model of one tier or source, or all of them",
+    "prepare": "fetch and convert the models that are loaded when the server starts",
+    "pull": "fetch and convert the model of one tier or source, or all of them, now",
     "models": "list the models on this machine, with sizes, and which tiers use them",
     "key": "make an API key: shown once, kept as its digest",
     "launch": "start your own agent (claude, codex, opencode, ...) on this server",
@@ -97,6 +97,12 @@ def _add_serve(command: argparse.ArgumentParser) -> None:
     command.add_argument("--checked", type=json.loads, help=argparse.SUPPRESS)
 
 
+def _add_prepare(command: argparse.ArgumentParser) -> None:
+    _add_config(command)
+    words = "fetch what `serve` fetches behind the running server; nothing where HF_HUB_OFFLINE=1 is set"
+    command.add_argument("--behind", action="store_true", help=words)
+
+
 def _add_pull(command: argparse.ArgumentParser) -> None:
     command.add_argument("name", nargs="?", help="a tier of the configuration, or a model source; else all")
     command.add_argument("--config", type=Path, help="the configuration file")
@@ -128,7 +134,15 @@ def _add_place(command: argparse.ArgumentParser) -> None:
     command.add_argument("--config", type=Path, help="the configuration file")
 
 
-ADD = {"serve": _add_serve, "pull": _add_pull, "key": _add_key, "launch": _add_launch, "agents": _add_agents}
+ADD = {
+    "serve": _add_serve,
+    "prepare": _add_prepare,
+    "pull": _add_pull,
+    "pull": _add_pull,
+    "key": _add_key,
+    "launch": _add_launch,
+    "agents": _add_agents,
+}
 
 
 def _run_agent(arguments: argparse.Namespace, rest: list[str]) -> int:
@@ -169,6 +183,8 @@ def _run_on(config: Path, arguments: argparse.Namespace) -> int:
     try:
         if arguments.command == "pull":
             return _pull(_find_models(read_file(config), arguments.name))
+        if arguments.command == "prepare" and arguments.behind:
+            return _fetch_behind(read_file(config))
         return COMMANDS[arguments.command](read_file(config))
     except ConfigError as error:
         raise ConfigError(f"{config}: {error}") from None
@@ -201,6 +217,12 @@ def _prepare(file: ConfigFile) -> int:
     return 0
 
 
+def _fetch_behind(file: ConfigFile) -> int:
+    from deployments.cli.prepare import fetch_behind
+
+    return 1 if fetch_behind(_find_models(file)) else 0
+
+
 def _models(file: ConfigFile) -> int:
     from deployments.cli.inventory import inventory
 
@@ -210,9 +232,9 @@ def _models(file: ConfigFile) -> int:
 
 
 def _pull(models: list[tuple[str, str]]) -> int:
-    from deployments.cli.prepare import prepare
+    from deployments.cli.prepare import pull
 
-    return 1 if prepare(models) else 0
+    return 1 if pull(models) else 0
 
 
 def _find_models(file: ConfigFile, name: str | None = None) -> list[tuple[str, str]]:

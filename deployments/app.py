@@ -16,6 +16,7 @@ from deployments.api.access import access_for
 from deployments.config import ROUTER, AppConfig, load
 from deployments.config_tiers import MlxTierConfig, TierBase
 from deployments.graph.replica import TierReplica
+from deployments.graph.scale_to_zero import let_auto_sleep
 from deployments.graph.session_routing import session_routing
 from deployments.memory.placement import plan_memory_resources
 from deployments.memory.plan import MemoryPlan
@@ -47,7 +48,7 @@ def build(args: dict[str, Any]) -> serve.Application:
     Raises:
         ConfigError: one line that names the key.
     """
-    config = load(args)
+    config = let_auto_sleep(load(args))
     # Before any model is loaded: keys that can't be used, or a server that others would reach without any.
     access_for(config.server)
     memory = plan_of(config)

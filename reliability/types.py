@@ -171,11 +171,12 @@ class ChatRequest:
     `max_tokens` is always set: the output cap of the request; `max_tokens_named` is False where the client named none
     and it is the server's. `extra` holds every field that this server doesn't know;
     hosted tiers pass it on. `timeout_s` is what is left of the request's deadline; `body_bytes` the size of the body
-    that it came in. `constrained` asks a tier that can to decode under the tools' grammar. `top_logprobs`: how many of
-    the likeliest tokens to name at each place, beside the one that was taken; None where no probabilities are wanted.
-    `thinking`: whether a model that can is to reason before it answers; None: as it does by itself. `route`: it is no
-    chat, but for another route of a hosted tier's API (`/completions`), which `extra` is the body for; `messages` is
-    then only what a model reads of it, to be measured.
+    that it came in. `constrained` asks a tier that can to decode under the tools' grammar; `calls_tried` says how many
+    calls the model wrote when it was free, 0 where it didn't try. `top_logprobs`: how many of the likeliest tokens to
+    name at each place, beside the one that was taken; None where no probabilities are wanted. `thinking`: whether a
+    model that can is to reason before it answers; None: as it does by itself. `route`: it is no chat, but for another
+    route of a hosted tier's API (`/completions`), which `extra` is the body for; `messages` is then only what a model
+    reads of it, to be measured.
     """
 
     request_id: str
@@ -197,6 +198,7 @@ class ChatRequest:
     body_bytes: int = 0
     constrained: bool = False
     route: str = ""
+    calls_tried: int = 0
     extra: Mapping[str, Any] = field(default_factory=dict)
 
 

@@ -44,7 +44,7 @@ httpx._transports.default.create_ssl_context = functools.cache(httpx.create_ssl_
 
 # The marks of two stages of `make test`, by what they ask for. To import the files that have nothing for a stage takes
 # longer than a start of Ray.
-STAGES = {"ray": "mark.ray", "model and not ray": "mark.model"}
+STAGES = {"ray": "mark.ray", "model and not ray": "mark.model", "nightly": "mark.nightly"}
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
@@ -67,11 +67,13 @@ LONGEST = (
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Whatever uses the session's Ray says so, and the longest files begin."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Whatever uses Ray says so, what needs the larger models is left out, and the longest files begin."""
     for item in items:
         if "serve_port" in getattr(item, "fixturenames", ()) and not item.get_closest_marker("ray"):
             raise pytest.UsageError(f"{item.nodeid} uses Ray and hasn't the mark `ray`")
+    if config.option.markexpr != "nightly":
+        items[:] = [item for item in items if not item.get_closest_marker("nightly")]
     items.sort(key=lambda item: _place(item.nodeid.removeprefix("tests/")))
 
 

@@ -22,8 +22,10 @@ from deployments.cli.chain_faults import Finding, check_edges
 from deployments.config import AppConfig
 from deployments.config_tiers import HostedTierConfig, MlxTierConfig, TierBase
 from deployments.graph.replica import make_tier
+from deployments.graph.scale_to_zero import let_auto_sleep
 from deployments.models.artifact import find_on_disk
 from deployments.models.catalog import choose_here
+from deployments.models.presence import look
 from deployments.models.sources import parse_source
 from deployments.tiers.mlx.loading import check_calls_on_disk
 from reliability.types import TierState
@@ -39,7 +41,7 @@ RAY_BYTES = 1 * GIB
 def doctor(config: AppConfig) -> int:
     """Print every finding; the result is the exit code, 1 where something failed."""
     levels: Counter[str] = Counter()
-    for finding in _check_all(config):
+    for finding in _check_all(let_auto_sleep(config)):
         print(f"{finding.level:>4}  {finding.what}: {finding.words}", flush=True)  # noqa: T201
         levels[finding.level] += 1
     print(f"\n{levels['ok']} ok, {levels['warn']} warnings, {levels['fail']} failed", flush=True)  # noqa: T201
@@ -96,9 +98,8 @@ def _check_model(name: str, model: str) -> tuple[Finding, int]:
     except ValueError as error:
         return Finding("fail", what, str(error)), 0
     if artifact is None:
-        words = (
-            f"{choice.source} ({choice.why}): not on disk yet; `make prepare` fetches it, or the tier when it starts"
-        )
+        words = look(name, choice).words or "not on disk yet; `make prepare` fetches it, or the tier when it starts"
+        words = f"{choice.source} ({choice.why}): {words}"
         return Finding("warn", what, words), 0
     warning = _check_calls(artifact.path)
     if warning is not None:

@@ -3,7 +3,7 @@
 Three places are looked at, and nothing is fetched or changed: this server's own cache (models that were converted from
 wheels, and the matrix library), the hub's cache, and the folders that the configuration names as `path:`. A folder of
 the cache that no tier's source leads to is of an older source or converter, and may be deleted; so may `unfinished`
-ones, which a killed process left and the next one sweeps away.
+ones, which a killed process left and the next one sweeps away, or goes on with where it is a download.
 """
 
 from __future__ import annotations
@@ -51,7 +51,8 @@ def list_disk_items(users: Mapping[Path, tuple[str, ...]], *, cache_dir: Path | 
     """List everything that is on disk, the largest first. `users`: the tiers by the folder of their
     model."""
     cache = cache_dir or store.default_cache_dir()
-    found = [*_find_own(cache / "models", users), *_find_libraries(cache / "blas"), *_find_in_hub(users)]
+    found = [*_find_own(cache / "models", users), *_find_downloads(cache / "downloads")]
+    found += [*_find_libraries(cache / "blas"), *_find_in_hub(users)]
     known = {one.path for one in found}
     beside = [(path, roles) for path, roles in users.items() if path not in known and not _is_within(path, known)]
     found += [DiskItem(name=f"path:{p.name}", size_bytes=_count_bytes(p), used_by=roles, path=p) for p, roles in beside]
@@ -84,6 +85,12 @@ def _find_own(folder: Path, users: Mapping[Path, tuple[str, ...]]) -> Iterator[D
         unfinished = path.name.startswith(".")
         name = f"unfinished: {path.name}" if unfinished else _read_source(path)
         yield DiskItem(name=name, size_bytes=_count_bytes(path), used_by=users.get(path, ()), path=path)
+
+
+def _find_downloads(folder: Path) -> Iterator[DiskItem]:
+    for path in sorted(folder.glob("*")):
+        if size_bytes := _count_bytes(path):
+            yield DiskItem(name=f"unfinished download: {path.name}", size_bytes=size_bytes, used_by=(), path=path)
 
 
 def _read_source(path: Path) -> str:

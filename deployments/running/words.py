@@ -1,7 +1,8 @@
 """What the terminal shows of a start and of a stop: from news to lines, as pure functions.
 
 News is what driver and keeper report, one JSON object a line; `RunStatus` is what is known by now. Each change of a
-tier is one line; on a terminal, one more line is written over again and again while models load.
+tier is one line, but for a percentage that only goes on; on a terminal, one more line is written over again and again
+while models load.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ WORDS_MAX = 300
 CAN_ANSWER = frozenset({"ready", "asleep"})
 STARTING = frozenset({"starting", "loading"})
 COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+SHARE = re.compile(r"\d+ %")
 RAISED = re.compile(r"^(?:\w+\.)*\w*(?:Error|Exception)(?:\([\w.]*\))?: ")
 OURS = re.compile(r"(?:^|[\s:])(?:\w+\.)*(?:ConfigError|ScriptError): ")
 
@@ -64,8 +66,8 @@ def read_news(status: RunStatus, line: bytes) -> list[str]:
         return []
     lines = []
     for name, tier in news.get("tiers", {}).items():
-        if status.tiers.get(name) != tier:
-            status.tiers[name] = tier
+        shown, status.tiers[name] = status.tiers.get(name), tier
+        if shown is None or _strip_share(shown) != _strip_share(tier):
             lines.append(tier_line(name, tier))
     status.dashboard = news.get("dashboard", status.dashboard)
     status.ray_session = news.get("ray_session", status.ray_session)
@@ -110,6 +112,10 @@ def failure(messages: Iterable[str]) -> str:
     ours = [OURS.split(line, maxsplit=1)[1] for line in lines if OURS.search(line)]
     raised = [line for line in lines if RAISED.match(line)]
     return _short((ours or raised or lines or ["no reason was given"])[-1])
+
+
+def _strip_share(tier: Mapping[str, Any]) -> dict[str, Any]:
+    return {**tier, "reason": SHARE.sub("", str(tier.get("reason") or ""))}
 
 
 def _short(words: str) -> str:

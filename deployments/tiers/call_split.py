@@ -2,8 +2,9 @@
 
 From a marker on, text is held until the call is closed. A complete, parsable call becomes a
 `CallDelta` with an id of its own; anything else leaves as text, unchanged, markers included:
-nothing is lost, nothing invented. Repairing calls is the business of the tool checks that see that
-text, not of this module.
+nothing is lost, nothing invented. Under a grammar, where a model can write nothing but calls, a call
+that was there already ends the answer (`distinct`): it would say nothing new. Repairing calls is the
+business of the tool checks that see that text, not of this module.
 """
 
 from __future__ import annotations
@@ -35,11 +36,13 @@ class CallFormat:
 
 class CallSplit:
     """Takes complete tool calls out of the text. With `calls_max`, what follows the last allowed
-    one is not looked at."""
+    one is not looked at; with `distinct`, neither is one that was there already, nor what follows it."""
 
-    def __init__(self, form: CallFormat | None, *, calls_max: int | None = None) -> None:
+    def __init__(self, form: CallFormat | None, *, calls_max: int | None = None, distinct: bool = False) -> None:
         self._form = form
         self._calls_max = calls_max
+        self._seen: set[tuple[str, str]] | None = set() if distinct else None
+        self.repeated = False
         self._held = ""
         self._inside = False
         self.calls = 0
@@ -47,7 +50,7 @@ class CallSplit:
     @property
     def full(self) -> bool:
         """No further call may follow, so there is nothing left to wait for."""
-        return self._calls_max is not None and self.calls >= self._calls_max
+        return self.repeated or (self._calls_max is not None and self.calls >= self._calls_max)
 
     def feed(self, text: str) -> list[Event]:
         """Return the text and the calls that may leave now."""
@@ -92,12 +95,26 @@ class CallSplit:
         found = form.parse(body)
         if not found:
             return [Text(form.start + body + end)]
+        if self._seen is not None and self._note_repeat(found, self._seen):
+            return []
         first = self.calls
         self.calls += len(found)  # more than allowed in one block is for the gate to judge: none is dropped here
         return [
             CallDelta(index=first + i, id=f"call_{secrets.token_hex(12)}", name=name, arguments=arguments)
             for i, (name, arguments) in enumerate(found)
         ]
+
+    def _note_repeat(self, found: list[tuple[str, str]], seen: set[tuple[str, str]]) -> bool:
+        """Note the calls; tell whether all of them were there already."""
+        new = {(name, _normalise(arguments)) for name, arguments in found}
+        self.repeated = new <= seen
+        seen |= new
+        return self.repeated
+
+
+def _normalise(arguments: str) -> str:
+    """Write arguments so that equal ones are equal texts."""
+    return json.dumps(json.loads(arguments), sort_keys=True)
 
 
 def strict_json_call(body: str) -> list[tuple[str, str]] | None:

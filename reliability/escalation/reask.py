@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from reliability.answer.equal_calls import collapse_calls
 from reliability.escalation.policies import Call
 from reliability.escalation.retry_strategy import RetryStep
 from reliability.loops import Loop, nudge
-from reliability.tools import ToolBox, Violation, corrective_message
+from reliability.tools import ToolBox, Violation, corrective_message, extract_calls
 from reliability.types import ChatRequest
 
 __all__ = ["RESAMPLE_TEMPERATURE", "request_for"]
@@ -41,10 +42,17 @@ def request_for(
     if call.reask is None:
         return request
     if call.reask.constrained:
-        request = replace(request, constrained=True)
+        request = replace(request, constrained=True, calls_tried=_count_calls(failed_text, toolbox or ToolBox()))
     if call.reask.step is RetryStep.CORRECT and violations:
         return _add_correction(request, failed_text, corrective_message(violations, toolbox or ToolBox()))
     return _resample(request, attempts)
+
+
+def _count_calls(text: str, box: ToolBox) -> int:
+    """Count the different calls of a failed answer, those that can't be read too: so many may be asked of it again."""
+    found = extract_calls(text, box)
+    distinct, _ = collapse_calls(found.calls, box)
+    return len(distinct) + len(found.malformed)
 
 
 def _add_correction(request: ChatRequest, failed_text: str, words: str) -> ChatRequest:

@@ -57,6 +57,17 @@ def weights(seed: int = 0) -> dict[str, Any]:
     return out
 
 
+def biases(seed: int = 1) -> dict[str, Any]:
+    """The biases that `qwen2` has beside the other tensors."""
+    dice = np.random.default_rng(seed)
+    rows = {"attn_q": HIDDEN, "attn_k": KV_HEADS * HEAD_DIM, "attn_v": KV_HEADS * HEAD_DIM}
+    return {
+        f"blk.{block}.{name}.bias": dice.normal(0, 0.2, size).astype(np.float32)
+        for block in range(LAYERS)
+        for name, size in rows.items()
+    }
+
+
 def permuted(weight: Any, heads: int) -> Any:
     """What llama.cpp's converter does to the rows of the query and key projections."""
     rows, columns = weight.shape
@@ -85,17 +96,17 @@ def write_gguf(
     writer.add_bos_token_id(1)
     writer.add_chat_template(TEMPLATE)
     for name, value in (weights(seed) | (extra or {})).items():
-        _add(writer, name, value)
+        _add(writer, name, value, permute=arch == "llama")
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
     writer.close()
 
 
-def _add(writer: Any, name: str, value: Any) -> None:
+def _add(writer: Any, name: str, value: Any, *, permute: bool) -> None:
     heads = {"attn_q": HEADS, "attn_k": KV_HEADS}.get(name.split(".")[-2])
-    value = permuted(value, heads) if heads else value
-    if "attn_v" in name:
+    value = permuted(value, heads) if heads and permute and value.ndim == 2 else value
+    if "attn_v.weight" in name:
         kind = gguf.GGMLQuantizationType.Q8_0
         writer.add_tensor(name, gguf.quants.quantize(value, kind), raw_dtype=kind)
     else:
@@ -115,12 +126,30 @@ def write_wheel(folder: Path) -> Path:
     """A wheel with the GGUF in it, as an index would serve it."""
     source = folder / "tiny.gguf"
     write_gguf(source)
-    info = f"{PACKAGE.replace('-', '_')}-{VERSION}.dist-info"
-    wheel = folder / f"{PACKAGE.replace('-', '_')}-{VERSION}-py3-none-any.whl"
-    with zipfile.ZipFile(wheel, "w") as archive:
-        archive.write(source, FILE)
-        archive.writestr(f"{info}/METADATA", f"Metadata-Version: 2.1\nName: {PACKAGE}\nVersion: {VERSION}\n")
-        archive.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
-        archive.writestr(f"{info}/RECORD", "")
+    wheel = _pack(folder, PACKAGE, FILE, source.read_bytes())
     source.unlink()
+    return wheel
+
+
+def write_parts(folder: Path, many: int) -> list[Path]:
+    """Wheels with a part of the GGUF in each, as somebody might put them into an index: `tiny-parts-1` and so on."""
+    source = folder / "tiny.gguf"
+    write_gguf(source)
+    raw = source.read_bytes()
+    source.unlink()
+    step = -(-len(raw) // many)
+    return [
+        _pack(folder, f"tiny-parts-{n}", f"tiny_parts_{n}/data/part{n:02}.bin", raw[(n - 1) * step : n * step])
+        for n in range(1, many + 1)
+    ]
+
+
+def _pack(folder: Path, package: str, file: str, raw: bytes) -> Path:
+    stem = f"{package.replace('-', '_')}-{VERSION}"
+    wheel = folder / f"{stem}-py3-none-any.whl"
+    with zipfile.ZipFile(wheel, "w") as archive:
+        archive.writestr(file, raw)
+        archive.writestr(f"{stem}.dist-info/METADATA", f"Metadata-Version: 2.1\nName: {package}\nVersion: {VERSION}\n")
+        archive.writestr(f"{stem}.dist-info/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        archive.writestr(f"{stem}.dist-info/RECORD", "")
     return wheel

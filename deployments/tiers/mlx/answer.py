@@ -35,14 +35,15 @@ class AnswerReader:
         thinking: bool = False,
         calls: CallFormat | None = None,
         calls_max: int | None = None,
+        distinct: bool = False,
     ) -> None:
         self._think = ThinkSplit(think, inside=thinking)
-        self._calls = CallSplit(calls, calls_max=calls_max)
+        self._calls = CallSplit(calls, calls_max=calls_max, distinct=distinct)
         self._stop = StopCut(stops)
 
     @property
     def done(self) -> bool:
-        """A stop string or the last allowed call is complete: generate no more."""
+        """A stop string or the last allowed call is complete, or a call came again: generate no more."""
         return self._stop.stopped or self._calls.full
 
     @property
@@ -59,6 +60,11 @@ class AnswerReader:
     def calls(self) -> int:
         """How many calls have left."""
         return self._calls.calls
+
+    @property
+    def repeated(self) -> bool:
+        """Whether the answer was ended by a call that was there already."""
+        return self._calls.repeated
 
     def feed(self, text: str) -> list[Event]:
         """Return the events of one more piece of text."""

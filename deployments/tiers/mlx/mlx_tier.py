@@ -17,18 +17,15 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
-import platform
-import sys
 import time
 from collections.abc import AsyncGenerator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-import psutil
-
 from deployments.models.cache_folder import Say
-from deployments.models.catalog import choose
+from deployments.models.catalog import choose_here
+from deployments.models.presence import await_model
 from deployments.models.sources import ModelSource, ModelUnavailable, parse_source
 from deployments.tiers.call_split import CallFormat
 from deployments.tiers.logprobs import LogprobReader
@@ -226,7 +223,14 @@ class MlxTier:
         constraints, top = self._constraints_of(tokenizer), request.top_logprobs
         constraint = constraints.of(request, opened=opened)
         calls, calls_max = _calls_of(request, constraint, tokenizer)
-        reader = AnswerReader(stops=request.stop, think=think, thinking=opened, calls=calls, calls_max=calls_max)
+        reader = AnswerReader(
+            stops=request.stop,
+            think=think,
+            thinking=opened,
+            calls=calls,
+            calls_max=calls_max,
+            distinct=constraint is not None,
+        )
         return Job(
             prompt=prompt,
             max_tokens=max(1, min(request.max_tokens, left_tokens)),
@@ -268,13 +272,11 @@ class MlxTier:
         )
 
     def _choose_source(self, say: Say) -> ModelSource:
-        text = self._model
-        if text == "auto":
-            memory_bytes = psutil.virtual_memory().total
-            choice = choose(self._name, sys.platform, platform.machine(), memory_bytes)
+        choice = choose_here(self._name, self._model)
+        if self._model == "auto":
             say(f"auto: {choice.source} ({choice.why})")
-            text = choice.source
-        return _parse_model(text)
+            await_model(self._name, choice, say, cache_dir=self._cache_dir)
+        return _parse_model(choice.source)
 
     def _require_loaded(self) -> Loaded:
         loaded = self._engine.phase.loaded

@@ -16,7 +16,7 @@ from typing import Any
 from deployments.tiers.logprobs import LogprobReader
 from deployments.tiers.merging import merge_events
 from deployments.tiers.mlx.answer import AnswerReader
-from deployments.tiers.mlx.grammar.closing import CLOSED_NOTE
+from deployments.tiers.mlx.grammar.closing import CLOSED_NOTE, REPEATED_NOTE
 from deployments.tiers.mlx.grammar.compiler import Constraint
 from deployments.tiers.mlx.grammar.masker import Masker
 from deployments.tiers.mlx.sampling import Guarded, Processor, Sampling
@@ -116,7 +116,8 @@ class SequenceState:
     def notes(self) -> tuple[str, ...]:
         """What the answer's reader should know of the grammar."""
         known = self.job.constraint.notes if self.job.constraint is not None else ()
-        return (*known, CLOSED_NOTE) if self.masker is not None and self.masker.closing else known
+        closed = (CLOSED_NOTE,) if self.masker is not None and self.masker.closing else ()
+        return (*known, *closed, *((REPEATED_NOTE,) if self.job.reader.repeated else ()))
 
     @property
     def error(self) -> Exception | None:

@@ -20,9 +20,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["CLOSED_NOTE", "DELIMITERS", "Closers", "count_owed_tokens", "is_repeating"]
+__all__ = ["CLOSED_NOTE", "DELIMITERS", "REPEATED_NOTE", "Closers", "count_owed_tokens", "is_repeating"]
 
 CLOSED_NOTE = "the answer repeated itself up to its limit, and was closed there by the grammar"
+REPEATED_NOTE = "the model wrote a call again that was there already: the answer ends before it"
 # By what they close; the last ones lead to what is owed, before a model fills the way there with white space.
 DELIMITERS = ('"', "}", "]", ",", ":", "[", "{", "1")
 BASE_TOKENS = 24  # the delimiters themselves, and the end of a call

@@ -11,6 +11,12 @@ table of call formats: it is what most open models are trained on, what mlx-lm's
 others; the tier reads it back with its own reader, whatever the model's free form is. The line breaks and spaces around
 the JSON are those of the training form; white space inside it is bounded (`narrowing`).
 
+How many: one, unless the request asks for several (`parallel_tool_calls: true`) or the model itself wrote several
+when it was free (`ChatRequest.calls_tried`). A model that may always add one more call does: Qwen2.5-Coder-0.5B under
+`tool_choice: required` went on to the limit, since the grammar let it choose between one more line break and the end.
+So with one call the answer ends with it; with several, one line break and no more stands between two of them, none
+before the first, and a call that was there already ends the answer (`CallSplit`).
+
 Reasoning comes first and is free: the grammar begins behind it. Where the template has opened it
 already, the grammar begins inside of it.
 
@@ -37,7 +43,6 @@ from reliability.types import ChatRequest, Failed, Fault
 
 __all__ = ["CALLS_MAX", "HERMES", "Demand", "ThinkTags", "demand_of", "lark"]
 
-# A model that may always add one more call sometimes does.
 CALLS_MAX = 8
 HERMES = CallFormat(*formats.HERMES.writes, strict_json_call)
 
@@ -88,7 +93,11 @@ def _choose_tools(request: ChatRequest) -> tuple[tuple[Tool, ...], bool]:
 def _calls_max(request: ChatRequest) -> int:
     choice = request.tool_choice
     named = isinstance(choice, Mapping) and choice.get("type") != "allowed_tools"
-    return 1 if named or request.parallel_tool_calls is False else CALLS_MAX
+    if named or request.parallel_tool_calls is False:
+        return 1
+    if request.parallel_tool_calls:
+        return CALLS_MAX
+    return min(CALLS_MAX, max(1, request.calls_tried))
 
 
 def _read_schema(wanted: Mapping[str, Any]) -> Mapping[str, Any] | None:

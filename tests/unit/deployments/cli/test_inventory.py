@@ -30,3 +30,14 @@ def test_every_folder_is_listed_once_and_the_sum_is_theirs(
         (line,) = (one for one in lines if one.endswith(f"in {folder}"))
         assert ("unfinished" in line) == bool(n % 2)
         assert (f"used by t{n};" in line) == (n in used)
+
+
+def test_what_a_cut_fetch_has_left_is_listed(tmp_path):
+    """Law: parts that wait for the next fetch take room, so they are named with their bytes."""
+    parts = tmp_path / "downloads" / "gguf-1"
+    parts.mkdir(parents=True)
+    (parts / "001.part").write_bytes(b"x" * 2_000_000)
+    first, total = inventory([], cache_dir=tmp_path)
+
+    assert first.split("\n")[0].strip() == "2 MB  unfinished download: gguf-1"
+    assert total.strip() == "2 MB  in all"

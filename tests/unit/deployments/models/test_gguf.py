@@ -53,6 +53,12 @@ class TestWeights:
         }
         assert {key: config[key] for key in wanted} == wanted
 
+    def test_many_rows_arrive_as_few_do(self, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Law: a tensor that is converted in several pieces is the same tensor."""
+        monkeypatch.setattr("deployments.models.gguf._ROWS", 3)
+        in_pieces = tiny.write_folder(tmp_path / "tiny")
+        assert (in_pieces / "model.safetensors").read_bytes() == (folder / "model.safetensors").read_bytes()
+
     def test_an_unknown_tensor_is_an_error(self, tmp_path: Path) -> None:
         """Law: a tensor that can't be carried over stops the conversion."""
         tiny.write_gguf(tmp_path / "m.gguf", extra={"blk.0.rope_freqs.weight": np.ones(8, np.float32)})
@@ -75,3 +81,57 @@ class TestWeights:
         """Law: the name in reports is the commonest storage of the file's matrices."""
         tiny.write_gguf(tmp_path / "m.gguf")
         assert quantization_name(tmp_path / "m.gguf") == gguf_lib.GGMLQuantizationType.F32.name
+
+
+@pytest.fixture(scope="module")
+def qwen2(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The tiny model as `qwen2`: with biases, and with an output matrix of its own."""
+    folder = tmp_path_factory.mktemp("qwen2")
+    extra = tiny.biases() | {"output.weight": tiny.weights(seed=7)["token_embd.weight"]}
+    tiny.write_gguf(folder / "tiny.gguf", arch="qwen2", pre="qwen2", extra=extra)
+    convert(folder / "tiny.gguf", folder, progress=False)
+    return folder
+
+
+class TestQwen2:
+    def test_rows_stay_in_their_order(self, qwen2: Path) -> None:
+        """Law: nothing is permuted, and the biases of query, key and value are there."""
+        got, sent = load_file(qwen2 / "model.safetensors"), tiny.weights() | tiny.biases()
+        np.testing.assert_array_equal(got["model.layers.1.self_attn.q_proj.weight"], sent["blk.1.attn_q.weight"])
+        np.testing.assert_array_equal(got["model.layers.0.self_attn.k_proj.weight"], sent["blk.0.attn_k.weight"])
+        for ours, theirs in (("q_proj", "attn_q"), ("k_proj", "attn_k"), ("v_proj", "attn_v")):
+            np.testing.assert_array_equal(got[f"model.layers.1.self_attn.{ours}.bias"], sent[f"blk.1.{theirs}.bias"])
+        assert len(got) == len(sent) + 1
+
+    def test_an_output_matrix_is_not_tied(self, qwen2: Path, tmp_path: Path) -> None:
+        """Law: where the file has an output matrix it is taken, else the embedding is."""
+        assert json.loads((qwen2 / "config.json").read_text())["tie_word_embeddings"] is False
+        sent = tiny.weights(seed=7)["token_embd.weight"]
+        np.testing.assert_array_equal(load_file(qwen2 / "model.safetensors")["lm_head.weight"], sent)
+        tiny.write_gguf(tmp_path / "m.gguf", arch="qwen2", pre="qwen2", extra=tiny.biases())
+        convert(tmp_path / "m.gguf", tmp_path, progress=False)
+        assert json.loads((tmp_path / "config.json").read_text())["tie_word_embeddings"] is True
+
+    def test_both_end_tokens_end_an_answer(self, qwen2: Path) -> None:
+        """Law: the end of a turn and the end of a text are both ends, whichever of them the file names."""
+        config = json.loads((qwen2 / "config.json").read_text())
+        assert (config["model_type"], config["eos_token_id"]) == ("qwen2", [2, 0])
+
+    def test_a_bias_of_another_architecture_is_an_error(self, tmp_path: Path) -> None:
+        """Law: a bias that mlx-lm's model has no place for stops the conversion."""
+        tiny.write_gguf(tmp_path / "m.gguf", extra=tiny.biases())
+        with pytest.raises(UnknownModel, match=r"attn_q\.bias"):
+            convert(tmp_path / "m.gguf", tmp_path, progress=False)
+
+    @pytest.mark.model
+    def test_it_computes_what_the_architecture_says(self, qwen2: Path) -> None:
+        """Law: mlx-lm loads the folder as `qwen2`, and each bias changes what it computes."""
+        import mlx.core as mx
+        from mlx_lm import load
+
+        model, _ = load(str(qwen2))
+        tokens = mx.array([[3, 4, 5]])
+        before = model(tokens)
+        model.model.layers[0].self_attn.v_proj.bias = mx.zeros_like(model.model.layers[0].self_attn.v_proj.bias)
+        assert type(model).__module__.endswith(".qwen2")
+        assert float(mx.abs(before - model(tokens)).max()) > 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from typing import Any
 
 import pytest
@@ -42,3 +43,27 @@ class TestTokenizer:
         meta: dict[str, Any] = {**META, f"tokenizer.ggml.{key}": value}
         with pytest.raises(UnknownTokenizer, match=value):
             build_tokenizer(meta)
+
+
+QWEN2 = build_tokenizer({**META, "tokenizer.ggml.pre": "qwen2"})
+
+
+class TestQwen2:
+    @given(st.text())
+    def test_any_text_comes_back_composed(self, text: str) -> None:
+        """Law: decode(encode(text)) is the text in Unicode's composed form, as Qwen2's own tokenizer has it."""
+        ids = QWEN2.encode(text, add_special_tokens=False).ids
+        assert QWEN2.decode(ids, skip_special_tokens=False) == unicodedata.normalize("NFC", text)
+
+    @pytest.mark.parametrize(
+        ("text", "words"),
+        [
+            ("it's 2024", ["it", "'s", "Ġ", "2", "0", "2", "4"]),
+            ("def f(x):\n\n    y", ["def", "Ġf", "(x", "):ĊĊ", "ĠĠĠ", "Ġy"]),
+            ("a  b \n c", ["a", "Ġ", "Ġb", "ĠĊ", "Ġc"]),
+            ("DON'T!", ["DON", "'T", "!"]),
+        ],
+    )
+    def test_words_are_split_as_qwen2_splits_them(self, text: str, words: list[str]) -> None:
+        """Law: contractions, digits, signs with line ends and runs of spaces are cut as its regular expression says."""
+        assert [word for word, _ in QWEN2.pre_tokenizer.pre_tokenize_str(text)] == words

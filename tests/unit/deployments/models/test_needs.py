@@ -8,6 +8,7 @@ from pathlib import Path
 from deployments.config_tiers import MlxTierConfig
 from deployments.models.catalog import weight_bytes_of
 from deployments.models.needs import KV_TOKENS, plan_of, replica_bytes
+from deployments.models.sources import CODER_SMALL
 from tests.support.small_config import config_of
 
 SHAPE = {"num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 1, "hidden_size": 32}
@@ -40,7 +41,7 @@ def test_a_number_of_ones_own_counts(tmp_path: Path):
     source = model(tmp_path / "m")
     assert replica_bytes("t", MlxTierConfig(kind="mlx", model=source, replica_bytes=5)) == 5
     assert replica_bytes("t", MlxTierConfig(kind="mlx", model=f"path:{tmp_path / 'nowhere'}")) is None
-    assert weight_bytes_of("hf:mlx-community/Qwen3-8B-4bit@main") == 4_700_000_000
+    assert weight_bytes_of(CODER_SMALL) == 2_521_000_000
     assert weight_bytes_of("hf:somebody/else@main") is None
 
 

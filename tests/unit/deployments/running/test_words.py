@@ -31,6 +31,17 @@ def test_a_line_for_each_change_and_no_other(told):
     assert standing.answers == any(tier["state"] in ("ready", "asleep") for tier in seen.values())
 
 
+def test_a_percentage_that_goes_on_is_no_line():
+    """A model that is on its way for minutes is one line, and one more when it is there."""
+    standing, lines = RunStatus(), []
+    for reason in ("0 % of 491 MB", "1 % of 491 MB", "99 % of 491 MB", "converting model.gguf"):
+        tier = {"state": "loading", "reason": reason, "model": "auto"}
+        lines += read_news(standing, json.dumps({"tiers": {"standard": tier}}).encode())
+
+    assert [line.split("; ")[1] for line in lines] == ["0 % of 491 MB", "converting model.gguf"]
+    assert standing.tiers["standard"]["reason"] == "converting model.gguf"
+
+
 @given(st.binary(max_size=60))
 def test_what_is_no_news_is_passed_over(line):
     """A broken line, as two writers may leave it in a pipe, changes nothing and raises nothing."""

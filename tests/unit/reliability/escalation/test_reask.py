@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from reliability.escalation.policies import Call
 from reliability.escalation.reask import RESAMPLE_TEMPERATURE, request_for
 from reliability.escalation.retry_strategy import Reask, RetryStep
@@ -56,6 +58,16 @@ def test_a_constrained_re_ask_says_so():
     call = Call(tier="fast", reask=Reask(RetryStep.CONSTRAIN, constrained=True))
 
     assert request_for(REQUEST, call, attempts=1).constrained
+
+
+@pytest.mark.parametrize(("queries", "tried"), [([], 0), (["a"], 1), (["a", "b", "c"], 3), (["a", "a"], 1)])
+def test_a_constrained_re_ask_says_how_many_calls_were_tried(queries, tried):
+    """Several may be written again where several were; the same one twice is one."""
+    call = Call(tier="fast", reask=Reask(RetryStep.CONSTRAIN, constrained=True))
+    written = "\n".join(f'<tool_call>{{"name": "search", "arguments": {{"q": "{q}"}}}}</tool_call>' for q in queries)
+    request = request_for(REQUEST, call, attempts=1, failed_text=written or "I'll search.", toolbox=BOX)
+
+    assert request.calls_tried == tried
 
 
 def test_a_nudge_tells_of_the_loop():

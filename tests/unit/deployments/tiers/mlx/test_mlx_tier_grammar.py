@@ -102,6 +102,18 @@ class TestCalls:
             assert reason_of(events) is FinishReason.TOOL_CALLS, case["id"]
             assert schema_violations(case, events) == [], case["id"]
 
+    @pytest.mark.parametrize("several", [None, True])
+    def test_the_end_is_as_easy_as_another_call(self, tier: MlxTier, several: bool | None) -> None:
+        """Law: a demand is one call, unless the request asks for several; then no two of them are equal, and there is
+        nothing but a line break between them."""
+        asked = {"tools": (WEATHER_TOOL,), "tool_choice": "required", "parallel_tool_calls": several, "max_tokens": 256}
+        (events,) = said(tier, request("What's the weather in Paris?", **asked))
+        calls = [(name, json.loads(arguments)["city"]) for _, name, arguments in calls_of(events)]
+        assert reason_of(events) is FinishReason.TOOL_CALLS
+        assert len(calls) == len(set(calls)) >= 1
+        assert several or len(calls) == 1
+        assert text_of(events).strip("\n") == ""
+
     def test_a_recorded_chant_is_led_out_of_its_string(self, tier: MlxTier) -> None:
         """Law: a demanded call that turns in circles up to its limit is closed there, and says so, instead of cut."""
         text = "Check the total price for three pumpkins and two dozen eggs at Walmart."

@@ -104,12 +104,16 @@ class TestWhatComesOutIsValid:
     @settings(deadline=None, max_examples=20)
     @given(seed=st.integers(0, 2**32), calls_max=st.sampled_from([1, CALLS_MAX]))
     def test_calls_are_bounded(self, constraints: Constraints, tokenizer: Any, seed: int, calls_max: int) -> None:
-        """Law: a model that wants to call for ever is stopped, at once where the client allows one call only."""
+        """Law: a model that wants to call for ever is stopped, after the first call unless the client asks for several;
+        before the first there is no white space, between two one line break, behind the last nothing."""
         request = ask(
-            tools=(tool("f", {}),), tool_choice="required", parallel_tool_calls=None if calls_max > 1 else False
+            tools=(tool("f", {}),), tool_choice="required", parallel_tool_calls=True if calls_max > 1 else None
         )
         text = spoken(tokenizer, says(must(constraints, request).masker(), Mind(seed, fond_of="\n<"), patience=400))
         assert 1 <= sum(isinstance(event, CallDelta) for event in read(text)) <= calls_max
+        assert text.startswith("<tool_call>")
+        assert text.endswith("</tool_call>")
+        assert set(re.findall(r"</tool_call>(.*?)<tool_call>", text, re.DOTALL)) <= {"\n"}
 
 
 class TestRefusals:
@@ -194,7 +198,9 @@ class TestAddedTokens:
     def test_the_marks_are_these_tokens(self, marked: Any) -> None:
         """Law: a call in the model's own tokens is what the grammar wants, behind its thinking or without."""
         call = '<tool_call>\n{"name": "get_weather", "arguments": {"city": "Ålesund"}}\n</tool_call>'
-        matcher = must(Constraints(marked), ask(tools=(WEATHER_TOOL,), tool_choice="required")).matcher
+        matcher = must(
+            Constraints(marked), ask(tools=(WEATHER_TOOL,), tool_choice="required", parallel_tool_calls=True)
+        ).matcher
         for text in (call, f"<think>\nhm</think>\n\n{call}\n{call}"):
             tokens = marked.encode(text, add_special_tokens=False)
             assert len(tokens) < len(text.encode()) - 20

@@ -13,25 +13,35 @@ from reliability.types import Fault
 from tests.support.minds import CITY, Mind, json_answer, must, says, spoken, tool
 from tests.support.tier_asking import WEATHER_TOOL, ask
 
+NAMED_G = {"type": "function", "function": {"name": "g"}}
+
 
 class TestDemands:
     @pytest.mark.parametrize(
         ("fields", "names", "calls_max"),
         [
-            ({"tool_choice": "required"}, ["f", "g"], CALLS_MAX),
+            ({"tool_choice": "required"}, ["f", "g"], 1),
+            ({"tool_choice": "required", "parallel_tool_calls": True}, ["f", "g"], CALLS_MAX),
             ({"tool_choice": "any", "parallel_tool_calls": False}, ["f", "g"], 1),
             ({"tool_choice": {"type": "function", "function": {"name": "g"}}}, ["g"], 1),
-            ({"constrained": True}, ["f", "g"], CALLS_MAX),
-            ({"constrained": True, "tool_choice": "auto"}, ["f", "g"], CALLS_MAX),
+            ({"tool_choice": NAMED_G, "parallel_tool_calls": True}, ["g"], 1),
+            ({"constrained": True}, ["f", "g"], 1),
+            ({"constrained": True, "tool_choice": "auto", "calls_tried": 3}, ["f", "g"], 3),
+            ({"constrained": True, "calls_tried": 99}, ["f", "g"], CALLS_MAX),
+            ({"constrained": True, "calls_tried": 3, "parallel_tool_calls": False}, ["f", "g"], 1),
             (
-                {"tool_choice": {"type": "allowed_tools", "mode": "required", "tools": [{"name": "f"}]}},
+                {
+                    "tool_choice": {"type": "allowed_tools", "mode": "required", "tools": [{"name": "f"}]},
+                    "parallel_tool_calls": True,
+                },
                 ["f"],
                 CALLS_MAX,
             ),
         ],
     )
     def test_calls(self, fields: dict[str, Any], names: list[str], calls_max: int) -> None:
-        """Law: a demand names the tools that may be called and how often."""
+        """Law: a demand names the tools that may be called and how often: once, unless the request asks for several or
+        the model itself tried several."""
         demand = demand_of(ask(tools=(tool("f", CITY), tool("g", CITY)), **fields))
         assert demand is not None
         assert ([one.name for one in demand.tools], demand.calls_max) == (names, calls_max)

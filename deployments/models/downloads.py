@@ -1,0 +1,144 @@
+"""What is being fetched: a folder for each model with what has arrived, and how far it is, for whoever wants to know.
+
+    <cache>/downloads/<name>/    parts that are complete, what pip is writing, and `progress`: one line of words
+    <cache>/models/.<name>.lock  held by the process that fetches and converts (`cache_folder.py`)
+
+Theory of operation. One process fetches; any other (a Router that is asked for `/ready`) reads its words. Words alone
+would outlive a process that was killed, so they count as true only while the lock is held, which the kernel drops with
+its holder. What it had fetched stays, and the next one goes on from there.
+
+What must never happen: a question that waits for the fetch, or that takes the lock from it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from tqdm import tqdm
+
+from deployments.models.cache_folder import Say, is_being_made
+
+__all__ = [
+    "Progress",
+    "count_bytes",
+    "find_folder",
+    "format_progress",
+    "format_size",
+    "note_failure",
+    "read_progress",
+    "tell",
+    "watch",
+]
+
+_EVERY_S = 0.5
+_WORDS_MAX = 400
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a fetch is: its words; `running` is False where it has ended and `words` say why."""
+
+    running: bool
+    words: str
+
+
+def find_folder(cache_dir: Path, name: str) -> Path:
+    """Return where the parts of the model `name` are kept until it is converted."""
+    return cache_dir / "downloads" / name
+
+
+def tell(cache_dir: Path, name: str, say: Say) -> Say:
+    """Return a `Say` that also lets other processes know. The folder is made if need be."""
+    folder = find_folder(cache_dir, name)
+    folder.mkdir(parents=True, exist_ok=True)
+
+    def both(words: str) -> None:
+        say(words)
+        with contextlib.suppress(OSError):  # a full disk is reported by whoever writes the model
+            _write(folder, words, failed=False)
+
+    return both
+
+
+def note_failure(cache_dir: Path, name: str, why: str) -> None:
+    """Leave word why the fetch has ended, until the next one begins."""
+    folder = find_folder(cache_dir, name)
+    with contextlib.suppress(OSError):
+        folder.mkdir(parents=True, exist_ok=True)
+        _write(folder, why, failed=True)
+
+
+def read_progress(cache_dir: Path, name: str) -> Progress | None:
+    """Read how far the fetch of `name` is; None where there is none, and none has failed. Reads two small files."""
+    words, failed = _read(find_folder(cache_dir, name))
+    if is_being_made(cache_dir / "models", name):
+        return Progress(True, words if words and not failed else "preparing")
+    return Progress(False, words) if failed else None
+
+
+@contextlib.contextmanager
+def watch(count: Callable[[], int], total_bytes: int | None, say: Say, *, progress: bool) -> Iterator[None]:
+    """Say how far it is, at each whole percent, while the block runs; nothing where the total isn't known. `count`: the
+    bytes that have arrived. `progress`: with a bar, on a terminal."""
+    if total_bytes is None:
+        yield
+        return
+    ended = threading.Event()
+    watcher = threading.Thread(target=_watch, args=(count, total_bytes, say, progress, ended), daemon=True)
+    watcher.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        watcher.join()
+
+
+def count_bytes(folder: Path, pattern: str, *, largest: bool = False) -> int:
+    """Count the bytes of all files under `folder` that fit, or of the largest; files come and go meanwhile."""
+    sizes = [0]
+    for path in folder.rglob(pattern):
+        with contextlib.suppress(OSError):
+            sizes.append(path.stat().st_size)
+    return max(sizes) if largest else sum(sizes)
+
+
+def format_progress(done_bytes: int, total_bytes: int) -> str:
+    """Build the words for a share: `43 % of 491 MB`."""
+    return f"{min(100, 100 * done_bytes // max(1, total_bytes))} % of {format_size(total_bytes)}"
+
+
+def format_size(size_bytes: int) -> str:
+    """Build the words for a size, as packages and hubs count it: by thousands."""
+    return f"{size_bytes / 1e9:.1f} GB" if size_bytes >= 1e9 else f"{size_bytes / 1e6:.0f} MB"
+
+
+def _watch(count: Callable[[], int], total_bytes: int, say: Say, progress: bool, ended: threading.Event) -> None:
+    last, done = "", 0
+    with tqdm(total=total_bytes, unit="B", unit_scale=True, disable=None if progress else True) as bar:
+        while not ended.wait(0 if not last else _EVERY_S):
+            done = max(done, min(count(), total_bytes))
+            bar.update(done - bar.n)
+            words = format_progress(done, total_bytes)
+            if words != last:
+                say(words)
+                last = words
+
+
+def _write(folder: Path, words: str, *, failed: bool) -> None:
+    """Replace the words at once: a reader never sees half of them."""
+    new = folder / "progress.new"
+    new.write_text(json.dumps({"words": words[:_WORDS_MAX], "failed": failed}), encoding="utf-8")
+    new.replace(folder / "progress")
+
+
+def _read(folder: Path) -> tuple[str, bool]:
+    try:
+        found = json.loads((folder / "progress").read_text(encoding="utf-8"))
+        return str(found["words"]), found["failed"] is True
+    except (OSError, ValueError, KeyError, TypeError):
+        return "", False

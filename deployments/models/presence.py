@@ -1,0 +1,81 @@
+"""Whether the model that `auto` chose is on this machine, on its way, or missing, and what can be done.
+
+    here ◀── converted ── coming ◀── fetched behind the server, or by `pull` ── missing
+
+Asked by the Router for tiers that sleep (nothing may be loaded to answer a question), and by the tier itself before it
+loads. Only models that nobody's tier fetches by itself (`Choice.fetch`) can be missing; whatever a person names in the
+configuration is fetched when it is loaded, as ever.
+
+What must never happen: that a question fetches something, or waits for somebody who does.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from deployments.models import cache_folder as store
+from deployments.models.cache_folder import Say
+from deployments.models.catalog import Choice
+from deployments.models.conversion import find_progress, locate_model
+from deployments.models.downloads import format_size
+from deployments.models.sources import ModelSource, ModelUnavailable, parse_source
+
+__all__ = ["Presence", "await_model", "look"]
+
+_LOOK_AGAIN_S = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Presence:
+    """Where a model is; `words` say how far it is on its way, or why it is missing and how to have it."""
+
+    state: Literal["here", "coming", "missing"]
+    words: str = ""
+
+
+def look(role: str, choice: Choice, *, cache_dir: Path | None = None) -> Presence:
+    """Look where the model of the tier `role` is. Reads a few small files."""
+    if choice.unfit:
+        return Presence("missing", choice.unfit)
+    if choice.fetch == "load":
+        return Presence("here")
+    source, cache_dir = parse_source(choice.source), cache_dir or store.default_cache_dir()
+    if locate_model(source, cache_dir).is_dir():
+        return Presence("here")
+    progress = find_progress(source, cache_dir)
+    if progress is not None and progress.running:
+        return Presence("coming", progress.words)
+    why = "" if progress is None else f"{progress.words}; "
+    return Presence("missing", f"{why}{_explain_missing(role, choice, source)}")
+
+
+def await_model(
+    role: str,
+    choice: Choice,
+    say: Say,
+    *,
+    cache_dir: Path | None = None,
+    pause: Callable[[float], None] = time.sleep,
+) -> None:
+    """Wait while the model of the tier is on its way, and say how far it is.
+
+    Raises:
+        ModelUnavailable: it is missing; with the way out.
+    """
+    while (found := look(role, choice, cache_dir=cache_dir)).state == "coming":
+        say(found.words)
+        pause(_LOOK_AGAIN_S)
+    if found.state == "missing":
+        raise ModelUnavailable(found.words, again=not choice.unfit)
+
+
+def _explain_missing(role: str, choice: Choice, source: ModelSource) -> str:
+    size = format_size(source.size_bytes or 0)
+    if choice.fetch == "behind":
+        how = f"`mlx-stack-serve serve` fetches it once it can answer, or run `mlx-stack-serve pull {role}`"
+        return f"not on this machine yet ({size}): {how}"
+    return f"not on this machine: `mlx-stack-serve pull {role}` fetches it ({size})"

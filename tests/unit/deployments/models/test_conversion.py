@@ -1,0 +1,128 @@
+"""A GGUF source: one folder for one content, the hub's own file first, and room on disk before anything begins."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import pytest
+
+from deployments.models import conversion, hub, sources
+from deployments.models.artifact import find_on_disk, resolve
+from deployments.models.conversion import find_progress, locate_model
+from deployments.models.sources import CODER_SMALL, ModelSource, ModelUnavailable, parse_source
+from tests.support import tiny_model as tiny
+
+MANY = 3
+FILE = "hf:org/name@main#tiny.gguf"
+
+
+class Hub:
+    """What the hub gives for a file: one on disk, or a refusal."""
+
+    def __init__(self, file: Path | None) -> None:
+        self.file, self.asked = file, 0
+
+    def fetch_file(self, source: ModelSource, say: object) -> Path:
+        self.asked += 1
+        if self.file is None:
+            raise ModelUnavailable(f"{source.label} can't be fetched", again=True)
+        return self.file
+
+
+@pytest.fixture
+def official(tmp_path: Path) -> Path:
+    """The file as its maker has it."""
+    path = tmp_path / "official.gguf"
+    tiny.write_gguf(path)
+    return path
+
+
+@pytest.fixture
+def known(official: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A source whose file is known, with copies of it in parts."""
+    index = tmp_path / "index"
+    index.mkdir()
+    tiny.write_parts(index, MANY)
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(index))
+    raw = official.read_bytes()
+    copies = f"parts:tiny-parts-{{1..{MANY}}}=={tiny.VERSION}#*/data/*.bin"
+    what = sources._KnownFile(hashlib.sha256(raw).hexdigest(), len(raw), copies)
+    monkeypatch.setitem(sources._KNOWN_FILES, FILE, what)
+    return FILE
+
+
+def put_hub(monkeypatch: pytest.MonkeyPatch, file: Path | None) -> Hub:
+    made = Hub(file)
+    monkeypatch.setattr(hub, "fetch_file", made.fetch_file)
+    return made
+
+
+def test_the_hubs_own_file_comes_first(
+    known: str, official: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Law: where the hub gives the file, no copy is asked for, and the hub's cache keeps it."""
+    put_hub(monkeypatch, official)
+    said: list[str] = []
+    made = resolve(parse_source(known), cache_dir=tmp_path / "c", progress=False, say=said.append)
+    assert made.sha256 == hashlib.sha256(official.read_bytes()).hexdigest()
+    assert not [words for words in said if "parts" in words]
+
+
+@pytest.mark.parametrize("changed", [False, True])
+def test_copies_stand_in_for_a_hub_that_has_it_not(
+    known: str, official: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changed: bool
+) -> None:
+    """Law: without the hub, or where its file is another than the pinned one, the copies are taken: the same bytes."""
+    other = tmp_path / "other.gguf"
+    tiny.write_gguf(other, seed=5)
+    put_hub(monkeypatch, other if changed else None)
+    said: list[str] = []
+    made = resolve(parse_source(known), cache_dir=tmp_path / "c", progress=False, say=said.append)
+    assert made.sha256 == hashlib.sha256(official.read_bytes()).hexdigest()
+    assert any(" % of " in words for words in said)
+    assert made.source == known
+
+
+def test_one_content_is_one_folder(known: str, tmp_path: Path) -> None:
+    """Law: the hub's file and its copies lead to the same converted folder; another pin to another."""
+    source = parse_source(known)
+    copies = parse_source(source.copies or "")
+    assert locate_model(source, tmp_path) == locate_model(copies, tmp_path)
+    assert locate_model(source, tmp_path) != locate_model(parse_source(f"{known}?sha256={'0' * 64}"), tmp_path)
+
+
+def test_an_unknown_file_has_no_copies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Law: what nobody has pinned is had from the hub, or not at all; the reason is left for who asks later."""
+    put_hub(monkeypatch, None)
+    source = parse_source("hf:org/name@main#unknown.gguf")
+    with pytest.raises(ModelUnavailable, match="can't be fetched"):
+        resolve(source, cache_dir=tmp_path / "c", progress=False)
+    left = find_progress(source, tmp_path / "c")
+    assert left is not None
+    assert (left.running, "can't be fetched" in left.words) == (False, True)
+    assert find_on_disk(source, cache_dir=tmp_path / "c") is None
+
+
+def test_a_full_disk_is_said_before_anything_is_fetched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Law: a model that would not fit on the disk is refused with the sizes and the way out, and nobody is asked."""
+    asked = put_hub(monkeypatch, None)
+    monkeypatch.setattr(conversion.shutil, "disk_usage", lambda _: type("Usage", (), {"free": 10**9})())
+    with pytest.raises(ModelUnavailable, match=r"4\.4 GB of disk are needed .* 1\.0 GB are free; make room"):
+        resolve(parse_source(CODER_SMALL), cache_dir=tmp_path / "c", progress=False)
+    assert asked.asked == 0
+
+
+def test_why_a_conversion_ended_is_left_for_who_asks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Law: a file that can't be converted is refused once, and the reason stands where `/ready` reads it."""
+    strange = tmp_path / "strange.gguf"
+    tiny.write_gguf(strange, arch="mamba")
+    put_hub(monkeypatch, strange)
+    source = parse_source("hf:org/name@main#strange.gguf")
+    with pytest.raises(ModelUnavailable, match="'mamba' is not supported") as caught:
+        resolve(source, cache_dir=tmp_path / "c", progress=False)
+    assert not caught.value.again
+    left = find_progress(source, tmp_path / "c")
+    assert left is not None
+    assert "'mamba' is not supported" in left.words
