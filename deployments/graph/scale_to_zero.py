@@ -52,6 +52,9 @@ __all__ = [
 
 ColdTiers = Mapping[str, Literal["wait", "next", "absent"]]
 RETRY_S = 5.0
+# A core reads some 75 tokens a second for the 0.5B of `auto`, and 24 for the 1.5B: a prompt that needs their context
+# takes minutes until the first word.
+PATIENT = Timeouts(first_token_s=600.0, total_s=900.0)
 
 
 class ScalableTier(Tier, Protocol):
@@ -121,9 +124,10 @@ def select_scalable(tiers: Mapping[str, TierBase]) -> dict[str, TierBase]:
 
 def let_auto_sleep(config: AppConfig) -> AppConfig:
     """Return the configuration with `min_replicas: 0` for each tier whose `auto` model isn't fetched when the server
-    starts, unless the tier says otherwise."""
+    starts, unless the tier says otherwise; and with time for a long prompt, where nobody has set timeouts."""
+    patience = {} if "timeouts" in config.server.model_fields_set else {"timeouts": PATIENT}
     sleeping = {
-        name: tier.model_copy(update={"min_replicas": 0})
+        name: tier.model_copy(update={"min_replicas": 0} | ({} if tier.timeouts else patience))
         for name, tier in config.tiers.items()
         if isinstance(tier, MlxTierConfig)
         and "min_replicas" not in tier.model_fields_set

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deployments.config import AppConfig, load
-from deployments.config_tiers import ScriptedTierConfig
+from deployments.config import AppConfig, ServerConfig, load
+from deployments.config_tiers import ScriptedTierConfig, Timeouts
 from deployments.graph import scale_to_zero
 from deployments.graph.scale_to_zero import (
     AbsentTier,
@@ -95,10 +95,15 @@ def choose_on(system: str, machine: str) -> Any:
 
 def test_auto_sleeps_where_its_model_comes_later(monkeypatch: pytest.MonkeyPatch) -> None:
     """Law: on a CPU `standard` and `longctx` of `auto` have `min_replicas: 0`, unless they say otherwise or name a
-    model of their own; `fast` stays up, and on Apple silicon all do."""
+    model of their own, and time for a long prompt, unless somebody has set timeouts; `fast` stays up, and on Apple
+    silicon all do."""
     config = config_of(fast=AUTO, standard=AUTO, longctx=AUTO)
     monkeypatch.setattr(scale_to_zero, "choose_here", choose_on("linux", "x86_64"))
-    assert [tier.min_replicas for tier in let_auto_sleep(config).tiers.values()] == [1, 0, 0]
+    settled = let_auto_sleep(config).tiers
+    assert [tier.min_replicas for tier in settled.values()] == [1, 0, 0]
+    assert [tier.timeouts and tier.timeouts.first_token_s for tier in settled.values()] == [None, 600.0, 600.0]
+    strict = config.model_copy(update={"server": ServerConfig(timeouts=Timeouts(first_token_s=9))})
+    assert [tier.timeouts for tier in let_auto_sleep(strict).tiers.values()] == [None, None, None]
     own = config_of(fast=AUTO, standard=AUTO | {"min_replicas": 1}, longctx={"kind": "mlx", "model": "path:m"})
     assert let_auto_sleep(own) is own
     monkeypatch.setattr(scale_to_zero, "choose_here", choose_on("darwin", "arm64"))
