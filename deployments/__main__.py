@@ -138,7 +138,6 @@ ADD = {
     "serve": _add_serve,
     "prepare": _add_prepare,
     "pull": _add_pull,
-    "pull": _add_pull,
     "key": _add_key,
     "launch": _add_launch,
     "agents": _add_agents,
