@@ -37,6 +37,8 @@ def end(**more: Any) -> Finding:
         (end(after=3), True),
         (end(after=4), False),
         (end(after=4, scenario="dead"), True),
+        (end(shown=False, scenario="dead"), False),
+        (end(shown=False, scenario="dead", ended=False), True),
         (end(shown=False), False),
         (end(final=""), False),
     ],
