@@ -62,8 +62,9 @@ class StreamWriter(Protocol):
 class Dialect:
     """One API. `parse` is a function of a module, since it may run in another process; it takes what
     `deployments.api.openai_chat.parse_chat` takes. `error_body` makes the JSON object of an error, for a request of
-    this id. `id_header`: where its clients look for the request's id, beside `x-request-id`. `statuses`: of errors, by
-    their code, where its clients want another one than the table's."""
+    this id. `id_header`: where its clients look for the request's id, beside `x-request-id`. `sign`: a header that
+    its clients send with everything, also to paths that several dialects share. `statuses`: of errors, by their code,
+    where its clients want another one than the table's."""
 
     name: str
     parse: Callable[..., ChatCall]
@@ -71,6 +72,7 @@ class Dialect:
     writer: Callable[[ChatCall, Run], StreamWriter]
     error_body: Callable[[ApiError, str], dict[str, Any]]
     id_header: str | None = None
+    sign: str | None = None
     statuses: Mapping[str, int] = field(default_factory=dict)
 
     def id_headers(self, request_id: str) -> Mapping[str, str]:

@@ -54,11 +54,13 @@ def find_inner_path(scope: Mapping[str, Any]) -> str:
 
 def build_error_handlers(dialects: Mapping[str, Dialect]) -> dict[Any, Any]:
     """Build the handlers of what a route raises. `dialects` by path: an error there, and below it, has the dialect's
-    shape; elsewhere it has OpenAI's."""
+    shape; elsewhere it has that of the dialect whose sign the request has, or else OpenAI's."""
 
     def answer(request: Request, error: ApiError) -> Response:
         path = find_inner_path(request.scope)
         spoken = next((d for at, d in dialects.items() if path == at or path.startswith(at + "/")), None)
+        if spoken is None:
+            spoken = next((d for d in dialects.values() if d.sign and d.sign in request.headers), None)
         return error_response(error, spoken=spoken, request_id=request_id_of(request.headers))
 
     async def handle_api_error(request: Request, error: Exception) -> Response:

@@ -247,4 +247,5 @@ MESSAGES = Dialect(
     writer=_open_writer,
     error_body=message_error,
     id_header="request-id",
+    sign="anthropic-version",
 )

@@ -76,17 +76,18 @@ def test_an_answer_keeps_its_headers_and_an_error_s_own_win() -> None:
 
 def test_a_dialects_path_has_its_errors() -> None:
     """Law: what goes wrong at a dialect's path, or below it, has that one's shape and its header for the id; elsewhere
-    it is OpenAI's. Who left out `/v1` is told so."""
+    it is OpenAI's, but for clients that show by a header which they are. Who left out `/v1` is told so."""
     spoken = build_error_handlers({"/v1/messages": MESSAGES})
     app = Starlette(routes=[Route("/v1/messages", refused)], exception_handlers=spoken)
 
-    async def go(path: str) -> httpx.Response:
+    async def go(path: str, **headers: str) -> httpx.Response:
         transport = httpx.ASGITransport(app, raise_app_exceptions=False)
         async with httpx.AsyncClient(transport=transport, base_url="http://x") as http:
-            return await http.get(path, headers={"x-request-id": "r-1"})
+            return await http.get(path, headers={"x-request-id": "r-1"} | headers)
 
     here, below, elsewhere = (asyncio.run(go(path)) for path in ("/v1/messages", "/v1/messages/x", "/messages"))
+    signed = asyncio.run(go("/v1/models/none", **{"anthropic-version": "2023-06-01"}))
 
-    assert [one.json().get("type") for one in (here, below, elsewhere)] == ["error", "error", None]
+    assert [one.json().get("type") for one in (here, below, signed, elsewhere)] == ["error", "error", "error", None]
     assert here.headers["request-id"] == here.json()["request_id"] == "r-1"
     assert "ends in /v1" in elsewhere.json()["error"]["message"]
