@@ -62,7 +62,7 @@ def test_a_row():
     """Version, API, what to set, and a cell for each run."""
     row = build_table([PLAIN], [job(usage_checked=7), end()]).splitlines()[-1]
 
-    assert row.startswith("| LangGraph | 1.7.3 | chat | `OPENAI_BASE_URL=URL/v1`")
+    assert row.startswith("| LangGraph | 1.2.22 | chat | `OPENAI_BASE_URL=URL/v1`")
     assert "| done | 5 of 5 | 422 loop, shown, 0 after | not run | not run | 7 right |" in row
 
 
