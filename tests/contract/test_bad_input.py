@@ -50,7 +50,7 @@ def tool(**function: Any) -> list[dict[str, Any]]:
             "invalid_request",
             "messages.0.tool_calls.0.function.name",
         ),
-        ({"messages": HI, "model": "gpt-9"}, 404, "model_not_found", "model"),
+        ({"messages": HI, "model": "llama-9"}, 404, "model_not_found", "model"),
         ({"messages": HI, "model": 5}, 400, "invalid_request", "model"),
         ({"messages": HI, "max_tokens": -1}, 400, "invalid_request", "max_tokens"),
         ({"messages": HI, "max_tokens": "5"}, 400, "invalid_request", "max_tokens"),
