@@ -89,7 +89,8 @@ def build_bodies() -> dict[str, bytes]:
 def measure_dialects() -> list[dict[str, Any]]:
     """Measure each dialect: milliseconds to read a request, to write a whole answer, and microseconds a chunk."""
     bodies = build_bodies()
-    steps = {name: _make_steps(spoken, bodies[name]) for spoken in DIALECTS.values() for name in [spoken.name]}
+    spoken = {one.name: one for one in DIALECTS.values()}
+    steps = {name: _make_steps(spoken[name], raw) for name, raw in bodies.items()}
     times: dict[str, dict[str, list[float]]] = {name: {what: [] for what in one} for name, one in steps.items()}
     for _ in range(ROUNDS):
         for name, one in steps.items():
