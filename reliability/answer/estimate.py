@@ -7,6 +7,8 @@ of `tests/evals`. Hashes (1.3) and Japanese (1.7) need more than is reserved; wh
 the same. A *rejection* (this prompt can't fit that tier) must not come too early: `tokens_min` counts one for five
 bytes; the tier itself knows better.
 
+What is only shown, before anybody has counted, is `tokens_about`: four bytes a token.
+
 Only what a model reads is counted: an image is `IMAGE_TOKENS`, whatever the size of its base64. What a tier has really
 counted replaces all of this once it is known, where it is possible: `prompt_tokens_most` says what can't be exceeded.
 
@@ -25,6 +27,7 @@ __all__ = [
     "prompt_bytes",
     "prompt_tokens_most",
     "text_bytes",
+    "tokens_about",
     "tokens_max",
     "tokens_min",
     "tokens_near",
@@ -34,6 +37,7 @@ IMAGE_TOKENS = 1_600
 MESSAGE_BYTES = 16  # role and markers of a chat template, about four tokens
 BYTES_PER_TOKEN_LEAST = 2
 BYTES_PER_TOKEN_MOST = 5
+BYTES_PER_TOKEN_USUAL = 4
 PIECE_CHARS_MAX = 16  # of what may be one token
 # From above, of what no size tells: the largest count that a provider's price list gives for one image (gpt-4o-mini, in
 # detail), and an hour of film or a long document behind one address.
@@ -47,6 +51,11 @@ TEXT_PARTS = ("text", "refusal", "thinking", "input_text", "output_text")
 def tokens_max(size: int) -> int:
     """Estimate from above the tokens in `size` bytes of text."""
     return -(-size // BYTES_PER_TOKEN_LEAST)
+
+
+def tokens_about(size: int) -> int:
+    """Estimate the tokens in `size` bytes of text, for a person to read: neither bound, and at least one."""
+    return max(1, size // BYTES_PER_TOKEN_USUAL)
 
 
 def tokens_min(size: int) -> int:

@@ -11,14 +11,12 @@ import asyncio
 from typing import Any, Protocol
 
 from deployments.telemetry import log_error
-from reliability.answer.estimate import prompt_bytes
+from reliability.answer.estimate import prompt_bytes, tokens_about
 from reliability.types import ChatRequest
 
 __all__ = ["Counting", "count_prompt"]
 
 COUNT_S = 10.0
-# Between the bounds that the core has for one token.
-BYTES_PER_TOKEN = 4
 
 
 class Counting(Protocol):
@@ -39,5 +37,5 @@ async def count_prompt(tier: Counting, request: ChatRequest) -> dict[str, Any]:
             counted = await tier.count_tokens(request)
     except Exception as error:
         log_error("count_failed", error, tier=tier.name, request_id=request.request_id)
-    tokens = counted or max(1, prompt_bytes(request.messages, request.tools) // BYTES_PER_TOKEN)
+    tokens = counted or tokens_about(prompt_bytes(request.messages, request.tools))
     return {"input_tokens": tokens, "mlx_stack": {"tier": tier.name, "exact": counted is not None}}

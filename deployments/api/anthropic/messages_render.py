@@ -32,6 +32,7 @@ from deployments.api.openai_chat import ChatCall
 from deployments.api.openai_render import KEEP_ALIVE, add_call
 from deployments.errors import ApiError
 from deployments.request.drive import Run
+from reliability.answer.estimate import tokens_about
 from reliability.types import CallDelta, Event, Finish, FinishReason, Reasoning, Text, Usage
 
 __all__ = ["MESSAGES", "MessageCollector", "MessageWriter"]
@@ -43,8 +44,6 @@ STOP_REASONS = {
     FinishReason.CONTENT_FILTER: "refusal",
 }
 UNSIGNED = "mlx-stack-serve"
-# Between the bounds that the core has for one token.
-BYTES_PER_TOKEN = 4
 
 
 def _frame(event: dict[str, Any]) -> bytes:
@@ -153,7 +152,7 @@ class MessageWriter:
         self.begun = True
         usage = _make_usage(self.run.counted) | {"output_tokens": 0}
         if not self.run.counted.prompt_tokens:
-            usage["input_tokens"] = self.run.prompt_bytes // BYTES_PER_TOKEN
+            usage["input_tokens"] = tokens_about(self.run.prompt_bytes)
         return _frame({"type": "message_start", "message": _make_message(self.answer_id, model, usage)})
 
     def _write(self, kind: str, pieces: list[str]) -> list[bytes]:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reliability.answer.estimate import IMAGE_TOKENS, prompt_bytes, text_bytes, tokens_max, tokens_min
+from reliability.answer.estimate import IMAGE_TOKENS, prompt_bytes, text_bytes, tokens_about, tokens_max, tokens_min
 
 texts = st.text(max_size=40)
 junk = st.recursive(
@@ -86,3 +86,9 @@ def test_real_texts_lie_between(text: str, tokens: int) -> None:
     """English, code and JSON lie between the two estimates."""
     size = text_bytes(text)
     assert tokens_min(size) <= tokens <= tokens_max(size)
+
+
+@given(st.integers(0, 10**9))
+def test_what_is_shown_lies_between_the_bounds(size):
+    """The figure for a person is no bound, and so between the two; it is never nothing."""
+    assert max(1, tokens_min(size)) <= tokens_about(size) <= max(1, tokens_max(size))
