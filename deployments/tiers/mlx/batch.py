@@ -45,6 +45,9 @@ from collections import deque
 from dataclasses import dataclass
 from typing import Any
 
+from deployments.tiers.mlx.decoding.generator import LookupGenerator
+from deployments.tiers.mlx.decoding.policy import DraftPolicy
+from deployments.tiers.mlx.decoding.ragged import is_ragged
 from deployments.tiers.mlx.drafting import Draft, DraftGenerator
 from deployments.tiers.mlx.kv import MlxCaches, detach, layout_of
 from deployments.tiers.mlx.memory_budget import Layout, MemoryBudget
@@ -93,10 +96,12 @@ class Batch:
         label: str,
         ahead_tokens: int = AHEAD_TOKENS,
         draft: Draft | None = None,
+        drafts: bool = True,
     ) -> None:
         self._model, self._tokenizer, self._label, self._draft = model, tokenizer, label, draft
         self._running_max, self._ahead = running_max, ahead_tokens
         self._pace = PrefillPace()
+        self._policy, self._drafts = DraftPolicy(), drafts
         self._samplers = functools.lru_cache(maxsize=64)(make_sampler)
         self._sequences: dict[int, SequenceState] = {}  # by ticket, in order of arrival
         self._queue: deque[SequenceState] = deque()
@@ -377,6 +382,14 @@ class Batch:
         ends = self._tokenizer.eos_token_ids
         if self._draft is not None:
             return DraftGenerator(self._model, self._draft, stop_tokens=ends, prefill_step_size=STEP_TOKENS_MAX)
+        if is_ragged(importlib.import_module("mlx_lm.models.cache").make_prompt_cache(self._model)):
+            return LookupGenerator(
+                self._model,
+                stop_tokens=ends,
+                prefill_step_size=STEP_TOKENS_MAX,
+                policy=self._policy,
+                drafts=self._drafts,
+            )
         # By name: the package's attribute `generate` is a function that hides the module.
         module: Any = importlib.import_module("mlx_lm.generate")
         # Otherwise each generator wires 75 % of the machine's memory for itself, and there is one in every tier.

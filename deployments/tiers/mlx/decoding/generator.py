@@ -1,0 +1,427 @@
+"""Decoding with guesses: each step reads a few tokens that probably come next, and keeps what it would have drawn.
+
+    read in one step     y   g1  g2  g3      y: drawn last; g: guesses (`lookup.py`)
+    drawn behind each    e1  e2  e3          e1 = g1 and e2 = g2, so their places stand; e3 differs from g3: the end
+
+At each place one token is drawn, once, in order, by the sequence's own sampler behind its own processors, and the guess
+behind it stands where it is what was drawn. So the answer is the one that there would be without guesses: the same text
+where the most likely token is taken or a seed given, the same distribution else, under a grammar and penalties too. A
+wrong guess costs time and nothing else, and `policy.py` sees to how much.
+
+It has the part of the interface of mlx-lm's `BatchGenerator` that `batch.py` uses, and takes its place for every model
+whose caches are plain keys and values; mlx-lm's own can't draft. A turn is one step of all that decode and one chunk of
+what is being prefilled. Where no guess pays, the next step is begun before the last one is read, as mlx-lm does, so the
+machine computes while this thread does the rest; before a step with guesses the last tokens must be known.
+
+What must never happen: a token that is drawn behind a processor's error, without the grammar. A row's turn ends there,
+and the batch ends its sequence. Nor a cache that holds other tokens than its row says: what is read is counted as held
+only once it stands (`Rows.advance`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from deployments.tiers.mlx.decoding.lookup import Guess, Lookup
+from deployments.tiers.mlx.decoding.policy import COUNT_MAX, DraftPolicy, Offer
+from deployments.tiers.mlx.decoding.rows import Row, Rows
+from deployments.tiers.mlx.sampling import Guarded
+
+__all__ = ["LookupGenerator"]
+
+
+@dataclass(slots=True)
+class _Work:
+    """The work of a stretch of time, as `batch.py` reads it."""
+
+    generation_tokens: int = 0
+    prompt_tokens: int = 0
+    prompt_time: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a prompt is: `progress` is (tokens read, tokens in all)."""
+
+    uid: int
+    progress: tuple[int, int]
+    end_of_segment: bool
+    end_of_prompt: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """One token of an answer; with the last one come the cache and the tokens that it holds."""
+
+    uid: int
+    token: int
+    logprobs: Any
+    finish_reason: str | None = None
+    prompt_cache: Any = None
+    all_tokens: list[int] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Ahead:
+    """A step that was begun, whose tokens nobody has read yet: one for each row."""
+
+    tokens: Any
+    logprobs: Any
+
+
+class LookupGenerator:
+    """The sequences of one model. Engine thread only. `drafts`: whether it guesses at all; `policy` outlives it."""
+
+    def __init__(
+        self,
+        model: Any,
+        *,
+        stop_tokens: Iterable[int],
+        prefill_step_size: int,
+        policy: DraftPolicy | None = None,
+        drafts: bool = True,
+    ) -> None:
+        self._model, self._stops = model, frozenset(stop_tokens)
+        self.prefill_step_size = prefill_step_size
+        self._policy, self._drafts = policy or DraftPolicy(), drafts
+        self._filling, self._filled, self._decoding = Rows(model), Rows(model), Rows(model)
+        self._ahead: _Ahead | None = None
+        self._uids = itertools.count()
+        self._undisturbed = False  # whether nothing but decoding was computed since the last step
+        self._work = _Work()
+        self.guessed_tokens = self.right_tokens = 0
+
+    @contextlib.contextmanager
+    def stats(self) -> Iterator[_Work]:
+        """Count the work that is done while the block runs."""
+        self._work = _Work()
+        yield self._work
+
+    def insert_segments(
+        self,
+        segments: Sequence[Sequence[Sequence[int]]],
+        *,
+        max_tokens: Sequence[int],
+        caches: Sequence[Any] | None,
+        all_tokens: Sequence[Sequence[int]],
+        samplers: Sequence[Any],
+        logits_processors: Sequence[Sequence[Guarded]],
+    ) -> list[int]:
+        """Take one sequence; return its number. `caches`: of the tokens in `all_tokens`."""
+        (parts,), (held,) = segments, all_tokens
+        prompt = [token for part in parts for token in part]
+        if not prompt or max_tokens[0] < 1:
+            raise ValueError("a sequence needs a prompt, and room for a token")
+        row = Row(
+            uid=next(self._uids),
+            prompt=prompt,
+            ends=list(itertools.accumulate(map(len, parts))),
+            max_tokens=max_tokens[0],
+            tokens=list(held),
+            sampler=samplers[0],
+            processors=logits_processors[0],
+        )
+        self._filling.add(row, self._new_cache() if caches is None else caches[0])
+        return [row.uid]
+
+    def next(self) -> tuple[list[Progress], list[Drawn]]:
+        """Make a step for all that decode, and prefill a chunk of what waits."""
+        drawn = self._decode()
+        # Counted at the end of decoding: it says that what may raise from here on is a prompt's.
+        self._work.generation_tokens += len(drawn)
+        return self._prefill(), drawn
+
+    def extract_cache(self, uids: Sequence[int]) -> dict[int, tuple[Any, list[int]]]:
+        """Copy what was computed for these, with the tokens that it holds."""
+        found = {}
+        for rows in self._list_parts():
+            for place, row in enumerate(rows.rows):
+                if row.uid in uids:
+                    found[row.uid] = (rows.extract(place), list(row.tokens))
+        return found
+
+    def remove(self, uids: Sequence[int]) -> None:
+        """End these sequences here."""
+        for rows in self._list_parts():
+            self._keep(rows, [place for place, row in enumerate(rows.rows) if row.uid not in uids])
+
+    def _list_parts(self) -> tuple[Rows, Rows, Rows]:
+        return self._filling, self._filled, self._decoding
+
+    def _keep(self, rows: Rows, places: list[int]) -> None:
+        if len(places) == len(rows):
+            return
+        if rows is self._decoding and self._ahead is not None:
+            ahead = self._ahead
+            self._ahead = _Ahead(ahead.tokens[_index(places)], ahead.logprobs[_index(places)]) if places else None
+        rows.keep(places)
+
+    # Prefill.
+
+    def _prefill(self) -> list[Progress]:
+        import mlx.core as mx
+
+        rows = self._filling
+        if not rows:
+            return []
+        began_s, done = time.perf_counter(), self._pass_on_filled()
+        if not rows:
+            return done
+        chunks = [self._cut_chunk(row) for row in rows.rows]
+        rows.read(_pad_lines(chunks))
+        rows.advance([len(chunk) for chunk in chunks])
+        mx.eval(rows.state)
+        mx.clear_cache()
+        for row, chunk in zip(rows.rows, chunks, strict=True):
+            row.read += len(chunk)
+            row.tokens += chunk
+            done.append(Progress(row.uid, (row.read, len(row.prompt)), row.read in row.ends, False))
+        self._work.prompt_tokens += sum(map(len, chunks))
+        self._work.prompt_time += time.perf_counter() - began_s
+        self._undisturbed = False
+        return done + self._pass_on_filled()
+
+    def _pass_on_filled(self) -> list[Progress]:
+        """Let those go on to decoding of which all is read but the last token: the first is drawn behind that."""
+        rows = self._filling
+        places = [place for place, row in enumerate(rows.rows) if not row.left]
+        done = []
+        for place in places:
+            row = rows.rows[place]
+            row.last = row.prompt[-1]
+            done.append(Progress(row.uid, (len(row.prompt), len(row.prompt)), True, True))
+        rows.move(places, self._filled)
+        return done
+
+    def _cut_chunk(self, row: Row) -> list[int]:
+        end = min(next(end for end in row.ends if end > row.read), len(row.prompt) - 1)
+        return row.prompt[row.read : min(end, row.read + self.prefill_step_size)]
+
+    # Decoding.
+
+    def _decode(self) -> list[Drawn]:
+        if self._ahead is None:
+            self._join()
+        rows = self._decoding
+        if not rows:
+            return []
+        began_s, size = time.perf_counter(), len(rows)
+        guesses = [None] * size if self._ahead is not None else [self._guess(row) for row in rows.rows]
+        offers = [_build_offer(row, guess) for row, guess in zip(rows.rows, guesses, strict=True)]
+        count = self._policy.choose_count(offers)
+        if count:
+            drawn, right = self._step_with([[] if one is None else one.tokens[:count] for one in guesses])
+        else:
+            drawn, right = self._step_plainly(), [0] * size
+        if self._undisturbed:
+            self._policy.costs.learn(size, size * (1 + count), time.perf_counter() - began_s)
+        self._policy.learn(offers, count, right)
+        self._undisturbed = True
+        drawn = self._let_go(drawn)
+        if self._filled and self._ahead is None:  # their first tokens are under way before this thread goes on
+            self._join()
+            self._ahead = self._begin_last()
+        return drawn
+
+    def _join(self) -> None:
+        """Let those decode whose prompt is read."""
+        self._filled.move(range(len(self._filled)), self._decoding)
+
+    def _begin_last(self) -> _Ahead:
+        """Begin a step behind the tokens that were drawn last."""
+        import mlx.core as mx
+
+        rows = self._decoding.rows
+        ahead = self._begin(mx.array([row.last for row in rows]))
+        for row in rows:
+            row.tokens.append(row.last)
+        return ahead
+
+    def _guess(self, row: Row) -> Guess | None:
+        """Guess what comes next; None where nothing like it has stood before."""
+        most = min(COUNT_MAX, row.max_tokens - row.given - 1)
+        if not self._drafts or not row.given or most < 1:  # the first token isn't kept waiting for the table
+            return None
+        if row.lookup is None:
+            row.lookup = Lookup(row.tokens if row.last is None else [*row.tokens, row.last])
+        guess = row.lookup.find(most)
+        if guess is None:
+            return None
+        end = next((place for place, token in enumerate(guess.tokens) if token in self._stops), None)
+        return guess if end is None else Guess(guess.tokens[:end], guess.agreed)
+
+    def _step_plainly(self) -> list[Drawn]:
+        """Read one token in each row, the next step begun already where that helps."""
+        rows = self._decoding
+        ahead = self._ahead or self._begin_last()
+        follows = not self._filled and not self._will_guess()
+        self._ahead = self._begin(ahead.tokens) if follows else None
+        drawn = []
+        for place, (row, token) in enumerate(zip(rows.rows, ahead.tokens.tolist(), strict=True)):
+            row.last = None if follows else token
+            row.tokens += [token] if follows else []
+            drawn.append(self._note(row, token, ahead.logprobs[place]))
+        return drawn
+
+    def _will_guess(self) -> bool:
+        """Whether the step behind the next token will probably read guesses: then that token has to be known first."""
+        offers = [_build_offer(row, self._guess(row)) for row in self._decoding.rows]
+        return self._policy.choose_count(offers) > 0
+
+    def _begin(self, tokens: Any) -> _Ahead:
+        """Begin a step that reads one token in each row."""
+        import mlx.core as mx
+
+        rows = self._decoding
+        logits = rows.read(tokens[:, None])[:, -1, :]
+        rows.advance([1] * len(rows))
+        if any(row.processors for row in rows.rows):
+            lines = [logits[place : place + 1] for place in range(len(rows))]
+            for place, row in enumerate(rows.rows):
+                lines[place] = _process(row, tokens[place : place + 1], lines[place])
+            logits = mx.concatenate(lines)
+        logprobs = _normalise(logits)
+        sampled = _sample([row.sampler for row in rows.rows], logprobs)
+        mx.async_eval(sampled, logprobs)
+        return _Ahead(sampled, logprobs)
+
+    def _step_with(self, guesses: Sequence[Sequence[int]]) -> tuple[list[Drawn], list[int]]:
+        """Read the last token of each row and its guesses; return what was drawn, and how many guesses were right."""
+        import mlx.core as mx
+
+        rows = self._decoding
+        lines = [[row.last, *guess] for row, guess in zip(rows.rows, guesses, strict=True)]
+        logits = rows.read(_pad_lines(lines))
+        likely: Any = None
+        if any(row.plain for row in rows.rows):
+            logits = _normalise(logits)  # to do it twice changes nothing that a processor or a sampler sees
+            likely = mx.argmax(logits, axis=-1).tolist()
+        drawn: list[Drawn] = []
+        counts = []
+        for place, (row, line) in enumerate(zip(rows.rows, lines, strict=True)):
+            held = len(row.tokens)
+            drawn += self._draw(row, line, logits[place], likely[place] if row.plain else None)
+            counts.append(len(row.tokens) - held)
+        rows.advance(counts)
+        right = [max(0, count - 1) for count in counts]
+        self.guessed_tokens += sum(map(len, guesses))
+        self.right_tokens += sum(right)
+        return drawn, right
+
+    def _draw(self, row: Row, line: Sequence[int], logits: Any, likely: Sequence[int] | None) -> list[Drawn]:
+        """Draw behind each token of the line, up to the first guess that is wrong.
+
+        `likely`: what is drawn, where nothing but the model has a say.
+        """
+        out: list[Drawn] = []
+        row.last = None
+        for place, token in enumerate(line):
+            if likely is None:
+                drawn, logprobs = self._draw_one(row, token, logits[place : place + 1])
+                if drawn is None:
+                    return out
+            else:
+                drawn, logprobs = likely[place], logits[place]
+            row.tokens.append(token)
+            out.append(self._note(row, drawn, logprobs))
+            row.last = drawn
+            if out[-1].finish_reason or drawn not in line[place + 1 : place + 2]:
+                break
+        return out
+
+    def _draw_one(self, row: Row, token: int, logits: Any) -> tuple[int | None, Any]:
+        """Draw behind `token`; None where a processor failed on it."""
+        import mlx.core as mx
+
+        logits = _process(row, mx.array([token]), logits)
+        if any(processor.error is not None for processor in row.processors):
+            return None, None
+        logprobs = _normalise(logits)
+        return _sample([row.sampler], logprobs).tolist()[0], logprobs[0]
+
+    def _note(self, row: Row, token: int, logprobs: Any) -> Drawn:
+        """Count a token as given."""
+        row.given += 1
+        if row.lookup is not None:
+            row.lookup.append(token)
+        reason = None
+        if token in self._stops:
+            reason = "stop"
+        elif row.given >= row.max_tokens:
+            reason = "length"
+        return Drawn(row.uid, token, logprobs, reason)
+
+    def _let_go(self, drawn: list[Drawn]) -> list[Drawn]:
+        """Let the rows go that are finished, each with its cache."""
+        rows, ended = self._decoding, {one.uid for one in drawn if one.finish_reason}
+        if not ended:
+            return drawn
+        kept = {
+            row.uid: (rows.extract(place), row.tokens) for place, row in enumerate(rows.rows) if row.uid in ended
+        }
+        self._keep(rows, [place for place, row in enumerate(rows.rows) if row.uid not in ended])
+        return [
+            replace(one, prompt_cache=kept[one.uid][0], all_tokens=kept[one.uid][1]) if one.finish_reason else one
+            for one in drawn
+        ]
+
+    def _new_cache(self) -> list[Any]:
+        from mlx_lm.models.cache import make_prompt_cache
+
+        made: list[Any] = make_prompt_cache(self._model)
+        return made
+
+
+def _build_offer(row: Row, guess: Guess | None) -> Offer | None:
+    return None if guess is None or not guess.tokens else Offer(len(guess.tokens), guess.agreed, row.record)
+
+
+def _process(row: Row, tokens: Any, logits: Any) -> Any:
+    """Let the row's processors see these tokens behind those it has."""
+    if row.processors:
+        if row.context is None:
+            from mlx_lm.models.cache import TokenBuffer
+
+            row.context = TokenBuffer(row.tokens)
+        context = row.context.update_and_fetch(tokens)
+        for processor in row.processors:
+            logits = processor(context, logits)
+    return logits
+
+
+def _normalise(logits: Any) -> Any:
+    import mlx.core as mx
+
+    return logits - mx.logsumexp(logits, axis=-1, keepdims=True)
+
+
+def _sample(samplers: Sequence[Any], logprobs: Any) -> Any:
+    """Draw one token a row; those that share a sampler's object are drawn in one call."""
+    import mlx.core as mx
+
+    first = samplers[0]
+    if all(one is first for one in samplers):
+        return mx.argmax(logprobs, axis=-1) if first is None else first(logprobs)
+    lines = [logprobs[place : place + 1] for place in range(len(samplers))]
+    return mx.concatenate(
+        [mx.argmax(line, axis=-1) if one is None else one(line) for one, line in zip(samplers, lines, strict=True)]
+    )
+
+
+def _pad_lines(lines: Sequence[Sequence[int]]) -> Any:
+    """Build one array of lines of different lengths; what is behind a line is read and never kept."""
+    import mlx.core as mx
+
+    longest = max(map(len, lines))
+    return mx.array([[*line, *[0] * (longest - len(line))] for line in lines])
+
+
+def _index(places: Sequence[int]) -> Any:
+    import mlx.core as mx
+
+    return mx.array(list(places))

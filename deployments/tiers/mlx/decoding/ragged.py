@@ -1,0 +1,188 @@
+"""Keys and values of a batch in which each row has a length of its own.
+
+    row 0   k k k k k g g .        k: held; g: guesses that this step reads; .: nothing yet
+    row 1   k k . . . . . .        a row may keep any number of its guesses: then its length grows by so many, and
+    row 2   k k k k g . . .        what lies behind it is overwritten by the next step
+
+mlx-lm's `BatchKVCache` aligns its rows at the right, where all of them must grow by the same count in each step, and
+cutting one of them back means moving all its keys. Here they are aligned at the left: nothing is ever moved, so a step
+in which one row keeps nine guesses and another none costs as much as any other.
+
+What must never happen: a row that reads what lies behind its own length. The mask sees to that, wherever two rows
+differ in length.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+__all__ = ["GROWTH_TOKENS", "Lengths", "RaggedCache", "build_caches", "is_ragged"]
+
+GROWTH_TOKENS = 256  # the buffers grow by so many at a time, as mlx-lm's
+
+
+class Lengths:
+    """How many tokens each row holds: one object for the caches of all layers, moved once a step."""
+
+    def __init__(self, values: Sequence[int]) -> None:
+        self.values = list(values)
+        self._offset: Any = None
+
+    @property
+    def longest(self) -> int:
+        """The longest row's length."""
+        return max(self.values, default=0)
+
+    @property
+    def even(self) -> bool:
+        """Whether all rows have one length."""
+        return len(set(self.values)) < 2
+
+    @property
+    def offset(self) -> Any:
+        """The lengths as the models want them for their positions, made once a step."""
+        import mlx.core as mx
+
+        if self._offset is None:
+            self._offset = mx.array(self.values)
+        return self._offset
+
+    def set(self, values: Sequence[int]) -> None:
+        """Say how many tokens each row holds from now on."""
+        self.values, self._offset = list(values), None
+
+    def make_mask(self, count: int, *, window: int | None, as_array: bool) -> Any:
+        """Make the mask for `count` new tokens in each row."""
+        import mlx.core as mx
+
+        if self.even and not as_array and not (window and self.longest + count > window):
+            return None if count == 1 else "causal"
+        columns = mx.arange(self.longest + count)
+        places = self.offset[:, None, None, None] + mx.arange(count)[:, None]
+        mask = columns <= places
+        return mask & (columns > places - window) if window else mask
+
+
+class RaggedCache:
+    """One layer's keys and values. Has what mlx-lm's models ask of a cache."""
+
+    def __init__(self, lengths: Lengths, keys: Any = None, values: Any = None) -> None:
+        self.lengths, self.keys, self.values = lengths, keys, values
+
+    @property
+    def offset(self) -> Any:
+        """Where the next token of each row stands, as an array."""
+        return self.lengths.offset
+
+    @property
+    def state(self) -> Any:
+        """What has to be computed for it to be there."""
+        return self.keys, self.values
+
+    def size(self) -> int:
+        """Return the longest row's length."""
+        return self.lengths.longest
+
+    def empty(self) -> bool:
+        """Return whether nothing was ever written."""
+        return self.keys is None
+
+    def make_mask(self, N: int, return_array: bool = False, window_size: int | None = None) -> Any:  # noqa: N803
+        """Make the mask for N new tokens in each row; the names are mlx-lm's."""
+        return self.lengths.make_mask(N, window=window_size, as_array=return_array)
+
+    def update_and_fetch(self, keys: Any, values: Any) -> tuple[Any, Any]:
+        """Write these behind each row; return all up to the longest."""
+        count = keys.shape[2]
+        end = self.lengths.longest + count
+        self._reserve(end, keys, values)
+        if self.lengths.even:
+            start = self.lengths.longest
+            self.keys[:, :, start:end] = keys
+            self.values[:, :, start:end] = values
+        else:
+            for row, start in enumerate(self.lengths.values):
+                self.keys[row : row + 1, :, start : start + count] = keys[row : row + 1]
+                self.values[row : row + 1, :, start : start + count] = values[row : row + 1]
+        return self.keys[:, :, :end], self.values[:, :, :end]
+
+    def extract(self, row: int) -> Any:
+        """Copy a row into a cache of mlx-lm's own."""
+        import mlx.core as mx
+        from mlx_lm.models.cache import KVCache
+
+        made: Any = KVCache()
+        end = self.lengths.values[row]
+        if self.keys is not None and end:
+            made.keys = mx.contiguous(self.keys[row : row + 1, :, :end])
+            made.values = mx.contiguous(self.values[row : row + 1, :, :end])
+            made.offset = end
+        return made
+
+    def select(self, rows: Sequence[int], longest: int) -> None:
+        """Keep only these rows, the longest of which holds `longest` tokens. The lengths are somebody else's."""
+        import mlx.core as mx
+
+        if self.keys is None or list(rows) == list(range(self.keys.shape[0])):
+            return
+        kept, end = mx.array(list(rows)), _round_up(longest)
+        self.keys, self.values = self.keys[kept][:, :, :end], self.values[kept][:, :, :end]
+
+    def extend(self, other: RaggedCache) -> None:
+        """Put the other's rows behind these. The lengths of both are still those from before."""
+        import mlx.core as mx
+
+        like = self if other.keys is None else other
+        if like.keys is None:
+            return
+        end = max(one.keys.shape[2] for one in (self, other) if one.keys is not None)
+        pairs = [one._build_padded(like, end) for one in (self, other)]
+        self.keys, self.values = (mx.concatenate(list(arrays)) for arrays in zip(*pairs, strict=True))
+
+    def _build_padded(self, like: RaggedCache, end: int) -> tuple[Any, Any]:
+        """Build both arrays with `end` places; zeros for rows of which nothing was written yet."""
+        import mlx.core as mx
+
+        if self.keys is not None:
+            return _pad(self.keys, end), _pad(self.values, end)
+        rows = len(self.lengths.values)
+        return tuple(mx.zeros((rows, one.shape[1], end, one.shape[3]), one.dtype) for one in (like.keys, like.values))
+
+    def _reserve(self, end: int, keys: Any, values: Any) -> None:
+        import mlx.core as mx
+
+        if self.keys is None:
+            rows, heads = keys.shape[:2]
+            self.keys = mx.zeros((rows, heads, _round_up(end), keys.shape[3]), keys.dtype)
+            self.values = mx.zeros((rows, heads, _round_up(end), values.shape[3]), values.dtype)
+        elif end > self.keys.shape[2]:
+            self.keys, self.values = _pad(self.keys, _round_up(end)), _pad(self.values, _round_up(end))
+
+
+def is_ragged(cache: Sequence[Any]) -> bool:
+    """Return whether a model's cache is one that rows of different lengths can be made of: plain keys and values."""
+    from mlx_lm.models.cache import KVCache
+
+    return all(type(one) is KVCache for one in cache)
+
+
+def build_caches(lengths: Lengths, alone: Sequence[Any]) -> list[RaggedCache]:
+    """Build the caches of a batch of one row from what mlx-lm keeps of a sequence; empty where that is."""
+    made = []
+    for one in alone:
+        empty = one.keys is None or not one.offset
+        arrays = (None, None) if empty else (one.keys[:, :, : one.offset], one.values[:, :, : one.offset])
+        made.append(RaggedCache(lengths, *arrays))
+    return made
+
+
+def _round_up(tokens: int) -> int:
+    return -(-tokens // GROWTH_TOKENS) * GROWTH_TOKENS
+
+
+def _pad(array: Any, end: int) -> Any:
+    import mlx.core as mx
+
+    more = end - array.shape[2]
+    return array if more <= 0 else mx.pad(array, [(0, 0), (0, 0), (0, more), (0, 0)])

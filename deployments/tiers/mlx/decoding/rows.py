@@ -1,0 +1,110 @@
+"""The sequences that are read in one step, each a row with caches of its own length (`ragged.py`)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from deployments.tiers.mlx.decoding.lookup import Lookup
+from deployments.tiers.mlx.decoding.policy import Record
+from deployments.tiers.mlx.decoding.ragged import Lengths, RaggedCache, build_caches
+from deployments.tiers.mlx.sampling import Guarded
+
+__all__ = ["Row", "Rows"]
+
+
+@dataclass(slots=True, eq=False)
+class Row:
+    """One sequence. `prompt` is what is to be read, `read` how much of it has been, `ends` where its segments end;
+    `tokens` is what its caches hold, and `last` was drawn behind them, read by nobody yet."""
+
+    uid: int
+    prompt: list[int]
+    ends: list[int]
+    max_tokens: int
+    tokens: list[int]
+    sampler: Any
+    processors: Sequence[Guarded]
+    read: int = 0
+    given: int = 0
+    last: int | None = None
+    lookup: Lookup | None = None
+    record: Record = field(default_factory=Record)
+    context: Any = None  # its tokens as the processors want them, made where there are any
+
+    @property
+    def plain(self) -> bool:
+        """Whether its next token is the most likely one, whatever came before."""
+        return self.sampler is None and not self.processors
+
+    @property
+    def left(self) -> int:
+        """How much of the prompt is to be read before the first token can be drawn: all but its last token."""
+        return len(self.prompt) - 1 - self.read
+
+
+class Rows:
+    """Rows and their caches, changed together."""
+
+    def __init__(self, model: Any) -> None:
+        self._model = model
+        self.rows: list[Row] = []
+        self.lengths = Lengths([])
+        self.caches: list[RaggedCache] = []
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def add(self, row: Row, cache: Sequence[Any]) -> None:
+        """Put a row behind the others. `cache`: mlx-lm's, which holds its tokens."""
+        lengths = Lengths([len(row.tokens)])
+        self._extend([row], lengths, build_caches(lengths, cache))
+
+    def move(self, places: Sequence[int], target: Rows) -> None:
+        """Let the rows at these places go over to another batch."""
+        if not places:
+            return
+        going = Rows(self._model)
+        going._extend(self.rows, self.lengths, [RaggedCache(self.lengths, c.keys, c.values) for c in self.caches])
+        going.keep(places)
+        self.keep([place for place in range(len(self)) if place not in set(places)])
+        target._extend(going.rows, going.lengths, going.caches)
+
+    def keep(self, places: Sequence[int]) -> None:
+        """Let all other rows go."""
+        values = [self.lengths.values[place] for place in places]
+        self.rows = [self.rows[place] for place in places]
+        if not places:
+            self.lengths, self.caches = Lengths([]), []
+            return
+        for cache in self.caches:
+            cache.select(places, max(values))
+        self.lengths.set(values)
+
+    def read(self, tokens: Any) -> Any:
+        """Let the model read these, one line for each row; return its logits. The lengths stay as they are."""
+        return self._model(tokens, cache=self.caches)
+
+    def advance(self, counts: Sequence[int]) -> None:
+        """Keep so many of the tokens that were read last, in each row."""
+        self.lengths.set([held + count for held, count in zip(self.lengths.values, counts, strict=True)])
+
+    def extract(self, place: int) -> list[Any]:
+        """Copy what was computed for a row into caches of mlx-lm's."""
+        return [cache.extract(place) for cache in self.caches]
+
+    @property
+    def state(self) -> list[Any]:
+        """What has to be computed for all caches to be there."""
+        return [cache.state for cache in self.caches if not cache.empty()]
+
+    def _extend(self, rows: Sequence[Row], lengths: Lengths, caches: Sequence[RaggedCache]) -> None:
+        if not self.rows:
+            self.rows, self.lengths = list(rows), Lengths(lengths.values)
+            self.caches = [RaggedCache(self.lengths, one.keys, one.values) for one in caches]
+            return
+        for mine, other in zip(self.caches, caches, strict=True):
+            mine.extend(other)
+        self.rows += rows
+        self.lengths.set([*self.lengths.values, *lengths.values])
