@@ -1,4 +1,5 @@
-"""The sequences that run at once, on mlx-lm's `BatchGenerator`. Lives on the engine thread, which makes every MLX call.
+"""The sequences that run at once, on a generator (`generators.py`). Lives on the engine thread, which makes every MLX
+call.
 
     add ──▶ queue ──▶ prefilling (a few at a time) ──▶ decoding ──▶ gone, its cache kept for reuse
               ▲            │                            │
@@ -45,10 +46,9 @@ from collections import deque
 from dataclasses import dataclass
 from typing import Any
 
-from deployments.tiers.mlx.decoding.generator import LookupGenerator
-from deployments.tiers.mlx.decoding.policy import DraftPolicy
-from deployments.tiers.mlx.decoding.ragged import is_ragged
-from deployments.tiers.mlx.drafting import Draft, DraftGenerator
+from deployments.tiers.mlx.decoding.draft_policy import DraftPolicy
+from deployments.tiers.mlx.drafting import Draft
+from deployments.tiers.mlx.generators import build_generator
 from deployments.tiers.mlx.kv import MlxCaches, detach, layout_of
 from deployments.tiers.mlx.memory_budget import Layout, MemoryBudget
 from deployments.tiers.mlx.pace import STEP_TOKENS_MAX, PrefillPace
@@ -379,27 +379,12 @@ class Batch:
         return self._samplers(sampling) if sampling.seed is None else make_sampler(sampling, drawn)
 
     def _new_generator(self) -> Any:
-        ends = self._tokenizer.eos_token_ids
-        if self._draft is not None:
-            return DraftGenerator(self._model, self._draft, stop_tokens=ends, prefill_step_size=STEP_TOKENS_MAX)
-        if is_ragged(importlib.import_module("mlx_lm.models.cache").make_prompt_cache(self._model)):
-            return LookupGenerator(
-                self._model,
-                stop_tokens=ends,
-                prefill_step_size=STEP_TOKENS_MAX,
-                policy=self._policy,
-                drafts=self._drafts,
-            )
-        # By name: the package's attribute `generate` is a function that hides the module.
-        module: Any = importlib.import_module("mlx_lm.generate")
-        # Otherwise each generator wires 75 % of the machine's memory for itself, and there is one in every tier.
-        module.maybe_set_recommended_wired_limit = lambda: None
-        return module.BatchGenerator(
+        return build_generator(
             self._model,
-            stop_tokens=[[token] for token in ends],
-            completion_batch_size=self._running_max,
-            prefill_batch_size=self._running_max,
-            prefill_step_size=STEP_TOKENS_MAX,
+            self._tokenizer.eos_token_ids,
+            running_max=self._running_max,
+            draft=self._draft,
+            policy=self._policy if self._drafts else None,
         )
 
 

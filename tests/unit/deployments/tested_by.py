@@ -23,5 +23,7 @@ TESTED_BY: dict[str, str] = {
     "deployments/state/records.py": "tests/unit/deployments/state/test_actor.py",
     "deployments/state/transaction.py": "tests/unit/deployments/state/test_journal.py",
     "deployments/tiers/hosted/endpoint.py": "tests/unit/deployments/tiers/hosted/test_hosted_tier.py",
+    "deployments/tiers/mlx/decoding/drawing.py": "tests/unit/deployments/tiers/mlx/decoding/test_generator.py",
+    "deployments/tiers/mlx/generators.py": "tests/unit/deployments/tiers/mlx/test_batch_windows.py",
     "deployments/tiers/mlx/starting.py": "tests/unit/deployments/tiers/mlx/test_batch.py",
 }

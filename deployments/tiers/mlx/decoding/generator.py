@@ -6,7 +6,7 @@
 At each place one token is drawn, once, in order, by the sequence's own sampler behind its own processors, and the guess
 behind it stands where it is what was drawn. So the answer is the one that there would be without guesses: the same text
 where the most likely token is taken or a seed given, the same distribution else, under a grammar and penalties too. A
-wrong guess costs time and nothing else, and `policy.py` sees to how much.
+wrong guess costs time and nothing else, and `draft_policy.py` sees to how much.
 
 It has the part of the interface of mlx-lm's `BatchGenerator` that `batch.py` uses, and takes its place for every model
 whose caches are plain keys and values; mlx-lm's own can't draft. A turn is one step of all that decode and one chunk of
@@ -27,10 +27,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from deployments.tiers.mlx.decoding.draft_policy import COUNT_MAX, DraftPolicy, Offer
+from deployments.tiers.mlx.decoding.drawing import index_rows, normalise, pad_lines, process, sample
 from deployments.tiers.mlx.decoding.lookup import Guess, Lookup
-from deployments.tiers.mlx.decoding.policy import COUNT_MAX, DraftPolicy, Offer
-from deployments.tiers.mlx.decoding.rows import Row, Rows
-from deployments.tiers.mlx.sampling import Guarded
+from deployments.tiers.mlx.decoding.rows import Processor, Row, Rows
 
 __all__ = ["LookupGenerator"]
 
@@ -68,14 +68,16 @@ class Drawn:
 
 @dataclass(frozen=True, slots=True)
 class _Ahead:
-    """A step that was begun, whose tokens nobody has read yet: one for each row."""
+    """A step that was begun, whose tokens nobody has read yet: one for each row. `failed`: the rows in which a
+    processor failed on it; their tokens are nobody's."""
 
     tokens: Any
     logprobs: Any
+    failed: frozenset[int] = frozenset()
 
 
 class LookupGenerator:
-    """The sequences of one model. Engine thread only. `drafts`: whether it guesses at all; `policy` outlives it."""
+    """The sequences of one model. Engine thread only. `policy` outlives it; without one it doesn't guess."""
 
     def __init__(
         self,
@@ -83,12 +85,11 @@ class LookupGenerator:
         *,
         stop_tokens: Iterable[int],
         prefill_step_size: int,
-        policy: DraftPolicy | None = None,
-        drafts: bool = True,
+        policy: DraftPolicy | None,
     ) -> None:
         self._model, self._stops = model, frozenset(stop_tokens)
         self.prefill_step_size = prefill_step_size
-        self._policy, self._drafts = policy or DraftPolicy(), drafts
+        self._policy, self._drafts = policy or DraftPolicy(), policy is not None
         self._filling, self._filled, self._decoding = Rows(model), Rows(model), Rows(model)
         self._ahead: _Ahead | None = None
         self._uids = itertools.count()
@@ -110,7 +111,7 @@ class LookupGenerator:
         caches: Sequence[Any] | None,
         all_tokens: Sequence[Sequence[int]],
         samplers: Sequence[Any],
-        logits_processors: Sequence[Sequence[Guarded]],
+        logits_processors: Sequence[Sequence[Processor]],
     ) -> list[int]:
         """Take one sequence; return its number. `caches`: of the tokens in `all_tokens`."""
         (parts,), (held,) = segments, all_tokens
@@ -157,8 +158,8 @@ class LookupGenerator:
         if len(places) == len(rows):
             return
         if rows is self._decoding and self._ahead is not None:
-            ahead = self._ahead
-            self._ahead = _Ahead(ahead.tokens[_index(places)], ahead.logprobs[_index(places)]) if places else None
+            kept, ahead = index_rows(places), self._ahead
+            self._ahead = replace(ahead, tokens=ahead.tokens[kept], logprobs=ahead.logprobs[kept]) if places else None
         rows.keep(places)
 
     # Prefill.
@@ -173,7 +174,7 @@ class LookupGenerator:
         if not rows:
             return done
         chunks = [self._cut_chunk(row) for row in rows.rows]
-        rows.read(_pad_lines(chunks))
+        rows.read(pad_lines(chunks))
         rows.advance([len(chunk) for chunk in chunks])
         mx.eval(rows.state)
         mx.clear_cache()
@@ -218,9 +219,8 @@ class LookupGenerator:
             drawn, right = self._step_with([[] if one is None else one.tokens[:count] for one in guesses])
         else:
             drawn, right = self._step_plainly(), [0] * size
-        if self._undisturbed:
-            self._policy.costs.learn(size, size * (1 + count), time.perf_counter() - began_s)
-        self._policy.learn(offers, count, right)
+        spent_s = time.perf_counter() - began_s if self._undisturbed else None
+        self._policy.learn(offers, count, right, spent_s)
         self._undisturbed = True
         drawn = self._let_go(drawn)
         if self._filled and self._ahead is None:  # their first tokens are under way before this thread goes on
@@ -237,9 +237,9 @@ class LookupGenerator:
         import mlx.core as mx
 
         rows = self._decoding.rows
-        ahead = self._begin(mx.array([row.last for row in rows]))
+        ahead = self._begin(mx.array([row.pending for row in rows]))
         for row in rows:
-            row.tokens.append(row.last)
+            row.tokens.append(row.pending)
         return ahead
 
     def _guess(self, row: Row) -> Guess | None:
@@ -265,7 +265,8 @@ class LookupGenerator:
         for place, (row, token) in enumerate(zip(rows.rows, ahead.tokens.tolist(), strict=True)):
             row.last = None if follows else token
             row.tokens += [token] if follows else []
-            drawn.append(self._note(row, token, ahead.logprobs[place]))
+            if row.uid not in ahead.failed:
+                drawn.append(self._note(row, token, ahead.logprobs[place]))
         return drawn
 
     def _will_guess(self) -> bool:
@@ -283,23 +284,23 @@ class LookupGenerator:
         if any(row.processors for row in rows.rows):
             lines = [logits[place : place + 1] for place in range(len(rows))]
             for place, row in enumerate(rows.rows):
-                lines[place] = _process(row, tokens[place : place + 1], lines[place])
+                lines[place] = process(row, tokens[place : place + 1], lines[place])
             logits = mx.concatenate(lines)
-        logprobs = _normalise(logits)
-        sampled = _sample([row.sampler for row in rows.rows], logprobs)
-        mx.async_eval(sampled, logprobs)
-        return _Ahead(sampled, logprobs)
+        logprobs = normalise(logits)
+        sampled = sample([row.sampler for row in rows.rows], logprobs)
+        mx.async_eval(sampled, logprobs)  # type: ignore[no-untyped-call]
+        return _Ahead(sampled, logprobs, frozenset(row.uid for row in rows.rows if row.failed))
 
     def _step_with(self, guesses: Sequence[Sequence[int]]) -> tuple[list[Drawn], list[int]]:
         """Read the last token of each row and its guesses; return what was drawn, and how many guesses were right."""
         import mlx.core as mx
 
         rows = self._decoding
-        lines = [[row.last, *guess] for row, guess in zip(rows.rows, guesses, strict=True)]
-        logits = rows.read(_pad_lines(lines))
+        lines = [[row.pending, *guess] for row, guess in zip(rows.rows, guesses, strict=True)]
+        logits = rows.read(pad_lines(lines))
         likely: Any = None
         if any(row.plain for row in rows.rows):
-            logits = _normalise(logits)  # to do it twice changes nothing that a processor or a sampler sees
+            logits = normalise(logits)  # to do it twice changes nothing that a processor or a sampler sees
             likely = mx.argmax(logits, axis=-1).tolist()
         drawn: list[Drawn] = []
         counts = []
@@ -338,11 +339,11 @@ class LookupGenerator:
         """Draw behind `token`; None where a processor failed on it."""
         import mlx.core as mx
 
-        logits = _process(row, mx.array([token]), logits)
-        if any(processor.error is not None for processor in row.processors):
+        logits = process(row, mx.array([token]), logits)
+        if row.failed:
             return None, None
-        logprobs = _normalise(logits)
-        return _sample([row.sampler], logprobs).tolist()[0], logprobs[0]
+        logprobs = normalise(logits)
+        return sample([row.sampler], logprobs).tolist()[0], logprobs[0]
 
     def _note(self, row: Row, token: int, logprobs: Any) -> Drawn:
         """Count a token as given."""
@@ -361,9 +362,7 @@ class LookupGenerator:
         rows, ended = self._decoding, {one.uid for one in drawn if one.finish_reason}
         if not ended:
             return drawn
-        kept = {
-            row.uid: (rows.extract(place), row.tokens) for place, row in enumerate(rows.rows) if row.uid in ended
-        }
+        kept = {row.uid: (rows.extract(place), row.tokens) for place, row in enumerate(rows.rows) if row.uid in ended}
         self._keep(rows, [place for place, row in enumerate(rows.rows) if row.uid not in ended])
         return [
             replace(one, prompt_cache=kept[one.uid][0], all_tokens=kept[one.uid][1]) if one.finish_reason else one
@@ -377,51 +376,5 @@ class LookupGenerator:
         return made
 
 
-def _build_offer(row: Row, guess: Guess | None) -> Offer | None:
-    return None if guess is None or not guess.tokens else Offer(len(guess.tokens), guess.agreed, row.record)
-
-
-def _process(row: Row, tokens: Any, logits: Any) -> Any:
-    """Let the row's processors see these tokens behind those it has."""
-    if row.processors:
-        if row.context is None:
-            from mlx_lm.models.cache import TokenBuffer
-
-            row.context = TokenBuffer(row.tokens)
-        context = row.context.update_and_fetch(tokens)
-        for processor in row.processors:
-            logits = processor(context, logits)
-    return logits
-
-
-def _normalise(logits: Any) -> Any:
-    import mlx.core as mx
-
-    return logits - mx.logsumexp(logits, axis=-1, keepdims=True)
-
-
-def _sample(samplers: Sequence[Any], logprobs: Any) -> Any:
-    """Draw one token a row; those that share a sampler's object are drawn in one call."""
-    import mlx.core as mx
-
-    first = samplers[0]
-    if all(one is first for one in samplers):
-        return mx.argmax(logprobs, axis=-1) if first is None else first(logprobs)
-    lines = [logprobs[place : place + 1] for place in range(len(samplers))]
-    return mx.concatenate(
-        [mx.argmax(line, axis=-1) if one is None else one(line) for one, line in zip(samplers, lines, strict=True)]
-    )
-
-
-def _pad_lines(lines: Sequence[Sequence[int]]) -> Any:
-    """Build one array of lines of different lengths; what is behind a line is read and never kept."""
-    import mlx.core as mx
-
-    longest = max(map(len, lines))
-    return mx.array([[*line, *[0] * (longest - len(line))] for line in lines])
-
-
-def _index(places: Sequence[int]) -> Any:
-    import mlx.core as mx
-
-    return mx.array(list(places))
+def _build_offer(row: Row, guess: Guess | None) -> Offer:
+    return Offer(row.record) if guess is None else Offer(row.record, len(guess.tokens), guess.agreed)

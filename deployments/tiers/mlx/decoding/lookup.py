@@ -12,7 +12,7 @@ the one before it with the same three. Of the youngest `_CHAIN_MAX` places the o
 of what was written last wins. Where no three tokens agree, as behind a changed word in the middle of a copy, the last
 token is looked for around the place where the copy was (`_find_near`), so a copy goes on two tokens after an edit.
 
-Whether a guess is worth a step is decided elsewhere (`policy.py`); `Guess.agreed` is what it goes by.
+Whether a guess is worth a step is decided elsewhere (`draft_policy.py`); `Guess.agreed` is what it goes by.
 
 Measured 2026-11-24, 2 vCPU AMD EPYC, Linux, `python -m loadtests.lookup_bench --costs`: see loadtests/README.md.
 """

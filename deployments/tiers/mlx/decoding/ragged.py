@@ -147,7 +147,10 @@ class RaggedCache:
         if self.keys is not None:
             return _pad(self.keys, end), _pad(self.values, end)
         rows = len(self.lengths.values)
-        return tuple(mx.zeros((rows, one.shape[1], end, one.shape[3]), one.dtype) for one in (like.keys, like.values))
+        keys, values = (
+            mx.zeros((rows, one.shape[1], end, one.shape[3]), one.dtype) for one in (like.keys, like.values)
+        )
+        return keys, values
 
     def _reserve(self, end: int, keys: Any, values: Any) -> None:
         import mlx.core as mx

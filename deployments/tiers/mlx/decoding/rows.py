@@ -4,14 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
+from deployments.tiers.mlx.decoding.draft_policy import Record
 from deployments.tiers.mlx.decoding.lookup import Lookup
-from deployments.tiers.mlx.decoding.policy import Record
 from deployments.tiers.mlx.decoding.ragged import Lengths, RaggedCache, build_caches
-from deployments.tiers.mlx.sampling import Guarded
 
-__all__ = ["Row", "Rows"]
+__all__ = ["Processor", "Row", "Rows"]
+
+
+class Processor(Protocol):
+    """What changes a sequence's logits. It never raises; `error` is what it would have."""
+
+    error: Exception | None
+
+    def __call__(self, tokens: Any, logits: Any) -> Any:
+        """Return other logits, by the tokens so far."""
 
 
 @dataclass(slots=True, eq=False)
@@ -25,7 +33,7 @@ class Row:
     max_tokens: int
     tokens: list[int]
     sampler: Any
-    processors: Sequence[Guarded]
+    processors: Sequence[Processor]
     read: int = 0
     given: int = 0
     last: int | None = None
@@ -37,6 +45,17 @@ class Row:
     def plain(self) -> bool:
         """Whether its next token is the most likely one, whatever came before."""
         return self.sampler is None and not self.processors
+
+    @property
+    def pending(self) -> int:
+        """What was drawn last. Only where no step is under way behind it."""
+        assert self.last is not None
+        return self.last
+
+    @property
+    def failed(self) -> bool:
+        """Whether one of its processors has raised."""
+        return any(one.error is not None for one in self.processors)
 
     @property
     def left(self) -> int:

@@ -6,10 +6,13 @@ that happens to repeat three tokens, seldom. So each class of agreement (`lookup
 tokens were right, over all sequences, and each sequence how its own last guesses did. The expected tokens a second
 decide between no guesses and each number in `_COUNTS`.
 
-And since an estimate may be wrong for ever, drafting lives on credit, counted in steps: each step grants `_GRANT`, a
-step with guesses takes what it costs more, each token that was right gives back what it spared. Without credit nothing
-is drafted. So decoding can't fall below about .98 of decoding without guesses, whatever the text. What is known of wide
-steps fades while none are made, so one that came out slow for another reason is tried again.
+And since an estimate may be wrong for ever, each sequence drafts on credit, counted in steps: it begins with half a
+step, each step grants a hundredth, a step with guesses takes what it costs more, each token that was right gives back
+what it spared. Where the credit doesn't cover what a step loses if its first guess is wrong, by how likely that is,
+nothing is drafted. So no answer takes longer than about .97 of what it would without guesses, whatever its text; one
+that has gained much may lose some of it again. What is known of wide steps fades while none are made, so one that came
+out slow for another reason is tried again. How wide steps may be grows with what was measured, by twice at a time: on a
+machine where they cost much, one narrow one shows it.
 """
 
 from __future__ import annotations
@@ -21,8 +24,9 @@ __all__ = ["COUNT_MAX", "DraftPolicy", "Offer", "Record", "StepCosts"]
 
 _COUNTS = (1, 2, 3, 5, 7, 11, 15, 23, 31)
 COUNT_MAX = _COUNTS[-1]
-_MARGIN = 1.04  # a smaller gain isn't worth being wrong
-_GRANT, _CREDIT_FIRST, _CREDIT_MAX = 0.015, 1.0, 3.0
+_MARGIN = 1.06  # a smaller gain isn't worth being wrong
+_GRANT, _CREDIT_FIRST, _CREDIT_MAX = 0.01, 0.5, 20.0
+_DEBT_MAX = 3.0
 # By the least agreement: how often a token is right, until it is learned; and how much that assumption weighs.
 _PRIORS = ((1, 0.4), (2, 0.5), (3, 0.5), (4, 0.65), (6, 0.75), (10, 0.85), (20, 0.93))
 _PRIOR_WEIGHT, _CLASS_WEIGHT = 6.0, 4.0
@@ -31,10 +35,11 @@ _DECAY_CLASS, _DECAY_ROW = 0.98, 0.7
 
 @dataclass(slots=True)
 class Record:
-    """How often guessed tokens were right, the latest counting most."""
+    """How often guessed tokens were right, the latest counting most; and a sequence's credit, in steps."""
 
     right: float = 0.0
     wrong: float = 0.0
+    credit: float = _CREDIT_FIRST
 
     def learn(self, right: int, wrong: int, decay: float = _DECAY_ROW) -> None:
         """Take one guess: so many of its tokens were right, then perhaps one wrong."""
@@ -47,11 +52,12 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """What one row could guess: so many tokens, behind an agreement of so many; `record`: how its last ones did."""
+    """What one row could guess: so many tokens, behind an agreement of so many; 0 of none. `record`: how its last ones
+    did."""
 
-    count: int
-    agreed: int
     record: Record
+    count: int = 0
+    agreed: int = 0
 
 
 class StepCosts:
@@ -61,16 +67,18 @@ class StepCosts:
     """
 
     _SLOPE, _ASSUMED = 0.04, (8, 64)
-    _WEIGHT, _FADE, _LEARN = 0.25, 0.995, 0.2
+    _WEIGHT, _FADE, _LEARN = 0.25, 0.997, 0.2
 
     def __init__(self) -> None:
         self._plain: dict[int, float] = {}
+        self.widest = 0.0  # the most tokens that a measured step has read, lately
         self._sums = [0.0] * 5  # of weights, tokens, tokens², seconds, tokens * seconds
 
     def learn(self, rows: int, tokens: int, seconds: float) -> None:
         """Take a step that read so many tokens in all. One that was interrupted counts as twice what is known."""
         old = self.estimate(rows, tokens)
-        seconds = min(seconds, 2 * old) if old else seconds
+        seconds = min(seconds, 2 * old) if old and tokens <= self.widest else seconds
+        self.widest = max(self.widest, float(tokens))
         if tokens > rows:
             fade = 0.9
             for place, value in enumerate((1.0, tokens, tokens * tokens, seconds, tokens * seconds)):
@@ -78,6 +86,7 @@ class StepCosts:
             return
         self._plain[rows] = old + self._LEARN * (seconds - old) if rows in self._plain else seconds
         self._sums = [one * self._FADE for one in self._sums]
+        self.widest *= self._FADE
 
     def estimate(self, rows: int, tokens: int) -> float:
         """Return the seconds; 0 as long as no step was measured."""
@@ -89,9 +98,9 @@ class StepCosts:
 
     def _read_line(self, rows: int, tokens: int, plain: float) -> float:
         n, x, xx, y, xy = self._sums
+        weight = self._WEIGHT / (1 + n)
         for assumed in self._ASSUMED:
             at, seconds = rows * assumed, plain * (1 + self._SLOPE * rows * (assumed - 1))
-            weight = self._WEIGHT
             n, x, xx, y, xy = (
                 n + weight,
                 x + weight * at,
@@ -109,36 +118,44 @@ class DraftPolicy:
 
     costs: StepCosts = field(default_factory=StepCosts)
     classes: list[Record] = field(default_factory=lambda: [Record() for _ in _PRIORS])
-    credit: float = _CREDIT_FIRST
 
-    def choose_count(self, offers: Sequence[Offer | None]) -> int:
-        """Choose how many guesses each row may have in the next step; 0 where none pay. None: a row without any."""
-        rows, most = len(offers), max((one.count for one in offers if one is not None), default=0)
+    def choose_count(self, offers: Sequence[Offer]) -> int:
+        """Choose how many guesses each row may have in the next step; 0 where none pay."""
+        rows, most = len(offers), max((one.count for one in offers), default=0)
         plain = self.costs.estimate(rows, rows)
         if not most or not plain:
             return 0
-        rates = [(0.0, 0) if one is None else (self._rate(one), one.count) for one in offers]
-        best, best_speed = 0, rows * _MARGIN
+        rates = [(self._rate(one), one.count) if one.count else (0.0, 0) for one in offers]
+        credit = sum(one.record.credit for one in offers) / rows
+        best, best_speed, best_rate = 0, rows * _MARGIN, max(rate for rate, _ in rates)
         for count in sorted({min(count, most) for count in _COUNTS}):
-            cost = self.costs.estimate(rows, rows * (1 + count)) / plain
-            if cost - 1 > self.credit:
+            more = self.costs.estimate(rows, rows * (1 + count)) / plain - 1
+            unknown = rows * (1 + count) > 2 * max(self.costs.widest, rows)
+            if unknown or more * (1 - best_rate) > credit or more > credit + _DEBT_MAX:
                 break
-            speed = sum(_expect_tokens(rate, min(count, of)) for rate, of in rates) / cost
+            speed = sum(_expect_tokens(rate, min(count, of)) for rate, of in rates) / (1 + more)
             if speed > best_speed:
                 best, best_speed = count, speed
         return best
 
-    def learn(self, offers: Sequence[Offer | None], count: int, right: Sequence[int]) -> None:
-        """Take how many tokens of each row's guesses were right, in a step that read `count` of them at most."""
-        rows = len(offers)
+    def learn(self, offers: Sequence[Offer], count: int, right: Sequence[int], seconds: float | None) -> None:
+        """Take how many tokens of each row's guesses were right, in a step that read `count` of them at most.
+
+        `seconds`: what it took; None where something else was computed meanwhile.
+        """
+        rows, tokens = len(offers), len(offers) * (1 + count)
+        if seconds is not None:
+            self.costs.learn(rows, tokens, seconds)
+        more = 0.0
+        if count:
+            spent = self.costs.estimate(rows, tokens) if seconds is None else seconds
+            more = spent / self.costs.estimate(rows, rows) - 1
         for offer, good in zip(offers, right, strict=True):
-            if offer is not None:
-                wrong = int(good < min(count, offer.count))
-                self.classes[_find_class(offer.agreed)].learn(good, wrong, _DECAY_CLASS)
-                offer.record.learn(good, wrong)
-        plain = self.costs.estimate(rows, rows)
-        more = self.costs.estimate(rows, rows * (1 + count)) / plain - 1 if plain and count else 0.0
-        self.credit = min(_CREDIT_MAX, self.credit + _GRANT + sum(right) / max(rows, 1) - more)
+            offer.record.credit = min(_CREDIT_MAX, offer.record.credit + _GRANT + good - more)
+            read = min(count, offer.count)
+            if read:
+                self.classes[_find_class(offer.agreed)].learn(good, int(good < read), _DECAY_CLASS)
+                offer.record.learn(good, int(good < read))
 
     def _rate(self, offer: Offer) -> float:
         number = _find_class(offer.agreed)

@@ -1,0 +1,128 @@
+"""Rows of different lengths in one batch: each is read as if it were alone, and nothing is ever moved."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from deployments.models.sources import parse_source
+from deployments.tiers.mlx.decoding.ragged import GROWTH_TOKENS, Lengths, RaggedCache, build_caches, is_ragged
+from deployments.tiers.mlx.loading import load
+
+
+@pytest.fixture(scope="module")
+def model(folder: Any) -> Any:
+    return load(parse_source(f"path:{folder}"), cache_dir=None, context_tokens=None, say=lambda _: None).model
+
+
+def read_alone(model: Any, tokens: list[int]) -> Any:
+    """The logits behind each token of a sequence that is alone."""
+    import mlx.core as mx
+
+    return model(mx.array([tokens]))[0]
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(seed=st.integers(0, 10_000), rows=st.integers(1, 5), steps=st.integers(1, 6))
+def test_each_row_reads_what_it_reads_alone(model, seed, rows, steps):
+    """Rows that grow by another number of tokens in each step, with guesses behind them that don't stand."""
+    import mlx.core as mx
+
+    dice = random.Random(seed)
+    texts = [[dice.randrange(200) for _ in range(60)] for _ in range(rows)]
+    lengths = Lengths([0] * rows)
+    caches = [RaggedCache(lengths) for _ in model.layers]
+    for _ in range(steps):
+        width = dice.randint(1, 8)
+        kept = [dice.randint(0, width) for _ in range(rows)]
+        lines = [
+            [*text[held : held + keep], *(dice.randrange(200) for _ in range(width - keep))]
+            for text, held, keep in zip(texts, lengths.values, kept, strict=True)
+        ]
+        logits = model(mx.array(lines), cache=caches)
+        for row, (text, held, keep) in enumerate(zip(texts, lengths.values, kept, strict=True)):
+            if keep:
+                alone = read_alone(model, text[: held + keep])[held:]
+                assert mx.allclose(logits[row, :keep], alone, atol=1e-4).item()
+        lengths.set([held + keep for held, keep in zip(lengths.values, kept, strict=True)])
+
+
+@settings(max_examples=30, deadline=None)
+@given(lengths=st.lists(st.integers(0, 600), min_size=1, max_size=5), seed=st.integers(0, 999))
+def test_rows_that_come_and_go_keep_what_they_hold(lengths, seed):
+    """Extended by others, selected, extracted: the same keys and values, for empty rows too."""
+    import mlx.core as mx
+
+    dice = random.Random(seed)
+    holders = []
+    for number, length in enumerate(lengths):
+        own = Lengths([0])
+        cache = RaggedCache(own)
+        if length:
+            cache.update_and_fetch(*_fill(number, length))
+            own.set([length])
+        holders.append(cache)
+    first = holders[0]
+    for other in holders[1:]:
+        first.extend(other)
+        first.lengths.set([*first.lengths.values, *other.lengths.values])
+    kept = sorted(dice.sample(range(len(lengths)), dice.randint(1, len(lengths))))
+    first.select(kept, max(lengths[row] for row in kept))
+    first.lengths.set([lengths[row] for row in kept])
+
+    for place, row in enumerate(kept):
+        one = first.extract(place)
+        assert one.offset == lengths[row]
+        if lengths[row]:
+            keys, values = _fill(row, lengths[row])
+            assert mx.array_equal(one.keys, keys).item()
+            assert mx.array_equal(one.values, values).item()
+
+
+def _fill(number: int, length: int) -> tuple[Any, Any]:
+    import mlx.core as mx
+
+    keys = (mx.arange(length) + 1000 * number)[None, None, :, None] * mx.ones((1, 2, 1, 4))
+    return keys, -keys[..., :3]
+
+
+def test_a_batch_of_one_begins_with_what_is_kept_and_leaves_it_alone(model):
+    """What the prompt cache holds is read and not written to."""
+    import mlx.core as mx
+    from mlx_lm.models.cache import make_prompt_cache
+
+    kept, text = make_prompt_cache(model), list(range(40, 80))
+    model(mx.array([text[:30]]), cache=kept)
+    before = [mx.array(one.keys[..., : one.offset, :]) for one in kept]
+    caches = build_caches(Lengths([30]), kept)
+    logits = model(mx.array([text[30:]]), cache=caches)
+
+    assert mx.allclose(logits[0], read_alone(model, text)[30:], atol=1e-4).item()
+    assert all(mx.array_equal(one.keys[..., :30, :], old).item() for one, old in zip(kept, before, strict=True))
+    assert caches[0].keys.shape[2] % GROWTH_TOKENS == 0
+
+
+def test_a_window_is_masked_too():
+    """A layer that looks back so far only, in rows of one and of different lengths."""
+    import mlx.core as mx
+
+    for values in ([5, 5], [5, 2]):
+        mask = Lengths(values).make_mask(2, window=3, as_array=False)
+        seen = mx.broadcast_to(mask, (2, 1, 2, 7)).tolist()
+        for row, held in enumerate(values):
+            for query in range(2):
+                place = held + query
+                assert seen[row][0][query] == [place - 3 < column <= place for column in range(7)]
+
+
+def test_only_plain_keys_and_values_make_rows():
+    """A window that moves on, a state that recurs and quantized keys are mlx-lm's own."""
+    from mlx_lm.models.cache import ArraysCache, KVCache, QuantizedKVCache, RotatingKVCache
+
+    assert is_ragged([KVCache(), KVCache()])
+    for other in (RotatingKVCache(max_size=16), ArraysCache(2), QuantizedKVCache()):
+        assert not is_ragged([KVCache(), other])

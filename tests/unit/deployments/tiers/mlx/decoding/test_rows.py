@@ -1,0 +1,65 @@
+"""Rows and their caches are changed together: what a row holds is what its record says."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from deployments.models.sources import parse_source
+from deployments.tiers.mlx.decoding.rows import Row, Rows
+from deployments.tiers.mlx.loading import load
+
+
+@pytest.fixture(scope="module")
+def model(folder: Any) -> Any:
+    return load(parse_source(f"path:{folder}"), cache_dir=None, context_tokens=None, say=lambda _: None).model
+
+
+def build_row(uid: int, tokens: list[int]) -> Row:
+    return Row(uid=uid, prompt=[1], ends=[1], max_tokens=9, tokens=tokens, sampler=None, processors=())
+
+
+def check(model: Any, rows: Rows) -> None:
+    """The next token of each row is what it is for its own tokens alone."""
+    import mlx.core as mx
+
+    if not rows:
+        return
+    logits = rows.read(mx.array([[7]] * len(rows)))
+    for place, row in enumerate(rows.rows):
+        assert mx.allclose(logits[place, 0], model(mx.array([[*row.tokens, 7]]))[0, -1], atol=1e-4).item()
+    rows.advance([0] * len(rows))
+
+
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(seed=st.integers(0, 10_000))
+def test_moved_kept_and_read_they_hold_what_they_say(model, seed):
+    """Any order of coming, going over to another batch, leaving and growing."""
+    import mlx.core as mx
+    from mlx_lm.models.cache import make_prompt_cache
+
+    dice, here, there = random.Random(seed), Rows(model), Rows(model)
+    for uid in range(8):
+        tokens, cache = [dice.randrange(200) for _ in range(dice.randint(0, 20))], make_prompt_cache(model)
+        if tokens:
+            model(mx.array([tokens]), cache=cache)
+        here.add(build_row(uid, tokens), cache)
+        if dice.random() < 0.5:
+            grown = [[dice.randrange(200) for _ in range(2)] for _ in here.rows]
+            here.read(mx.array(grown))
+            counts = [dice.randint(0, 2) for _ in here.rows]
+            here.advance(counts)
+            for row, line, count in zip(here.rows, grown, counts, strict=True):
+                row.tokens += line[:count]
+        if dice.random() < 0.4:
+            here.move(sorted(dice.sample(range(len(here)), dice.randint(0, len(here)))), there)
+        if there and dice.random() < 0.4:
+            there.keep(sorted(dice.sample(range(len(there)), dice.randint(0, len(there)))))
+        check(model, here)
+        check(model, there)
+        for rows in (here, there):
+            assert rows.lengths.values == [len(row.tokens) for row in rows.rows]
