@@ -1,10 +1,11 @@
 """What each layer of the server adds on a weak model: raw, + repair, + retries, + constraint, on the same cases.
 
-    python -m loadtests.layers_bench --cases 100 --data FOLDER
+    python -m loadtests.layers_bench --cases 100 --data FOLDER [--model SOURCE [SOURCE]]
 
 Each case is driven through the server's own loop (`deployments.request.drive`) with one mlx tier and no other, first
 without grammars, then with them; an attempt that both would make alike (greedy, the same prompt) is made once. In the
-first row a call counts only as it came from the model, unrepaired.
+first row a call counts only as it came from the model, unrepaired. With two models the last row is their chain: what
+the first gives up goes to the second.
 
 Measured 2026-11-22 on 2 vCPU AMD EPYC, Linux, no GPU, SmolLM2-135M f32, the hundred cases (35 minutes):
 
@@ -52,7 +53,8 @@ from reliability.answer.gate import Hold
 from reliability.config import ReliabilityConfig
 from reliability.types import ChatRequest, Event, TierState
 
-TIER = "fast"
+TIER, THEN = "fast", "standard"
+KINDS = {TIER: "mlx", THEN: "mlx"}
 LOAD_S = 600.0
 RUNNING_MAX = 8
 
@@ -81,41 +83,44 @@ class Once:
         await self._tier.close()
 
 
-async def drive_case(tier: Once, case: Case, kinds: Mapping[str, str], **fields: Any) -> Run:
-    """Drive one case through the server's own loop, with one tier."""
+async def drive_case(tiers: Mapping[str, Once], case: Case, kinds: Mapping[str, str], **fields: Any) -> Run:
+    """Drive one case through the server's own loop, with these tiers in their order."""
     config = RouterConfig(reliability=ReliabilityConfig(), server=ServerConfig())
     request = build_request(case, seed=SEED, **fields)
     clock = MonotonicClock()
     run = Run(
         request=request,
         expected=build_expected(config, request, build_case_toolbox(case)),
-        chain=(TIER,),
+        chain=tuple(tiers),
         limits=limits_of(config, kinds=kinds),
         deadline_ns=clock.now_ns() + int(CASE_S * 1e9),
         hold=Hold.ALL,
     )
-    timeouts = {TIER: Timeouts(connect_s=CASE_S, first_token_s=CASE_S, idle_s=CASE_S, total_s=CASE_S)}
-    ports = Ports(tiers={TIER: tier}, timeouts=timeouts, clock=clock, jitter=lambda: 0.0)
+    patience = Timeouts(connect_s=CASE_S, first_token_s=CASE_S, idle_s=CASE_S, total_s=CASE_S)
+    ports = Ports(tiers=tiers, timeouts=dict.fromkeys(tiers, patience), clock=clock, jitter=lambda: 0.0)
     async for _ in drive(run, ports):
         pass
     return run
 
 
-async def measure_layers(tier: MlxTier, cases: Sequence[Case]) -> None:
+async def measure_layers(tier: MlxTier, then: MlxTier | None, cases: Sequence[Case]) -> None:
     """Measure the share of valid and of right answers, layer by layer."""
-    once = Once(tier)
-    scores = [Score(n) for n in ("raw model", "+ repair", "+ retries", "+ constraint", "tool_choice required")]
+    first, second = {TIER: Once(tier)}, {} if then is None else {THEN: Once(then)}
+    names = ["raw model", "+ repair", "+ retries", "+ constraint", "tool_choice required"]
+    scores = [Score(name) for name in [*names, *(["+ the second model"] if second else [])]]
     slots = asyncio.Semaphore(RUNNING_MAX)
 
     async def one(case: Case) -> None:
         async with slots:
-            run = await drive_case(once, case, {})
-            _score_raw(scores[0], case, once.first[case["id"]])
+            run = await drive_case(first, case, {})
+            _score_raw(scores[0], case, first[TIER].first[case["id"]])
             _score_first(scores[1], case, run)
             _score_run(scores[2], case, run)
-            _score_run(scores[3], case, await drive_case(once, case, {TIER: "mlx"}))
-            _score_run(scores[4], case, await drive_case(once, case, {TIER: "mlx"}, tool_choice="required"))
-            if scores[4].done % 20 == 0 or scores[4].done == len(cases):
+            _score_run(scores[3], case, await drive_case(first, case, KINDS))
+            _score_run(scores[4], case, await drive_case(first, case, KINDS, tool_choice="required"))
+            for score in scores[5:]:
+                _score_run(score, case, await drive_case(first | second, case, KINDS))
+            if scores[-1].done % 20 == 0 or scores[-1].done == len(cases):
                 _print_table(scores)
 
     await asyncio.gather(*map(one, cases))
@@ -153,15 +158,25 @@ async def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--cases", type=int, default=100)
     parser.add_argument("--data", type=Path, help="a folder with bfcl_cases.jsonl.gz; else the stand-in set")
-    parser.add_argument("--model", default=DEFAULT_SOURCE)
+    parser.add_argument("--model", nargs="+", default=[DEFAULT_SOURCE], help="one source, or two for a chain")
+    parser.add_argument("--threads", type=int, help="threads of the matrix library")
     asked = parser.parse_args()
-    tier = MlxTier(name=TIER, model=asked.model, max_running=RUNNING_MAX, max_waiting=4 * RUNNING_MAX)
+    tiers = [
+        await load_tier(name, model, asked.threads) for name, model in zip((TIER, THEN), asked.model, strict=False)
+    ]
+    try:
+        await measure_layers(tiers[0], tiers[1] if tiers[1:] else None, sample_cases(asked.cases, asked.data))
+    finally:
+        for tier in tiers:
+            await tier.close()
+
+
+async def load_tier(name: str, model: str, threads: int | None) -> MlxTier:
+    """Load a model."""
+    tier = MlxTier(name=name, model=model, max_running=RUNNING_MAX, max_waiting=4 * RUNNING_MAX, blas_threads=threads)
     status = await tier.wait_for_load(LOAD_S)
     assert status.state is TierState.READY, status
-    try:
-        await measure_layers(tier, sample_cases(asked.cases, asked.data))
-    finally:
-        await tier.close()
+    return tier
 
 
 if __name__ == "__main__":

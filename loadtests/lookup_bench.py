@@ -16,7 +16,6 @@ import statistics
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 from deployments.models.sources import CODER_SMALL, parse_source
@@ -32,14 +31,6 @@ from loadtests.turns import Turns
 __all__ = ["Pair", "bench_lookup", "main"]
 
 _ROWS = 4
-
-
-@dataclass(slots=True)
-class Run:
-    """What one sequence gave: its tokens, and when each step's came."""
-
-    tokens: list[int] = field(default_factory=list)
-    times: list[float] = field(default_factory=list)
 
 
 class Pair:
@@ -88,19 +79,21 @@ def _ignore(_: Any) -> None:
     pass
 
 
-def compare(pair: Pair, groups: Sequence[Sequence[str]], max_tokens: int) -> Iterator[tuple[float, float, bool]]:
-    """Yield for each group of questions that are asked at once: tokens a second with and without, and same text."""
-    for group in groups:
-        prompts = [pair.encode(text) for text in group]
-        sides = {}
-        for drafts in (True, False):
-            pair.answer(drafts, prompts, 1)  # the prompts are known from here on
-            sides[drafts] = pair.answer(drafts, prompts, max_tokens)
-        yield sides[True][1], sides[False][1], sides[True][0] == sides[False][0]
+def compare(pair: Pair, texts: Sequence[str], max_tokens: int) -> tuple[float, float, bool]:
+    """Ask these at once, with guesses and without; return tokens a second of both, and whether the texts are the same.
+
+    The prompts are read before.
+    """
+    prompts = [pair.encode(text) for text in texts]
+    sides = {}
+    for drafts in (True, False):
+        pair.answer(drafts, prompts, 1)
+        sides[drafts] = pair.answer(drafts, prompts, max_tokens)
+    return sides[True][1], sides[False][1], sides[True][0] == sides[False][0]
 
 
 def bench_lookup(turns: Turns, source: str = CODER_SMALL, max_tokens: int = 192, threads: int = 2) -> Iterator[Figure]:
-    """Yield the three figures. `turns` bounds how many groups of each kind are asked."""
+    """Yield the three figures. `turns` bounds the seconds that all groups of a kind may take."""
     pair = Pair(source, threads)
     edits = [task.text for task in build_tasks()]
     kinds = (
@@ -109,8 +102,8 @@ def bench_lookup(turns: Turns, source: str = CODER_SMALL, max_tokens: int = 192,
         ("four edits at once, guesses on against off", [edits[3:7]], 1.5),
     )
     for what, groups, least in kinds:
-        asked = [groups[number] for number in turns.rounds(what) if number < len(groups)]
-        found = list(compare(pair, asked, max_tokens))
+        own = Turns(len(groups), turns.seconds)
+        found = [compare(pair, groups[number], max_tokens) for number in own.rounds(what)]
         ratios = tuple(on / off for on, off, _ in found)
         same = sum(equal for *_, equal in found)
         on, off = (statistics.median(side) for side in list(zip(*found, strict=True))[:2])
@@ -124,12 +117,10 @@ def main() -> None:
     parser.add_argument("--model", default=CODER_SMALL, help="a model source (default: %(default).40s…)")
     parser.add_argument("--tokens", type=int, default=192, help="where answers are cut (default: %(default)s)")
     parser.add_argument("--threads", type=int, default=2, help="threads of the matrix library")
-    parser.add_argument("--groups", type=int, default=10, help="how many of each kind at most")
     given = parser.parse_args()
 
     def work() -> None:
-        turns = Turns(given.groups, 3600.0)
-        for figure in bench_lookup(turns, given.model, given.tokens, given.threads):
+        for figure in bench_lookup(Turns(1, 3600.0), given.model, given.tokens, given.threads):
             print(figure.row(), flush=True)
 
     thread = threading.Thread(target=work)  # MLX's own things of the main thread outlive the interpreter

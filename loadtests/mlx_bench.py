@@ -1,6 +1,7 @@
 """The engine against what it is built on: `make bench-mlx`, or `python -m loadtests.mlx_bench --only decode`.
 
     decode   tokens a second while 1 or 8 sequences decode: a bare `BatchGenerator` loop, then the tier
+    lookup   guesses from the prompt, on and off: edits, prose, four edits at once (lookup_bench.py)
     reuse    time to the first token of a session of 900 tokens: cold, the next turn, another session with its system
              prompt
     leave    from the moment that a client leaves to the free slot, less one decode step
@@ -11,8 +12,9 @@
     blas     prefill and batch-8 decode on the library that comes with MLX, and on the one that this server loads
 
 Both sides of a comparison take turns, `--rounds` times, and the ratio is the median of the rounds' ratios. The model is
-SmolLM2-135M in float32. No comparison begins a round after its share of the time (`SHARES_S`), so that all of them
-together take less than 20 minutes on a quiet machine; the table says how many rounds there were.
+SmolLM2-135M in float32, for `lookup` Qwen2.5-Coder-0.5B. No comparison begins a round after its share of the time
+(`SHARES_S`), so that all of them together take about half an hour on a quiet machine; the table says how many rounds
+there were.
 """
 
 from __future__ import annotations
@@ -38,6 +40,7 @@ from deployments.models.sources import DEFAULT_SOURCE, parse_source
 from deployments.tiers.mlx.batch import AHEAD_TOKENS
 from deployments.tiers.mlx.mlx_tier import MlxTier
 from loadtests.grammar_bench import bench_grammar
+from loadtests.lookup_bench import bench_lookup
 from loadtests.server_bench import bench_server
 from loadtests.table import Figure, write
 from loadtests.turns import Turns
@@ -350,6 +353,7 @@ def measure_library() -> None:
 
 BENCHES: dict[str, Callable[[Turns], Iterator[Figure]]] = {
     "decode": bench_decode,
+    "lookup": bench_lookup,
     "reuse": bench_reuse,
     "leave": bench_leave,
     "budget": bench_budget,
@@ -360,6 +364,7 @@ BENCHES: dict[str, Callable[[Turns], Iterator[Figure]]] = {
 # Seconds, on top of what loading takes.
 SHARES_S = {
     "decode": 90.0,
+    "lookup": 400.0,
     "reuse": 60.0,
     "leave": 60.0,
     "budget": 60.0,
