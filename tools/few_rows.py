@@ -1,10 +1,10 @@
-"""`python -m tools.few_rows`: build `deployments/models/few_rows_x86_64.so` anew from `few_rows.c`, and print its sha256.
+"""`python -m tools.few_rows`: build `few_rows_x86_64.so` anew from `few_rows.c` (both in deployments/models).
 
 The binary is in the repository, since nobody who runs the server should need a compiler. The compiler is the one in the
-wheel `ziglang`, a clang that builds the same bytes from the same source on every machine; the version is pinned for
-that. The library is linked against an empty library with OpenBLAS's soname and the names which it takes
-from it, and depends on nothing else, of libc neither. The printed sha256 belongs into deployments/models/blas.py, and a test holds source
-and binary together (tests/unit/tools/test_few_rows.py).
+wheel `ziglang`, a clang that builds the same bytes from the same source; its version is pinned for that. The library is
+linked against an empty one with OpenBLAS's soname and the names which it takes from it, and depends on nothing else, on
+libc neither. The sha256 that is printed belongs into deployments/models/blas.py; a test holds source, binary and sum
+together (tests/unit/tools/test_few_rows.py).
 """
 
 from __future__ import annotations

@@ -26,6 +26,26 @@ second line with `LD_PRELOAD=.../libblas.so OPENBLAS_NUM_THREADS=1`:
                         prefill, B 1    decode, B 1    prefill, B 8    decode, B 8
     reference BLAS          10.3             8.6            11.2             7.2     (P 32, G 8)
     OpenBLAS, 1 thread      201              12.5           231              47.8    (P 256, G 16)
+
+With `few_rows_x86_64.so`, measured on 2026-11-24 (2 vCPU AMD EPYC, Linux). One product of (rows, 576) by the transposed
+(1536, 576), microseconds, OpenBLAS's gemm → as sent now, the least of two runs on a machine that others used; where
+nothing is gained the rows stay with gemm, and that is where the thresholds come from (AVX-512: OpenBLAS's kernels for
+SkylakeX; AVX2: those for Haswell, by `OPENBLAS_CORETYPE`):
+
+    rows                 1           2           3           4
+    AVX-512, 1 thread    209 →  96   220 → 132   263 → 155   227 → 182
+    AVX-512, 2 threads   138 →  75   153 → 101   155 → 128   150
+    AVX2, 1 thread       221 →  92   229 → 127   314 → 154   198 → 181
+    AVX2, 2 threads      128 →  56   171 → 109   189 → 133   191
+
+A whole step of mlx-lm's model, CPU milliseconds, 1 thread, median of 6 to 10 steps with it and as many without, by turns
+in one process (wall-clock time says little of that day: load average 30 to 55; the steps by turns took 1.6 to 3.8 times
+as long without it for 1 token). Eight and sixteen tokens, and prompts, are the same calls as before:
+
+    tokens                         1             2             4             8
+    SmolLM2-135M, AVX2             74.2 → 38.5   77.3 → 47.8   73.6 → 60.7   94.6 → 91.8
+    SmolLM2-135M, AVX-512          57.0 → 40.0   64.0 → 45.9   75.5 → 63.3   92.7 → 103.6
+    Qwen2.5-Coder-0.5B, AVX-512    171 → 82      201 → 117     193 → 142     221 → 223
 """
 
 from __future__ import annotations

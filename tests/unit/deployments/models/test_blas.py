@@ -75,16 +75,16 @@ def pointer(matrix: np.ndarray) -> Any:
     return matrix.ctypes.data_as(ctypes.c_void_p)
 
 
-def multiply(library: Any, a: np.ndarray, b: np.ndarray, c: np.ndarray, factors: tuple[float, float], kind: str) -> None:
+def multiply(
+    library: Any, a: np.ndarray, b: np.ndarray, c: np.ndarray, factors: tuple[float, float], kind: str
+) -> None:
     """`cblas_sgemm` on views of row-major matrices; `kind` says which of the two are given transposed."""
     alpha, beta = (ctypes.c_float(factor) for factor in factors)
     rows, columns = c.shape
     depth = a.shape[0] if kind[0] == "T" else a.shape[1]
     flags = [112 if letter == "T" else 111 for letter in kind]
-    steps = [matrix.strides[0] // 4 for matrix in (a, b, c)]
-    library.cblas_sgemm(
-        *(101, *flags, rows, columns, depth, alpha, pointer(a), steps[0], pointer(b), steps[1], beta, pointer(c), steps[2])
-    )
+    left, right, made = ((pointer(matrix), matrix.strides[0] // 4) for matrix in (a, b, c))
+    library.cblas_sgemm(101, *flags, rows, columns, depth, alpha, *left, *right, beta, *made)
 
 
 @st.composite
@@ -132,10 +132,7 @@ class TestProductsOfFewRows:
         right = b.T if kind[1] == "T" else b
         exact = left.astype(float) @ right.astype(float)
         size = np.abs(left).astype(float) @ np.abs(right).astype(float)
-        if beta == 0:
-            expected = alpha * exact
-        else:
-            expected = alpha * exact + beta * before
+        expected = alpha * exact if beta == 0 else alpha * exact + beta * before
         openblas_threads = openblas.scipy_openblas_get_num_threads()
         openblas.scipy_openblas_set_num_threads(threads)
         try:
