@@ -155,6 +155,13 @@ class MlxTierConfig(TierBase):
         le=1 << 44,
         description="of it, what prompts kept for reuse may hold; not set: a quarter of what the weights leave",
     )
+    prompt_cache_disk_bytes: int | None = Field(
+        default=None,
+        ge=0,
+        le=1 << 50,
+        description="what prompts kept for reuse may hold on this machine's disk, all models together, where a restart "
+        "finds them again; 0: nothing goes to disk. Not set: a tenth of what is free there, 4 GiB at most",
+    )
     max_reasoning_tokens: int | None = Field(
         default=8192,
         ge=1,

@@ -176,7 +176,7 @@ class ChatRequest:
     name at each place, beside the one that was taken; None where no probabilities are wanted. `thinking`: whether a
     model that can is to reason before it answers; None: as it does by itself. `route`: it is no chat, but for another
     route of a hosted tier's API (`/completions`), which `extra` is the body for; `messages` is then only what a model
-    reads of it, to be measured.
+    reads of it, to be measured. `keep`: what a tier computes for it may be kept beyond the process; no text is ever.
     """
 
     request_id: str
@@ -195,6 +195,7 @@ class ChatRequest:
     top_p: float | None = None
     top_logprobs: int | None = None
     thinking: bool | None = None
+    keep: bool = True
     body_bytes: int = 0
     constrained: bool = False
     route: str = ""

@@ -14,6 +14,7 @@ from typing import Annotated, Any, Literal
 import orjson
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from deployments.api.keeping import may_keep
 from deployments.api.session import name_beginning, read_session
 from deployments.errors import ApiError
 from deployments.work.json_values import VALUES_MAX, has_more_values
@@ -173,9 +174,10 @@ def build_call(
     names: Mapping[str, Any] | None = None,
     wanted: Any = None,
     notes: tuple[str, ...] = (),
+    keep: bool | None = None,
 ) -> ChatCall:
     """Build the call of a chat completion's fields. Another dialect brings those that it has translated its own into;
-    `names` are then its own, by which a body may name its session.
+    `names` are then its own, by which a body may name its session, and `keep` what it says of being kept.
 
     Raises:
         ApiError, OutOfSteps: as `parse_chat`.
@@ -197,6 +199,7 @@ def build_call(
         tool_choice=choice,
         response_format=_read_response_format(body, steps),
         thinking=thinking,
+        keep=may_keep(headers, fields) if keep is None else keep,
         **_read_sampling(body),
         body_bytes=body_bytes,
         extra={key: value for key, value in fields.items() if key not in READ_HERE},

@@ -64,6 +64,7 @@ def _make_mlx(name: str, config: MlxTierConfig) -> Tier:
         temperature=config.temperature,
         memory_bytes=config.memory_bytes,
         prompt_cache_bytes=config.prompt_cache_bytes,
+        prompt_cache_disk_bytes=config.prompt_cache_disk_bytes,
         max_reasoning_tokens=config.max_reasoning_tokens,
         blas_threads=config.blas_threads,
         adapter=config.adapter,

@@ -99,6 +99,7 @@ ORDER = [
     "deployments/tiers",
     "deployments/tiers/mlx/grammar",
     "deployments/tiers/mlx/decoding",
+    "deployments/tiers/mlx/stored",
     "deployments/tiers/mlx",
     "deployments/tiers/hosted",
     "deployments/tiers/scripted",

@@ -19,6 +19,7 @@ from typing import Annotated, Any
 import orjson
 from pydantic import Field, ValidationError
 
+from deployments.api.keeping import may_keep
 from deployments.api.openai_chat import (
     MESSAGES_MAX,
     MODEL_CHARS_MAX,
@@ -184,6 +185,7 @@ def parse_response(
             thinking=False if body.reasoning is not None and body.reasoning.effort == "none" else None,
             body_bytes=len(raw) + recalled.size,
             names=fields if recalled.session is None else {"conversation": recalled.session},
+            keep=may_keep(headers, fields),
             wanted=wanted,
             notes=(*notes, *tools.notes, *history.notes),
         )

@@ -6,28 +6,24 @@ call.
               ├────────────┴────── after a failed step ─┤
               └──── memory again ◀── preempted ◀────────┘ no memory for all
 
-Theory of operation. `step` makes one decode step for all running sequences and prefills one chunk
-of what waits; that is how long anything else on the thread has to wait, so the chunk is sized from
-the measured prefill speed to take about half a second (`PrefillPace`). A long prompt is prefilled
-by itself, chunk by chunk. Short ones that fit into a chunk together share it, since each step costs
-those that decode as much again (eight clients that begin at once: the last one's first token after
-1.1 s, after 3 s one by one; 2 cores, 2026-11-22). A prompt is looked up when its turn comes and not
-before, so the second of several that begin alike finds what the first has left behind
-(`prompt_cache.py`).
+Theory of operation. `step` makes one decode step for all running sequences and prefills one chunk of what waits; that
+is how long anything else on the thread has to wait, so the chunk is sized from the measured prefill speed to take about
+half a second (`PrefillPace`). A long prompt is prefilled by itself, chunk by chunk. Short ones that fit into a chunk
+together share it, since each step costs those that decode as much again (eight clients that begin at once: the last
+one's first token after 1.1 s, after 3 s one by one; 2 cores, 2026-11-22). A prompt is looked up when its turn comes and
+not before, so the second of several that begin alike finds what the first has left behind (`prompt_cache.py`).
 
-A step that raises has already written to the caches that all sequences share, so none of them can
-be trusted any more: the generator is thrown away, and each sequence starts again from its own
-record of tokens (`recover`). Those that may have caused it are suspected: the prompt being
-prefilled if that is what raised, else all that were decoding. A sequence that is suspected a second
-time ends. So every failure has its suspects, nobody is suspected three times, and a step that fails
-for ever ends everybody.
+A step that raises has already written to the caches that all sequences share, so none of them can be trusted any more:
+the generator is thrown away, and each sequence starts again from its own record of tokens (`recover`). Those that may
+have caused it are suspected: the prompt being prefilled if that is what raised, else all that were decoding. A sequence
+that is suspected a second time ends. So every failure has its suspects, nobody is suspected three times, and a step
+that fails for ever ends everybody.
 
-Memory is set aside for what there is of a sequence and `AHEAD_TOKENS` more, not for all that it may
-still write: few requests name how long their answer will be, and a server's default of many
-thousand tokens, set aside, would let one request at a time run in a small budget. Where the answers
-do grow too long together, the youngest sequence is preempted: it leaves the generator, keeps its
-own record of tokens, and is computed again from it when there is memory. The oldest is never
-preempted, and each fits alone, so somebody always gets on. Nobody new is admitted while anybody is
+Memory is set aside for what there is of a sequence and `AHEAD_TOKENS` more, not for all that it may still write: few
+requests name how long their answer will be, and a server's default of many thousand tokens, set aside, would let one
+request at a time run in a small budget. Where the answers do grow too long together, the youngest sequence is
+preempted: it leaves the generator, keeps its own record of tokens, and is computed again from it when there is memory.
+The oldest is never preempted, and each fits alone, so somebody always gets on. Nobody new is admitted while anybody is
 preempted.
 
 What must never happen: a sequence that goes on from a cache that a failed step has touched; a token that a client has
@@ -49,10 +45,10 @@ from typing import Any
 from deployments.tiers.mlx.decoding.draft_policy import DraftPolicy
 from deployments.tiers.mlx.drafting import Draft
 from deployments.tiers.mlx.generators import build_generator
-from deployments.tiers.mlx.kv import MlxCaches, detach, layout_of
+from deployments.tiers.mlx.kv import detach, layout_of
 from deployments.tiers.mlx.memory_budget import Layout, MemoryBudget
 from deployments.tiers.mlx.pace import STEP_TOKENS_MAX, PrefillPace
-from deployments.tiers.mlx.prompt_cache import PromptCache
+from deployments.tiers.mlx.prompt_store import PromptStore
 from deployments.tiers.mlx.sampling import Sampling, build_penalties, make_sampler
 from deployments.tiers.mlx.sequence import WINDOW_S, Job, SequenceState
 from reliability.types import Failed, Fault, Finish, FinishReason
@@ -82,9 +78,8 @@ class _Start:
 class Batch:
     """The running sequences by the ticket of their request.
 
-    `prefills_together`: short prompts may share a chunk. `layout` is measured on the first answer.
-    With `set_budget` it gets a bound on its memory and keeps prompts for reuse; before, it has
-    neither.
+    `prefills_together`: short prompts may share a chunk. `layout` is measured on the first answer. With `set_budget` it
+    gets a bound on its memory and keeps prompts for reuse; before, it has neither.
     """
 
     def __init__(
@@ -111,17 +106,21 @@ class Batch:
         self.prefills_together = draft is None
         self._decoded = True  # whether the last step got through its decoding
         self._budget: MemoryBudget | None = None
-        self._prompts: PromptCache | None = None
+        self._prompts: PromptStore | None = None
         self.layout: Layout | None = None
         self._generator = self._new_generator()
 
     def __len__(self) -> int:
         return len(self._sequences)
 
-    def set_budget(self, budget: MemoryBudget, kept_bytes_max: int | None = None) -> None:
-        """Keep within `budget` from now on, and keep prompts for reuse, up to so many bytes."""
-        kept_bytes_max = budget.kept_bytes_max if kept_bytes_max is None else kept_bytes_max
-        self._budget, self._prompts = budget, PromptCache(MlxCaches(), bytes_max=kept_bytes_max)
+    def set_budget(self, budget: MemoryBudget, prompts: PromptStore) -> None:
+        """Keep within `budget` from now on, and keep prompts for reuse."""
+        self._budget, self._prompts = budget, prompts
+
+    @property
+    def prompts(self) -> PromptStore | None:
+        """What is kept for reuse; None before `set_budget`."""
+        return self._prompts
 
     def trim(self) -> None:
         """Let the prompts go that are kept for reuse, and the buffers that MLX keeps."""
@@ -254,6 +253,8 @@ class Batch:
         tokens_max, longest = self._limit_chunk(), 0
         while self._queue:
             sequence = self._queue[0]
+            if self._prompts is not None and self._prompts.fetching(sequence.record, alone=not self._by_uid):
+                break
             start = self._look_up(sequence)
             longest = max(longest, start.left)
             if self._prefilling and (sequence.suspected or longest * (len(self._prefilling) + 1) > tokens_max):
@@ -273,7 +274,7 @@ class Batch:
         return min((1 + crowd) * self._pace.tokens, STEP_TOKENS_MAX)
 
     def _look_up(self, sequence: SequenceState) -> _Start:
-        tokens = [*sequence.job.prompt, *sequence.tokens]
+        tokens = sequence.record
         cache, held = (None, 0) if self._prompts is None else self._prompts.take(tokens)
         return _Start(tokens, cache, held)
 
@@ -303,7 +304,7 @@ class Batch:
             here = len(sequence.job.prompt) + len(sequence.tokens) - of + done
             if here in sequence.job.checkpoints and not self._prompts.holds(sequence.job.prompt[:here]):
                 cache, tokens = self._generator.extract_cache([response.uid])[response.uid]
-                self._keep(tokens, cache)
+                self._keep(sequence, tokens, cache)
 
     def _take(self, response: Any, now_s: float) -> None:
         sequence = self._by_uid.get(response.uid)
@@ -322,7 +323,7 @@ class Batch:
         else:
             sequence.flush(now_s)
         if ended:
-            self._keep_finished(response)
+            self._keep_finished(sequence, response)
         elif reason is None and sequence.thinks_too_long:
             self._close_thinking(sequence, now_s)
 
@@ -346,11 +347,11 @@ class Batch:
                 return
         self._queue.appendleft(sequence)
 
-    def _keep_finished(self, response: Any) -> None:
+    def _keep_finished(self, sequence: SequenceState, response: Any) -> None:
         """Keep what the generator gives back with the last token."""
         if self.layout is None:
             self.layout = layout_of(response.prompt_cache, len(response.all_tokens))
-        self._keep(response.all_tokens, response.prompt_cache)
+        self._keep(sequence, response.all_tokens, response.prompt_cache)
 
     def _take_out(self, sequence: SequenceState, *, keep: bool = True) -> None:
         """Take it out of the queue or the generator; `keep` what it has computed."""
@@ -367,11 +368,11 @@ class Batch:
             kept = self._generator.extract_cache([uid])
         self._generator.remove([uid])
         for cache, tokens in kept.values():
-            self._keep(tokens, cache)
+            self._keep(sequence, tokens, cache)
 
-    def _keep(self, tokens: list[int], cache: Any) -> None:
+    def _keep(self, sequence: SequenceState, tokens: list[int], cache: Any) -> None:
         if self._prompts is not None and tokens:
-            self._prompts.put(tokens, detach(cache))
+            self._prompts.put(tokens, detach(cache), keep=sequence.job.keep)
             self._shrink_prompts()
 
     def _sampler_of(self, sampling: Sampling, drawn: int) -> Any:

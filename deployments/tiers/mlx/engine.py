@@ -35,7 +35,7 @@ from deployments.models.cache_folder import Say
 from deployments.models.sources import ModelUnavailable
 from deployments.tiers.mlx.batch import AHEAD_TOKENS, Batch, Job
 from deployments.tiers.mlx.loading import Loaded
-from deployments.tiers.mlx.starting import prepare_batch
+from deployments.tiers.mlx.starting import PromptDisk, prepare_batch
 from reliability.escalation.wording import figure
 from reliability.types import Failed, Fault, TierState
 
@@ -47,6 +47,7 @@ _AGAIN_FIRST_S, _AGAIN_MAX_S = 30.0, 600.0
 _FAILURES_MAX = 3
 _RESTART_S = 5.0  # Serve starts another replica in place of one that ends
 _CLOSE_S, _CLOSE_LOADING_S = 10.0, 0.5
+_SAVE_S = 5.0  # of it, for prompts that aren't on disk yet
 # How long an idle engine waits for more after each request that comes, as a share of what its first step takes, and in
 # all. Those that begin together share their steps: eight clients at once get their first token in 0.7 s, in 1.2 s where
 # the first of them begins alone (2 cores, 2026-11-22).
@@ -86,9 +87,10 @@ class Engine:
         hang_s: float = 60.0,
         memory_bytes: int | None = None,
         prompt_cache_bytes: int | None = None,
+        prompt_disk: PromptDisk | None = None,
         ahead_tokens: int = AHEAD_TOKENS,
     ) -> None:
-        self._load = load
+        self._load, self._prompt_disk = load, prompt_disk
         self._running_max, self._ahead_tokens = running_max, ahead_tokens
         self._memory_bytes, self._prompt_cache_bytes = memory_bytes, prompt_cache_bytes
         self._hang_s = hang_s
@@ -180,6 +182,8 @@ class Engine:
                 self._turn()
         finally:
             self._fail_everything(_build_shut_down())
+            if self._batch is not None and self._batch.prompts is not None:
+                self._batch.prompts.close(_SAVE_S)
             self._batch = None
             self.phase = Phase(TierState.UNAVAILABLE, "its engine has stopped")
             _free()
@@ -200,7 +204,14 @@ class Engine:
                 draft=loaded.draft,
             )
             self._say("warming up")
-            loaded = prepare_batch(self._batch, loaded, self._running_max, self._memory_bytes, self._prompt_cache_bytes)
+            loaded = prepare_batch(
+                self._batch,
+                loaded,
+                self._running_max,
+                self._memory_bytes,
+                self._prompt_cache_bytes,
+                self._prompt_disk,
+            )
         except Exception as error:
             self._batch = None
             self.phase = _build_unavailable(error)
@@ -220,7 +231,8 @@ class Engine:
         first = False
         if not batch and not self._waiting:
             self._busy_since_s = None
-            self._idle(None)
+            while not self._idle(_save_prompts(batch, idle=True)):
+                pass
             self._gather()
             first = True
         self._busy_since_s = began_s = time.monotonic()
@@ -230,6 +242,7 @@ class Engine:
             self._admit(batch)
             if not batch:
                 return
+            _save_prompts(batch, idle=False)
             if batch.step():  # health is tokens: prefill that goes on doesn't count as a cure
                 self._failures = 0
             if first:
@@ -256,12 +269,13 @@ class Engine:
             else:  # nothing runs, and still it doesn't fit
                 job.sink([Failed(fault=Fault.CONTEXT_LENGTH, message=_explain_too_large(job), param="messages")])
 
-    def _idle(self, timeout_s: float | None) -> None:
-        """Sleep until a command comes."""
+    def _idle(self, timeout_s: float | None) -> bool:
+        """Sleep until a command comes; return whether one did."""
         try:
             self._obey(self._inbox.get(timeout=timeout_s))
         except queue.Empty:
-            return
+            return False
+        return True
 
     def _gather(self) -> None:
         """Wait for those that come at the same time as the first."""
@@ -305,6 +319,11 @@ class Engine:
         for job in self._waiting.values():
             job.sink([failed])
         self._waiting = {}
+
+
+def _save_prompts(batch: Batch, *, idle: bool) -> float | None:
+    """Let prompts go to disk; return after how many seconds of idleness to do so again, if at all."""
+    return None if batch.prompts is None else batch.prompts.save(idle=idle)
 
 
 def _build_shut_down() -> Failed:

@@ -23,7 +23,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from deployments.models.cache_folder import Say
+from deployments.models.cache_folder import Say, default_cache_dir
 from deployments.models.catalog import choose_here
 from deployments.models.presence import await_model
 from deployments.models.sources import ModelSource, ModelUnavailable, parse_source
@@ -37,6 +37,7 @@ from deployments.tiers.mlx.grammar.compiler import Constraint, Constraints
 from deployments.tiers.mlx.grammar.lark import HERMES
 from deployments.tiers.mlx.loading import Loaded, call_format, load
 from deployments.tiers.mlx.sampling import Sampling, read_sampling
+from deployments.tiers.mlx.starting import PromptDisk
 from deployments.tiers.prompt import Refused, find_checkpoints, find_unsupported, render
 from reliability.escalation.wording import figure
 from reliability.types import ChatRequest, Event, Failed, Fault, Finish, Started, TierState, TierStatus
@@ -64,6 +65,7 @@ class MlxTier:
         temperature: float | None = None,
         memory_bytes: int | None = None,
         prompt_cache_bytes: int | None = None,
+        prompt_cache_disk_bytes: int | None = 0,
         max_reasoning_tokens: int | None = None,
         blas_threads: int | None = None,
         adapter: str | None = None,
@@ -89,6 +91,7 @@ class MlxTier:
             running_max=max_running,
             memory_bytes=memory_bytes,
             prompt_cache_bytes=prompt_cache_bytes,
+            prompt_disk=PromptDisk((cache_dir or default_cache_dir()) / "prompts", prompt_cache_disk_bytes),
         )
 
     async def stream(self, request: ChatRequest) -> AsyncGenerator[list[Event], None]:
@@ -243,6 +246,7 @@ class MlxTier:
             checkpoints=find_checkpoints(tokenizer, request, prompt, turns=not loaded.cuttable),
             constraint=constraint,
             logprob_reader=None if top is None else LogprobReader(constraints.speller(), top),
+            keep=request.keep,
         )
 
     def _constraints_of(self, tokenizer: Any) -> Constraints:

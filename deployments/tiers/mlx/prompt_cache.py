@@ -22,15 +22,15 @@ entries), and a tree of tokens would have to be pruned, which is where mlx-lm's 
 
 from __future__ import annotations
 
-from array import array
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
+
+from deployments.tiers.mlx.stored.packed import WIDTH, count_common, count_tokens, pack
 
 __all__ = ["CacheOps", "PromptCache"]
 
 ENTRIES_MAX = 128
-_WIDTH = array("I").itemsize
 
 
 class CacheOps(Protocol):
@@ -49,12 +49,22 @@ class CacheOps(Protocol):
         ...
 
 
-class PromptCache:
-    """The entries, the one used longest ago first."""
+# Hears of each entry that goes: its key, its cache, and the key of the entry that serves all that it served, if any.
+OnDrop = Callable[[bytes, Any, bytes | None], None]
 
-    def __init__(self, ops: CacheOps, *, bytes_max: int, entries_max: int = ENTRIES_MAX) -> None:
+
+def _ignore(*_: Any) -> None:
+    """Hear of an entry that goes, and do nothing."""
+
+
+class PromptCache:
+    """The entries by their packed tokens, the one used longest ago first."""
+
+    def __init__(
+        self, ops: CacheOps, *, bytes_max: int, entries_max: int = ENTRIES_MAX, on_drop: OnDrop = _ignore
+    ) -> None:
         self._ops = ops
-        self._bytes_max, self._entries_max = bytes_max, entries_max
+        self._bytes_max, self._entries_max, self._on_drop = bytes_max, entries_max, on_drop
         self._entries: OrderedDict[bytes, Any] = OrderedDict()
         self.nbytes = 0
 
@@ -66,7 +76,7 @@ class PromptCache:
 
         (None, 0) where nothing fits.
         """
-        wanted = _pack(tokens)
+        wanted = pack(tokens)
         best, best_tokens = None, 0
         for key, cache in self._entries.items():
             fits = self._count_usable(key, cache, wanted, best_tokens)
@@ -75,29 +85,42 @@ class PromptCache:
         if best is None:
             return None, 0
         self._entries.move_to_end(best)
-        return self._ops.copy_shortened(self._entries[best], len(best) // _WIDTH - best_tokens), best_tokens
+        return self._ops.copy_shortened(self._entries[best], count_tokens(best) - best_tokens), best_tokens
 
     def holds(self, tokens: Sequence[int]) -> bool:
         """Return whether prompts that begin with `tokens` are served with all of them already."""
-        key = _pack(tokens)
+        key = pack(tokens)
         return any(self._covers(old, cache, key) for old, cache in self._entries.items())
 
-    def put(self, tokens: Sequence[int], cache: Any) -> None:
-        """Keep `cache`, which holds exactly `tokens`; or don't, where it is too large or serves nothing new."""
-        key = _pack(tokens)
+    def count_usable(self, tokens: Sequence[int]) -> int:
+        """Count the tokens that `take` would give."""
+        wanted, most = pack(tokens), 0
+        for key, cache in self._entries.items():
+            most = max(most, self._count_usable(key, cache, wanted, most))
+        return most
+
+    def put(self, tokens: Sequence[int], cache: Any) -> bytes | None:
+        """Keep `cache`, which holds exactly `tokens`; or don't, where it is too large or serves nothing new. Return the
+        key of the entry that serves them now."""
+        key = pack(tokens)
         size_bytes = self._ops.nbytes(cache)
         if not key or size_bytes > self._bytes_max:
-            return
+            return None
         known = next((old for old, held in self._entries.items() if self._covers(old, held, key)), None)
         if known is not None:
             self._entries.move_to_end(known)
-            return
+            return known
         if self._ops.is_trimmable(cache):
             for old in [old for old in self._entries if key.startswith(old)]:
-                self._drop(old)
+                self._drop(old, heir=key)
         self._entries[key] = cache
         self.nbytes += size_bytes
         self.shrink(self._bytes_max)
+        return key
+
+    def get(self, key: bytes) -> Any:
+        """Return the cache of an entry; None where it is gone. Nobody may write to it."""
+        return self._entries.get(key)
 
     def shrink(self, bytes_max: int) -> None:
         """Drop what was used longest ago, until at most `bytes_max` are held. The memory is needed elsewhere."""
@@ -109,27 +132,13 @@ class PromptCache:
 
     def _count_usable(self, key: bytes, cache: Any, wanted: bytes, more_than: int) -> int:
         """Count the tokens of `wanted` that the entry serves; 0 unless more than `more_than`."""
-        if not key.startswith(wanted[: (more_than + 1) * _WIDTH]):
+        if not key.startswith(wanted[: (more_than + 1) * WIDTH]):
             return 0
-        fits = min(_count_common(key, wanted), len(wanted) // _WIDTH - 1)
-        all_of_it = fits == len(key) // _WIDTH
+        fits = min(count_common(key, wanted), count_tokens(wanted) - 1)
+        all_of_it = fits == count_tokens(key)
         return fits if all_of_it or self._ops.is_trimmable(cache) else 0
 
-    def _drop(self, key: bytes) -> None:
-        self.nbytes -= self._ops.nbytes(self._entries.pop(key))
-
-
-def _pack(tokens: Sequence[int]) -> bytes:
-    return array("I", tokens).tobytes()
-
-
-def _count_common(one: bytes, other: bytes) -> int:
-    """Count the complete tokens that both begin with: a binary search over memcmp."""
-    low, high = 0, min(len(one), len(other)) // _WIDTH
-    while low < high:
-        middle = (low + high + 1) // 2
-        if one[low * _WIDTH : middle * _WIDTH] == other[low * _WIDTH : middle * _WIDTH]:
-            low = middle
-        else:
-            high = middle - 1
-    return low
+    def _drop(self, key: bytes, *, heir: bytes | None = None) -> None:
+        cache = self._entries.pop(key)
+        self.nbytes -= self._ops.nbytes(cache)
+        self._on_drop(key, cache, heir)

@@ -36,7 +36,8 @@ class Job:
     `processors` change its logits (see `sampling.py`), and `constraint` is the grammar that the
     answer must keep to. `checkpoints` are places in the prompt behind which its cache is worth
     keeping. After `reasoning_tokens_max` tokens of reasoning, `think_close` is written for the
-    model. `logprob_reader`: the probabilities of its tokens are wanted.
+    model. `logprob_reader`: the probabilities of its tokens are wanted. `keep`: what is computed for
+    it may go to disk.
     """
 
     prompt: Sequence[int]
@@ -51,6 +52,7 @@ class Job:
     checkpoints: Sequence[int] = ()
     reasoning_tokens_max: int | None = None
     think_close: Sequence[int] = ()
+    keep: bool = True
 
     @property
     def tokens_max(self) -> int:
@@ -82,6 +84,11 @@ class SequenceState:
     reasoning_tokens: int = 0
     suspected: bool = False
     closed_thinking: bool = False
+
+    @property
+    def record(self) -> list[int]:
+        """Its tokens so far, prompt and answer."""
+        return [*self.job.prompt, *self.tokens]
 
     def tokens_kept(self, ahead: int) -> int:
         """Return the length of prompt and answer as far as memory is set aside for them.

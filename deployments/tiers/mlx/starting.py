@@ -15,32 +15,56 @@ fit, the context that the tier offers is what does.
 from __future__ import annotations
 
 import dataclasses
+import hashlib
+import json
 import logging
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import psutil
 
+from deployments.models.provenance import file_sha256
 from deployments.models.sources import ModelUnavailable
 from deployments.tiers.mlx.answer import AnswerReader
 from deployments.tiers.mlx.batch import Batch, Job
-from deployments.tiers.mlx.kv import scratch_bytes
+from deployments.tiers.mlx.kv import MlxCaches, scratch_bytes
 from deployments.tiers.mlx.loading import Loaded
-from deployments.tiers.mlx.memory_budget import TOKENS_MIN, MemoryBudget, default_budget_bytes
+from deployments.tiers.mlx.memory_budget import TOKENS_MIN, Layout, MemoryBudget, default_budget_bytes
 from deployments.tiers.mlx.pace import STEP_TOKENS_MAX
+from deployments.tiers.mlx.prompt_store import PromptStore
 from deployments.tiers.mlx.sampling import Sampling
+from deployments.tiers.mlx.stored.segment_file import FORMAT
+from deployments.tiers.mlx.stored.segment_folder import SegmentFolder, count_bytes
 from reliability.types import Event, Failed, Text
 
-__all__ = ["prepare_batch"]
+__all__ = ["PromptDisk", "prepare_batch"]
 
 _LOG = logging.getLogger(__name__)
 
 _PROBES = ("The quick brown fox jumps over the lazy dog. " * 3, "1, 2, 3, 4,")
 _PROBE_TOKENS = 24
 _CHECK_TOKENS = 6
+_DISK_BYTES_MAX, _DISK_SHARE = 4 << 30, 10
+_DECIDING_FILES = ("config.json", "tokenizer.json", "tokenizer_config.json")
+
+
+@dataclass(frozen=True, slots=True)
+class PromptDisk:
+    """Where prompts go on disk, and how many bytes of all models may be there; None: see `_choose_bytes`."""
+
+    root: Path
+    bytes_max: int | None = None
 
 
 def prepare_batch(
-    batch: Batch, loaded: Loaded, running_max: int, memory_bytes: int | None, prompt_cache_bytes: int | None
+    batch: Batch,
+    loaded: Loaded,
+    running_max: int,
+    memory_bytes: int | None,
+    prompt_cache_bytes: int | None,
+    prompt_disk: PromptDisk | None = None,
 ) -> Loaded:
     """Make `batch` ready; return what is known of the model afterwards.
 
@@ -58,7 +82,9 @@ def prepare_batch(
     context_tokens = budget.fit_tokens(loaded.context_tokens)
     if context_tokens < min(TOKENS_MIN, loaded.context_tokens):
         raise ModelUnavailable(_explain_too_little(budget), again=memory_bytes is None)
-    batch.set_budget(budget, prompt_cache_bytes)
+    kept_bytes_max = budget.kept_bytes_max if prompt_cache_bytes is None else prompt_cache_bytes
+    folder = None if prompt_disk is None else _open_folder(prompt_disk, loaded, budget.layout)
+    batch.set_budget(budget, PromptStore(MlxCaches(), bytes_max=kept_bytes_max, folder=folder))
     return dataclasses.replace(
         loaded, context_tokens=context_tokens, batched_as_alone=same, cuttable=budget.layout.cuttable
     )
@@ -109,6 +135,40 @@ def _measure_available_bytes(weight_bytes: int) -> int:
     info: dict[str, Any] = mx.device_info() if mx.metal.is_available() else {}
     most = info.get("max_recommended_working_set_size")
     return min(left, int(most) - weight_bytes) if most else left
+
+
+def _open_folder(disk: PromptDisk, loaded: Loaded, layout: Layout) -> SegmentFolder | None:
+    bytes_max = _choose_bytes(disk.root) if disk.bytes_max is None else disk.bytes_max
+    if not bytes_max:
+        return None
+    folder = SegmentFolder(disk.root, _build_key(loaded, layout), bytes_max=bytes_max)
+    folder.sweep()
+    return folder
+
+
+def _choose_bytes(root: Path) -> int:
+    """Choose how much of the disk prompts may have, where nobody says: a tenth of what is free, with what they have."""
+    there = next(folder for folder in (root, *root.parents) if folder.exists())
+    return min(_DISK_BYTES_MAX, (shutil.disk_usage(there).free + count_bytes(root)) // _DISK_SHARE)
+
+
+def _build_key(loaded: Loaded, layout: Layout) -> str:
+    """Name everything that decides what the keys and values of a token are, and which tokens a text is."""
+    artifact, template = loaded.artifact, getattr(loaded.tokenizer, "chat_template", None)
+    files = {file: file_sha256(artifact.path / file) for file in _DECIDING_FILES if (artifact.path / file).is_file()}
+    facts = {
+        "format": FORMAT,
+        "weights": artifact.sha256,
+        "folder": artifact.path.name,  # of a conversion it names the converter
+        "quantization": artifact.quantization,
+        "adapter": loaded.adapter,
+        "draft": None if loaded.draft is None else loaded.draft.label,
+        "files": files,
+        "template": hashlib.sha256(repr(template).encode()).hexdigest(),
+        "layout": repr(layout),
+        "versions": dict(loaded.versions),
+    }
+    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
 
 
 def _explain_too_little(budget: MemoryBudget) -> str:

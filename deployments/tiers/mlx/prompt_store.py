@@ -1,0 +1,378 @@
+"""Prompts kept for reuse, in memory and on disk: what a restart, a sleep or a killed replica would lose is found again,
+by the next process and by any other on this machine.
+
+    memory  prompt_cache.py            put ──▶ dirty ──▶ being written ──▶ clean
+    disk    stored/segment_folder.py                          │ writer thread
+                                     found ──▶ checked ──▶ being restored ──▶ put, clean
+                                        reader thread      engine thread, a piece at a time
+
+Theory of operation. Everything is looked for in memory first. An entry is dirty when it has tokens that the disk may
+not know. It is written once the engine has been idle for `_QUIET_S`, after `_LATE_S` where it never is, when it is
+evicted from memory before that, and at the end. Writing costs the engine thread nothing but views of the entry's
+memory, for entries are never changed; the writer thread cuts, sums and writes, and finds out first what is on disk
+already. One entry is written at a time. The views are let go on the engine thread, as everything of MLX.
+
+A prompt that memory doesn't hold is looked up by the reader thread. Where the disk has enough more of it to be worth
+its bytes, the reader checks the files and the engine copies them into MLX, some layers between two steps: those who
+decode go on. Whoever the prompt belongs to waits for it at the head of the queue, for `_PATIENCE_S` at most.
+
+An entry knows how many of its first tokens may go to disk. A request that isn't to be kept adds none, though its entry
+may be the longer form of one that may: then only that part is written.
+
+What must never happen: a token of a request that isn't to be kept in a file; memory beyond what `shrink` allows, for an
+entry that is evicted while it is being written, or one that is being restored: the writing is cancelled, the restoring
+given up. Nor an error of the disk in an answer: it is a line in the log, and the prompt is computed.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from queue import SimpleQueue
+from typing import Any
+
+from deployments.tiers.mlx.prompt_cache import CacheOps, PromptCache
+from deployments.tiers.mlx.stored.host_cache import HostCache, Restoring, to_host
+from deployments.tiers.mlx.stored.packed import WIDTH, count_tokens, pack
+from deployments.tiers.mlx.stored.segment_file import Cancelled, Damaged, Segment
+from deployments.tiers.mlx.stored.segment_folder import TOKENS_MIN, Found, SegmentFolder
+
+__all__ = ["PromptStore"]
+
+_LOG = logging.getLogger(__name__)
+
+_QUIET_S, _LATE_S = 1.0, 15.0
+_POLL_S = 0.05  # how often an idle engine looks whether a write has ended
+# A prompt is read from disk where that saves so many tokens, and so large a part of what has to be read: reading a
+# token is some forty times cheaper than computing it, on the weakest machine and model (CPU, 135M).
+_GAIN_TOKENS_MIN, _GAIN_SHARE = 64, 1 / 16
+# For the first look, on the engine thread: it takes a millisecond, unless it finds something or the disk is slow.
+_LOOK_S = 0.02
+_PATIENCE_S = 10.0
+_PIECE_BYTES = 64 << 20  # restored between two steps
+
+
+@dataclass(slots=True)
+class _Mark:
+    """What of an entry may go to disk: its first `tokens`, in files that begin at `cuts`. `since_s`: when something was
+    added that the disk doesn't know; None where it knows all."""
+
+    tokens: int = 0
+    cuts: set[int] = field(default_factory=set)
+    since_s: float | None = None
+
+
+@dataclass(slots=True, eq=False)
+class _Write:
+    """An entry on its way to disk. `host` is taken off it on the engine thread."""
+
+    key: bytes
+    cache: Any
+    host: HostCache | None
+    cancelled: threading.Event = field(default_factory=threading.Event)
+    done: threading.Event = field(default_factory=threading.Event)
+
+
+@dataclass(slots=True, eq=False)
+class _Fetch:
+    """A prompt on its way from disk. `segments`: the files of what was `found` of it, checked; None where that isn't
+    worth it."""
+
+    key: bytes
+    held: int
+    bytes_max: int
+    began_s: float
+    found: Found = field(default_factory=Found)
+    segments: list[Segment] | None = None
+    restoring: Restoring | None = None
+    cancelled: threading.Event = field(default_factory=threading.Event)
+    done: threading.Event = field(default_factory=threading.Event)
+
+
+class PromptStore:
+    """The prompts kept for reuse. Without a `folder` they live as long as the process. Engine thread only."""
+
+    def __init__(
+        self,
+        ops: CacheOps,
+        *,
+        bytes_max: int,
+        folder: SegmentFolder | None = None,
+        see: Callable[[Any, int], HostCache] = to_host,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._memory = PromptCache(ops, bytes_max=bytes_max, on_drop=self._note_drop)
+        self._ops, self._bytes_max, self._spare_bytes = ops, bytes_max, bytes_max
+        self._folder, self._see, self._clock = folder, see, clock
+        self._marks: dict[bytes, _Mark] = {}
+        self._write: _Write | None = None
+        self._fetch: _Fetch | None = None
+        self._fetched: bytes | None = None  # the last prompt that was looked for on disk
+        self._used_s = clock()
+        self._failing = False
+        self._writer, self._reader = _Worker("prompts-writer"), _Worker("prompts-reader")
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes that are held in memory for reuse."""
+        return self._memory.nbytes
+
+    def take(self, tokens: Sequence[int]) -> tuple[Any, int]:
+        """Return a cache for the beginning of `tokens`, from memory, and how many of them it holds."""
+        self._used_s, self._fetched = self._clock(), None
+        return self._memory.take(tokens)
+
+    def holds(self, tokens: Sequence[int]) -> bool:
+        """Return whether prompts that begin with `tokens` are served from memory with all of them already."""
+        return self._memory.holds(tokens)
+
+    def put(self, tokens: Sequence[int], cache: Any, *, keep: bool = True) -> None:
+        """Keep `cache`, which holds exactly `tokens`. `keep`: they may go to disk."""
+        self._used_s = self._clock()
+        key = self._memory.put(tokens, cache)
+        if key is None:
+            return
+        mark = self._marks.setdefault(key, _Mark())
+        if keep and len(tokens) > mark.tokens:
+            mark.tokens, mark.since_s = len(tokens), self._used_s
+
+    def shrink(self, bytes_max: int) -> None:
+        """Hold no more than `bytes_max`, with what is being written and restored: the memory is needed elsewhere."""
+        self._spare_bytes = bytes_max
+        for _ in range(2):  # what the first evicts may be with the writer, and takes as much as before
+            self._memory.shrink(self._limit_memory())
+        if self._write is not None and self._count_written() > bytes_max:
+            self._write.cancelled.set()
+        if self._count_restored() > bytes_max:
+            self._end_fetch()
+        self._collect()
+
+    def fetching(self, tokens: Sequence[int], *, alone: bool) -> bool:
+        """Return whether more of `tokens` than memory holds is on its way from disk; each call brings it on. `alone`:
+        the engine has nothing else to do meanwhile."""
+        key = pack(tokens)[:-WIDTH]  # `take` leaves the last one
+        fetch = self._fetch
+        if fetch is None or fetch.key != key:
+            fetch = self._begin_fetch(key, tokens)
+            if fetch is None:
+                return False
+            fetch.done.wait(_LOOK_S)
+        if not fetch.done.wait(_POLL_S if alone else 0):
+            if self._clock() - fetch.began_s < _PATIENCE_S:
+                return True
+            _LOG.warning("a prompt took too long to read from disk and is computed")
+            self._end_fetch()
+            return False
+        return self._restore(fetch)
+
+    def save(self, *, idle: bool) -> float | None:
+        """Write an entry if it is time for one. Return after how many seconds of idleness to call again, if at all."""
+        self._collect()
+        if self._folder is None:
+            return None
+        if idle:
+            self._end_fetch()  # nobody waits for it
+            self._fetched = None
+        if self._write is not None:
+            return _POLL_S
+        dirty = [(mark.since_s, key) for key, mark in self._marks.items() if mark.since_s is not None]
+        if not dirty:
+            return None
+        now_s = self._clock()
+        quiet_s = _QUIET_S - (now_s - self._used_s)
+        if not idle:
+            since_s, key = min(dirty)
+            if now_s - since_s >= _LATE_S:
+                self._begin_write(key, self._memory.get(key), self._marks[key])
+            return None
+        if quiet_s > 0:
+            return quiet_s
+        key = max(dirty)[1]
+        self._begin_write(key, self._memory.get(key), self._marks[key])
+        return _POLL_S
+
+    def close(self, seconds: float) -> None:
+        """Write what isn't on disk yet, the latest first, for so long at most."""
+        ends_s = time.monotonic() + seconds
+        self._used_s = float("-inf")
+        while self.save(idle=True) is not None and time.monotonic() < ends_s:
+            if self._write is not None:
+                self._write.done.wait(max(0.0, ends_s - time.monotonic()))
+        if self._write is not None:
+            self._write.cancelled.set()
+            self._write.done.wait(_QUIET_S)
+        self._collect()
+        self._writer.stop()
+        self._reader.stop()
+
+    def _limit_memory(self) -> int:
+        beside = self._count_written() + self._count_restored()
+        return max(0, min(self._bytes_max, self._spare_bytes - beside))
+
+    def _count_written(self) -> int:
+        """Count the bytes that only the writer still holds."""
+        write = self._write
+        if write is None or self._memory.get(write.key) is write.cache:
+            return 0
+        return self._ops.nbytes(write.cache)
+
+    def _count_restored(self) -> int:
+        restoring = None if self._fetch is None else self._fetch.restoring
+        return 0 if restoring is None else restoring.nbytes
+
+    def _note_drop(self, key: bytes, cache: Any, heir: bytes | None) -> None:
+        """Hand what is known of an entry over to its heir; without one it is evicted, and goes to disk if it can."""
+        mark = self._marks.pop(key, None)
+        if mark is None:
+            return
+        if heir is None:
+            if mark.since_s is not None:
+                self._begin_write(key, cache, mark)
+            return
+        to = self._marks.setdefault(heir, _Mark())
+        to.cuts |= mark.cuts | {count_tokens(key)}
+        if mark.tokens > to.tokens:
+            to.tokens, to.since_s = mark.tokens, mark.since_s
+
+    def _begin_write(self, key: bytes, cache: Any, mark: _Mark) -> None:
+        """Hand an entry to the writer, unless that has one."""
+        if self._folder is None or self._write is not None:
+            return
+        mark.since_s = None
+        try:
+            host = self._see(cache, count_tokens(key))
+        except (ValueError, KeyError) as error:
+            self._complain(error)
+            return
+        if mark.tokens < TOKENS_MIN or not (host.sliced or mark.tokens == host.tokens):
+            return
+        self._write = write = _Write(key, cache, host)
+        cuts = sorted(mark.cuts) if host.sliced else None
+        packed = key[: mark.tokens * WIDTH]
+        self._writer.submit(lambda: self._save(write, packed, cuts), write.done)
+
+    def _save(self, write: _Write, packed: bytes, cuts: list[int] | None) -> None:
+        """Write an entry. Runs on the writer thread."""
+        host = write.host
+        assert host is not None
+        assert self._folder is not None
+        try:
+            self._folder.save(
+                packed,
+                host.form,
+                host.stretch,
+                token_bytes=-(-host.nbytes // host.tokens),
+                cuts=cuts,
+                cancelled=write.cancelled.is_set,
+            )
+            self._failing = False
+        except Cancelled:
+            pass
+        except OSError as error:
+            self._complain(error)
+
+    def _complain(self, error: Exception) -> None:
+        if not self._failing:
+            _LOG.warning("prompts can't be kept on disk: %s", error)
+        self._failing = True
+
+    def _collect(self) -> None:
+        """Let go of what has been written."""
+        if self._write is not None and self._write.done.is_set():
+            self._write.host = self._write.cache = None
+            self._write = None
+
+    def _begin_fetch(self, key: bytes, tokens: Sequence[int]) -> _Fetch | None:
+        """Have the prompt looked up, unless that was done last, or memory holds nearly all of it."""
+        if self._folder is None or key == self._fetched:
+            return None
+        held = self._memory.count_usable(tokens)
+        if count_tokens(key) - held < _GAIN_TOKENS_MIN:
+            return None
+        self._end_fetch()
+        room_bytes = min(self._bytes_max, self._spare_bytes)
+        self._fetch = fetch = _Fetch(key, held, room_bytes, self._clock())
+        self._reader.submit(lambda: self._look_up(fetch), fetch.done)
+        return fetch
+
+    def _look_up(self, fetch: _Fetch) -> None:
+        """Find the prompt's files and check them. Runs on the reader thread."""
+        assert self._folder is not None
+        try:
+            while fetch.segments is None:
+                found = self._folder.find(fetch.key)
+                if found.nbytes > fetch.bytes_max:
+                    found = found.shorten(found.tokens * fetch.bytes_max // found.nbytes)
+                if found.tokens - fetch.held < max(_GAIN_TOKENS_MIN, _GAIN_SHARE * found.tokens):
+                    return
+                fetch.found = found
+                # A file that can't be used is gone afterwards, so that the next look finds less.
+                fetch.segments = self._folder.open(found, fetch.key, cancelled=fetch.cancelled.is_set)
+        except Cancelled:
+            return
+        except OSError as error:
+            self._complain(error)
+
+    def _restore(self, fetch: _Fetch) -> bool:
+        """Copy some of the prompt into MLX, and put it into memory once it is complete; return whether more is left."""
+        if fetch.segments is None:
+            self._end_fetch()
+            return False
+        left_bytes = self._spare_bytes - self._count_written() - fetch.found.nbytes
+        self._memory.shrink(max(0, min(self._bytes_max, left_bytes)))
+        try:
+            if fetch.restoring is None:
+                fetch.restoring = Restoring(fetch.segments, fetch.found.parts)
+            if not fetch.restoring.advance(_PIECE_BYTES):
+                return True
+        except Damaged as error:
+            assert self._folder is not None
+            self._folder.discard(fetch.found, error)
+            self._end_fetch()
+            return False
+        count = fetch.found.tokens
+        key = self._memory.put(memoryview(fetch.key).cast("I")[:count], fetch.restoring.cache)
+        if key is not None:
+            mark = self._marks.setdefault(key, _Mark())
+            mark.tokens = max(mark.tokens, count)
+        self._end_fetch()
+        return False
+
+    def _end_fetch(self) -> None:
+        if self._fetch is not None:
+            self._fetch.cancelled.set()
+            self._fetched, self._fetch = self._fetch.key, None
+
+
+class _Worker:
+    """A thread that does one thing after the other. It is begun with the first, and the process doesn't wait for it."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._inbox: SimpleQueue[tuple[Callable[[], None], threading.Event] | None] = SimpleQueue()
+        self._thread: threading.Thread | None = None
+
+    def submit(self, do: Callable[[], None], done: threading.Event) -> None:
+        """Have something done; `done` is set behind it, however it ends."""
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
+            self._thread.start()
+        self._inbox.put((do, done))
+
+    def stop(self) -> None:
+        """End the thread, once it has done what it has."""
+        self._inbox.put(None)
+
+    def _run(self) -> None:
+        while (task := self._inbox.get()) is not None:
+            do, done = task
+            try:
+                do()
+            except Exception:  # a bug; whoever waits goes on without
+                _LOG.exception("%s failed", self._name)
+            finally:
+                done.set()
+            del task, do

@@ -1,0 +1,1 @@
+"""Prompts' keys and values on disk, where they outlive the process that computed them."""
