@@ -36,6 +36,16 @@ class MlxCaches:
             layer.trim(tokens)
         return shorter
 
+    def cut(self, cache: Any, tokens: int) -> Any:
+        """Copy the first tokens of plain caches; others hold more than tokens."""
+        import mlx.core as mx
+        from mlx_lm.models.cache import KVCache
+
+        if any(type(layer) is not KVCache for layer in cache):
+            return None
+        pairs = [[mx.contiguous(one[..., :tokens, :]) for one in (layer.keys, layer.values)] for layer in cache]
+        return detach([KVCache.from_state((*pair, tokens)) for pair in pairs])
+
 
 def detach(cache: Any) -> Any:
     """Compute the cache, and return it."""

@@ -12,6 +12,9 @@ dropped. Where it can't be (a sliding window that has moved on, a recurrent stat
 only prompts that go on behind its end: that is why the batch makes checkpoints, after the system
 prompt and before the answer begins.
 
+A session may outgrow what may be kept, and so may a prompt that its client left in the middle: of those the beginning
+is kept, as much as fits. To compute half of it again is better than to compute all of it.
+
 What must never happen: a cache that covers the whole prompt, since the model then has nothing to compute the first
 token from (`take` leaves at least one token); a cache that holds other tokens than it says; more bytes than
 `bytes_max`. The entry used longest ago goes first. One owner: the engine thread.
@@ -46,6 +49,10 @@ class CacheOps(Protocol):
 
     def copy_shortened(self, cache: Any, tokens: int) -> Any:
         """Copy it without its last `tokens` tokens (0: a plain copy)."""
+        ...
+
+    def cut(self, cache: Any, tokens: int) -> Any:
+        """Copy its first `tokens` tokens into memory of their own; None for a kind of cache that can't be."""
         ...
 
 
@@ -100,11 +107,13 @@ class PromptCache:
         return most
 
     def put(self, tokens: Sequence[int], cache: Any) -> bytes | None:
-        """Keep `cache`, which holds exactly `tokens`; or don't, where it is too large or serves nothing new. Return the
-        key of the entry that serves them now."""
+        """Keep `cache`, which holds exactly `tokens`; or don't, where it serves nothing new. Of one that is too large
+        as many tokens are kept as fit. Return the key of the entry that serves them now."""
         key = pack(tokens)
         size_bytes = self._ops.nbytes(cache)
-        if not key or size_bytes > self._bytes_max:
+        if size_bytes > self._bytes_max:
+            return self._put_beginning(tokens, cache, len(tokens) * self._bytes_max // size_bytes)
+        if not key:
             return None
         known = next((old for old, held in self._entries.items() if self._covers(old, held, key)), None)
         if known is not None:
@@ -117,6 +126,11 @@ class PromptCache:
         self.nbytes += size_bytes
         self.shrink(self._bytes_max)
         return key
+
+    def _put_beginning(self, tokens: Sequence[int], cache: Any, count: int) -> bytes | None:
+        cut = self._ops.cut(cache, count) if count and self._ops.is_trimmable(cache) else None
+        fits = cut is not None and self._ops.nbytes(cut) <= self._bytes_max
+        return self.put(tokens[:count], cut) if fits else None
 
     def get(self, key: bytes) -> Any:
         """Return the cache of an entry; None where it is gone. Nobody may write to it."""

@@ -135,9 +135,9 @@ class PromptStore:
         key = self._memory.put(tokens, cache)
         if key is None:
             return
-        mark = self._marks.setdefault(key, _Mark())
-        if keep and len(tokens) > mark.tokens:
-            mark.tokens, mark.since_s = len(tokens), self._used_s
+        mark, count = self._marks.setdefault(key, _Mark()), min(len(tokens), count_tokens(key))
+        if keep and count > mark.tokens:
+            mark.tokens, mark.since_s = count, self._used_s
 
     def shrink(self, bytes_max: int) -> None:
         """Hold no more than `bytes_max`, with what is being written and restored: the memory is needed elsewhere."""

@@ -37,6 +37,7 @@ from tests.unit.deployments.effects.engine import (
     max_reasoning_tokens,
     memory_bytes,
     prompt_cache_bytes,
+    prompt_cache_disk_bytes,
 )
 from tests.unit.deployments.effects.graph import (
     aliases,
@@ -154,6 +155,7 @@ EFFECTS: dict[str, Callable[[], None]] = {
     "tiers.mlx.max_waiting": mlx_slots,
     "tiers.mlx.memory_bytes": memory_bytes,
     "tiers.mlx.prompt_cache_bytes": prompt_cache_bytes,
+    "tiers.mlx.prompt_cache_disk_bytes": prompt_cache_disk_bytes,
     "tiers.mlx.max_reasoning_tokens": max_reasoning_tokens,
     "tiers.mlx.blas_threads": blas_threads,
     "tiers.hosted.preset": hosted_request,

@@ -183,7 +183,7 @@ class SegmentFolder:
     def sweep(self, room_bytes: int = 0) -> None:
         """Remove what is too old, what is too much with `room_bytes` more, and what killed writers left."""
         try:
-            with (self._root / ".lock").open("a") as file:
+            with os.fdopen(os.open(self._root / ".lock", os.O_RDWR | os.O_CREAT, 0o600), "wb") as file:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 self._sweep(room_bytes)
         except OSError:  # somebody else is at it, or there is no folder

@@ -26,7 +26,7 @@ def on_tiny_model(**keys: Any) -> tuple[TierStatus, int]:
     """The status of a tier with these keys, and how much of a repeated prompt it reuses."""
     with tempfile.TemporaryDirectory() as parent:
         model = f"path:{tiny.write_folder(Path(parent) / 'tiny')}"
-        return asyncio.run(status_and_reuse({"kind": "mlx", "model": model, **keys}))
+        return asyncio.run(status_and_reuse({"kind": "mlx", "model": model, "prompt_cache_disk_bytes": 0, **keys}))
 
 
 async def status_and_reuse(raw: dict[str, Any]) -> tuple[TierStatus, int]:
@@ -80,6 +80,17 @@ def prompt_cache_bytes() -> None:
     """Nothing may be kept: nothing is reused."""
     assert on_tiny_model(prompt_cache_bytes=0)[1] == 0
     assert on_tiny_model()[1] > 0
+
+
+def prompt_cache_disk_bytes() -> None:
+    """What it does is shown in test_prompt_store_restart.py; here, that the engine gets it, and that it is on where
+    nobody says otherwise."""
+    for given, expected in ((7, 7), (0, 0), (None, None)):
+        tier = made(config_of("tiers.m.prompt_cache_disk_bytes", given))
+        disk = tier._engine._prompt_disk
+        assert disk is not None
+        assert (disk.root.name, disk.bytes_max) == ("prompts", expected)
+        asyncio.run(tier.close())
 
 
 def max_reasoning_tokens() -> None:

@@ -9,7 +9,7 @@ import mlx.core as mx
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from mlx_lm.models.cache import make_prompt_cache
+from mlx_lm.models.cache import RotatingKVCache, make_prompt_cache
 
 from deployments.models.sources import parse_source
 from deployments.tiers.mlx.kv import MlxCaches, detach, layout_of
@@ -46,6 +46,25 @@ def test_a_shortened_copy_goes_on_as_if_the_rest_had_never_been_read(
 
     assert read(model, copy, more) == pytest.approx(read(model, short, more), abs=1e-4)
     assert read(model, cache, more) == pytest.approx(read(model, whole, more), abs=1e-4)
+
+
+@settings(deadline=None, max_examples=25)
+@given(TOKENS, TOKENS, TOKENS)
+def test_a_cut_is_its_own_and_no_larger_than_its_tokens(
+    model: Any, kept: list[int], rest: list[int], more: list[int]
+) -> None:
+    """Law: the first tokens of a cache go on as a cache of them alone, and take the memory of so many tokens; a kind of
+    cache that holds more than tokens isn't cut."""
+    cache, short = (make_prompt_cache(model) for _ in range(2))
+    for one, tokens in ((cache, kept + rest), (short, kept)):
+        read(model, one, tokens)
+        detach(one)
+    caches = MlxCaches()
+    cut = caches.cut(cache, len(kept))
+
+    assert caches.nbytes(cut) * cache[0].keys.shape[2] == caches.nbytes(cache) * len(kept)
+    assert read(model, cut, more) == pytest.approx(read(model, short, more), abs=1e-4)
+    assert caches.cut([RotatingKVCache(8)], 1) is None
 
 
 def test_what_is_measured_are_the_bytes_of_all_layers(model: Any) -> None:

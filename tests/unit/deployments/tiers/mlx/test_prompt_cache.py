@@ -38,6 +38,10 @@ class Rows:
         assert tokens == 0 or not cache.stiff
         return Held(cache.tokens[: len(cache.tokens) - tokens], cache.stiff)
 
+    def cut(self, cache: Held, tokens: int) -> Held:
+        assert not cache.stiff
+        return Held(cache.tokens[:tokens])
+
 
 def store(*rows: Sequence[int], stiff: bool = False, bytes_max: int = 10**6) -> PromptCache:
     made = PromptCache(Rows(), bytes_max=bytes_max)
@@ -76,6 +80,11 @@ class Machine(RuleBasedStateMachine):
             assert 0 < count < len(tokens)
             assert cache.tokens == tuple(tokens[:count])
             assert any(held.tokens[:count] == cache.tokens for held in self.put_rows)
+
+    @rule(tokens=st.lists(st.integers(0, 2), min_size=13, max_size=20))
+    def put_too_large(self, tokens: list[int]) -> None:
+        self.put(tokens, False)
+        assert self.cache.holds(tokens[:12])
 
     @rule(bytes_max=st.integers(0, 200))
     def shrink(self, bytes_max: int) -> None:
@@ -136,9 +145,14 @@ class TestKeeping:
         assert [cache.take([row, row, 5])[1] for row in (1, 2, 3)] == [2, 0, 2]
 
     def test_what_is_too_large_is_not_kept(self) -> None:
-        """Law: an entry over the bound is left out and costs the others nothing."""
-        cache = store([1], list(range(50)), bytes_max=5 * TOKEN_BYTES)
+        """Law: an entry over the bound that can't be cut is left out and costs the others nothing."""
+        cache = store([1], list(range(50)), bytes_max=5 * TOKEN_BYTES, stiff=True)
         assert (cache.take([1, 2])[1], len(cache)) == (1, 1)
+
+    def test_of_what_is_too_large_the_beginning_is_kept(self) -> None:
+        """Law: of an entry over the bound that can be cut as many tokens are kept as fit; where none fit, none."""
+        assert store(list(range(50)), bytes_max=5 * TOKEN_BYTES + 1).take(list(range(50)))[1] == 5
+        assert store(list(range(50)), bytes_max=TOKEN_BYTES - 1).take(list(range(50))) == (None, 0)
 
     def test_it_knows_what_it_holds(self) -> None:
         """Law: `holds` is true where every row that begins so would reuse all of it."""

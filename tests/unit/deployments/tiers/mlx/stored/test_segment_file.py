@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -96,10 +97,8 @@ def test_no_damage_goes_unnoticed(good: bytes, tmp_path_factory: pytest.TempPath
     path.chmod(0o600)
     with pytest.raises(Damaged):
         open_segment(path, cancelled=never)
-    try:
+    with contextlib.suppress(Damaged):
         read_head(path)
-    except Damaged:
-        pass
 
 
 @settings(max_examples=200, deadline=None)
@@ -119,7 +118,7 @@ def test_a_file_of_others_is_not_used(tmp_path: Path) -> None:
     path = write(tmp_path)
     link = tmp_path / "link.safetensors"
     link.symlink_to(path)
-    with pytest.raises(OSError):
+    with pytest.raises(OSError, match="symbolic links"):
         open_segment(link, cancelled=never)
     path.chmod(0o644)
     with pytest.raises(Damaged):
