@@ -89,6 +89,7 @@ async def _ask_judge(run: Run, request: JudgeRequest, ports: Ports) -> tuple[Run
             max_tokens=request.max_tokens,
             timeout_s=request.timeout_s,
             temperature=0.0,
+            keep=run.request.keep,  # it quotes the conversation
         ),
         expected=expect(request.messages, ToolBox(), id_seed="judge"),
         chain=(request.tier,),

@@ -244,7 +244,7 @@ class PromptStore:
         mark.since_s = None
         try:
             host = self._see(cache, count_tokens(key))
-        except (ValueError, KeyError) as error:
+        except Exception as error:  # a cache of a kind that can't be written: the engine goes on without
             self._complain(error)
             return
         if mark.tokens < TOKENS_MIN or not (host.sliced or mark.tokens == host.tokens):
@@ -276,7 +276,8 @@ class PromptStore:
 
     def _complain(self, error: Exception) -> None:
         if not self._failing:
-            _LOG.warning("prompts can't be kept on disk: %s", error)
+            bug = None if isinstance(error, OSError) else error
+            _LOG.warning("prompts can't be kept on disk, or read from it: %s", error, exc_info=bug)
         self._failing = True
 
     def _collect(self) -> None:
@@ -331,6 +332,10 @@ class PromptStore:
         except Damaged as error:
             assert self._folder is not None
             self._folder.discard(fetch.found, error)
+            self._end_fetch()
+            return False
+        except Exception as error:  # no fault of the prompt, nor of the files: it is computed
+            self._complain(error)
             self._end_fetch()
             return False
         count = fetch.found.tokens

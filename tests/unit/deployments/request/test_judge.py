@@ -3,20 +3,37 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncGenerator
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
+from deployments.request.drive import Run
 from deployments.request.judge import advise
 from deployments.telemetry import MonotonicClock
+from deployments.tiers.scripted.scripted_tier import ScriptedTier
 from reliability.answer.estimate import prompt_bytes
 from reliability.answer.judgement import expect
 from reliability.loops import JudgeConfig, LoopConfig
 from reliability.tools import build_toolbox
+from reliability.types import ChatRequest, Event
 from tests.unit.deployments.request.test_drive import TOOLS, make_ports, make_run
 
 
-def test_advice_is_part_of_the_prompt():
-    """What is put before the model because it looks stuck is read with the rest."""
+class Heard(ScriptedTier):
+    """A tier that remembers what it was asked."""
+
+    asked: list[ChatRequest]
+
+    async def stream(self, request: ChatRequest) -> AsyncGenerator[list[Event], None]:
+        self.asked = [*getattr(self, "asked", []), request]
+        async for events in super().stream(request):
+            yield events
+
+
+def make_stuck_run() -> Run:
+    """A run whose model calls one tool five times in a row."""
     messages: list[dict[str, Any]] = [{"role": "user", "content": "what is a?"}]
     for lap in range(5):
         call = {"name": "f", "arguments": f'{{"a": {lap}}}'}
@@ -29,8 +46,28 @@ def test_advice_is_part_of_the_prompt():
     run.request = replace(run.request, messages=tuple(messages))
     run.expected = expect(messages, build_toolbox(TOOLS), id_seed="r", loops=LoopConfig())
     run.prompt_bytes = prompt_bytes(messages, TOOLS)
+    return run
+
+
+def test_advice_is_part_of_the_prompt():
+    """What is put before the model because it looks stuck is read with the rest."""
+    run = make_stuck_run()
     advice = asyncio.run(advise(run, make_ports({}, MonotonicClock()), JudgeConfig(enabled=True)))
 
     assert advice is not None
     assert advice.words is not None
     assert run.prompt_bytes == prompt_bytes(run.request.messages, TOOLS)
+
+
+@pytest.mark.parametrize("keep", [True, False])
+def test_the_judge_keeps_no_more_than_the_client_lets(keep):
+    """The judge is shown the conversation: what the client says of being kept holds for it too."""
+    run = make_stuck_run()
+    run.request = replace(run.request, keep=keep)
+    judge = Heard(name="aux", script=[{"answer": "Try another tool."}])
+    advice = asyncio.run(
+        advise(run, make_ports({"aux": judge}, MonotonicClock()), JudgeConfig(enabled=True, judge_tier="aux"))
+    )
+
+    assert advice is not None
+    assert [request.keep for request in judge.asked] == [keep]
