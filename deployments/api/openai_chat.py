@@ -177,10 +177,8 @@ def build_call(
     keep: bool | None = None,
 ) -> ChatCall:
     """Build the call of a chat completion's fields. Another dialect brings those that it has translated its own into;
-    `names` are then its own, by which a body may name its session, and `keep` what it says of being kept.
-
-    Raises:
-        ApiError, OutOfSteps: as `parse_chat`.
+    `names` are then its own, by which a body may name its session, and `keep` what it says of being kept. Raises what
+    `parse_chat` does.
     """
     steps = steps or Steps(sys.maxsize)
     body = _validate(fields)

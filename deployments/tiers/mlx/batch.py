@@ -253,7 +253,7 @@ class Batch:
         tokens_max, longest = self._limit_chunk(), 0
         while self._queue:
             sequence = self._queue[0]
-            if self._prompts is not None and self._prompts.fetching(sequence.record, alone=not self._by_uid):
+            if self._prompts is not None and self._prompts.fetch(sequence.record, alone=not self._by_uid):
                 break
             start = self._look_up(sequence)
             longest = max(longest, start.left)

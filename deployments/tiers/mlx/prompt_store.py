@@ -150,9 +150,9 @@ class PromptStore:
             self._end_fetch()
         self._collect()
 
-    def fetching(self, tokens: Sequence[int], *, alone: bool) -> bool:
-        """Return whether more of `tokens` than memory holds is on its way from disk; each call brings it on. `alone`:
-        the engine has nothing else to do meanwhile."""
+    def fetch(self, tokens: Sequence[int], *, alone: bool) -> bool:
+        """Bring what the disk holds of `tokens`, where that is more than memory does, a bit on its way; return whether it
+        is still on it. `alone`: the engine has nothing else to do meanwhile."""
         key = pack(tokens)[:-WIDTH]  # `take` leaves the last one
         fetch = self._fetch
         if fetch is None or fetch.key != key:

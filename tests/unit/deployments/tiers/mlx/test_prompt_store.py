@@ -80,7 +80,7 @@ def put(store: PromptStore, tokens: Sequence[int], *, keep: bool = True) -> None
 
 def take(store: PromptStore, tokens: Sequence[int]) -> int:
     """How many tokens there are, fetched if need be. They are checked to be the right ones."""
-    while store.fetching(tokens, alone=True):
+    while store.fetch(tokens, alone=True):
         pass
     cache, count = store.take(tokens)
     assert cache is None or read(cache) == read(compute(tokens[:count]))
@@ -139,7 +139,7 @@ def test_without_a_folder_nothing_is_looked_for(root: Path) -> None:
     store = make(None)
     put(store, LONG)
     assert store.save(idle=True) is None
-    assert not store.fetching([1, 2, 3], alone=True)
+    assert not store.fetch([1, 2, 3], alone=True)
     store.close(PATIENCE_S)
     assert take(store, [*LONG, 9]) == len(LONG)
 
@@ -252,11 +252,11 @@ def test_decoding_does_not_wait_for_the_disk(slow: Slow, root: Path) -> None:
     """Law: while a prompt is looked for whoever else runs goes on; where it takes too long, it is computed."""
     clock = Clock()
     store = PromptStore(MlxCaches(), bytes_max=ANY_BYTES, folder=slow, clock=clock)
-    assert store.fetching(LONG, alone=False)
+    assert store.fetch(LONG, alone=False)
     assert slow.reached.wait(PATIENCE_S)
-    assert store.fetching(LONG, alone=False)
+    assert store.fetch(LONG, alone=False)
     clock.now_s += 60.0
-    assert not store.fetching(LONG, alone=False)
+    assert not store.fetch(LONG, alone=False)
     assert store.take(LONG) == (None, 0)
 
 
@@ -265,7 +265,7 @@ def test_a_prompt_that_nobody_waits_for_is_dropped(root: Path) -> None:
     put(first := make(root), LONG)
     first.close(PATIENCE_S)
     store = make(root)
-    assert store.fetching([*LONG, 9], alone=False) in (True, False)
+    assert store.fetch([*LONG, 9], alone=False) in (True, False)
     store.save(idle=True)
     assert store._fetch is None
     assert take(store, [*LONG, 9]) == len(LONG)
@@ -291,7 +291,7 @@ def test_memory_is_asked_first(root: Path, monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(prompt_store, "_GAIN_TOKENS_MIN", 3)
     store = make(root)
     put(store, LONG[:6])
-    assert not store.fetching([*LONG, 9], alone=True)
+    assert not store.fetch([*LONG, 9], alone=True)
     put(other := make(root), LONG[:4])
     assert take(other, [*LONG, 9]) == len(LONG)
 
