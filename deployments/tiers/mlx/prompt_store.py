@@ -151,8 +151,8 @@ class PromptStore:
         self._collect()
 
     def fetch(self, tokens: Sequence[int], *, alone: bool) -> bool:
-        """Bring what the disk holds of `tokens`, where that is more than memory does, a bit on its way; return whether it
-        is still on it. `alone`: the engine has nothing else to do meanwhile."""
+        """Bring what the disk holds of `tokens`, where that is more than memory does, a bit on its way; return whether
+        it is still on it. `alone`: the engine has nothing else to do meanwhile."""
         key = pack(tokens)[:-WIDTH]  # `take` leaves the last one
         fetch = self._fetch
         if fetch is None or fetch.key != key:
