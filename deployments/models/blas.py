@@ -10,9 +10,10 @@ everything else of it stays invisible.
 
 On x86_64 a third file stands in front of it, `few_rows_x86_64.so`, four kilobytes of this package's own: it sends
 products of few rows to OpenBLAS's gemv, since gemm first copies the second matrix, which is most of the time of a
-sequence that decodes alone (`few_rows.c` says how). It is built beforehand, because nobody who runs the server
-should need a compiler, and pinned like the others (`tools/few_rows.py`). OpenBLAS on aarch64 sends products of one row
-to gemv by itself; on x86_64 no wheel of it does. Without the file, or where it fails its check, OpenBLAS is used alone.
+sequence that decodes alone (`few_rows.c` says how).
+It is built beforehand, because nobody who runs the server should need a compiler, and pinned like the others
+(`tools/few_rows.py`). OpenBLAS's builds for aarch64 send products of one row to gemv by themselves (GEMM_GEMV_FORWARD;
+not run here), those for x86_64 don't. Without the file, or where it fails its check, OpenBLAS is used alone.
 
 Whatever goes wrong here leaves the stock path, which computes the same, and a reason in words
 (`Library.words`) for the doctor. `MLX_STACK_BLAS=stock` in the environment asks for the stock path. The
@@ -38,9 +39,10 @@ SkylakeX; AVX2: those for Haswell, by `OPENBLAS_CORETYPE`):
     AVX2, 1 thread       221 →  92   229 → 127   314 → 154   198 → 181
     AVX2, 2 threads      128 →  56   171 → 109   189 → 133   191
 
-A whole step of mlx-lm's model, CPU milliseconds, 1 thread, median of 6 to 10 steps with it and as many without, by turns
-in one process (wall-clock time says little of that day: load average 30 to 55; the steps by turns took 1.6 to 3.8 times
-as long without it for 1 token). Eight and sixteen tokens, and prompts, are the same calls as before:
+A whole step of mlx-lm's model, CPU milliseconds, 1 thread, median of 6 to 10 steps with it and as many without, by
+turns in one process. (The clock on the wall says little of that day, at a load average of 30 to 55; of two steps of one
+token that followed each other the one without took 1.6 to 3.8 times as long.) Steps of eight tokens and more, and
+prompts, are the same calls as before:
 
     tokens                         1             2             4             8
     SmolLM2-135M, AVX2             74.2 → 38.5   77.3 → 47.8   73.6 → 60.7   94.6 → 91.8

@@ -2,24 +2,24 @@
 //
 // OpenBLAS's gemm first copies the second matrix into its own order. That pays when many rows are multiplied by it; the
 // products of a sequence that decodes alone have one row, and the copy is most of their time. Its gemv doesn't copy. So
-// a product of one row is a gemv here, and one of two to four rows by a transposed matrix (a layer's weights) is as many
-// gemvs, panel by panel, so that only the first of them waits for memory and the others find the panel in the cache.
-// Everything else goes to OpenBLAS's gemm as it came. (On aarch64 OpenBLAS does so itself for one row.)
+// a product of one row is a gemv here, and one of two to four rows by a transposed matrix (a layer's weights) is as
+// many gemvs, panel by panel, so that only the first of them waits for memory and the others find the panel in the
+// cache. Everything else goes to OpenBLAS's gemm as it came.
 //
-// Needs nothing but OpenBLAS as `blas.py` prepares it, loaded before: no libc, no constructor, no memory of its own. Built
-// by `python -m tools.few_rows`; where the thresholds come from stands in blas.py.
+// Needs nothing but OpenBLAS as `blas.py` prepares it, loaded before: no libc, no constructor, no memory of its own.
+// Built by `python -m tools.few_rows`; where the thresholds come from stands in blas.py.
 //
-// What must never happen: a product that gemm would refuse, or do nothing for, does something here. What isn't plainly a
-// product of few rows is gemm's.
+// What must never happen: a product that gemm would refuse, or do nothing for, does something here. What isn't plainly
+// a product of few rows is gemm's.
 
 enum { ROW_MAJOR = 101, PLAIN = 111, TRANSPOSED = 112 };
 
-// Rows from which gemm's copy pays: with more than one thread earlier.
+// Up to so many rows gemm's copy doesn't pay; with threads, which share it, it pays earlier.
 enum { ROWS_MAX_ALONE = 4, ROWS_MAX_THREADED = 3 };
 // A panel must stay in the second-level cache of the cores that share it, and be large enough to be shared out at all.
 enum { PANEL_ALONE = 512 << 10, PANEL_A_THREAD = 1 << 20 };
-// For AVX-512 OpenBLAS has kernels that don't copy either, for so many multiplications at most; by a transposed matrix it
-// takes them for a short result and a long sum only.
+// For AVX-512 OpenBLAS has kernels that don't copy either, for so many multiplications at most; by a transposed matrix
+// it takes them for a short result and a long sum only.
 enum { SMALL_MULTIPLICATIONS = 1000000, SMALL_RESULT = 1200, SMALL_SUM_MIN = 32 };
 
 typedef const float *matrix;
@@ -78,7 +78,7 @@ static void multiply_by_panels(int m, int n, int k, float alpha, matrix a, int l
 // CBLAS's 111 to 114: plain, transposed, and both conjugated. Fortran refuses the question mark, as CBLAS the number.
 static const char *name(int trans) { return trans < 111 || trans > 114 ? "?" : &"NTCR"[trans - 111]; }
 
-// OpenBLAS's own, which is named `cblas_sgemm` too and so is out of reach: by its Fortran name, which counts by columns.
+// OpenBLAS's own is named `cblas_sgemm` too and so is out of reach; its Fortran name isn't, and counts by columns.
 static void multiply_by_gemm(int order, int transa, int transb, int m, int n, int k, float alpha, matrix a, int lda,
                              matrix b, int ldb, float beta, float *c, int ldc) {
   const char *first = name(transa), *second = name(transb);
