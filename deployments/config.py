@@ -56,7 +56,12 @@ class StateConfig(Section):
         description="the folder of the journal; not set: the application's own in the user's state directory. Two "
         "servers on one machine need one each",
     )
-    reports_max: int = Field(default=1000, ge=1, le=1_000_000, description="reports of finished requests that are kept")
+    reports_max: int = Field(
+        default=100_000,
+        ge=1,
+        le=1_000_000,
+        description="reports of finished requests that are kept, for as many days as incidents are",
+    )
     sessions_max: int = Field(default=10_000, ge=1, le=10_000_000, description="sessions that are remembered")
     session_ttl_s: float = Field(
         default=86_400.0, ge=1, le=10**8, description="an idle session is forgotten after this, and its budget with it"

@@ -38,10 +38,12 @@ from deployments.api.exchange import Exchange
 from deployments.api.headers import deadline_of, is_local_only, request_id_of
 from deployments.api.models import filter_for, is_held_off, make_page, model_list, readiness
 from deployments.api.openai_chat import ChatCall
+from deployments.api.openai_render import CHAT
 from deployments.api.openai_responses.stored_record import NeedsRecall
 from deployments.api.openai_responses.stored_responses import StoredResponses
 from deployments.api.openai_responses.stored_routes import StoredRoutes
 from deployments.api.openapi.docs_routes import DocsRoutes
+from deployments.api.overview import Overview
 from deployments.api.parsing import parse_body
 from deployments.api.responses import build_error_handlers, json_response
 from deployments.collector import collect_less
@@ -67,6 +69,7 @@ from deployments.request.policy import build_expected, chain_for, hold_of, limit
 from deployments.state.client import State, ray_finder
 from deployments.state.records import StateLimits
 from deployments.telemetry import MonotonicClock
+from deployments.ui.control_room import ControlRoom, wants_page
 from deployments.work.large_work import large
 from deployments.work.worker_pool import Workers
 from reliability.answer.estimate import prompt_bytes
@@ -111,6 +114,16 @@ class Router(Stoppable):
         self._state = State(ray_finder(app, config.state), self._state_limits())
         self._stored = StoredResponses(self._state)
         self._insight = Insight(self._state, self._watch, tuple(self._tiers), self._access)
+        self._overview = Overview(
+            state=self._state,
+            watch=self._watch,
+            stopping=self._stopping,
+            memory=self._memory,
+            tiers=tuple(self._tiers),
+            cloud=self._cloud,
+            config=lambda: self._config,
+        )
+        self._room = ControlRoom(access=lambda: self._access, overview=self._overview, chat=self._chat_from_page)
         self._clock = MonotonicClock()
         self._workers = Workers(imports=WORKER_IMPORTS)
         self._jitter = random.Random()
@@ -147,10 +160,11 @@ class Router(Stoppable):
         this replica ends."""
         self._watch.start()
         await self._state.start()
-        noting = asyncio.create_task(self._note_transitions())
+        beside = [asyncio.create_task(self._note_transitions()), asyncio.create_task(self._overview.share_on())]
         collect_less()
         yield
-        noting.cancel()
+        for task in beside:
+            task.cancel()
         if self._memory is not None:
             await self._memory.close()
         await self._workers.close()
@@ -171,6 +185,7 @@ class Router(Stoppable):
             *DocsRoutes(lambda: self._access).routes(),
             *StoredRoutes(self._stored, self._identify_caller).routes(),
             *self._insight.routes(),
+            self._room.mount(),
         ]
         return BoundaryApp(
             lambda: self._access,
@@ -181,8 +196,11 @@ class Router(Stoppable):
 
     # -- routes ------------------------------------------------------------------------------------------------
 
-    async def root(self, _: Request) -> Response:
-        """Answer that something is here, and where the rest is; agents ask for it at their start."""
+    async def root(self, request: Request) -> Response:
+        """Answer that something is here, and where the rest is, as agents ask at their start; to a browser with the
+        control room."""
+        if wants_page(request):
+            return await self._room.show_now(request)
         return json_response({"name": "mlx-stack-serve", "models": "/v1/models", "ready": "/ready", "docs": "/docs"})
 
     async def health(self, _: Request) -> Response:
@@ -220,10 +238,16 @@ class Router(Stoppable):
             known[wanted] = known[starts_at] | {"id": wanted, "display_name": wanted, "starts_at": starts_at}
         return json_response(known[wanted])
 
+    async def _chat_from_page(self, request: Request, caller: Caller) -> Response:
+        """Answer a chat completion that a page of the control room asks for."""
+        return await self._answer(CHAT, request, caller)
+
     async def _chat(self, spoken: Dialect, request: Request) -> Response:
         """Answer one request of a dialect, streamed or not."""
-        started_ns = self._clock.now_ns()
-        caller, server = self._identify_caller(request), self._config.server
+        return await self._answer(spoken, request, self._identify_caller(request))
+
+    async def _answer(self, spoken: Dialect, request: Request, caller: Caller) -> Response:
+        started_ns, server = self._clock.now_ns(), self._config.server
         call = await self._read_call(spoken, request, caller)
         run = await large(call.request.body_bytes, self._make_run, call, caller, is_local_only(request.headers))
         state = self._state.request(

@@ -348,7 +348,8 @@ class Attempt:
     while it ran, which says nothing of the tier. `hard_stop`: a budget rejects every tier.
     `granted` is False where it ran without a grant, since nobody answered and the tier costs
     nothing. `reported` is what the tier reported that it had cost, where that can't be; then
-    `usage` is what is booked in its place.
+    `usage` is what is booked in its place. `started_ns`: the moment at which the tier was called;
+    None where it wasn't.
     """
 
     tier: str
@@ -360,6 +361,7 @@ class Attempt:
     param: str | None = None
     retry_after_s: float | None = None
     usage: Usage | None = None
+    started_ns: int | None = None
     ttft_ns: int | None = None
     elapsed_ns: int = 0
     text_out: bool = False

@@ -37,7 +37,7 @@ from deployments.errors import ApiError
 from deployments.listener.listening import find_serving_host, is_loopback, is_own, is_own_page
 from deployments.telemetry import log_warning
 
-__all__ = ["Access", "Caller", "access_for"]
+__all__ = ["ANYBODY", "Access", "Caller", "access_for"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,6 +94,10 @@ class Access:
         if found is None:
             raise ApiError("invalid_api_key", "the API key is wrong")
         return found
+
+    def find_key(self, name: str) -> tuple[bytes, Caller] | None:
+        """Find the digest of the key of this name, and whose it is: for the control room's cookies."""
+        return next(((sha256, caller) for sha256, caller in self._callers if caller.name == name), None)
 
     def viewer(self, client_host: str | None, headers: Mapping[str, str]) -> Caller | None:
         """Identify who looks at what strangers may see a part of; None: a stranger.

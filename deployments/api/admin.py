@@ -16,6 +16,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from deployments.api.access import Access, Caller
+from deployments.api.overview import describe_tier
 from deployments.api.responses import json_response
 from deployments.errors import ApiError
 from deployments.graph.status_poll import TierWatch
@@ -23,7 +24,6 @@ from deployments.state.client import State
 from deployments.state.link import StateSilent
 from deployments.state.records import Health, Query
 from deployments.telemetry import log_error, log_info
-from reliability.admission.breaker import Phase
 
 __all__ = ["Insight"]
 
@@ -117,22 +117,7 @@ class Insight:
         return json_response({"session": name, "key": found["key"], "reset": True})
 
     def _describe_tier(self, name: str, health: Health | None) -> dict[str, Any]:
-        status = self._watch.known.get(name)
-        health = health or Health(phase=Phase.CLOSED, isolated=False)
-        return {
-            "name": name,
-            "kind": status.kind if status else None,
-            "state": status.state.value if status else "unknown",
-            "reason": (status.reason or None) if status else None,
-            "degraded": health.degraded,
-            "breaker": health.phase.value,
-            "isolated": health.isolated,
-            "opens_in_s": round(health.until_s, 3) or None,
-            "context_length": self._watch.context_tokens.get(name),
-            "model": status.model if status else None,
-            "source": status.source if status else None,
-            "revision": status.revision if status else None,
-        }
+        return describe_tier(name, self._watch.known.get(name), health, self._watch.context_tokens.get(name))
 
     async def _order(self, request: Request, order: Callable[[str], Awaitable[None]], word: str) -> Response:
         caller = self._require_admin(request)

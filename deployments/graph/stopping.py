@@ -19,12 +19,14 @@ What must never happen: a stream that just stops, a grant that stays open, a cli
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncGenerator
 from contextlib import aclosing, suppress
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from deployments.graph.status_poll import TierWatch
+from deployments.reports.in_progress import describe_running
 from deployments.request.drive import Run
 from deployments.state.client import State
 from deployments.telemetry import flush_logs
@@ -39,6 +41,8 @@ RETRY_S = 15.0
 LAST_BYTES_S = 0.3
 # For what was cut to say so.
 CUT_S = 1.0
+# How many running requests are shown to whoever looks.
+SHOWN_MAX = 256
 WORDS = "the server is being stopped: ask again when it is back"
 CUT_WORDS = "the server was stopped before the answer was whole: ask again when it is back"
 
@@ -47,6 +51,7 @@ CUT_WORDS = "the server was stopped before the answer was whole: ask again when 
 class _Running:
     """One request. `task` is the one that waits for its next batch, None while nobody does."""
 
+    run: Run
     task: asyncio.Task[Any] | None = None
     cut: bool = False
 
@@ -66,12 +71,18 @@ class Stopping:
         """How many requests run."""
         return len(self._running)
 
+    def list_running(self) -> list[dict[str, Any]]:
+        """Describe the requests that run, the oldest first. Nothing is kept for it: who doesn't ask pays nothing."""
+        now_ns, now_s = time.monotonic_ns(), time.time()
+        rows = [describe_running(one.run, now_ns=now_ns, now_s=now_s) for one in self._running]
+        return sorted(rows, key=lambda row: float(row["at"]))[:SHOWN_MAX]
+
     async def pass_on(self, run: Run, batches: AsyncGenerator[list[Event], None]) -> AsyncGenerator[list[Event], None]:
         """Pass the batches of one request on, until they end or the request is cut; then `run.refusal` says so."""
         if self.begun:
             run.refusal = Refuse(code=RefuseCode.STOPPING, message=WORDS, retry_after_s=RETRY_S)
             return
-        one = _Running()
+        one = _Running(run)
         self._running.add(one)
         self._idle.clear()
         try:

@@ -27,7 +27,7 @@ from typing import Any
 
 from deployments.memory import nodes
 from deployments.memory.monitor import TRANSITIONS_MAX
-from deployments.memory.node_report import NodeReport, Transition
+from deployments.memory.node_report import Holder, NodeReport, Transition
 from deployments.memory.plan import MemoryPlan
 from deployments.memory.replica_caps import find_refused_replicas
 from deployments.memory.sensors.sensor import NS_PER_S
@@ -137,6 +137,12 @@ class MemoryView:
             "capped": capped | {tier: why for report in reports for tier, why in report.caps.items()},
         }
 
+    def list_holders(self) -> list[dict[str, Any]]:
+        """List who holds memory where, or waits for it."""
+        reports = [view.report for view in self._nodes.values()]
+        held = [_show_holder(report, holder, held=True) for report in reports for holder in report.held]
+        return held + [_show_holder(report, holder, held=False) for report in reports for holder in report.waiting]
+
     # -- the task ----------------------------------------------------------------------------------------------
 
     async def _run(self) -> None:
@@ -186,6 +192,18 @@ class MemoryView:
         long_ago_ns = self._now_ns() - int(GONE_S * NS_PER_S)
         self._nodes = {name: view for name, view in self._nodes.items() if view.fresh_until_ns > long_ago_ns}
         self._asked = {name: asked for name, asked in self._asked.items() if name in self._nodes}
+
+
+def _show_holder(report: NodeReport, holder: Holder, *, held: bool) -> dict[str, Any]:
+    return {
+        "node": f"{report.host} {report.node[:8]}",
+        "tier": holder.tier,
+        "replica": holder.holder,
+        "held": held,
+        "bytes": holder.bytes,
+        "since_s": holder.since_s,
+        "why": holder.why or None,
+    }
 
 
 def _show_node(view: NodeView, now_ns: int) -> dict[str, Any]:

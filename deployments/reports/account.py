@@ -44,7 +44,13 @@ class Account:
         """Return the whole report, JSON-ready, made once, when the outcome is known. No prompt, no
         answer, no secret."""
         if self._report is None:
-            self._report = report_of(self.run, advice=self.advice, total_ns=now_ns - self.started_ns, prices=prices)
+            self._report = report_of(
+                self.run,
+                advice=self.advice,
+                started_ns=self.started_ns,
+                total_ns=now_ns - self.started_ns,
+                prices=prices,
+            )
         return self._report
 
     def close(

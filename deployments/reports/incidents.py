@@ -34,6 +34,7 @@ from reliability.answer.judgement import Judged
 from reliability.escalation.policies import reason_of
 from reliability.loops import Loop
 from reliability.loops.content import text_of
+from reliability.loops.nudge import nudge
 from reliability.types import Attempt, ChatRequest, Fault, Flaw, Reason, TierStatus
 
 __all__ = ["RECORDS_MAX", "incidents_of", "memory_incident"]
@@ -194,6 +195,7 @@ class _Writer:
             "digest": loop.key,
             "tools": tools,
             "quote": self.shown.text(loop.evidence, DETAIL_BYTES_MAX),
+            "nudge": self.shown.text(nudge(loop)) if loop.repetitions else None,
         }
 
     def _describe_judgement(self, judged: Judged | None) -> dict[str, Any]:

@@ -101,18 +101,19 @@ def report_of(
     run: Run,
     *,
     advice: Advice | None = None,
+    started_ns: int = 0,
     total_ns: int = 0,
     prices: Mapping[str, Price] = MappingProxyType({}),
 ) -> dict[str, Any]:
     """Build the whole report, JSON-ready. No prompt and no secret; a detail may quote some words of
-    a bad call, for the request's own client. `total_ns`: the request from its first byte.
+    a bad call, for the request's own client. `started_ns`: when its first byte came; `total_ns`: from there to its end.
 
     `overhead_ms` is what this server took beside its attempts on tiers: parsing, admission, waits between attempts.
     """
     escalation = run.escalation
-    attempts = [_describe_attempt(a, prices) for a in run.attempts]
+    attempts = [_describe_attempt(a, prices, started_ns) for a in run.attempts]
     judged = advice.run.attempts if advice and advice.run else []
-    judge_attempts = [_describe_attempt(a, prices) for a in judged]
+    judge_attempts = [_describe_attempt(a, prices, started_ns) for a in judged]
     model_ns = sum(a.elapsed_ns for a in (*run.attempts, *judged))
     costs = [a["cost_usd"] for a in (*attempts, *judge_attempts) if a["cost_usd"] is not None]
     return {
@@ -186,7 +187,7 @@ def _name_outcome(run: Run) -> str:
     return "answered" if run.finish is not None else "client_left"
 
 
-def _describe_attempt(attempt: Attempt, prices: Mapping[str, Price]) -> dict[str, Any]:
+def _describe_attempt(attempt: Attempt, prices: Mapping[str, Price], started_ns: int) -> dict[str, Any]:
     return {
         "tier": attempt.tier,
         "ran": attempt.ran,
@@ -194,6 +195,7 @@ def _describe_attempt(attempt: Attempt, prices: Mapping[str, Price]) -> dict[str
         "flaw": attempt.flaw.value if attempt.flaw else None,
         "detail": attempt.detail or None,
         "cancelled": attempt.cancelled,
+        "at_ms": None if attempt.started_ns is None else max(0, attempt.started_ns - started_ns) // NS_PER_MS,
         "elapsed_ms": attempt.elapsed_ns // NS_PER_MS,
         "ttft_ms": None if attempt.ttft_ns is None else attempt.ttft_ns // NS_PER_MS,
         "usage": usage_json(attempt.usage) if attempt.usage else None,

@@ -29,6 +29,7 @@ def record_attempt(reading: Reading, now_ns: int, *, granted: bool = True) -> At
         param=failed.param if failed else None,
         retry_after_s=failed.retry_after_s if failed else None,
         usage=usage,
+        started_ns=reading.started_ns,
         ttft_ns=reading.ttft_ns,
         elapsed_ns=now_ns - reading.started_ns,
         text_out=reading.text_out,

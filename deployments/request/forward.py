@@ -205,6 +205,7 @@ def _write_down(run: Run, passing: _Passing, spending: Spending, grant: Grant | 
         param=failed.param if failed else None,
         retry_after_s=failed.retry_after_s if failed else None,
         usage=usage,
+        started_ns=passing.started_ns,
         ttft_ns=passing.ttft_ns,
         elapsed_ns=ports.clock.now_ns() - passing.started_ns,
         text_out=passing.sent,

@@ -38,7 +38,6 @@ from deployments.state.records import (
     Health,
     Item,
     KeptResponse,
-    Query,
     Reply,
     StateLimits,
     Step,
@@ -48,6 +47,7 @@ from deployments.state.records import (
 from deployments.state.recovery import JOURNAL, open_journal
 from deployments.state.transaction import Batch
 from deployments.state.unix_socket import StepListener
+from deployments.state.watching import Watchable
 from deployments.state.windows import Windows
 from deployments.telemetry import MonotonicClock
 from reliability.admission import admit as admission
@@ -84,7 +84,7 @@ def _one_at_a_time(method: F) -> F:
     return cast(F, call_alone)
 
 
-class SessionState:
+class SessionState(Watchable):
     """The actor. `folder` holds the journal; `bounds` are those of the journal, `windows_max` of the loop windows.
 
     `idle_exit_s` None: it stays, whoever speaks. `clock` is monotonic.
@@ -146,7 +146,7 @@ class SessionState:
         self._tidy()
         answers = self._do(step) if step.works else []
         self._last_call_s = time.monotonic()
-        return Reply(answers=tuple(answers), health=self._health())
+        return Reply(answers=tuple(answers), health=self._health(), watched=self.watched)
 
     def _do(self, step: Step) -> list[StepAnswer]:
         answers: list[StepAnswer] = []
@@ -262,12 +262,6 @@ class SessionState:
             "open_calls": known.open,
             "windows": {each.window.value: {"tokens": each.tokens, "tokens_max": each.tokens_max} for each in full},
         }
-
-    @_one_at_a_time
-    def incidents(self, query: Query) -> list[dict[str, Any]]:
-        """Return the newest incidents that match."""
-        self._last_call_s = time.monotonic()
-        return self._journal.incidents(query)
 
     # -- responses that clients go on from ---------------------------------------------------------------------
 

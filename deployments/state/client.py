@@ -11,7 +11,7 @@ import functools
 import os
 import sys
 import uuid
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
@@ -21,6 +21,7 @@ import ray
 
 from deployments.config import ConfigError, StateConfig
 from deployments.state.actor import SessionState
+from deployments.state.history import RequestQuery, SessionQuery, Span
 from deployments.state.journal import SCHEMA_VERSION, Bounds
 from deployments.state.link import Actor, Link
 from deployments.state.records import (
@@ -110,6 +111,34 @@ class State:
         found: list[dict[str, Any]] = await self.link.call("incidents", query)
         return found
 
+    async def browse(self, question: RequestQuery | SessionQuery) -> list[dict[str, Any]]:
+        """Return the finished requests or the sessions that match, the newest first."""
+        found: list[dict[str, Any]] = await self.link.call("browse", question)
+        return found
+
+    async def summarize(self, span: Span) -> dict[str, Any]:
+        """Sum up a span of time: its requests by tier, its incidents by kind."""
+        found: dict[str, Any] = await self.link.call("summarize", span)
+        return found
+
+    async def count_incidents(self, span: Span) -> list[tuple[int, str, int]]:
+        """Count the incidents of a span, by piece of time and kind."""
+        found: list[tuple[int, str, int]] = await self.link.call("count_incidents", span)
+        return found
+
+    async def look(self, after: int | None) -> dict[str, Any]:
+        """Return what other Routers run, and which requests have ended since; see `SessionState.look`."""
+        found: dict[str, Any] = await self.link.call("look", self.link.client, after)
+        return found
+
+    async def share_running(self, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Show what this Router runs to whoever looks through another one."""
+        await self.link.call("share_running", self.link.client, rows)
+
+    async def get_page_secret(self) -> str:
+        """Return what the control room's cookies are sealed with."""
+        return str(await self.link.call("get_page_secret"))
+
     async def keep_response(self, response: KeptResponse) -> None:
         """Keep a response. It may be large, and is handed to Ray on a thread."""
         shared = await asyncio.to_thread(ray.put, response) if ray.is_initialized() else response
@@ -135,6 +164,10 @@ class State:
     async def close_breaker(self, tier: str) -> None:
         """Let calls to a tier through again at once."""
         await self.link.call("close_breaker", tier)
+
+    async def refresh_health(self) -> None:
+        """Hear what an order has changed, instead of with the next heartbeat."""
+        await self.link.hear()
 
     async def reset(self, key: str, session: str) -> None:
         """Forget what a session has spent."""

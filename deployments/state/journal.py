@@ -5,6 +5,7 @@
     steps      the number of the last step of each Router replica, and the grants that it gave
     sessions   what each session has asked for and spent, for display
     reports    finished requests          incidents   what went wrong, and what was done about it
+    report_facts   what requests are found by (`report_facts.py`)
     responses  what clients may go on from (`response_shelf.py`)
 
 One process writes. Everything that one step does is one transaction, committed before the step is answered: a grant
@@ -22,6 +23,7 @@ happen: half of a step.
 from __future__ import annotations
 
 import contextlib
+import secrets
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -31,8 +33,10 @@ from typing import Any
 import orjson
 from pydantic import TypeAdapter
 
+from deployments.state.history import HISTORY_SCHEMA, read_incidents
 from deployments.state.private import make_private_file, make_private_folder
 from deployments.state.records import Query
+from deployments.state.report_facts import FACTS_SCHEMA, build_facts, trim_facts, write_facts
 from deployments.state.response_shelf import SHELF_SCHEMA, ResponseShelf
 from reliability.admission import events as replay
 from reliability.admission.admit import AdmissionConfig, AdmissionState
@@ -94,7 +98,7 @@ class Superseded(RuntimeError):
 class Bounds:
     """How much the journal may hold."""
 
-    reports_max: int = 1_000
+    reports_max: int = 100_000
     incidents_max: int = 100_000
     incidents_days: float = 30.0
     sessions_max: int = 10_000
@@ -161,7 +165,7 @@ class Journal:
         self._db.execute("PRAGMA journal_mode=WAL")
         self._db.execute("PRAGMA synchronous=NORMAL")
         self._db.execute(f"PRAGMA journal_size_limit={WAL_BYTES_MAX}")
-        self._db.executescript(SCHEMA + SHELF_SCHEMA)
+        self._db.executescript(SCHEMA + SHELF_SCHEMA + FACTS_SCHEMA + HISTORY_SCHEMA)
         self._check_pages()
         self._check_version()
         with self._transaction():
@@ -201,18 +205,17 @@ class Journal:
 
     def incidents(self, query: Query) -> list[dict[str, Any]]:
         """Return the newest incidents that match, each with its `id`."""
-        terms, values = ["1"], []
-        for name in ("kind", "tier", "session", "key", "request_id"):
-            if (value := getattr(query, name)) is not None:
-                terms.append(f"{name} = ?")
-                values.append(value)
-        for term, bound in (("at_s >= ?", query.since_s), ("at_s < ?", query.until_s), ("id < ?", query.before)):
-            if bound is not None:
-                terms.append(term)
-                values.append(bound)
-        sql = f"SELECT id, record FROM incidents WHERE {' AND '.join(terms)} ORDER BY id DESC LIMIT ?"
-        rows = self._db.execute(sql, (*values, query.limit)).fetchall()
-        return [{"id": number} | orjson.loads(record) for number, record in rows]
+        return read_incidents(self._db, query)
+
+    def read_page_secret(self) -> str:
+        """Read the secret that the control room's cookies are sealed with; make it, the first time. Raises as
+        `step`."""
+        with self.step():
+            found = self._meta("page_secret")
+            if found is None:
+                found = secrets.token_hex(32)
+                self._set("page_secret", found)
+        return found
 
     # -- writing -----------------------------------------------------------------------------------------------
 
@@ -256,15 +259,14 @@ class Journal:
         Raises:
             One of UNWRITABLE: it isn't a report, or no JSON. The step can go on.
         """
-        judge = report.get("judge") or {}
-        usages = [a["usage"] for a in (*report["attempts"], *judge.get("attempts", ())) if a["usage"]]
-        prompt_tokens = sum(usage["prompt_tokens"] for usage in usages)
-        completion_tokens = sum(usage["completion_tokens"] for usage in usages)
-        session, request_id, cost_usd = report["session"], report["request_id"], report.get("cost_usd") or 0.0
-        self._db.execute(
+        facts = build_facts(key, report, at_s)
+        *_, prompt_tokens, completion_tokens, _, known_usd = facts
+        session, request_id, cost_usd = report["session"], report["request_id"], known_usd or 0.0
+        written = self._db.execute(
             "INSERT OR REPLACE INTO reports (key, request_id, at_s, report) VALUES (?, ?, ?, ?)",
             (key, request_id, at_s, orjson.dumps(report)),
         )
+        write_facts(self._db, written.lastrowid, facts)
         self._db.execute(
             "INSERT INTO sessions VALUES (?1, ?2, 1, ?3, ?4, ?5, ?6, ?7) ON CONFLICT (key, session) DO UPDATE SET"
             " requests = requests + 1, prompt_tokens = prompt_tokens + ?3,"
@@ -301,6 +303,7 @@ class Journal:
             self._db.execute("DELETE FROM steps WHERE at_s < ?", (now_s - STEPS_DAYS * DAY_S,))
             self.shelf.trim(now_s)
             self._keep_newest("reports", bounds.reports_max)
+            trim_facts(self._db)
             self._keep_newest("incidents", bounds.incidents_max)
             self._db.execute(
                 "DELETE FROM sessions WHERE (key, session) IN (SELECT key, session FROM sessions"

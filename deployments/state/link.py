@@ -80,6 +80,7 @@ class Link:
 
     def __init__(self, find: Callable[[], Awaitable[Actor]], limits: StateLimits) -> None:
         self.health: Mapping[str, Health] = {}
+        self.watched = False
         self.limits = limits
         self._find = find
         self._finding: asyncio.Future[Actor] | None = None
@@ -95,7 +96,13 @@ class Link:
         self._closed = False
         self._wake = asyncio.Event()
         self._first_reply = asyncio.Event()
+        self._heard = asyncio.Event()
         self._pump: asyncio.Task[None] | None = None
+
+    @property
+    def client(self) -> str:
+        """The name by which the actor knows this replica."""
+        return self._client
 
     @property
     def up(self) -> bool:
@@ -187,6 +194,16 @@ class Link:
             self._forget()
             raise StateSilent(f"the state actor doesn't answer ({type(error).__name__})") from error
 
+    async def hear(self) -> None:
+        """Hear from the actor what the tiers' health is after all that it was told before; not for longer than a call
+        may take."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(CALL_S):
+                for _ in range(2):  # the first answer may have been on its way already
+                    self._heard.clear()
+                    self._wake.set()
+                    await self._heard.wait()
+
     # -- the pump ----------------------------------------------------------------------------------------------
 
     async def _run(self) -> None:
@@ -219,7 +236,8 @@ class Link:
             self._in_flight, self._attempt = (), 0
             self._mark_up()
             self._first_reply.set()
-            self.health = reply.health
+            self.health, self.watched = reply.health, reply.watched
+            self._heard.set()
             self._deliver(requests, reply)
             if not self._wake.is_set():
                 return

@@ -158,10 +158,12 @@ class Health:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
-    """One answer a request, in their order; `health` of the tiers that were ever asked for."""
+    """One answer a request, in their order; `health` of the tiers that were ever asked for. `watched`: somebody looks
+    at what goes on."""
 
     answers: tuple[StepAnswer, ...] = ()
     health: Mapping[str, Health] = field(default_factory=dict)
+    watched: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

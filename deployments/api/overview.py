@@ -1,0 +1,252 @@
+"""The server at this moment, as JSON: what the control room shows, `GET /v1/reliability/live` answers, and
+`mlx-stack-serve top` draws.
+
+    Stopping   what this Router runs            ┐
+    state      what the others run, what ended  ├──▶ take() ──▶ {tiers, running, finished, memory}
+    TierWatch  what each tier says of itself    │
+    memory     who holds what of each machine   ┘
+
+It is made when it is asked for, and for everybody who asks within `FRESH_S` once; `share_on` shows the other Routers
+what this one runs, and only while the state actor says that somebody looks. Nobody looks: nothing is computed.
+
+`tokens_s` is what a tier wrote over the last `RATE_S`, from the counts of running answers and the reports of finished
+ones. `cached_share` is how much of its prompts the prompt cache gave in the last hour.
+
+What must never happen: a word of a conversation in it, or a list without a bound.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from deployments.config import RouterConfig
+from deployments.graph.status_poll import TierWatch
+from deployments.graph.stopping import Stopping
+from deployments.memory.view import MemoryView
+from deployments.state.client import State
+from deployments.state.history import RequestQuery, Span
+from deployments.state.link import StateSilent
+from deployments.state.records import Health
+from reliability.admission.breaker import Phase
+from reliability.types import TierStatus
+
+__all__ = ["Overview", "describe_tier", "sum_up"]
+
+FRESH_S = 0.2
+SHARE_S = 0.5
+RATE_S = 10.0
+HOUR_S = 3600.0
+HOUR_EVERY_S = 5.0
+DAY_S = 86_400.0
+DAY_EVERY_S = 5.0
+FINISHED_MAX = 20
+RUNNING_MAX = 256
+CLOSED = Health(phase=Phase.CLOSED, isolated=False)
+
+
+def describe_tier(
+    name: str, status: TierStatus | None, health: Health | None, context_tokens: int | None
+) -> dict[str, Any]:
+    """Describe a tier: its own status, and its breaker."""
+    health = health or CLOSED
+    return {
+        "name": name,
+        "kind": status.kind if status else None,
+        "state": status.state.value if status else "unknown",
+        "reason": (status.reason or None) if status else None,
+        "degraded": health.degraded,
+        "breaker": health.phase.value,
+        "isolated": health.isolated,
+        "opens_in_s": round(health.until_s, 3) or None,
+        "context_length": context_tokens,
+        "model": status.model if status else None,
+        "source": status.source if status else None,
+        "revision": status.revision if status else None,
+    }
+
+
+def sum_up(summary: Mapping[str, Any]) -> dict[str, Any]:
+    """Add up the tiers of a summary."""
+    rows = summary["tiers"]
+    names = ("requests", "answered", "escalated", "mended", "looped", "prompt_tokens", "completion_tokens")
+    costs = [row["cost_usd"] for row in rows if row["cost_usd"] is not None]
+    return {
+        **{name: sum(row[name] or 0 for row in rows) for name in (*names, "cached_tokens")},
+        "cost_usd": sum(costs) if costs else None,
+        "incidents": summary["incidents"],
+        "tiers": rows,
+    }
+
+
+@dataclass(slots=True)
+class _Written:
+    """How many tokens each tier has written since somebody looks, at one moment."""
+
+    at_s: float
+    tokens: Counter[str]
+
+
+class Overview:
+    """One per Router replica; all methods belong to its event loop. `memory`: None where it isn't watched."""
+
+    def __init__(
+        self,
+        *,
+        state: State,
+        watch: TierWatch,
+        stopping: Stopping,
+        memory: MemoryView | None,
+        tiers: Sequence[str],
+        cloud: frozenset[str],
+        config: Callable[[], RouterConfig],
+    ) -> None:
+        self.state, self.watch, self.memory = state, watch, memory
+        self.tiers, self.cloud, self.config = tuple(tiers), cloud, config
+        self._stopping = stopping
+        self._taken: dict[str, Any] = {}
+        self._taken_s = self._hour_s = float("-inf")
+        self._turn = asyncio.Lock()
+        self._newest: int | None = None
+        self._finished: deque[dict[str, Any]] = deque(maxlen=FINISHED_MAX)
+        self._ended: Counter[str] = Counter()
+        self._written: deque[_Written] = deque()
+        self._hour: Mapping[str, Mapping[str, Any]] = {}
+        self._day: dict[str, Any] = sum_up({"tiers": [], "incidents": {}})
+        self._day_s = float("-inf")
+
+    @property
+    def stopping(self) -> bool:
+        """Whether this Router is being stopped: who looks on should look elsewhere."""
+        return self._stopping.begun
+
+    async def share_on(self) -> None:
+        """Show the other Routers what this one runs, as long as somebody looks through one of them. Never ends."""
+        while True:
+            await asyncio.sleep(SHARE_S)
+            if self.state.link.watched and self.config().server.router_replicas > 1:
+                with suppress(StateSilent):  # the next turn tries again
+                    await self.state.share_running(self._stopping.list_running())
+
+    async def take(self) -> dict[str, Any]:
+        """Return the server at this moment. Where the state actor is away, what it knows is missing, and
+        `state_actor` says so."""
+        async with self._turn:
+            if time.monotonic() - self._taken_s >= FRESH_S:
+                self._taken = await self._make()
+                self._taken_s = time.monotonic()
+            return self._taken
+
+    def forget(self) -> None:
+        """Make the next `take` anew: an order has changed something."""
+        self._taken_s = float("-inf")
+
+    async def take_day(self) -> dict[str, Any]:
+        """Return the sums of the last day; where the state actor is away, the last that are known."""
+        if time.monotonic() - self._day_s >= DAY_EVERY_S:
+            with suppress(StateSilent):
+                now_s = time.time()
+                self._day = sum_up(await self.state.summarize(Span(since_s=now_s - DAY_S, until_s=now_s + 1)))
+                self._day_s = time.monotonic()
+        return self._day
+
+    async def _make(self) -> dict[str, Any]:
+        others, up = await self._ask_state()
+        running = sorted([*self._stopping.list_running(), *others], key=lambda row: row["at"])[:RUNNING_MAX]
+        rates = self._count_rates(running)
+        memory = None if self.memory is None else self.memory.summary()
+        places = {name: at for at, name in enumerate(self.config().reliability.escalation.chain)}
+        names = sorted(self.tiers, key=lambda name: places.get(name, len(places)))
+        return {
+            "at": time.time(),
+            "state_actor": "up" if up else "away",
+            "tiers": [self._describe(name, running, rates, places, memory) for name in names],
+            "running": running,
+            "finished": list(self._finished),
+            "memory": memory,
+        }
+
+    async def _ask_state(self) -> tuple[list[dict[str, Any]], bool]:
+        """Ask the state actor what the others run, and keep what has ended meanwhile."""
+        try:
+            seen = await self.state.look(self._newest)
+            ended = seen["finished"]
+            if self._newest is None:
+                ended = await self.state.browse(RequestQuery(limit=FINISHED_MAX))
+            else:
+                for report in ended:
+                    self._ended += _count_written(report)
+            self._finished.extendleft(reversed(ended))
+            self._newest = seen["newest"]
+            if time.monotonic() - self._hour_s >= HOUR_EVERY_S:
+                hour = await self.state.summarize(Span(since_s=time.time() - HOUR_S, until_s=time.time() + 1))
+                self._hour = {row["tier"]: row for row in hour["tiers"]}
+                self._hour_s = time.monotonic()
+        except StateSilent:
+            return [], False
+        return seen["running"], True
+
+    def _count_rates(self, running: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+        """Count the tokens that each tier wrote a second."""
+        now_s, tokens = time.monotonic(), Counter(self._ended)
+        for row in running:
+            tokens[row["tier"] or ""] += row["tokens"]
+        while self._written and now_s - self._written[0].at_s > RATE_S:
+            self._written.popleft()
+        self._written.append(_Written(now_s, tokens))
+        first = self._written[0]
+        past_s = now_s - first.at_s
+        if past_s <= 0:
+            return {}
+        return {name: max(0, tokens[name] - first.tokens[name]) / past_s for name in tokens}
+
+    def _describe(
+        self,
+        name: str,
+        running: Sequence[Mapping[str, Any]],
+        rates: Mapping[str, float],
+        places: Mapping[str, int],
+        memory: Mapping[str, Any] | None,
+    ) -> dict[str, Any]:
+        here = [row for row in running if row["tier"] == name]
+        hour = self._hour.get(name, {})
+        prompts = hour.get("prompt_tokens") or 0
+        status = self.watch.known.get(name)
+        described = describe_tier(name, status, self.state.health.get(name), self.watch.context_tokens.get(name))
+        return described | {
+            "warning": status.warning if status else None,
+            "place": places.get(name),
+            "cloud": name in self.cloud,
+            "asked": len(here),
+            "writing": sum(row["tokens"] > 0 for row in here),
+            "tokens_s": round(rates.get(name, 0.0), 1),
+            "cached_share": round((hour.get("cached_tokens") or 0) / prompts, 3) if prompts else None,
+            "requests_hour": hour.get("requests", 0),
+            "cost_usd_hour": hour.get("cost_usd"),
+            "memory": None if memory is None else _find_memory(name, memory, self.memory),
+        }
+
+
+def _count_written(report: Mapping[str, Any]) -> Counter[str]:
+    written: Counter[str] = Counter()
+    for attempt in report["attempts"]:
+        written[attempt["tier"]] += (attempt["usage"] or {}).get("completion_tokens", 0)
+    return written
+
+
+def _find_memory(name: str, summary: Mapping[str, Any], view: MemoryView | None) -> dict[str, Any]:
+    """Find what a tier holds of the machines' memory, and what it waits for."""
+    held = [] if view is None else [one for one in view.list_holders() if one["tier"] == name and one["held"]]
+    budgets = [node["budget_bytes"] or 0 for node in summary["nodes"].values()]
+    return {
+        "leased_bytes": sum(one["bytes"] for one in held),
+        "budget_bytes": sum(budgets) or None,
+        "replicas": len(held),
+        "waits": summary["waiting"].get(name),
+        "capped": summary["capped"].get(name),
+    }

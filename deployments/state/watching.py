@@ -1,0 +1,98 @@
+"""What is going on at this moment, for whoever looks: the part of the state actor that the journal doesn't hold.
+
+    a page is open on Router A ──look──▶ actor ◀──share_running── Router B        while somebody looks, and only then
+                                           │
+                   every step's reply says `watched`, so that B knows
+
+Somebody looks as long as the last `look` is less than `LOOK_S` ago. Until then no Router writes down what it runs, and
+the actor holds nothing: closed, it costs one comparison of two numbers a step.
+
+It is mixed into the actor (`actor.py`), whose journal it reads beside the lock (`history.py`).
+
+What must never happen: a row that outlives its Router: it is forgotten after `SHARE_S`.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from deployments.state.history import History, RequestQuery, SessionQuery, Span
+from deployments.state.journal import Journal
+from deployments.state.records import Query
+
+__all__ = ["Watchable"]
+
+LOOK_S = 3.0
+SHARE_S = 3.0
+SHARED_MAX = 256
+
+
+class Watchable:
+    """What may be asked of the actor outside of its lock. Ray calls these one at a time."""
+
+    _journal: Journal
+    _lock: threading.RLock
+    _last_call_s: float
+    _history: History | None = None
+    _looked_s: float = float("-inf")
+    _shared: Mapping[str, tuple[float, Sequence[Mapping[str, Any]]]] = {}
+
+    @property
+    def watched(self) -> bool:
+        """Whether somebody looks."""
+        return time.monotonic() - self._looked_s < LOOK_S
+
+    def look(self, client: str, after: int | None) -> dict[str, Any]:
+        """Return what the other Routers run, and the reports that came after the one of this id; None: no reports,
+        but the newest id."""
+        now_s = self._looked_s = self._last_call_s = time.monotonic()
+        fresh = {name: rows for name, (at_s, rows) in self._shared.items() if now_s - at_s < SHARE_S}
+        newest = self._open_history().ask(RequestQuery(after=after, limit=1 if after is None else 50))
+        return {
+            "running": [row for name, rows in fresh.items() if name != client for row in rows],
+            "finished": [] if after is None else newest,
+            "newest": newest[0]["id"] if newest else (after or 0),
+        }
+
+    def share_running(self, client: str, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Take what one Router runs at this moment."""
+        now_s = time.monotonic()
+        kept = {name: shared for name, shared in self._shared.items() if now_s - shared[0] < SHARE_S}
+        self._shared = kept | {client: (now_s, tuple(rows[:SHARED_MAX]))}
+
+    def incidents(self, query: Query) -> list[dict[str, Any]]:
+        """Return the newest incidents that match."""
+        self._last_call_s = time.monotonic()
+        return self._open_history().ask(query)
+
+    def browse(self, question: RequestQuery | SessionQuery) -> list[dict[str, Any]]:
+        """Return the finished requests or the sessions that match, the newest first."""
+        self._last_call_s = time.monotonic()
+        return self._open_history().ask(question)
+
+    def summarize(self, span: Span) -> dict[str, Any]:
+        """Sum up a span: its requests by tier, its incidents by kind."""
+        self._last_call_s = time.monotonic()
+        return self._open_history().summarize(span)
+
+    def count_incidents(self, span: Span) -> list[tuple[int, str, int]]:
+        """Count the incidents of a span by piece and kind."""
+        self._last_call_s = time.monotonic()
+        return self._open_history().count_incidents(span)
+
+    def get_page_secret(self) -> str:
+        """Return what the control room's cookies are sealed with: made once, kept in the journal, which is its owner's
+        alone to read."""
+        self._last_call_s = time.monotonic()
+        with self._lock:
+            return self._journal.read_page_secret()
+
+    def _open_history(self) -> History:
+        path: Path = self._journal.path
+        if self._history is None:
+            self._history = History(path)
+        return self._history

@@ -1,0 +1,113 @@
+"""How the pages write figures: short, with a unit, and never more exact than they are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+__all__ = [
+    "FILTERS",
+    "list_way",
+    "shorten_id",
+    "write_bytes",
+    "write_count",
+    "write_ms",
+    "write_share",
+    "write_time",
+    "write_usd",
+    "write_word",
+]
+
+NOTHING = "–"
+ID_CHARS_MAX = 19
+WORDS = {"client_left": "client left", "cut": "cut"}
+
+
+def write_ms(value: float | None) -> str:
+    """Write a duration that is given in milliseconds."""
+    if value is None:
+        return NOTHING
+    if value < 1000:
+        return f"{value:.0f} ms"
+    seconds = value / 1000
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    if seconds < 3600:
+        return f"{seconds // 60:.0f} min {seconds % 60:02.0f} s"
+    return f"{seconds // 3600:.0f} h {seconds % 3600 // 60:02.0f} min"
+
+
+def write_count(value: float | None) -> str:
+    """Write a number of things."""
+    if value is None:
+        return NOTHING
+    if abs(value) < 10_000:
+        return f"{value:,.0f}"
+    for limit, unit in ((1e6, "k"), (1e9, "M")):
+        if abs(value) < limit:
+            return f"{value / (limit / 1000):.1f} {unit}"
+    return f"{value / 1e9:.1f} G"
+
+
+def write_usd(value: float | None) -> str:
+    """Write an amount in US dollars."""
+    if value is None:
+        return NOTHING
+    return f"${value:.2f}" if value >= 0.1 or value == 0 else f"${value:.4f}"
+
+
+def write_bytes(value: float | None) -> str:
+    """Write a size in memory."""
+    if value is None:
+        return NOTHING
+    for unit, size in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if value >= size:
+            return f"{value / size:.1f} {unit}"
+    return f"{value:.0f} B"
+
+
+def write_share(value: float | None) -> str:
+    """Write a share of one."""
+    return NOTHING if value is None else f"{value * 100:.0f} %"
+
+
+def write_time(at_s: float | None) -> str:
+    """Write a moment as ISO 8601 in UTC: the page's script shows it in the reader's own zone."""
+    return (
+        "" if at_s is None else datetime.fromtimestamp(at_s, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+    )
+
+
+def write_word(value: Any) -> str:
+    """Write a value of an enum as a person would."""
+    text = NOTHING if value in (None, "") else str(value)
+    return WORDS.get(text, text.replace("_", " "))
+
+
+def shorten_id(request_id: str) -> str:
+    """Write an id as far as a person compares it."""
+    return request_id if len(request_id) <= ID_CHARS_MAX else f"{request_id[: ID_CHARS_MAX - 1]}…"
+
+
+def list_way(report: Mapping[str, Any]) -> list[tuple[str, bool]]:
+    """List the tiers that a request went by, each with whether its last answer there was good."""
+    way: list[tuple[str, bool]] = []
+    for attempt in report["attempts"]:
+        if way and way[-1][0] == attempt["tier"]:
+            way.pop()
+        way.append((attempt["tier"], not (attempt["fault"] or attempt["flaw"])))
+    return way
+
+
+FILTERS: Mapping[str, Callable[..., Any]] = {
+    "short": shorten_id,
+    "way": list_way,
+    "ms": write_ms,
+    "count": write_count,
+    "usd": write_usd,
+    "bytes": write_bytes,
+    "share": write_share,
+    "iso": write_time,
+    "word": write_word,
+}

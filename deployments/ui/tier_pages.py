@@ -1,0 +1,101 @@
+"""`/ui/tiers` and `/ui/memory`: what each tier is, the orders that it takes, and who holds what of the memory."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from deployments.api.responses import json_response
+from deployments.errors import ApiError
+from deployments.state.records import Query
+from deployments.telemetry import log_info
+from deployments.ui.desk import Desk
+from deployments.ui.rendering import GUARDED
+from deployments.ui.visits import Visit
+
+__all__ = ["TierPages", "draw_levels"]
+
+ORDERS = {"isolate": "isolated", "restore": "restored", "close": "closed"}
+WEEK_S = 7 * 86_400.0
+TRANSITIONS_MAX = 500
+RANKS = {"unknown": 0, "normal": 1, "warn": 2, "critical": 3}
+
+
+class TierPages:
+    """The two pages, the orders, and the figures of the memory's chart."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+
+    def routes(self) -> list[Route]:
+        """List them, below `/ui`."""
+        return [
+            Route("/tiers", self._desk.look(self.show)),
+            Route("/tiers/{tier}/{order}", self._desk.order(self.order), methods=["POST"]),
+            Route("/memory", self._desk.look(self.show_memory)),
+            Route("/memory/levels", self._desk.look(self.count_levels)),
+        ]
+
+    async def show(self, request: Request, visit: Visit) -> Response:
+        """Show the tiers."""
+        now = await self._desk.overview.take()
+        orders = await self._desk.state.incidents(Query(kind="operator", limit=10))
+        changes = await self._desk.state.incidents(Query(kind="breaker", limit=10))
+        return self._desk.show(request, visit, "tiers.html", now=now, orders=orders, changes=changes)
+
+    async def order(self, request: Request, visit: Visit, _: Mapping[str, str]) -> Response:
+        """Do what was ordered; the page that follows shows what came of it."""
+        tier, order = request.path_params["tier"], request.path_params["order"]
+        if tier not in self._desk.overview.tiers or order not in ORDERS:
+            raise ApiError("not_found", "There is no such tier, or no such order.")
+        state = self._desk.state
+        await {"isolate": state.isolate, "restore": state.restore, "close": state.close_breaker}[order](tier)
+        log_info(f"tier_{ORDERS[order]}", tier=tier, by=visit.caller.name or None)
+        await state.refresh_health()
+        self._desk.overview.forget()
+        return self._desk.go(request, "/ui/tiers")
+
+    async def show_memory(self, request: Request, visit: Visit) -> Response:
+        """Show the memory."""
+        overview = self._desk.overview
+        now = await overview.take()
+        changes = await self._desk.state.incidents(Query(kind="memory", limit=20))
+        holders = [] if overview.memory is None else overview.memory.list_holders()
+        return self._desk.show(request, visit, "memory.html", now=now, holders=holders, changes=changes)
+
+    async def count_levels(self, request: Request, _: Visit) -> Response:
+        """Answer with the chart's figures: the level of each machine over a week."""
+        now_s = time.time()
+        query = Query(kind="memory", since_s=now_s - WEEK_S, limit=TRANSITIONS_MAX)
+        changes = list(reversed(await self._desk.state.incidents(query)))
+        memory = self._desk.overview.memory
+        known = {} if memory is None else {n: node["level"] for n, node in memory.summary()["nodes"].items()}
+        return json_response(draw_levels(changes, known, now_s), headers=GUARDED)
+
+
+def draw_levels(
+    changes: list[dict[str, Any]], known: Mapping[str, str], now_s: float, long_s: float = WEEK_S
+) -> dict[str, Any]:
+    """Draw the level of each machine as steps: from the changes, the oldest first, up to what is known now."""
+    moments = sorted({now_s - long_s, now_s, *(one["at"] for one in changes)})
+    nodes: dict[str, list[tuple[float, str, str]]] = {}
+    for one in changes:
+        seen = one["evidence"]
+        name = f"{seen['host']} {seen['node'][:8]}"
+        nodes.setdefault(name, []).append((one["at"], seen["before"], seen["after"]))
+    series = []
+    for name in sorted({*nodes, *known}):
+        steps = nodes.get(name, [])
+        level = steps[0][1] if steps else known[name]
+        values, at = [], 0
+        for moment in moments:
+            while at < len(steps) and steps[at][0] <= moment:
+                level, at = steps[at][2], at + 1
+            values.append(RANKS.get(level, 0))
+        series.append({"name": name, "values": values})
+    return {"at": moments, "series": series, "words": list(RANKS)}

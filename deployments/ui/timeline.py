@@ -1,0 +1,190 @@
+"""One finished request, told in order: each call to a tier, the wait before it, what was wrong with it, what was done.
+
+    report (what happened) + incidents (what was wrong, in detail) ──▶ Timeline: steps, and the headers of the answer
+
+Pure: the same records give the same timeline. Texts of prompts and answers stand in it where the incidents have them,
+which is where `incidents.keep_text` was on when they were made; a report's own `detail` may quote a bad call, and is
+told by the same rule (`keep_text`).
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+__all__ = ["Step", "Timeline", "tell", "write_curl", "write_headers"]
+
+Record = Mapping[str, Any]
+TEXTS = ("prompt", "answer", "quote", "nudge", "detail", "param")
+HOW = {True: "the same tier again, after a fault", False: "the same tier again, told or drawn anew"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """One call to a tier. `kind`: `good`, `bad`, or `idle` where nothing ran. `wait_ms`: since the last one ended.
+    `said`: what was wrong, in sentences; `texts`: what was kept of the conversation, by its name."""
+
+    number: int
+    tier: str
+    kind: str
+    how: str
+    at_ms: float | None
+    elapsed_ms: float
+    ttft_ms: float | None
+    wait_ms: float
+    failure: str | None
+    said: tuple[str, ...]
+    texts: Mapping[str, str]
+    usage: Record | None
+    estimated: bool
+    granted: bool
+    cost_usd: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timeline:
+    """All of it. `others`: incidents that belong to no single call."""
+
+    total_ms: float
+    steps: tuple[Step, ...]
+    others: tuple[str, ...] = ()
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+def tell(report: Record, incidents: Sequence[Record], *, keep_text: bool) -> Timeline:
+    """Tell a request by its report and its incidents, the oldest first."""
+    steps: list[Step] = []
+    end_ms = 0.0
+    before: Record | None = None
+    for number, attempt in enumerate(report["attempts"]):
+        own = [one for one in incidents if one.get("attempt") == number]
+        at_ms = attempt.get("at_ms")
+        wait_ms = max(0.0, at_ms - end_ms) if at_ms is not None else 0.0
+        steps.append(_tell_step(number, attempt, before, own, wait_ms, keep_text=keep_text))
+        if at_ms is not None:
+            end_ms = at_ms + attempt["elapsed_ms"]
+        before = attempt
+    others = [words for one in incidents if one.get("attempt") is None for words in _tell_incident(one)]
+    return Timeline(
+        total_ms=max(report.get("total_ms") or 0.0, end_ms, 1.0),
+        steps=tuple(steps),
+        others=tuple(others),
+        headers=write_headers(report),
+    )
+
+
+def _tell_step(
+    number: int, attempt: Record, before: Record | None, own: Sequence[Record], wait_ms: float, *, keep_text: bool
+) -> Step:
+    failure = attempt["fault"] or attempt["flaw"]
+    texts = {name: text for one in own for name in TEXTS if (text := one["evidence"].get(name))}
+    if keep_text and attempt.get("detail"):
+        texts.setdefault("detail", attempt["detail"])
+    return Step(
+        number=number + 1,
+        tier=attempt["tier"],
+        kind="bad" if failure and attempt["ran"] else "idle" if failure or attempt["cancelled"] else "good",
+        how=_tell_how(attempt, before),
+        at_ms=attempt.get("at_ms"),
+        elapsed_ms=attempt["elapsed_ms"],
+        ttft_ms=attempt["ttft_ms"],
+        wait_ms=wait_ms,
+        failure=failure or ("client_left" if attempt["cancelled"] else None),
+        said=tuple(words for one in own for words in _tell_incident(one)),
+        texts=texts,
+        usage=attempt["usage"],
+        estimated=attempt["estimated"],
+        granted=attempt["granted"],
+        cost_usd=attempt["cost_usd"],
+    )
+
+
+def _tell_how(attempt: Record, before: Record | None) -> str:
+    if before is None:
+        return "the first call"
+    if before["tier"] == attempt["tier"]:
+        return HOW[before["fault"] is not None]
+    return "fallback, since the last one was unwell" if before["fault"] else "escalation, since the last answer was bad"
+
+
+def _tell_incident(one: Record) -> Iterator[str]:
+    """Tell one incident in sentences."""
+    evidence, kind = one["evidence"], one["kind"]
+    if kind == "repair":
+        where = f" at {', '.join(evidence['paths'])}" if evidence.get("paths") else ""
+        fate = "and delivered" if evidence.get("delivered") else "and not delivered"
+        yield f"Mended: {_space(one['reason'])}, {evidence.get('count', 1)} time(s){where}, {fate}."
+    elif kind == "escalation":
+        yield f"Then {evidence.get('how', 'escalation')} to {evidence.get('to')}: {_space(one['reason'])}."
+    elif kind == "usage":
+        yield "The tier's own count of tokens can't be: an estimate is booked."
+    elif kind == "budget" and evidence.get("spent"):
+        yield f"Budget nearly spent: {', '.join(evidence['spent'])}."
+    else:
+        yield from _tell_loop(evidence)
+        yield from _tell_violations(evidence)
+        if evidence.get("status"):
+            yield f"It answered with HTTP {evidence['status']}."
+        if evidence.get("retry_after_s"):
+            yield f"It asked to be left alone for {evidence['retry_after_s']:g} s."
+        if evidence.get("dropped_calls"):
+            yield f"{evidence['dropped_calls']} repeated call(s) of the answer were left out."
+
+
+def _tell_loop(evidence: Record) -> Iterator[str]:
+    if evidence.get("laps"):
+        tools = " → ".join(evidence.get("tools") or ()) or "the answer"
+        steps = f", {evidence['period']} steps a round" if (evidence.get("period") or 1) > 1 else ""
+        yield f"A loop: {tools}, {evidence['laps']} times{steps}, and nothing new ({_space(evidence['loop'])})."
+
+
+def _tell_violations(evidence: Record) -> Iterator[str]:
+    for violation in evidence.get("violations") or ():
+        tool = f" in a call of {violation['tool']}" if violation.get("tool") else ""
+        place = f" at {violation['path']}" if violation.get("path") else ""
+        said = f": {violation['message']}" if violation.get("message") else ""
+        yield f"{_space(violation['kind']).capitalize()}{tool}{place}{said}."
+    more = (evidence.get("violations_count") or 0) - len(evidence.get("violations") or ())
+    if more > 0:
+        yield f"And {more} more of the kind."
+
+
+def write_headers(report: Record) -> dict[str, str]:
+    """Write the headers that the answer has, or had where it was streamed and they were known by then."""
+    ran = sum(1 for attempt in report["attempts"] if attempt["ran"])
+    known = {
+        "Session": report["session"],
+        "Tier": report["tier"],
+        "Retries": str(report["retries"]),
+        "Attempts": str(ran),
+        "Escalated-From": report["escalated_from"],
+        "Escalation-Reason": report["escalation_reason"],
+        "Loop": report["loop"] if report["loop"] != "detected" else None,
+        "Repaired": ", ".join(report["repairs"]) or None,
+        "Budget-Warning": "80%" if report["budget"] else None,
+    }
+    return {f"X-MLX-Stack-{name}": value for name, value in known.items() if value is not None}
+
+
+def write_curl(report: Record, incidents: Sequence[Record], url: str, *, keyed: bool) -> str:
+    """Write the command that asks the same tier in the same session; its message is that of the request where it was
+    kept, else to be filled in."""
+    prompts = (one["evidence"].get("prompt") for one in incidents)
+    prompt = next(filter(None, prompts), "WHAT YOU ASK")
+    model = report["escalated_from"] or report["tier"] or "auto"
+    body = json.dumps({"model": model, "messages": [{"role": "user", "content": prompt}]}, ensure_ascii=False)
+    lines = [
+        f"curl {shlex.quote(url + '/v1/chat/completions')}",
+        "-H 'Content-Type: application/json'",
+        *(['-H "Authorization: Bearer $MLX_STACK_API_KEY"'] if keyed else []),
+        f"-H {shlex.quote('X-MLX-Stack-Session: ' + report['session'])}",
+        f"-d {shlex.quote(body)}",
+    ]
+    return " \\\n  ".join(lines)
+
+
+def _space(word: Any) -> str:
+    return str(word).replace("_", " ")

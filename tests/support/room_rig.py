@@ -1,0 +1,167 @@
+"""The control room without Ray: its real app over a real state actor in this process, whose tiers only say how they are.
+
+rig = Rig(folder)            an app for `TestClient`, or for uvicorn
+rig.finish("r1", ...)        a request that has ended
+rig.running.append(run)      one that runs
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator
+from pathlib import Path
+from typing import Any
+
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from deployments.api.access import Access, Caller
+from deployments.api.overview import Overview
+from deployments.api.responses import build_error_handlers
+from deployments.config import AppConfig, load
+from deployments.graph.status_poll import TierWatch
+from deployments.graph.stopping import Stopping
+from deployments.request.policy import state_limits
+from deployments.state.client import State
+from deployments.state.journal import Bounds
+from deployments.ui.control_room import ControlRoom
+from reliability.types import TierState, TierStatus
+from tests.support.incarnations import Driver, done, life
+
+TIERS = ("fast", "standard", "premium")
+
+
+def attempt(tier: str = "fast", **changes: Any) -> dict[str, Any]:
+    """An attempt of a report, good unless it is said otherwise."""
+    usage = {"prompt_tokens": 100, "completion_tokens": 20, "total_tokens": 120}
+    usage |= {"prompt_tokens_details": {"cached_tokens": 60}, "completion_tokens_details": {"reasoning_tokens": 0}}
+    return {
+        "tier": tier,
+        "ran": True,
+        "fault": None,
+        "flaw": None,
+        "detail": None,
+        "cancelled": False,
+        "at_ms": 5,
+        "elapsed_ms": 400,
+        "ttft_ms": 100,
+        "usage": usage,
+        "estimated": False,
+        "granted": True,
+        "cost_usd": None,
+    } | changes
+
+
+def report(request_id: str = "r", **changes: Any) -> dict[str, Any]:
+    """The report of a request that was answered at once, unless it is said otherwise."""
+    return {
+        "request_id": request_id,
+        "session": "s",
+        "key": "",
+        "outcome": "answered",
+        "tier": "fast",
+        "escalated_from": None,
+        "escalation_reason": None,
+        "retries": 0,
+        "loop": None,
+        "repairs": [],
+        "notes": [],
+        "total_ms": 410.5,
+        "overhead_ms": 10.5,
+        "cost_usd": None,
+        "budget": [],
+        "memory_pressure": "normal",
+        "state_silent": False,
+        "attempts": [attempt()],
+        "judge": None,
+    } | changes
+
+
+class Here:
+    """The actor in this process, as the link calls it; while `away`, its calls fail."""
+
+    def __init__(self, folder: Path) -> None:
+        self.actor = life(folder, bounds=Bounds())
+        self.away = False
+
+    async def find(self) -> Here:
+        return self
+
+    def close(self) -> None:
+        pass
+
+    async def call(self, method: str, *args: Any) -> Any:
+        await asyncio.sleep(0)
+        if self.away:
+            raise ConnectionError("away")
+        return getattr(self.actor, method)(*args)
+
+
+class Told:
+    """A tier that only says how it is."""
+
+    def __init__(self, name: str) -> None:
+        self.known = TierStatus(name=name, kind="scripted", state=TierState.READY, model=f"{name}-model")
+
+    async def status(self) -> TierStatus:
+        return self.known
+
+
+class Rig:
+    """One control room."""
+
+    def __init__(self, folder: Path, access: Access | None = None, **changes: Any) -> None:
+        self.config = make_config(**changes)
+        self.access = access or Access(())
+        self.here = Here(folder)
+        self.stopping = Stopping()
+        self.tiers = {name: Told(name) for name in TIERS}
+        self.asked: list[tuple[str, bytes]] = []
+        self.app = self._make_app()
+
+    def _make_app(self) -> Starlette:
+        state = State(self.here.find, state_limits(self.config, self.config.state, {}))
+        watch = TierWatch(self.tiers, dict.fromkeys(TIERS, "scripted"), {})  # type: ignore[arg-type]
+        self.overview = Overview(
+            state=state,
+            watch=watch,
+            stopping=self.stopping,
+            memory=None,
+            tiers=TIERS,
+            cloud=frozenset({"premium"}),
+            config=lambda: self.config,
+        )
+        room = ControlRoom(access=lambda: self.access, overview=self.overview, chat=self._chat)
+
+        @contextlib.asynccontextmanager
+        async def live(_: Starlette) -> AsyncGenerator[None, None]:
+            await state.start()
+            await watch.ask()
+            yield
+            await state.close()
+
+        handlers = build_error_handlers({})
+        return Starlette(routes=[Route("/", room.show_now), room.mount()], lifespan=live, exception_handlers=handlers)
+
+    async def _chat(self, request: Request, caller: Caller) -> Response:
+        self.asked.append((caller.name, await request.body()))
+        return JSONResponse({"choices": []})
+
+    def finish(self, request_id: str = "r", incidents: tuple[dict[str, Any], ...] = (), **changes: Any) -> None:
+        """A request has ended."""
+        made = report(request_id, **changes)
+        item = done(request_id, session=made["session"], key=made["key"])
+        Driver(self.here.actor, client=f"of-{request_id}").put(
+            type(item)(key=made["key"], session=made["session"], report=made, incidents=incidents)
+        )
+
+
+def make_config(**changes: Any) -> AppConfig:
+    """Three tiers in a row."""
+    tiers: dict[str, Any] = {name: {"kind": "scripted", "script": [{"answer": "hi"}]} for name in TIERS}
+    budget = {"per_session": 10_000, "policy": "hard_stop"}
+    reliability = {"escalation": {"chain": list(TIERS)}, "token_budget": budget} | changes
+    return load({"tiers": tiers, "reliability": reliability})
