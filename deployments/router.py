@@ -36,6 +36,7 @@ from deployments.api.boundary import BoundaryApp
 from deployments.api.dialect import Dialect
 from deployments.api.exchange import Exchange
 from deployments.api.headers import deadline_of, is_local_only, request_id_of
+from deployments.api.history_routes import HistoryRoutes
 from deployments.api.models import filter_for, is_held_off, make_page, model_list, readiness
 from deployments.api.openai_chat import ChatCall
 from deployments.api.openai_render import CHAT
@@ -185,6 +186,7 @@ class Router(Stoppable):
             *DocsRoutes(lambda: self._access).routes(),
             *StoredRoutes(self._stored, self._identify_caller).routes(),
             *self._insight.routes(),
+            *HistoryRoutes(self._overview, lambda: self._access).routes(),
             self._room.mount(),
         ]
         return BoundaryApp(

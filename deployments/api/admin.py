@@ -8,7 +8,7 @@ somebody else is answered as if it weren't there.
 from __future__ import annotations
 
 import math
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import Any, TypeVar
 
 from starlette.requests import Request
@@ -25,8 +25,9 @@ from deployments.state.link import StateSilent
 from deployments.state.records import Health, Query
 from deployments.telemetry import log_error, log_info
 
-__all__ = ["Insight"]
+__all__ = ["Insight", "await_state", "choose_scope", "parse_limit", "parse_number", "refuse_unknown"]
 
+FILTERS = ("kind", "tier", "session", "key", "request_id", "since", "until", "before", "limit")
 LIMIT_MAX = 500
 LIMIT = 50
 BACK_S = 2.0
@@ -60,7 +61,7 @@ class Insight:
         """Answer with the report of one finished request."""
         caller = self._identify_caller(request)
         request_id = request.path_params["request_id"]
-        report = await _await_state(self._state.report(_choose_scope(caller), request_id))
+        report = await await_state(self._state.report(choose_scope(caller), request_id))
         if report is None:
             raise ApiError("not_found", f"there is no report of request {request_id!r}")
         return json_response(report)
@@ -70,7 +71,7 @@ class Insight:
         caller = self._identify_caller(request)
         name = request.path_params["session"]
         key = request.query_params.get("key") if caller.admin else caller.name
-        found = await _await_state(self._state.session(key, name))
+        found = await await_state(self._state.session(key, name))
         if found is None:
             raise ApiError("not_found", f"there is no session {name!r}")
         return json_response(found)
@@ -80,7 +81,7 @@ class Insight:
         page that follows."""
         self._require_admin(request)
         query = _parse_query(request.query_params)
-        found = await _await_state(self._state.incidents(query))
+        found = await await_state(self._state.incidents(query))
         more = found[-1]["id"] if len(found) == query.limit else None
         return json_response({"object": "list", "data": found, "next": more})
 
@@ -109,10 +110,10 @@ class Insight:
         caller = self._require_admin(request)
         name = request.path_params["session"]
         given = request.query_params.get("key")
-        found = await _await_state(self._state.session(given, name))
+        found = await await_state(self._state.session(given, name))
         if found is None:
             raise ApiError("not_found", f"there is no session {name!r}")
-        await _await_state(self._state.reset(found["key"], name))
+        await await_state(self._state.reset(found["key"], name))
         log_info("session_reset", by=caller.name or None)
         return json_response({"session": name, "key": found["key"], "reset": True})
 
@@ -124,7 +125,7 @@ class Insight:
         tier = request.path_params["tier"]
         if tier not in self._tiers:
             raise ApiError("not_found", f"there is no tier {tier!r}; tiers: {', '.join(self._tiers)}")
-        await _await_state(order(tier))
+        await await_state(order(tier))
         log_info(f"tier_{word}", tier=tier, by=caller.name or None)
         return json_response({"tier": tier, word: True})
 
@@ -138,32 +139,53 @@ class Insight:
         return caller
 
 
-def _choose_scope(caller: Caller) -> str | None:
+def choose_scope(caller: Caller) -> str | None:
     """Choose the key whose things the caller may see; None: everybody's."""
     return None if caller.admin else caller.name
 
 
 def _parse_query(params: Mapping[str, str]) -> Query:
-    known = {"kind", "tier", "session", "key", "request_id", "since", "until", "before", "limit"}
-    for name in params:
-        if name not in known:
-            raise ApiError("invalid_request", f"{name}: unknown; known: {', '.join(sorted(known))}", param=name)
-    limit = _parse_number(params, "limit", LIMIT)
-    before = _parse_number(params, "before", None)
+    refuse_unknown(params, FILTERS)
+    before = parse_number(params, "before", None)
     return Query(
         kind=params.get("kind"),
         tier=params.get("tier"),
         session=params.get("session"),
         key=params.get("key"),
         request_id=params.get("request_id"),
-        since_s=_parse_number(params, "since", None),
-        until_s=_parse_number(params, "until", None),
+        since_s=parse_number(params, "since", None),
+        until_s=parse_number(params, "until", None),
         before=None if before is None else int(before),
-        limit=max(1, min(LIMIT_MAX, int(limit or LIMIT))),
+        limit=parse_limit(params),
     )
 
 
-def _parse_number(params: Mapping[str, str], name: str, default: float | None) -> float | None:
+def refuse_unknown(params: Mapping[str, str], known: Collection[str]) -> None:
+    """Refuse a filter that isn't one.
+
+    Raises:
+        ApiError: `invalid_request`.
+    """
+    for name in params:
+        if name not in known:
+            raise ApiError("invalid_request", f"{name}: unknown; known: {', '.join(sorted(known))}", param=name)
+
+
+def parse_limit(params: Mapping[str, str]) -> int:
+    """Parse how many rows a page may have.
+
+    Raises:
+        ApiError: `invalid_request`.
+    """
+    return max(1, min(LIMIT_MAX, int(parse_number(params, "limit", LIMIT) or LIMIT)))
+
+
+def parse_number(params: Mapping[str, str], name: str, default: float | None) -> float | None:
+    """Parse a number that isn't negative.
+
+    Raises:
+        ApiError: `invalid_request`.
+    """
     text = params.get(name)
     if text is None:
         return default
@@ -176,7 +198,7 @@ def _parse_number(params: Mapping[str, str], name: str, default: float | None) -
     return number
 
 
-async def _await_state(question: Awaitable[T]) -> T:
+async def await_state(question: Awaitable[T]) -> T:
     """Await the state's answer, or raise a 503 that says when to come back."""
     try:
         return await question

@@ -43,7 +43,7 @@ POLICY = (
 GUARDED = {
     "content-security-policy": POLICY,
     "x-content-type-options": "nosniff",
-    "referrer-policy": "no-referrer",
+    "referrer-policy": "same-origin",  # with `no-referrer` a form's Origin would be `null`
     "cross-origin-opener-policy": "same-origin",
     "cache-control": "no-store",
 }

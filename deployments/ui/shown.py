@@ -30,12 +30,10 @@ def write_ms(value: float | None) -> str:
         return NOTHING
     if value < 1000:
         return f"{value:.0f} ms"
-    seconds = value / 1000
-    if seconds < 60:
-        return f"{seconds:.1f} s"
-    if seconds < 3600:
-        return f"{seconds // 60:.0f} min {seconds % 60:02.0f} s"
-    return f"{seconds // 3600:.0f} h {seconds % 3600 // 60:02.0f} min"
+    if value < 60_000:
+        return f"{value / 1000:.1f} s"
+    minutes, seconds = divmod(int(value / 1000), 60)
+    return f"{minutes} min {seconds:02} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60:02} min"
 
 
 def write_count(value: float | None) -> str:

@@ -1,4 +1,4 @@
-"""The control room without Ray: its real app over a real state actor in this process, whose tiers only say how they are.
+"""The control room without Ray: its real app over a real state actor in this process; its tiers only say how they are.
 
 rig = Rig(folder)            an app for `TestClient`, or for uvicorn
 rig.finish("r1", ...)        a request that has ended
@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator
+import re
+from collections.abc import AsyncGenerator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
+from starlette.testclient import TestClient
 
 from deployments.api.access import Access, Caller
 from deployments.api.overview import Overview
@@ -123,7 +125,8 @@ class Rig:
         self.app = self._make_app()
 
     def _make_app(self) -> Starlette:
-        state = State(self.here.find, state_limits(self.config, self.config.state, {}))
+        self.limits = state_limits(self.config, self.config.state, {})
+        state = State(self.here.find, self.limits)
         watch = TierWatch(self.tiers, dict.fromkeys(TIERS, "scripted"), {})  # type: ignore[arg-type]
         self.overview = Overview(
             state=state,
@@ -154,9 +157,25 @@ class Rig:
         """A request has ended."""
         made = report(request_id, **changes)
         item = done(request_id, session=made["session"], key=made["key"])
-        Driver(self.here.actor, client=f"of-{request_id}").put(
+        Driver(self.here.actor, client=f"of-{request_id}", limits=self.limits).put(
             type(item)(key=made["key"], session=made["session"], report=made, incidents=incidents)
         )
+
+
+@contextlib.contextmanager
+def browse(rig: Rig, host: str = "127.0.0.1", root: str = "") -> Iterator[TestClient]:
+    """A browser at this address; it follows nothing by itself."""
+    at = {"base_url": "http://127.0.0.1:8000", "client": (host, 1), "root_path": root, "follow_redirects": False}
+    with TestClient(rig.app, **at) as client:  # type: ignore[arg-type]
+        client.headers["accept"] = "text/html"
+        yield client
+
+
+def find_token(page: str) -> str:
+    """The token that stands in a page."""
+    found = re.search(r'X-CSRF-Token": "([0-9a-f]{64})"', page)
+    assert found is not None
+    return found[1]
 
 
 def make_config(**changes: Any) -> AppConfig:

@@ -108,6 +108,7 @@ ORDER = [
     "deployments/api/anthropic",
     "deployments/api/openai_responses",
     "deployments/api/openapi",
+    "deployments/ui",
     "deployments/cli",
 ]
 

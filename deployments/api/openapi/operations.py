@@ -202,7 +202,7 @@ SERVER = (
         Operation(
             method="get",
             path=path,
-            summary="Tell that somebody is here, and where the rest is",
+            summary="Tell that somebody is here, and where the rest is; `/` is the control room in a browser",
             answer="Root",
             tag="server",
             access=Access.ANYBODY,
@@ -244,7 +244,41 @@ PAGES = {
     "before": "the `next` of the page before",
     "limit": "how many, 1 to 500",
 }
+FOUND = {
+    **dict.fromkeys(("session", "tier", "outcome", "mark"), "only those of this one"),
+    "key": "whose, for an admin",
+    **dict.fromkeys(("since", "until"), "seconds since the epoch"),
+    "before": "the `next` of the page before",
+    "after": "only those behind this id",
+    "limit": "how many, 1 to 500",
+}
 RELIABILITY = (
+    Operation(
+        method="get",
+        path=f"{AT}/requests",
+        summary="List finished requests of one's own, the newest first",
+        answer="List",
+        tag="reliability",
+        query=FOUND,
+        errors=STATE | {"invalid_request"},
+    ),
+    Operation(
+        method="get",
+        path=f"{AT}/sessions",
+        summary="List sessions of one's own, the one that was used last first",
+        answer="List",
+        tag="reliability",
+        query={name: FOUND[name] for name in ("key", "before", "limit")},
+        errors=STATE | {"invalid_request"},
+    ),
+    Operation(
+        method="get",
+        path=f"{AT}/live",
+        summary="Read the server at this moment: tiers, what runs, what has just finished, memory",
+        answer="Live",
+        tag="reliability",
+        access=Access.ADMIN,
+    ),
     Operation(
         method="get",
         path=f"{AT}/requests/{{request_id}}",

@@ -5,20 +5,15 @@ from __future__ import annotations
 import re
 import subprocess
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 import yaml
 from pydantic import BaseModel
-from starlette.routing import Route
 
-from deployments.api.access import Access
-from deployments.api.admin import Insight
-from deployments.api.openai_responses.stored_responses import StoredResponses
 from deployments.config import AppConfig
 from deployments.config_file import read_file
 from deployments.config_tiers import KINDS
-from deployments.router import Router
+from tests.support.bare_router import list_routes
 from tests.support.repository import ROOT, tracked
 from tests.unit.deployments.test_config_effects import all_keys
 from tools import docs
@@ -176,15 +171,7 @@ def test_every_header_is_explained_and_no_other():
 
 def routes() -> set[tuple[str, str]]:
     """Every method and path that the Router serves, without what Starlette adds to them."""
-    router: Any = object.__new__(Router)
-    router._insight = Insight(None, None, (), Access(()))  # type: ignore[arg-type]
-    router._stored = StoredResponses(None)  # type: ignore[arg-type]
-    found = [route for route in router.__serve_build_asgi_app__().routes if isinstance(route, Route)]
-    return {
-        (method, re.sub(r"\{(?:\w+_)?(\w+)(?::path)?\}", "{}", route.path))
-        for route in found
-        for method in (route.methods or set()) - {"HEAD"}
-    }
+    return {(method, re.sub(r"\{(?:\w+_)?(\w+)(?::path)?\}", "{}", path)) for method, path in list_routes()}
 
 
 def test_every_route_is_explained_and_no_other():

@@ -1,0 +1,235 @@
+"""The control room in a real browser, on the real server: what happens is shown, and what is ordered is done."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import threading
+from typing import Any
+
+import httpx
+import pytest
+import yaml
+
+from tests.support import scripts
+from tests.support.agent import Agent
+from tests.support.browser import NEEDS_CHROMIUM, Visitor, chromium, find_faults, open_visitor  # noqa: F401
+from tests.support.http_asking import WEATHER_TOOLS, Outcome, ask, report_of, user
+from tests.support.serving import Deploy, Server, until
+
+pytestmark = [pytest.mark.ray, NEEDS_CHROMIUM]
+
+KEY = "sk-boss-0123456789abcdef0123"
+GOOD = {"tool_call": scripts.WEATHER}
+MENDED = [{"raw": f"```\n{scripts.WEATHER}\n```"}]
+BAD = [{"tool_call": {"name": "get_weather", "arguments": {"town": "Paris"}}}]
+SPENT = {"prompt_tokens": 9_000, "completion_tokens": 100}
+PAGES = ("/", "/ui/requests", "/ui/sessions", "/ui/incidents", "/ui/tiers", "/ui/memory", "/ui/try")
+PHONE = {"width": 390, "height": 844}
+
+
+def rules(name: str) -> list[dict[str, Any]]:
+    weak = [
+        {"when": {"last_user": "mend"}, "answer": MENDED},
+        {"when": {"transcript": "bad one"}, "answer": BAD},
+        {"when": {"last_user": "spend"}, "answer": "spent", "usage": SPENT},
+        {"when": {"last_user": "down"}, "answer": [{"status": 500}]},
+    ]
+    talk = {"when": {"last_user": "talk"}, "token_delay_s": 0.05, "answer": "word " * 2_000}
+    tools = {"when": {"has_tools": True}, "answer": [GOOD]}
+    return [*(weak if name == "fast" else []), talk, tools, {"answer": f"Hello from {name}."}]
+
+
+def args(**server: Any) -> dict[str, Any]:
+    chain = list(scripts.TWO)
+    budget = {"per_session": 8_000, "policy": "hard_stop", "max_output_tokens": 4_000}
+    reliability = {
+        "escalation": {"chain": chain, "max_retries_before_escalate": 1},
+        "token_budget": budget,
+        **scripts.UNBOUNDED,
+    }
+    tiers = {name: {"kind": "scripted", "script": rules(name)} for name in chain}
+    return {"tiers": tiers, "reliability": reliability, "server": {"timeouts": scripts.QUICK} | server}
+
+
+@pytest.fixture(scope="module")
+def server(deploy: Deploy) -> Server:
+    return deploy(args(), "room")
+
+
+@pytest.fixture
+def visitor(chromium, server):  # noqa: F811
+    """Somebody on this machine. Whatever they did, no page complained, and nothing came from elsewhere."""
+    with open_visitor(chromium, server.url) as one:
+        yield one
+    assert one.complaints == []
+    assert one.elsewhere == []
+
+
+def asked(server: Server, text: str, session: str = "") -> Outcome:
+    headers = {"X-MLX-Stack-Session": session} if session else {}
+    return ask(server, user(text), stream=False, tools=WEATHER_TOOLS, headers=headers)
+
+
+def read_timeline(visitor: Visitor, outcome: Outcome) -> str:
+    page = visitor.go(f"/ui/requests/by-id/{outcome.request_id}")
+    return page.locator("main").inner_text()
+
+
+def test_what_ends_appears_by_itself_and_what_runs_while_it_runs(visitor, server):
+    """On a page that nobody touches: a request while it runs, in its tier and in the list, and then with its end."""
+    page = visitor.go("/")
+    page.wait_for_selector("body[data-live]")
+    ended = asked(server, "hello", "seen-live")
+    page.wait_for_selector(f'[data-piece="finished"] a[title="{ended.request_id}"]')
+
+    stop = threading.Event()
+    talking = threading.Thread(target=talk, args=(server, "seen-running", stop))
+    talking.start()
+    try:
+        page.wait_for_selector('[data-piece="running"] >> text=seen-running')
+        page.wait_for_selector("#tier-fast .here li")
+    finally:
+        stop.set()
+        talking.join()
+    page.wait_for_selector('[data-piece="running"] >> text=No request is running')
+    page.wait_for_selector('[data-piece="finished"] tr:has-text("seen-running"):has-text("client left")')
+
+
+def talk(server: Server, session: str, stop: threading.Event) -> None:
+    """A client that listens until it has heard enough, and leaves."""
+    body = {"model": "auto", "messages": user("talk"), "stream": True}
+    url, headers = f"{server.url}/v1/chat/completions", {"X-MLX-Stack-Session": session}
+    with httpx.stream("POST", url, json=body, headers=headers, timeout=60.0) as stream:
+        for _ in stream.iter_lines():
+            if stop.is_set():
+                return
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("mend it", ["mended", "Mended: literal, 1 time(s)"]),
+        ("bad one", ["tool validation failure", "Then escalation to standard", "get_weather"]),
+        ("down", ["server error", "Then fallback to standard", "It answered with HTTP 500."]),
+    ],
+)
+def test_a_timeline_says_what_the_report_says(visitor, server, text, words):
+    """Every call in its order with what was wrong with it, and the headers that the client got."""
+    outcome = asked(server, text)
+    report = report_of(server, outcome)
+    told = read_timeline(visitor, outcome)
+
+    assert [word for word in words if word not in told] == []
+    for name, value in outcome.trail.items():
+        assert f"X-MLX-Stack-{name}: {value}" in told
+    assert visitor.page.locator(".step").count() == len(report["attempts"])
+
+
+def test_a_loop_and_a_spent_budget_are_told(visitor, server):
+    """The repeated tool with how often, and the window that is full; the session shows both."""
+    lap = Agent(server, "round and round", False, options={"headers": {"X-MLX-Stack-Session": "goes-round"}}).run(3)[-1]
+    assert "A loop: get_weather, 3 times" in read_timeline(visitor, lap)
+    visitor.page.get_by_role("link", name="goes-round").click()
+    visitor.page.wait_for_selector("text=Loops")
+
+    asked(server, "spend", "spends")
+    refused = asked(server, "hello", "spends")
+    assert refused.status == 400
+    assert "budget" in read_timeline(visitor, refused)
+    visitor.page.get_by_role("link", name="spends").click()
+    visitor.page.wait_for_selector("text=9,100 of 8,000 tokens")
+
+
+def test_filters_narrow_without_a_new_page(visitor, server):
+    """By what happened; the address says so, and opened anew it shows the same."""
+    away, plain = asked(server, "down"), asked(server, "hello")
+    report_of(server, away)
+    report_of(server, plain)
+    page = visitor.go("/ui/requests")
+    page.get_by_label("What happened").select_option("server_error")
+    page.wait_for_url("**mark=server_error**")
+    found = page.locator("#found")
+
+    assert found.locator(f'a[title="{away.request_id}"]').count() == 1
+    assert found.locator(f'a[title="{plain.request_id}"]').count() == 0
+    page.reload()
+    assert page.locator(f'#found a[title="{plain.request_id}"]').count() == 0
+
+
+def test_an_order_is_asked_about_first(visitor, server):
+    """Cancelled, nothing happens; confirmed, the tier is kept off, and comes back by the next order."""
+    page = visitor.go("/ui/tiers")
+    page.get_by_role("button", name="Isolate fast").click()
+    page.get_by_role("button", name="Cancel").click()
+    assert page.get_by_role("button", name="Isolate fast").is_visible()
+
+    page.get_by_role("button", name="Isolate fast").click()
+    page.get_by_role("button", name="Yes").click()
+    page.get_by_role("button", name="Restore fast").wait_for()
+    assert asked(server, "hello").header("Tier") == "standard"
+    page.get_by_role("button", name="Restore fast").click()
+    page.get_by_role("button", name="Yes").click()
+    page.get_by_role("button", name="Isolate fast").wait_for()
+    until(lambda: asked(server, "hello").header("Tier") == "fast", "the tier answers again")
+
+
+def test_the_small_chat_shows_a_repair_and_plays_a_tool(visitor):
+    """Asked like any client: the mended call, the person's result, and the way to its timeline."""
+    page = visitor.go("/ui/try")
+    page.get_by_text("Tools", exact=True).click()
+    page.get_by_label("give it these tools").check()
+    page.get_by_label("You").fill("mend it")
+    page.get_by_role("button", name="Ask").click()
+    page.get_by_text(re.compile(r'get_weather\(\{"city": ?"Paris"\}\)')).wait_for()
+    page.wait_for_selector("text=mended: literal")
+    page.get_by_role("button", name="Send the results").wait_for()
+    page.get_by_role("link", name="its timeline").first.click()
+    page.wait_for_selector("text=Mended: literal")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("path", PAGES)
+def test_no_page_has_a_serious_fault_for_those_who_need_aid(chromium, server, path, scheme):  # noqa: F811
+    """By axe, at a phone's width and at a desk's, in light and in dark; and it fits the phone."""
+    asked(server, "bad one")
+    with open_visitor(chromium, server.url, color_scheme=scheme) as visitor:
+        page = visitor.go(path)
+        faults = find_faults(page)
+        page.set_viewport_size(PHONE)
+        faults += find_faults(page)
+        wider = page.evaluate("document.documentElement.scrollWidth > document.documentElement.clientWidth")
+
+    assert faults == []
+    assert not wider
+
+
+def test_an_order_from_another_site_is_refused(server):
+    """Without the page's token: from a program, from another origin."""
+    url = f"{server.url}/ui/tiers/fast/isolate"
+
+    assert httpx.post(url).status_code == 403
+    assert httpx.post(url, headers={"origin": "http://localhost:1"}).status_code == 403
+    assert httpx.get(f"{server.url}/v1/reliability/tiers").json()["data"][0]["isolated"] is False
+
+
+def test_with_keys_an_admin_s_key_opens_it(chromium, deploy, tmp_path):  # noqa: F811
+    """Signed in by the form; signed out, the pages are closed again. The API takes no cookie."""
+    keys = tmp_path / "keys.yaml"
+    keys.write_text(
+        yaml.safe_dump([{"name": "boss", "sha256": hashlib.sha256(KEY.encode()).hexdigest(), "admin": True}])
+    )
+    server = deploy(args(api_keys_file=str(keys)), "keyed_room")
+    with open_visitor(chromium, server.url) as visitor:
+        page = visitor.go("/ui/tiers")
+        page.get_by_label("API key").fill(KEY)
+        page.get_by_role("button", name="Sign in").click()
+        page.get_by_role("heading", name="Tiers").wait_for()
+        live = visitor.go("/")
+        live.wait_for_selector("body[data-live]")
+        assert visitor.context.request.get(f"{server.url}/v1/reliability/tiers").status == 401
+        live.get_by_role("button", name="Sign out").click()
+        live.get_by_label("API key").wait_for()
+        visitor.go("/ui/requests")
+        live.get_by_label("API key").wait_for()
+        assert visitor.complaints == []

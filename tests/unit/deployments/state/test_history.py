@@ -1,0 +1,120 @@
+"""Looking back: what is asked for is what comes, from beside the writer."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from deployments.state.history import History, RequestQuery, SessionQuery, Span
+from deployments.state.journal import Bounds, Journal
+from deployments.state.records import Query
+from deployments.state.recovery import open_journal
+from tests.support.room_rig import attempt, report
+
+T = 1.8e9
+FAULTY = [attempt("fast", fault="timeout"), attempt("standard")]
+
+
+@pytest.fixture
+def journal(tmp_path: Path) -> Iterator[Journal]:
+    """Six requests of two sessions and two keys, a second apart; every other one escalated, the last refused."""
+    made, _ = open_journal(tmp_path / "ledger.sqlite", "me", Bounds())
+    with made.step():
+        for n in range(6):
+            away = {"escalated_from": "fast", "escalation_reason": "timeout", "tier": "standard", "attempts": FAULTY}
+            changes: dict[str, Any] = away if n % 2 else {}
+            outcome = "budget" if n == 5 else "answered"
+            one = report(f"r{n}", session=f"s{n % 2}", cost_usd=0.5 if n % 2 else None, outcome=outcome, **changes)
+            made.write_report("k" if n < 4 else "other", one, T + n)
+            made.write_incident({"at": T + n, "kind": "fault" if n % 2 else "loop", "request_id": f"r{n}"})
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def history(journal: Journal) -> Iterator[History]:
+    one = History(journal.path)
+    yield one
+    one.close()
+
+
+def names(rows: list[dict[str, Any]]) -> list[str]:
+    return [row["request_id"] for row in rows]
+
+
+@pytest.mark.parametrize(
+    ("query", "found"),
+    [
+        ({}, "543210"),
+        ({"session": "s0"}, "420"),
+        ({"key": "other"}, "54"),
+        ({"tier": "standard"}, "531"),
+        ({"outcome": "budget"}, "5"),
+        ({"mark": "timeout"}, "531"),
+        ({"mark": "escalated", "outcome": "answered"}, "31"),
+        ({"mark": "time"}, ""),
+        ({"mark": "%"}, ""),
+        ({"since_s": T + 2, "until_s": T + 4}, "32"),
+        ({"before": 3}, "10"),
+        ({"after": 4}, "54"),
+        ({"limit": 2}, "54"),
+    ],
+)
+def test_requests_are_found_by_what_they_are(history, query, found):
+    """Every filter counts, the newest come first, and a mark is a whole word."""
+    assert names(history.ask(RequestQuery(**query))) == [f"r{n}" for n in found]
+
+
+def test_pages_join_without_a_gap(history):
+    """Going on before the last id of a page gives every request once."""
+    first = history.ask(RequestQuery(limit=4))
+    rest = history.ask(RequestQuery(limit=4, before=first[-1]["id"]))
+
+    assert names(first + rest) == [f"r{n}" for n in range(5, -1, -1)]
+
+
+def test_sessions_are_listed_by_their_last_use(history):
+    """With what they have used; those of one key alone where one is named."""
+    rows = history.ask(SessionQuery())
+
+    assert [(row["session"], row["key"]) for row in rows] == [
+        ("s1", "other"),
+        ("s0", "other"),
+        ("s1", "k"),
+        ("s0", "k"),
+    ]
+    assert [row["requests"] for row in history.ask(SessionQuery(key="k"))] == [2, 2]
+    assert names([{"request_id": row["session"]} for row in history.ask(SessionQuery(before_s=T + 4))]) == ["s1", "s0"]
+
+
+def test_a_summary_adds_up(history):
+    """Requests by the tier that they ended at, incidents by kind, of the span alone."""
+    summary = history.summarize(Span(since_s=T, until_s=T + 10))
+    tiers = {row["tier"]: row for row in summary["tiers"]}
+
+    assert {name: row["requests"] for name, row in tiers.items()} == {"fast": 3, "standard": 3}
+    assert (tiers["standard"]["escalated"], tiers["standard"]["answered"]) == (3, 2)
+    assert (tiers["standard"]["cost_usd"], tiers["fast"]["cost_usd"]) == (1.5, None)
+    assert summary["incidents"] == {"fault": 3, "loop": 3}
+    assert history.summarize(Span(since_s=T + 10, until_s=T + 20)) == {"tiers": [], "incidents": {}}
+
+
+def test_incidents_are_counted_by_piece(history):
+    """Each in the piece of time that it fell into."""
+    counts = history.count_incidents(Span(since_s=T, until_s=T + 6, piece_s=2.0))
+
+    assert counts == [(piece, kind, 1) for piece in range(3) for kind in ("fault", "loop")]
+
+
+def test_it_sees_what_was_committed_and_can_write_nothing(journal, history):
+    """It reads beside the writer, and only reads."""
+    with journal.step():
+        journal.write_incident({"at": T, "kind": "usage"})
+
+    assert len(history.ask(Query(kind="usage"))) == 1
+    with pytest.raises(sqlite3.OperationalError):
+        history._db.execute("DELETE FROM incidents")

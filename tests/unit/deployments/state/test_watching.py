@@ -1,0 +1,89 @@
+"""Looking on: who looks sees what others run, and nobody is asked to show anything while nobody looks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from deployments.state import watching
+from tests.support.incarnations import Driver, done, life
+
+
+@pytest.fixture
+def wait(monkeypatch) -> Callable[[float], None]:
+    """Time passes by hand."""
+    now = [1000.0]
+    monkeypatch.setattr(watching.time, "monotonic", lambda: now[0])
+
+    def pass_by(seconds: float) -> None:
+        now[0] += seconds
+
+    return pass_by
+
+
+def test_routers_hear_that_somebody_looks_as_long_as_they_do(tmp_path, wait):
+    """The reply to any step says so, up to `LOOK_S` after the last look."""
+    actor = life(tmp_path)
+    assert not actor.watched
+
+    actor.look("a", None)
+    assert actor.watched
+    wait(watching.LOOK_S)
+    assert not actor.watched
+
+
+def test_a_step_says_whether_somebody_looks(tmp_path):
+    """In every reply, a heartbeat's too."""
+    driver = Driver(life(tmp_path))
+    driver.step()
+    driver.actor.look("a", None)
+
+    assert driver.actor.step(watching_step(driver)).watched
+
+
+def watching_step(driver: Driver):
+    from deployments.state.records import Step
+
+    return Step(client="c", number=99, config=driver.limits.digest)
+
+
+def test_who_looks_sees_what_others_run(tmp_path, wait):
+    """Not what it runs itself, and of a Router that is gone nothing after `SHARE_S`."""
+    actor = life(tmp_path)
+    actor.share_running("a", [{"request_id": "mine"}])
+    actor.share_running("b", [{"request_id": "theirs"}])
+
+    assert [row["request_id"] for row in actor.look("a", 0)["running"]] == ["theirs"]
+    wait(watching.SHARE_S)
+    assert actor.look("a", 0)["running"] == []
+
+
+def test_what_is_shared_is_bounded(tmp_path):
+    """Of any number of rows so many are kept."""
+    actor = life(tmp_path)
+    actor.share_running("b", [{"request_id": str(n)} for n in range(1000)])
+
+    assert len(actor.look("a", 0)["running"]) == watching.SHARED_MAX
+
+
+def test_what_ended_is_seen_once(tmp_path):
+    """The first look says where to go on from, each further one what came since."""
+    driver = Driver(life(tmp_path))
+    driver.put(done("before"))
+    first = driver.actor.look("a", None)
+    driver.put(done("r1"), done("r2"))
+    then = driver.actor.look("a", first["newest"])
+
+    assert first["finished"] == []
+    assert [one["request_id"] for one in then["finished"]] == ["r2", "r1"]
+    assert driver.actor.look("a", then["newest"])["finished"] == []
+
+
+def test_the_secret_outlives_the_actor(tmp_path):
+    """Cookies count on after a restart: it is made once, and kept."""
+    first = life(tmp_path)
+    secret = first.get_page_secret()
+
+    assert len(secret) == 64
+    assert first.get_page_secret() == life(tmp_path).get_page_secret() == secret

@@ -1,0 +1,122 @@
+"""The moving pieces: only what changed is sent, one task makes them for all pages, and none runs for nobody."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from typing import Any
+
+import orjson
+import pytest
+
+from deployments.errors import ApiError
+from deployments.ui import live
+from deployments.ui.live import PIECES, Live
+from tests.sim.clock import run
+
+NOW: dict[str, Any] = {"state_actor": "up", "memory": None, "tiers": [], "running": [], "finished": [], "at": 1.0}
+
+
+class Overview:
+    """Counts how often it is asked."""
+
+    def __init__(self) -> None:
+        self.taken, self.stopping, self.now = 0, False, dict(NOW)
+
+    async def take(self) -> dict[str, Any]:
+        self.taken += 1
+        return dict(self.now)
+
+    async def take_day(self) -> dict[str, Any]:
+        names = ("requests", "answered", "escalated", "mended", "looped", "prompt_tokens", "completion_tokens")
+        return {**dict.fromkeys((*names, "cached_tokens"), 0), "cost_usd": None, "incidents": {}, "tiers": []}
+
+
+def play(work: Callable[[Live, Overview], Awaitable[None]]) -> None:
+    async def main() -> None:
+        overview = Overview()
+        await work(Live(overview), overview)  # type: ignore[arg-type]
+        await asyncio.sleep(0)
+
+    run(main())
+
+
+async def read(frames: AsyncGenerator[bytes, None]) -> dict[str, str]:
+    """The next frame that says something."""
+    async for frame in frames:
+        if frame.startswith(b"data: "):
+            return dict(orjson.loads(frame[6:]))
+    return {}
+
+
+def test_a_page_gets_all_pieces_and_then_those_that_change():
+    """The first frame has everything, so that a page that was away is whole again."""
+
+    async def work(pages: Live, overview: Overview) -> None:
+        frames = pages.watch("")
+        assert set(await read(frames)) == set(PIECES)
+        overview.now["state_actor"] = "away"
+        assert set(await read(frames)) == {"pulse"}
+        await frames.aclose()
+
+    play(work)
+
+
+def test_three_pages_are_drawn_for_once():
+    """One look at the server a tick, however many look on; and none after the last has gone."""
+
+    async def work(pages: Live, overview: Overview) -> None:
+        frames = [pages.watch("") for _ in range(3)]
+        await asyncio.gather(*map(read, frames))
+        assert overview.taken == 1
+        for each in frames:
+            await each.aclose()
+        await asyncio.sleep(10 * live.TICK_S)
+        assert (overview.taken, pages.pages) == (1, 0)
+
+    play(work)
+
+
+def test_pages_are_bounded():
+    """One too many is refused, and a place that is given up can be taken again."""
+
+    async def work(pages: Live, overview: Overview) -> None:
+        frames = [pages.watch("") for _ in range(live.PAGES_MAX)]
+        for each in frames:
+            await anext(each)
+        with pytest.raises(ApiError):
+            await anext(pages.watch(""))
+        await frames.pop().aclose()
+        await anext(pages.watch(""))
+        for each in frames:
+            await each.aclose()
+
+    play(work)
+
+
+def test_a_page_ends_where_its_router_stops():
+    """So that it looks elsewhere; no page holds a server back."""
+
+    async def work(pages: Live, overview: Overview) -> None:
+        frames = pages.watch("")
+        await read(frames)
+        overview.stopping = True
+        assert await read(frames) == {}
+        assert pages.pages == 0
+
+    play(work)
+
+
+def test_what_fails_once_is_drawn_the_next_time(caplog):
+    """A turn that fails is logged, and the pages stay."""
+
+    async def work(pages: Live, overview: Overview) -> None:
+        overview.now.pop("tiers")
+        frames = pages.watch("")
+        await anext(frames)
+        assert (await anext(frames)).startswith(b":")
+        overview.now["tiers"] = []
+        assert set(await read(frames)) == set(PIECES)
+        await frames.aclose()
+
+    play(work)

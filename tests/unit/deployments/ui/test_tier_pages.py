@@ -1,0 +1,46 @@
+"""Orders to tiers, and the levels of memory as steps."""
+
+from __future__ import annotations
+
+import pytest
+
+from deployments.ui.tier_pages import draw_levels
+from tests.support.room_rig import Rig, browse, find_token
+
+OWN = {"origin": "http://127.0.0.1:8000"}
+
+
+def test_an_order_is_done_and_shown_at_once(tmp_path):
+    """The page that follows shows what came of it, and who is asked what is noted as an operator's act."""
+    rig = Rig(tmp_path)
+    with browse(rig) as client:
+        token = {"x-csrf-token": find_token(client.get("/ui/tiers").text)}
+        assert client.post("/ui/tiers/fast/isolate", headers=OWN | token).status_code == 303
+        page = client.get("/ui/tiers").text
+        assert "isolated" in page
+        assert "/ui/tiers/fast/restore" in page
+
+        answer = client.post("/ui/tiers/fast/restore", headers=OWN | token | {"hx-request": "true"})
+        assert (answer.status_code, answer.headers["hx-redirect"]) == (204, "/ui/tiers")
+        assert "/ui/tiers/fast/isolate" in client.get("/ui/tiers").text
+
+
+@pytest.mark.parametrize("path", ["/ui/tiers/nobody/isolate", "/ui/tiers/fast/explode"])
+def test_what_is_no_tier_and_no_order_is_refused(tmp_path, path):
+    """With the token, too."""
+    with browse(Rig(tmp_path)) as client:
+        token = find_token(client.get("/ui/tiers").text)
+
+        assert client.post(path, headers=OWN | {"x-csrf-token": token}).status_code == 404
+
+
+def change(at: float, before: str, after: str, node: str = "n1") -> dict[str, object]:
+    return {"at": at, "evidence": {"host": "mac", "node": node, "before": before, "after": after}}
+
+
+def test_levels_are_steps_from_the_changes_to_now():
+    """Before the first change a machine was where that change began; one without changes is where it is."""
+    drawn = draw_levels([change(40, "normal", "warn"), change(70, "warn", "normal")], {"mini n2": "critical"}, 100, 80)
+
+    assert drawn["at"] == [20, 40, 70, 100]
+    assert {one["name"]: one["values"] for one in drawn["series"]} == {"mac n1": [1, 2, 1, 1], "mini n2": [3, 3, 3, 3]}

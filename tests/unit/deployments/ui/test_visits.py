@@ -1,0 +1,162 @@
+"""Who may look and who may give orders, with keys and without, from here and from elsewhere."""
+
+from __future__ import annotations
+
+import pytest
+
+from deployments.api.access import Access
+from deployments.api.api_keys import ApiKey, digest
+from tests.support.room_rig import Rig, browse, find_token
+
+BOSS, AGENT = "sk-boss-0123456789abcdef0123", "sk-agent-0123456789abcdef0123"
+KEYED = Access(
+    (ApiKey(name="boss", sha256=digest(BOSS), admin=True), ApiKey(name="agent", sha256=digest(AGENT))),
+)
+PAGES = ["/", "/ui/requests", "/ui/sessions", "/ui/incidents", "/ui/tiers", "/ui/memory", "/ui/try", "/ui/events"]
+ORDERS = ["/ui/tiers/fast/isolate", "/ui/sessions/s/reset", "/ui/sign-out"]
+OWN = {"origin": "http://127.0.0.1:8000"}
+
+
+@pytest.fixture
+def keyed(tmp_path) -> Rig:
+    return Rig(tmp_path, KEYED)
+
+
+@pytest.fixture
+def open_rig(tmp_path) -> Rig:
+    return Rig(tmp_path)
+
+
+def sign_in(client, key: str = BOSS, to: str = "/ui/tiers", **headers: str):
+    return client.post("/ui/sign-in", data={"key": key, "next": to}, headers=OWN | headers)
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_without_a_cookie_every_page_leads_to_the_key(keyed, path):
+    """With keys nothing is shown to strangers, and an API key in a header is no way in either."""
+    with browse(keyed) as client:
+        answer = client.get(path, headers={"authorization": f"Bearer {BOSS}"})
+
+    assert answer.status_code == 303
+    assert answer.headers["location"].startswith("/ui/sign-in?next=")
+
+
+def test_an_admin_s_key_opens_it_by_a_cookie(keyed):
+    """HttpOnly, SameSite=Strict, with the port in its name; and the key is not in it."""
+    with browse(keyed) as client:
+        answer = sign_in(client)
+        cookie = answer.headers["set-cookie"]
+
+        assert (answer.status_code, answer.headers["location"]) == (303, "/ui/tiers")
+        assert cookie.startswith("mlx_stack_8000=boss:")
+        assert {"HttpOnly", "SameSite=strict", "Path=/"} <= set(cookie.split("; "))
+        assert BOSS not in cookie
+        assert all(client.get(path).status_code == 200 for path in PAGES[:-1])
+        assert "boss" in client.get("/").text
+
+
+@pytest.mark.parametrize("key", ["", "wrong", AGENT])
+def test_no_other_key_does(keyed, key):
+    """Neither a wrong one nor one that is no admin's: the same words for each."""
+    with browse(keyed) as client:
+        answer = sign_in(client, key)
+
+        assert answer.status_code == 401
+        assert "set-cookie" not in answer.headers
+        assert "isn't an admin's key" in answer.text
+        assert client.get("/").status_code == 303
+
+
+def test_a_key_that_is_gone_ends_its_cookies(keyed):
+    """At the next request after a changed configuration."""
+    with browse(keyed) as client:
+        sign_in(client)
+        keyed.access = Access((ApiKey(name="boss", sha256=digest("another-key-0123456789ab"), admin=True),))
+
+        assert client.get("/").status_code == 303
+
+
+def test_signing_out_takes_the_cookie(keyed):
+    """And needs the token, as every order."""
+    with browse(keyed) as client:
+        sign_in(client)
+        token = find_token(client.get("/").text)
+
+        assert client.post("/ui/sign-out", headers=OWN).status_code == 403
+        assert client.post("/ui/sign-out", data={"token": token}, headers=OWN).status_code == 303
+        assert client.get("/").status_code == 303
+
+
+@pytest.mark.parametrize("to", ["https://evil.example/", "//evil.example", "/\\evil.example", "evil", "/a\nb"])
+def test_signing_in_leads_nowhere_else(keyed, to):
+    """A link to the sign-in page can't send whoever follows it to another site."""
+    with browse(keyed) as client:
+        assert sign_in(client, to=to).headers["location"] == "/"
+
+
+@pytest.mark.parametrize("path", ORDERS)
+@pytest.mark.parametrize("headers", [{}, {"x-csrf-token": "0" * 64}])
+def test_an_order_without_the_token_is_refused(open_rig, path, headers):
+    """Also from this machine, where nobody has to sign in."""
+    with browse(open_rig) as client:
+        client.get("/")
+
+        assert client.post(path, headers=OWN | headers).status_code == 403
+
+
+def test_a_token_without_its_cookie_is_refused(open_rig):
+    """What one browser was given is no good in another."""
+    with browse(open_rig) as client:
+        token = find_token(client.get("/").text)
+        client.cookies.clear()
+
+        assert client.post(ORDERS[0], headers=OWN | {"x-csrf-token": token}).status_code == 403
+
+
+@pytest.mark.parametrize("headers", [{"origin": "http://127.0.0.1:3000"}, {"sec-fetch-site": "same-site"}])
+def test_an_order_from_another_page_is_refused(open_rig, headers):
+    """Though it brings cookie and token: a page of another port of this machine is another page."""
+    with browse(open_rig) as client:
+        token = find_token(client.get("/").text)
+
+        assert client.post(ORDERS[0], headers={"x-csrf-token": token} | headers).status_code == 403
+
+
+@pytest.mark.parametrize("elsewhere", [True, False])
+@pytest.mark.parametrize("path", PAGES)
+def test_without_keys_it_is_this_machine_s(open_rig, path, elsewhere):
+    """By the guard of the API: neither another machine, nor a page from elsewhere, nor a name that was rebound."""
+    host, headers = ("10.0.0.1", {}) if elsewhere else ("127.0.0.1", {"host": "evil.example"})
+    with browse(open_rig, host=host) as client:
+        assert client.get(path, headers=headers).status_code == 403
+
+
+def test_a_form_is_bounded(open_rig):
+    """A larger one is refused before it is read."""
+    with browse(open_rig) as client:
+        client.get("/")
+
+        assert client.post(ORDERS[0], data={"token": "x" * 100_000}, headers=OWN).status_code == 413
+
+
+def test_a_state_actor_that_is_away_is_said(open_rig):
+    """A page that can't know who asks says so, and shows nothing."""
+    with browse(open_rig) as client:
+        open_rig.here.away = True
+        answer = client.get("/ui/requests")
+
+    assert answer.status_code == 503
+    assert "state actor" in answer.text
+
+
+def test_behind_a_prefix_everything_stays_there(keyed):
+    """Links, files and the cookie's path begin with it."""
+    with browse(keyed, root="/apps") as client:
+        answer = client.get("/apps/ui/tiers")
+        assert answer.headers["location"] == "/apps/ui/sign-in?next=/ui/tiers"
+        page = client.get("/apps/ui/sign-in").text
+        assert 'action="/apps/ui/sign-in"' in page
+        assert 'src="/apps/ui/assets/' in page
+        posted = client.post("/apps/ui/sign-in", data={"key": BOSS, "next": "/"}, headers=OWN)
+        assert "Path=/apps" in posted.headers["set-cookie"]
+        assert posted.headers["location"] == "/apps/"
