@@ -12,10 +12,14 @@ import importlib.metadata
 import json
 import os
 import sys
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from deployments.cli import operators
 from deployments.cli.agents import AGENTS, SDKS
+from deployments.cli.completion import SHELLS, write_completion
 from deployments.cli.front import run_supervised, serve
 from deployments.config import ConfigError
 from deployments.config_paths import BUILT_IN, find_config
@@ -37,6 +41,8 @@ HELP = {
     "key": "make an API key: shown once, kept as its digest",
     "launch": "start your own agent (claude, codex, opencode, ...) on this server",
     "agents": "print what to set by hand so that an agent asks this server",
+    **operators.HELP,
+    "completion": "print what completes these commands in bash, zsh or fish",
 }
 EPILOG = (
     "`mlx-stack-serve COMMAND --help` says what a command takes. In a folder without serve_config.yaml the built-in "
@@ -49,6 +55,8 @@ def main(argv: list[str] | None = None) -> int:
     given, rest = _split_arguments(sys.argv[1:] if argv is None else argv)
     arguments = build_parser().parse_args(given)
     try:
+        if arguments.command in operators.HELP:
+            return operators.run(arguments)
         return _run_agent(arguments, rest) if arguments.command in ("launch", "agents") else _run(arguments)
     except ConfigError as error:
         print(error, file=sys.stderr)  # noqa: T201
@@ -134,7 +142,13 @@ def _add_place(command: argparse.ArgumentParser) -> None:
     command.add_argument("--config", type=Path, help="the configuration file")
 
 
-ADD = {
+def _add_completion(command: argparse.ArgumentParser) -> None:
+    command.add_argument("shell", choices=SHELLS, help="whose language to print it in")
+
+
+ADD: dict[str, Callable[[argparse.ArgumentParser], None]] = {
+    **{name: partial(operators.add_arguments, name) for name in operators.HELP},
+    "completion": _add_completion,
     "serve": _add_serve,
     "prepare": _add_prepare,
     "pull": _add_pull,
@@ -162,6 +176,9 @@ def _run_agent(arguments: argparse.Namespace, rest: list[str]) -> int:
 def _run(arguments: argparse.Namespace) -> int:
     if arguments.command == "serve" and arguments.checked:
         return run_supervised(arguments.checked, verbose=arguments.verbose)
+    if arguments.command == "completion":
+        print(write_completion(arguments.shell, build_parser()))  # noqa: T201
+        return 0
     if arguments.command == "key":
         from deployments.cli.key import key_command
 

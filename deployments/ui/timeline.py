@@ -19,6 +19,7 @@ __all__ = ["Step", "Timeline", "tell", "write_curl", "write_headers"]
 
 Record = Mapping[str, Any]
 TEXTS = ("prompt", "answer", "quote", "nudge", "detail", "param")
+VIOLATIONS = {"schema": "Against the schema", "json": "No JSON", "name": "No such tool"}
 HOW = {True: "the same tier again, after a fault", False: "the same tier again, told or drawn anew"}
 
 
@@ -146,7 +147,7 @@ def _tell_violations(evidence: Record) -> Iterator[str]:
         tool = f" in a call of {violation['tool']}" if violation.get("tool") else ""
         place = f" at {violation['path']}" if violation.get("path") else ""
         said = f": {violation['message']}" if violation.get("message") else ""
-        yield f"{_space(violation['kind']).capitalize()}{tool}{place}{said}."
+        yield f"{VIOLATIONS.get(violation['kind'], _space(violation['kind']).capitalize())}{tool}{place}{said}."
     more = (evidence.get("violations_count") or 0) - len(evidence.get("violations") or ())
     if more > 0:
         yield f"And {more} more of the kind."

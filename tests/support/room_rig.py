@@ -21,6 +21,8 @@ from starlette.routing import Route
 from starlette.testclient import TestClient
 
 from deployments.api.access import Access, Caller
+from deployments.api.admin import Insight
+from deployments.api.history_routes import HistoryRoutes
 from deployments.api.overview import Overview
 from deployments.api.responses import build_error_handlers
 from deployments.config import AppConfig, load
@@ -147,7 +149,10 @@ class Rig:
             await state.close()
 
         handlers = build_error_handlers({})
-        return Starlette(routes=[Route("/", room.show_now), room.mount()], lifespan=live, exception_handlers=handlers)
+        insight = Insight(state, watch, TIERS, self.access)
+        lists = HistoryRoutes(self.overview, lambda: self.access)
+        routes = [Route("/", room.show_now), room.mount(), *insight.routes(), *lists.routes()]
+        return Starlette(routes=routes, lifespan=live, exception_handlers=handlers)
 
     async def _chat(self, request: Request, caller: Caller) -> Response:
         self.asked.append((caller.name, await request.body()))

@@ -14,6 +14,8 @@ TESTED_BY: dict[str, str] = {
     "deployments/api/openai_responses/stored_routes.py": "tests/contract/test_responses_api.py",
     "deployments/api/openapi/schemas.py": "tests/unit/deployments/api/openapi/test_openapi_document.py",
     "deployments/api/history_routes.py": "tests/contract/test_history_routes.py",
+    "deployments/cli/operators.py": "tests/unit/deployments/cli/test_ask_server.py",
+    "deployments/cli/server_client.py": "tests/unit/deployments/cli/test_ask_server.py",
     "deployments/graph/replica_counts.py": "tests/contract/test_sleeping.py",
     "deployments/memory/lease.py": "tests/unit/deployments/memory/test_view.py",
     "deployments/memory/node_report.py": "tests/unit/deployments/memory/test_monitor.py",

@@ -1,0 +1,124 @@
+"""What `status`, `why`, `logs`, `sessions`, `incidents` and `top` do; `operators.py` says what they take."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+from urllib.parse import quote
+
+from deployments.cli.lines import list_incidents, list_sessions, show_request, show_status, show_timeline
+from deployments.cli.server_client import NotAnswered, ServerClient
+from deployments.ui.timeline import tell
+
+__all__ = ["COMMANDS", "ask_server"]
+
+POLL_S = 0.5
+
+
+def ask_server(client: ServerClient, arguments: argparse.Namespace) -> int:
+    """Run one command; the result is the exit code."""
+    try:
+        return COMMANDS[arguments.command](client, arguments)
+    except NotAnswered as error:
+        print(error, file=sys.stderr)  # noqa: T201
+        return 1
+    except BrokenPipeError:  # whoever read it has seen enough
+        sys.stderr.close()
+        return 0
+    finally:
+        client.close()
+
+
+def _status(client: ServerClient, arguments: argparse.Namespace) -> int:
+    """Print the server at this moment; 1 where no tier of the chain can answer."""
+    now = client.get("live")
+    _print([json.dumps(now)] if arguments.json else show_status(now, client.url))
+    able = (
+        tier["state"] in ("ready", "asleep") and not tier["isolated"] and tier["breaker"] != "open"
+        for tier in now["tiers"]
+        if tier["place"] is not None
+    )
+    return 0 if any(able) else 1
+
+
+def _why(client: ServerClient, arguments: argparse.Namespace) -> int:
+    report = client.get(f"requests/{quote(arguments.request, safe='')}")
+    try:
+        found = client.get("incidents", request_id=arguments.request, key=report["key"], limit=100)["data"]
+    except NotAnswered:  # incidents are an admin's; the report is the caller's own
+        found = []
+    incidents = list(reversed(found))
+    if arguments.json:
+        _print([json.dumps({"report": report, "incidents": incidents})])
+    else:
+        _print(show_timeline(report, tell(report, incidents, keep_text=True)))
+    return 0
+
+
+def _logs(client: ServerClient, arguments: argparse.Namespace) -> int:
+    def show(reports: list[dict[str, Any]]) -> None:
+        _print(json.dumps(one) if arguments.json else show_request(one) for one in reversed(reports))
+
+    newest = client.get("requests", session=arguments.session, limit=arguments.lines)["data"]
+    show(newest)
+    last = newest[0]["id"] if newest else 0
+    while arguments.follow:
+        time.sleep(POLL_S)
+        more = client.get("requests", session=arguments.session, after=last, limit=500)["data"]
+        show(more)
+        last = more[0]["id"] if more else last
+    return 0
+
+
+def _sessions(client: ServerClient, arguments: argparse.Namespace) -> int:
+    if arguments.session:
+        session = client.get(f"sessions/{quote(arguments.session, safe='')}")
+        _print([json.dumps(session)] if arguments.json else _show_session(session))
+        return 0
+    found = client.get("sessions", limit=arguments.lines)["data"]
+    _print([json.dumps(found)] if arguments.json else list_sessions(found))
+    return 0
+
+
+def _show_session(session: dict[str, Any]) -> Iterator[str]:
+    from deployments.cli.lines import plain
+    from deployments.ui.shown import write_count
+
+    yield plain(f"{session['session']}: {write_count(session['spent_tokens'])} tokens spent")
+    yield f"{write_count(session['reserved_tokens'])} reserved by {session['open_calls']} open call(s)"
+    for name, window in session["windows"].items():
+        yield f"{name}: {write_count(window['tokens'])} of {write_count(window['tokens_max'])} tokens"
+
+
+def _incidents(client: ServerClient, arguments: argparse.Namespace) -> int:
+    filters = {"kind": arguments.kind, "tier": arguments.tier, "session": arguments.session}
+    found = list(reversed(client.get("incidents", limit=arguments.lines, **filters)["data"]))
+    _print([json.dumps(found)] if arguments.json else list_incidents(found))
+    return 0
+
+
+def _top(client: ServerClient, _: argparse.Namespace) -> int:
+    from deployments.cli.top import Top
+
+    client.get("live")  # what is wrong is said before the terminal is taken
+    Top(client).run()
+    return 0
+
+
+def _print(lines: Any) -> None:
+    for line in lines:
+        print(line, flush=True)  # noqa: T201
+
+
+COMMANDS: dict[str, Callable[[ServerClient, argparse.Namespace], int]] = {
+    "status": _status,
+    "why": _why,
+    "logs": _logs,
+    "sessions": _sessions,
+    "incidents": _incidents,
+    "top": _top,
+}

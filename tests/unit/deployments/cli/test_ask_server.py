@@ -1,0 +1,159 @@
+"""The commands for operators, on the real routes: what they print, their JSON, and how they end."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import httpx
+import pytest
+
+from deployments.__main__ import build_parser
+from deployments.api.access import Access
+from deployments.api.api_keys import ApiKey, digest
+from deployments.cli import ask_server as commands
+from deployments.cli.ask_server import ask_server
+from deployments.cli.server_client import KEY, ServerClient
+from tests.support.room_rig import Rig, attempt, browse
+
+BOSS, AGENT = "sk-boss-0123456789abcdef0123", "sk-agent-0123456789abcdef0123"
+KEYS = Access((ApiKey(name="boss", sha256=digest(BOSS), admin=True), ApiKey(name="agent", sha256=digest(AGENT))))
+AWAY: dict[str, Any] = {"tier": "standard", "escalated_from": "fast", "escalation_reason": "loop_detected"}
+AWAY |= {"attempts": [attempt(flaw="loop"), attempt("standard", at_ms=600)], "loop": "nudged"}
+LOOP = {"at": 1.8e9, "kind": "loop", "tier": "fast", "session": "s", "key": "", "request_id": "r2", "reason": "loop"}
+LOOP |= {"attempt": 0, "evidence": {"laps": 3, "loop": "calls", "tools": ["get_weather"]}}
+Run = Callable[..., int]
+
+
+@pytest.fixture
+def rig(tmp_path) -> Rig:
+    made = Rig(tmp_path)
+    made.finish("r1")
+    made.finish("r2", (LOOP,), **AWAY)
+    return made
+
+
+@pytest.fixture
+def run(rig: Rig) -> Iterator[Run]:
+    """Run a command as it is typed, over the app itself."""
+    with browse(rig) as browser:
+
+        def pass_on(asked: httpx.Request) -> httpx.Response:
+            """The app's own client is of another library: this is the wire between the two."""
+            got = browser.get(str(asked.url), headers={"authorization": asked.headers.get("authorization", "")})
+            return httpx.Response(got.status_code, content=got.content)
+
+        def typed(*words: str, key: str = "") -> int:
+            environ = {KEY: key} if key else {}
+            client = ServerClient("http://127.0.0.1:8000", environ, transport=httpx.MockTransport(pass_on))
+            return ask_server(client, parse(*words))
+
+        yield typed
+
+
+def parse(*words: str) -> argparse.Namespace:
+    return build_parser().parse_args(list(words))
+
+
+def test_status_shows_every_tier(run, capsys):
+    """With what runs, and the last day; it succeeds where a tier can answer."""
+    assert run("status") == 0
+    out = capsys.readouterr().out
+
+    for words in ("fast-model", "standard", "premium", "last 24 h: 2 requests", "1 with loops"):
+        assert words in out
+
+
+def test_status_fails_where_no_tier_can_answer(run, rig, capsys):
+    """So that a script sees it."""
+    for tier in rig.tiers:
+        rig.here.actor.isolate(tier)
+    rig.overview.state.link.health = rig.here.actor._health()
+
+    assert run("status") == 1
+    assert "isolated" in capsys.readouterr().out
+
+
+def test_why_tells_the_request_in_steps(run, capsys):
+    """What went wrong in each call, and what came of it; as JSON the report with its incidents."""
+    assert run("why", "r2") == 0
+    out = capsys.readouterr().out
+    assert "1. fast: loop" in out
+    assert "A loop: get_weather, 3 times" in out
+    assert "2. standard: good" in out
+
+    assert run("why", "r2", "--json") == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["report"]["request_id"], [one["kind"] for one in told["incidents"]]) == ("r2", ["loop"])
+
+
+def test_logs_lists_and_goes_on(run, rig, capsys, monkeypatch):
+    """The newest last; with -f each that comes, once, until Ctrl-C."""
+    assert run("logs") == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[-1 if "(" not in line else -4] for line in lines]
+    assert "r1" in lines[0]
+    assert "fast!→standard" in lines[1]
+
+    waits: list[float] = []
+
+    def wait(seconds: float) -> None:
+        waits.append(seconds)
+        if len(waits) == 3:
+            raise KeyboardInterrupt
+        rig.finish(f"new{len(waits)}")
+
+    monkeypatch.setattr(commands.time, "sleep", wait)
+    with pytest.raises(KeyboardInterrupt):
+        run("logs", "-f", "--json")
+    shown = [json.loads(line)["request_id"] for line in capsys.readouterr().out.splitlines()]
+    assert shown == ["r1", "r2", "new1", "new2"]
+
+
+def test_sessions_and_incidents_are_listed(run, capsys):
+    """As lines for people, as JSON for programs; one session with its budget."""
+    assert run("sessions") == 0
+    assert "s " in capsys.readouterr().out
+    assert run("sessions", "s") == 0
+    assert "session: " in capsys.readouterr().out
+    assert run("incidents", "--kind", "loop") == 0
+    assert "r2" in capsys.readouterr().out
+    assert run("incidents", "--kind", "usage", "--json") == 0
+    assert json.loads(capsys.readouterr().out) == []
+
+
+@pytest.mark.parametrize(
+    ("words", "key", "said"),
+    [
+        (("why", "nobody"), "", "there is no report of request 'nobody'"),
+        (("status",), "", "the key is read from MLX_STACK_API_KEY"),
+        (("status",), AGENT, "is no admin's"),
+    ],
+)
+def test_a_refusal_is_one_line(run, rig, capsys, words, key, said):
+    """That names the way out; nothing goes to standard output."""
+    if "nobody" not in words:
+        rig.access = KEYS
+    assert run(*words, key=key) == 1
+    out, err = capsys.readouterr()
+
+    assert out == ""
+    assert said in err
+    assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize("answer", [httpx.ConnectError("refused"), httpx.Response(200, text="<html>")])
+def test_a_server_that_is_none_is_one_line(capsys, answer):
+    """Nobody there, or somebody else."""
+
+    def reply(_: httpx.Request) -> httpx.Response:
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    client = ServerClient("http://127.0.0.1:8000", {}, transport=httpx.MockTransport(reply))
+
+    assert ask_server(client, parse("status")) == 1
+    assert capsys.readouterr().err.count("\n") == 1
