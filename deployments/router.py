@@ -37,6 +37,7 @@ from deployments.api.dialect import Dialect
 from deployments.api.exchange import Exchange
 from deployments.api.headers import deadline_of, is_local_only, request_id_of
 from deployments.api.history_routes import HistoryRoutes
+from deployments.api.metrics_route import MetricsRoute, find_endpoints
 from deployments.api.models import filter_for, is_held_off, make_page, model_list, readiness
 from deployments.api.openai_chat import ChatCall
 from deployments.api.openai_render import CHAT
@@ -187,6 +188,7 @@ class Router(Stoppable):
             *StoredRoutes(self._stored, self._identify_caller).routes(),
             *self._insight.routes(),
             *HistoryRoutes(self._overview, lambda: self._access).routes(),
+            *MetricsRoute(self._overview, lambda: self._access, find_endpoints).routes(),
             self._room.mount(),
         ]
         return BoundaryApp(

@@ -32,6 +32,7 @@ FOLDERS = {
     "deployments/built_in": "links to the configuration and the flags that the package ships: `serve_config.yaml`, "
     "`serve.env`",
     "deployments/examples": "example configurations: one Mac, a Mac for each tier",
+    "deployments/examples/grafana": "for Prometheus and Grafana: what to scrape, when to be alarmed, a dashboard",
     "docs": "these pages",
 }
 PACKAGES = ("deployments", "reliability", "tests", "loadtests", "tools")

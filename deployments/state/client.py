@@ -126,6 +126,12 @@ class State:
         found: list[tuple[int, str, int]] = await self.link.call("count_incidents", span)
         return found
 
+    async def find_windows(self, key: str, session: str) -> Mapping[str, Mapping[str, int]]:
+        """Return how full each window of a session is, those that it shares with others too."""
+        ledger = await self.link.call("budget", key, session)
+        windows: Mapping[str, Mapping[str, int]] = ledger["windows"]
+        return windows
+
     async def look(self, after: int | None) -> dict[str, Any]:
         """Return what other Routers run, and which requests have ended since; see `SessionState.look`."""
         found: dict[str, Any] = await self.link.call("look", self.link.client, after)

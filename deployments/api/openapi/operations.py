@@ -211,6 +211,16 @@ SERVER = (
     ),
     Operation(
         method="get",
+        path="/metrics",
+        summary="Read what was counted on all nodes, and how things stand, for Prometheus",
+        answer="Page",
+        tag="server",
+        access=Access.ADMIN,
+        errors=frozenset({"no_tier_available"}),
+        media="text/plain",
+    ),
+    Operation(
+        method="get",
         path="/openapi.json",
         summary="Read this description",
         answer="Description",
