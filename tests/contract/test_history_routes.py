@@ -33,9 +33,9 @@ def as_(name: str) -> dict[str, str]:
     return {"Authorization": f"Bearer {KEYS[name]}"}
 
 
-def get(server: Server, path: str, key: str = "boss", **params: object) -> httpx.Response:
+def get(server: Server, path: str, who: str = "boss", **params: object) -> httpx.Response:
     url = f"{server.url}/v1/reliability/{path}"
-    return httpx.get(url, headers=as_(key), params=params, timeout=30.0)  # type: ignore[arg-type]
+    return httpx.get(url, headers=as_(who), params=params, timeout=30.0)  # type: ignore[arg-type]
 
 
 def asked(server: Server, key: str, session: str) -> Outcome:
