@@ -223,7 +223,7 @@ class Overview:
             "place": places.get(name),
             "cloud": name in self.cloud,
             "asked": len(here),
-            "writing": sum(row["tokens"] > 0 for row in here),
+            "writing": sum(row["writing"] for row in here),
             "tokens_s": round(rates.get(name, 0.0), 1),
             "cached_share": round((hour.get("cached_tokens") or 0) / prompts, 3) if prompts else None,
             "requests_hour": hour.get("requests", 0),

@@ -14,11 +14,13 @@ __all__ = ["describe_running"]
 
 NS_PER_MS = 1_000_000
 NS_PER_S = 1_000_000_000
+BYTES_A_TOKEN = 4
 
 
 def describe_running(run: Run, *, now_ns: int, now_s: float) -> dict[str, Any]:
-    """Describe one running request; `now_ns` is a moment of the clock that its deadline is of. `tokens`: what the tier
-    that answers has counted of its answer so far."""
+    """Describe one running request; `now_ns` is a moment of the clock that its deadline is of. `writing`: the first
+    word is there. `tokens`: what the tier has counted of its answer so far, or an estimate where it counts at the
+    end."""
     last = run.attempts[-1] if run.attempts else None
     met = (last.fault or last.flaw) if last is not None else None
     started_ns = run.deadline_ns - int(run.request.timeout_s * NS_PER_S)
@@ -33,5 +35,19 @@ def describe_running(run: Run, *, now_ns: int, now_s: float) -> dict[str, Any]:
         "elapsed_ms": elapsed_ns // NS_PER_MS,
         "attempts": len(run.attempts),
         "met": met.value if met is not None else None,
-        "tokens": run.counted.completion_tokens,
+        "writing": _is_writing(run),
+        "tokens": _count_tokens(run),
     }
+
+
+def _is_writing(run: Run) -> bool:
+    reading = run.reading
+    return reading is not None and reading.ttft_ns is not None and reading.end is None
+
+
+def _count_tokens(run: Run) -> int:
+    reading = run.reading
+    if reading is None or reading.ttft_ns is None:
+        return 0
+    counted = reading.spending.counted
+    return counted.completion_tokens if counted is not None else reading.spending.written_bytes // BYTES_A_TOKEN

@@ -77,7 +77,8 @@ class Run:
 
     `stays` says why the request may not leave the machine, and is empty where it may. `prompt_bytes` is the size of
     what a model reads of `request` (see `reliability.answer.estimate`). `notes`: what was asked for and has no effect
-    here. `counted`: what the tier that answers has counted of its tokens so far. `warnings` are the budget's windows
+    here. `counted`: what the tier that answers has counted of its tokens so far; `reading`: the attempt that
+    runs, or ran last. `warnings` are the budget's windows
     that are nearly full, `level` is the memory level of the whole cluster, `silent` whether a call ran without a grant.
     """
 
@@ -100,6 +101,7 @@ class Run:
     level: Level = Level.UNKNOWN
     silent: bool = False
     counted: Usage = NOTHING_YET
+    reading: Reading | None = None
     finish: Finish | None = None
     refusal: Refuse | None = None
 
@@ -218,6 +220,7 @@ async def _call(run: Run, call: Call, ports: Ports) -> AsyncGenerator[list[Event
         output_cap=request.max_tokens,
         logprobs=None if request.top_logprobs is None else WaitingLogprobs(),
     )
+    run.reading = reading
     stream = read(
         reading,
         ports.tiers[call.tier],

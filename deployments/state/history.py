@@ -8,9 +8,9 @@ questions outside of its lock, and SQLite lets go of Python's while it reads.
 
 What must never happen: a question that writes, or one without a limit.
 
-Measured 2026-11-24 (2 vCPU AMD EPYC, Linux, 100,000 reports of 1.5 kB and 100,000 incidents, warm; best of five):
-newest 50 requests 0.9 ms, of a session that has none 9 ms, newest 50 incidents of a rare kind 1 ms, incidents counted
-by kind and hour over 30 days 30 ms, the summary of a day 6 ms (`python -m loadtests.room_bench --history`).
+Measured 2026-11-24 (2 vCPU AMD EPYC, Linux, load average 30; 100,000 reports and 100,000 incidents, warm, best of five):
+newest 50 requests 0.1 ms, of a session that has none 15 ms, newest 50 incidents 0.1 ms, the incidents of a month
+counted by kind and day 163 ms, the sums of a day 52 ms (`python -m loadtests.room_bench --history`).
 """
 
 from __future__ import annotations

@@ -57,7 +57,8 @@ def runs() -> list[Any]:
     """One that waits for its first word, and one that writes."""
     waits = run_of(request_of("hi", request_id="a"), tier="fast")
     writes = run_of(request_of("hi", request_id="b"), tier="fast", deadline_ns=1)
-    writes.counted = SimpleNamespace(completion_tokens=7)  # type: ignore[assignment]
+    spending = SimpleNamespace(counted=None, written_bytes=28)
+    writes.reading = SimpleNamespace(ttft_ns=1, end=None, spending=spending)  # type: ignore[assignment]
     return [waits, writes]
 
 

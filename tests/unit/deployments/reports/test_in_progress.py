@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
+
+import pytest
 
 from deployments.reports.in_progress import describe_running
 from deployments.request.drive import Run
@@ -22,9 +25,27 @@ def running(**changes: object) -> Run:
 
 def test_it_says_where_it_is_and_for_how_long():
     """Counted from its deadline, which every request has."""
-    row = describe_running(running(tier="fast", counted=Usage(completion_tokens=7)), now_ns=75 * S, now_s=1e9)
+    row = describe_running(running(tier="fast"), now_ns=75 * S, now_s=1e9)
 
-    assert (row["tier"], row["elapsed_ms"], row["at"], row["tokens"]) == ("fast", 5000, 1e9 - 5, 7)
+    assert (row["tier"], row["elapsed_ms"], row["at"]) == ("fast", 5000, 1e9 - 5)
+
+
+@pytest.mark.parametrize(
+    ("ttft_ns", "counted", "end", "shown"),
+    [
+        (None, None, None, (False, 0)),
+        (1, None, None, (True, 7)),
+        (1, Usage(completion_tokens=9), None, (True, 9)),
+        (1, Usage(completion_tokens=9), "done", (False, 9)),
+    ],
+)
+def test_it_writes_from_its_first_word_on(ttft_ns, counted, end, shown):
+    """What its tier has counted, or an estimate by what came where it counts at the end."""
+    spending = SimpleNamespace(counted=counted, written_bytes=28)
+    reading = SimpleNamespace(ttft_ns=ttft_ns, end=end, spending=spending)
+    row = describe_running(running(reading=reading), now_ns=75 * S, now_s=1e9)
+
+    assert (row["writing"], row["tokens"]) == shown
 
 
 def test_it_says_what_it_met():
