@@ -8,7 +8,7 @@ questions outside of its lock, and SQLite lets go of Python's while it reads.
 
 What must never happen: a question that writes, or one without a limit.
 
-Measured 2026-11-24 (2 vCPU AMD EPYC, Linux, load average 30; 100,000 reports and 100,000 incidents, warm, best of five):
+Measured 2026-11-24 (2 vCPU AMD EPYC, Linux, load average 30; 100,000 reports and 100,000 incidents, best of five):
 newest 50 requests 0.1 ms, of a session that has none 15 ms, newest 50 incidents 0.1 ms, the incidents of a month
 counted by kind and day 163 ms, the sums of a day 52 ms (`python -m loadtests.room_bench --history`).
 """
