@@ -19,6 +19,11 @@ decode go on. Whoever the prompt belongs to waits for it at the head of the queu
 An entry knows how many of its first tokens may go to disk. A request that isn't to be kept adds none, though its entry
 may be the longer form of one that may: then only that part is written.
 
+What it costs, for a prompt of 3,000 tokens of a 0.5B model in float32 (24 layers, 74 MB; CPU time, for the machine was
+busy; 2 vCPU AMD EPYC, Linux, 2026-11-24): 0.1 ms of the engine thread to hand it to the writer, which takes 36 ms; 0.1
+ms to find it, 1.2 among 500 other files; 15 ms to check it, 9 to restore it. To compute it takes a minute or more
+(`python -m loadtests.prompt_cache_bench`).
+
 What must never happen: a token of a request that isn't to be kept in a file; memory beyond what `shrink` allows, for an
 entry that is evicted while it is being written, or one that is being restored: the writing is cancelled, the restoring
 given up. Nor an error of the disk in an answer: it is a line in the log, and the prompt is computed.
