@@ -31,6 +31,7 @@ HELP = {
     "check": "check the configuration: silent where it can be used, else one line",
     "preflight": "check everything that the server needs at its start, the port above all",
     "doctor": "check platform, packages, models, key, memory and every edge of the chain",
+    "evaluate": "measure whether its models are good enough for an agent's work, and write the report",
     "prepare": "fetch and convert the models that are loaded when the server starts",
     "pull": "fetch and convert the model of one tier or source, or all of them, now",
     "models": "list the models on this machine, with sizes, and which tiers use them",
@@ -134,7 +135,14 @@ def _add_place(command: argparse.ArgumentParser) -> None:
     command.add_argument("--config", type=Path, help="the configuration file")
 
 
+def _add_evaluate(command: argparse.ArgumentParser) -> None:
+    from deployments.cli.evaluate import add_arguments
+
+    add_arguments(command)
+
+
 ADD = {
+    "evaluate": _add_evaluate,
     "serve": _add_serve,
     "prepare": _add_prepare,
     "pull": _add_pull,
@@ -162,6 +170,10 @@ def _run_agent(arguments: argparse.Namespace, rest: list[str]) -> int:
 def _run(arguments: argparse.Namespace) -> int:
     if arguments.command == "serve" and arguments.checked:
         return run_supervised(arguments.checked, verbose=arguments.verbose)
+    if arguments.command == "evaluate":
+        from deployments.cli.evaluate import evaluate
+
+        return evaluate(arguments)
     if arguments.command == "key":
         from deployments.cli.key import key_command
 

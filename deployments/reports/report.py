@@ -193,6 +193,7 @@ def _describe_attempt(attempt: Attempt, prices: Mapping[str, Price]) -> dict[str
         "fault": attempt.fault.value if attempt.fault else None,
         "flaw": attempt.flaw.value if attempt.flaw else None,
         "detail": attempt.detail or None,
+        "native_calls": attempt.native_calls,
         "cancelled": attempt.cancelled,
         "elapsed_ms": attempt.elapsed_ns // NS_PER_MS,
         "ttft_ms": None if attempt.ttft_ns is None else attempt.ttft_ns // NS_PER_MS,
