@@ -157,15 +157,16 @@ class _Evaluation:
 
     def run(self) -> list[Phase]:
         """Run all variants."""
-        first = self._target.first
+        first, done = self._target.first, set()
         if "models" in self._journal.facts:
             self._phases = self._plan()
         else:
             self._run_variant(first)
+            done.add(first)
         for variant in dict.fromkeys(phase.variant for phase in self._phases):
             if variant == "none":
                 self._run_phases(None, variant)
-            elif self._count_open(variant) and self._has_time(variant):
+            elif variant not in done and self._count_open(variant) and self._has_time(variant):
                 self._run_variant(variant)
         return self._phases
 

@@ -191,7 +191,8 @@ def _read_error(status: int, answer: Mapping[str, Any], report: Mapping[str, Any
     return Reply(
         seconds=seconds,
         error=f"{status} {code}: {words}"[:ERROR_CHARS_MAX],
-        late=status in (408, 504) or code in ("deadline_exceeded", "timeout"),
+        # A tier that has met its own timeouts has failed as it is configured; what has met our deadline says nothing.
+        late=code == "deadline_exceeded" or (status in (408, 504) and code != "timeout"),
         attempts=tuple(known["attempts"]) if "attempts" in known else None,
     )
 

@@ -6,7 +6,8 @@ under the grammar at once. A chain is played on these records: tier after tier, 
 with its price in seconds of computing and, where it is known, in dollars.
 
     half of the cases fit the choice; the other half, which it hasn't seen, say what it is worth
-    chosen: the cheapest candidate that is right as often as the default on the cases of the fit
+    chosen: the least price of a right answer, among those that are as right as the default and cost no more
+    proposed: if the held-out half says the same
 
 What must never happen: a choice praised by the cases that it was chosen by, or one that the server can't be told.
 """
@@ -156,17 +157,46 @@ def learn_chain(cells: Mapping[str, Mapping[str, Any]], chain: Sequence[str]) ->
     held = [case for case in cases if case.number // 3 % 2 == 1]
     default = Candidate(tuple((tier, CONFIGURED) for tier in chain))
     played = {one: play(one, fit) for one in list_candidates(chain, cases)}
-    floor = played[default].right
-    good = [one for one, result in played.items() if result.right >= floor]
-    chosen = min(good, key=lambda one: (_price(played[one]), -played[one].right, len(one.tiers), one.start is not None))
+    chosen = _choose(played, default)
+    why = _find_objection(chosen, default, held)
     return {
-        "proposal": None if chosen == default else _write_patch(chosen, chain),
-        "why": "the default is the cheapest that is right as often" if chosen == default else "",
+        "proposal": None if why else _write_patch(chosen, chain),
+        "why": why,
         "cases": len(cases),
         "default": _compare(default, fit, held),
         "chosen": _compare(chosen, fit, held),
         "candidates": _list_shown(played, default, chosen),
     }
+
+
+def _choose(played: Mapping[Candidate, _Played], default: Candidate) -> Candidate:
+    """Choose the least price of a right answer among those that are as right as the default for as much; where nothing
+    of that price is right at all, among those that are right."""
+    base = played[default]
+    good = [one for one, now in played.items() if now.right >= base.right and _price(now) <= _price(base)]
+    if not any(played[one].right for one in good):
+        good = [one for one, now in played.items() if now.right] or good
+
+    def rank(one: Candidate) -> tuple[Any, ...]:
+        now = played[one]
+        usd, seconds = _price(now)
+        most = now.right or 0.01
+        # Of equals the one with more tiers: who is down needs somebody behind.
+        return (usd / most, seconds / most, -len(one.tiers), one.start is not None, one != default)
+
+    return min(good, key=rank)
+
+
+def _find_objection(chosen: Candidate, default: Candidate, held: Sequence[Case]) -> str:
+    """Say why the choice isn't proposed: it is the default, or the held-out cases don't bear it out."""
+    if chosen == default:
+        return "none that is right as often costs less than what is configured"
+    before, after = play(default, held), play(chosen, held)
+    if after.right < before.right:
+        return f"on held-out cases the best of the fit is right in {after.right}, what is configured in {before.right}"
+    if after.right == before.right and _price(after) >= _price(before):
+        return "on held-out cases the best of the fit costs no less"
+    return ""
 
 
 def _price(played: _Played) -> tuple[float, float]:

@@ -189,29 +189,34 @@ def _show_cascade(cascade: Mapping[str, Any]) -> list[str]:
     ]
     head = ("", "chain", "right (fit)", "a case", "cost", "right (held out)", "a case", "cost")
     words = (
-        "Chosen on half of the cases, the cheapest that is right as often as the configured one; the held-out half "
-        "says what it is worth. `mlx-stack-serve evaluate --apply` shows the change and writes it when told to."
+        "Chosen on half of the cases: the least price of a right answer among chains that are as right as the configured "
+        "one and cost no more. The held-out half says what it is worth. `mlx-stack-serve evaluate --apply` shows the change and writes it when told to."
     )
     return [*parts, f"<p>{escape(words)}</p>", _table(head, rows), draw_cascade(cascade)]
 
 
 def _show_speeds(report: Mapping[str, Any]) -> list[str]:
-    rows, many = [], []
-    for name, speed in report["speeds"].items():
-        for row in speed["lengths"]:
-            prompt = write_figure((row["prompt_tokens"] or {}).get("median"))
-            rows.append((escape(name), prompt, write_spread(row["first_s"], "s"), write_spread(row["tokens_s"])))
-        for row in speed["together"]:
-            failed = f"{row['failed']}" + (f": {escape('; '.join(row['errors']))}" if row["errors"] else "")
-            many.append(
-                (
-                    escape(name),
-                    str(row["requests"]),
-                    write_figure(row["tokens_s"]),
-                    write_figure(row["first_s"], "s"),
-                    failed,
-                )
-            )
+    rows = [
+        (
+            escape(name),
+            write_figure((row["prompt_tokens"] or {}).get("median")),
+            write_spread(row["first_s"], "s"),
+            write_spread(row["tokens_s"]),
+        )
+        for name, speed in report["speeds"].items()
+        for row in speed["lengths"]
+    ]
+    many = [
+        (
+            escape(name),
+            str(row["requests"]),
+            write_figure(row["tokens_s"]),
+            write_figure(row["first_s"], "s"),
+            escape(": ".join([str(row["failed"]), *row["errors"]])),
+        )
+        for name, speed in report["speeds"].items()
+        for row in speed["together"]
+    ]
     uses = [
         (
             escape(name),

@@ -16,7 +16,7 @@ __all__ = ["make_buggy_calc", "make_lost_page", "make_unit_mixup"]
 QUESTION = "The tests of this repository fail. Find the one line that is wrong, and put it right."
 CALC = {
     "add": ("return a + b", "return a - b", "self.assertEqual(calc.add(7, 5), 12)"),
-    "multiply": ("return a * b", "return a + b", "self.assertEqual(calc.multiply(6, 4), 24)"),
+    "multiply": ("return a * b", "return a / b", "self.assertEqual(calc.multiply(6, 4), 24)"),
     "largest": (
         "return a if a > b else b",
         "return a if a < b else b",
@@ -37,13 +37,11 @@ def make_buggy_calc(dice: random.Random) -> Fixture:
         source += f'\n\ndef {name}({SIGNATURES[name]}):\n    """See the tests."""\n    {body}\n'
         tests += f"    def test_{name}(self):\n        {check}\n\n"
     right, bad, _ = CALC[wrong]
-    # `multiply` gone wrong reads as `add` does: the wrong line is the one in the wrong function.
-    at = source[: source.index(f"def {wrong}(")].count("\n") + 3
     return Fixture(
         name="buggy_calc",
         question=QUESTION,
         files={"calc.py": source, "test_calc.py": tests.rstrip("\n") + "\n"},
-        fault=Fault(file="calc.py", line=at, right=right),
+        fault=Fault(file="calc.py", line=find_line(source, bad), right=right),
         protected=("test_calc.py",),
     )
 
