@@ -134,11 +134,11 @@ class _Clock:
     began_s: float
     budget_s: float
 
-    def used(self) -> float:
+    def find_share(self) -> float:
         """Which share of the budget is used."""
         return (time.monotonic() - self.began_s) / self.budget_s
 
-    def left_s(self) -> float:
+    def count_left_s(self) -> float:
         """How many seconds are left."""
         return self.budget_s - (time.monotonic() - self.began_s)
 
@@ -180,7 +180,7 @@ class _Evaluation:
         return sum(cell.key not in self._journal.cells for cell in cells)
 
     def _has_time(self, variant: str) -> bool:
-        return any(self._clock.used() < phase.until for phase in self._phases if phase.variant == variant)
+        return any(self._clock.find_share() < phase.until for phase in self._phases if phase.variant == variant)
 
     def _run_variant(self, variant: str) -> None:
         self._line.say(f"starting the server: variant {variant}")
@@ -232,7 +232,7 @@ class _Evaluation:
         for phase in (phase for phase in self._phases if phase.variant == variant):
             late: set[str] = set()
             for cell in phase.cells:
-                if cell.key in self._journal.cells or cell.model in late or self._clock.used() >= phase.until:
+                if cell.key in self._journal.cells or cell.model in late or self._clock.find_share() >= phase.until:
                     continue
                 self._line.show(len(self._journal.cells), total, f"{phase.title} · {cell.model} · {_name(cell)}")
                 result = self._run_cell(client, cell)
@@ -242,7 +242,7 @@ class _Evaluation:
                     self._journal.add(cell.key, result)
 
     def _run_cell(self, client: ChatClient | None, cell: Cell) -> Any:
-        within_s = min(CELL_S[cell.kind], max(2.0, self._clock.left_s()))
+        within_s = min(CELL_S[cell.kind], max(2.0, self._clock.count_left_s()))
         seed = self._settings.seed
         if cell.kind == "task":
             strategy = RulesStrategy() if client is None else AgentStrategy(cell.model, client, cell.model)

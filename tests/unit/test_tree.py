@@ -108,6 +108,12 @@ ORDER = [
     "deployments/api/anthropic",
     "deployments/api/openai_responses",
     "deployments/api/openapi",
+    "deployments/evaluate/asking",
+    "deployments/evaluate/calls",
+    "deployments/evaluate/tasks",
+    "deployments/evaluate/figures",
+    "deployments/evaluate/pages",
+    "deployments/evaluate",
     "deployments/cli",
 ]
 

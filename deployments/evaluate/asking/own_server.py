@@ -28,11 +28,11 @@ from typing import Any
 
 import yaml
 
-from deployments.cli.front import free_port
 from deployments.config import ROUTER, AppConfig, patch
 from deployments.config_file import IMPORT_PATH, read_file
 from deployments.config_tiers import MlxTierConfig
 from deployments.evaluate.asking.chat_client import ChatClient
+from deployments.port import free_port
 
 __all__ = ["NoServer", "OwnServer", "patch_variant", "read_config", "write_config"]
 

@@ -189,8 +189,9 @@ def _show_cascade(cascade: Mapping[str, Any]) -> list[str]:
     ]
     head = ("", "chain", "right (fit)", "a case", "cost", "right (held out)", "a case", "cost")
     words = (
-        "Chosen on half of the cases: the least price of a right answer among chains that are as right as the configured "
-        "one and cost no more. The held-out half says what it is worth. `mlx-stack-serve evaluate --apply` shows the change and writes it when told to."
+        "Chosen on half of the cases: the least price of a right answer among chains that are as right as the "
+        "configured one and cost no more. The held-out half says what it is worth. `mlx-stack-serve evaluate --apply` "
+        "shows the change and writes it when told to."
     )
     return [*parts, f"<p>{escape(words)}</p>", _table(head, rows), draw_cascade(cascade)]
 
