@@ -32,7 +32,8 @@ def build_report(
 ) -> dict[str, Any]:
     """Build the report. `chain`: the tiers of the chain that may answer; `target`: what was evaluated, in words."""
     models = dict(facts.get("models") or {})
-    calls, tasks, speeds = tabulate_calls(cells), tabulate_tasks(cells), list_speeds(cells, facts)
+    planned = [(cell.variant, cell.model) for phase in phases for cell in phase.cells if cell.kind == "task"]
+    calls, tasks, speeds = tabulate_calls(cells), tabulate_tasks(cells, planned), list_speeds(cells, facts)
     verdicts = judge_tiers(list(models), calls, tasks, speeds, thresholds, chain[0] if chain else None)
     report: dict[str, Any] = {
         "format": FORMAT,

@@ -100,11 +100,13 @@ TASK_VARIANTS = (
 )
 
 
-def tabulate_tasks(cells: Cells) -> list[dict[str, Any]]:
-    """Tabulate tasks: a row for each strategy, with each fixture's checks."""
-    rows = []
+def tabulate_tasks(cells: Cells, planned: Iterable[tuple[str, str]] = ()) -> list[dict[str, Any]]:
+    """Tabulate tasks: a row for each strategy, with each fixture's checks. `planned`: variants and models that have a
+    row though nothing of theirs was finished."""
+    rows, planned = [], list(planned)
     for variant, words in TASK_VARIANTS:
-        for model, results in _select(cells, variant, "task").items():
+        nothing: dict[str, dict[str, Mapping[str, Any]]] = {model: {} for of, model in planned if of == variant}
+        for model, results in (nothing | _select(cells, variant, "task")).items():
             passed = [one["checks"]["passed"] for one in results.values()]
             rows.append(
                 {

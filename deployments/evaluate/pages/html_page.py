@@ -279,6 +279,6 @@ def _show_provenance(report: Mapping[str, Any]) -> list[str]:
     )
     return [
         "<h2>Provenance</h2>",
-        _table(("model", "", ""), rows),
+        _table(("model", "what", "value"), rows),
         f"<p>Versions: {escape(versions)}</p><p>Generation: {escape(settings)}</p>",
     ]

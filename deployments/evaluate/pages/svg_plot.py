@@ -87,7 +87,7 @@ def _draw_chart(title: str, series: Series, *, across: str, up: str, joined: boo
 
 def _draw_axes(top_x: float, step_x: float, top_y: float, step_y: float, across: str, up: str) -> list[str]:
     wide, tall, foot = WIDTH - LEFT - RIGHT, HEIGHT - TOP - BOTTOM, HEIGHT - BOTTOM
-    parts = [_text(LEFT + wide / 2, HEIGHT - 6, across, "middle", "tick"), _text(4, TOP - 2, up, "start", "tick")]
+    parts = [_text(LEFT + wide / 2, HEIGHT - 6, across, "middle", "tick"), _text(4, TOP - 12, up, "start", "tick")]
     for number in range(round(top_y / step_y) + 1):
         y = foot - number * step_y / top_y * tall
         parts.append(f'<path class="grid" d="M{LEFT} {y:.1f}H{LEFT + wide}"/>')
@@ -124,6 +124,6 @@ def _text(x: float, y: float, words: str, anchor: str = "start", kind: str = "")
 
 def _wrap(title: str, width: int, height: float, parts: Sequence[str]) -> str:
     return (
-        f'<svg viewBox="0 -6 {width} {height + 6:.0f}" role="img" aria-label="{escape(title)}">'
+        f'<svg viewBox="0 -10 {width} {height + 10:.0f}" role="img" aria-label="{escape(title)}">'
         f"<title>{escape(title)}</title>{''.join(parts)}</svg>"
     )

@@ -105,6 +105,18 @@ def test_the_halves_share_no_case():
     assert found["default"]["fit"]["right"]["runs"] + found["default"]["held_out"]["right"]["runs"] == 24
 
 
+def test_prose_ends_a_chain():
+    """The server delivers it where a call was wanted and not forced: nobody behind is asked."""
+    cells = make_cells(12, fast_right=0)
+    for number in range(12):
+        cells[f"layers/call/fast/{number}"] |= {"error": "", "calls": [], "valid": False}
+    cases = read_cases(cells, CHAIN)
+    default = next(one for one in list_candidates(CHAIN, cases) if len(one.tiers) == 2 and one.start is None)
+
+    assert play(default, cases).seconds == pytest.approx(12 * 1.0)
+    assert play(default, cases).right == 0
+
+
 @pytest.mark.parametrize("cases", [0, CASES_MIN - 1])
 def test_too_few_cases_are_no_choice(cases):
     """And it is said how many there are."""

@@ -68,6 +68,16 @@ def test_tasks_are_rows_by_strategy():
     assert "rules" not in tabulate_growth(cells)
 
 
+def test_what_was_planned_and_not_finished_has_a_row():
+    """With no runs: it isn't hidden, and isn't counted."""
+    rows = tabulate_tasks({}, [("layers", "slow"), ("layers", "slow"), ("chain", "auto")])
+
+    assert [(row["strategy"], row["passed"]["runs"], row["fixtures"]) for row in rows] == [
+        ("slow", 0, {}),
+        ("chain", 0, {}),
+    ]
+
+
 def test_speeds_are_medians_with_spread():
     """By length and by model; a run that failed isn't one."""
     cells = make_cells() | {"layers/length/fast/1024-9": speed_cell(1024, 99.0, 1.0) | {"error": "timeout"}}
