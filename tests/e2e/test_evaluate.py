@@ -58,6 +58,7 @@ def evaluated() -> Iterator[tuple[Path, dict[str, Any]]]:
     """The configuration and the report of one evaluation, whose proposal was applied."""
     with short_folder() as folder, pytest.MonkeyPatch.context() as patch:
         patch.setenv("RAY_TMPDIR", str(folder))
+        patch.setenv("RAY_AUTH_MODE", "token")  # which the other tests do without, and a server never
         path = write_config(folder)
         size = ["--seed", str(SEED), "--cases", str(CASES), "--budget-minutes", "30"]
         assert main(["evaluate", str(path), "--out", str(folder / "out"), *size, "--apply", "--yes"]) == 0
