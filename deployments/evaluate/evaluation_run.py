@@ -186,6 +186,7 @@ class _Evaluation:
         self._line.say(f"starting the server: variant {variant}")
         try:
             with self._target.open(variant) as (client, pid):
+                self._journal.note(f"failed/{variant}", "")
                 self._prepare(client, variant)
                 if not self._phases:
                     self._phases = self._plan()

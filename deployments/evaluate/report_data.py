@@ -49,7 +49,7 @@ def build_report(
         "models": {name: {key: entry.get(key) for key in PROVENANCE} for name, entry in models.items()},
         "unavailable": facts.get("unavailable") or {},
         "energy": {k.partition("/")[2]: v for k, v in facts.items() if k.startswith("energy/")},
-        "failed_variants": {k.partition("/")[2]: v for k, v in facts.items() if k.startswith("failed/")},
+        "failed_variants": {k.partition("/")[2]: v for k, v in facts.items() if k.startswith("failed/") and v},
         "calls": calls,
         "tasks": tasks,
         "growth": tabulate_growth(cells),

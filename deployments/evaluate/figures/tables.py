@@ -32,14 +32,14 @@ def _select(cells: Cells, variant: str, kind: str) -> dict[str, dict[str, Mappin
 
 def tabulate_calls(cells: Cells) -> list[dict[str, Any]]:
     """Tabulate tool calls: a row for each model and layer, and one for the chain."""
-    rows = []
+    rows, hasty = [], _select(cells, "constrain", "call")
     for model, results in _select(cells, "layers", "call").items():
         rows += [
             _count_layer(model, WORDS[layer], results.values(), functools.partial(_reach, number))
             for number, layer in enumerate(LAYERS)
         ]
-    for model, results in _select(cells, "constrain", "call").items():
-        rows.append(_count_layer(model, "grammar at once", results.values(), _take_all))
+        if model in hasty:
+            rows.append(_count_layer(model, "grammar at once", hasty[model].values(), _take_all))
     for model, results in _select(cells, "chain", "call").items():
         rows.append(_count_layer(model, "+ escalation", results.values(), _take_all))
     for model, results in _select(cells, "served", "call").items():

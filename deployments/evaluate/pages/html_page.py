@@ -119,7 +119,7 @@ def _show_calls(report: Mapping[str, Any]) -> list[str]:
             write_share(row["right"]),
             write_figure(row["seconds_per_right"]),
             write_figure(row["tokens_per_right"]),
-            "<br>".join(f"{escape(name)}: {one['hits']} of {one['runs']}" for name, one in row["by_category"].items()),
+            f'<span class="kinds">{_list_kinds(row["by_category"])}</span>',
         )
         for row in report["calls"]
     ]
@@ -130,6 +130,10 @@ def _show_calls(report: Mapping[str, Any]) -> list[str]:
         "next tier. Valid fits the schema; right is what was asked for. In brackets: the count and the 95 % interval."
     )
     return ["<h2>Tool calls</h2>", f"<p>{escape(words)}</p>", draw_layers(report), _table(head, rows)]
+
+
+def _list_kinds(kinds: Mapping[str, Any]) -> str:
+    return "<br>".join(f"{escape(name)}: {one['hits']} of {one['runs']}" for name, one in kinds.items())
 
 
 def _show_tasks(report: Mapping[str, Any]) -> list[str]:

@@ -143,6 +143,17 @@ def test_a_model_that_can_t_be_asked_is_unavailable_with_its_reason(tmp_path):
     assert not any("/dead/" in key for key in journal.cells)
 
 
+def test_a_server_that_starts_later_clears_what_was_said_of_it(tmp_path):
+    """What failed once, and didn't the next time, isn't in the report."""
+    with PlayedServer({"m": know}) as server:
+        journal = CellJournal(tmp_path, "p")
+        journal.note("failed/served", "it didn't start")
+        journal.close()
+        again, *_ = run(server, tmp_path)
+
+    assert again.facts["failed/served"] == ""
+
+
 def test_nobody_there_is_said(tmp_path):
     """In one line."""
     with PlayedServer({}) as server:
