@@ -246,7 +246,7 @@ class _Evaluation:
         within_s = min(CELL_S[cell.kind], max(2.0, self._clock.count_left_s()))
         seed = self._settings.seed
         if cell.kind == "task":
-            strategy = RulesStrategy() if client is None else AgentStrategy(cell.model, client, cell.model)
+            strategy = RulesStrategy() if client is None else AgentStrategy(client, cell.model)
             return run_task(strategy, cell.name, seed=seed, until_s=time.monotonic() + within_s)
         assert client is not None
         if cell.kind == "call":

@@ -9,6 +9,9 @@ It listens on a free port of loopback, keeps its state in a folder of its own, a
 what is spent here is nobody's. A server that the user runs is left alone. A variant is another process, since a tier's
 `retry_strategy` and what was learned of its breaker are those of a start.
 
+Measured 2026-11-24 on 2 vCPU AMD EPYC, Linux, SmolLM2-135M: 17 s from the start to the first `ready` and 6 s for the
+stop; at a load average of 26, 113 s for the start.
+
 What must never happen: anything of it that runs on after `stop`. It is `mlx-stack-serve serve`, whose supervisor ends
 whatever it has started.
 """

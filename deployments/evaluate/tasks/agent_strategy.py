@@ -42,23 +42,13 @@ class _OutOfTime(Exception):
 
 
 class AgentStrategy:
-    """One model of one server. `obstacle`: why it can't run."""
+    """One model of one server."""
 
-    def __init__(self, name: str, client: ChatClient | None, model: str, obstacle: str = "") -> None:
-        self._name, self._client, self._model, self._obstacle = name, client, model, obstacle
-
-    @property
-    def name(self) -> str:
-        """What it is called in the report."""
-        return self._name
-
-    def find_obstacle(self) -> str:
-        """Say why it can't run."""
-        return self._obstacle
+    def __init__(self, client: ChatClient, model: str) -> None:
+        self._client, self._model = client, model
 
     def work(self, fixture: Fixture, folder: WorkFolder, *, seed: int, until_s: float) -> Outcome | None:
         """Run the loop on one fixture."""
-        assert self._client is not None
         run = _Run(self._client, self._model, fixture, folder, seed, until_s)
         try:
             return run.go()

@@ -36,12 +36,6 @@ COMPLAINT = re.compile(r"^.*\bERROR\b.*?\b(\w+) is (\S+) in (\S+?):? .*$", re.MU
 class RulesStrategy:
     """No model."""
 
-    name = "rules"
-
-    def find_obstacle(self) -> str:
-        """Say nothing: it always runs."""
-        return ""
-
     def work(self, fixture: Fixture, folder: WorkFolder, *, seed: int, until_s: float) -> Outcome | None:
         """Try one change after the other."""
         texts = {name: folder.read(name) for name in folder.list_files()}

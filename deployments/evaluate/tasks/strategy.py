@@ -3,7 +3,8 @@
     rules       no model: the floor. It always runs
     a model     a plain agent loop over HTTP: one tier, the chain, or another URL
 
-A strategy that can't run says why (`find_obstacle`), and is shown as `unavailable` with it: never as a failure.
+A model that can't be asked is found before any of its cells is planned (`evaluation_run`), and shown as `unavailable`
+with the reason: never as a failure.
 """
 
 from __future__ import annotations
@@ -33,15 +34,6 @@ class Outcome:
 
 class Strategy(Protocol):
     """Works on one fixture at a time."""
-
-    @property
-    def name(self) -> str:
-        """What it is called in the report."""
-        ...
-
-    def find_obstacle(self) -> str:
-        """Say why it can't run; empty where it can."""
-        ...
 
     def work(self, fixture: Fixture, folder: WorkFolder, *, seed: int, until_s: float) -> Outcome | None:
         """Work on the fixture that lies in `folder`; None where the time (`until_s`, of the monotonic clock) didn't

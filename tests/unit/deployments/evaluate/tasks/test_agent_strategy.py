@@ -31,7 +31,7 @@ def steps(*messages: dict[str, Any]) -> Any:
 
 def work(play: Any, name: str = "buggy_calc", within_s: float = 60.0) -> dict[str, Any] | None:
     with PlayedServer({"m": play}) as server:
-        strategy = AgentStrategy("m", ChatClient(server.url), "m")
+        strategy = AgentStrategy(ChatClient(server.url), "m")
         return run_task(strategy, name, seed=1, until_s=time.monotonic() + within_s)
 
 
@@ -100,8 +100,3 @@ def test_two_runs_are_the_same():
     shown = [{k: v for k, v in (one or {}).items() if k not in ("seconds", "steps")} for one in play]
 
     assert shown[0] == shown[1]
-
-
-def test_an_obstacle_is_told():
-    """A strategy that can't run says why."""
-    assert AgentStrategy("premium", None, "premium", "no key").find_obstacle() == "no key"

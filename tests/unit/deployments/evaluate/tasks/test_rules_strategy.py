@@ -32,11 +32,10 @@ def test_what_the_floor_can_and_can_t(name, passes):
     assert found["checks"]["unmoved"]
 
 
-def test_it_always_runs_and_hands_in_alike():
-    """It has no obstacle, and two runs of one seed are the same but for their time."""
+def test_it_hands_in_alike():
+    """Two runs of one seed are the same but for their time."""
     first, second = run("buggy_calc"), run("buggy_calc")
 
-    assert RulesStrategy().find_obstacle() == ""
     assert first | {"seconds": 0} == second | {"seconds": 0}
 
 
