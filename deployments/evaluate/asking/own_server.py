@@ -113,11 +113,18 @@ class OwnServer:
         return self._process.pid if self._process else None
 
     def start(self) -> None:
-        """Start it, and wait until it can answer.
+        """Start it, and wait until it can answer. Ray gives up on a start while the machine is busy: so once more.
 
         Raises:
-            NoServer: it ended, or can't answer within `START_S`.
+            NoServer: it ended twice, or can't answer within `START_S`.
         """
+        try:
+            self._start_once()
+        except NoServer:
+            self.stop()
+            self._start_once()
+
+    def _start_once(self) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="ms-eval-", ignore_cleanup_errors=True)
         folder = Path(self._folder.name)
         port = free_port()

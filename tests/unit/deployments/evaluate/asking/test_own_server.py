@@ -9,7 +9,8 @@ import yaml
 
 from deployments.config import load
 from deployments.config_file import read_file
-from deployments.evaluate.asking.own_server import patch_variant, read_config, write_config
+from deployments.evaluate.asking import own_server
+from deployments.evaluate.asking.own_server import NoServer, OwnServer, patch_variant, read_config, write_config
 from tests.support.repository import ROOT
 
 ARGS = {
@@ -86,3 +87,20 @@ def test_what_is_written_can_be_started(source, tmp_path, variant):
         assert (read.host, read.port) == ("127.0.0.1", 23456)
         assert read.args.state.path == str(tmp_path / "state")
         assert read.args.reliability == config.reliability
+
+
+def test_a_start_that_fails_is_tried_once_more_and_then_said(source, tmp_path, monkeypatch):
+    """With the end of the log; nothing of the two starts is left."""
+    program = tmp_path / "program"
+    program.write_text(f"#!/bin/sh\necho begun >> {tmp_path}/begun\necho no room for Ray\nexit 1\n")
+    program.chmod(0o755)
+    monkeypatch.setattr(own_server.tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(own_server.sys, "executable", str(program))
+    server = OwnServer(source, load(ARGS))
+    with pytest.raises(NoServer, match="no room for Ray"):
+        server.start()
+    server.stop()
+
+    assert (tmp_path / "begun").read_text() == "begun\nbegun\n"
+    assert server.pid is None
+    assert not list(tmp_path.glob("ms-eval-*"))
