@@ -154,6 +154,7 @@ class _Evaluation:
         self._clock = _Clock(time.monotonic(), settings.budget_minutes * 60)
         self._cases = draw_cases(settings.seed, settings.cases)
         self._phases: list[Phase] = []
+        self._start_s = 0.0
 
     def run(self) -> list[Phase]:
         """Run all variants."""
@@ -180,14 +181,19 @@ class _Evaluation:
         return sum(cell.key not in self._journal.cells for cell in cells)
 
     def _has_time(self, variant: str) -> bool:
-        return any(self._clock.find_share() < phase.until for phase in self._phases if phase.variant == variant)
+        """Tell whether a phase of the variant would still have time once its server has started, as far as the last
+        start tells."""
+        share = self._clock.find_share() + self._start_s / self._clock.budget_s
+        return any(share < phase.until for phase in self._phases if phase.variant == variant)
 
     def _run_variant(self, variant: str) -> None:
         self._line.say(f"starting the server: variant {variant}")
+        began_s = time.monotonic()
         try:
             with self._target.open(variant) as (client, pid):
                 self._journal.note(f"failed/{variant}", "")
                 self._prepare(client, variant)
+                self._start_s = time.monotonic() - began_s
                 if not self._phases:
                     self._phases = self._plan()
                     self._run_phases(None, "none")

@@ -26,12 +26,13 @@ pytestmark = pytest.mark.ray
 SEED, CASES = 5, 18
 CHEAP_S, DEAR_S = 0.1, 0.4
 DRAWN = draw_cases(SEED, CASES)
+NONSENSE = {"name": "no_such_tool", "arguments": {}}
 
 
-def write_rule(case: CallCase, *, knows: bool, delay_s: float) -> dict[str, Any]:
-    """A rule that answers one case."""
+def write_rule(case: CallCase, *, delay_s: float) -> dict[str, Any]:
+    """A rule that answers one case, right."""
     arguments = {key: values[0] for key, values in case.arguments.items() if values[0] != ""}
-    call = {"name": case.tool, "arguments": arguments} if knows else {"name": "no_such_tool", "arguments": {}}
+    call = {"name": case.tool, "arguments": arguments}
     when: dict[str, Any] = {"last_user": case.messages[-1]["content"], "has_tools": True}
     if "order_id" in arguments:
         when["transcript"] = arguments["order_id"]
@@ -39,9 +40,11 @@ def write_rule(case: CallCase, *, knows: bool, delay_s: float) -> dict[str, Any]
 
 
 def write_config(folder: Path) -> Path:
+    # Asked again, with other words at the end, it does no better.
+    wrong = {"when": {"has_tools": True}, "start_delay_s": CHEAP_S, "answer": [{"tool_call": NONSENSE}]}
     tiers = {
-        "cheap": [write_rule(case, knows=len(case.tools) == 1, delay_s=CHEAP_S) for case in DRAWN],
-        "dear": [write_rule(case, knows=True, delay_s=DEAR_S) for case in DRAWN],
+        "cheap": [*(write_rule(case, delay_s=CHEAP_S) for case in DRAWN if len(case.tools) == 1), wrong],
+        "dear": [write_rule(case, delay_s=DEAR_S) for case in DRAWN],
     }
     args = {
         "tiers": {name: {"kind": "scripted", "script": rules} for name, rules in tiers.items()},

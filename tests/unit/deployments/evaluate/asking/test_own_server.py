@@ -72,6 +72,7 @@ def test_a_variant_changes_one_thing(variant, escalates, checks, loops, strategy
     assert core.loop_detection.enabled is loops
     assert config.tiers["fast"].retry_strategy == strategy
     assert core.token_budget.enabled is False
+    assert core.retry_budget.floor == 100_000
     assert config.server.api_keys_file is None
 
 
