@@ -60,18 +60,14 @@ def _compare_outcomes(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterato
 
 def _compare_speeds(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     for model, speed in old["speeds"].items():
-        now = {_length(row): row for row in (new["speeds"].get(model) or {}).get("lengths") or ()}
+        now = {row["length"]: row for row in (new["speeds"].get(model) or {}).get("lengths") or ()}
         for before in speed["lengths"]:
-            after = now.get(_length(before))
+            after = now.get(before["length"])
             if after is None:
                 continue
-            at = f"{model} at {_length(before)} prompt tokens"
+            at = f"{model} at about {before['length']} prompt tokens"
             yield from _compare_figure(f"first token of {at}, s", before["first_s"], after["first_s"], less=True)
             yield from _compare_figure(f"tokens/s of {at}", before["tokens_s"], after["tokens_s"], less=False)
-
-
-def _length(row: Mapping[str, Any]) -> int:
-    return round(float((row["prompt_tokens"] or {}).get("median", 0)))
 
 
 def _compare_figure(

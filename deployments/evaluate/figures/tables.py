@@ -175,11 +175,12 @@ def _list_lengths(results: Mapping[str, Mapping[str, Any]]) -> list[dict[str, An
             by_length.setdefault(int(name.partition("-")[0]), []).append(one)
     return [
         {
+            "length": length,
             "prompt_tokens": describe_spread([one["prompt_tokens"] for one in ones]),
             "first_s": describe_spread([one["first_s"] for one in ones if one["first_s"] is not None]),
             "tokens_s": describe_spread([one["tokens_s"] for one in ones if one["tokens_s"] is not None]),
         }
-        for _, ones in sorted(by_length.items())
+        for length, ones in sorted(by_length.items())
     ]
 
 
