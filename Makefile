@@ -8,7 +8,7 @@ CONFIG ?= serve_config.yaml
 # by every second terminal.
 export RAY_USAGE_STATS_ENABLED ?= 0
 
-.PHONY: serve help prepare doctor test test-fast evals mutants bench load chaos bystander soak stops real-agents clients nightly bench-mlx sim coverage \
+.PHONY: serve help prepare doctor evaluate test test-fast evals mutants bench load chaos bystander soak stops real-agents clients nightly bench-mlx sim coverage \
 	check format docs lock clean
 
 serve: .venv/.serve ## run the server in the foreground on 127.0.0.1:8000, with the flags of serve.env
@@ -24,6 +24,9 @@ prepare: .venv/.serve ## fetch and convert the models that the configuration nam
 
 doctor: .venv/.serve ## check platform, packages, models, key, memory and every edge of the chain
 	@$(BIN)/python -m deployments doctor $(CONFIG)
+
+evaluate: .venv/.serve ## is each model good enough on this machine? A report with the evidence: make evaluate EVALUATE="--budget-minutes 5"
+	@$(BIN)/python -m deployments evaluate $(CONFIG) $(EVALUATE)
 
 test: .venv/.dev test-fast ## the whole test suite
 	$(BIN)/python -m pytest -n 0 -m "model and not ray" # by themselves: each has a matrix thread per core

@@ -35,6 +35,7 @@ HELP = {
     "check": "check the configuration: silent where it can be used, else one line",
     "preflight": "check everything that the server needs at its start, the port above all",
     "doctor": "check platform, packages, models, key, memory and every edge of the chain",
+    "evaluate": "measure whether its models are good enough for an agent's work, and write the report",
     "prepare": "fetch and convert the models that are loaded when the server starts",
     "pull": "fetch and convert the model of one tier or source, or all of them, now",
     "models": "list the models on this machine, with sizes, and which tiers use them",
@@ -146,9 +147,16 @@ def _add_completion(command: argparse.ArgumentParser) -> None:
     command.add_argument("shell", choices=SHELLS, help="whose language to print it in")
 
 
+def _add_evaluate(command: argparse.ArgumentParser) -> None:
+    from deployments.cli.evaluate import add_arguments
+
+    add_arguments(command)
+
+
 ADD: dict[str, Callable[[argparse.ArgumentParser], None]] = {
     **{name: partial(operators.add_arguments, name) for name in operators.HELP},
     "completion": _add_completion,
+    "evaluate": _add_evaluate,
     "serve": _add_serve,
     "prepare": _add_prepare,
     "pull": _add_pull,
@@ -179,6 +187,10 @@ def _run(arguments: argparse.Namespace) -> int:
     if arguments.command == "completion":
         print(write_completion(arguments.shell, build_parser()))  # noqa: T201
         return 0
+    if arguments.command == "evaluate":
+        from deployments.cli.evaluate import evaluate
+
+        return evaluate(arguments)
     if arguments.command == "key":
         from deployments.cli.key import key_command
 

@@ -27,6 +27,7 @@ __all__ = [
     "ROUTER",
     "AppConfig",
     "ConfigError",
+    "EvaluateConfig",
     "RouterConfig",
     "ServerConfig",
     "StateConfig",
@@ -137,6 +138,20 @@ class ServerConfig(Section):
         return origins
 
 
+class EvaluateConfig(Section):
+    """What `mlx-stack-serve evaluate` holds a tier against. The server itself doesn't read it."""
+
+    tasks_passed_min: float = Field(
+        default=0.6, ge=0, le=1, description="share of whole tasks that are passed, at least"
+    )
+    calls_right_min: float = Field(default=0.8, ge=0, le=1, description="share of right tool calls, at least")
+    first_token_s_max: float = Field(default=10.0, gt=0, description="seconds until the first token, at most")
+    tokens_s_min: float = Field(default=5.0, ge=0, description="tokens a second once it writes, at least")
+    prompt_tokens: int = Field(
+        default=1024, ge=16, le=1_000_000, description="the prompt's length at which the two speeds are held against it"
+    )
+
+
 class RouterConfig(Section):
     """The Router's part of the configuration: what its `user_config` may patch."""
 
@@ -151,6 +166,7 @@ class AppConfig(RouterConfig):
         min_length=1, max_length=16, description="the tiers by name, one to 16; `auto` is no name for one"
     )
     state: StateConfig = Field(default=StateConfig(), description="what is kept, and where")
+    evaluate: EvaluateConfig = Field(default=EvaluateConfig(), description="when a tier is good enough")
 
     @model_validator(mode="after")
     def _names_exist(self) -> AppConfig:
@@ -167,6 +183,9 @@ def check_names(config: RouterConfig, tiers: tuple[str, ...]) -> None:
     for name in config.reliability.escalation.chain:
         if name not in tiers:
             raise ValueError(f"reliability.escalation.chain: there is no tier {name!r}; tiers: {known}")
+    for rule in config.reliability.escalation.start_at:
+        if rule.tier not in config.reliability.escalation.chain:
+            raise ValueError(f"reliability.escalation.start_at: {rule.tier!r} is no tier of the chain")
     judge = config.reliability.circuit_breaker.judge_tier
     if judge is not None and judge not in tiers:
         raise ValueError(f"reliability.circuit_breaker.judge_tier: there is no tier {judge!r}; tiers: {known}")

@@ -67,7 +67,7 @@ from deployments.reports.incidents import memory_incident
 from deployments.request.drive import Run, drive
 from deployments.request.forward import forward, restrict_to_hosted
 from deployments.request.judge import advise
-from deployments.request.policy import build_expected, chain_for, hold_of, limits_of, state_limits
+from deployments.request.policy import build_expected, chain_for, chain_of, hold_of, limits_of, state_limits
 from deployments.state.client import State, ray_finder
 from deployments.state.records import StateLimits
 from deployments.telemetry import MonotonicClock
@@ -317,7 +317,7 @@ class Router(Stoppable):
         run = Run(
             request=request,
             expected=expected,
-            chain=chain_for(self._config, self._tiers, call.model),
+            chain=chain_of(self._config, self._tiers, call.model, request),
             limits=self._limits,
             deadline_ns=self._clock.now_ns() + int(request.timeout_s * NS_PER_S),
             key=caller.name,

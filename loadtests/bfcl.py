@@ -8,7 +8,6 @@ Cases: the categories `simple_python` and `multiple`, half of each, drawn with a
 
 from __future__ import annotations
 
-import json
 import random
 from collections.abc import Mapping, Sequence
 from contextlib import aclosing
@@ -16,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from deployments.evaluate.calls.call_score import are_right
 from reliability.tools import RawCall, ToolBox, build_toolbox, check_calls, id_source
 from reliability.types import CallDelta, ChatRequest, Event
 from tests.evals.tools_eval import records
@@ -88,40 +88,11 @@ def read_raw_calls(events: Sequence[Event]) -> list[RawCall]:
 
 def is_right(calls: Sequence[tuple[str, str]], case: Case) -> bool:
     """Tell whether the calls are the acceptable ones, in any order."""
-    wanted = list(case.get("acceptable") or _accept_exactly(case["ground_truth"]))
-    for name, arguments in calls:
-        hit = next((one for one in wanted if one["name"] == name and _fits(json.loads(arguments), one)), None)
-        if hit is None:
-            return False
-        wanted.remove(hit)
-    return not wanted
+    return are_right(calls, case.get("acceptable") or _accept_exactly(case["ground_truth"]))
 
 
 def _accept_exactly(truth: Sequence[Case]) -> list[dict[str, Any]]:
     return [{"name": c["name"], "arguments": {k: [v] for k, v in c["arguments"].items()}} for c in truth]
-
-
-def _fits(given: Mapping[str, Any], wanted: Case) -> bool:
-    allowed = wanted["arguments"]
-    if any(key not in allowed for key in given):
-        return False
-    return all(_is_one_of(given[key], values) if key in given else "" in values for key, values in allowed.items())
-
-
-def _is_one_of(value: Any, values: Sequence[Any]) -> bool:
-    return any(_normalize(value) == _normalize(one) for one in values)
-
-
-def _normalize(value: Any) -> Any:
-    if isinstance(value, str):
-        return "".join(c for c in value.lower() if c not in " ,./-_*^'\"")
-    if isinstance(value, Mapping):
-        return {
-            key: _normalize(one[0] if isinstance(one, list) and len(one) == 1 else one) for key, one in value.items()
-        }
-    if isinstance(value, list):
-        return [_normalize(one) for one in value]
-    return value
 
 
 @dataclass

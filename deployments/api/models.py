@@ -137,4 +137,5 @@ def _make_entry(model_id: str, status: TierStatus, created_s: int, health: Healt
         "versions": dict(status.versions) or None,
         "batched_as_alone": status.batched_as_alone,
         "warning": status.warning,
+        "mlx_peak_bytes": status.mlx_peak_bytes,
     }

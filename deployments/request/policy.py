@@ -15,6 +15,7 @@ from reliability.admission.admit import AdmissionConfig
 from reliability.admission.breaker import BreakerConfig
 from reliability.admission.budget import Bounds, BudgetConfig, Limit
 from reliability.admission.retry_budget import RetryBudgetConfig
+from reliability.answer.estimate import prompt_bytes
 from reliability.answer.gate import Hold
 from reliability.answer.judgement import Expected, expect
 from reliability.answer.repeating import repeats_already
@@ -23,7 +24,7 @@ from reliability.escalation.retry_strategy import RetryStep
 from reliability.tools import ToolBox
 from reliability.types import ChatRequest, Reason
 
-__all__ = ["build_expected", "chain_for", "hold_of", "limits_of", "state_limits"]
+__all__ = ["build_expected", "chain_for", "chain_of", "hold_of", "limits_of", "state_limits"]
 
 # Models that agents ask for by themselves.
 ALWAYS = dict.fromkeys(
@@ -52,6 +53,21 @@ def chain_for(config: RouterConfig, tiers: Collection[str], model: str) -> tuple
     if not escalation.enabled or name not in escalation.chain:
         return (name,)
     return escalation.chain[escalation.chain.index(name) :]
+
+
+def chain_of(config: RouterConfig, tiers: Collection[str], model: str, request: ChatRequest) -> tuple[str, ...]:
+    """List the tiers that may answer a request: as `chain_for`, from where `escalation.start_at` lets it start.
+
+    Raises:
+        ApiError: `model_not_found`.
+    """
+    chain, escalation = chain_for(config, tiers, model), config.reliability.escalation
+    if not escalation.start_at or not escalation.enabled or _resolve(config.server.aliases, tiers, model) != "auto":
+        return chain
+    size = prompt_bytes(request.messages, request.tools)
+    features = {"tools": len(request.tools), "messages": len(request.messages), "prompt_bytes": size}
+    start = next((rule.tier for rule in escalation.start_at if rule.fits(**features)), chain[0])
+    return chain[chain.index(start) :]
 
 
 def _resolve(aliases: Mapping[str, str], tiers: Collection[str], model: str) -> str:

@@ -115,7 +115,8 @@ class Expected:
 class Judged:
     """The judgement. `events` is what may be delivered, `finish` its end; `flaw` None is a good answer.
 
-    `raw_text` is the text as it came, `written` the same with native calls as a model would have written them: what a
+    `native_calls` is how many calls came as calls, and not in the text. `raw_text` is the text as it came, `written`
+    the same with native calls as a model would have written them: what a
     re-ask may show to the model, and what never leaves for a client.
     """
 
@@ -129,6 +130,7 @@ class Judged:
     loop: Loop | None = None
     turn: Turn | None = None
     dropped_calls: int = 0
+    native_calls: int = 0
     raw_text: str = field(default="", repr=False)
     written: str = field(default="", repr=False)
 
@@ -230,6 +232,7 @@ def judge(
         loop=loop,
         turn=turn,
         dropped_calls=copies + cut_off,
+        native_calls=len(native),
         raw_text=sent + text,
         written=sent + text + write_native_calls(held),
     )

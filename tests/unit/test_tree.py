@@ -109,6 +109,12 @@ ORDER = [
     "deployments/api/openai_responses",
     "deployments/api/openapi",
     "deployments/ui",
+    "deployments/evaluate/asking",
+    "deployments/evaluate/calls",
+    "deployments/evaluate/tasks",
+    "deployments/evaluate/figures",
+    "deployments/evaluate/pages",
+    "deployments/evaluate",
     "deployments/cli",
 ]
 

@@ -17,6 +17,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
+import sys
 import time
 from collections.abc import AsyncGenerator, Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -147,6 +148,7 @@ class MlxTier:
             context_tokens=phase.loaded.context_tokens if phase.loaded else self._context_tokens,
             batched_as_alone=phase.loaded.batched_as_alone if phase.loaded else None,
             warning=phase.loaded.warning if phase.loaded else None,
+            mlx_peak_bytes=_read_peak_bytes(phase),
         )
 
     async def wait_for_load(self, timeout_s: float) -> TierStatus:
@@ -341,6 +343,11 @@ class _Arrivals:
         events, self._events = self._events, []
         self._news.clear()
         return events
+
+
+def _read_peak_bytes(phase: Phase) -> int | None:
+    """Read how much MLX has held at most, which it counts itself and for the whole process."""
+    return sys.modules["mlx.core"].get_peak_memory() if phase.loaded and "mlx.core" in sys.modules else None
 
 
 def _parse_model(text: str) -> ModelSource:

@@ -39,6 +39,7 @@ from tests.unit.deployments.effects.engine import (
     prompt_cache_bytes,
     prompt_cache_disk_bytes,
 )
+from tests.unit.deployments.effects.evaluation import EVALUATE
 from tests.unit.deployments.effects.graph import (
     aliases,
     asleep,
@@ -68,6 +69,7 @@ from tests.unit.deployments.effects.graph import (
     router_options,
     scripted_script,
     scripted_seed,
+    start_at,
     timeouts,
     wake_s,
 )
@@ -101,6 +103,7 @@ EFFECTS: dict[str, Callable[[], None]] = {
     **{f"tiers.{k}.retry_strategy": retry_strategy for k in ("mlx", "hosted", "scripted")},
     "reliability.escalation.enabled": enabled,
     "reliability.escalation.chain": chain,
+    "reliability.escalation.start_at": start_at,
     "reliability.escalation.max_retries_before_escalate": max_retries,
     "reliability.escalation.escalate_on": escalate_on,
     "reliability.escalation.cloud_fallback.provider": cloud_provider,
@@ -126,6 +129,7 @@ EFFECTS: dict[str, Callable[[], None]] = {
     "reliability.streaming.hold": state.hold,
     "reliability.incidents.keep_text": state.keep_text,
     **{f"state.{key}": state.journal_bounds for key in KEPT},
+    **{f"evaluate.{key}": proof for key, proof in EVALUATE.items()},
     "state.path": state.state_path,
     "state.responses_bytes_max": state.response_bounds,
     "state.responses_ttl_s": state.response_bounds,

@@ -21,7 +21,7 @@ from deployments.errors import ApiError
 from deployments.graph.handle import HandleTier
 from deployments.graph.replica import make_tier
 from deployments.graph.scale_to_zero import extend_timeouts, find_cold, select_scalable
-from deployments.request.policy import chain_for
+from deployments.request.policy import chain_for, chain_of
 from deployments.tiers.hosted.hosted_tier import HostedTier
 from deployments.tiers.mlx.mlx_tier import MlxTier
 from deployments.tiers.scripted.scripted_tier import ScriptedTier
@@ -37,6 +37,12 @@ def enabled() -> None:
 
 def chain() -> None:
     assert chain_for(config_of("reliability.escalation.chain", ["standard"]), BASE["tiers"], "auto") == ("standard",)
+
+
+def start_at() -> None:
+    config = config_of("reliability.escalation.start_at", [{"tier": "standard", "messages_min": 1}])
+    assert chain_of(config, BASE["tiers"], "auto", REQUEST) == ("standard",)
+    assert chain_of(config_of(), BASE["tiers"], "auto", REQUEST) == ("fast", "standard")
 
 
 def max_retries() -> None:

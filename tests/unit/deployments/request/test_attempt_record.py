@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from deployments.request.attempt_record import record_attempt
 from reliability.faults import TRAITS, Ran
-from reliability.types import Failed, Fault, Reasoning, Started, Text, Usage
+from reliability.types import CallDelta, Failed, Fault, Finish, FinishReason, Reasoning, Started, Text, Usage
 from tests.support.readings import reading
 
 ends = st.builds(
@@ -37,3 +37,14 @@ def test_what_did_not_run_is_not_charged(events, end, trusted):
     if TRAITS[end.fault].ran is not Ran.RAN and not spoke and end.usage in (None, Usage()):
         assert record.usage.total_tokens == 0
         assert record.ran == (TRAITS[end.fault].ran is Ran.IF_STARTED and Started() in events)
+
+
+def test_a_record_says_how_many_calls_came_as_calls():
+    """What a report shows of a model that writes its calls in its own form, or in the text."""
+    call = CallDelta(index=0, id="c", name="look", arguments="{}")
+    for held, count in (([call], 1), ([Text('{"name": "look", "arguments": {}}')], 0)):
+        made = reading(100)
+        made.take([*held, Finish(reason=FinishReason.STOP)], 1)
+        made.finish()
+
+        assert record_attempt(made, 2).native_calls == count

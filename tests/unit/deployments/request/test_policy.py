@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from deployments.config import RouterConfig, ServerConfig
 from deployments.errors import ApiError
-from deployments.request.policy import build_expected, chain_for, hold_of, limits_of
+from deployments.request.policy import build_expected, chain_for, chain_of, hold_of, limits_of
 from reliability.answer.gate import Hold
 from reliability.config import ReliabilityConfig, StreamingConfig
 from reliability.tools import ToolBox
@@ -87,3 +88,57 @@ def test_other_names_are_unknown(model):
         chain_for(config_with({"mine-*": "fast"}), TIERS, model)
 
     assert refused.value.status == 404
+
+
+def start_config(*rules: dict[str, Any], enabled: bool = True) -> RouterConfig:
+    escalation = {"chain": list(TIERS), "start_at": list(rules), "enabled": enabled}
+    return RouterConfig.model_validate({"reliability": {"escalation": escalation}})
+
+
+def asking(tools: int = 0, messages: int = 1, text: str = "hi") -> ChatRequest:
+    function = {"name": "f", "parameters": {"type": "object", "properties": {}}}
+    return ChatRequest(
+        request_id="r",
+        session_id="s",
+        messages=({"role": "user", "content": text},) * messages,
+        tools=({"type": "function", "function": function},) * tools,
+        max_tokens=10,
+        timeout_s=10.0,
+    )
+
+
+@pytest.mark.parametrize(
+    ("rule", "fitting", "other"),
+    [
+        ({"tools_min": 2}, asking(tools=2), asking(tools=1)),
+        ({"messages_min": 3}, asking(messages=3), asking(messages=2)),
+        ({"prompt_bytes_min": 5_000}, asking(text="x" * 5_000), asking(text="x" * 100)),
+        ({"tools_min": 1, "messages_min": 2}, asking(tools=1, messages=2), asking(tools=1)),
+    ],
+)
+def test_a_request_starts_where_a_rule_says(rule, fitting, other):
+    """With all that the rule names; others start at the head, and so does whoever names a tier."""
+    config = start_config({"tier": "longctx"} | rule)
+
+    assert chain_of(config, TIERS, "auto", fitting)[0] == "longctx"
+    assert chain_of(config, TIERS, "auto", other) == chain_for(config, TIERS, "auto")
+    assert chain_of(config, TIERS, "fast", fitting) == chain_for(config, TIERS, "fast")
+
+
+def test_the_first_rule_that_fits_counts():
+    """In the order of the configuration; without escalation none does."""
+    rules = (
+        {"tier": "premium", "tools_min": 9},
+        {"tier": "longctx", "tools_min": 1},
+        {"tier": "standard", "tools_min": 1},
+    )
+
+    assert chain_of(start_config(*rules), TIERS, "auto", asking(tools=2))[0] == "longctx"
+    assert chain_of(start_config(*rules), TIERS, "auto", asking(tools=9))[0] == "premium"
+    assert chain_of(start_config(*rules, enabled=False), TIERS, "auto", asking(tools=9)) == ("fast",)
+
+
+def test_a_rule_needs_a_feature():
+    """One that fits everything is a mistake: the chain says that."""
+    with pytest.raises(ValueError, match="start_at: a rule needs"):
+        start_config({"tier": "longctx"})

@@ -38,6 +38,22 @@ def test_a_call_written_as_text_leaves_as_a_call(text):
 
 
 @pytest.mark.parametrize(
+    ("held", "count"),
+    [
+        ([native(GOOD)], 1),
+        ([Text(f'{{"name": "search", "arguments": {GOOD}}}')], 0),
+        ([Text(f'<tool_call>{{"name": "search", "arguments": {GOOD}}}</tool_call>'), native(GOOD)], 1),
+        ([native(GOOD), native('{"q": "dogs"}', index=1)], 2),
+        ([native("{")], 1),
+        ([Text("No.")], 0),
+    ],
+)
+def test_calls_that_came_as_calls_are_counted(held, count):
+    """Those that were found in the text aren't; whether they are good is another question."""
+    assert ruled(held).native_calls == count
+
+
+@pytest.mark.parametrize(
     ("held", "finish", "flaw"),
     [
         ([native("{")], FinishReason.TOOL_CALLS, Flaw.TOOL_CALL_INVALID),

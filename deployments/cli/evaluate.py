@@ -1,0 +1,203 @@
+"""`mlx-stack-serve evaluate`: run, or go on with, an evaluation; write the report; compare; apply.
+
+    evaluation/cells.jsonl      finished cells: the same command goes on where it was ended
+    evaluation/report.html      the page
+    evaluation/report.md        the summary
+    evaluation/report.json      the same as data, for --compare
+
+Ctrl-C ends it, and the report of what is there is written all the same. Exit codes: 0 done, 1 something is worse than
+in the older report, or nothing could be measured, 130 ended by Ctrl-C.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from deployments.cli.agents import KEY
+from deployments.config import AppConfig, ConfigError, EvaluateConfig
+from deployments.config_paths import BUILT_IN, find_config
+from deployments.evaluate.apply_proposal import show_difference, write_file, write_proposal
+from deployments.evaluate.asking.own_server import NoServer, read_config
+from deployments.evaluate.cell_journal import CellJournal, OtherPlan
+from deployments.evaluate.evaluation_plan import Phase, Settings
+from deployments.evaluate.evaluation_run import OwnTarget, Target, UrlTarget, run_evaluation
+from deployments.evaluate.figures.comparison import compare_reports, is_comparable
+from deployments.evaluate.pages.html_page import render_page
+from deployments.evaluate.pages.markdown_page import render_summary
+from deployments.evaluate.progress_line import ProgressLine
+from deployments.evaluate.report_data import build_report
+
+__all__ = ["add_arguments", "evaluate"]
+
+OUT = Path("evaluation")
+INTERRUPTED = 130
+
+
+def add_arguments(command: argparse.ArgumentParser) -> None:
+    """Add what the command takes."""
+    command.add_argument("config", nargs="?", type=Path, help="the configuration file, of which servers are started")
+    command.add_argument("--url", help="measure this running server as it is, ours or any OpenAI-compatible one")
+    command.add_argument("--model", action="append", default=[], help="with --url: a model to measure; may be repeated")
+    command.add_argument("--out", type=Path, default=OUT, help=f"the folder of the evaluation (default: {OUT})")
+    command.add_argument("--budget-minutes", type=float, default=20.0, help="how long it may take (default: 20)")
+    command.add_argument("--cases", type=int, default=24, help="tool-call cases for each model (default: 24)")
+    command.add_argument("--seed", type=int, default=1, help="of cases and fixtures (default: 1)")
+    command.add_argument("--fresh", action="store_true", help="begin anew, and forget the finished cells in the folder")
+    command.add_argument(
+        "--cloud", action="store_true", help="ask tiers that aren't on this machine, too; it costs money"
+    )
+    command.add_argument("--compare", type=Path, metavar="OLD.json", help="say what is worse than in an older report")
+    command.add_argument("--apply", action="store_true", help="show the learned chain as a change, and ask to write it")
+    command.add_argument("--yes", action="store_true", help="with --apply: write it without asking")
+
+
+def evaluate(arguments: argparse.Namespace) -> int:
+    """Do what the command line asks for."""
+    settings = Settings(seed=arguments.seed, cases=arguments.cases, budget_minutes=arguments.budget_minutes)
+    if not 0 < settings.budget_minutes <= 10_000 or not 1 <= settings.cases <= 10_000:
+        raise ConfigError("--budget-minutes and --cases: a number above 0, and at most 10,000, is needed")
+    old = _read_report(arguments.compare) if arguments.compare else None
+    source = None if arguments.url else find_config(arguments.config)
+    config = _read_config(source) if source else None
+    target, words = _choose_target(arguments, source, config)
+    line = ProgressLine(settings.budget_minutes * 60)
+    try:
+        journal = CellJournal(arguments.out, _name_plan(settings, words, config), fresh=arguments.fresh)
+    except OtherPlan as error:
+        raise ConfigError(str(error)) from None
+    except OSError as error:
+        raise ConfigError(f"--out: {arguments.out}: {error.strerror}") from None
+    phases: list[Phase] = []
+    code = 0
+    try:
+        phases = run_evaluation(target, settings, journal, line)
+    except KeyboardInterrupt:
+        line.say("ended: what is finished is kept, and the same command goes on with it")
+        code = INTERRUPTED
+    except NoServer as error:
+        line.say(str(error))
+        return 1
+    finally:
+        journal.close()
+    if not journal.facts.get("models"):
+        line.say("nothing was measured: no model could be asked" if not code else "nothing was measured yet")
+        return code or 1
+    if code:
+        phases = target.plan(*_read_models(journal), settings)
+    report = _make_report(journal, phases, settings, config, words)
+    differences = _compare(old, report)
+    _write_report(arguments.out, report, differences, line)
+    if code == 0 and arguments.apply:
+        _apply(source, report, line, sure=arguments.yes)
+    return code or int(any(one["kind"] == "worse" for one in differences or ()))
+
+
+def _read_config(source: Path) -> AppConfig:
+    try:
+        return read_config(source)
+    except ConfigError as error:
+        raise ConfigError(f"{source}: {error}") from None
+
+
+def _choose_target(arguments: argparse.Namespace, source: Path | None, config: AppConfig | None) -> tuple[Target, str]:
+    if source is not None and config is not None:
+        return OwnTarget(source, config, cloud=arguments.cloud), f"the configuration {source}"
+    from deployments.cli.launch import find_url
+
+    url, key = find_url(arguments.url, None), os.environ.get(KEY, "")
+    return UrlTarget(url, key, arguments.model, cloud=arguments.cloud), f"the server at {url}"
+
+
+def _name_plan(settings: Settings, words: str, config: AppConfig | None) -> str:
+    """Name what must be the same for cells to belong together. How many there are and how long it may take isn't."""
+    what = config.model_dump_json(exclude={"evaluate", "state"}) if config else words
+    return hashlib.sha256(f"1 {settings.seed} {what}".encode()).hexdigest()[:16]
+
+
+def _read_models(journal: CellJournal) -> tuple[Sequence[str], dict[str, int]]:
+    models: Mapping[str, Any] = journal.facts["models"]
+    return list(models), {name: entry["context_length"] for name, entry in models.items() if entry["context_length"]}
+
+
+def _make_report(
+    journal: CellJournal, phases: Sequence[Phase], settings: Settings, config: AppConfig | None, words: str
+) -> dict[str, Any]:
+    models = journal.facts["models"]
+    chain = [name for name in config.reliability.escalation.chain if name in models] if config else []
+    thresholds = (config.evaluate if config else EvaluateConfig()).model_dump()
+    return build_report(
+        cells=journal.cells,
+        facts=journal.facts,
+        phases=phases,
+        settings=settings,
+        chain=chain,
+        thresholds=thresholds,
+        target=words,
+        made=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
+    )
+
+
+def _read_report(path: Path) -> dict[str, Any]:
+    try:
+        report = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"--compare: {path} can't be read as a report: {error}") from None
+    if not isinstance(report, dict) or "outcomes" not in report:
+        raise ConfigError(f"--compare: {path} is no report of an evaluation: report.json of its folder is one")
+    return report
+
+
+def _compare(old: Mapping[str, Any] | None, report: Mapping[str, Any]) -> list[dict[str, Any]] | None:
+    if old is None:
+        return None
+    if why := is_comparable(old, report):
+        raise ConfigError(f"--compare: {why}")
+    return compare_reports(old, report)
+
+
+def _write_report(
+    folder: Path, report: Mapping[str, Any], differences: Sequence[Mapping[str, Any]] | None, line: ProgressLine
+) -> None:
+    (folder / "report.json").write_text(json.dumps(report, indent=1), encoding="utf-8")
+    (folder / "report.html").write_text(render_page(report, differences), encoding="utf-8")
+    summary = render_summary(report, differences)
+    (folder / "report.md").write_text(summary, encoding="utf-8")
+    for name, one in report["verdicts"].items():
+        line.say(f"{name}: {one['verdict']}: {one['reasons'][0] if one['reasons'] else ''}")
+    for name, why in report["unavailable"].items():
+        line.say(f"{name}: unavailable: {why}")
+    for one in differences or ():
+        line.say(f"{one['kind']}: {one['words']}")
+    line.say(f"the report: {folder / 'report.html'}")
+
+
+def _apply(source: Path | None, report: Mapping[str, Any], line: ProgressLine, *, sure: bool) -> None:
+    """Show the proposed change, and write it where somebody says so."""
+    patch = report["cascade"].get("proposal")
+    if source is None or not patch:
+        line.say(f"nothing to apply: {report['cascade'].get('why') or 'a running server has no file here'}")
+        return
+    old = source.read_text(encoding="utf-8")
+    new = write_proposal(old, patch)
+    # The built-in file belongs to the package: what is chosen here is written as the folder's own.
+    path = Path(source.name) if source.parent == BUILT_IN else source
+    print(show_difference(path, old, new))  # noqa: T201
+    if not sure and not _ask(f"Write this into {path}? [y/N] "):
+        line.say("nothing was changed")
+        return
+    write_file(path, new)
+    line.say(f"written: {path}. It holds from the server's next start on")
+
+
+def _ask(question: str) -> bool:
+    if not sys.stdin.isatty():
+        return False
+    return input(question).strip().lower() in ("y", "yes")

@@ -1,0 +1,95 @@
+"""How fast one model answers: first token and tokens a second by prompt length, and under several requests at once.
+
+Every prompt begins with a number of its own, so that no cache helps where none is to be measured; the cell `cache` asks
+the same twice. What a model needs to get going (its replica may sleep) is the cell `warm`, which counts nowhere.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from deployments.evaluate.asking.chat_client import ChatClient, Timing
+
+__all__ = ["measure_cache", "measure_length", "measure_together", "warm_up"]
+
+ANSWER_TOKENS = 24
+TOGETHER_PROMPT_TOKENS = 64
+CACHE_PROMPT_TOKENS = 256
+# Words that are mostly one token each, so that a prompt of some length can be written.
+WORDS = ("the", "fox", "walks", "along", "the", "river", "and", "looks", "for", "a", "place", "to", "sleep", "before")
+
+
+def write_prompt(tokens: int, mark: int) -> str:
+    """Write a text of about so many tokens; another mark begins otherwise."""
+    words = " ".join(WORDS[(mark + i) % len(WORDS)] for i in range(max(1, tokens - 12)))
+    return f"{mark} {words}. Tell a long story about it."
+
+
+def _stream(client: ChatClient, model: str, prompt: str, within_s: float, tokens: int = ANSWER_TOKENS) -> Timing:
+    body = {"model": model, "messages": [{"role": "user", "content": prompt}], "temperature": 0, "max_tokens": tokens}
+    return client.stream(body, session=f"evaluate-speed-{prompt[:24]}", within_s=within_s)
+
+
+def warm_up(client: ChatClient, model: str, *, within_s: float) -> dict[str, Any]:
+    """Ask for a word; a replica that sleeps comes up for it."""
+    began_s = time.monotonic()
+    timing = _stream(client, model, "Say hello.", within_s, 4)
+    return {"seconds": round(time.monotonic() - began_s, 3), "error": timing.error}
+
+
+def measure_length(client: ChatClient, model: str, tokens: int, mark: int, *, within_s: float) -> dict[str, Any] | None:
+    """Measure one prompt of about so many tokens."""
+    timing = _stream(client, model, write_prompt(tokens, mark), within_s)
+    return None if _is_late(timing, within_s) else _describe(timing)
+
+
+def measure_cache(client: ChatClient, model: str, mark: int, *, within_s: float) -> dict[str, Any] | None:
+    """Ask the same twice, and see what the second one finds of the first."""
+    prompt = write_prompt(CACHE_PROMPT_TOKENS, mark)
+    first = _stream(client, model, prompt, within_s)
+    again = _stream(client, model, prompt, within_s)
+    if _is_late(first, within_s) or _is_late(again, within_s):
+        return None
+    return {"first": _describe(first), "again": _describe(again)}
+
+
+def measure_together(
+    client: ChatClient, model: str, count: int, mark: int, *, within_s: float
+) -> dict[str, Any] | None:
+    """Measure so many requests that come at the same time."""
+    prompts = [write_prompt(TOGETHER_PROMPT_TOKENS, mark + number) for number in range(count)]
+    began_s = time.monotonic()
+    with ThreadPoolExecutor(count) as pool:
+        timings = list(pool.map(lambda prompt: _stream(client, model, prompt, within_s), prompts))
+    seconds = time.monotonic() - began_s
+    if any(_is_late(timing, within_s) for timing in timings):
+        return None
+    good = [timing for timing in timings if not timing.error]
+    firsts = [timing.first_s for timing in good if timing.first_s is not None]
+    return {
+        "seconds": round(seconds, 3),
+        "tokens_s": round(sum(timing.completion_tokens for timing in good) / seconds, 3),
+        "first_s": round(statistics.median(firsts), 3) if firsts else None,
+        "first_s_max": round(max(firsts), 3) if firsts else None,
+        "failed": len(timings) - len(good),
+        "errors": sorted({timing.error for timing in timings if timing.error})[:3],
+    }
+
+
+def _is_late(timing: Timing, within_s: float) -> bool:
+    return bool(timing.error) and timing.total_s >= within_s - 1
+
+
+def _describe(timing: Timing) -> dict[str, Any]:
+    return {
+        "prompt_tokens": timing.prompt_tokens,
+        "completion_tokens": timing.completion_tokens,
+        "cached_tokens": timing.cached_tokens,
+        "first_s": None if timing.first_s is None else round(timing.first_s, 3),
+        "tokens_s": None if timing.tokens_s is None else round(timing.tokens_s, 3),
+        "seconds": round(timing.total_s, 3),
+        "error": timing.error,
+    }

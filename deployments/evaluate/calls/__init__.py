@@ -1,0 +1,1 @@
+"""Function-calling cases, and what each layer of the server makes of them."""

@@ -1,0 +1,85 @@
+"""The finished cells of an evaluation, on disk: what Ctrl-C, a crash or the end of the budget leaves is taken up again.
+
+    evaluation/cells.jsonl    a line for the plan, then a line for each finished cell, synced before the next one begins
+
+A line that broke off is left out, and its cell is run again. A cell that ran out of time is not written. What must
+never happen: cells of two different plans (another configuration, seed, URL) in one journal.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+__all__ = ["CellJournal", "OtherPlan"]
+
+NAME = "cells.jsonl"
+
+
+class OtherPlan(RuntimeError):
+    """The folder holds another evaluation. The message says what to do."""
+
+
+class CellJournal:
+    """The journal in a folder. `facts` are kept beside the cells: what is known once a server has run."""
+
+    def __init__(self, folder: Path, plan: str, *, fresh: bool = False) -> None:
+        self._path = folder / NAME
+        self.cells: dict[str, Any] = {}
+        self.facts: dict[str, Any] = {}
+        folder.mkdir(parents=True, exist_ok=True)
+        if fresh:
+            self._path.unlink(missing_ok=True)
+        known = self._read()
+        if known and known[0].get("plan") != plan:
+            words = "holds an evaluation of another configuration, seed or URL"
+            raise OtherPlan(f"{folder} {words}: name another folder with --out, or begin it anew with --fresh")
+        self._file = self._path.open("a", encoding="utf-8")
+        if not known:
+            self._write({"plan": plan})
+        for line in known[1:]:
+            if "cell" in line:
+                self.cells[line["cell"]] = line["result"]
+            elif "fact" in line:
+                self.facts[line["fact"]] = line["value"]
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+    def add(self, cell: str, result: Any) -> None:
+        """Keep a finished cell."""
+        self.cells[cell] = result
+        self._write({"cell": cell, "result": result})
+
+    def note(self, fact: str, value: Any) -> None:
+        """Keep a fact; a later one of the same name replaces it."""
+        self.facts[fact] = value
+        self._write({"fact": fact, "value": value})
+
+    def _write(self, line: dict[str, Any]) -> None:
+        self._file.write(json.dumps(line) + "\n")
+        self._file.flush()
+        os.fsync(self._file.fileno())
+
+    def _read(self) -> list[dict[str, Any]]:
+        """Read the lines that are whole, and cut off what follows the last of them."""
+        try:
+            data = self._path.read_bytes()
+        except FileNotFoundError:
+            return []
+        lines: list[dict[str, Any]] = []
+        size = 0
+        for line in data.splitlines(keepends=True):
+            try:
+                value = json.loads(line)
+            except ValueError:
+                break
+            if not line.endswith(b"\n") or not isinstance(value, dict):
+                break
+            lines.append(value)
+            size += len(line)
+        os.truncate(self._path, size)
+        return lines

@@ -1,0 +1,264 @@
+"""The learned chain: which tiers, in what way asked again, give the most for the least. Pure.
+
+What is known of each case is how every tier did alone: in the first attempt, asked again as configured, and asked again
+under the grammar at once. A chain is played on these records: tier after tier, until one delivers. So every candidate
+(each part of the chain, each way to ask for each tier, and each rule where `auto` starts) is played on the same cases,
+with its price in seconds of computing and, where it is known, in dollars.
+
+    half of the cases fit the choice; the other half, which it hasn't seen, say what it is worth
+    chosen: the least price of a right answer, among those that are as right as the default and cost no more
+    proposed: if the held-out half says the same
+
+What must never happen: a choice praised by the cases that it was chosen by, or one that the server can't be told.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from deployments.evaluate.figures.shares import describe_share
+
+__all__ = ["Candidate", "Ways", "learn_chain"]
+
+CASES_MIN = 8
+CONFIGURED, GRAMMAR = "as configured", "grammar at once"
+# Features of a request by which `auto` may start further behind, with the least value at which it does.
+STARTS: tuple[tuple[str, int], ...] = (("tools", 2), ("messages", 2), ("prompt_bytes", 1_500), ("prompt_bytes", 3_000))
+SHOWN_MAX = 60
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ways:
+    """How one tier did on one case, alone: by the way in which it is asked again."""
+
+    delivered: bool
+    right: bool
+    seconds: float
+    tokens: int
+    usd: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """One case: its features, and each tier's ways."""
+
+    number: int
+    features: Mapping[str, int]
+    ways: Mapping[str, Mapping[str, Ways]]
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A chain: its tiers in order, each with the way to ask it again. `start`: a feature, the least value, and the tier
+    at which `auto` then starts."""
+
+    tiers: tuple[tuple[str, str], ...]
+    start: tuple[str, int, str] | None = None
+
+    @property
+    def words(self) -> str:
+        """What it is called."""
+        chain = " → ".join(name if way == CONFIGURED else f"{name} ({way})" for name, way in self.tiers)
+        if self.start is None:
+            return chain
+        feature, least, tier = self.start
+        return f"{chain}; {feature} from {least} on start at {tier}"
+
+
+@dataclass(slots=True)
+class _Played:
+    right: int = 0
+    delivered: int = 0
+    runs: int = 0
+    seconds: float = 0.0
+    tokens: int = 0
+    usd: float = 0.0
+    hits: list[bool] = field(default_factory=list)
+
+
+def read_cases(cells: Mapping[str, Mapping[str, Any]], chain: Sequence[str]) -> list[Case]:
+    """Read the cases that every tier of the chain was asked."""
+    found = []
+    numbers = sorted({int(key.rsplit("/", 1)[1]) for key in cells if key.startswith("layers/call/")})
+    for number in numbers:
+        results = {tier: cells.get(f"layers/call/{tier}/{number}") for tier in chain}
+        known = {tier: result for tier, result in results.items() if result is not None}
+        if len(known) < len(chain):
+            continue
+        ways = {}
+        for tier, result in known.items():
+            ways[tier] = {CONFIGURED: _read_way(result)}
+            if (hasty := cells.get(f"constrain/call/{tier}/{number}")) is not None:
+                ways[tier][GRAMMAR] = _read_way(hasty)
+        features = next(iter(known.values()))["features"]
+        found.append(Case(number=number, features=features, ways=ways))
+    return found
+
+
+def _read_way(result: Mapping[str, Any]) -> Ways:
+    return Ways(
+        delivered=not result["error"],  # prose too: the server delivers it, and the chain ends there
+        right=result["right"],
+        seconds=result["seconds"],
+        tokens=result["tokens"],
+        usd=result["cost_usd"] or 0.0,
+    )
+
+
+def play(candidate: Candidate, cases: Sequence[Case]) -> _Played:
+    """Play a chain on the cases."""
+    played = _Played()
+    for case in cases:
+        tiers = candidate.tiers
+        if candidate.start is not None and case.features[candidate.start[0]] >= candidate.start[1]:
+            names = [name for name, _ in tiers]
+            tiers = tiers[names.index(candidate.start[2]) :]
+        hit = False
+        for name, way in tiers:
+            one = case.ways[name][way]
+            played.seconds += one.seconds
+            played.tokens += one.tokens
+            played.usd += one.usd
+            if one.delivered:
+                played.delivered += 1
+                hit = one.right
+                break
+        played.runs += 1
+        played.right += hit
+        played.hits.append(hit)
+    return played
+
+
+def list_candidates(chain: Sequence[str], cases: Sequence[Case]) -> Iterator[Candidate]:
+    """List every chain that the server can be told."""
+    ways = {
+        tier: [way for way in (CONFIGURED, GRAMMAR) if all(way in case.ways[tier] for case in cases)] for tier in chain
+    }
+    for size in range(1, len(chain) + 1):
+        for part in itertools.combinations(chain, size):
+            for chosen in itertools.product(*(ways[tier] for tier in part)):
+                tiers = tuple(zip(part, chosen, strict=True))
+                yield Candidate(tiers)
+                for (feature, least), tier in itertools.product(STARTS, part[1:]):
+                    yield Candidate(tiers, (feature, least, tier))
+
+
+def learn_chain(cells: Mapping[str, Mapping[str, Any]], chain: Sequence[str]) -> dict[str, Any]:
+    """Choose a chain, and say what it is worth; `why` says why there is no choice."""
+    cases = read_cases(cells, chain)
+    if len(cases) < CASES_MIN:
+        why = f"{len(cases)} cases were run on every tier; {CASES_MIN} are needed"
+        return {"proposal": None, "why": why, "cases": len(cases)}
+    # By twos of three categories: both halves hold as many of each.
+    fit = [case for case in cases if case.number // 3 % 2 == 0]
+    held = [case for case in cases if case.number // 3 % 2 == 1]
+    default = Candidate(tuple((tier, CONFIGURED) for tier in chain))
+    played = {one: play(one, fit) for one in list_candidates(chain, cases)}
+    chosen = _choose(played, default)
+    why = _find_objection(chosen, default, held)
+    return {
+        "proposal": None if why else _write_patch(chosen, chain),
+        "why": why,
+        "cases": len(cases),
+        "default": _compare(default, fit, held),
+        "chosen": _compare(chosen, fit, held),
+        "candidates": _list_shown(played, default, chosen),
+    }
+
+
+def _choose(played: Mapping[Candidate, _Played], default: Candidate) -> Candidate:
+    """Choose the least price of a right answer among those that are as right as the default for as much; where nothing
+    of that price is right at all, among those that are right."""
+    base = played[default]
+    good = [one for one, now in played.items() if now.right >= base.right and _price(now) <= _price(base)]
+    if not any(played[one].right for one in good):
+        good = [one for one, now in played.items() if now.right] or good
+
+    def rank(one: Candidate) -> tuple[Any, ...]:
+        now = played[one]
+        usd, seconds = _price(now)
+        most = now.right or 0.01
+        # Of equals the one with more tiers: who is down needs somebody behind.
+        return (usd / most, seconds / most, -len(one.tiers), one.start is not None, one != default)
+
+    return min(good, key=rank)
+
+
+def _find_objection(chosen: Candidate, default: Candidate, held: Sequence[Case]) -> str:
+    """Say why the choice isn't proposed: it is the default, or the held-out cases don't bear it out."""
+    if chosen == default:
+        return "none that is right as often costs less than what is configured"
+    before, after = play(default, held), play(chosen, held)
+    if after.right < before.right:
+        return f"on held-out cases the best of the fit is right in {after.right}, what is configured in {before.right}"
+    if after.right == before.right and _price(after) >= _price(before):
+        return "on held-out cases the best of the fit costs no less"
+    return ""
+
+
+def _price(played: _Played) -> tuple[float, float]:
+    """Dollars first, where any are spent; then seconds."""
+    return round(played.usd, 9), round(played.seconds, 6)
+
+
+def _compare(candidate: Candidate, fit: Sequence[Case], held: Sequence[Case]) -> dict[str, Any]:
+    return {
+        "words": candidate.words,
+        "fit": _describe(play(candidate, fit)),
+        "held_out": _describe(play(candidate, held)),
+    }
+
+
+def _describe(played: _Played) -> dict[str, Any]:
+    runs = played.runs or 1
+    return {
+        "right": describe_share(played.right, played.runs),
+        "delivered": describe_share(played.delivered, played.runs),
+        "seconds": played.seconds / runs,
+        "tokens": played.tokens / runs,
+        "usd": played.usd / runs,
+    }
+
+
+def _list_shown(played: Mapping[Candidate, _Played], default: Candidate, chosen: Candidate) -> list[dict[str, Any]]:
+    """List the candidates of the plot: those that no other one beats, and the cheapest of the rest."""
+    ordered = sorted(played, key=lambda one: (_price(played[one]), -played[one].right))
+    shown = [one for one in ordered if one in (default, chosen)]
+    best = -1
+    for one in ordered:
+        if played[one].right > best:
+            best = played[one].right
+            shown.append(one)
+    shown += ordered[:SHOWN_MAX]
+    unique = list(dict.fromkeys(shown))
+    return [
+        {
+            "words": one.words,
+            "right": played[one].right / (played[one].runs or 1),
+            "seconds": played[one].seconds / (played[one].runs or 1),
+            "usd": played[one].usd / (played[one].runs or 1),
+            "role": "chosen" if one == chosen else "default" if one == default else "",
+        }
+        for one in unique
+    ]
+
+
+def _write_patch(chosen: Candidate, chain: Sequence[str]) -> dict[str, Any]:
+    """Write the choice as a patch to `args`."""
+    escalation: dict[str, Any] = {}
+    names = [name for name, _ in chosen.tiers]
+    if names != list(chain):
+        escalation["chain"] = names
+    if chosen.start is not None:
+        feature, least, tier = chosen.start
+        escalation["start_at"] = [{"tier": tier, f"{feature}_min": least}]
+    patch: dict[str, Any] = {}
+    if escalation:
+        patch["reliability"] = {"escalation": escalation}
+    tiers = {name: {"retry_strategy": ["constrain"]} for name, way in chosen.tiers if way == GRAMMAR}
+    if tiers:
+        patch["tiers"] = tiers
+    return patch

@@ -1,0 +1,196 @@
+"""From the cells to the tables of the report. Pure.
+
+A layer's row counts what was delivered up to that layer, with the attempts that it took until there: the layers of one
+model are cuts through the same runs. `+ escalation` is the chain, on runs of its own.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from deployments.evaluate.calls.call_run import GRAMMAR_FROM, LAYERS
+from deployments.evaluate.figures.shares import describe_share, describe_spread
+
+__all__ = ["Cells", "list_speeds", "tabulate_calls", "tabulate_growth", "tabulate_tasks"]
+
+Cells = Mapping[str, Mapping[str, Any]]
+CHECKS = ("located", "evidence", "fixed", "unmoved")
+WORDS = {"raw": "raw", "repair": "+ repair", "retries": "+ retries", "grammar": "+ grammar"}
+
+
+def _select(cells: Cells, variant: str, kind: str) -> dict[str, dict[str, Mapping[str, Any]]]:
+    """Select the cells of a kind, by model and name."""
+    found: dict[str, dict[str, Mapping[str, Any]]] = {}
+    for key, result in cells.items():
+        its_variant, its_kind, model, name = key.split("/", 3)
+        if (its_variant, its_kind) == (variant, kind):
+            found.setdefault(model, {})[name] = result
+    return found
+
+
+def tabulate_calls(cells: Cells) -> list[dict[str, Any]]:
+    """Tabulate tool calls: a row for each model and layer, and one for the chain."""
+    rows, hasty = [], _select(cells, "constrain", "call")
+    for model, results in _select(cells, "layers", "call").items():
+        rows += [
+            _count_layer(model, WORDS[layer], results.values(), functools.partial(_reach, number))
+            for number, layer in enumerate(LAYERS)
+        ]
+        if model in hasty:
+            rows.append(_count_layer(model, "grammar at once", hasty[model].values(), _take_all))
+    for model, results in _select(cells, "chain", "call").items():
+        rows.append(_count_layer(model, "+ escalation", results.values(), _take_all))
+    for model, results in _select(cells, "served", "call").items():
+        rows.append(_count_layer(model, "as served", results.values(), _take_all))
+    return rows
+
+
+Reached = tuple[bool, float, int]
+
+
+def _take_all(one: Mapping[str, Any]) -> Reached:
+    return one["valid"], one["seconds"], one["tokens"]
+
+
+def _reach(number: int, one: Mapping[str, Any]) -> Reached:
+    """Tell whether a valid answer was delivered up to a layer, and what it took until there."""
+    valid = one["valid"] and one["layer"] in LAYERS[: number + 1]
+    attempts = [attempt for attempt in one["attempts"] or () if attempt["ran"]]
+    if not attempts:
+        return _take_all(one)
+    count = {"raw": 1, "repair": 1, "retries": GRAMMAR_FROM}.get(LAYERS[number], len(attempts))
+    until = attempts[:count]
+    return valid, sum(attempt["seconds"] for attempt in until), sum(attempt["tokens"] for attempt in until)
+
+
+def _count_layer(
+    model: str, layer: str, results: Iterable[Mapping[str, Any]], reach: Callable[[Mapping[str, Any]], Reached]
+) -> dict[str, Any]:
+    results = list(results)
+    reached = [reach(one) for one in results]
+    right = [one["right"] and valid for one, (valid, _, _) in zip(results, reached, strict=True)]
+    seconds, tokens = sum(s for _, s, _ in reached), sum(t for _, _, t in reached)
+    categories = sorted({one["category"] for one in results})
+    return {
+        "model": model,
+        "layer": layer,
+        "valid": describe_share(sum(valid for valid, _, _ in reached), len(results)),
+        "right": describe_share(sum(right), len(results)),
+        "seconds_per_case": seconds / len(results) if results else None,
+        "seconds_per_right": seconds / sum(right) if sum(right) else None,
+        "tokens_per_right": tokens / sum(right) if sum(right) else None,
+        "by_category": {
+            name: describe_share(
+                sum(hit for one, hit in zip(results, right, strict=True) if one["category"] == name),
+                sum(one["category"] == name for one in results),
+            )
+            for name in categories
+        },
+    }
+
+
+TASK_VARIANTS = (
+    ("none", "{model}"),
+    ("unchecked", "{model}, unchecked"),
+    ("layers", "{model}"),
+    ("served", "{model}"),
+    ("chain", "chain"),
+)
+
+
+def tabulate_tasks(cells: Cells, planned: Iterable[tuple[str, str]] = ()) -> list[dict[str, Any]]:
+    """Tabulate tasks: a row for each strategy, with each fixture's checks. `planned`: variants and models that have a
+    row though nothing of theirs was finished."""
+    rows, planned = [], list(planned)
+    for variant, words in TASK_VARIANTS:
+        nothing: dict[str, dict[str, Mapping[str, Any]]] = {model: {} for of, model in planned if of == variant}
+        for model, results in (nothing | _select(cells, variant, "task")).items():
+            passed = [one["checks"]["passed"] for one in results.values()]
+            rows.append(
+                {
+                    "strategy": words.format(model=model),
+                    "model": model,
+                    "variant": variant,
+                    "passed": describe_share(sum(passed), len(passed)),
+                    "checks": {name: sum(one["checks"][name] for one in results.values()) for name in CHECKS},
+                    "fixtures": {name: _describe_task(one) for name, one in results.items()},
+                    "seconds": describe_spread([one["seconds"] for one in results.values()]),
+                    "tokens": sum(one["tokens"] for one in results.values()),
+                }
+            )
+    return rows
+
+
+def _describe_task(one: Mapping[str, Any]) -> dict[str, Any]:
+    failed = [name for name in CHECKS if not one["checks"][name]]
+    return {"passed": one["checks"]["passed"], "failed": failed, "ended": one["ended"], "errors": one["errors"][:2]}
+
+
+def tabulate_growth(cells: Cells) -> dict[str, list[dict[str, float]]]:
+    """Tabulate how a conversation grows: by strategy, the median tokens of each step of its tasks."""
+    found: dict[str, list[dict[str, float]]] = {}
+    for variant, words in TASK_VARIANTS:
+        for model, results in _select(cells, variant, "task").items():
+            steps = [one["steps"] for one in results.values() if one["steps"]]
+            if steps:
+                found[words.format(model=model)] = [
+                    _describe_step(number, [one[number] for one in steps if number < len(one)])
+                    for number in range(max(map(len, steps)))
+                ]
+    return found
+
+
+def _describe_step(number: int, steps: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    def find_median(name: str) -> float:
+        spread = describe_spread([step[name] for step in steps])
+        return spread["median"] if spread else 0.0
+
+    names = ("prompt_tokens", "completion_tokens", "cached_tokens", "seconds")
+    return {"step": number + 1, "runs": len(steps)} | {name: find_median(name) for name in names}
+
+
+def list_speeds(cells: Cells, facts: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """List the speeds and the memory of each model."""
+    variant = "served" if any(key.startswith("served/") for key in cells) else "layers"
+    lengths, caches, together = (_select(cells, variant, kind) for kind in ("length", "cache", "together"))
+    models = list(facts.get("models") or {})
+    return {
+        model: {
+            "lengths": _list_lengths(lengths.get(model, {})),
+            "together": _list_together(together.get(model, {})),
+            "cache": caches.get(model, {}).get("twice"),
+            "memory": _find_memory(facts, model),
+            "wake_s": ((facts.get(f"warm/{variant}") or {}).get(model) or {}).get("seconds"),
+        }
+        for model in models
+    }
+
+
+def _list_lengths(results: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
+    by_length: dict[int, list[Mapping[str, Any]]] = {}
+    for name, one in results.items():
+        if not one["error"]:
+            by_length.setdefault(int(name.partition("-")[0]), []).append(one)
+    return [
+        {
+            "length": length,
+            "prompt_tokens": describe_spread([one["prompt_tokens"] for one in ones]),
+            "first_s": describe_spread([one["first_s"] for one in ones if one["first_s"] is not None]),
+            "tokens_s": describe_spread([one["tokens_s"] for one in ones if one["tokens_s"] is not None]),
+        }
+        for length, ones in sorted(by_length.items())
+    ]
+
+
+def _list_together(results: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
+    return [{"requests": int(name)} | dict(one) for name, one in sorted(results.items(), key=lambda item: int(item[0]))]
+
+
+def _find_memory(facts: Mapping[str, Any], model: str) -> dict[str, int | None]:
+    """Find the peaks over all variants: of the replica's process, and what MLX has counted."""
+    known = [value for name, value in facts.items() if name.startswith("memory/")]
+    process = [value["process"][model] for value in known if model in value["process"]]
+    mlx = [value["mlx"][model] for value in known if model in value["mlx"]]
+    return {"process_bytes": max(process, default=None), "mlx_bytes": max(mlx, default=None)}

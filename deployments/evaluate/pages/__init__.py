@@ -1,0 +1,1 @@
+"""The report as a person reads it: one HTML page with its plots, and a Markdown summary."""

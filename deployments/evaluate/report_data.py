@@ -1,0 +1,120 @@
+"""The report as data: everything that the page, the summary and `--compare` say, made from cells and facts. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from deployments.evaluate.evaluation_plan import Phase, Settings
+from deployments.evaluate.figures.cascade import learn_chain
+from deployments.evaluate.figures.tables import list_speeds, tabulate_calls, tabulate_growth, tabulate_tasks
+from deployments.evaluate.figures.verdicts import Thresholds, judge_tiers
+
+__all__ = ["FORMAT", "build_report"]
+
+FORMAT = 1
+PROVENANCE = (
+    *("kind", "source", "model", "revision", "sha256", "quantization", "context_length", "adapter", "draft"),
+    *("versions", "warning", "batched_as_alone"),
+)
+
+
+def build_report(
+    *,
+    cells: Mapping[str, Mapping[str, Any]],
+    facts: Mapping[str, Any],
+    phases: Sequence[Phase],
+    settings: Settings,
+    chain: Sequence[str],
+    thresholds: Thresholds,
+    target: str,
+    made: str,
+) -> dict[str, Any]:
+    """Build the report. `chain`: the tiers of the chain that may answer; `target`: what was evaluated, in words."""
+    models = dict(facts.get("models") or {})
+    planned = [(cell.variant, cell.model) for phase in phases for cell in phase.cells if cell.kind == "task"]
+    calls, tasks, speeds = tabulate_calls(cells), tabulate_tasks(cells, planned), list_speeds(cells, facts)
+    verdicts = judge_tiers(list(models), calls, tasks, speeds, thresholds, chain[0] if chain else None)
+    report: dict[str, Any] = {
+        "format": FORMAT,
+        "made": made,
+        "target": target,
+        "seed": settings.seed,
+        "cases": settings.cases,
+        "chain": list(chain),
+        "thresholds": dict(thresholds),
+        "machine": facts.get("machine") or {},
+        "versions": facts.get("versions") or {},
+        "confinement": facts.get("confinement") or "",
+        "models": {name: {key: entry.get(key) for key in PROVENANCE} for name, entry in models.items()},
+        "unavailable": facts.get("unavailable") or {},
+        "energy": {k.partition("/")[2]: v for k, v in facts.items() if k.startswith("energy/")},
+        "failed_variants": {k.partition("/")[2]: v for k, v in facts.items() if k.startswith("failed/") and v},
+        "calls": calls,
+        "tasks": tasks,
+        "growth": tabulate_growth(cells),
+        "speeds": speeds,
+        "verdicts": verdicts,
+        "cascade": learn_chain(cells, chain) if len(chain) > 1 else {"proposal": None, "why": "there is no chain"},
+        "left_out": _count_left_out(phases, cells),
+        "outcomes": {key: _is_good(result) for key, result in cells.items() if _has_outcome(key)},
+    }
+    return report | {"checklist": _write_checklist(report)}
+
+
+def _has_outcome(key: str) -> bool:
+    return key.split("/")[1] in ("call", "task")
+
+
+def _is_good(result: Mapping[str, Any]) -> bool:
+    return bool(result["checks"]["passed"] if "checks" in result else result["right"])
+
+
+def _count_left_out(phases: Sequence[Phase], cells: Mapping[str, Any]) -> list[dict[str, Any]]:
+    return [
+        {
+            "phase": phase.title,
+            "planned": len(phase.cells),
+            "run": sum(cell.key in cells for cell in phase.cells),
+        }
+        for phase in phases
+    ]
+
+
+def _write_checklist(report: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Write what should be known of a local model before it is relied on, and whether it is."""
+    speeds, chain = report["speeds"].values(), report["chain"]
+    lengths = [row["prompt_tokens"]["median"] for one in speeds for row in one["lengths"] if row["prompt_tokens"]]
+    runs = sum(row["passed"]["runs"] for row in report["tasks"] if row["model"] != "rules")
+    pinned = [name for name, one in report["models"].items() if one["sha256"] or one["kind"] != "mlx"]
+    memory = [name for name, one in report["speeds"].items() if one["memory"]["process_bytes"]]
+    together = max((row["requests"] for one in speeds for row in one["together"]), default=0)
+    hosted = [name for name, one in report["models"].items() if one["kind"] == "hosted"]
+    items = [
+        ("pass rate on whole tasks", bool(runs), f"{runs} tasks run by models"),
+        (
+            "prompt lengths as in real work",
+            bool(lengths) and max(lengths) >= report["thresholds"]["prompt_tokens"] / 2,
+            f"up to {max(lengths, default=0):.0f} tokens measured",
+        ),
+        ("peak memory", len(memory) == len(report["models"]), f"known for {', '.join(memory) or 'none'}"),
+        ("time to the first token", bool(lengths), f"{len(lengths)} lengths measured"),
+        ("throughput under concurrency", together >= 8, f"up to {together} requests at once"),
+        (
+            "provenance",
+            len(pinned) == len(report["models"]),
+            f"digest of the weights known for {', '.join(pinned) or 'none'}",
+        ),
+        (
+            "update and rollback",
+            True,
+            "keep this report: `evaluate --compare` holds the next one against it; roll back by the source and "
+            "revision above",
+        ),
+        (
+            "fallback",
+            len(chain) > 1 or bool(hosted),
+            f"chain: {' → '.join(chain)}" if chain else "none: a server without a chain",
+        ),
+    ]
+    return [{"item": item, "known": known, "words": words} for item, known, words in items]

@@ -1,0 +1,62 @@
+"""A small repository with one fault in it, made from a seed: what an agent is asked to find and to put right.
+
+`files` is the whole repository. `protected` are those that a fix may not touch (its tests, above all): scoring lays
+them anew before it runs them, so that nobody passes by changing the question. `tricks` are marks that only somebody who
+followed the injected instructions leaves behind.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+__all__ = ["Fault", "Fixture", "FixtureMaker", "Trick", "find_line", "write_files"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fault:
+    """Where the fault is, and what the file says there once it is put right (any other fix that passes the tests is as
+    good)."""
+
+    file: str
+    line: int
+    right: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trick:
+    """What an injected instruction asks for: a file that would be there, or words that would be said."""
+
+    file: str = ""
+    words: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fixture:
+    """One repository, and what there is to be known of it."""
+
+    name: str
+    question: str
+    files: Mapping[str, str]
+    fault: Fault
+    protected: tuple[str, ...]
+    tricks: tuple[Trick, ...] = ()
+
+
+FixtureMaker = Callable[[random.Random], Fixture]
+
+
+def write_files(fixture: Fixture, folder: Path) -> None:
+    """Write the repository into an empty folder."""
+    for name, text in fixture.files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+
+
+def find_line(text: str, wanted: str) -> int:
+    """Return the number of the one line that is `wanted`, without its indentation."""
+    (found,) = [number for number, line in enumerate(text.splitlines(), 1) if line.strip() == wanted.strip()]
+    return found

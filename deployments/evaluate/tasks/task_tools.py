@@ -1,0 +1,128 @@
+"""The tools of the plain agent: list, read, grep, edit, run the tests, and hand in the diagnosis.
+
+Each answer is text with a bound, and a tool that can't do what it is asked says why: nothing that a model sends raises.
+What a file says is passed on as it is, and never looked at: instructions in it are for nobody here.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import re2
+
+from deployments.evaluate.tasks.bounded_tests import run_tests
+from deployments.evaluate.tasks.diagnosis import SCHEMA
+from deployments.evaluate.tasks.fixture import Fixture
+from deployments.evaluate.tasks.work_folder import Refused, WorkFolder
+
+__all__ = ["TOOLS", "Toolset"]
+
+RESULT_CHARS_MAX = 1_600
+READ_LINES_MAX = 40
+HITS_MAX = 12
+HIT_CHARS_MAX = 160
+PATTERN_CHARS_MAX = 200
+TEXT = {"type": "string"}
+
+
+def _declare(name: str, words: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
+    return {"type": "function", "function": {"name": name, "description": words, "parameters": parameters}}
+
+
+def _takes(required: tuple[str, ...], **properties: Mapping[str, Any]) -> dict[str, Any]:
+    return {"type": "object", "properties": properties, "required": list(required), "additionalProperties": False}
+
+
+TOOLS: tuple[dict[str, Any], ...] = (
+    _declare("list_files", "List the files of the repository", _takes(())),
+    _declare(
+        "read_file",
+        "Read a file, with the numbers of its lines",
+        _takes(("path",), path=TEXT, first_line={"type": "integer", "minimum": 1}),
+    ),
+    _declare("grep", "Find the lines of all files that match a regular expression", _takes(("pattern",), pattern=TEXT)),
+    _declare(
+        "edit", "Replace a text that is in a file once", _takes(("path", "old", "new"), path=TEXT, old=TEXT, new=TEXT)
+    ),
+    _declare("run_tests", "Run the tests", _takes(())),
+    _declare("diagnose", "Hand in the diagnosis; this ends the task", SCHEMA),
+)
+
+
+class Toolset:
+    """The tools on one folder. `touched`: the protected files that somebody wanted to edit."""
+
+    def __init__(self, fixture: Fixture, folder: WorkFolder) -> None:
+        self._fixture, self._folder = fixture, folder
+        self.touched: list[str] = []
+
+    def use(self, name: str, arguments: str) -> str:
+        """Use a tool; the answer is for the model, whatever it asked."""
+        does: dict[str, Callable[[Mapping[str, Any]], str]] = {
+            "list_files": self._list_files,
+            "read_file": self._read_file,
+            "grep": self._grep,
+            "edit": self._edit,
+            "run_tests": self._run_tests,
+        }
+        try:
+            given = json.loads(arguments or "{}")
+        except (ValueError, RecursionError):
+            return "error: the arguments are not JSON"
+        if name not in does or not isinstance(given, Mapping):
+            return f"error: there is no tool {name[:60]!r}; tools: {', '.join(does)}, diagnose"
+        try:
+            return _cut(does[name](given))
+        except Refused as refused:
+            return f"error: {refused}"
+
+    def _list_files(self, _: Mapping[str, Any]) -> str:
+        return "\n".join(self._folder.list_files())
+
+    def _read_file(self, given: Mapping[str, Any]) -> str:
+        lines = self._folder.read(str(given.get("path", ""))).splitlines()
+        first = given.get("first_line", 1)
+        first = max(1, first) if isinstance(first, int) else 1
+        shown = [f"{number}: {line[:HIT_CHARS_MAX]}" for number, line in enumerate(lines, 1)]
+        part = shown[first - 1 : first - 1 + READ_LINES_MAX]
+        more = len(lines) - (first - 1) - len(part)
+        return "\n".join([*part, *([f"({more} more lines)"] if more > 0 else [])]) or "(no such lines)"
+
+    def _grep(self, given: Mapping[str, Any]) -> str:
+        pattern = str(given.get("pattern", ""))[:PATTERN_CHARS_MAX]
+        options = re2.Options()
+        options.log_errors = False
+        try:
+            compiled = re2.compile(pattern, options)  # linear, whatever the pattern
+        except re2.error:
+            return f"error: {pattern!r} is no regular expression"
+        hits: list[str] = []
+        for name in self._folder.list_files():
+            for number, line in enumerate(self._folder.read(name).splitlines(), 1):
+                if compiled.search(line):
+                    hits.append(f"{name}:{number}: {line.strip()[:HIT_CHARS_MAX]}")
+        return (
+            "\n".join([*hits[:HITS_MAX], *([f"({len(hits) - HITS_MAX} more)"] if len(hits) > HITS_MAX else [])])
+            or "(none)"
+        )
+
+    def _edit(self, given: Mapping[str, Any]) -> str:
+        path, old, new = (str(given.get(key, "")) for key in ("path", "old", "new"))
+        if path.removeprefix("./") in self._fixture.protected:
+            self.touched.append(path)
+            raise Refused(f"{path} may not be changed")
+        text = self._folder.read(path)
+        if not old or text.count(old) != 1:
+            raise Refused(f"the old text must stand in {path} once; it is there {text.count(old) if old else 0} times")
+        self._folder.write(path, text.replace(old, new))
+        return "edited"
+
+    def _run_tests(self, _: Mapping[str, Any]) -> str:
+        result = run_tests(self._folder.root)
+        return "all tests pass" if result.passed else result.output[-900:]
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= RESULT_CHARS_MAX else text[:RESULT_CHARS_MAX] + "\n(cut)"

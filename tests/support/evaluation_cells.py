@@ -1,0 +1,129 @@
+"""Cells of an evaluation, made up: what the tables, verdicts and pages of a report are tried on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from deployments.evaluate.calls.call_cases import draw_cases
+from deployments.evaluate.evaluation_plan import Phase, Settings, plan_variants
+from deployments.evaluate.report_data import build_report
+
+__all__ = ["FACTS", "THRESHOLDS", "call_cell", "make_cells", "make_report", "speed_cell", "task_cell"]
+
+THRESHOLDS = {
+    "tasks_passed_min": 0.6,
+    "calls_right_min": 0.8,
+    "first_token_s_max": 10.0,
+    "tokens_s_min": 5.0,
+    "prompt_tokens": 1024,
+}
+MODEL = {"kind": "mlx", "source": "path:small", "sha256": "ab" * 32, "context_length": 4096, "versions": {"mlx": "1"}}
+FACTS: dict[str, Any] = {
+    "models": {"fast": MODEL, "large": MODEL | {"source": "path:large"}},
+    "unavailable": {"premium": "no key: export OPENROUTER_API_KEY"},
+    "machine": {"processor": "P", "cores": 2, "memory_bytes": 8_000_000_000, "system": "Linux", "load_average": 0.1},
+    "versions": {"python": "3.11", "mlx": "1"},
+    "confinement": "no network by unshare",
+    "memory/layers": {"process": {"fast": 700_000_000, "all": 2_000_000_000}, "mlx": {"fast": 600_000_000}},
+    "energy/layers": {"joules": None, "why": "not told here"},
+    "warm/layers": {"fast": {"seconds": 1.0, "error": ""}},
+}
+LAYERS = ("raw", "repair", "retries", "grammar")
+
+
+def call_cell(
+    number: int, *, layer: str | None, right: bool, seconds: float = 1.0, tier: str = "fast"
+) -> dict[str, Any]:
+    """A tool-call cell: delivered by a layer, or not at all."""
+    count = {"raw": 1, "repair": 1, "retries": 2, "grammar": 3, None: 3}[layer]
+    attempt = {"tier": tier, "ran": True, "flaw": None, "fault": None, "seconds": seconds / count, "tokens": 100}
+    return {
+        "category": ("one tool", "several tools", "conversation")[number % 3],
+        "features": draw_cases(1, number + 1)[number].features,
+        "valid": layer is not None,
+        "right": right,
+        "layer": layer,
+        "tier": tier,
+        "seconds": seconds,
+        "tokens": 100 * count,
+        "cost_usd": None,
+        "attempts": [attempt] * count,
+        "calls": [["f", "{}"]] if layer else [],
+        "error": "" if layer else "400 invalid_answer",
+    }
+
+
+def task_cell(*, passed: bool, steps: int = 3) -> dict[str, Any]:
+    """A task cell."""
+    step = {"prompt_tokens": 500, "completion_tokens": 40, "cached_tokens": 400, "tokens": 540, "seconds": 2.0}
+    checks = dict.fromkeys(("passed", "located", "evidence", "fixed", "unmoved"), passed)
+    return {
+        "checks": checks,
+        "ended": "diagnosed" if passed else "<script>alert(1)</script>",
+        "diagnosis": None,
+        "seconds": 6.0,
+        "tokens": 540 * steps,
+        "steps": [step | {"prompt_tokens": 500 * (number + 1), "tier": "fast"} for number in range(steps)],
+        "calls": [],
+        "refused_paths": 0,
+        "errors": [],
+    }
+
+
+def speed_cell(tokens: int, first_s: float, tokens_s: float) -> dict[str, Any]:
+    """A length that was measured."""
+    figures = {"prompt_tokens": tokens, "completion_tokens": 24, "cached_tokens": 0, "seconds": 3.0, "error": ""}
+    return figures | {"first_s": first_s, "tokens_s": tokens_s}
+
+
+def make_cells(cases: int = 24, *, fast_right: int = 6, large_right: int = 22, slow: float = 1.0) -> dict[str, Any]:
+    """Cells of two tiers: `fast` is right in the first cases, `large` in nearly all and ten times as dear."""
+    cells: dict[str, Any] = {"none/task/rules/buggy_calc": task_cell(passed=True, steps=0)}
+    for number in range(cases):
+        good = number < fast_right
+        cells[f"layers/call/fast/{number}"] = call_cell(number, layer=LAYERS[number % 4] if good else None, right=good)
+        cells[f"constrain/call/fast/{number}"] = call_cell(
+            number, layer="grammar" if good else None, right=good, seconds=0.5
+        )
+        right = number < large_right
+        cells[f"layers/call/large/{number}"] = call_cell(
+            number, layer="repair", right=right, seconds=10.0, tier="large"
+        )
+        cells[f"chain/call/auto/{number}"] = call_cell(number, layer="repair", right=right, seconds=11.0, tier="large")
+    for name in ("buggy_calc", "lost_page_repo"):
+        cells[f"layers/task/fast/{name}"] = task_cell(passed=False)
+        cells[f"chain/task/auto/{name}"] = task_cell(passed=True)
+    for model, factor in (("fast", 1.0), ("large", 4.0)):
+        for repeat in range(3):
+            for tokens in (64, 1024):
+                at = f"layers/length/{model}/{tokens}-{repeat}"
+                cells[at] = speed_cell(tokens, slow * factor * tokens / 1000 + repeat / 100, 20 / factor / slow)
+        cells[f"layers/together/{model}/8"] = {
+            "seconds": 3.0,
+            "tokens_s": 30.0,
+            "first_s": 1.0,
+            "first_s_max": 2.0,
+            "failed": 0,
+            "errors": [],
+        }
+    cells["layers/cache/fast/twice"] = {"first": speed_cell(256, 0.4, 20), "again": speed_cell(256, 0.1, 20)}
+    return cells
+
+
+def make_report(
+    cells: Mapping[str, Any] | None = None, facts: Mapping[str, Any] = FACTS, seed: int = 1
+) -> dict[str, Any]:
+    """The report of cells."""
+    settings = Settings(seed=seed, cases=24, budget_minutes=1)
+    phases: list[Phase] = plan_variants(["fast", "large"], {}, settings, chain=True, constrained=["fast"])
+    return build_report(
+        cells=make_cells() if cells is None else cells,
+        facts=facts,
+        phases=phases,
+        settings=settings,
+        chain=["fast", "large"],
+        thresholds=THRESHOLDS,
+        target="the configuration mine.yaml",
+        made="2026-11-24 12:00 UTC",
+    )

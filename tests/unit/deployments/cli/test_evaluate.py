@@ -1,0 +1,163 @@
+"""`mlx-stack-serve evaluate`: what it writes, what it says, how it ends."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from deployments.__main__ import main
+from deployments.cli import evaluate as command
+from deployments.evaluate.evaluation_plan import Settings
+from tests.support.evaluation_cells import FACTS, make_cells, make_report
+from tests.support.played_model import PlayedServer, say
+
+CONFIG = {
+    "applications": [
+        {
+            "name": "a",
+            "route_prefix": "/",
+            "import_path": "deployments.app:build",
+            "args": {
+                "tiers": {"fast": {"kind": "mlx"}, "large": {"kind": "mlx"}},
+                "reliability": {"escalation": {"chain": ["fast", "large"]}},
+            },
+        }
+    ]
+}
+
+
+@pytest.fixture
+def server() -> Iterator[PlayedServer]:
+    with PlayedServer({"m": lambda body: say("one two three")}) as played:
+        yield played
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def run(server: PlayedServer, *more: str) -> int:
+    return main(["evaluate", "--url", server.url, "--cases", "3", "--budget-minutes", "3", *more])
+
+
+def test_a_server_is_evaluated_and_the_report_written(folder, server, capsys):
+    """Page, summary and data; the verdict on the screen. The same command again is there at once."""
+    assert run(server) == 0
+    asked = len(server.asked)
+    assert run(server) == 0
+
+    report = json.loads((folder / "evaluation/report.json").read_text())
+    said = capsys.readouterr().err
+    assert len(server.asked) == asked
+    assert report["verdicts"]["m"]["verdict"] in said
+    assert "not fit" in (folder / "evaluation/report.html").read_text()
+    assert "| m | not fit |" in (folder / "evaluation/report.md").read_text()
+    assert "evaluation/report.html" in said
+
+
+def test_a_planted_regression_ends_with_one(folder, server, capsys):
+    """`--compare` with a report in which more was right."""
+    assert run(server) == 0
+    old = json.loads((folder / "evaluation/report.json").read_text())
+    for key in old["outcomes"]:
+        if key.startswith(("served/call", "served/task")):
+            old["outcomes"][key] = True
+    (folder / "old.json").write_text(json.dumps(old))
+
+    assert run(server, "--compare", "old.json") == 1
+    assert "worse: tasks of m (served): 5 → 0 of 5 good" in capsys.readouterr().err
+    (folder / "old.json").write_text((folder / "evaluation/report.json").read_text())
+    assert run(server, "--compare", "old.json") == 0
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        (["--compare", "nothing.json"], "nothing.json"),
+        (["--budget-minutes", "0"], "--budget-minutes"),
+        (["--cases", "0"], "--cases"),
+        (["--out", "/proc/nowhere"], "--out"),
+    ],
+)
+def test_a_mistake_is_one_line(folder, server, capsys, more, words):
+    """That names what is wrong."""
+    assert run(server, *more) == 2
+    said = capsys.readouterr().err
+    assert words in said
+    assert said.count("\n") == 1
+
+
+def test_another_seed_needs_another_folder(folder, server, capsys):
+    """Cells of two plans are never mixed."""
+    assert run(server) == 0
+    assert run(server, "--seed", "2") == 2
+    assert "--fresh" in capsys.readouterr().err
+    assert run(server, "--seed", "2", "--fresh") == 0
+
+
+def test_nobody_there_is_said(folder, capsys):
+    """And nothing is written as a report."""
+    with PlayedServer({}) as gone:
+        pass
+
+    assert run(gone) == 1
+    assert "no server" in capsys.readouterr().err
+    assert not (folder / "evaluation/report.json").exists()
+
+
+def test_ctrl_c_leaves_a_report_of_what_is_there(folder, server, capsys, monkeypatch):
+    """And says how to go on."""
+    assert run(server) == 0
+    (folder / "evaluation/report.html").unlink()
+
+    def interrupt(*_: Any) -> Any:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(command, "run_evaluation", interrupt)
+
+    assert run(server) == 130
+    assert (folder / "evaluation/report.html").exists()
+    assert "goes on with it" in capsys.readouterr().err
+
+
+def apply(folder: Path, monkeypatch: pytest.MonkeyPatch, answer: str | None, *more: str) -> tuple[int, str]:
+    """Evaluate `mine.yaml` with cells that are there already, and answer the question."""
+    path = folder / "mine.yaml"
+    path.write_text("# mine\n" + yaml.safe_dump(CONFIG))
+
+    def finish(target: Any, settings: Settings, journal: Any, line: Any) -> list[Any]:
+        for name, value in FACTS.items():
+            journal.note(name, value)
+        for name, value in make_cells(fast_right=24).items():
+            journal.add(name, value)
+        return list(target.plan(["fast", "large"], {}, settings))
+
+    monkeypatch.setattr(command, "run_evaluation", finish)
+    monkeypatch.setattr("sys.stdin.isatty", lambda: answer is not None, raising=False)
+    monkeypatch.setattr("builtins.input", lambda question: answer)
+    return main(["evaluate", "mine.yaml", "--fresh", "--apply", *more]), path.read_text()
+
+
+@pytest.mark.parametrize(
+    ("answer", "more", "written"), [("y", [], True), ("n", [], False), (None, [], False), (None, ["--yes"], True)]
+)
+def test_a_chain_is_applied_only_when_told_to(folder, monkeypatch, capsys, answer, more, written):
+    """The difference is shown in any case; without a terminal nobody can say yes, but by `--yes`."""
+    code, text = apply(folder, monkeypatch, answer, *more)
+
+    assert code == 0
+    assert "retry_strategy:" in capsys.readouterr().out
+    assert ("constrain" in text) is written
+    assert text.startswith("# mine\n")
+
+
+def test_the_report_of_made_up_cells_is_one():
+    """What these tests feed is a report of the form that the command writes."""
+    assert make_report()["cascade"]["chosen"]

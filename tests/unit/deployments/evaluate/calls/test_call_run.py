@@ -1,0 +1,70 @@
+"""One case on one model: which layer delivered, and what is kept of it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from deployments.evaluate.asking.chat_client import ChatClient, Reply
+from deployments.evaluate.calls.call_cases import draw_cases
+from deployments.evaluate.calls.call_run import LAYERS, find_first_layer, run_case
+from tests.support.played_model import PlayedServer, call, say
+
+CASE = draw_cases(1, 1)[0]
+
+
+def attempt(flaw: str | None = None, native: int = 0, tier: str = "t", **more: Any) -> dict[str, Any]:
+    usage = {"total_tokens": 10}
+    base = {"tier": tier, "ran": True, "flaw": flaw, "fault": None, "elapsed_ms": 500, "usage": usage}
+    return base | {"native_calls": native} | more
+
+
+def reply(*attempts: dict[str, Any], repairs: tuple[str, ...] = ()) -> Reply:
+    return Reply(message=call("f", a=1), tier="t", repairs=repairs, attempts=attempts)
+
+
+@pytest.mark.parametrize(
+    ("given", "hasty", "layer"),
+    [
+        (reply(attempt(native=1)), False, "raw"),
+        (reply(attempt(native=1), repairs=("boolean",)), False, "repair"),
+        (reply(attempt()), False, "repair"),
+        (reply(attempt("tool_call_invalid"), attempt()), False, "retries"),
+        (reply(attempt("tool_call_invalid"), attempt(native=1)), True, "grammar"),
+        (reply(attempt("empty"), attempt("tool_call_invalid"), attempt(native=1)), False, "grammar"),
+        (reply(attempt("empty", tier="other"), attempt(native=1)), False, "raw"),
+        (Reply(message=call("f", a=1)), False, "served"),
+    ],
+)
+def test_the_layer_that_delivered(given, hasty, layer):
+    """By the report's attempts: native and unrepaired, found and repaired, asked again, asked under the grammar."""
+    assert find_first_layer(given, hasty=hasty) == layer
+
+
+def test_a_right_answer_is_kept_with_what_it_took():
+    """And a wrong one, and none: each is a result."""
+    arguments = {key: values[0] for key, values in CASE.arguments.items() if values[0] != ""}
+    plays = {"right": call(CASE.tool, **arguments), "wrong": call(CASE.tool, nothing=1), "mute": say("I don't know.")}
+    with PlayedServer({name: lambda body, message=message: message for name, message in plays.items()}) as server:
+        client = ChatClient(server.url)
+        found = {name: run_case(client, name, CASE, seed=1, within_s=20, hasty=False) for name in plays}
+
+    assert [(one["valid"], one["right"], one["layer"]) for one in found.values()] == [
+        (True, True, "served"),
+        (False, False, None),
+        (False, False, None),
+    ]
+    assert json.loads(json.dumps(found)) == found
+
+
+def test_an_answer_that_is_late_is_no_result():
+    """It is run again when there is more time."""
+    with PlayedServer({"m": lambda body: (504, {"error": {"message": "late", "code": "deadline_exceeded"}})}) as server:
+        assert run_case(ChatClient(server.url), "m", CASE, seed=1, within_s=20, hasty=False) is None
+
+
+def test_the_layers_are_in_the_order_of_their_work():
+    """A cut after each of them is a prefix of the attempts."""
+    assert LAYERS == ("raw", "repair", "retries", "grammar")

@@ -1,0 +1,137 @@
+"""The learned chain: as right as the default for less, on cases that it wasn't fitted on; and what it may never be."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from deployments.config import load, patch
+from deployments.evaluate.figures.cascade import CASES_MIN, learn_chain, list_candidates, play, read_cases
+from tests.support.evaluation_cells import call_cell, make_cells
+
+CHAIN = ("fast", "large")
+CONFIG = load(
+    {
+        "tiers": {"fast": {"kind": "mlx"}, "large": {"kind": "mlx"}},
+        "reliability": {"escalation": {"chain": list(CHAIN)}},
+    }
+)
+
+
+def test_a_tier_that_only_costs_is_left_out():
+    """`fast` is never right and always delivers: the proposal does without it, though it costs more."""
+    cells = make_cells(fast_right=0)
+    for number in range(24):
+        cells[f"layers/call/fast/{number}"] = call_cell(number, layer="grammar", right=False)
+    found = learn_chain(cells, CHAIN)
+
+    assert found["proposal"] == {"reliability": {"escalation": {"chain": ["large"]}}}
+    assert found["default"]["held_out"]["right"]["hits"] == 0
+    assert found["chosen"]["held_out"]["right"]["hits"] == 10
+
+
+def test_the_grammar_at_once_is_proposed_where_it_is_cheaper():
+    """`fast` answers as often and takes half."""
+    found = learn_chain(make_cells(fast_right=24), CHAIN)
+
+    assert found["proposal"]["tiers"] == {"fast": {"retry_strategy": ["constrain"]}}
+    assert found["chosen"]["held_out"]["right"]["hits"] >= found["default"]["held_out"]["right"]["hits"]
+    assert found["chosen"]["held_out"]["seconds"] < found["default"]["held_out"]["seconds"]
+
+
+def test_requests_that_a_tier_can_t_do_start_behind_it():
+    """Where `fast` can't do more than one tool, and only costs there, a rule by the tools is found; it is cheaper, and
+    as right, on cases that it wasn't fitted on."""
+    cells = make_cells(48)
+    for number in range(48):
+        alone = cells[f"layers/call/fast/{number}"]["features"]["tools"] == 1
+        for variant in ("layers", "constrain"):
+            cells[f"{variant}/call/fast/{number}"] = call_cell(
+                number, layer="raw" if alone else None, right=alone, seconds=1.0 if alone else 5.0
+            )
+        cells[f"layers/call/large/{number}"] = call_cell(number, layer="raw", right=True, seconds=10.0)
+    found = learn_chain(cells, CHAIN)
+    default, chosen = found["default"]["held_out"], found["chosen"]["held_out"]
+
+    assert found["proposal"]["reliability"]["escalation"]["start_at"] == [{"tier": "large", "tools_min": 2}]
+    assert chosen["right"]["hits"] == default["right"]["hits"] == 24
+    assert chosen["seconds"] < default["seconds"]
+
+
+def test_a_choice_that_the_held_out_cases_don_t_bear_out_is_not_proposed():
+    """`large` alone is as right for less on the fit, and wrong on the other half."""
+    cells = make_cells(24, fast_right=0)
+    for number in range(24):
+        seen = number // 3 % 2 == 0
+        cells[f"layers/call/fast/{number}"] = call_cell(number, layer=None if seen else "raw", right=not seen)
+        cells[f"layers/call/large/{number}"] = call_cell(number, layer="raw", right=seen, seconds=10.0)
+    found = learn_chain(cells, CHAIN)
+
+    assert found["proposal"] is None
+    assert "held-out" in found["why"]
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 10_000))
+def test_the_choice_is_as_right_and_no_dearer_on_what_it_was_fitted_on(seed):
+    """Whatever the tiers do; and it is one that the server takes."""
+    dice = random.Random(seed)
+    cells = {}
+    for number in range(CASES_MIN + dice.randrange(20)):
+        for tier in CHAIN:
+            for variant in ("layers", "constrain"):
+                layer = dice.choice(["raw", "grammar", None])
+                right = layer is not None and dice.random() < 0.7
+                seconds = dice.randint(1, 20)
+                cells[f"{variant}/call/{tier}/{number}"] = call_cell(number, layer=layer, right=right, seconds=seconds)
+    found = learn_chain(cells, CHAIN)
+    default, chosen = found["default"]["fit"], found["chosen"]["fit"]
+
+    assert chosen["right"]["hits"] >= default["right"]["hits"]
+    assert chosen["seconds"] <= default["seconds"] + 1e-9 or default["right"]["hits"] == 0
+    if found["proposal"] is not None:
+        patch(CONFIG, found["proposal"])  # raises where the server wouldn't take it
+        held = [found[which]["held_out"]["right"]["hits"] for which in ("default", "chosen")]
+        assert held[1] >= held[0]
+
+
+def test_the_halves_share_no_case():
+    """What the choice is worth is said by cases that it hasn't seen."""
+    found = learn_chain(make_cells(), CHAIN)
+
+    assert found["default"]["fit"]["right"]["runs"] + found["default"]["held_out"]["right"]["runs"] == 24
+
+
+def test_prose_ends_a_chain():
+    """The server delivers it where a call was wanted and not forced: nobody behind is asked."""
+    cells = make_cells(12, fast_right=0)
+    for number in range(12):
+        cells[f"layers/call/fast/{number}"] |= {"error": "", "calls": [], "valid": False}
+    cases = read_cases(cells, CHAIN)
+    default = next(one for one in list_candidates(CHAIN, cases) if len(one.tiers) == 2 and one.start is None)
+
+    assert play(default, cases).seconds == pytest.approx(12 * 1.0)
+    assert play(default, cases).right == 0
+
+
+@pytest.mark.parametrize("cases", [0, CASES_MIN - 1])
+def test_too_few_cases_are_no_choice(cases):
+    """And it is said how many there are."""
+    found = learn_chain(make_cells(cases), CHAIN)
+
+    assert found["proposal"] is None
+    assert f"{cases} cases" in found["why"]
+
+
+def test_a_chain_stops_at_the_first_that_delivers():
+    """What it pays is what was asked until there."""
+    cells = make_cells(12, fast_right=6)
+    cases = read_cases(cells, CHAIN)
+    default = next(one for one in list_candidates(CHAIN, cases) if len(one.tiers) == 2 and one.start is None)
+    played = play(default, cases)
+
+    assert played.seconds == pytest.approx(12 * 1.0 + 6 * 10.0)
+    assert (played.right, played.runs) == (12, 12)

@@ -1,0 +1,90 @@
+"""The tables: layers are cuts through the same runs, and what wasn't run isn't counted."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from deployments.evaluate.figures.tables import list_speeds, tabulate_calls, tabulate_growth, tabulate_tasks
+from tests.support.evaluation_cells import FACTS, LAYERS, call_cell, make_cells, speed_cell, task_cell
+
+layers = st.sampled_from([*LAYERS, None])
+
+
+@given(st.lists(st.tuples(layers, st.booleans()), min_size=1, max_size=30))
+def test_each_layer_adds_to_the_one_before(answers):
+    """More is delivered, never less, and it takes more; the last layer has all that was delivered at all."""
+    cells = {
+        f"layers/call/m/{number}": call_cell(number, layer=layer, right=right and layer is not None)
+        for number, (layer, right) in enumerate(answers)
+    }
+    rows = tabulate_calls(cells)
+
+    assert [row["layer"] for row in rows] == ["raw", "+ repair", "+ retries", "+ grammar"]
+    for one, other in pairwise(rows):
+        assert one["valid"]["hits"] <= other["valid"]["hits"]
+        assert one["right"]["hits"] <= other["right"]["hits"]
+        assert one["seconds_per_case"] <= other["seconds_per_case"] + 1e-9
+    assert rows[-1]["valid"]["hits"] == sum(layer is not None for layer, _ in answers)
+    assert all(row["right"]["hits"] <= row["valid"]["hits"] for row in rows)
+
+
+@given(st.lists(st.tuples(layers, st.booleans()), min_size=1, max_size=30))
+def test_the_kinds_add_up(answers):
+    """Each case is of one kind."""
+    cells = {f"layers/call/m/{n}": call_cell(n, layer=layer, right=right) for n, (layer, right) in enumerate(answers)}
+
+    for row in tabulate_calls(cells):
+        assert sum(one["runs"] for one in row["by_category"].values()) == len(answers)
+        assert sum(one["hits"] for one in row["by_category"].values()) == row["right"]["hits"]
+
+
+def test_each_variant_has_its_row():
+    """The chain, the grammar at once, and a server as it is."""
+    cells = make_cells() | {"served/call/x/0": call_cell(0, layer="raw", right=True)}
+    found = {(row["model"], row["layer"]) for row in tabulate_calls(cells)}
+
+    assert {("auto", "+ escalation"), ("fast", "grammar at once"), ("x", "as served"), ("large", "raw")} <= found
+
+
+def test_a_price_per_right_answer_needs_one():
+    """Without a right answer there is no such figure."""
+    (row, *_) = tabulate_calls({"layers/call/m/0": call_cell(0, layer=None, right=False)})
+
+    assert (row["seconds_per_right"], row["tokens_per_right"]) == (None, None)
+
+
+def test_tasks_are_rows_by_strategy():
+    """With what failed, and how the conversation grew."""
+    cells = make_cells() | {"unchecked/task/fast/buggy_calc": task_cell(passed=False)}
+    rows = {row["strategy"]: row for row in tabulate_tasks(cells)}
+
+    assert set(rows) == {"rules", "fast", "fast, unchecked", "chain"}
+    assert rows["chain"]["passed"]["hits"] == 2
+    assert rows["fast"]["fixtures"]["buggy_calc"]["failed"] == ["located", "evidence", "fixed", "unmoved"]
+    assert [step["prompt_tokens"] for step in tabulate_growth(cells)["fast"]] == [500, 1000, 1500]
+    assert "rules" not in tabulate_growth(cells)
+
+
+def test_what_was_planned_and_not_finished_has_a_row():
+    """With no runs: it isn't hidden, and isn't counted."""
+    rows = tabulate_tasks({}, [("layers", "slow"), ("layers", "slow"), ("chain", "auto")])
+
+    assert [(row["strategy"], row["passed"]["runs"], row["fixtures"]) for row in rows] == [
+        ("slow", 0, {}),
+        ("chain", 0, {}),
+    ]
+
+
+def test_speeds_are_medians_with_spread():
+    """By length and by model; a run that failed isn't one."""
+    cells = make_cells() | {"layers/length/fast/1024-9": speed_cell(1024, 99.0, 1.0) | {"error": "timeout"}}
+    fast = list_speeds(cells, FACTS)["fast"]
+
+    assert [row["prompt_tokens"]["median"] for row in fast["lengths"]] == [64, 1024]
+    assert fast["lengths"][1]["first_s"] == {"median": 1.034, "min": 1.024, "max": 1.044, "runs": 3}
+    assert fast["memory"] == {"process_bytes": 700_000_000, "mlx_bytes": 600_000_000}
+    assert fast["wake_s"] == 1.0
+    assert list_speeds({}, FACTS)["large"]["lengths"] == []

@@ -1,0 +1,106 @@
+"""Tests of an agent's are run inside of bounds: no network, no process, no file outside, no end of time."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from deployments.evaluate.tasks import bounded_tests
+from deployments.evaluate.tasks.bounded_tests import OUTPUT_CHARS, describe_confinement, run_tests
+
+
+def write_test(folder: Path, code: str) -> None:
+    text = f"import unittest\n\n\nclass T(unittest.TestCase):\n    def test_it(self):\n        exec({code!r})\n"
+    (folder / "test_it.py").write_text(text)
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import socket; socket.socket()",
+        "import urllib.request; urllib.request.urlopen('http://127.0.0.1:1')",
+        "open('/etc/passwd').read()",
+        "open('../out.txt', 'w')",
+        "import os; os.open('/etc/passwd', os.O_RDONLY)",
+        "import os; os.listdir('/etc')",
+        "import os; os.system('true')",
+        "import os; os.fork()",
+        "import os; os.remove('/tmp/x')",
+        "import os; os.rename('test_it.py', '/tmp/x')",
+        "import os; os.symlink('/etc', 'etc')",
+        "import os; os.kill(os.getppid(), 9)",
+        "import subprocess; subprocess.run(['true'])",
+        "import ctypes",
+        "import sys; sys.addaudithook(print)",
+        "import pathlib; pathlib.Path('/tmp/evaluate-x').write_text('x')",
+    ],
+)
+def test_who_wants_out_is_ended(tmp_path, code):
+    """Whatever it tries, at once."""
+    write_test(tmp_path, code)
+    result = run_tests(tmp_path)
+
+    assert (result.passed, result.refused) == (False, True)
+    assert "refused" in result.output
+
+
+def test_a_catch_all_doesn_t_help(tmp_path):
+    """The process ends; there is nothing to catch."""
+    write_test(tmp_path, "try:\n    open('/etc/passwd')\nexcept BaseException:\n    pass")
+
+    assert not run_tests(tmp_path).passed
+
+
+def test_good_tests_pass_and_may_write_in_the_folder(tmp_path):
+    """What a test needs is there: the standard library, the folder, and time."""
+    write_test(tmp_path, "import json, re, tempfile; open('x.txt', 'w').write(json.dumps(1))")
+
+    assert run_tests(tmp_path).passed
+
+
+@pytest.mark.parametrize("code", ["raise ValueError('no')", "import sys; sys.exit(0)", "x = [0] * 10**11"])
+def test_what_fails_fails(tmp_path, code):
+    """An error, an early end, more memory than there may be."""
+    write_test(tmp_path, code)
+
+    assert not run_tests(tmp_path).passed
+
+
+def test_no_tests_are_no_pass(tmp_path):
+    """An agent that deletes them gains nothing."""
+    assert not run_tests(tmp_path).passed
+
+
+def test_the_time_is_bounded(tmp_path, monkeypatch):
+    """What runs on is ended, and its processes with it."""
+    monkeypatch.setattr(bounded_tests, "WALL_S", 1.0)
+    write_test(tmp_path, "while True: pass")
+    result = run_tests(tmp_path)
+
+    assert (result.passed, result.timed_out) == (False, True)
+
+
+def test_the_output_is_bounded_and_names_no_folder(tmp_path):
+    """Nobody is drowned, and no path of this machine is told."""
+    write_test(tmp_path, "print('x' * 100_000); raise ValueError(__file__)")
+    result = run_tests(tmp_path)
+
+    assert len(result.output) <= OUTPUT_CHARS
+    assert str(tmp_path) not in result.output
+
+
+def test_no_secret_of_ours_is_there(tmp_path, monkeypatch):
+    """The environment is an empty one."""
+    monkeypatch.setenv("OPENROUTER_API_KEY", "sk-secret")
+    write_test(tmp_path, "import os; assert 'OPENROUTER_API_KEY' not in os.environ, os.environ")
+
+    assert run_tests(tmp_path).passed
+
+
+def test_the_report_says_by_what_they_are_held():
+    """Never more than holds here."""
+    words = describe_confinement()
+
+    assert "no network by" in words
+    assert ("unshare" in words or "sandbox-exec" in words) is bool(bounded_tests._find_wrapper())

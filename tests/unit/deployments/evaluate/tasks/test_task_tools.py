@@ -1,0 +1,113 @@
+"""The agent's tools: bounded answers, words for every mistake, and no exception whatever a model sends."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from deployments.evaluate.tasks.fixture import write_files
+from deployments.evaluate.tasks.fixtures import make_fixture
+from deployments.evaluate.tasks.task_tools import RESULT_CHARS_MAX, TOOLS, Toolset
+from deployments.evaluate.tasks.work_folder import WorkFolder
+from reliability.tools import ToolBox, build_toolbox
+
+CALC = make_fixture("buggy_calc", 1)
+
+
+def tools_on(folder: Path, name: str = "buggy_calc") -> Toolset:
+    fixture = make_fixture(name, 1)
+    write_files(fixture, folder)
+    return Toolset(fixture, WorkFolder(folder))
+
+
+def use(tools: Toolset, name: str, **arguments: object) -> str:
+    return tools.use(name, json.dumps(arguments))
+
+
+def test_an_agent_can_do_its_work_with_them(tmp_path):
+    """Look, find, put right, see that it is."""
+    tools = tools_on(tmp_path)
+    wrong = CALC.files["calc.py"].split("\n")[CALC.fault.line - 1]
+    lines = CALC.files["calc.py"].split("\n")
+    around = "\n".join(lines[CALC.fault.line - 3 : CALC.fault.line])
+
+    assert use(tools, "list_files") == "calc.py\ntest_calc.py"
+    assert f"{CALC.fault.line}: {wrong}" in use(tools, "read_file", path="calc.py")
+    assert f"calc.py:{CALC.fault.line}:" in use(tools, "grep", pattern="return")
+    assert "FAILED" in use(tools, "run_tests")
+    assert (
+        use(tools, "edit", path="calc.py", old=around, new=around.replace(wrong, "    " + CALC.fault.right)) == "edited"
+    )
+    assert use(tools, "run_tests") == "all tests pass"
+
+
+def test_the_tests_can_t_be_edited_and_who_tries_is_known(tmp_path):
+    """Not by any spelling of their path."""
+    tools = tools_on(tmp_path)
+
+    assert use(tools, "edit", path="./test_calc.py", old="12", new="2") == "error: ./test_calc.py may not be changed"
+    assert tools.touched == ["./test_calc.py"]
+    assert (tmp_path / "test_calc.py").read_text() == CALC.files["test_calc.py"]
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [
+        ("read_file", {"path": "../x"}),
+        ("read_file", {}),
+        ("edit", {"path": "calc.py", "old": "return", "new": "x"}),
+        ("edit", {"path": "calc.py", "old": "", "new": "x"}),
+        ("grep", {"pattern": "("}),
+        ("rm", {}),
+        ("run_tests; rm", {"a": 1}),
+    ],
+)
+def test_a_mistake_is_said(tmp_path, name, arguments):
+    """So that a model may do it better."""
+    assert use(tools_on(tmp_path), name, **arguments).startswith("error: ")
+
+
+def test_answers_are_bounded(tmp_path):
+    """However much there is to read."""
+    tools = tools_on(tmp_path, "noisy_logs_repo")
+
+    for answer in (use(tools, "read_file", path="logs/service-1.log"), use(tools, "grep", pattern=".")):
+        assert len(answer) <= RESULT_CHARS_MAX + 10
+        assert "more" in answer or "cut" in answer
+
+
+def test_what_files_say_is_passed_on_and_nothing_is_done(tmp_path):
+    """The harness follows no instruction: after reading all of it the folder is as it was."""
+    tools = tools_on(tmp_path, "prompt_injection_repo")
+    fixture = make_fixture("prompt_injection_repo", 1)
+    for name in fixture.files:
+        use(tools, "read_file", path=name)
+    use(tools, "grep", pattern="(?i)ignore|assistant|notice")
+    use(tools, "run_tests")
+
+    left = {str(path.relative_to(tmp_path)): path.read_text() for path in tmp_path.rglob("*.*") if path.is_file()}
+    assert left == dict(fixture.files)
+    assert tools.touched == []
+
+
+values = st.recursive(st.none() | st.booleans() | st.integers() | st.text(max_size=20), st.lists, max_leaves=4)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=150, deadline=None)
+@given(
+    st.sampled_from(["list_files", "read_file", "grep", "edit", "diagnose", "x", ""]),
+    st.text(max_size=30)
+    | st.dictionaries(st.sampled_from(["path", "first_line", "pattern", "old", "new"]), values).map(json.dumps),
+)
+def test_nothing_that_a_model_sends_raises(tmp_path, name, arguments):
+    """Whatever the arguments are, the answer is a text."""
+    assert isinstance(tools_on(tmp_path).use(name, arguments), str)
+
+
+def test_the_server_takes_the_tools():
+    """Their schemas are ones that it can check by."""
+    assert isinstance(build_toolbox(list(TOOLS)), ToolBox)

@@ -1,0 +1,61 @@
+"""The journal of finished cells: what is written is there again, what broke off isn't, and plans don't mix."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from deployments.evaluate.cell_journal import NAME, CellJournal, OtherPlan
+
+
+def write(folder, plan: str = "p", **options) -> CellJournal:
+    journal = CellJournal(folder, plan, **options)
+    journal.add("a/b/c/1", {"right": True})
+    journal.note("models", {"m": 1})
+    journal.add("a/b/c/2", {"right": False})
+    journal.close()
+    return journal
+
+
+def test_finished_cells_are_there_again(tmp_path):
+    """And facts; a later fact of one name replaces the earlier one."""
+    write(tmp_path)
+    again = CellJournal(tmp_path, "p")
+    again.note("models", {"m": 2})
+    again.close()
+    last = CellJournal(tmp_path, "p")
+    last.close()
+
+    assert last.cells == {"a/b/c/1": {"right": True}, "a/b/c/2": {"right": False}}
+    assert last.facts == {"models": {"m": 2}}
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=60)
+@given(st.data())
+def test_a_journal_that_broke_off_keeps_its_whole_lines(tmp_path, data):
+    """Wherever the machine stopped: what is left is a beginning of what was written, and it can be gone on with."""
+    write(tmp_path, fresh=True)
+    path = tmp_path / NAME
+    whole = path.read_bytes()
+    path.write_bytes(whole[: data.draw(st.integers(0, len(whole)))])
+    journal = CellJournal(tmp_path, "p")
+    known = len(journal.cells)
+    journal.add("x/y/z/9", 9)
+    journal.close()
+    again = CellJournal(tmp_path, "p")
+    again.close()
+
+    assert len(again.cells) == known + 1
+    assert set(again.cells) <= {"a/b/c/1", "a/b/c/2", "x/y/z/9"}
+
+
+def test_another_plan_is_refused_and_may_begin_anew(tmp_path):
+    """Cells of two configurations are never mixed; `fresh` forgets the old ones."""
+    write(tmp_path)
+    with pytest.raises(OtherPlan, match="--fresh"):
+        CellJournal(tmp_path, "q")
+    journal = CellJournal(tmp_path, "q", fresh=True)
+    journal.close()
+
+    assert journal.cells == {}

@@ -1,0 +1,177 @@
+"""An evaluation, whole, on a server that plays its models: what is run, what is kept, and what is gone on with."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from deployments.config import load
+from deployments.evaluate.asking.own_server import NoServer
+from deployments.evaluate.calls.call_cases import draw_cases
+from deployments.evaluate.cell_journal import CellJournal
+from deployments.evaluate.evaluation_plan import Settings
+from deployments.evaluate.evaluation_run import NO_CLOUD, OwnTarget, UrlTarget, run_evaluation
+from deployments.evaluate.progress_line import ProgressLine
+from tests.support.played_model import PlayedServer, call, say
+
+CASES = draw_cases(1, 3)
+
+
+def know(body: Mapping[str, Any]) -> dict[str, Any]:
+    """A model that knows every case of the seed, and nothing else."""
+    for case in CASES:
+        if list(case.messages) == body["messages"]:
+            return call(case.tool, **{key: values[0] for key, values in case.arguments.items() if values[0] != ""})
+    return say("I don't know.")
+
+
+def run(
+    server: PlayedServer, folder: Path, minutes: float = 5.0, cases: int = 3
+) -> tuple[CellJournal, io.StringIO, list[Any]]:
+    out = io.StringIO()
+    settings = Settings(seed=1, cases=cases, budget_minutes=minutes)
+    journal = CellJournal(folder, "p")
+    try:
+        phases = run_evaluation(UrlTarget(server.url, "", [], cloud=False), settings, journal, ProgressLine(60, out))
+    finally:
+        journal.close()
+    return journal, out, phases
+
+
+def test_every_cell_is_run_once_and_kept(tmp_path):
+    """The rules, the calls, the tasks and the speeds of each model; progress says which."""
+    with PlayedServer({"m": know}) as server:
+        journal, out, phases = run(server, tmp_path)
+        asked = len(server.asked)
+        again, *_ = run(server, tmp_path)
+
+        assert len(server.asked) == asked  # all of it was there already
+    cells = [cell for phase in phases for cell in phase.cells]
+    assert list(journal.cells) == [cell.key for cell in cells]
+    assert again.cells == journal.cells
+    assert all(journal.cells[f"served/call/m/{number}"]["right"] for number in range(3))
+    assert journal.cells["none/task/rules/buggy_calc"]["checks"]["passed"]
+    assert "[0/" in out.getvalue()
+    assert "m · case 2" in out.getvalue()
+
+
+def test_what_ctrl_c_left_is_gone_on_with(tmp_path):
+    """No finished cell is asked again."""
+    with PlayedServer({"m": know}) as server:
+        target = UrlTarget(server.url, "", [], cloud=False)
+        journal = CellJournal(tmp_path, "p")
+        original = journal.add
+
+        def add(cell: str, result: Any) -> None:
+            original(cell, result)
+            if cell == "served/call/m/1":
+                raise KeyboardInterrupt
+
+        journal.add = add  # type: ignore[method-assign]
+        with pytest.raises(KeyboardInterrupt):
+            run_evaluation(target, Settings(cases=3), journal, ProgressLine(60, io.StringIO()))
+        journal.close()
+        before = set(journal.cells)
+        finished, *_ = run(server, tmp_path)
+        contents = [body["messages"] for body, _ in server.asked if not body.get("stream")]
+
+    assert before < set(finished.cells)
+    assert [contents.count(list(case.messages)) for case in CASES] == [1, 1, 1]
+
+
+def test_a_longer_evaluation_adds_to_a_shorter_one(tmp_path):
+    """More cases of the same seed: only those are run."""
+    with PlayedServer({"m": know}) as server:
+        few, *_ = run(server, tmp_path, cases=2)
+        more, *_ = run(server, tmp_path, cases=3)
+
+    assert set(more.cells) - set(few.cells) == {"served/call/m/2"}
+
+
+def test_two_runs_with_one_seed_give_the_same_scores(tmp_path):
+    """Whatever the times were."""
+    with PlayedServer({"m": know}) as server:
+        scores = []
+        for name in ("a", "b"):
+            journal, *_ = run(server, tmp_path / name)
+            scores.append(
+                {
+                    key: one.get("checks") or one.get("right")
+                    for key, one in journal.cells.items()
+                    if "length" not in key
+                }
+            )
+
+    assert scores[0] == scores[1]
+
+
+def test_a_model_that_is_late_is_left_out_of_its_phase(tmp_path):
+    """And asked nothing more there; the other one goes on. Late cells aren't kept."""
+    late = (504, {"error": {"message": "late", "code": "deadline_exceeded"}})
+
+    def dawdle(body: Mapping[str, Any]) -> Any:
+        return late if body.get("tools") else say("one two three")
+
+    with PlayedServer({"m": know, "slow": dawdle}) as server:
+        journal, *_ = run(server, tmp_path)
+        tried = [body for body, _ in server.asked if body["model"] == "slow" and body.get("tools")]
+
+    assert len(tried) == 2  # one of the phase of calls, one of the phase of tasks
+    assert not any("/slow/" in key and ("call" in key or "task" in key) for key in journal.cells)
+    assert sum("/m/" in key for key in journal.cells) > 10
+
+
+def test_without_time_nothing_is_begun(tmp_path):
+    """The budget is one."""
+    with PlayedServer({"m": know}) as server:
+        journal, _, phases = run(server, tmp_path, minutes=1e-9)
+
+    assert not any(key.startswith("served/") for key in journal.cells)
+    assert sum(len(phase.cells) for phase in phases) > 10
+
+
+def test_a_model_that_can_t_be_asked_is_unavailable_with_its_reason(tmp_path):
+    """It is no failure of the model's."""
+    with PlayedServer({"m": know, "dead": lambda body: (503, {"error": {"message": "no weights"}})}) as server:
+        journal, *_ = run(server, tmp_path)
+
+    assert journal.facts["unavailable"] == {"dead": "no weights"}
+    assert not any("/dead/" in key for key in journal.cells)
+
+
+def test_a_server_that_starts_later_clears_what_was_said_of_it(tmp_path):
+    """What failed once, and didn't the next time, isn't in the report."""
+    with PlayedServer({"m": know}) as server:
+        journal = CellJournal(tmp_path, "p")
+        journal.note("failed/served", "it didn't start")
+        journal.close()
+        again, *_ = run(server, tmp_path)
+
+    assert again.facts["failed/served"] == ""
+
+
+def test_nobody_there_is_said(tmp_path):
+    """In one line."""
+    with PlayedServer({}) as server:
+        url = server.url
+    journal = CellJournal(tmp_path, "p")
+    with pytest.raises(NoServer, match="no server"):
+        run_evaluation(UrlTarget(url, "", [], cloud=False), Settings(), journal, ProgressLine(60, io.StringIO()))
+    journal.close()
+
+
+def test_tiers_that_are_elsewhere_are_left_out_unless_it_is_asked_for():
+    """They cost money, and what is asked would leave the machine."""
+    config = load(
+        {
+            "tiers": {"fast": {"kind": "mlx"}, "premium": {"kind": "hosted", "preset": "openrouter"}},
+            "reliability": {"escalation": {"chain": ["fast", "premium"]}},
+        }
+    )
+
+    assert OwnTarget(Path("x"), config, cloud=False).find_obstacles() == {"premium": NO_CLOUD}
+    assert OwnTarget(Path("x"), config, cloud=True).find_obstacles() == {}

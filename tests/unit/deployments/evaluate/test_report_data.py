@@ -1,0 +1,54 @@
+"""The report as data: JSON, whole, and honest about what is missing."""
+
+from __future__ import annotations
+
+import json
+
+from deployments.evaluate.report_data import FORMAT
+from tests.support.evaluation_cells import FACTS, make_cells, make_report
+
+
+def test_a_report_is_json_and_the_same_again():
+    """What is written can be read by `--compare`."""
+    report = make_report()
+
+    assert json.loads(json.dumps(report)) == report
+    assert report["format"] == FORMAT
+    assert make_report() == report
+
+
+def test_outcomes_are_those_of_calls_and_tasks():
+    """Good or not, by the cell's key; speeds have none."""
+    outcomes = make_report()["outcomes"]
+
+    assert outcomes["layers/call/large/0"] is True
+    assert outcomes["layers/task/fast/buggy_calc"] is False
+    assert not any("length" in key for key in outcomes)
+
+
+def test_what_was_left_out_is_counted():
+    """By phase: planned and run."""
+    left = {one["phase"]: one for one in make_report()["left_out"]}
+
+    assert left["tool calls, each tier alone"] == {"phase": "tool calls, each tier alone", "planned": 48, "run": 48}
+    assert left["tasks, unchecked"]["run"] == 0
+
+
+def test_the_checklist_ticks_only_what_is_known():
+    """Nothing measured: nothing ticked but what needs no measurement."""
+    full = {one["item"]: one["known"] for one in make_report()["checklist"]}
+    empty = {one["item"]: one["known"] for one in make_report({}, {"models": FACTS["models"]})["checklist"]}
+
+    assert full["time to the first token"]
+    assert full["throughput under concurrency"]
+    assert not full["peak memory"]  # of `large` nothing is known
+    assert [item for item, known in empty.items() if known] == ["provenance", "update and rollback", "fallback"]
+
+
+def test_a_report_of_nothing_can_be_made():
+    """An evaluation that was ended at once has a report too."""
+    report = make_report({}, {})
+
+    assert report["verdicts"] == {}
+    assert report["cascade"]["proposal"] is None
+    assert make_report(make_cells(cases=0))["calls"] == []
