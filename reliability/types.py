@@ -22,6 +22,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from reliability.prefix import LostPrefix
+
 __all__ = [
     "Attempt",
     "CallDelta",
@@ -176,7 +178,8 @@ class ChatRequest:
     name at each place, beside the one that was taken; None where no probabilities are wanted. `thinking`: whether a
     model that can is to reason before it answers; None: as it does by itself. `route`: it is no chat, but for another
     route of a hosted tier's API (`/completions`), which `extra` is the body for; `messages` is then only what a model
-    reads of it, to be measured.
+    reads of it, to be measured. `key`: the name of the API key that the session is kept under. `added`: how many
+    messages at the end are this server's own and no client's.
     """
 
     request_id: str
@@ -199,12 +202,17 @@ class ChatRequest:
     constrained: bool = False
     route: str = ""
     calls_tried: int = 0
+    key: str = ""
+    added: int = 0
     extra: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """A replica took the request and works on it."""
+    """A replica took the request and works on it. `lost`: what it can't go on from, where it has rendered the prompt
+    itself."""
+
+    lost: LostPrefix | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -347,7 +355,7 @@ class Attempt:
     while it ran, which says nothing of the tier. `hard_stop`: a budget rejects every tier.
     `granted` is False where it ran without a grant, since nobody answered and the tier costs
     nothing. `reported` is what the tier reported that it had cost, where that can't be; then
-    `usage` is what is booked in its place.
+    `usage` is what is booked in its place. `lost`: as of `Started`.
     """
 
     tier: str
@@ -368,6 +376,7 @@ class Attempt:
     hard_stop: bool = False
     granted: bool = True
     reported: Usage | None = None
+    lost: LostPrefix | None = None
 
     @property
     def good(self) -> bool:

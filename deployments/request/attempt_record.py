@@ -36,6 +36,7 @@ def record_attempt(reading: Reading, now_ns: int, *, granted: bool = True) -> At
         cancelled=reading.end is None,
         granted=granted,
         reported=reading.reported or reported,
+        lost=reading.lost,
     )
 
 
