@@ -22,6 +22,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from reliability.prefix import LostPrefix
+
 __all__ = [
     "Attempt",
     "CallDelta",
@@ -177,6 +179,8 @@ class ChatRequest:
     model that can is to reason before it answers; None: as it does by itself. `route`: it is no chat, but for another
     route of a hosted tier's API (`/completions`), which `extra` is the body for; `messages` is then only what a model
     reads of it, to be measured. `keep`: what a tier computes for it may be kept beyond the process; no text is ever.
+    `key`: the name of the API key that the session is kept under. `added`: how many messages at the end are this
+    server's own and no client's.
     """
 
     request_id: str
@@ -200,12 +204,17 @@ class ChatRequest:
     constrained: bool = False
     route: str = ""
     calls_tried: int = 0
+    key: str = ""
+    added: int = 0
     extra: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """A replica took the request and works on it."""
+    """A replica took the request and works on it. `lost`: what it can't go on from, where it has rendered the prompt
+    itself."""
+
+    lost: LostPrefix | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -352,6 +361,7 @@ class Attempt:
     nothing. `reported` is what the tier reported that it had cost, where that can't be; then
     `usage` is what is booked in its place. `started_ns`: the moment at which the tier was called;
     None where it wasn't. `native_calls`: how many of its calls came as calls, and not in the text.
+    `lost`: as of `Started`.
     """
 
     tier: str
@@ -374,6 +384,7 @@ class Attempt:
     granted: bool = True
     reported: Usage | None = None
     native_calls: int = 0
+    lost: LostPrefix | None = None
 
     @property
     def good(self) -> bool:

@@ -15,7 +15,9 @@ from deployments.request.drive import Run
 from deployments.request.judge import Advice
 from reliability.admission.budget import BudgetConfig
 from reliability.escalation.policies import reason_of
+from reliability.escalation.wording import figure
 from reliability.memory.pressure import Level
+from reliability.prefix import LostPrefix, PrefixChange
 from reliability.types import Attempt, Flaw, Reason, Usage
 
 __all__ = ["report_headers", "report_of", "session_header", "usage_json"]
@@ -25,6 +27,8 @@ UNCHECKED_MAX = 8
 NOTE_CHARS_MAX = 300
 # The header names the threshold that is passed; how full each window is stands in the report.
 WARN_PERCENT = BudgetConfig().warn_percent
+# A conversation that begins has nothing to lose: no note.
+ANEW = (PrefixChange.NEW_CONVERSATION,)
 LEVEL_WORDS = {Level.WARN: "warning", Level.CRITICAL: "critical"}
 
 
@@ -141,13 +145,19 @@ def report_of(
 
 def _write_notes(run: Run) -> list[str]:
     """Write what had no effect, what was done less strictly than it was asked for, what of the
-    arguments was not checked, and which tiers' counts were not believed."""
+    arguments was not checked, which tiers' counts were not believed, and what was computed anew."""
     finish = [*run.finish.notes, *_list_unchecked(run)] if run.finish is not None else []
     return [
         *run.notes,
         *finish,
         *(_describe_usage(a.tier, a.reported, a.usage) for a in run.attempts if a.reported and a.usage),
+        *(_write_lost(a.tier, a.lost) for a in run.attempts if a.lost is not None and a.lost.changes != ANEW),
     ]
+
+
+def _write_lost(tier: str, lost: LostPrefix) -> str:
+    where = f"cache lost at token {figure(lost.token)} of {figure(lost.of)}"
+    return f"tier {tier}: {where}: {lost.detail}"[:NOTE_CHARS_MAX]
 
 
 def _list_unchecked(run: Run) -> list[str]:
@@ -201,9 +211,15 @@ def _describe_attempt(attempt: Attempt, prices: Mapping[str, Price], started_ns:
         "ttft_ms": None if attempt.ttft_ns is None else attempt.ttft_ns // NS_PER_MS,
         "usage": usage_json(attempt.usage) if attempt.usage else None,
         "estimated": attempt.usage is not None and not attempt.usage.exact,
+        "cache_lost": None if attempt.lost is None else _describe_lost(attempt.lost),
         "granted": attempt.granted,
         "cost_usd": cost_usd(attempt.usage, prices.get(attempt.tier)) if attempt.ran else None,
     }
+
+
+def _describe_lost(lost: LostPrefix) -> dict[str, Any]:
+    changed = [change.value for change in lost.changes]
+    return {"at_token": lost.token, "of_tokens": lost.of, "changed": changed, "detail": lost.detail}
 
 
 def usage_json(usage: Usage) -> dict[str, Any]:

@@ -34,6 +34,7 @@ from reliability.answer.gate import Gate, Hold
 from reliability.answer.judgement import Expected, Judged, judge, settle_text
 from reliability.answer.logprobs import WaitingLogprobs
 from reliability.loops import Kind, Loop, Scan
+from reliability.prefix import LostPrefix
 from reliability.types import (
     CallDelta,
     ChatRequest,
@@ -75,7 +76,7 @@ class Reading:
 
     `trusted`: what the tier reports of its tokens is its own count. `progress` is called with what
     the attempt has cost so far; `prompt_most` bounds the tokens of its prompt. `reported`: what the
-    tier reported that it had cost, where that can't be.
+    tier reported that it had cost, where that can't be. `lost`: as of `Started`.
     """
 
     tier: str
@@ -107,6 +108,7 @@ class Reading:
     reported: Usage | None = None
     end: Finish | Failed | None = None
     judged: Judged | None = None
+    lost: LostPrefix | None = None
 
     def __post_init__(self) -> None:
         names = [tool.name for tool in self.expected.toolbox.tools]
@@ -153,8 +155,8 @@ class Reading:
         most = compute_bytes_max(self.output_cap)
         for at, event in enumerate(batch):
             match event:
-                case Started():
-                    self.accepted = True
+                case Started(lost=lost):
+                    self.accepted, self.lost = True, lost
                 case Counted(usage=usage):
                     self.spending.counted = usage
                 case Logprobs(tokens=tokens):

@@ -38,6 +38,7 @@ def record_attempt(reading: Reading, now_ns: int, *, granted: bool = True) -> At
         granted=granted,
         reported=reading.reported or reported,
         native_calls=reading.judged.native_calls if reading.judged else 0,
+        lost=reading.lost,
     )
 
 

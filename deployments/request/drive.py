@@ -301,7 +301,7 @@ def _bound_request(run: Run, request: ChatRequest, grant: Grant | None, ports: P
     """Bound the request by the time that is left and the tokens that were granted."""
     remaining_s = max(0.0, (run.deadline_ns - ports.clock.now_ns()) / NS_PER_S)
     cap = request.max_tokens if grant is None else min(request.max_tokens, grant.output_cap)
-    return replace(request, timeout_s=remaining_s, max_tokens=cap, session_id=run.request.session_id)
+    return replace(request, timeout_s=remaining_s, max_tokens=cap, session_id=run.request.session_id, key=run.key)
 
 
 def rule_out(run: Run, tier: str, size: int, ports: Ports) -> Attempt | None:

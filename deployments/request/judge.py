@@ -64,7 +64,8 @@ async def advise(run: Run, ports: Ports, config: JudgeConfig) -> Advice | None:
     words = injection(case, suggestion)
     if words is not None:
         message = {"role": "user", "content": words}
-        run.request = replace(run.request, messages=(*run.request.messages, message))
+        added = run.request.added + 1
+        run.request = replace(run.request, messages=(*run.request.messages, message), added=added)
         run.prompt_bytes += prompt_bytes((message,))
     return Advice(case=case, by=request.tier if suggestion else None, words=words, run=judged[0] if judged else None)
 

@@ -7,17 +7,33 @@ objects. A template is the model's own program and may raise; that is the reques
 (`BAD_REQUEST`), not the tier's. But for one case: agents send system messages in the middle of a
 conversation, and many templates know them at its head only. Where one raises, it is asked once more
 with those as the user's words (`_soften_systems`).
+
+What was rendered once should be rendered so again, since a prompt is computed anew from the first token that differs.
+So nothing here depends on how many messages follow, the date is the caller's, and templates that can keep the reasoning
+of earlier turns are told to.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
 from typing import Any
 
+from deployments.tiers.template_date import hold_date
 from reliability.types import ChatRequest, Failed, Fault
 
-__all__ = ["Refused", "find_checkpoints", "find_unsupported", "render", "tidy_messages"]
+__all__ = [
+    "Refused",
+    "find_checkpoints",
+    "find_unsupported",
+    "list_tools",
+    "measure_opening",
+    "read_template_options",
+    "render",
+    "tidy_messages",
+]
 
 # Fields of OpenAI's API that change the answer and that this tier can't honour: the values that ask for
 # nothing.
@@ -54,6 +70,15 @@ _NOT_VARIABLES = frozenset(
 )
 
 
+# How templates are told to keep the reasoning of earlier turns (Qwen3.6 and Kimi, GLM, Nemotron). Else they leave it
+# out once the user speaks again, and all of a long row of calls is computed anew.
+_KEEP_REASONING: Mapping[str, bool] = {
+    "preserve_thinking": True,
+    "clear_thinking": False,
+    "truncate_history_thinking": False,
+}
+
+
 class Refused(Exception):
     """The request can't be answered here; `failed` says why, in the words for the client."""
 
@@ -75,12 +100,13 @@ def tidy_messages(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]
     return [_tidy_message(message) for message in messages]
 
 
-def render(tokenizer: Any, request: ChatRequest) -> str:
-    """Render the prompt's text, by the model's own chat template."""
-    if _tools_of(request) and not _knows_tools(tokenizer):
+def render(tokenizer: Any, request: ChatRequest, at: datetime | None = None) -> str:
+    """Render the prompt's text, by the model's own chat template. `at`: the moment whose date a template writes that
+    writes one; now where it is None."""
+    if list_tools(request) and not _knows_tools(tokenizer):
         raise Refused(_cannot("tools", "use tools: its model's chat template has no place for them"))
     try:
-        return _apply_gently(tokenizer, request, tidy_messages(request.messages), to_answer=True)
+        return _apply_gently(tokenizer, request, tidy_messages(request.messages), at, to_answer=True)
     except Refused:
         raise
     except Exception as error:  # the template is a program of the model's maker: anything may come out of it
@@ -88,7 +114,23 @@ def render(tokenizer: Any, request: ChatRequest) -> str:
         raise Refused(Failed(fault=Fault.BAD_REQUEST, message=message, param="messages")) from error
 
 
-def find_checkpoints(tokenizer: Any, request: ChatRequest, prompt: Sequence[int], *, turns: bool) -> tuple[int, ...]:
+def measure_opening(tokenizer: Any, request: ChatRequest) -> int:
+    """Count the tokens with which the template opens the answer to such a request; 0 where it can't be told."""
+    bare = replace(request, tools=())
+    try:
+        closed, opened = (
+            _apply(tokenizer, bare, [{"role": "user", "content": _NOBODY_SAYS}], None, to_answer=to_answer)
+            for to_answer in (False, True)
+        )
+    except Exception:  # see `render`; there may be templates that need more of a conversation
+        return 0
+    opening = opened.removeprefix(closed)
+    return 0 if opening == opened else len(tokenizer.encode(opening, add_special_tokens=False))
+
+
+def find_checkpoints(
+    tokenizer: Any, request: ChatRequest, prompt: Sequence[int], *, turns: bool, at: datetime | None = None
+) -> tuple[int, ...]:
     """Find the places in `prompt`, in tokens, up to which a later one may be the same.
 
     They are where the system prompt ends, and with `turns` where the answer begins. A template that
@@ -99,15 +141,20 @@ def find_checkpoints(tokenizer: Any, request: ChatRequest, prompt: Sequence[int]
     # Not the system prompt alone: many templates want a user in every conversation.
     parts = [([*messages[:head], {"role": "user", "content": _NOBODY_SAYS}], True)]
     parts += [(messages, False)] if turns else []
-    found = {_count_shared(tokenizer, request, prompt, part, to_answer) for part, to_answer in parts}
+    found = {_count_shared(tokenizer, request, prompt, part, at, to_answer) for part, to_answer in parts}
     return tuple(sorted(found - {0}))
 
 
 def _count_shared(
-    tokenizer: Any, request: ChatRequest, prompt: Sequence[int], part: list[dict[str, Any]], to_answer: bool
+    tokenizer: Any,
+    request: ChatRequest,
+    prompt: Sequence[int],
+    part: list[dict[str, Any]],
+    at: datetime | None,
+    to_answer: bool,
 ) -> int:
     try:
-        text = _apply_gently(tokenizer, request, part, to_answer=to_answer)
+        text = _apply_gently(tokenizer, request, part, at, to_answer=to_answer)
     except Exception:  # see `render`; here it only means that there is nothing to gain
         return 0
     tokens = tokenizer.encode(text, add_special_tokens=False)
@@ -115,46 +162,74 @@ def _count_shared(
     return next(differs, min(len(tokens), len(prompt)))
 
 
-def _apply_gently(tokenizer: Any, request: ChatRequest, messages: list[dict[str, Any]], *, to_answer: bool) -> str:
+def _apply_gently(
+    tokenizer: Any, request: ChatRequest, messages: list[dict[str, Any]], at: datetime | None, *, to_answer: bool
+) -> str:
     try:
-        return _apply(tokenizer, request, messages, to_answer=to_answer)
+        return _apply(tokenizer, request, messages, at, to_answer=to_answer)
     except Refused:
         raise
     except Exception:  # see `render`
         softened = _soften_systems(messages)
         if softened == messages:
             raise
-        return _apply(tokenizer, request, softened, to_answer=to_answer)
+        try:
+            return _apply(tokenizer, request, softened, at, to_answer=to_answer)
+        except Exception:  # as above
+            return _apply(tokenizer, request, _merge_users(softened), at, to_answer=to_answer)
 
 
 def _soften_systems(messages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Make what a system message says behind the head of a conversation a part of the user's words
-    beside it, so that roles take turns."""
+    """Make what a system message says behind the head of a conversation a part of the user's words beside it. What no
+    system message stands beside stays as it was rendered before there was one."""
     head = next((i for i, m in enumerate(messages) if m["role"] != "system"), len(messages))
-    out = list(messages[:head])
+    out, soft = list(messages[:head]), False
     for message in messages[head:]:
         system = message["role"] == "system"
-        if out and out[-1]["role"] == "user" and (system or message["role"] == "user"):
-            out[-1] = {**out[-1], "content": f"{out[-1]['content']}\n\n{message['content']}"}
+        if out and out[-1]["role"] == "user" and (system or (soft and message["role"] == "user")):
+            out[-1], soft = _join(out[-1], message), True
         else:
             out.append({"role": "user", "content": message["content"]} if system else message)
+            soft = system
     return out
 
 
-def _apply(tokenizer: Any, request: ChatRequest, messages: list[dict[str, Any]], *, to_answer: bool) -> str:
-    options = _read_template_options(request)
-    tools = _tools_of(request) or None
+def _merge_users(messages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Make one of the user's messages that follow one another, for templates that want roles to take turns."""
+    out: list[dict[str, Any]] = []
+    for message in messages:
+        if out and out[-1]["role"] == message["role"] == "user":
+            out[-1] = _join(out[-1], message)
+        else:
+            out.append(message)
+    return out
+
+
+def _join(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
+    return {**one, "content": f"{one['content']}\n\n{other['content']}"}
+
+
+def _apply(
+    tokenizer: Any, request: ChatRequest, messages: list[dict[str, Any]], at: datetime | None, *, to_answer: bool
+) -> str:
+    options = read_template_options(tokenizer, request)
+    dated = hold_date(tokenizer, at)
+    if dated is not None:
+        options["chat_template"] = dated
+    tools = list_tools(request) or None
     return str(
         tokenizer.apply_chat_template(messages, **options, tools=tools, add_generation_prompt=to_answer, tokenize=False)
     )
 
 
-def _tools_of(request: ChatRequest) -> list[dict[str, Any]]:
+def list_tools(request: ChatRequest) -> list[dict[str, Any]]:
+    """List the tools that the template writes."""
     return [] if request.tool_choice == "none" else [dict(tool) for tool in request.tools]
 
 
-def _read_template_options(request: ChatRequest) -> dict[str, Any]:
-    """Read the variables that the request sets in the template (`enable_thinking` and the like).
+def read_template_options(tokenizer: Any, request: ChatRequest) -> dict[str, Any]:
+    """Read the variables that the template is given: those that the request sets (`enable_thinking` and the like), and
+    what keeps the reasoning of earlier turns.
 
     Never the template itself.
     """
@@ -162,9 +237,11 @@ def _read_template_options(request: ChatRequest) -> dict[str, Any]:
     if not isinstance(options, Mapping) or not _NOT_VARIABLES.isdisjoint(options):
         message = "chat_template_kwargs must be an object of template variables"
         raise Refused(Failed(fault=Fault.BAD_REQUEST, message=message, param="chat_template_kwargs"))
+    template = getattr(tokenizer, "chat_template", None)
+    kept = {name: value for name, value in _KEEP_REASONING.items() if isinstance(template, str) and name in template}
     # The name that most makers of models have given the switch.
     asked = {} if request.thinking is None else {"enable_thinking": request.thinking}
-    return asked | dict(options)
+    return kept | asked | dict(options)
 
 
 def _knows_tools(tokenizer: Any) -> bool:

@@ -7,8 +7,9 @@ what a prompt cache holds.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from reliability.answer.equal_calls import collapse_calls
 from reliability.escalation.policies import Call
@@ -38,7 +39,7 @@ def request_for(
     the last one wrote."""
     request = original
     if call.nudge and loop is not None:
-        request = replace(request, messages=(*request.messages, {"role": "user", "content": nudge(loop)}))
+        request = _add(request, {"role": "user", "content": nudge(loop)})
     if call.reask is None:
         return request
     if call.reask.constrained:
@@ -58,7 +59,12 @@ def _count_calls(text: str, box: ToolBox) -> int:
 def _add_correction(request: ChatRequest, failed_text: str, words: str) -> ChatRequest:
     # A weak model copies what it is shown as its own, so nothing is shown that it didn't write.
     failed_turn = ({"role": "assistant", "content": failed_text[:FAILED_CHARS_MAX]},) if failed_text.strip() else ()
-    return replace(request, messages=(*request.messages, *failed_turn, {"role": "user", "content": words}))
+    return _add(request, *failed_turn, {"role": "user", "content": words})
+
+
+def _add(request: ChatRequest, *messages: Mapping[str, Any]) -> ChatRequest:
+    """Add messages behind the conversation, as what they are: no later request of its client has them."""
+    return replace(request, messages=(*request.messages, *messages), added=request.added + len(messages))
 
 
 def _resample(request: ChatRequest, attempts: int) -> ChatRequest:

@@ -21,6 +21,7 @@ import sys
 import time
 from collections.abc import AsyncGenerator, Callable
 from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +41,9 @@ from deployments.tiers.mlx.loading import Loaded, call_format, load
 from deployments.tiers.mlx.sampling import Sampling, read_sampling
 from deployments.tiers.mlx.starting import PromptDisk
 from deployments.tiers.prompt import Refused, find_checkpoints, find_unsupported, render
+from deployments.tiers.session_prompts import SessionPrompts
 from reliability.escalation.wording import figure
+from reliability.prefix import LostPrefix
 from reliability.types import ChatRequest, Event, Failed, Fault, Finish, Started, TierState, TierStatus
 
 __all__ = ["MlxTier"]
@@ -84,6 +87,7 @@ class MlxTier:
         self._open = 0
         self._request_s = 1.0  # a running mean, for the advice when to come back
         self._constraints: Constraints | None = None
+        self._sessions: SessionPrompts | None = None
         self._renderer = ThreadPoolExecutor(1, thread_name_prefix=f"render-{name}")
         self._max_reasoning_tokens = max_reasoning_tokens
         self._engine = Engine(
@@ -173,10 +177,10 @@ class MlxTier:
         loaded = self._require_loaded()
         arrivals = _Arrivals(asyncio.get_running_loop())
         with self._engine.expect_request():
-            job = await self._render_job(loaded, request, arrivals.put)
+            job, lost = await self._render_job(loaded, request, arrivals.put)
         ticket = self._engine.submit(job)
         try:
-            yield [Started()]
+            yield [Started(lost)]
             last: Event | None = None
             while not isinstance(last, Finish | Failed):
                 events = await self._next(arrivals)
@@ -185,8 +189,10 @@ class MlxTier:
         finally:
             self._engine.abort(ticket)
 
-    async def _render_job(self, loaded: Loaded, request: ChatRequest, sink: Callable[[list[Event]], None]) -> Job:
-        """Make the job on the helper thread.
+    async def _render_job(
+        self, loaded: Loaded, request: ChatRequest, sink: Callable[[list[Event]], None]
+    ) -> tuple[Job, LostPrefix | None]:
+        """Make the job on the helper thread; see `_build_job`.
 
         Raises `Refused`, also where the tier is closed before its turn comes.
         """
@@ -214,10 +220,15 @@ class MlxTier:
                 return [Failed(fault=Fault.CRASHED, message="the engine has stopped working")]
         return merge_events(arrivals.take())
 
-    def _build_job(self, loaded: Loaded, request: ChatRequest, sink: Callable[[list[Event]], None]) -> Job:
-        """Render and count the prompt. Runs on the helper thread; raises `Refused`."""
-        tokenizer = loaded.tokenizer
-        text = render(tokenizer, request)
+    def _build_job(
+        self, loaded: Loaded, request: ChatRequest, sink: Callable[[list[Event]], None]
+    ) -> tuple[Job, LostPrefix | None]:
+        """Render and count the prompt, and find what of the session's last one it can't go on from. Runs on the helper
+        thread; raises `Refused`."""
+        tokenizer, sessions = loaded.tokenizer, self._sessions_of(loaded.tokenizer)
+        prepared = sessions.prepare(request, datetime.now())
+        request = prepared.request
+        text = render(tokenizer, request, prepared.at)
         prompt = tokenizer.encode(text, add_special_tokens=False)
         left_tokens = loaded.context_tokens - len(prompt)
         if left_tokens < 1:
@@ -236,7 +247,7 @@ class MlxTier:
             calls_max=calls_max,
             distinct=constraint is not None,
         )
-        return Job(
+        job = Job(
             prompt=prompt,
             max_tokens=max(1, min(request.max_tokens, left_tokens)),
             sampling=read_sampling(request, self._merge_defaults(loaded), loaded.vocabulary),
@@ -245,11 +256,18 @@ class MlxTier:
             deadline_s=time.monotonic() + request.timeout_s,
             reasoning_tokens_max=self._max_reasoning_tokens,
             think_close=_encode_think_close(tokenizer) if think else (),
-            checkpoints=find_checkpoints(tokenizer, request, prompt, turns=not loaded.cuttable),
+            checkpoints=find_checkpoints(tokenizer, request, prompt, turns=not loaded.cuttable, at=prepared.at),
             constraint=constraint,
             logprob_reader=None if top is None else LogprobReader(constraints.speller(), top),
             keep=request.keep,
         )
+        return job, sessions.note(prepared, prompt)
+
+    def _sessions_of(self, tokenizer: Any) -> SessionPrompts:
+        """Return the last prompts of the sessions. Helper thread only, like the tokenizer."""
+        if self._sessions is None:
+            self._sessions = SessionPrompts(tokenizer)
+        return self._sessions
 
     def _constraints_of(self, tokenizer: Any) -> Constraints:
         """Return the grammars of the model's tokenizer. Helper thread only, like the tokenizer."""

@@ -29,7 +29,6 @@ TESTED_BY: dict[str, str] = {
     "deployments/graph/replica_counts.py": "tests/contract/test_sleeping.py",
     "deployments/memory/lease.py": "tests/unit/deployments/memory/test_view.py",
     "deployments/memory/node_report.py": "tests/unit/deployments/memory/test_monitor.py",
-    "deployments/reports/report.py": "tests/unit/deployments/request/test_drive.py",
     "deployments/running/driver.py": "tests/e2e/test_stops.py",
     "deployments/running/keeper.py": "tests/e2e/test_stops.py",
     "deployments/running/supervisor.py": "tests/e2e/test_stops.py",

@@ -12,7 +12,15 @@ from hypothesis import strategies as st
 from transformers import PreTrainedTokenizerFast
 
 from deployments.tiers.mlx.sampling import Sampling, read_sampling
-from deployments.tiers.prompt import Refused, find_checkpoints, find_unsupported, render, tidy_messages
+from deployments.tiers.prompt import (
+    Refused,
+    find_checkpoints,
+    find_unsupported,
+    measure_opening,
+    read_template_options,
+    render,
+    tidy_messages,
+)
 from reliability.types import Fault
 from tests.support.repository import ROOT
 from tests.support.tier_asking import WEATHER_TOOL, ask
@@ -190,6 +198,16 @@ class TestCheckpoints:
         assert find_checkpoints(picky, ask("Hi"), [1, 2], turns=True) == ()
 
 
+class TestOpening:
+    def test_it_is_what_only_a_prompt_to_be_answered_has(self) -> None:
+        """Law: the opening is the end of the prompt that isn't there where nobody is to answer; none where a template
+        has none, or can't render so little."""
+        assert measure_opening(Letters(), ask(tools=(WEATHER_TOOL,))) == len("<|im_start|>assistant\n")
+        assert measure_opening(Letters(ANYWHERE), ask()) == 0
+        assert measure_opening(Letters("{{ nothing.here }}"), ask()) == 0
+        assert measure_opening(Letters("{{ 'a' if add_generation_prompt else 'b' }}"), ask()) == 0
+
+
 class TestTemplate:
     def test_without_tools_it_is_the_models_own(self) -> None:
         """Law: without tools the text is that of the template that the model was trained on."""
@@ -255,6 +273,36 @@ class TestTemplate:
 
         assert strict == "system:Be good.|user:hi\n\nLater.|assistant:Hello.|user:Last.|"
         assert free == "system:Be good.|user:hi|system:Later.|assistant:Hello.|system:Last.|"
+
+    def test_a_system_message_changes_nothing_of_what_stood_before_it(self) -> None:
+        """Law: where a template takes system messages at the head only, one in the middle leaves the messages before
+        it as they were rendered without it: two of the user's stay two, unless roles must take turns."""
+        head_only = TAKES_TURNS.replace("m.role == loop.previtem.role", "false")
+        before = (
+            {"role": "user", "content": "Here is what there is."},
+            {"role": "user", "content": "Go."},
+            {"role": "assistant", "content": "Gone."},
+        )
+        later = (*before, {"role": "user", "content": "On."}, {"role": "system", "content": "Later."})
+        softened = (*later, {"role": "user", "content": "Still on."})
+        first, second = (render(Tokenizer(head_only), ask(messages=messages)) for messages in (before, softened))
+
+        assert second == f"{first}user:On.\n\nLater.\n\nStill on.|"
+        assert render(Tokenizer(TAKES_TURNS), ask(messages=softened)).startswith("user:Here is what there is.\n\nGo.|")
+
+    @pytest.mark.parametrize(
+        ("name", "value"),
+        [("preserve_thinking", True), ("clear_thinking", False), ("truncate_history_thinking", False)],
+    )
+    def test_a_template_that_can_keep_earlier_reasoning_is_told_to(self, name: str, value: bool) -> None:
+        """Law: templates are told so by the name that they know, and by no other; a client may say otherwise."""
+        tokenizer = Tokenizer(f"{{{{ {name} }}}}{{{{ nothing | default('') }}}}")
+        own = {"chat_template_kwargs": {name: not value}}
+
+        assert render(tokenizer, ask()) == str(value)
+        assert render(tokenizer, ask(extra=own)) == str(not value)
+        assert set(read_template_options(tokenizer, ask())) == {name}
+        assert read_template_options(Tokenizer(), ask()) == {}
 
     def test_thinking_is_switched_by_the_request(self) -> None:
         """Law: the template's usual variable says whether to think, unless the request sets it itself."""

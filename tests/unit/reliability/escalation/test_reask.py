@@ -24,6 +24,7 @@ def test_a_correction_stands_at_the_end_and_names_the_error():
     request = request_for(REQUEST, call, attempts=1, failed_text="oops", violations=bad.violations, toolbox=BOX)
 
     assert request.messages[:1] == REQUEST.messages
+    assert request.added == len(request.messages) - 1
     assert [m["role"] for m in request.messages[1:]] == ["assistant", "user"]
     words = request.messages[-1]["content"]
     assert words.startswith("Your previous response contained an invalid tool call. The error was: ")
@@ -77,5 +78,6 @@ def test_a_nudge_tells_of_the_loop():
 
     assert "search" in request.messages[-1]["content"]
     assert len(request.messages) == len(REQUEST.messages) + 1
+    assert request.added == 1
     assert request_for(REQUEST, Call(tier="fast", nudge=True), attempts=1) == REQUEST
     assert request_for(REQUEST, Call(tier="fast"), attempts=1, loop=loop) == REQUEST

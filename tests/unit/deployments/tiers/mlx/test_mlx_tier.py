@@ -93,9 +93,9 @@ class TestPlaces:
 
         async def crowd() -> list[Event]:
             async with aclosing(tiny_tier.stream(greedy("Hi", max_tokens=200))) as first:
-                assert await anext(first) == [Started()]
+                assert [type(event) for event in await anext(first)] == [Started]
                 async with aclosing(tiny_tier.stream(greedy("Hi", max_tokens=200))) as second:
-                    assert await anext(second) == [Started()]
+                    assert [type(event) for event in await anext(second)] == [Started]
                     third = await answer(tiny_tier, greedy("Hi"))
             fourth = await answer(tiny_tier, greedy("Hi", max_tokens=3))
             return [*third, fourth[-1]]
@@ -144,7 +144,7 @@ class TestAnswers:
         """Law: the converted model answers as the original does, and says what it used."""
         events = asyncio.run(answer(tier, greedy("What is the capital of France?")))
         last = events[-1]
-        assert events[0] == Started()
+        assert isinstance(events[0], Started)
         assert text_of(events) == "The capital of France is Paris."
         assert isinstance(last, Finish)
         assert (last.reason, last.model) == (FinishReason.STOP, DEFAULT_SOURCE)
@@ -228,7 +228,7 @@ class TestAnswers:
     def test_the_first_piece_comes_alone(self, tier: MlxTier) -> None:
         """Law: the first token isn't kept waiting for others, and no chunk is empty."""
         chunks = asyncio.run(batches(tier, greedy("Name three colours.")))
-        assert chunks[0] == [Started()]
+        assert [type(event) for event in chunks[0]] == [Started]
         assert all(chunks)
         assert isinstance(chunks[1][0], Text)
         assert len(chunks[1][0].text.split()) == 1

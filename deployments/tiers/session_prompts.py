@@ -1,0 +1,257 @@
+"""The prompts that the sessions of a tier had last, so that each begins as the one before it did, or says why not.
+
+    request ──prepare──▶ tools in the session's order, one date ──render──▶ tokens ──note──▶ what is lost, and why
+                 ▲                                                              │
+                 └────────────────────── the session's last prompts ◀───────────┘
+
+Theory of operation. A session keeps the shapes and the tokens of its last prompts (`PROMPTS_MAX`: an agent's helpers
+and its calls for a title or a summary come under the session's name, and each goes on with its own). A prompt is
+compared with the one that it shares most with. Where it has all of that one's history, it only went on, and what is
+new is all that is digested; else the shapes say what changed (`reliability.prefix`).
+
+Tools that are the session's last ones, in another order or with their keys in another order, are rendered as they were
+then: a client that keeps them in a set or a hash map permutes them from turn to turn, and in most templates they stand
+before everything else. The first time they come in the client's order, and not sorted: the order changes what a small
+model does. SmolLM2-135M made another call in 8 of 46 cases whose tools were sorted by name and in 15 of 48 where they
+were reversed (four tools each, `tool_choice: required`, greedy, 2026-11-24), and who wrote an agent has tried it in one
+order. The date that a template writes is the one that it was when the session began, for `DATE_S` at most.
+
+The opening of the answer at a prompt's end is no history: the next prompt has the answer there, and templates open an
+answer otherwise than they write one down.
+
+What must never happen: one key's prompts, tools or names in the report of another key (a session is its key's);
+memory without bound (`BYTES_MAX` in all, the session used longest ago goes first). One owner: the thread that renders.
+
+Measured 2026-11-24, 2 vCPU AMD EPYC, Linux, medians of 60, `python -m loadtests.prefix_bench`: 502 messages, 40,000
+tokens and 20 tools that go on take 0.26 ms, with their tools permuted 0.52 ms; where the prompt is lost, 0.64 ms.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from array import array
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from typing import Any
+
+import orjson
+
+from deployments.tiers.prompt import list_tools, measure_opening, read_template_options
+from deployments.tiers.template_date import read_date
+from reliability.prefix import LostPrefix, PrefixChange, PromptShape, explain
+from reliability.types import ChatRequest
+
+__all__ = ["Prepared", "SessionPrompts"]
+
+PROMPTS_MAX = 8
+BYTES_MAX = 32 * 1024 * 1024
+DATE_S = 24 * 3600
+_SESSION_BYTES = 1024  # what there is of a session beside its prompts, about
+_MESSAGE_BYTES = 64
+_OPENINGS_MAX = 64
+_OPTIONS_MAX = 32
+_WIDTH = array("I").itemsize
+_SYSTEM = ("system", "developer")
+
+
+@dataclass(frozen=True, slots=True)
+class _Tool:
+    """A tool as it was rendered, and the digest of what it says in whatever order."""
+
+    name: str
+    digest: int
+    raw: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prepared:
+    """A request as it is to be rendered: with its tools in the session's order, at the session's moment."""
+
+    request: ChatRequest
+    at: datetime
+    tools: tuple[_Tool, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Prompt:
+    """A prompt that was rendered. `end`: how many of its tokens are history."""
+
+    shape: PromptShape
+    tools: tuple[_Tool, ...]
+    tokens: bytes
+    end: int
+
+    @property
+    def nbytes(self) -> int:
+        """About how much memory it holds."""
+        return len(self.tokens) + sum(len(tool.raw) for tool in self.tools) + _MESSAGE_BYTES * len(self.shape.messages)
+
+
+@dataclass(slots=True)
+class _Session:
+    began: datetime
+    prompts: list[_Prompt] = field(default_factory=list)  # the one used last at the end
+
+    @property
+    def nbytes(self) -> int:
+        """About how much memory it holds."""
+        return _SESSION_BYTES + sum(prompt.nbytes for prompt in self.prompts)
+
+    def take(self, prompt: _Prompt, request: ChatRequest) -> LostPrefix | None:
+        """Keep a prompt in place of the one that it goes on from; return what is lost of that one."""
+        shared = [_count_common(known.tokens, prompt.tokens) for known in self.prompts]
+        at = max(range(len(shared)), key=shared.__getitem__, default=None)
+        if at is None:
+            self._keep(_digest_messages(prompt, request), request)
+            return None
+        known, common = self.prompts[at], shared[at]
+        limit = min(known.end, prompt.end)
+        prompt = _digest_messages(prompt, request, known if common >= limit else None)
+        lost = _find_lost(known, prompt, common, limit)
+        anew = lost is not None and PrefixChange.NEW_CONVERSATION in lost.changes
+        behind = lost is None and (request.added > 0 or prompt.end < known.end)
+        if not anew and not behind:
+            del self.prompts[at]
+        if not behind:
+            self._keep(prompt, request)
+        return lost
+
+    def _keep(self, prompt: _Prompt, request: ChatRequest) -> None:
+        """Keep a prompt, unless it ends in words of the server's own: no later one has them."""
+        if not request.added:
+            self.prompts = [*self.prompts, prompt][-PROMPTS_MAX:]
+
+
+class SessionPrompts:
+    """The sessions of one tokenizer, the one used longest ago first."""
+
+    def __init__(self, tokenizer: Any, *, bytes_max: int = BYTES_MAX) -> None:
+        self._tokenizer, self._bytes_max = tokenizer, bytes_max
+        self._sessions: OrderedDict[tuple[str, str], _Session] = OrderedDict()
+        self._openings: dict[tuple[tuple[str, int], ...], int] = {}
+        self.nbytes = 0
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def prepare(self, request: ChatRequest, now: datetime) -> Prepared:
+        """Prepare a request to be rendered."""
+        session = self._sessions.get((request.key, request.session_id))
+        if session is None:
+            return Prepared(request=request, at=now, tools=_read_tools(list_tools(request), ()))
+        if now - session.began > timedelta(seconds=DATE_S):
+            session.began = now
+        last = session.prompts[-1].tools if session.prompts else ()
+        tools = _read_tools(list_tools(request), last)
+        known = next((p.tools for p in reversed(session.prompts) if _are_same(p.tools, tools)), tools)
+        if known != tools:
+            request = replace(request, tools=tuple(json.loads(tool.raw) for tool in known))
+        return Prepared(request=request, at=session.began, tools=known)
+
+    def note(self, prepared: Prepared, tokens: Sequence[int]) -> LostPrefix | None:
+        """Keep a prompt that was rendered; return what of the session's last one it can't go on from."""
+        request = prepared.request
+        key = (request.key, request.session_id)
+        session = self._sessions.pop(key, None)
+        self.nbytes -= session.nbytes if session else 0
+        session = session or _Session(prepared.at)
+        options = _digest_options(read_template_options(self._tokenizer, request))
+        roles = tuple(sys.intern(str(message.get("role"))) for message in request.messages)
+        shape = PromptShape(
+            tools=tuple((tool.name, tool.digest) for tool in prepared.tools),
+            options=options,
+            date=read_date(self._tokenizer, prepared.at),
+            head=next((i for i, role in enumerate(roles) if role not in _SYSTEM), len(roles)),
+            roles=roles,
+        )
+        end = len(tokens) - self._measure_opening(request, options)
+        prompt = _Prompt(shape, prepared.tools, array("I", tokens).tobytes(), end)
+        lost = session.take(prompt, request)
+        if session.prompts:
+            self._sessions[key] = session
+            self.nbytes += session.nbytes
+        self._shrink()
+        return lost
+
+    def _measure_opening(self, request: ChatRequest, options: Mapping[str, int]) -> int:
+        key = tuple(sorted(options.items()))
+        if key not in self._openings:
+            if len(self._openings) >= _OPENINGS_MAX:
+                self._openings.clear()
+            self._openings[key] = measure_opening(self._tokenizer, request)
+        return self._openings[key]
+
+    def _shrink(self) -> None:
+        while self.nbytes > self._bytes_max and self._sessions:
+            _, session = self._sessions.popitem(last=False)
+            self.nbytes -= session.nbytes
+
+
+def _find_lost(known: _Prompt, prompt: _Prompt, common: int, limit: int) -> LostPrefix | None:
+    if common >= limit:
+        return None
+    changes, detail = explain(known.shape, prompt.shape)
+    # Where all is as it was, the last token may be one with what follows it now.
+    if changes == (PrefixChange.TEMPLATE,) and common == limit - 1:
+        return None
+    return LostPrefix(token=common, of=known.end, changes=changes, detail=detail)
+
+
+def _digest_messages(prompt: _Prompt, request: ChatRequest, known: _Prompt | None = None) -> _Prompt:
+    """Add the digests of the messages; those of `known`, whose history the prompt begins with, are its own."""
+    messages, old = request.messages, known.shape.messages if known is not None else ()
+    if len(messages) < len(old) or (old and _digest(messages[len(old) - 1]) != old[-1]):
+        old = ()
+    digests = (*old, *map(_digest, messages[len(old) :]))
+    return replace(prompt, shape=replace(prompt.shape, messages=digests))
+
+
+def _read_tools(tools: Sequence[Mapping[str, Any]], last: tuple[_Tool, ...]) -> tuple[_Tool, ...]:
+    """Read the tools; `last` itself where they are those, to the letter."""
+    raws = [_dump(tool, option=0) for tool in tools]
+    if raws == [tool.raw for tool in last]:
+        return last
+    return tuple(_Tool(_name(tool), _digest(tool), raw) for tool, raw in zip(tools, raws, strict=True))
+
+
+def _name(tool: Mapping[str, Any]) -> str:
+    function = tool.get("function")
+    return str((function if isinstance(function, Mapping) else tool).get("name"))
+
+
+def _are_same(some: Sequence[_Tool], others: Sequence[_Tool]) -> bool:
+    """Tell whether these are the same tools, in whatever order."""
+    return sorted(tool.digest for tool in some) == sorted(tool.digest for tool in others)
+
+
+def _digest_options(options: Mapping[str, Any]) -> dict[str, int]:
+    """Digest the template's variables by their names; all as one where a client sends very many."""
+    return {"": _digest(options)} if len(options) > _OPTIONS_MAX else {n: _digest(v) for n, v in options.items()}
+
+
+def _digest(value: Any) -> int:
+    return hash(_dump(value))
+
+
+def _dump(value: Any, option: int = orjson.OPT_SORT_KEYS) -> bytes:
+    try:
+        return orjson.dumps(value, option=option)
+    except TypeError:  # half a surrogate pair, a number of more than 64 bits
+        return json.dumps(value, sort_keys=bool(option)).encode()
+
+
+def _count_common(one: bytes, other: bytes) -> int:
+    """Count the whole tokens that both begin with."""
+    low, high = 0, min(len(one), len(other)) // _WIDTH
+    if one[: high * _WIDTH] == other[: high * _WIDTH]:
+        return high
+    while low < high:
+        middle = (low + high + 1) // 2
+        if one[low * _WIDTH : middle * _WIDTH] == other[low * _WIDTH : middle * _WIDTH]:
+            low = middle
+        else:
+            high = middle - 1
+    return low

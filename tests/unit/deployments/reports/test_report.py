@@ -1,0 +1,78 @@
+"""The report of a request; what it says of attempts and outcomes is tested where they are made (`test_drive.py`)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from typing import Any
+
+import orjson
+
+from deployments.reports.report import NOTE_CHARS_MAX, report_of
+from deployments.request.drive import Run, drive
+from deployments.telemetry import MonotonicClock
+from reliability.prefix import LostPrefix, PrefixChange
+from reliability.types import ChatRequest, Event, Finish, FinishReason, Started, Text, TierStatus
+from tests.unit.deployments.request.test_drive import make_ports, make_run
+
+DETAIL = "the system prompt changed"
+
+
+class Losing:
+    """A tier that says what of the session's last prompt it can't go on from."""
+
+    def __init__(self, lost: LostPrefix | None) -> None:
+        self.lost = lost
+
+    async def stream(self, request: ChatRequest) -> AsyncGenerator[list[Event], None]:
+        yield [Started(self.lost)]
+        yield [Text("Hello."), Finish(reason=FinishReason.STOP)]
+
+    async def status(self) -> TierStatus:
+        raise NotImplementedError
+
+    async def close(self) -> None:
+        raise NotImplementedError
+
+
+def report_with(lost: LostPrefix | None) -> dict[str, Any]:
+    """The report of a request that one tier answered, after it lost this."""
+
+    async def go() -> Run:
+        clock = MonotonicClock()
+        run = make_run(("fast",), clock)
+        async for _ in drive(run, make_ports({"fast": Losing(lost)}, clock)):
+            pass
+        return run
+
+    return report_of(asyncio.run(go()))
+
+
+def test_a_lost_cache_is_told_with_its_place_and_its_reason() -> None:
+    """Law: the attempt has where and why as fields, and the notes as a sentence that a person reads."""
+    report = report_with(LostPrefix(token=412, of=5210, changes=(PrefixChange.SYSTEM_PROMPT,), detail=DETAIL))
+
+    assert report["attempts"][0]["cache_lost"] == {
+        "at_token": 412,
+        "of_tokens": 5210,
+        "changed": ["system_prompt"],
+        "detail": DETAIL,
+    }
+    assert report["notes"] == ["tier fast: cache lost at token 412 of 5,210: the system prompt changed"]
+    assert orjson.dumps(report)
+
+
+def test_where_nothing_is_lost_nothing_is_told() -> None:
+    """Law: a prompt that goes on has no note, and neither has a conversation that begins, which has the field."""
+    assert report_with(None)["attempts"][0]["cache_lost"] is None
+    assert report_with(None)["notes"] == []
+    anew = report_with(LostPrefix(token=1, of=2, changes=(PrefixChange.NEW_CONVERSATION,), detail="begins"))
+    assert anew["attempts"][0]["cache_lost"]["changed"] == ["new_conversation"]
+    assert anew["notes"] == []
+
+
+def test_a_note_is_short() -> None:
+    """Law: however long the reason is, the note isn't."""
+    lost = LostPrefix(token=1, of=2, changes=(PrefixChange.TOOLS,), detail="x" * 5000)
+    (note,) = report_with(lost)["notes"]
+    assert len(note) == NOTE_CHARS_MAX
