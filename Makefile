@@ -111,16 +111,17 @@ LOCK_FLAGS := --universal --generate-hashes --python-version 3.11 --no-annotate 
 	@test -n "$(PYTHON)" || { echo "Python 3.11, 3.12 or 3.13 is needed (with venv); set PYTHON=/path/to/python" >&2; exit 1; }
 	$(PYTHON) -m venv .venv
 
-# The stamps make a repeated `make` a matter of milliseconds.
+# The stamps make a repeated `make` a matter of milliseconds. The locks are whole, so nothing is to be resolved: where a
+# package asks for another with an extra, pip looks for a newer one than the lock's, and refuses it for want of a hash.
 .venv/.serve: requirements.lock pyproject.toml | .venv/bin/python
 	@echo "Installing the packages of requirements.lock into .venv: a minute or two, once"
-	$(BIN)/python -m pip install --disable-pip-version-check --quiet --require-hashes -r requirements.lock
+	$(BIN)/python -m pip install --disable-pip-version-check --quiet --no-deps --require-hashes -r requirements.lock
 	$(BIN)/python -m pip install --disable-pip-version-check --quiet --no-deps --no-build-isolation -e .
 	@touch $@
 
 .venv/.dev: .venv/.serve requirements-dev.lock
 	@echo "Installing the tools of requirements-dev.lock into .venv, once"
-	$(BIN)/python -m pip install --disable-pip-version-check --quiet --require-hashes -r requirements-dev.lock
+	$(BIN)/python -m pip install --disable-pip-version-check --quiet --no-deps --require-hashes -r requirements-dev.lock
 	@touch $@
 
 clean: ## remove .venv and what was built
