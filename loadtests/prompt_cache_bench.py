@@ -3,7 +3,7 @@
     cold      the first token of a prompt of about 3,000 tokens, in a new process that finds nothing
     next turn the first token of that session's next turn, in the same process
     restart   the first token of the same prompt in another process, which finds it on disk
-    damaged   the same with a byte of each file changed: it must be computed, and the files gone
+    damaged   the same with a byte of each file changed: it must be computed, and what was looked at gone
 
 Each round has a folder of its own for prompts and four processes, one after the other; the model's load is not counted.
 Times are given by the clock and by the CPU time of the process: on a machine that others use the ratio of the second
@@ -112,8 +112,8 @@ def live_apart(options: argparse.Namespace, folder: Path, *, turns: bool = False
 
 
 def digest(folder: Path) -> set[str]:
-    """Digest the stored files."""
-    return {hashlib.sha256(path.read_bytes()).hexdigest() for path in folder.glob("prompts/*/*.safetensors")}
+    """Digest the files that the prompt begins with: those behind a damaged one aren't even looked at."""
+    return {hashlib.sha256(path.read_bytes()).hexdigest() for path in folder.glob("prompts/*/s0-*.safetensors")}
 
 
 def damage(folder: Path) -> list[Path]:
@@ -149,7 +149,7 @@ def run_round(options: argparse.Namespace) -> Round:
         stored_bytes = sum(path.stat().st_size for path in files)
         bad = digest(folder)
         (damaged,) = live_apart(options, folder)
-        noticed = bool(files) and damaged.cached_tokens == 0 and not bad & digest(folder)
+        noticed = bool(bad) and damaged.cached_tokens == 0 and not bad & digest(folder)
     assert cold.cached_tokens == 0
     assert {again.text, damaged.text} == {cold.text}
     return Round(cold, turn, again, noticed, stored_bytes)

@@ -21,7 +21,7 @@ from deployments.tiers.mlx.grammar.compiler import Constraints
 from deployments.tiers.mlx.loading import Loaded, load
 from deployments.tiers.mlx.mlx_tier import MlxTier
 from deployments.tiers.mlx.pace import PrefillPace
-from deployments.tiers.mlx.prompt_cache import PromptCache
+from deployments.tiers.mlx.prompt_store import PromptStore
 from deployments.tiers.mlx.sampling import Sampling
 from deployments.tiers.mlx.starting import prepare_batch
 from reliability.types import Event, Failed, Fault, Finish, TierState
@@ -228,7 +228,7 @@ def test_a_step_that_raises_ends_one(loaded):
     assert without_cache([(text, end)]) == plain
     assert isinstance(failed, Failed)
     assert without_cache(run(batch, [good])) == plain
-    assert isinstance(batch._prompts, PromptCache)
+    assert isinstance(batch._prompts, PromptStore)
     assert not batch._prompts.holds([50, 60, 200])
 
 
