@@ -1,15 +1,14 @@
 """The tier kind `mlx`: a model in this process, by mlx-lm.
 
-Constructing it is cheap and never fails: an engine thread starts, fetches and loads the model, and publishes
-how far it is. Until then `status` says `loading` and a request is answered at once by `Failed(LOADING)`;
-without the package, the model or the memory it is `unavailable`, with the reason. Nothing of MLX is imported
-on any other thread.
+Constructing it is cheap and never fails: an engine thread starts, fetches and loads the model, and publishes how far it
+is. Until then `status` says `loading` and a request is answered at once by `Failed(LOADING)`; without the package, the
+model or the memory it is `unavailable`, with the reason. Nothing of MLX is imported on any other thread.
 
-One request: what this tier can't do is refused by its field; a place is taken (running and waiting
-requests are bounded, the next one's refusal says when to come back); the prompt is rendered and
-counted on a helper thread, one prompt at a time, since a tokenizer is not made for two threads; the
-job goes to the engine, and its events come back in chunks through the event loop. Leaving the
-stream in any way gives the place back and aborts the job, which ends within one step of the engine.
+One request: what this tier can't do is refused by its field; a place is taken (running and waiting requests are
+bounded, the next one's refusal says when to come back); the prompt is rendered and counted on a helper thread, one
+prompt at a time, since a tokenizer is not made for two threads; the job goes to the engine, and its events come back in
+chunks through the event loop. Leaving the stream in any way gives the place back and aborts the job, which ends within
+one step of the engine.
 """
 
 from __future__ import annotations
@@ -211,10 +210,7 @@ class MlxTier:
         return rendering.result()
 
     async def _next(self, arrivals: _Arrivals) -> list[Event]:
-        """Return all events that have arrived, as one chunk.
-
-        An engine that has died ends the wait.
-        """
+        """Return all events that have arrived, as one chunk. An engine that has died ends the wait."""
         while not await arrivals.wait(_CHECK_S):
             if not self._engine.healthy():
                 return [Failed(fault=Fault.CRASHED, message="the engine has stopped working")]
