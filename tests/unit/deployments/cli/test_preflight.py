@@ -70,7 +70,7 @@ def put(document: Document, path: str, value: Any) -> None:
 WRONG: dict[str, tuple[str, Any, str]] = {
     "unknown key at the top": ("http_option", {}, "http_option: unknown key; allowed here: "),
     "unknown key of Serve": ("http_options.prot", 8000, "http_options.prot: unknown key"),
-    "unknown key in args": ("args.tears", {}, "tears: unknown key; allowed here: evaluate, reliability, server, state, tiers"),
+    "unknown key in args": ("args.tears", {}, "tears: unknown key; allowed here: evaluate, reliability, "),
     "unknown key of a tier": ("args.tiers.fast.modle", "x", "tiers.fast.modle: unknown key"),
     "a key of an older version": (
         "args.state.shards",
