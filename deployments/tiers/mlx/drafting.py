@@ -35,6 +35,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from deployments.tiers.mlx.decoding.generator import Drawn, Progress, Work
 from deployments.tiers.mlx.sampling import Guarded
 
 __all__ = ["Draft", "DraftGenerator", "is_cuttable"]
@@ -47,37 +48,6 @@ class Draft:
     model: Any
     tokens: int
     label: str
-
-
-@dataclass(slots=True)
-class _Work:
-    """The work of a stretch of time, as `batch.py` reads it."""
-
-    generation_tokens: int = 0
-    prompt_tokens: int = 0
-    prompt_time: float = 0.0
-
-
-@dataclass(frozen=True, slots=True)
-class _Progress:
-    """How far a prompt is: `progress` is (tokens read, tokens in all)."""
-
-    uid: int
-    progress: tuple[int, int]
-    end_of_segment: bool
-    end_of_prompt: bool
-
-
-@dataclass(frozen=True, slots=True)
-class _Drawn:
-    """One token of an answer; with the last one come the cache and the tokens that it holds."""
-
-    uid: int
-    token: int
-    logprobs: Any
-    finish_reason: str | None = None
-    prompt_cache: Any = None
-    all_tokens: list[int] | None = None
 
 
 @dataclass(slots=True, eq=False)
@@ -116,12 +86,12 @@ class DraftGenerator:
         self._sequences: dict[int, _Sequence] = {}
         self._prefilling: deque[_Sequence] = deque()
         self._next_uid = 0
-        self._work = _Work()
+        self._work = Work()
 
     @contextlib.contextmanager
-    def stats(self) -> Iterator[_Work]:
+    def stats(self) -> Iterator[Work]:
         """Count the work that is done while the block runs."""
-        self._work = _Work()
+        self._work = Work()
         yield self._work
 
     def insert_segments(
@@ -161,9 +131,9 @@ class DraftGenerator:
         self._prefilling.append(sequence)
         return [uid]
 
-    def next(self) -> tuple[list[_Progress], list[_Drawn]]:
+    def next(self) -> tuple[list[Progress], list[Drawn]]:
         """Make a turn for each that decodes, and prefill a chunk of the first prompt that waits."""
-        drawn: list[_Drawn] = []
+        drawn: list[Drawn] = []
         for sequence in [one for one in self._sequences.values() if one.last is not None]:
             drawn += self._decode(sequence)
         # Counted when all have had their turn: it says that what may raise from here on is a prompt's.
@@ -185,7 +155,7 @@ class DraftGenerator:
             if sequence is not None and sequence in self._prefilling:
                 self._prefilling.remove(sequence)
 
-    def _prefill(self) -> list[_Progress]:
+    def _prefill(self) -> list[Progress]:
         if not self._prefilling:
             return []
         sequence, began_s = self._prefilling[0], time.perf_counter()
@@ -193,7 +163,7 @@ class DraftGenerator:
         if sequence.read == total - 1:  # the last token is what the first one of the answer is drawn behind
             sequence.last = sequence.prompt[-1]
             self._prefilling.popleft()
-            return [_Progress(sequence.uid, (total, total), True, True)]
+            return [Progress(sequence.uid, (total, total), True, True)]
         end = min(next(e for e in sequence.ends if e > sequence.read), total - 1)
         count = min(self.prefill_step_size, end - sequence.read)
         tokens = sequence.prompt[sequence.read : sequence.read + count]
@@ -201,7 +171,7 @@ class DraftGenerator:
         sequence.read += count
         self._work.prompt_tokens += count
         self._work.prompt_time += time.perf_counter() - began_s
-        return [_Progress(sequence.uid, (sequence.read, total), sequence.read == end, False)]
+        return [Progress(sequence.uid, (sequence.read, total), sequence.read == end, False)]
 
     def _read(self, sequence: _Sequence, tokens: list[int]) -> None:
         """Let both models read a part of a prompt."""
@@ -215,7 +185,7 @@ class DraftGenerator:
             sequence.tokens += tokens
             sequence.drafted = len(sequence.tokens)
 
-    def _decode(self, sequence: _Sequence) -> list[_Drawn]:
+    def _decode(self, sequence: _Sequence) -> list[Drawn]:
         """Make one step of the model.
 
         It gives what the model would draw behind its last token, and behind each guess that was
@@ -229,7 +199,7 @@ class DraftGenerator:
             fed = [sequence.last, *guesses]
             before = len(sequence.tokens)
             logits = self._model(mx.array([fed]), cache=sequence.cache)[0]
-            out: list[_Drawn] = []
+            out: list[Drawn] = []
             for place, token in enumerate(fed):
                 sequence.tokens.append(token)
                 drawn = self._draw(sequence, logits[place : place + 1])
@@ -261,7 +231,7 @@ class DraftGenerator:
         found: list[list[int]] = mx.concatenate(guesses, axis=1).tolist()  # type: ignore[assignment]
         return found[0]
 
-    def _draw(self, sequence: _Sequence, logits: Any) -> _Drawn | None:
+    def _draw(self, sequence: _Sequence, logits: Any) -> Drawn | None:
         """Draw the token behind all that the sequence has; None where a processor failed on it."""
         import mlx.core as mx
 
@@ -280,7 +250,7 @@ class DraftGenerator:
             reason = "stop"
         elif sequence.given >= sequence.max_tokens:
             reason = "length"
-        return _Drawn(sequence.uid, token, logprobs[0], reason)
+        return Drawn(sequence.uid, token, logprobs[0], reason)
 
     def _cut_back(self, sequence: _Sequence, *, read: int, guessed: int) -> None:
         """Take off both caches what was read of wrong guesses.

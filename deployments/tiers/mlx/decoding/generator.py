@@ -32,11 +32,11 @@ from deployments.tiers.mlx.decoding.drawing import index_rows, normalise, pad_li
 from deployments.tiers.mlx.decoding.lookup import Guess, Lookup
 from deployments.tiers.mlx.decoding.rows import Processor, Row, Rows
 
-__all__ = ["LookupGenerator"]
+__all__ = ["Drawn", "LookupGenerator", "Progress", "Work"]
 
 
 @dataclass(slots=True)
-class _Work:
+class Work:
     """The work of a stretch of time, as `batch.py` reads it."""
 
     generation_tokens: int = 0
@@ -94,13 +94,13 @@ class LookupGenerator:
         self._ahead: _Ahead | None = None
         self._uids = itertools.count()
         self._undisturbed = False  # whether nothing but decoding was computed since the last step
-        self._work = _Work()
+        self._work = Work()
         self.guessed_tokens = self.right_tokens = 0
 
     @contextlib.contextmanager
-    def stats(self) -> Iterator[_Work]:
+    def stats(self) -> Iterator[Work]:
         """Count the work that is done while the block runs."""
-        self._work = _Work()
+        self._work = Work()
         yield self._work
 
     def insert_segments(
