@@ -52,6 +52,8 @@ def write_usd(value: float | None) -> str:
     """Write an amount in US dollars."""
     if value is None:
         return NOTHING
+    if value >= 100_000:
+        return f"${write_count(value)}"
     return f"${value:.2f}" if value >= 0.1 or value == 0 else f"${value:.4f}"
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from deployments.ui.shown import FILTERS, list_way, shorten_id
@@ -11,6 +11,7 @@ from tests.support.room_rig import attempt, report
 
 
 @given(st.sampled_from(["ms", "count", "usd", "bytes"]), st.none() | st.floats(0, 1e12))
+@example("usd", 1e12)
 def test_every_figure_has_a_short_form(name, value):
     """Whatever its size, in a width that a column has; what isn't known is a dash."""
     words = FILTERS[name](value)
@@ -32,6 +33,7 @@ def test_every_figure_has_a_short_form(name, value):
         ("count", 2_000_000, "2.0 M"),
         ("usd", 0.00042, "$0.0004"),
         ("usd", 12.5, "$12.50"),
+        ("usd", 2_000_000, "$2.0 M"),
         ("bytes", 6_100_000_000, "6.1 GB"),
         ("share", 0.634, "63 %"),
         ("word", "client_left", "client left"),
