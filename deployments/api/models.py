@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from deployments.api.access import Caller
+from deployments.running.words import can_answer
 from deployments.state.records import Health
 from reliability.admission.breaker import Phase
 from reliability.types import TierState, TierStatus
@@ -17,7 +18,6 @@ from reliability.types import TierState, TierStatus
 __all__ = ["filter_for", "is_held_off", "make_page", "model_list", "readiness"]
 
 ADMINS_ONLY = ("memory", "refused_user_config")
-CAN_ANSWER = frozenset({TierState.READY, TierState.ASLEEP})
 
 
 def readiness(
@@ -30,16 +30,16 @@ def readiness(
     memory: Mapping[str, Any] | None,
 ) -> dict[str, Any]:
     """Report ready where at least one tier of the chain is; each tier with its state and reason.
-    One that is scaled to zero counts: a request starts a replica of it.
+    One that is scaled to zero counts unless one before it is loading (`can_answer`).
 
     A tier whose breaker is open or that is isolated is `degraded`: it takes no requests now. One whose breaker is half
     open takes a probe, so it counts as ready: without requests it would never recover. `refused_patch` says why the
     Router goes on with its older configuration after a wrong `user_config`. `memory` is what the nodes say of theirs,
     None where it isn't watched.
     """
-    ready = {s.name for s in statuses if s.state in CAN_ANSWER and not is_held_off(health.get(s.name))}
+    states = {s.name: s.state for s in statuses if not is_held_off(health.get(s.name))}
     return {
-        "ready": any(name in ready for name in chain),
+        "ready": can_answer(states[name] for name in chain if name in states),
         "chain": list(chain),
         "refused_user_config": refused_patch,
         "state_actor": "up" if state_up else "away",

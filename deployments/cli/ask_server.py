@@ -12,6 +12,7 @@ from urllib.parse import quote
 
 from deployments.cli.lines import list_incidents, list_sessions, show_request, show_status, show_timeline
 from deployments.cli.server_client import NotAnswered, ServerClient
+from deployments.running.words import can_answer
 from deployments.ui.timeline import tell
 
 __all__ = ["COMMANDS", "ask_server"]
@@ -37,12 +38,9 @@ def _status(client: ServerClient, arguments: argparse.Namespace) -> int:
     """Print the server at this moment; 1 where no tier of the chain can answer."""
     now = client.get("live")
     _print([json.dumps(now)] if arguments.json else show_status(now, client.url))
-    able = (
-        tier["state"] in ("ready", "asleep") and not tier["isolated"] and tier["breaker"] != "open"
-        for tier in now["tiers"]
-        if tier["place"] is not None
-    )
-    return 0 if any(able) else 1
+    chain = sorted((tier for tier in now["tiers"] if tier["place"] is not None), key=lambda tier: int(tier["place"]))
+    able = can_answer(tier["state"] for tier in chain if not tier["isolated"] and tier["breaker"] != "open")
+    return 0 if able else 1
 
 
 def _why(client: ServerClient, arguments: argparse.Namespace) -> int:

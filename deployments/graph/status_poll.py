@@ -1,8 +1,9 @@
 """The tiers' own statuses, asked in the background so that no request waits for them.
 
 Every `POLL_S` each tier's status is fetched (a replica answers it without touching a model). The
-last one stands until the next; a tier that doesn't answer is `unavailable`. What a request needs
-from it, the context length, changes so seldom that an old status is as good as a new one.
+last one stands until the next; a tier that doesn't answer is `unavailable`, or `loading` in the
+first `START_S`, in which its replica is still being started. What a request needs from it, the
+context length, changes so seldom that an old status is as good as a new one.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ __all__ = ["TierWatch"]
 
 POLL_S = 5.0
 STATUS_TIMEOUT_S = 2.0
+START_S = 60.0  # Ray starts a process and imports MLX in 5 to 20 s on a busy machine of two cores
 
 
 class TierWatch:
@@ -30,6 +32,8 @@ class TierWatch:
         self._statuses: dict[str, TierStatus] = {}
         self._contexts = {name: tokens for name, tokens in contexts.items() if tokens is not None}
         self._task: asyncio.Task[None] | None = None
+        self._heard: set[str] = set()
+        self._starting_until_s: float | None = None
 
     @property
     def known(self) -> Mapping[str, TierStatus]:
@@ -65,10 +69,21 @@ class TierWatch:
     async def _ask(self, name: str) -> TierStatus:
         try:
             async with asyncio.timeout(STATUS_TIMEOUT_S):
-                return await self._tiers[name].status()
+                status = await self._tiers[name].status()
         except Exception as error:
-            reason = f"no replica answers ({type(error).__name__})"
-            return TierStatus(name=name, kind=self._kinds[name], state=TierState.UNAVAILABLE, reason=reason)
+            if self._may_be_starting(name) and isinstance(error, TimeoutError):
+                state, reason = TierState.LOADING, "no replica answers yet"
+            else:
+                state, reason = TierState.UNAVAILABLE, f"no replica answers ({type(error).__name__})"
+            return TierStatus(name=name, kind=self._kinds[name], state=state, reason=reason)
+        self._heard.add(name)
+        return status
+
+    def _may_be_starting(self, name: str) -> bool:
+        now_s = asyncio.get_running_loop().time()
+        if self._starting_until_s is None:
+            self._starting_until_s = now_s + START_S
+        return name not in self._heard and now_s < self._starting_until_s
 
     async def _poll(self) -> None:
         while True:

@@ -35,15 +35,15 @@ from ray.serve.scripts import cli
 from deployments.config import ROUTER
 from deployments.running.behind import BehindFetch
 from deployments.running.keeper import DRAIN_S
-from deployments.running.words import CAN_ANSWER, failure
+from deployments.running.words import STARTING, can_answer, failure
 
 __all__ = ["Reporter"]
 
 ASK_EVERY_S = 0.5
 ASK_S = 5.0
+TOLD = ("state", "reason", "model", "source", "kind")
 # The Routers' first answer: without it they are as good as gone.
 REACH_S = 1.5
-STARTING = frozenset({"loading", "starting"})
 
 
 class Reporter:
@@ -82,9 +82,9 @@ class Reporter:
                     deployments = [deployment.message for deployment in status.deployments.values()]
                     self.report(failed=failure([status.message, *deployments]))
                     return True
-                tiers = {name: {"state": "starting"} for name in status.deployments if name != ROUTER}
-                for tier in await self._ask_router():
-                    tiers[tier["name"]] = {key: tier[key] for key in ("state", "reason", "model", "source", "kind")}
+                tiers = {tier["name"]: {key: tier[key] for key in TOLD} for tier in await self._ask_router()}
+                for name in sorted(status.deployments.keys() - tiers.keys() - {ROUTER}):
+                    tiers[name] = {"state": "starting"}
         except Exception:
             return False  # Serve isn't there yet, or is busy
         for name, deployment in status.deployments.items():
@@ -92,7 +92,7 @@ class Reporter:
             if tiers.get(name, {}).get("state") == "unavailable" and not settled:
                 tiers[name] = {"state": "starting"}  # nobody is there to be asked
         self.report(tiers=tiers)
-        if any(tier["state"] in CAN_ANSWER for tier in tiers.values()):
+        if can_answer(tier["state"] for tier in tiers.values()):
             self._behind.start()
         return bool(tiers) and not any(tier["state"] in STARTING for tier in tiers.values())
 

@@ -13,10 +13,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["Place", "RunStatus", "failure", "read_news", "ready_lines", "tier_line"]
+__all__ = ["STARTING", "Place", "RunStatus", "can_answer", "failure", "read_news", "ready_lines", "tier_line"]
 
 WORDS_MAX = 300
-CAN_ANSWER = frozenset({"ready", "asleep"})
 STARTING = frozenset({"starting", "loading"})
 COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 SHARE = re.compile(r"\d+ %")
@@ -49,13 +48,27 @@ class RunStatus:
     @property
     def answers(self) -> bool:
         """Whether some tier can answer."""
-        return any(tier.get("state") in CAN_ANSWER for tier in self.tiers.values())
+        return can_answer(str(tier.get("state")) for tier in self.tiers.values())
 
     def progress(self, seconds: float, columns: int) -> str:
         """Build the line that is written over: what is being waited for."""
         waiting = [f"{name} {tier['state']}" for name, tier in self.tiers.items() if tier.get("state") in STARTING]
         what = ", ".join(waiting) or ("Ray Serve" if self.dashboard else "Ray")
         return f"  {seconds:.0f} s: waiting for {what}"[: max(0, columns - 1)]
+
+
+def can_answer(states: Iterable[str]) -> bool:
+    """Tell whether a request would be answered soon, by the states of the tiers that it may go to, in their order.
+
+    One that sleeps is woken by a request, so it counts; but not behind one that is still loading: that one is there
+    sooner than another could be woken.
+    """
+    coming = False
+    for state in states:
+        if state == "ready" or (state == "asleep" and not coming):
+            return True
+        coming = coming or state in STARTING
+    return False
 
 
 def read_news(status: RunStatus, line: bytes) -> list[str]:

@@ -35,6 +35,7 @@ def test_a_tier_that_does_not_answer_is_unavailable_and_holds_up_no_other(monkey
     """Law: every tier has a status, in their order: its own, or that no replica answers; with the kind that is
     configured."""
     monkeypatch.setattr(status_poll, "STATUS_TIMEOUT_S", 0.05)
+    monkeypatch.setattr(status_poll, "START_S", 0.0)
     tiers: dict[str, Any] = {"hung": Asked(None), "broken": Asked(RuntimeError("secret")), "well": Asked(ready(9))}
     watch = TierWatch(tiers, dict.fromkeys(tiers, "mlx"), {})
     hung, broken, well = asyncio.run(watch.ask())
@@ -43,6 +44,25 @@ def test_a_tier_that_does_not_answer_is_unavailable_and_holds_up_no_other(monkey
     assert (hung.reason, broken.reason) == ("no replica answers (TimeoutError)", "no replica answers (RuntimeError)")
     assert well == ready(9)
     assert watch.known == {"hung": hung, "broken": broken, "well": well}
+
+
+def test_a_replica_that_has_not_answered_yet_is_being_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Law: silence at the start is loading, so that nobody takes a tier that is nearly there for a broken one; an
+    error, or silence after an answer, is not."""
+    monkeypatch.setattr(status_poll, "STATUS_TIMEOUT_S", 0.05)
+    silent: Any = Asked(None)
+    tiers: dict[str, Any] = {"silent": silent, "broken": Asked(RuntimeError())}
+    watch = TierWatch(tiers, dict.fromkeys(tiers, "mlx"), {})
+    seen = []
+    for said in (None, ready(9), None):
+        silent.said = said
+        seen.append([one.state for one in asyncio.run(watch.ask())])
+
+    assert seen == [
+        [TierState.LOADING, TierState.UNAVAILABLE],
+        [TierState.READY, TierState.UNAVAILABLE],
+        [TierState.UNAVAILABLE, TierState.UNAVAILABLE],
+    ]
 
 
 def test_a_context_that_was_known_stays_known() -> None:

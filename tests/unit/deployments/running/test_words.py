@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deployments.running.words import WORDS_MAX, Place, RunStatus, failure, read_news, ready_lines
+from deployments.running.words import WORDS_MAX, Place, RunStatus, can_answer, failure, read_news, ready_lines
 
 STATES = ("starting", "loading", "ready", "asleep", "unavailable")
 tiers = st.dictionaries(
@@ -28,7 +28,16 @@ def test_a_line_for_each_change_and_no_other(told):
         lines = read_news(standing, json.dumps({"tiers": news}).encode())
         assert [line.split()[:2] for line in lines] == [[name, news[name]["state"]] for name in changed]
 
-    assert standing.answers == any(tier["state"] in ("ready", "asleep") for tier in seen.values())
+    assert standing.answers == can_answer(tier["state"] for tier in seen.values())
+
+
+@given(st.lists(st.sampled_from(STATES), max_size=4))
+def test_a_sleeper_counts_unless_one_before_it_is_nearly_there(states):
+    """Who is told that the server is ready doesn't wait for a tier to wake while the first one is still loading."""
+    before = states[: states.index("asleep")] if "asleep" in states else states
+
+    woken = "asleep" in states and not {"starting", "loading"} & set(before)
+    assert can_answer(states) == ("ready" in states or woken)
 
 
 def test_a_percentage_that_goes_on_is_no_line():
