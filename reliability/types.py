@@ -180,7 +180,8 @@ class ChatRequest:
     route of a hosted tier's API (`/completions`), which `extra` is the body for; `messages` is then only what a model
     reads of it, to be measured. `keep`: what a tier computes for it may be kept beyond the process; no text is ever.
     `key`: the name of the API key that the session is kept under. `added`: how many messages at the end are this
-    server's own and no client's.
+    server's own and no client's. `must_speak`: the last attempt said nothing, so a tier that can lets this one not end
+    before a word.
     """
 
     request_id: str
@@ -206,6 +207,7 @@ class ChatRequest:
     calls_tried: int = 0
     key: str = ""
     added: int = 0
+    must_speak: bool = False
     extra: Mapping[str, Any] = field(default_factory=dict)
 
 

@@ -27,6 +27,7 @@ from deployments.models.provenance import versions, weights_sha256
 from deployments.models.sources import ModelSource, ModelUnavailable
 from deployments.tiers.call_split import CallFormat, strict_json_call
 from deployments.tiers.mlx.drafting import Draft, is_cuttable
+from deployments.tiers.mlx.opening import read_turn_start
 from deployments.tiers.mlx.sampling import Sampling
 from deployments.tiers.template_check import check_call_template
 
@@ -55,6 +56,8 @@ class Loaded:
     versions: Mapping[str, str] = dataclasses.field(default_factory=dict)
     # Whether sequences that decode together give what each gives alone; None where it wasn't tried.
     batched_as_alone: bool | None = None
+    # The tokens that open its turn, as far as it has any of its own for that.
+    turn_start: Sequence[int] = ()
     # What is wrong with its calls, None where they can be read.
     warning: str | None = None
     # Whether what it keeps of a prompt can always be cut back to a shorter one.
@@ -101,6 +104,7 @@ def load(
         adapter=f"{adapter.label} (sha256 {adapter.sha256})" if adapter else None,
         draft=None if small is None else _load_draft(small, draft_tokens, model, tokenizer),
         versions=versions(),
+        turn_start=read_turn_start(tokenizer),
         warning=_check_calls(tokenizer, artifact),
     )
 

@@ -37,6 +37,7 @@ from deployments.tiers.mlx.engine import Engine, Phase
 from deployments.tiers.mlx.grammar.compiler import Constraint, Constraints
 from deployments.tiers.mlx.grammar.lark import HERMES
 from deployments.tiers.mlx.loading import Loaded, call_format, load
+from deployments.tiers.mlx.opening import encode_think_close, forbid_silence
 from deployments.tiers.mlx.sampling import Sampling, read_sampling
 from deployments.tiers.mlx.starting import PromptDisk
 from deployments.tiers.prompt import Refused, find_checkpoints, find_unsupported, render
@@ -251,7 +252,9 @@ class MlxTier:
             sink=sink,
             deadline_s=time.monotonic() + request.timeout_s,
             reasoning_tokens_max=self._max_reasoning_tokens,
-            think_close=_encode_think_close(tokenizer) if think else (),
+            think_close=encode_think_close(tokenizer) if think else (),
+            turn_start=loaded.turn_start,
+            processors=[forbid_silence(tokenizer, loaded.turn_start, len(prompt))] if request.must_speak else (),
             checkpoints=find_checkpoints(tokenizer, request, prompt, turns=not loaded.cuttable, at=prepared.at),
             constraint=constraint,
             logprob_reader=None if top is None else LogprobReader(constraints.speller(), top),
@@ -369,12 +372,6 @@ def _parse_model(text: str) -> ModelSource:
         return parse_source(text)
     except ValueError as error:
         raise ModelUnavailable(str(error)) from error
-
-
-def _encode_think_close(tokenizer: Any) -> list[int]:
-    """Encode the end of the reasoning, as a model writes it itself."""
-    tokens: list[int] = tokenizer.encode(f"\n{tokenizer.think_end}\n\n", add_special_tokens=False)
-    return tokens
 
 
 def _calls_of(

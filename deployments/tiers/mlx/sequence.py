@@ -36,8 +36,9 @@ class Job:
     `processors` change its logits (see `sampling.py`), and `constraint` is the grammar that the
     answer must keep to. `checkpoints` are places in the prompt behind which its cache is worth
     keeping. After `reasoning_tokens_max` tokens of reasoning, `think_close` is written for the
-    model. `logprob_reader`: the probabilities of its tokens are wanted. `keep`: what is computed for
-    it may go to disk.
+    model. `turn_start`: the tokens that open the model's turn; an answer that begins with them again
+    begins behind them. `logprob_reader`: the probabilities of its tokens are wanted. `keep`: what is
+    computed for it may go to disk.
     """
 
     prompt: Sequence[int]
@@ -52,6 +53,7 @@ class Job:
     checkpoints: Sequence[int] = ()
     reasoning_tokens_max: int | None = None
     think_close: Sequence[int] = ()
+    turn_start: Sequence[int] = ()
     keep: bool = True
 
     @property
@@ -158,7 +160,7 @@ class SequenceState:
         if ended:
             events += reader.finish(truncated=truncated)
         if self.job.logprob_reader is not None and logprobs is not None and finish != "stop":
-            of_text = not was_reasoning and not reader.thinking
+            of_text = not was_reasoning and not reader.thinking and not self._opens_turn
             self.logprobs.add([self.job.logprob_reader.read(token, logprobs)] if of_text else [])
         self.pending += self._add_logprobs(events) if self.job.logprob_reader is not None else events
         return _choose_reason(reader, truncated) if ended else None
@@ -194,7 +196,15 @@ class SequenceState:
             self.pending, self.sent_s = [], now_s
             self.job.sink(events)
 
+    @property
+    def _opens_turn(self) -> bool:
+        """Whether the answer so far is the opening of its turn once more."""
+        count = len(self.tokens)
+        return count <= len(self.job.turn_start) and self.tokens == list(self.job.turn_start[:count])
+
     def _decode(self, token: int, finish: str | None) -> str:
+        if self._opens_turn:
+            return ""
         if finish != "stop":  # the token that ends the answer is no text
             self.detokenizer.add_token(token)
         text = self.detokenizer.last_segment
