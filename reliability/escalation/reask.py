@@ -42,18 +42,11 @@ def request_for(
         request = _add(request, {"role": "user", "content": nudge(loop)})
     if call.reask is None:
         return request
-    silent = not violations and not failed_text.strip()
-    if call.reask.constrained and not (silent and _has_result(original)):
+    if call.reask.constrained:
         request = replace(request, constrained=True, calls_tried=_count_calls(failed_text, toolbox or ToolBox()))
     if call.reask.step is RetryStep.CORRECT and violations:
         return _add_correction(request, failed_text, corrective_message(violations, toolbox or ToolBox()))
-    return replace(_resample(request, attempts), must_speak=silent)
-
-
-def _has_result(request: ChatRequest) -> bool:
-    """Tell whether the model was shown a tool's result: one that says nothing to it has done its job, and a demanded
-    call would be one too many."""
-    return bool(request.messages) and request.messages[-1].get("role") in ("tool", "function")
+    return replace(_resample(request, attempts), must_speak=not failed_text.strip())
 
 
 def _count_calls(text: str, box: ToolBox) -> int:
