@@ -214,6 +214,11 @@ class HostedTierConfig(TierBase):
         description="whether requests leave this machine: a local-only request never reaches such a tier; not set: "
         "unless the URL is on loopback",
     )
+    continues: Literal["prefill", "anchor"] = Field(
+        default="anchor",
+        description="how it is asked for the rest of an answer whose stream broke: `prefill` where it goes on behind a "
+        "last message of the model's own (vLLM, SGLang, LM Studio), else `anchor`: it is told to, and checked",
+    )
     usd_per_mtok_prompt: float | None = Field(
         default=None,
         ge=0,

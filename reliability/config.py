@@ -99,6 +99,13 @@ class EscalationConfig(Section):
         "`tier` and at least one of `tools_min`, `messages_min`, `prompt_bytes_min`; `mlx-stack-serve evaluate` "
         "proposes them where they pay",
     )
+    continuations_max: int = Field(
+        default=1,
+        ge=0,
+        le=8,
+        description="how often a stream whose text has broken off goes on with another attempt's words; 0: it ends in "
+        "an error frame",
+    )
     max_retries_before_escalate: int = Field(
         default=3,
         ge=0,

@@ -108,6 +108,7 @@ TRAITS: Mapping[Fault | Flaw, Traits] = {
     Fault.LOADING:             Traits(NO,    ALWAYS, IGNORED, IF_STARTED, Reason.SERVER_ERROR,    Code.LOADING),
     Fault.UNAVAILABLE:         Traits(NO,    ALWAYS, IGNORED, IF_STARTED, Reason.SERVER_ERROR,    Code.NO_TIER_EVER,
                                       code_with_time=Code.NO_TIER, upstream_words="doesn't have this model or route"),
+    Fault.SEAM:                Traits(NO,    IF_ON,  IGNORED, RAN,        Reason.SERVER_ERROR,    Code.UPSTREAM),
     # The request's own.
     Fault.CONTEXT_LENGTH:      Traits(NO,    ALWAYS, IGNORED, IF_STARTED, Reason.CONTEXT_LENGTH,  Code.CONTEXT_LENGTH,
                                       upstream_words="can't hold a prompt of this length"),

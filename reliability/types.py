@@ -65,6 +65,7 @@ class Fault(StrEnum):
     SERVER_ERROR = "server_error"  # 5xx, or an error inside the tier
     CRASHED = "crashed"  # the connection or the replica died
     PROTOCOL = "protocol"  # an answer that can't be read: malformed SSE, not JSON
+    SEAM = "seam"  # words that don't go on with the text that stands before the client
     CONTEXT_LENGTH = "context_length"  # the prompt doesn't fit this tier
     UNSUPPORTED = "unsupported"  # this tier can't do what the request asks (another may)
     BAD_REQUEST = "bad_request"  # the tier says that the request itself is wrong (4xx)
@@ -181,7 +182,7 @@ class ChatRequest:
     reads of it, to be measured. `keep`: what a tier computes for it may be kept beyond the process; no text is ever.
     `key`: the name of the API key that the session is kept under. `added`: how many messages at the end are this
     server's own and no client's. `must_speak`: the last attempt said nothing, so a tier that can lets this one not end
-    before a word.
+    before a word. `begun`: how the answer begins that is to be gone on with, and what was reasoned before it.
     """
 
     request_id: str
@@ -208,6 +209,8 @@ class ChatRequest:
     key: str = ""
     added: int = 0
     must_speak: bool = False
+    begun: str = ""
+    begun_reasoning: str = ""
     extra: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -363,7 +366,8 @@ class Attempt:
     nothing. `reported` is what the tier reported that it had cost, where that can't be; then
     `usage` is what is booked in its place. `started_ns`: the moment at which the tier was called;
     None where it wasn't. `native_calls`: how many of its calls came as calls, and not in the text.
-    `lost`: as of `Started`.
+    `lost`: as of `Started`. `seam`: how many characters stood before the client where it went on with another attempt's
+    text; None where it began anew.
     """
 
     tier: str
@@ -387,6 +391,7 @@ class Attempt:
     reported: Usage | None = None
     native_calls: int = 0
     lost: LostPrefix | None = None
+    seam: int | None = None
 
     @property
     def good(self) -> bool:

@@ -32,6 +32,8 @@ from reliability.types import Event
 
 __all__ = ["Exchange"]
 
+SEAM = b": continued by tier %s at character %d\n\n"  # a comment: clients pass over it
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exchange:
@@ -87,12 +89,16 @@ class Exchange:
     async def _frames(self, writer: StreamWriter, slot: _FirstFrame) -> AsyncGenerator[bytes, None]:
         """Yield the frames of one stream; none where the request is refused before anything was
         sent."""
-        run, begun = self.run, False
+        run, begun, seam = self.run, False, -1
         try:
             async with contextlib.aclosing(insert_silences(self.events, self.keepalive_s)) as batches:
                 async for batch in batches:
                     if not begun:
                         slot.silent, begun = batch is None, True
+                    reading = run.reading
+                    if batch is not None and reading is not None and reading.resumes and reading.number != seam:
+                        seam = reading.number
+                        yield SEAM % (reading.tier.encode(), len(reading.begun))
                     yield writer.silence() if batch is None else writer.chunks(run.tier or "", batch)
             report = self.report()
             if run.finish is not None:

@@ -88,6 +88,7 @@ def _make_hosted(name: str, config: HostedTierConfig, cloud: CloudFallback) -> T
         headers={**(known.headers if known else {}), **config.headers},
         context_tokens=config.context_tokens,
         openrouter=known is not None,
+        continues=config.continues,
         # `drive` bounds silence, by the tier's or the server's timeouts; this is only a net below them.
         idle_s=IDLE_NET_S,
     )

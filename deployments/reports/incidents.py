@@ -117,9 +117,10 @@ class _Writer:
         """Write a fault, a loop or a flaw: an attempt has one of them at most."""
         if attempt.fault is not None:
             kind = IncidentKind.BUDGET if attempt.fault is Fault.BUDGET else IncidentKind.FAULT
-            yield self._record(
-                kind, attempt.fault.value, number, **_describe_fault(attempt), **self._show_texts(attempt, None)
-            )
+            after = next(iter(self.run.attempts[number + 1 :]), None)
+            seam = {} if after is None or after.seam is None else {"continued_by": after.tier, "at_char": after.seam}
+            evidence = _describe_fault(attempt) | seam | self._show_texts(attempt, None)
+            yield self._record(kind, attempt.fault.value, number, **evidence)
         elif attempt.flaw is not None:
             judged = self._find_judged(number)
             kind = IncidentKind.LOOP if _repeats(attempt) else IncidentKind.FLAW

@@ -29,6 +29,7 @@ NOTE_CHARS_MAX = 300
 WARN_PERCENT = BudgetConfig().warn_percent
 # A conversation that begins has nothing to lose: no note.
 ANEW = (PrefixChange.NEW_CONVERSATION,)
+SEAM_WORDS = "went on with a text that had broken off, at character"
 LEVEL_WORDS = {Level.WARN: "warning", Level.CRITICAL: "critical"}
 
 
@@ -82,6 +83,11 @@ def repairs_of(run: Run) -> list[str]:
     return sorted({repair.kind.value for repair in delivered.repairs}) if delivered else []
 
 
+def is_continued(run: Run) -> bool:
+    """Tell whether the answer's text is of more than one attempt."""
+    return any(attempt.seam is not None and attempt.text_out for attempt in run.attempts)
+
+
 def session_header(run: Run) -> dict[str, str]:
     """Build the header that is known before any tier has answered."""
     return {"X-MLX-Stack-Session": run.request.session_id}
@@ -131,6 +137,7 @@ def report_of(
         "retries": run.retries,
         "loop": loop_mark(run) if run.loop is not None else None,
         "repairs": repairs_of(run),
+        "continued": is_continued(run),
         "notes": _write_notes(run),
         "total_ms": round(total_ns / NS_PER_MS, 3),
         "overhead_ms": round(max(0, total_ns - model_ns) / NS_PER_MS, 3),
@@ -152,6 +159,7 @@ def _write_notes(run: Run) -> list[str]:
         *finish,
         *(_describe_usage(a.tier, a.reported, a.usage) for a in run.attempts if a.reported and a.usage),
         *(_write_lost(a.tier, a.lost) for a in run.attempts if a.lost is not None and a.lost.changes != ANEW),
+        *(f"tier {a.tier}: {SEAM_WORDS} {figure(a.seam)}" for a in run.attempts if a.seam is not None and a.text_out),
     ]
 
 
@@ -205,6 +213,7 @@ def _describe_attempt(attempt: Attempt, prices: Mapping[str, Price], started_ns:
         "flaw": attempt.flaw.value if attempt.flaw else None,
         "detail": attempt.detail or None,
         "native_calls": attempt.native_calls,
+        "seam": attempt.seam,
         "cancelled": attempt.cancelled,
         "at_ms": None if attempt.started_ns is None else max(0, attempt.started_ns - started_ns) // NS_PER_MS,
         "elapsed_ms": attempt.elapsed_ns // NS_PER_MS,

@@ -15,6 +15,7 @@ more, so it counts as the timeout that it nearly was, and another tier is asked.
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
@@ -33,6 +34,7 @@ from reliability.answer.call_scan import CallScan, step_calls
 from reliability.answer.gate import Gate, Hold
 from reliability.answer.judgement import Expected, Judged, judge, settle_text
 from reliability.answer.logprobs import WaitingLogprobs
+from reliability.answer.turn_start import may_be_turn_start, strip_turn_start
 from reliability.loops import Kind, Loop, Scan
 from reliability.prefix import LostPrefix
 from reliability.types import (
@@ -74,6 +76,10 @@ class Reading:
     the arguments of a call, so that what came of it is no call.
     `reasoned`: the beginning of its reasoning, which is the answer where there is nothing else.
 
+    `resumes`: it goes on with `begun`, the text that stands before the client, which is read first as if it had written
+    that itself; as much of it as the gate would have held, `unsaid`, doesn't leave again. `text_out`: text of this
+    attempt stands before the client.
+
     `trusted`: what the tier reports of its tokens is its own count. `progress` is called with what
     the attempt has cost so far; `prompt_most` bounds the tokens of its prompt. `reported`: what the
     tier reported that it had cost, where that can't be. `lost`: as of `Started`.
@@ -99,6 +105,10 @@ class Reading:
     reasoned: str = ""
     loop: Loop | None = None
     lead: str = ""
+    begun: str = ""
+    resumes: bool = False
+    unsaid: int = field(init=False, default=0)
+    text_out: bool = field(init=False, default=False)
     sent: list[str] = field(default_factory=list)
     kept: tuple[Event, ...] = ()
     last: tuple[Event, ...] = ()
@@ -122,11 +132,11 @@ class Reading:
             trusted=self.trusted,
         )
         self.gate = gates.open_gate(names, partial(settle_text, toolbox=self.expected.toolbox), hold)
-
-    @property
-    def text_out(self) -> bool:
-        """Whether text of this attempt stands before the client."""
-        return bool(self.sent)
+        if self.begun:
+            self.text_scan, _ = loops.step(self.text_scan, self.begun)
+            self.gate, passed = gates.step(self.gate, Text(self.begun))
+            self.sent = [event.text for event in passed if isinstance(event, Text)]
+            self.unsaid = len(self.begun) - sum(map(len, self.sent))
 
     @property
     def phase(self) -> str:
@@ -210,22 +220,29 @@ class Reading:
         return self._release(out)
 
     def _release(self, events: tuple[Event, ...]) -> tuple[Event, ...]:
-        """Let these leave: all but white space that no word stands before yet. It would commit the
-        answer to an attempt without text; many models write a line end before a call, or behind
+        """Let these leave: all but white space, and the opening of the model's turn, that no word stands before yet.
+        It would commit the answer to an attempt without text; many models write a line end before a call, or behind
         their reasoning."""
         out: list[Event] = []
         for event in events:
             if isinstance(event, Text):
                 text = self.lead + event.text
-                if not self.sent and (not text or text.isspace()):
+                if not self.sent and may_be_turn_start(text):
                     self.lead = text
                     continue
+                text = text if self.sent else strip_turn_start(text)
                 self.lead = ""
                 self.sent.append(text)
-                out.append(Text(text))
+                out += self._drop_said(Text(text))
             else:
                 out.append(event)
         return tuple(out)
+
+    def _drop_said(self, event: Text) -> list[Event]:
+        """Drop what an earlier attempt has told the client already."""
+        text, self.unsaid = event.text[self.unsaid :], max(0, self.unsaid - len(event.text))
+        self.text_out = self.text_out or bool(text)
+        return [Text(text)] if text else []
 
     def _guard(self, event: Event) -> None:
         """Look for repetition inside the answer while it decodes."""
@@ -280,6 +297,9 @@ class Reading:
     def take_judgement(self, judged: Judged) -> list[Event]:
         """Take the answer to that question, the second half of `finish`. Returns what may still
         leave."""
+        if self.unsaid:
+            events = ([one] if not isinstance(one, Text) else self._drop_said(one) for one in judged.events)
+            judged = replace(judged, events=tuple(itertools.chain.from_iterable(events)))
         self.judged = judged
         if isinstance(self.end, Finish) and self.end.damaged and (judged.calls or judged.violations):
             return self._refuse_damaged(self.end.usage)

@@ -14,7 +14,10 @@ attempt's calls are taken and its own text is dropped. Reasoning is no part of t
 Each call to a tier has one grant, settled once, in `finally`, with what was spent and a verdict. What it has spent so
 far is reported on the way, for the case that this process dies before.
 
-What must never happen: text of two attempts in one answer, calls of two attempts, a call that isn't
+A text that broke off is gone on with by the next attempt, which reads what stands as if it had written that itself
+(`Reading.begun`): the one answer whose text is of two attempts, joined at the very character.
+
+What must never happen: otherwise text of two attempts in one answer, calls of two attempts, a call that isn't
 complete and valid, a grant that stays open, a stream that is left open when the client goes.
 """
 
@@ -53,6 +56,7 @@ from reliability.types import (
     Flaw,
     Logprobs,
     Reason,
+    Reasoning,
     Text,
     Usage,
 )
@@ -78,7 +82,8 @@ class Run:
     `stays` says why the request may not leave the machine, and is empty where it may. `prompt_bytes` is the size of
     what a model reads of `request` (see `reliability.answer.estimate`). `notes`: what was asked for and has no effect
     here. `counted`: what the tier that answers has counted of its tokens so far; `reading`: the attempt that
-    runs, or ran last. `warnings` are the budget's windows
+    runs, or ran last. `told`, `thought`: the pieces of text and reasoning that have left for the client.
+    `warnings` are the budget's windows
     that are nearly full, `level` is the memory level of the whole cluster, `silent` whether a call ran without a grant.
     """
 
@@ -102,6 +107,8 @@ class Run:
     silent: bool = False
     counted: Usage = NOTHING_YET
     reading: Reading | None = None
+    told: list[str] = field(default_factory=list)
+    thought: list[str] = field(default_factory=list)
     finish: Finish | None = None
     refusal: Refuse | None = None
 
@@ -149,11 +156,13 @@ async def drive(run: Run, ports: Ports) -> AsyncGenerator[list[Event], None]:
 
 def build_situation(run: Run, ports: Ports) -> Situation:
     """Build what `decide` looks at."""
+    # The tokens of two models can't be told as one list of probabilities.
+    limits = run.limits if run.request.top_logprobs is None else replace(run.limits, continuations_max=0)
     return Situation(
         chain=run.chain,
         attempts=tuple(run.attempts),
         remaining_ns=run.deadline_ns - ports.clock.now_ns(),
-        limits=run.limits,
+        limits=limits,
         jitter=ports.jitter(),
     )
 
@@ -175,7 +184,7 @@ def _deliver(run: Run, number: int) -> list[Event]:
     run.finish = judged.finish
     events = list(judged.events)
     others = [*run.attempts[:number], *run.attempts[number:][1:]]
-    if any(attempt.text_out for attempt in others):
+    if accepted.seam is None and any(attempt.text_out for attempt in others):
         # A later attempt may have written text since this one was judged.
         events = [event for event in events if not isinstance(event, Text | Logprobs)]
     if any(isinstance(event, CallDelta) for event in events):
@@ -210,7 +219,9 @@ async def _call(run: Run, call: Call, ports: Ports) -> AsyncGenerator[list[Event
         number=len(run.attempts),
         expected=run.expected,
         hold=_hold_of(run),
-        text_committed=any(a.text_out for a in run.attempts),
+        text_committed=not call.resume and any(a.text_out for a in run.attempts),
+        begun=request.begun,
+        resumes=call.resume,
         started_ns=ports.clock.now_ns(),
         prompt_bytes=size,
         prompt_most=cache(partial(prompt_tokens_most, (request.messages, request.tools, request.response_format))),
@@ -221,6 +232,7 @@ async def _call(run: Run, call: Call, ports: Ports) -> AsyncGenerator[list[Event
         logprobs=None if request.top_logprobs is None else WaitingLogprobs(),
     )
     run.reading = reading
+    told, thought = run.told, run.thought
     stream = read(
         reading,
         ports.tiers[call.tier],
@@ -235,6 +247,8 @@ async def _call(run: Run, call: Call, ports: Ports) -> AsyncGenerator[list[Event
         async with aclosing(stream) as events:
             async for out in events:
                 run.counted = reading.spending.counted or run.counted
+                told += [event.text for event in out if isinstance(event, Text)]
+                thought += [event.text for event in out if isinstance(event, Reasoning)]
                 yield out
     finally:
         _write_down(run, reading, granted, ports)
@@ -279,9 +293,16 @@ def settle(attempt: Attempt, grant: Grant | None, ports: Ports) -> None:
 def _build_request(run: Run, call: Call) -> ChatRequest:
     """Build what this call is to read: the client's request, and what is added about the last
     attempt."""
-    last = run.judged
+    last, request = run.judged, run.request
+    if call.resume:
+        begun, written = (
+            "".join(run.told),
+            sum(a.usage.completion_tokens for a in run.attempts if a.text_out and a.usage),
+        )
+        request = replace(request, begun=begun, begun_reasoning="".join(run.thought))
+        return replace(request, max_tokens=max(1, request.max_tokens - written))
     return request_for(
-        run.request,
+        request,
         call,
         attempts=len(run.attempts),
         failed_text=last.written if last else "",
@@ -294,7 +315,8 @@ def _build_request(run: Run, call: Call) -> ChatRequest:
 def _measure_prompt(run: Run, request: ChatRequest) -> int:
     """Measure the prompt. A long history is not read again where nothing was added behind it."""
     known = request.messages is run.request.messages
-    return run.prompt_bytes if known else prompt_bytes(request.messages, request.tools)
+    size = run.prompt_bytes if known else prompt_bytes(request.messages, request.tools)
+    return size + len(request.begun.encode()) + len(request.begun_reasoning.encode())
 
 
 def _bound_request(run: Run, request: ChatRequest, grant: Grant | None, ports: Ports) -> ChatRequest:

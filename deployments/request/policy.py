@@ -102,6 +102,7 @@ def limits_of(
         retries_max=escalation.max_retries_before_escalate,
         reasks_max=min(validation.max_retries, escalation.max_retries_before_escalate),
         attempts_max=config.server.attempts_max,
+        continuations_max=escalation.continuations_max,
         escalate_on=frozenset(Reason(reason.value) for reason in escalation.escalate_on),
         strategies=strategies,
         cheap=escalation.chain[0],

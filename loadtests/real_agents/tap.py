@@ -17,7 +17,7 @@ __all__ = ["Exchange", "Tap", "listen", "read_answer"]
 
 Kept = TypeVar("Kept", bound="Tap")
 ANSWER_BYTES_MAX = 4 * 1024 * 1024
-TIMEOUT_S = 100.0
+TIMEOUT_S = 600.0  # beyond any answer of a small model on a slow machine
 HOP_HEADERS = frozenset({"host", "connection", "content-length", "transfer-encoding", "accept-encoding", "keep-alive"})
 
 

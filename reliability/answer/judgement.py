@@ -23,6 +23,7 @@ from typing import Any
 from reliability.answer.equal_calls import collapse_calls, drop_equal, read_stopped
 from reliability.answer.gate import TextKind
 from reliability.answer.native_calls import drop_leaks, read_native_calls, write_native_calls
+from reliability.answer.turn_start import drop_turn_start
 from reliability.loops import (
     Loop,
     LoopConfig,
@@ -200,14 +201,15 @@ def judge(
 ) -> Judged:
     """Judge one complete answer.
 
-    `held` is what the gate kept back, `sent` the text that it let pass, `text_committed` whether an earlier attempt's
-    text stands before the client, `attempt` the number of this attempt (so that ids don't meet). The answer is read
-    whole, so that it is judged the same however much of it has left. `stopped`: what it was stopped for while it
-    decoded. `reasoned`: what it reasoned, which is the answer as far as loops go where it wrote nothing else.
+    `held` is what the gate kept back, `sent` what it let pass, `text_committed` whether an earlier attempt's text
+    stands before the client, `attempt` the number of this attempt (so that ids don't meet). Whole, so that it is judged
+    the same however much has left. `stopped`: what it was stopped for while it decoded. `reasoned`: its reasoning,
+    which is the answer as far as loops go where it wrote nothing else.
 
     Raises:
         OutOfSteps: judging the calls takes more than `steps` (None: as many as it takes); never where they are final.
     """
+    held = held if sent else drop_turn_start(held)
     text = "".join(event.text for event in held if isinstance(event, Text))
     found, cut_off = read_stopped(sent + text, len(sent), expected.toolbox, stopped)
     found, native = drop_leaks(found, read_native_calls(held), expected.toolbox)
@@ -219,8 +221,7 @@ def judge(
         checked = _check(expected, raw, found, attempt, steps)
     flaw, detail = _find_flaw(checked, finish, raw, found, sent=sent, text_committed=text_committed)
     turn, loop = _check_loops(expected, checked, sent + found.text, reasoned or found.reasoning, flaw)
-    if loop is not None:
-        flaw, detail = _describe_loop(loop)
+    flaw, detail = (flaw, detail) if loop is None else _describe_loop(loop)
     return Judged(
         events=tuple(_build_deliverable(checked, held, found, text_committed=text_committed)),
         finish=_correct_finish(finish, checked),

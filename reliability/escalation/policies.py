@@ -5,7 +5,8 @@ opinion wins. It keeps nothing between calls: a request has few attempts, so eac
 order of `POLICIES` is the specification; what follows from each fault and flaw stands in `reliability.faults`:
 
 1.  a good answer is accepted;
-2.  an answer whose text has left can't be taken back: where the text itself broke off, refuse (the shell ends the
+2.  an answer whose text has left can't be taken back: where the text itself broke off, it is gone on with, from its
+    very end, as after any fault (9, 10), with at most `continuations_max` seams, else refused (the shell ends the
     stream in an error frame); where it only repeats itself, deliver it, marked, or refuse where the circuit breaks;
 3.  a call that was held because it loops, where text stands before the client: it is delivered,
     marked, once the nudge has brought no other call, or where no further call may be made. A model
@@ -39,7 +40,7 @@ commit point, a request that goes back down the chain but for a budget, more att
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from reliability.escalation.refusals import (
     code_of,
@@ -91,6 +92,7 @@ class Limits:
     strategies: Mapping[str, tuple[RetryStep, ...]] = field(default_factory=dict)
     grammars: frozenset[str] = frozenset()
     cheap: str | None = None
+    continuations_max: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,12 +109,13 @@ class Situation:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
     """Call `tier` after `wait_ns`. `reask`: how the prompt differs because of a flaw. `nudge`: with
-    a message about the loop."""
+    a message about the loop. `resume`: it goes on with the text that stands before the client."""
 
     tier: str
     wait_ns: int = 0
     reask: Reask | None = None
     nudge: bool = False
+    resume: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,13 +158,30 @@ def accept_good(situation: Situation) -> Decision | None:
     return Accept() if situation.attempts and situation.attempts[-1].good else None
 
 
+def go_on_with_text(situation: Situation) -> Decision | None:
+    """Go on with a text that broke off before the client: from its end, on the same tier where a second call may cure
+    it, else on the next; without one, on the same. Calls are still of one attempt: none had left."""
+    attempts = situation.attempts
+    told = [number for number, attempt in enumerate(attempts) if attempt.text_out]
+    if not told or any(attempt.fault is None for attempt in attempts[told[-1] :]):
+        return None
+    last, limits = attempts[-1], situation.limits
+    seams = sum(attempt.seam is not None for attempt in attempts if attempt.text_out)
+    call = None
+    left = situation.remaining_ns > 0 and len(attempts) < limits.attempts_max and not last.hard_stop
+    if seams < limits.continuations_max and left:
+        again = Call(tier=last.tier) if last.text_out and traits_of(last).other_tier is not OtherTier.NEVER else None
+        call = retry_transient(situation) or _climb_from(situation, last, nudge=False) or again
+    if isinstance(call, Call):
+        return replace(call, resume=True, nudge=False)
+    return Refuse(code=RefuseCode.BROKEN_STREAM, message=last.detail)
+
+
 def stop_after_text(situation: Situation) -> Decision | None:
     """Stop where text has left: what the client has seen can't be taken back."""
     last = _last(situation)
     if last is None or not last.text_out:
         return None
-    if last.fault is not None:
-        return Refuse(code=RefuseCode.BROKEN_STREAM, message=last.detail)
     if last.calls_held:
         return None
     if last.flaw is Flaw.CIRCUIT_BREAK:
@@ -309,6 +329,7 @@ def refuse_exhausted(situation: Situation) -> Refuse:
 
 POLICIES: tuple[Policy, ...] = (
     accept_good,
+    go_on_with_text,
     stop_after_text,
     take_looped_call,
     stop_bad_request,

@@ -40,6 +40,7 @@ from deployments.listener.listening import is_loopback
 from deployments.reports.redaction import Redactor, secret_headers
 from deployments.tiers.hosted.chat_body import chat_body
 from deployments.tiers.hosted.chat_reader import ChatReader
+from deployments.tiers.hosted.continuing import Continues, ask_to_go_on, join
 from deployments.tiers.hosted.endpoint import CHAT, build_tls, find_route, parse_endpoint
 from deployments.tiers.hosted.inbox import Inbox
 from deployments.tiers.hosted.passed_reader import PassedReader, build_passed_body, cut_list
@@ -94,6 +95,7 @@ class HostedTier:
         headers: Mapping[str, str] | None = None,
         context_tokens: int | None = None,
         openrouter: bool = False,
+        continues: Continues = "anchor",
         connect_s: float = 5.0,
         idle_s: float = 120.0,
     ) -> None:
@@ -103,6 +105,7 @@ class HostedTier:
         self._headers = dict(headers or {})
         self._context_tokens = context_tokens
         self._openrouter = openrouter
+        self._continues: Continues = continues
         self._connect_s = connect_s
         self._idle_s = idle_s
         self._client: aiohttp.ClientSession | None = None
@@ -129,7 +132,7 @@ class HostedTier:
             return
         self._active += 1
         try:
-            async with aclosing(self._exchange(request, key)) as answer:
+            async with aclosing(self._ask(request, key)) as answer:
                 async for events in answer:
                     yield events
         finally:
@@ -162,6 +165,12 @@ class HostedTier:
             client, self._client = self._client, None
             if client is not None:
                 await client.close()
+
+    def _ask(self, request: ChatRequest, key: str) -> AsyncGenerator[list[Event], None]:
+        if not request.begun:
+            return self._exchange(request, key)
+        rest = self._exchange(ask_to_go_on(request, self._continues), key)
+        return join(rest, request.begun, self._continues, self._name)
 
     async def _exchange(self, request: ChatRequest, key: str) -> AsyncGenerator[list[Event], None]:
         deadline = asyncio.get_running_loop().time() + request.timeout_s

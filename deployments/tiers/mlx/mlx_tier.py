@@ -15,33 +15,23 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import dataclasses
 import sys
 import time
 from collections.abc import AsyncGenerator, Callable
 from concurrent.futures import ThreadPoolExecutor
-from datetime import datetime
 from pathlib import Path
-from typing import Any
 
 from deployments.models.cache_folder import Say, default_cache_dir
 from deployments.models.catalog import choose_here
 from deployments.models.presence import await_model
 from deployments.models.sources import ModelSource, ModelUnavailable, parse_source
-from deployments.tiers.call_split import CallFormat
-from deployments.tiers.logprobs import LogprobReader
 from deployments.tiers.merging import merge_events
-from deployments.tiers.mlx.answer import AnswerReader
 from deployments.tiers.mlx.batch import Job
 from deployments.tiers.mlx.engine import Engine, Phase
-from deployments.tiers.mlx.grammar.compiler import Constraint, Constraints
-from deployments.tiers.mlx.grammar.lark import HERMES
-from deployments.tiers.mlx.loading import Loaded, call_format, load
-from deployments.tiers.mlx.opening import encode_think_close, forbid_silence
-from deployments.tiers.mlx.sampling import Sampling, read_sampling
+from deployments.tiers.mlx.job_builder import JobBuilder
+from deployments.tiers.mlx.loading import Loaded, load
 from deployments.tiers.mlx.starting import PromptDisk
-from deployments.tiers.prompt import Refused, find_checkpoints, find_unsupported, render
-from deployments.tiers.session_prompts import SessionPrompts
+from deployments.tiers.prompt import Refused, find_unsupported, render
 from reliability.escalation.wording import figure
 from reliability.prefix import LostPrefix
 from reliability.types import ChatRequest, Event, Failed, Fault, Finish, Started, TierState, TierStatus
@@ -81,15 +71,12 @@ class MlxTier:
         self._model, self._adapter = model, adapter
         self._draft_model, self._draft_tokens = draft_model, draft_tokens
         self._context_tokens = context_tokens
-        self._temperature = temperature
         self._cache_dir, self._blas_threads = cache_dir, blas_threads
         self._max_running, self._places = max_running, max_running + max_waiting
         self._open = 0
         self._request_s = 1.0  # a running mean, for the advice when to come back
-        self._constraints: Constraints | None = None
-        self._sessions: SessionPrompts | None = None
+        self._jobs = JobBuilder(temperature=temperature, reasoning_tokens_max=max_reasoning_tokens)
         self._renderer = ThreadPoolExecutor(1, thread_name_prefix=f"render-{name}")
-        self._max_reasoning_tokens = max_reasoning_tokens
         self._engine = Engine(
             name,
             self._load,
@@ -192,13 +179,13 @@ class MlxTier:
     async def _render_job(
         self, loaded: Loaded, request: ChatRequest, sink: Callable[[list[Event]], None]
     ) -> tuple[Job, LostPrefix | None]:
-        """Make the job on the helper thread; see `_build_job`.
+        """Make the job on the helper thread; see `JobBuilder`.
 
         Raises `Refused`, also where the tier is closed before its turn comes.
         """
         loop = asyncio.get_running_loop()
         try:
-            rendering = loop.run_in_executor(self._renderer, self._build_job, loaded, request, sink)
+            rendering = loop.run_in_executor(self._renderer, self._jobs.build, loaded, request, sink)
         except RuntimeError:  # the helper thread takes no more
             raise Refused(self._build_closed()) from None
         try:
@@ -216,68 +203,6 @@ class MlxTier:
             if not self._engine.healthy():
                 return [Failed(fault=Fault.CRASHED, message="the engine has stopped working")]
         return merge_events(arrivals.take())
-
-    def _build_job(
-        self, loaded: Loaded, request: ChatRequest, sink: Callable[[list[Event]], None]
-    ) -> tuple[Job, LostPrefix | None]:
-        """Render and count the prompt, and find what of the session's last one it can't go on from. Runs on the helper
-        thread; raises `Refused`."""
-        tokenizer, sessions = loaded.tokenizer, self._sessions_of(loaded.tokenizer)
-        prepared = sessions.prepare(request, datetime.now())
-        request = prepared.request
-        text = render(tokenizer, request, prepared.at)
-        prompt = tokenizer.encode(text, add_special_tokens=False)
-        left_tokens = loaded.context_tokens - len(prompt)
-        if left_tokens < 1:
-            raise Refused(_build_too_long(len(prompt), loaded.context_tokens))
-        think = (tokenizer.think_start, tokenizer.think_end) if tokenizer.has_thinking else None
-        # Some templates open the reasoning themselves, at the end of the prompt.
-        opened = think is not None and text.rstrip().endswith(think[0])
-        constraints, top = self._constraints_of(tokenizer), request.top_logprobs
-        constraint = constraints.of(request, opened=opened)
-        calls, calls_max = _calls_of(request, constraint, tokenizer)
-        reader = AnswerReader(
-            stops=request.stop,
-            think=think,
-            thinking=opened,
-            calls=calls,
-            calls_max=calls_max,
-            distinct=constraint is not None,
-        )
-        job = Job(
-            prompt=prompt,
-            max_tokens=max(1, min(request.max_tokens, left_tokens)),
-            sampling=read_sampling(request, self._merge_defaults(loaded), loaded.vocabulary),
-            reader=reader,
-            sink=sink,
-            deadline_s=time.monotonic() + request.timeout_s,
-            reasoning_tokens_max=self._max_reasoning_tokens,
-            think_close=encode_think_close(tokenizer) if think else (),
-            turn_start=loaded.turn_start,
-            processors=[forbid_silence(tokenizer, loaded.turn_start, len(prompt))] if request.must_speak else (),
-            checkpoints=find_checkpoints(tokenizer, request, prompt, turns=not loaded.cuttable, at=prepared.at),
-            constraint=constraint,
-            logprob_reader=None if top is None else LogprobReader(constraints.speller(), top),
-            keep=request.keep,
-        )
-        return job, sessions.note(prepared, prompt)
-
-    def _sessions_of(self, tokenizer: Any) -> SessionPrompts:
-        """Return the last prompts of the sessions. Helper thread only, like the tokenizer."""
-        if self._sessions is None:
-            self._sessions = SessionPrompts(tokenizer)
-        return self._sessions
-
-    def _constraints_of(self, tokenizer: Any) -> Constraints:
-        """Return the grammars of the model's tokenizer. Helper thread only, like the tokenizer."""
-        if self._constraints is None:
-            self._constraints = Constraints(tokenizer)
-        return self._constraints
-
-    def _merge_defaults(self, loaded: Loaded) -> Sampling:
-        if self._temperature is None:
-            return loaded.defaults
-        return dataclasses.replace(loaded.defaults, temperature=self._temperature)
 
     def _load(self, say: Say) -> Loaded:
         """Load the model. Runs on the engine thread."""
@@ -372,24 +297,6 @@ def _parse_model(text: str) -> ModelSource:
         return parse_source(text)
     except ValueError as error:
         raise ModelUnavailable(str(error)) from error
-
-
-def _calls_of(
-    request: ChatRequest, constraint: Constraint | None, tokenizer: Any
-) -> tuple[CallFormat | None, int | None]:
-    """Return how the calls of the answer are written, and how many may be.
-
-    As the grammar has it, else as the model does.
-    """
-    if constraint is not None:
-        return (HERMES, constraint.demand.calls_max) if constraint.demand.tools else (None, None)
-    calls = None if request.tool_choice == "none" else call_format(tokenizer, request.tools)
-    return calls, 1 if request.parallel_tool_calls is False else None
-
-
-def _build_too_long(prompt_tokens: int, context_tokens: int) -> Failed:
-    message = f"the prompt has {figure(prompt_tokens)} tokens; this tier's context holds {figure(context_tokens)}"
-    return Failed(fault=Fault.CONTEXT_LENGTH, message=message, param="messages")
 
 
 def _count_prompt(loaded: Loaded, request: ChatRequest) -> int:

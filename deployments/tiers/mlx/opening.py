@@ -11,6 +11,7 @@ Measured 2026-11-24 with ten unmodified clients on Qwen2.5-Coder-1.5B: without e
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -19,6 +20,7 @@ from deployments.tiers.mlx.sampling import Processor
 __all__ = ["encode_think_close", "forbid_silence", "read_turn_start"]
 
 _ASKED = [{"role": "user", "content": "x"}]
+_MARK_BEGUN = re.compile(r"[Ġ▁ ]?<(?:\|.{0,40})?")
 _BLANK_TOKENS_MAX = 8  # of white space, behind which an end is an end
 
 
@@ -50,7 +52,10 @@ def forbid_silence(tokenizer: Any, turn_start: Sequence[int], prompt_tokens: int
     """Build a processor under which an answer doesn't end, and doesn't open a turn, before there is a word of it."""
     import mlx.core as mx
 
-    banned = mx.array(sorted({*tokenizer.eos_token_ids, *turn_start[:1]}))
+    # Forbidden the token, a model spells it: `<|`, `im`, `_start`, `|>`.
+    words, special = tokenizer.get_vocab().items(), set(tokenizer.all_special_ids)
+    spelled = [token for text, token in words if token not in special and _MARK_BEGUN.fullmatch(text)]
+    banned = mx.array(sorted({*tokenizer.eos_token_ids, *turn_start[:1], *spelled}))
 
     def process(tokens: Any, logits: Any) -> Any:
         written = tokens.size - prompt_tokens

@@ -21,7 +21,7 @@ from deployments.tiers.mlx.grammar.compiler import Constraint
 from deployments.tiers.mlx.grammar.masker import Masker
 from deployments.tiers.mlx.sampling import Guarded, Processor, Sampling
 from reliability.answer.logprobs import WaitingLogprobs
-from reliability.types import Counted, Event, FinishReason, Text, Usage
+from reliability.types import Counted, Event, FinishReason, Reasoning, Text, Usage
 
 __all__ = ["WINDOW_S", "Job", "SequenceState"]
 
@@ -37,7 +37,8 @@ class Job:
     answer must keep to. `checkpoints` are places in the prompt behind which its cache is worth
     keeping. After `reasoning_tokens_max` tokens of reasoning, `think_close` is written for the
     model. `turn_start`: the tokens that open the model's turn; an answer that begins with them again
-    begins behind them. `logprob_reader`: the probabilities of its tokens are wanted. `keep`: what is
+    begins behind them. `written`: the tokens that its answer has already (`resuming.py`), `begun` the text of it that
+    stands before the client. `logprob_reader`: the probabilities of its tokens are wanted. `keep`: what is
     computed for it may go to disk.
     """
 
@@ -54,6 +55,8 @@ class Job:
     reasoning_tokens_max: int | None = None
     think_close: Sequence[int] = ()
     turn_start: Sequence[int] = ()
+    written: Sequence[int] = ()
+    begun: str = ""
     keep: bool = True
 
     @property
@@ -86,6 +89,13 @@ class SequenceState:
     reasoning_tokens: int = 0
     suspected: bool = False
     closed_thinking: bool = False
+    unsaid: str = field(init=False)  # what stands before the client and wasn't written again yet
+
+    def __post_init__(self) -> None:
+        self.unsaid = self.job.begun.lstrip()  # tokenizers take white space off the head of a text
+        for token in self.job.written:
+            self.take(token, None)
+        self.reasoning_tokens = 0
 
     @property
     def record(self) -> list[int]:
@@ -102,8 +112,8 @@ class SequenceState:
     def usage(self) -> Usage:
         """Count the tokens so far: true at any moment, not only at the end."""
         return Usage(
-            prompt_tokens=len(self.job.prompt),
-            completion_tokens=len(self.tokens),
+            prompt_tokens=len(self.job.prompt) + len(self.job.written),
+            completion_tokens=len(self.tokens) - len(self.job.written),
             cached_tokens=self.cached_tokens or 0,
             reasoning_tokens=self.reasoning_tokens,
         )
@@ -159,11 +169,32 @@ class SequenceState:
         ended, truncated = finish is not None or reader.done, finish == "length" and not reader.done
         if ended:
             events += reader.finish(truncated=truncated)
+        if self.unsaid:
+            events = self._drop_said(events)
         if self.job.logprob_reader is not None and logprobs is not None and finish != "stop":
             of_text = not was_reasoning and not reader.thinking and not self._opens_turn
             self.logprobs.add([self.job.logprob_reader.read(token, logprobs)] if of_text else [])
         self.pending += self._add_logprobs(events) if self.job.logprob_reader is not None else events
         return _choose_reason(reader, truncated) if ended else None
+
+    def _drop_said(self, events: list[Event]) -> list[Event]:
+        """Drop what stands before the client already.
+
+        Raises ValueError where it isn't the same to the letter.
+        """
+        out: list[Event] = []
+        for event in events:
+            if isinstance(event, Text):
+                head = len(self.unsaid) == len(self.job.begun.lstrip())
+                text = event.text.lstrip() if head else event.text
+                shared = min(len(text), len(self.unsaid))
+                if text[:shared] != self.unsaid[:shared]:
+                    raise ValueError("the text that is gone on with came out otherwise")
+                self.unsaid = self.unsaid[shared:]
+                out += [Text(text[shared:])] if len(text) > shared else []
+            elif not (self.unsaid and isinstance(event, Reasoning)):
+                out.append(event)
+        return out
 
     def _add_logprobs(self, events: list[Event]) -> list[Event]:
         """Add the probabilities of the tokens of the text in the events.

@@ -51,7 +51,7 @@ from deployments.tiers.scripted.player import Facts, fits, play_rule
 from deployments.tiers.scripted.script import Rule, Script, ScriptError, Step, load_script
 from deployments.work.large_work import large
 from reliability.escalation.wording import figure
-from reliability.types import ChatRequest, Event, Failed, Fault, TierState, TierStatus
+from reliability.types import ChatRequest, Event, Failed, Fault, Text, TierState, TierStatus
 
 __all__ = ["ScriptedTier"]
 
@@ -92,13 +92,15 @@ class ScriptedTier:
             yield [refusal]
             return
         self._active += 1
+        unsaid = request.begun  # as a model goes on: what stands before the client isn't said again
         try:
             for script_event in play_rule(self._script, await large(size, self._choose, facts), facts):
                 await asyncio.sleep(script_event.delay_s)  # also at 0: a long answer must not hold the loop
                 if script_event.hangs:
                     await asyncio.get_running_loop().create_future()
-                if script_event.events:
-                    yield script_event.events
+                events, unsaid = _drop_said(script_event.events, unsaid)
+                if events:
+                    yield events
         finally:
             self._active -= 1
 
@@ -154,6 +156,21 @@ class ScriptedTier:
             chosen = dice.choices(list(weights), list(weights.values()))[0]
         self._used[chosen] += 1
         return rules[chosen]
+
+
+def _drop_said(events: list[Event], unsaid: str) -> tuple[list[Event], str]:
+    """Drop what stands already; a script that says otherwise doesn't go on with it."""
+    out: list[Event] = []
+    for event in events:
+        if not unsaid or not isinstance(event, Text):
+            out.append(event)
+            continue
+        shared = min(len(event.text), len(unsaid))
+        if event.text[:shared] != unsaid[:shared]:
+            return [*out, Failed(fault=Fault.SEAM, message="the script says something else")], unsaid
+        unsaid = unsaid[shared:]
+        out += [Text(event.text[shared:])] if len(event.text) > shared else []
+    return out, unsaid
 
 
 def _load(script: str | Path | list[dict[str, Any]] | Mapping[str, Any]) -> tuple[Script, str | None]:

@@ -40,6 +40,8 @@ TESTED_BY: dict[str, str] = {
     "deployments/ui/sign_in_page.py": "tests/unit/deployments/ui/test_visits.py",
     "deployments/tiers/hosted/endpoint.py": "tests/unit/deployments/tiers/hosted/test_hosted_tier.py",
     "deployments/tiers/mlx/decoding/drawing.py": "tests/unit/deployments/tiers/mlx/decoding/test_generator.py",
+    "deployments/tiers/mlx/grammar/spelling.py": "tests/unit/deployments/tiers/mlx/test_resuming.py",
+    "deployments/tiers/mlx/job_builder.py": "tests/unit/deployments/tiers/mlx/test_mlx_tier.py",
     "deployments/tiers/mlx/generators.py": "tests/unit/deployments/tiers/mlx/test_batch_windows.py",
     "deployments/tiers/mlx/starting.py": "tests/unit/deployments/tiers/mlx/test_batch.py",
 }

@@ -17,6 +17,7 @@ MiB, once.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import sys
@@ -30,6 +31,7 @@ from deployments.tiers.mlx.grammar.excess import find_excess, nodes_of
 from deployments.tiers.mlx.grammar.lark import Demand, ThinkTags, demand_of, lark
 from deployments.tiers.mlx.grammar.masker import Masker
 from deployments.tiers.mlx.grammar.narrowing import EXACT, narrow
+from deployments.tiers.mlx.grammar.spelling import Speller
 from deployments.tiers.mlx.grammar.vocabulary import NoVocabulary, Vocabulary
 from deployments.tiers.prompt import Refused
 from reliability.tools import Tool
@@ -79,6 +81,7 @@ class Constraints:
         self._vocabulary: Vocabulary | NoVocabulary | None = None
         self._matchers: OrderedDict[str, Any] = OrderedDict()
         self._accepted: OrderedDict[str, str] = OrderedDict()
+        self._spelling: Speller | None = None
 
     def of(self, request: ChatRequest, *, opened: bool = False) -> Constraint | None:
         """Return the constraint that the request demands, or None.
@@ -109,6 +112,13 @@ class Constraints:
             return self._load_vocabulary().bytes_of
         except NoVocabulary:
             return lambda token: str(self._tokenizer.decode([token])).encode()
+
+    def load_speller(self) -> Speller | None:
+        """Return which tokens go on with which bytes; None where their bytes aren't known."""
+        if self._spelling is None:
+            with contextlib.suppress(NoVocabulary):
+                self._spelling = Speller(self._load_vocabulary())
+        return self._spelling
 
     def _load_vocabulary(self) -> Vocabulary:
         if self._vocabulary is None:

@@ -73,6 +73,9 @@ ANSWERS: dict[str, tuple[list[dict[str, Any]], bool]] = {
     "lead-call": ([{"raw": "\n"}, CALL], True),
     "half": ([{"raw": '<tool_call>{"name": "g\\ud83d", "arguments": {}}</tool_call>'}], False),
     "json-chant": ([{"raw": "{" + '"and": "so it goes on", ' * 150}], True),
+    "mark": ([{"raw": "<|im_st"}, {"raw": "art|>"}], False),
+    "mark-good": ([{"raw": "<|im_start|>assist"}, {"raw": "ant\nGood words"}], True),
+    "mark-call": ([{"raw": "<|im_start|>"}, CALL], True),
     "call-and-chant": ([CALL, {"text": "And it goes on like this. " * 60}], True),
 }
 
@@ -127,6 +130,19 @@ def run_once(names: tuple[str, ...], *, hold_all: bool, retries: int = 1) -> tup
 
 def text_of(events: list[Event]) -> str:
     return "".join(e.text for e in events if isinstance(e, Text))
+
+
+@pytest.mark.parametrize("hold_all", [True, False])
+@pytest.mark.parametrize(
+    ("name", "text", "calls"), [("mark", "", 0), ("mark-good", "Good words", 0), ("mark-call", "", 1)]
+)
+def test_the_marks_of_a_template_are_no_words(name, text, calls, hold_all):
+    """A turn that is opened again is no part of the answer, streamed or not, and marks alone are no answer."""
+    run, events = run_once((name,), hold_all=hold_all, retries=0)
+
+    assert text_of(events) == text
+    assert sum(isinstance(event, CallDelta) for event in events) == calls
+    assert (run.finish is None) == (name == "mark")
 
 
 names = st.lists(st.sampled_from(sorted(ANSWERS)), min_size=1, max_size=3).map(tuple)

@@ -1,0 +1,74 @@
+"""Having another server go on with an answer that stands in part before the client.
+
+    prefill   the last message is the model's own, unfinished: an upstream that honours that goes on behind it
+    anchor    beside it the model is told to begin with its last words: any model can try; what comes is matched
+              (`reliability.answer.seam`), and an answer that begins anew or talks about it is refused
+
+Which upstream honours a prefill can't be asked: vLLM, SGLang and LM Studio can, OpenAI's own models begin anew, and so
+do Anthropic's from Claude 4.6 on, which refuse it by a 400. So it is configured (`tiers.NAME.continues`), and every
+join is checked either way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+from dataclasses import replace
+from typing import Literal
+
+from reliability.answer.seam import Seam, find_anchor
+from reliability.types import CallDelta, ChatRequest, Event, Failed, Fault, Finish, Reasoning, Text
+
+__all__ = ["Continues", "ask_to_go_on", "join"]
+
+Continues = Literal["prefill", "anchor"]
+
+
+def ask_to_go_on(request: ChatRequest, how: Continues) -> ChatRequest:
+    """Return the request for the rest of an answer that stands as far as `request.begun`."""
+    stands = {"role": "assistant", "content": request.begun.rstrip()}
+    added = [stands]
+    if how == "anchor":
+        words = (
+            "Your last message was cut off in the middle. Write the rest of it. Begin with its last words, exactly "
+            f"these, and go on from there:\n\n{find_anchor(request.begun)}\n\n"
+            "No introduction, no remark, and nothing of what stands before those words."
+        )
+        added.append({"role": "user", "content": words})
+    extra = dict(request.extra)
+    if how == "prefill":
+        # vLLM and SGLang open a new turn behind it unless they are told not to; others don't know the fields.
+        extra = {"add_generation_prompt": False, "continue_final_message": True, **extra}
+    return replace(request, messages=(*request.messages, *added), begun="", extra=extra, thinking=False)
+
+
+async def join(
+    answer: AsyncGenerator[list[Event], None], begun: str, how: Continues, name: str
+) -> AsyncGenerator[list[Event], None]:
+    """Pass on what comes behind `begun`; an answer that doesn't join ends in a fault. What it reasons stays here:
+    reasoning doesn't stand in the middle of an answer."""
+    seam = Seam(begun, trusted=how == "prefill")
+    async with aclosing(answer) as batches:
+        async for batch in batches:
+            out = _pass(seam, batch, name)
+            if out:
+                yield out
+            if seam.torn:
+                return
+
+
+def _pass(seam: Seam, batch: Sequence[Event], name: str) -> list[Event]:
+    out: list[Event] = []
+    for event in batch:
+        text = ""
+        if isinstance(event, Text):
+            text = seam.feed(event.text)
+        elif isinstance(event, CallDelta | Finish):
+            text = seam.finish()
+        out += [Text(text)] if text else []
+        if seam.torn:
+            words = f"tier {name} didn't go on with the text that stands, but began anew or spoke about it"
+            return [*out, Failed(fault=Fault.SEAM, message=words)]
+        if not isinstance(event, Text | Reasoning):
+            out.append(event)
+    return out

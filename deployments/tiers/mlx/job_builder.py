@@ -1,0 +1,139 @@
+"""From a request to the job that the engine takes: rendered, counted, with its grammar and its settings.
+
+Used by one thread, the tier's helper, since a tokenizer isn't made for two. What is made once for a tokenizer is kept
+here: its grammars, and the last prompts of the sessions.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any
+
+from deployments.tiers.call_split import CallFormat
+from deployments.tiers.logprobs import LogprobReader
+from deployments.tiers.mlx.answer import AnswerReader
+from deployments.tiers.mlx.grammar.compiler import Constraint, Constraints
+from deployments.tiers.mlx.grammar.lark import HERMES
+from deployments.tiers.mlx.grammar.spelling import Spelling
+from deployments.tiers.mlx.loading import Loaded, call_format
+from deployments.tiers.mlx.opening import encode_think_close, forbid_silence
+from deployments.tiers.mlx.resuming import Resumed, resume
+from deployments.tiers.mlx.sampling import Processor, Sampling, read_sampling
+from deployments.tiers.mlx.sequence import Job
+from deployments.tiers.prompt import Refused, find_checkpoints, render
+from deployments.tiers.session_prompts import SessionPrompts
+from reliability.escalation.wording import figure
+from reliability.prefix import LostPrefix
+from reliability.types import ChatRequest, Event, Failed, Fault
+
+__all__ = ["JobBuilder"]
+
+
+class JobBuilder:
+    """The jobs of one tier. `temperature`: the tier's own, None for the model's."""
+
+    def __init__(self, *, temperature: float | None, reasoning_tokens_max: int | None) -> None:
+        self._temperature, self._reasoning_tokens_max = temperature, reasoning_tokens_max
+        self._constraints: Constraints | None = None
+        self._sessions: SessionPrompts | None = None
+
+    def build(
+        self, loaded: Loaded, request: ChatRequest, sink: Callable[[list[Event]], None]
+    ) -> tuple[Job, LostPrefix | None]:
+        """Render and count the prompt, and find what of the session's last one it can't go on from.
+
+        Raises `Refused`.
+        """
+        tokenizer, sessions = loaded.tokenizer, self._sessions_of(loaded.tokenizer)
+        prepared = sessions.prepare(request, datetime.now())
+        request = prepared.request
+        text = render(tokenizer, request, prepared.at)
+        prompt = tokenizer.encode(text, add_special_tokens=False)
+        think = (tokenizer.think_start, tokenizer.think_end) if tokenizer.has_thinking else None
+        # Some templates open the reasoning themselves, at the end of the prompt.
+        opened = think is not None and text.rstrip().endswith(think[0])
+        constraints, top = self._constraints_of(tokenizer), request.top_logprobs
+        speller = constraints.load_speller() if request.begun else None
+        resumed = resume(tokenizer, speller, request.begun, request.begun_reasoning, think, opened=opened)
+        left_tokens = loaded.context_tokens - len(prompt) - len(resumed.tokens)
+        if left_tokens < 1:
+            raise Refused(_build_too_long(len(prompt) + len(resumed.tokens), loaded.context_tokens))
+        constraint = constraints.of(request, opened=opened)
+        calls, calls_max = _calls_of(request, constraint, tokenizer)
+        reader = AnswerReader(
+            stops=request.stop,
+            think=think,
+            thinking=opened,
+            calls=calls,
+            calls_max=calls_max,
+            distinct=constraint is not None,
+        )
+        job = Job(
+            prompt=prompt,
+            max_tokens=len(resumed.tokens) + max(1, min(request.max_tokens, left_tokens)),
+            sampling=read_sampling(request, self._merge_defaults(loaded), loaded.vocabulary),
+            reader=reader,
+            sink=sink,
+            deadline_s=time.monotonic() + request.timeout_s,
+            reasoning_tokens_max=self._reasoning_tokens_max,
+            think_close=encode_think_close(tokenizer) if think else (),
+            turn_start=loaded.turn_start,
+            written=resumed.tokens,
+            begun=request.begun,
+            processors=self._list_processors(loaded, request, len(prompt), resumed),
+            checkpoints=find_checkpoints(tokenizer, request, prompt, turns=not loaded.cuttable, at=prepared.at),
+            constraint=constraint,
+            logprob_reader=None if top is None else LogprobReader(constraints.speller(), top),
+            keep=request.keep,
+        )
+        return job, sessions.note(prepared, prompt)
+
+    def _list_processors(
+        self, loaded: Loaded, request: ChatRequest, prompt_tokens: int, resumed: Resumed
+    ) -> list[Processor]:
+        """List what changes the logits beside the request's own settings and its grammar."""
+        found: list[Processor] = []
+        if request.must_speak:
+            found.append(forbid_silence(loaded.tokenizer, loaded.turn_start, prompt_tokens))
+        speller = self._constraints_of(loaded.tokenizer).load_speller() if resumed.rest else None
+        if speller is not None:
+            found.append(Spelling(speller, resumed.rest, prompt_tokens + len(resumed.tokens)))
+        return found
+
+    def _sessions_of(self, tokenizer: Any) -> SessionPrompts:
+        """Return the last prompts of the sessions."""
+        if self._sessions is None:
+            self._sessions = SessionPrompts(tokenizer)
+        return self._sessions
+
+    def _constraints_of(self, tokenizer: Any) -> Constraints:
+        """Return the grammars of the model's tokenizer."""
+        if self._constraints is None:
+            self._constraints = Constraints(tokenizer)
+        return self._constraints
+
+    def _merge_defaults(self, loaded: Loaded) -> Sampling:
+        if self._temperature is None:
+            return loaded.defaults
+        return dataclasses.replace(loaded.defaults, temperature=self._temperature)
+
+
+def _calls_of(
+    request: ChatRequest, constraint: Constraint | None, tokenizer: Any
+) -> tuple[CallFormat | None, int | None]:
+    """Return how the calls of the answer are written, and how many may be.
+
+    As the grammar has it, else as the model does.
+    """
+    if constraint is not None:
+        return (HERMES, constraint.demand.calls_max) if constraint.demand.tools else (None, None)
+    calls = None if request.tool_choice == "none" else call_format(tokenizer, request.tools)
+    return calls, 1 if request.parallel_tool_calls is False else None
+
+
+def _build_too_long(prompt_tokens: int, context_tokens: int) -> Failed:
+    message = f"the prompt has {figure(prompt_tokens)} tokens; this tier's context holds {figure(context_tokens)}"
+    return Failed(fault=Fault.CONTEXT_LENGTH, message=message, param="messages")

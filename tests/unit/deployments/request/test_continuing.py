@@ -1,0 +1,192 @@
+"""A text that broke off before the client goes on in the same answer, by the loop that answers every request."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+from deployments.reports.report import report_of
+from deployments.request.drive import Run, drive
+from deployments.tiers.scripted.scripted_tier import ScriptedTier
+from reliability.types import CallDelta, ChatRequest, Event, Fault, FinishReason, RefuseCode
+from tests.sim.clock import VirtualClock
+from tests.sim.clock import run as play
+from tests.unit.deployments.request.test_drive import CALL, make_ports, make_run, text_of
+
+# What the gate holds back for a while, and what it lets go: code, braces, tags, quotes, half a delimiter.
+TEXTS = [
+    "The valve opens slowly, and then it closes again; nothing else happens for an hour.",
+    "Use `f` as in\n```python\nprint({'a': 1})\n```\nand not <b>g</b>. {\"x\": [1, 2]} is no call.",
+    '<tool_ is no tag, {"name" is no call, f( is none either, and [TOOL is not one.\n\nf(1) neither?',
+    "  leading blanks\n\n\nand blank lines\n\n",
+    "Zażółć gęślą jaźń 日本語 😀 naïve",
+]
+BREAKS: dict[str, list[dict[str, Any]]] = {"cut": [{"cut": True}], "stall": [{"silence": True}]}
+
+
+def drive_through(
+    answers: list[list[dict[str, Any]]], *, chain: int = 2, continuations: int = 1, **fields: Any
+) -> tuple[Run, list[Event], list[ChatRequest]]:
+    """Drive one request over a chain; its tiers give these answers, one after another, whoever is asked."""
+    asked: list[ChatRequest] = []
+    left = list(answers)
+
+    class Tier(ScriptedTier):
+        async def stream(self, request: ChatRequest) -> Any:
+            asked.append(request)
+            teller = ScriptedTier(name=self._name, script=[{"answer": left.pop(0) if left else [{"status": 500}]}])
+            async for events in teller.stream(request):
+                yield events
+
+    async def go() -> tuple[Run, list[Event]]:
+        names, clock = ("fast", "standard", "premium")[:chain], VirtualClock()
+        ports = make_ports({name: Tier(name=name, script=[]) for name in names}, clock)
+        run = make_run(names, clock)
+        run.limits = replace(run.limits, continuations_max=continuations)
+        run.request = replace(run.request, **fields)
+        events = [event async for batch in drive(run, ports) for event in batch]
+        assert ports.admission is not None
+        assert ports.admission.state.grants.count == 0
+        return run, events
+
+    run, events = play(go())
+    return run, events, asked
+
+
+def say(text: str) -> list[dict[str, Any]]:
+    return [{"raw": text[at : at + 3]} for at in range(0, len(text), 3)]
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.sampled_from(TEXTS), st.floats(0, 1), st.sampled_from(sorted(BREAKS)), st.booleans())
+@example(TEXTS[0], 0.5, "stall", True)
+def test_two_pieces_are_the_whole(text, share, broke, calls):
+    """Law: wherever the text broke off, and however, what the client gets is what one attempt would have written, to
+    the letter, with the calls behind it, once."""
+    tail = [CALL] if calls else []
+    whole, whole_events, _ = drive_through([[*say(text), *tail]])
+    cut = int(share * len(text))
+    run, events, asked = drive_through([[*say(text[:cut]), *BREAKS[broke]], [*say(text), *tail]])
+
+    assert text_of(events) == text_of(whole_events)
+    assert [e for e in events if isinstance(e, CallDelta)] == [e for e in whole_events if isinstance(e, CallDelta)] or (
+        # Ids are made from the number of the attempt.
+        [e.name for e in events if isinstance(e, CallDelta)]
+        == [e.name for e in whole_events if isinstance(e, CallDelta)]
+    )
+    assert run.finish is not None
+    assert whole.finish is not None
+    assert run.finish.reason == whole.finish.reason
+    assert [request.begun for request in asked][:1] == [""]
+    told = asked[1].begun
+    assert text.startswith(told)
+    assert report_of(run)["continued"] is bool(told and text_of(events) != told)
+
+
+def test_a_break_that_a_second_call_may_cure_is_asked_on_the_same_tier():
+    """Law: first the same tier, which may have another replica; a stall means the next one."""
+    cut, _, asked = drive_through([[{"text": "half "}, {"cut": True}], [{"text": "half of it"}]])
+    stalled, _, _ = drive_through([[{"text": "half "}, {"silence": True}], [{"text": "half of it"}]])
+
+    assert [a.tier for a in cut.attempts] == ["fast", "fast"]
+    assert [a.tier for a in stalled.attempts] == ["fast", "standard"]
+    assert [a.seam for a in cut.attempts] == [None, 5]
+    assert (asked[1].begun, asked[1].messages) == ("half ", asked[0].messages)
+
+
+def test_a_lone_tier_that_stalled_is_asked_again():
+    """Law: without another tier the same one may go on, on another replica."""
+    run, events, _ = drive_through([[{"text": "half "}, {"silence": True}], [{"text": "half of it"}]], chain=1)
+
+    assert text_of(events) == "half of it"
+    assert run.finish is not None
+
+
+@pytest.mark.parametrize("seams", [0, 1, 2])
+def test_there_are_at_most_so_many_seams(seams):
+    """Law: each break behind a seam costs one more; the next one ends the answer with its fault, and nothing is said
+    twice."""
+    answers = [[{"text": "one "}, {"cut": True}], [{"text": "one two "}, {"cut": True}]]
+    answers += [[{"text": "one two three "}, {"cut": True}], [{"text": "one two three four"}]]
+    run, events, asked = drive_through(answers, continuations=seams)
+
+    assert text_of(events) == "one two three "[: [4, 8, 14][seams]]
+    assert run.refusal is not None
+    assert run.refusal.code is RefuseCode.BROKEN_STREAM
+    assert len(asked) == seams + 1
+
+
+def test_a_tier_that_does_not_go_on_is_no_seam():
+    """Law: words that don't join never leave, the next tier may try, and the tier's breaker hears nothing of it."""
+    run, events, _ = drive_through(
+        [[{"text": "half of"}, {"silence": True}], [{"text": "Sorry, "}], [{"text": "half of it"}]], chain=3
+    )
+
+    assert text_of(events) == "half of it"
+    assert [a.fault for a in run.attempts] == [Fault.IDLE_TIMEOUT, Fault.SEAM, None]
+
+
+def test_where_nobody_goes_on_it_ends_as_before():
+    """Law: in one refusal, with all that left still standing."""
+    run, events, _ = drive_through([[{"text": "half "}, {"cut": True}]], chain=1)
+
+    assert text_of(events) == "half "
+    assert run.refusal is not None
+    assert run.refusal.code is RefuseCode.BROKEN_STREAM
+    assert len(run.attempts) <= 3
+
+
+def test_what_was_written_counts():
+    """Law: the rest may have what is left of the client's tokens, and the cost is the sum."""
+    run, _, asked = drive_through([[{"text": "one two three "}, {"cut": True}], [{"text": "one two three four"}]])
+    written = run.attempts[0].usage
+
+    assert written is not None
+    assert asked[1].max_tokens == asked[0].max_tokens - written.completion_tokens
+    assert all(a.usage is not None for a in run.attempts)
+
+
+def test_reasoning_is_not_repeated():
+    """Law: what was reasoned is shown to whoever goes on; the answer's own text is all that is joined."""
+    run, events, asked = drive_through(
+        [[{"reasoning": "hm "}, {"text": "half "}, {"cut": True}], [{"text": "half of it"}]]
+    )
+
+    assert (asked[1].begun, asked[1].begun_reasoning) == ("half ", "hm ")
+    assert text_of(events) == "half of it"
+    assert run.finish is not None
+    assert run.finish.reason is FinishReason.STOP
+
+
+def test_a_break_before_the_first_word_begins_anew():
+    """Law: nothing stands, so nothing has to be gone on with."""
+    run, events, asked = drive_through([[{"reasoning": "hm"}, {"cut": True}], [{"text": "whole"}]])
+
+    assert text_of(events) == "whole"
+    assert [request.begun for request in asked] == ["", ""]
+    assert [a.seam for a in run.attempts] == [None, None]
+
+
+def test_a_flawed_call_behind_a_seam_is_asked_for_again():
+    """Law: the text stands, and its calls are still open, as behind any text."""
+    bad = {"tool_call": {"name": "f", "arguments": "{"}}
+    run, events, asked = drive_through(
+        [[{"text": "I call. "}, {"cut": True}], [{"text": "I call. Now. "}, bad], [{"text": "Once more."}, CALL]]
+    )
+
+    assert text_of(events) == "I call. Now. "
+    assert [e.name for e in events if isinstance(e, CallDelta)] == ["f"]
+    assert run.finish is not None
+    assert asked[2].begun == ""
+
+
+def test_probabilities_of_two_models_are_not_one_list():
+    """Law: a request that wants them ends in its fault, as before."""
+    run, _, asked = drive_through([[{"text": "half "}, {"cut": True}], [{"text": "half of it"}]], top_logprobs=0)
+
+    assert run.refusal is not None
+    assert len(asked) == 1
