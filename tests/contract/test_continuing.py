@@ -1,0 +1,151 @@
+"""A stream that broke goes on: every way in which a hosted one breaks, at every third of its answer, in each dialect;
+and a model's replica that is killed under its streams, on real Ray, with the real model.
+
+    premium (hosted) ──▶ other (the same server)              fast (mlx, SmolLM2, two replicas)
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import httpx
+import pytest
+
+from deployments.models.sources import DEFAULT_SOURCE
+from reliability.answer.seam import find_anchor
+from tests.conftest import CLOUD_KEY_ENV
+from tests.contract.test_faults import processes
+from tests.support import scripts
+from tests.support import upstream as plays
+from tests.support.dialects import DIALECTS, ask_in
+from tests.support.http_asking import user
+from tests.support.plays import Play, Player, Seen
+from tests.support.serving import Deploy, Server, until
+from tests.support.upstream import Upstream
+
+pytestmark = pytest.mark.ray
+
+MODEL = "some/model"
+TEXT = (
+    "First you open the valve on the left, and wait until the needle stands at two. Then you close the lid, turn the "
+    "wheel once around, and count to thirty. At last you open the lid again, slowly, and let the steam go."
+)
+BREAKS: dict[str, Play] = {
+    "cut": (plays.Abort(),),
+    "ends-early": (),
+    "malformed": (plays.Send(b'data: {"choices": [{"delta"\n\n'), plays.Abort()),
+    "error-frame": plays.error_frame(0)[1:],
+    "stall": (plays.Hang(),),
+    "stall-and-cut": (plays.Wait(0.8), plays.Abort()),
+}
+LOAD_S = 300.0
+STREAMS = 4
+
+
+def break_off(how: str, share: float) -> Player:
+    """An upstream that breaks off its first answer, and goes on with it where it is asked to."""
+
+    def play(seen: Seen) -> Play:
+        stands = [m["content"] for m in seen.body["messages"] if m["role"] == "assistant"]
+        if stands:
+            return plays.good(find_anchor(stands[-1]) + TEXT[len(stands[-1]) :])
+        head = TEXT[: TEXT.index(" ", int(share * len(TEXT)))]
+        return (plays.Head(headers=plays.SSE), *plays.words(head), *BREAKS[how])
+
+    return play
+
+
+@pytest.fixture(scope="module")
+def upstream() -> Iterator[Upstream]:
+    with Upstream(key=os.environ[CLOUD_KEY_ENV]) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def server(deploy: Deploy, upstream: Upstream) -> Server:
+    timeouts = {"connect_s": 3.0, "first_token_s": 5.0, "idle_s": 1.0, "total_s": 20.0}
+    hosted = {"kind": "hosted", "base_url": upstream.base_url, "api_key_env": CLOUD_KEY_ENV, "timeouts": timeouts}
+    args = {
+        "tiers": {"premium": hosted | {"model": MODEL}, "other": hosted | {"model": MODEL}},
+        "reliability": {"escalation": {"chain": ["premium", "other"]}, **scripts.UNBOUNDED},
+    }
+    return deploy(args, "continuing")
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+@pytest.mark.parametrize("share", [0.1, 0.4, 0.8])
+@pytest.mark.parametrize("how", BREAKS)
+def test_a_broken_stream_is_whole(server: Server, upstream: Upstream, how: str, share: float, dialect: str) -> None:
+    """Law: the client is told the whole answer, to the letter, with one end, and the report says where the seam is and
+    what it cost."""
+    upstream.plays(MODEL, break_off(how, share))
+    told = ask_in(dialect, server, user(f"How do I let the steam go? ({how} {share} {dialect})"), stream=True)
+    attempts = told.report["attempts"]
+
+    assert (told.code, told.text) == (None, TEXT)
+    assert told.report["outcome"] == "answered"
+    assert told.report["continued"]
+    assert [one["seam"] is not None for one in attempts] == [False, True]
+    assert TEXT[: attempts[1]["seam"]] == TEXT[: TEXT.index(" ", int(share * len(TEXT)))]
+    assert attempts[1]["usage"]["prompt_tokens"] > 0
+
+
+def test_the_seam_is_seen_in_the_stream(server: Server, upstream: Upstream) -> None:
+    """Law: a comment says who goes on from where; the last chunk says that it was continued."""
+    upstream.plays(MODEL, break_off("cut", 0.5))
+    response = server.post({"model": "auto", "messages": user("How?"), "stream": True})
+    frames = [line for line in response.text.split("\n\n") if line.startswith("data: {")]
+
+    assert ": continued by tier premium at character " in response.text
+    assert json.loads(frames[-1].removeprefix("data: "))["mlx_stack"]["continued"] is True
+    assert response.text.rstrip().endswith("[DONE]")
+
+
+def streamed(server: Server, number: int, begun: threading.Semaphore | None = None) -> tuple[str, dict[str, Any]]:
+    """The text of one long stream and its report; `begun` is told at its third frame."""
+    body = {"messages": user("Tell me a long story about a fox."), "temperature": 0, "stream": True, "max_tokens": 300}
+    text, last, frames = "", {}, 0
+    headers = {"X-MLX-Stack-Session": f"story-{number}"}
+    with httpx.stream(
+        "POST", f"{server.url}/v1/chat/completions", json=body, timeout=LOAD_S, headers=headers
+    ) as response:
+        for line in response.iter_lines():
+            if not line.startswith("data: {"):
+                continue
+            last, frames = json.loads(line[6:]), frames + 1
+            text += "".join(choice["delta"].get("content") or "" for choice in last.get("choices") or ())
+            if frames == 3 and begun is not None:
+                begun.release()
+    return text, last
+
+
+@pytest.mark.model
+def test_a_killed_replica_breaks_no_stream(deploy: Deploy) -> None:
+    """Law: with another replica of the model every stream goes on, to the letter as if nothing had happened."""
+    model = {"kind": "mlx", "model": DEFAULT_SOURCE, "max_running": STREAMS, "context_tokens": 1024}
+    patient = {"connect_s": 30.0, "first_token_s": 120.0, "idle_s": 120.0, "total_s": 300.0}
+    args = {
+        "tiers": {"fast": model | {"min_replicas": 2, "max_replicas": 2}},
+        "reliability": {"escalation": {"chain": ["fast"]}, **scripts.UNBOUNDED},
+        "server": {"timeouts": patient, "deadline_s": 600.0},
+    }
+    server = deploy(args, "goeson")
+    until(lambda: server.get("/ready").json()["ready"], "the model is loaded", LOAD_S)
+    until(lambda: len(processes("ServeReplica:goeson:fast")) == 2, "both replicas run", LOAD_S)
+    unbroken, _ = streamed(server, 0)
+    begun = threading.Semaphore(0)
+    with ThreadPoolExecutor(STREAMS) as pool:
+        streams = [pool.submit(streamed, server, number, begun) for number in range(1, STREAMS + 1)]
+        for _ in streams:
+            assert begun.acquire(timeout=LOAD_S)
+        os.kill(processes("ServeReplica:goeson:fast")[0].pid, signal.SIGKILL)
+        told = [one.result(LOAD_S) for one in streams]
+
+    assert [text for text, _ in told] == [unbroken] * STREAMS
+    assert any(last["mlx_stack"]["continued"] for _, last in told)
