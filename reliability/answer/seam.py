@@ -27,13 +27,14 @@ _BEFORE_ANCHOR = " \t\r\n\"'`“”«»…."
 
 
 def find_anchor(begun: str) -> str:
-    """Return the end of a text that a model is to begin with: whole words, and more where they have stood before."""
+    """Return the end of a text that a model is to begin with: whole words, and more where they have stood before.
+    Nothing where they always have: nobody could tell the end of such a text from its middle."""
     text = begun.rstrip()
     for chars in range(ANCHOR_CHARS, ANCHOR_CHARS_MAX, ANCHOR_CHARS):
         anchor = _cut_to_words(text, chars)
-        if text.count(anchor) == 1:
+        if text.find(anchor) == len(text) - len(anchor):
             return anchor
-    return _cut_to_words(text, ANCHOR_CHARS_MAX)
+    return ""
 
 
 def _cut_to_words(text: str, chars: int) -> str:
@@ -74,6 +75,9 @@ class Seam:
         # What was asked for may stand in quotation marks, and may begin with one itself.
         heads = [self._held, self._held.lstrip(_BEFORE_ANCHOR)]
         head = heads[1]
+        if not self._trusted and not self._anchor:
+            self.torn = True
+            return ""
         if not self._trusted and (said := next((one for one in heads if one.startswith(self._anchor)), None)):
             return self._join(said[len(self._anchor) :])
         if not final and (not head or head in self._end):

@@ -174,7 +174,7 @@ def go_on_with_text(situation: Situation) -> Decision | None:
         call = retry_transient(situation) or _climb_from(situation, last, nudge=False) or again
     if isinstance(call, Call):
         return replace(call, resume=True, nudge=False)
-    return Refuse(code=RefuseCode.BROKEN_STREAM, message=last.detail)
+    return Refuse(code=RefuseCode.BROKEN_STREAM, message=last.detail if last.text_out else describe_attempts(attempts))
 
 
 def stop_after_text(situation: Situation) -> Decision | None:

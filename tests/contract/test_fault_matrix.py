@@ -101,7 +101,9 @@ def room(request: pytest.FixtureRequest, deploy: Deploy, upstream: Upstream) -> 
         "backup": scripts.tier("backup"),
         "alone": hosted | {"model": ALONE},
     }
-    escalation = {"chain": ["refused", "premium", "backup"], "max_retries_before_escalate": 1}
+    # How a broken text is gone on with has a wall of its own: test_continuing.
+    retries = {"max_retries_before_escalate": 1, "continuations_max": 0}
+    escalation = {"chain": ["refused", "premium", "backup"], **retries}
     reliability = {"escalation": escalation, **(SCALED if limited else scripts.UNBOUNDED)}
     args = {"tiers": tiers, "reliability": reliability, "server": {"timeouts": scripts.QUICK}}
     room = Room(deploy(args, f"matrix-{request.param}"), upstream, limited)

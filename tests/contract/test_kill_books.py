@@ -68,7 +68,11 @@ def server(deploy: Deploy, upstream: Upstream) -> Server:
             "broken": hosted | {"model": "broken"},
             "stalled": hosted | {"model": "stalled", "timeouts": PATIENT | {"idle_s": 0.5}},
         },
-        "reliability": {"escalation": {"chain": ["slow"], "max_retries_before_escalate": 0}, **scripts.UNBOUNDED},
+        "reliability": {
+            # One call for each stream: another that goes on with it would read on behind the client's count.
+            "escalation": {"chain": ["slow"], "max_retries_before_escalate": 0, "continuations_max": 0},
+            **scripts.UNBOUNDED,
+        },
         "server": {"timeouts": PATIENT, "deadline_s": DEADLINE_S},
     }
     return deploy(args, APP)
