@@ -115,6 +115,7 @@ ORDER = [
     "deployments/evaluate/figures",
     "deployments/evaluate/pages",
     "deployments/evaluate",
+    "deployments/service",
     "deployments/cli",
 ]
 
