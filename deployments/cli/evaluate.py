@@ -118,7 +118,7 @@ def _choose_target(arguments: argparse.Namespace, source: Path | None, config: A
 
 def _name_plan(settings: Settings, words: str, config: AppConfig | None) -> str:
     """Name what must be the same for cells to belong together. How many there are and how long it may take isn't."""
-    what = config.model_dump_json(exclude={"evaluate", "state"}) if config else words
+    what = config.model_dump_json(exclude={"evaluate", "state", "telemetry"}) if config else words
     return hashlib.sha256(f"1 {settings.seed} {what}".encode()).hexdigest()[:16]
 
 

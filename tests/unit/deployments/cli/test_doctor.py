@@ -30,7 +30,10 @@ def test_a_wrong_configuration_is_exit_code_2(tmp_path, capsys):
     path.write_text("applications: [{import_path: 'deployments.app:build', args: {tears: {}}}]")
 
     assert __main__.main(["check", str(path)]) == 2
-    assert "tears: unknown key; allowed here: evaluate, reliability, server, state, tiers" in capsys.readouterr().err
+    assert (
+        "tears: unknown key; allowed here: evaluate, reliability, server, state, telemetry, tiers"
+        in capsys.readouterr().err
+    )
 
 
 def test_a_port_that_is_taken_is_said_before_the_start(tmp_path, capsys):
