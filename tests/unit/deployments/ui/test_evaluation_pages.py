@@ -2,17 +2,39 @@
 
 from __future__ import annotations
 
+import contextlib
+import socket
+import threading
+from collections.abc import Iterator
+from typing import Any
+
 import pytest
+import uvicorn
 
 from deployments.api.access import Access
 from deployments.api.api_keys import ApiKey, digest
 from deployments.evaluate.kept_reports import keep_report, kept_folder
 from deployments.evaluate.pages.html_page import render_page
+from tests.support.browser import NEEDS_CHROMIUM, chromium, find_faults, open_visitor  # noqa: F401
 from tests.support.evaluation_cells import make_cells, make_report
 from tests.support.room_rig import Rig, browse
 
 REPORT = make_report(make_cells(fast_right=24)) | {"target": "<b>the server</b>"}
 KEYS = Access((ApiKey(name="boss", sha256=digest("sk-boss-0123456789abcdef"), admin=True),))
+
+
+@contextlib.contextmanager
+def serve_app(app: Any) -> Iterator[str]:
+    """The app over a real socket; its address."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        server = uvicorn.Server(uvicorn.Config(app, log_config=None))
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+        finally:
+            server.should_exit = True
+            thread.join()
 
 
 @pytest.fixture
@@ -99,3 +121,24 @@ def test_with_keys_it_is_an_admins(tmp_path, name, path):
 
     assert answer.status_code == 303
     assert answer.headers["location"].startswith("/ui/sign-in")
+
+
+@NEEDS_CHROMIUM
+def test_a_browser_shows_the_plots_and_complains_of_nothing(tmp_path, name, chromium):  # noqa: F811
+    """The frame has its own looks, runs nothing, and axe finds no serious fault in the page around it."""
+    with serve_app(Rig(tmp_path).app) as url, open_visitor(chromium, url) as visitor:
+        page = visitor.go("/ui/evaluations")
+        listed = find_faults(page)
+        page = visitor.go(f"/ui/evaluations/{name}")
+        frame = page.frames[1]
+        frame.wait_for_selector("svg")
+        plots, origin = frame.locator("svg").count(), frame.evaluate("self.origin")
+        shown = frame.evaluate("getComputedStyle(document.querySelector('table')).borderCollapse")
+        opened = find_faults(page)
+
+    assert (listed, opened) == ([], [])
+    assert plots >= 2
+    assert origin == "null"
+    assert shown == "collapse"
+    assert visitor.complaints == []
+    assert visitor.elsewhere == []
