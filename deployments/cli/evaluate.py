@@ -32,7 +32,7 @@ from deployments.evaluate.cell_journal import CellJournal, OtherPlan
 from deployments.evaluate.evaluation_plan import Phase, Settings
 from deployments.evaluate.evaluation_run import OwnTarget, Target, UrlTarget, run_evaluation
 from deployments.evaluate.figures.comparison import compare_reports, is_comparable
-from deployments.evaluate.kept_reports import keep_report, kept_folder
+from deployments.evaluate.kept_reports import find_kept_folder, keep_report
 from deployments.evaluate.pages.html_page import render_page
 from deployments.evaluate.pages.markdown_page import render_summary
 from deployments.evaluate.progress_line import ProgressLine
@@ -174,7 +174,7 @@ def _write_report(
     (folder / "report.html").write_text(page, encoding="utf-8")
     (folder / "report.md").write_text(summary, encoding="utf-8")
     try:
-        keep_report(kept_folder(), report, page, summary)
+        keep_report(find_kept_folder(), report, page, summary)
     except OSError as error:
         line.say(f"the control room will not show it: {error.filename}: {error.strerror}")
     for name, one in report["verdicts"].items():

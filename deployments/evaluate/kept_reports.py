@@ -27,7 +27,7 @@ from typing import Any
 
 from deployments.state.client import state_folder
 
-__all__ = ["PARTS", "KeptReport", "find_kept", "keep_report", "kept_folder", "list_kept", "read_kept"]
+__all__ = ["PARTS", "KeptReport", "find_kept", "find_kept_folder", "keep_report", "list_kept", "read_kept"]
 
 KEPT_MAX = 50
 NAME = re.compile(r"\d{8}-\d{6}-[0-9a-f]{8}", re.ASCII)
@@ -48,7 +48,7 @@ class KeptReport:
     verdicts: tuple[tuple[str, str], ...]
 
 
-def kept_folder() -> Path:
+def find_kept_folder() -> Path:
     """Name the folder of all of them."""
     return state_folder("evaluations")
 

@@ -65,20 +65,20 @@ def make_plan(config: Path, file: ConfigFile, environ: Mapping[str, str], *, hom
         ConfigError: a name that no line of a service's file can hold.
     """
     carried = {name: environ[name] for name in CARRIED if environ.get(name)}
-    cache = default_cache_dir()
+    written = [
+        folder_of(file.app, file.args.state),
+        default_cache_dir().parent,  # the hub's and pip's own caches are there too
+        home / ".ray",
+        Path("/tmp"),
+        *(Path(carried[name]) for name in ("HF_HOME", "HF_HUB_CACHE", "RAY_TMPDIR") if name in carried),
+    ]
     plan = ServicePlan(
         config=Path(os.path.abspath(config)),
         python=sys.executable,
         folder=folder,
         environment=carried,
         environment_file=find_environment_file(home, environ),
-        writable=(
-            folder_of(file.app, file.args.state).absolute(),
-            cache.parent,  # the hub's and pip's own caches are there too
-            home / ".ray",
-            Path("/tmp"),
-            *(Path(carried[name]) for name in ("HF_HOME", "HF_HUB_CACHE", "RAY_TMPDIR") if name in carried),
-        ),
+        writable=tuple(path.expanduser().absolute() for path in written),
     )
     paths = (plan.folder, plan.environment_file, *plan.writable)
     for words in (*plan.command, *carried.values(), *map(str, paths)):

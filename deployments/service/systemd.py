@@ -17,10 +17,10 @@ One replica that is killed for its memory is Ray Serve's to start again: `OOMPol
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from deployments.service.init_system import Run, ServiceFault, ServiceState, run_program
+from deployments.service.init_system import Finished, Run, ServiceFault, ServiceState, run_program
 from deployments.service.owned_files import OwnedFile, sign
 from deployments.service.service_plan import STOP_WITHIN_S, ServicePlan
 
@@ -68,7 +68,7 @@ class Systemd:
         Raises:
             ServiceFault: there is none.
         """
-        found = self._run(["systemctl", "--user", "show", "--property=Version"])
+        found = self._ask(["systemctl", "--user", "show", "--property=Version"])
         if found.code:
             raise ServiceFault(NO_MANAGER.format(found.words))
 
@@ -82,7 +82,7 @@ class Systemd:
         remarks = [f"its output: journalctl --user -u {UNIT} -f"]
         if not self._can_sandbox():
             remarks.append(NO_SANDBOX)
-        if self._run(["loginctl", "show-user", "--property=Linger", "--value"]).out.strip() != "yes":
+        if self._ask(["loginctl", "show-user", "--property=Linger", "--value"]).out.strip() != "yes":
             remarks.append(LINGER)
         return remarks
 
@@ -99,7 +99,7 @@ class Systemd:
     def forget(self) -> None:
         """Have the manager see that the unit is gone. One that never failed has nothing to be reset."""
         self._order("daemon-reload")
-        self._run(["systemctl", "--user", "reset-failed", UNIT])
+        self._ask(["systemctl", "--user", "reset-failed", UNIT])
 
     def restart(self) -> None:
         """Stop it, and start it."""
@@ -108,7 +108,7 @@ class Systemd:
     def state(self) -> ServiceState:
         """Tell how it is."""
         names = ("ActiveState", "SubState", "UnitFileState", "MainPID", "NRestarts", "Result")
-        found = self._run(["systemctl", "--user", "show", UNIT, f"--property={','.join(names)}"])
+        found = self._ask(["systemctl", "--user", "show", UNIT, f"--property={','.join(names)}"])
         if found.code:
             raise ServiceFault(NO_MANAGER.format(found.words))
         known = dict(line.split("=", 1) for line in found.out.splitlines() if "=" in line)
@@ -122,20 +122,27 @@ class Systemd:
             at_login=known.get("UnitFileState") == "enabled",
         )
 
+    def _ask(self, command: Sequence[str]) -> Finished:
+        """Run a program; one that isn't there, or doesn't end, has failed like any other."""
+        try:
+            return self._run(command)
+        except ServiceFault as error:
+            return Finished(127, str(error))
+
     def _order(self, *words: str) -> None:
-        done = self._run(["systemctl", "--user", *words])
+        done = self._ask(["systemctl", "--user", *words])
         if done.code:
             raise ServiceFault(f"`systemctl --user {' '.join(words)}` failed: {done.words}")
 
     def _version(self) -> int:
-        found = re.match(r"systemd (\d+)", self._run(["systemctl", "--version"]).out)
+        found = re.match(r"systemd (\d+)", self._ask(["systemctl", "--version"]).out)
         return int(found[1]) if found else 0
 
     def _can_sandbox(self) -> bool:
         """Try what the sandbox needs, on a program that does nothing."""
         asked = ["systemd-run", "--user", "--wait", "--collect", "--quiet"]
         properties = [f"--property={line}" for line in SANDBOX.split()]
-        return self._run([*asked, *properties, "true"]).code == 0
+        return self._ask([*asked, *properties, "true"]).code == 0
 
 
 def write_unit(plan: ServicePlan, *, backoff: bool, sandbox: bool) -> str:

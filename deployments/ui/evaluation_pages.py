@@ -17,7 +17,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from deployments.errors import ApiError
-from deployments.evaluate.kept_reports import find_kept, kept_folder, list_kept, read_kept
+from deployments.evaluate.kept_reports import find_kept, find_kept_folder, list_kept, read_kept
 from deployments.ui.desk import Desk
 from deployments.ui.rendering import GUARDED, POLICY
 from deployments.ui.visits import Visit
@@ -37,7 +37,7 @@ NONE = "There is no report of this name: it is too old, or of another machine."
 class EvaluationPages:
     """The list, one report, and its files. `folder` is asked for at each request: the first report makes it."""
 
-    def __init__(self, desk: Desk, folder: Callable[[], Path] = kept_folder) -> None:
+    def __init__(self, desk: Desk, folder: Callable[[], Path] = find_kept_folder) -> None:
         self._desk = desk
         self._folder = folder
 

@@ -49,7 +49,7 @@ def noted():
     return path.read_text().split() if path.exists() else []
 
 init = Systemd(pathlib.Path.home(), os.environ)
-until(lambda: init._run(["systemctl", "--user", "show", "--property=Version"]).code == 0, "no manager")
+until(lambda: init._ask(["systemctl", "--user", "show", "--property=Version"]).code == 0, "no manager")
 init.check()
 plan = replace(make_plan_of(folder), python=str(folder / "python"), writable=(folder,))
 unit = init.write(plan)

@@ -42,6 +42,17 @@ def test_the_service_is_what_would_run_here(config, tmp_path, monkeypatch):
     assert "secret" not in repr(plan)
 
 
+def test_what_the_server_writes_to_is_named_from_the_root(config, tmp_path, monkeypatch):
+    """A unit knows neither `~` nor the folder that a path was relative to."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    environ = {"HF_HOME": "~/hub", "RAY_TMPDIR": "ray"}
+    plan = make_plan(config, read_file(config), environ, home=tmp_path, folder=tmp_path)
+
+    assert {tmp_path / "hub", tmp_path / "ray"} <= set(plan.writable)
+    assert all(path.is_absolute() for path in plan.writable)
+
+
 def test_a_name_with_a_line_break_is_refused(config, tmp_path):
     """It would be a line of its own in the service's file."""
     with pytest.raises(ConfigError, match="has a character that a service's file can't hold"):

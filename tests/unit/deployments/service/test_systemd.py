@@ -132,6 +132,20 @@ def test_where_there_is_no_manager_the_way_out_is_said(tmp_path):
         init.restart()
 
 
+def test_a_machine_without_systemd_hears_what_to_do(tmp_path):
+    """The programs themselves aren't there."""
+
+    def run(command):
+        raise ServiceFault(f"{command[0]} can't be run: No such file or directory")
+
+    init = Systemd(tmp_path, {}, run)
+    with pytest.raises(ServiceFault, match=r"systemctl can't be run.*without systemd start `mlx-stack-serve serve`"):
+        init.check()
+
+    assert "PrivateUsers" not in init.write(make_plan_of(tmp_path)).text
+    assert LINGER in init.list_remarks()
+
+
 def test_the_orders_in_their_order(tmp_path):
     """The manager reads the unit before it starts it, and once it is gone again."""
     programs = Programs({})

@@ -13,7 +13,7 @@ import uvicorn
 
 from deployments.api.access import Access
 from deployments.api.api_keys import ApiKey, digest
-from deployments.evaluate.kept_reports import keep_report, kept_folder
+from deployments.evaluate.kept_reports import find_kept_folder, keep_report
 from deployments.evaluate.pages.html_page import render_page
 from tests.support.browser import NEEDS_CHROMIUM, chromium, find_faults, open_visitor  # noqa: F401
 from tests.support.evaluation_cells import make_cells, make_report
@@ -41,7 +41,7 @@ def serve_app(app: Any) -> Iterator[str]:
 def name(tmp_path, monkeypatch) -> str:
     """A report that was kept."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "own"))
-    return keep_report(kept_folder(), REPORT, render_page(REPORT), "# a summary").name
+    return keep_report(find_kept_folder(), REPORT, render_page(REPORT), "# a summary").name
 
 
 def test_before_the_first_one_the_page_says_how(tmp_path, monkeypatch):
@@ -105,7 +105,7 @@ def test_its_files_are_sent_as_they_are(tmp_path, name, part, kind, begin):
 )  # fmt: skip
 def test_no_path_leads_elsewhere(tmp_path, name, path):
     """Each is a page that says that there is no such report."""
-    (kept_folder().parent / "secret").write_text("secret")
+    (find_kept_folder().parent / "secret").write_text("secret")
     with browse(Rig(tmp_path)) as client:
         answer = client.get(f"/ui/evaluations/{path.format(name=name)}")
 
