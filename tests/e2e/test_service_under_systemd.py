@@ -1,8 +1,8 @@
 """The service under a real user manager of systemd: installed, killed, started again, restarted, and gone.
 
-The manager runs in a mount namespace of its own, with a /run of its own, so it needs the right to make one, as root in
-a container has. What it runs is a small program in the server's place: a minute of Ray's start shows nothing more of
-the unit.
+The manager runs in a mount namespace of its own, with a /run of its own, and in control groups of its own: it takes
+over all processes of the one that it finds itself in. So it needs root's rights. What it runs is a small program in the
+server's place: a minute of Ray's start shows nothing more of the unit.
 """
 
 from __future__ import annotations
@@ -76,13 +76,24 @@ print("all of it")
 """
 SCRIPT = """\
 set -e
+for root in $4; do mkdir "$root/ms-service-$$"; echo $$ > "$root/ms-service-$$/cgroup.procs"; done
 mount -t tmpfs tmpfs /run
 mkdir -p /run/systemd/system "$XDG_RUNTIME_DIR"
 "$0" --user & manager=$!
 "$1" -c "$2" "$3" && code=0 || code=$?
 kill "$manager"; wait "$manager" || true
+for root in $4; do
+  echo $$ > "$root/cgroup.procs"
+  find "$root/ms-service-$$" -depth -type d -exec rmdir {} \\;
+done
 exit "$code"
 """
+
+
+def find_groups() -> list[str]:
+    """The hierarchies in which systemd keeps its groups: of cgroup v2, or of the two kinds beside each other."""
+    roots = (Path("/sys/fs/cgroup"), Path("/sys/fs/cgroup/unified"), Path("/sys/fs/cgroup/systemd"))
+    return [str(root) for root in roots if (root / "cgroup.procs").exists()]
 
 
 def find_hindrance() -> str:
@@ -91,6 +102,8 @@ def find_hindrance() -> str:
         return "systemd or unshare is not on this machine"
     if os.getuid() != 0 or subprocess.run(["unshare", "-m", "true"], capture_output=True, check=False).returncode:
         return "a mount namespace needs root here"
+    if not find_groups() or not all(os.access(root, os.W_OK) for root in find_groups()):
+        return "control groups can't be made here"
     return ""
 
 
@@ -109,7 +122,9 @@ def test_a_service_lives_as_it_should(tmp_path):
         "XDG_RUNTIME_DIR": f"/run/user/{os.getuid()}",
     }
     command = ["unshare", "-m", "bash", "-c", SCRIPT, str(MANAGER), sys.executable, DRIVER, str(tmp_path)]
+    command.append(" ".join(find_groups()))
     done = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=300, check=False)
 
     assert done.stdout.strip().endswith("all of it"), done.stdout + done.stderr
     assert done.returncode == 0
+    assert not [left for root in find_groups() for left in Path(root).glob("ms-service-*")]
