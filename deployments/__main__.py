@@ -40,6 +40,7 @@ HELP = {
     "pull": "fetch and convert the model of one tier or source, or all of them, now",
     "models": "list the models on this machine, with sizes, and which tiers use them",
     "key": "make an API key: shown once, kept as its digest",
+    "service": "run the server as a service of yours, from login to logout",
     "launch": "start your own agent (claude, codex, opencode, ...) on this server",
     "agents": "print what to set by hand so that an agent asks this server",
     **operators.HELP,
@@ -104,6 +105,9 @@ def _add_serve(command: argparse.ArgumentParser) -> None:
     _add_config(command)
     command.add_argument("--verbose", action="store_true", help="show what Ray prints, besides its log file")
     command.add_argument("--checked", type=json.loads, help=argparse.SUPPRESS)
+    # What launchd does not do for a service (`deployments/service/agent_start.py`).
+    command.add_argument("--output", type=Path, help=argparse.SUPPRESS)
+    command.add_argument("--environment", type=Path, help=argparse.SUPPRESS)
 
 
 def _add_prepare(command: argparse.ArgumentParser) -> None:
@@ -122,6 +126,13 @@ def _add_key(command: argparse.ArgumentParser) -> None:
     command.add_argument("--admin", action="store_true", help="may also use the routes under /v1/reliability")
     command.add_argument("--local-only", action="store_true", help="its requests never leave this machine")
     command.add_argument("--file", type=Path, help="append the entry to this file (mode 0600)")
+
+
+def _add_service(command: argparse.ArgumentParser) -> None:
+    words = "show, write and start it; stop and remove it; tell how it is; drain it and start it anew"
+    command.add_argument("order", choices=("install", "uninstall", "status", "restart"), help=words)
+    command.add_argument("config", nargs="?", type=Path, help="the configuration file, for `install`")
+    command.add_argument("--yes", action="store_true", help="`install` doesn't ask before it writes")
 
 
 def _add_launch(command: argparse.ArgumentParser) -> None:
@@ -161,6 +172,7 @@ ADD: dict[str, Callable[[argparse.ArgumentParser], None]] = {
     "prepare": _add_prepare,
     "pull": _add_pull,
     "key": _add_key,
+    "service": _add_service,
     "launch": _add_launch,
     "agents": _add_agents,
 }
@@ -195,6 +207,10 @@ def _run(arguments: argparse.Namespace) -> int:
         from deployments.cli.key import key_command
 
         return key_command(arguments.name, admin=arguments.admin, local_only=arguments.local_only, file=arguments.file)
+    if arguments.command == "service":
+        from deployments.cli.service import service_command
+
+        return service_command(arguments)
     if arguments.command == "pull" and arguments.name and ":" in arguments.name:
         return _pull([("model", arguments.name)])
     return _run_on(find_config(arguments.config), arguments)
@@ -202,6 +218,8 @@ def _run(arguments: argparse.Namespace) -> int:
 
 def _run_on(config: Path, arguments: argparse.Namespace) -> int:
     """Run a command that reads the configuration."""
+    if arguments.command == "serve":
+        _start_agent(arguments)
     if config.parent == BUILT_IN:
         print(f"no serve_config.yaml in {Path.cwd()}: using the built-in {config}", file=sys.stderr)  # noqa: T201
     if arguments.command in ("serve", "preflight"):
@@ -213,9 +231,20 @@ def _run_on(config: Path, arguments: argparse.Namespace) -> int:
             return _pull(_find_models(read_file(config), arguments.name))
         if arguments.command == "prepare" and arguments.behind:
             return _fetch_behind(read_file(config))
+        if arguments.command == "doctor":
+            return _doctor(config, read_file(config))
         return COMMANDS[arguments.command](read_file(config))
     except ConfigError as error:
         raise ConfigError(f"{config}: {error}") from None
+
+
+def _start_agent(arguments: argparse.Namespace) -> None:
+    from deployments.service.agent_start import bound_output, read_environment_file
+
+    if arguments.output:
+        bound_output(arguments.output)
+    if arguments.environment:
+        read_environment_file(arguments.environment, os.environ)
 
 
 def _check(file: ConfigFile) -> int:
@@ -274,13 +303,13 @@ def _find_models(file: ConfigFile, name: str | None = None) -> list[tuple[str, s
     return [pair for role, tier in tiers.items() if name in (None, role) for pair in tier.sources(role)]
 
 
-def _doctor(file: ConfigFile) -> int:
+def _doctor(config: Path, file: ConfigFile) -> int:
     from deployments.cli.doctor import doctor
 
-    return doctor(file.args)
+    return doctor(file.args, config)
 
 
-COMMANDS = {"check": _check, "prepare": _prepare, "models": _models, "doctor": _doctor}
+COMMANDS = {"check": _check, "prepare": _prepare, "models": _models}
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -31,6 +31,7 @@ __all__ = [
     "RouterConfig",
     "ServerConfig",
     "StateConfig",
+    "TelemetryConfig",
     "check_names",
     "load",
     "patch",
@@ -152,6 +153,18 @@ class EvaluateConfig(Section):
     )
 
 
+class TelemetryConfig(Section):
+    """What is sent to others about the requests: nothing, unless it is asked for."""
+
+    traces: bool = Field(
+        default=False,
+        strict=True,
+        description="each request's spans go to an OTLP collector, over HTTP: where, and how, say OpenTelemetry's own "
+        "variables, `OTEL_EXPORTER_OTLP_ENDPOINT` first (not set: `http://localhost:4318`). Needs `pip install "
+        "'mlx-stack-serve[otel]'`",
+    )
+
+
 class RouterConfig(Section):
     """The Router's part of the configuration: what its `user_config` may patch."""
 
@@ -166,6 +179,7 @@ class AppConfig(RouterConfig):
         min_length=1, max_length=16, description="the tiers by name, one to 16; `auto` is no name for one"
     )
     state: StateConfig = Field(default=StateConfig(), description="what is kept, and where")
+    telemetry: TelemetryConfig = Field(default=TelemetryConfig(), description="what is sent to others")
     evaluate: EvaluateConfig = Field(default=EvaluateConfig(), description="when a tier is good enough")
 
     @model_validator(mode="after")

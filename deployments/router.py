@@ -64,6 +64,7 @@ from deployments.patches import apply_change, patch_router
 from deployments.ports import Ports
 from deployments.reports.account import Account
 from deployments.reports.incidents import memory_incident
+from deployments.reports.traces import Traces
 from deployments.request.drive import Run, drive
 from deployments.request.forward import forward, restrict_to_hosted
 from deployments.request.judge import advise
@@ -130,6 +131,7 @@ class Router(Stoppable):
         self._workers = Workers(imports=WORKER_IMPORTS)
         self._jitter = random.Random()
         self._metrics = RequestMetrics(tuple(self._tiers))
+        self._traces = Traces(config.telemetry)
         self._bodies = Bodies(config.server.max_ongoing_requests // 2)
         self._started_s = int(time.time())
 
@@ -173,6 +175,7 @@ class Router(Stoppable):
         await self._watch.close()
         await self._stored.close()
         await self._state.close()
+        await self._traces.close()
 
     def __serve_build_asgi_app__(self) -> Starlette:
         """Build the ASGI app that Serve runs; called once per replica."""
@@ -262,7 +265,7 @@ class Router(Stoppable):
             complete=run.expected.complete,
             trail=call.trail,
         )
-        account = Account(run=run, state=state, started_ns=started_ns)
+        account = Account(run=run, state=state, started_ns=started_ns, traceparent=request.headers.get("traceparent"))
         exchange = Exchange(
             dialect=spoken,
             call=call,
@@ -389,6 +392,7 @@ class Router(Stoppable):
             statuses=self._watch.known,
             keep_text=self._config.reliability.incidents.keep_text,
             metrics=self._metrics,
+            traces=self._traces,
         )
 
     async def _list_models(self) -> list[dict[str, Any]]:

@@ -19,6 +19,7 @@ from pathlib import Path
 import psutil
 
 from deployments.cli.chain_faults import Finding, check_edges
+from deployments.cli.service import describe_service
 from deployments.config import AppConfig
 from deployments.config_tiers import HostedTierConfig, MlxTierConfig, TierBase
 from deployments.graph.replica import make_tier
@@ -38,18 +39,21 @@ GIB = 1024**3
 RAY_BYTES = 1 * GIB
 
 
-def doctor(config: AppConfig) -> int:
-    """Print every finding; the result is the exit code, 1 where something failed."""
+def doctor(config: AppConfig, path: Path) -> int:
+    """Print every finding about the configuration that stands at `path`; the result is the exit code, 1 where something
+    failed."""
     levels: Counter[str] = Counter()
-    for finding in _check_all(let_auto_sleep(config)):
+    for finding in _check_all(let_auto_sleep(config), path):
         print(f"{finding.level:>4}  {finding.what}: {finding.words}", flush=True)  # noqa: T201
         levels[finding.level] += 1
     print(f"\n{levels['ok']} ok, {levels['warn']} warnings, {levels['fail']} failed", flush=True)  # noqa: T201
     return 1 if levels["fail"] else 0
 
 
-def _check_all(config: AppConfig) -> Iterator[Finding]:
+def _check_all(config: AppConfig, path: Path) -> Iterator[Finding]:
     yield _check_platform()
+    level, words = describe_service(path)
+    yield Finding(level, "service", words)
     yield from (_check_package(name) for name in PACKAGES)
     yield from _check_models(config)
     hosted = {name: asyncio.run(_check_tier(name, tier, config)) for name, tier in _find_hosted(config)}

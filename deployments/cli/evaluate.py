@@ -5,6 +5,8 @@
     evaluation/report.md        the summary
     evaluation/report.json      the same as data, for --compare
 
+A copy of the three is kept for the control room (`deployments/evaluate/kept_reports.py`).
+
 Ctrl-C ends it, and the report of what is there is written all the same. Exit codes: 0 done, 1 something is worse than
 in the older report, or nothing could be measured, 130 ended by Ctrl-C.
 """
@@ -30,6 +32,7 @@ from deployments.evaluate.cell_journal import CellJournal, OtherPlan
 from deployments.evaluate.evaluation_plan import Phase, Settings
 from deployments.evaluate.evaluation_run import OwnTarget, Target, UrlTarget, run_evaluation
 from deployments.evaluate.figures.comparison import compare_reports, is_comparable
+from deployments.evaluate.kept_reports import find_kept_folder, keep_report
 from deployments.evaluate.pages.html_page import render_page
 from deployments.evaluate.pages.markdown_page import render_summary
 from deployments.evaluate.progress_line import ProgressLine
@@ -118,7 +121,7 @@ def _choose_target(arguments: argparse.Namespace, source: Path | None, config: A
 
 def _name_plan(settings: Settings, words: str, config: AppConfig | None) -> str:
     """Name what must be the same for cells to belong together. How many there are and how long it may take isn't."""
-    what = config.model_dump_json(exclude={"evaluate", "state"}) if config else words
+    what = config.model_dump_json(exclude={"evaluate", "state", "telemetry"}) if config else words
     return hashlib.sha256(f"1 {settings.seed} {what}".encode()).hexdigest()[:16]
 
 
@@ -167,9 +170,13 @@ def _write_report(
     folder: Path, report: Mapping[str, Any], differences: Sequence[Mapping[str, Any]] | None, line: ProgressLine
 ) -> None:
     (folder / "report.json").write_text(json.dumps(report, indent=1), encoding="utf-8")
-    (folder / "report.html").write_text(render_page(report, differences), encoding="utf-8")
-    summary = render_summary(report, differences)
+    page, summary = render_page(report, differences), render_summary(report, differences)
+    (folder / "report.html").write_text(page, encoding="utf-8")
     (folder / "report.md").write_text(summary, encoding="utf-8")
+    try:
+        keep_report(find_kept_folder(), report, page, summary)
+    except OSError as error:
+        line.say(f"the control room will not show it: {error.filename}: {error.strerror}")
     for name, one in report["verdicts"].items():
         line.say(f"{name}: {one['verdict']}: {one['reasons'][0] if one['reasons'] else ''}")
     for name, why in report["unavailable"].items():

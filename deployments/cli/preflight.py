@@ -23,6 +23,7 @@ from deployments.config import ConfigError
 from deployments.config_file import ConfigFile, check_listener, read_file
 from deployments.config_tiers import ScriptedTierConfig
 from deployments.port import find_listener
+from deployments.reports.traces import check_packages
 from deployments.running.folder import RunFolder, base_folder, clear_dead
 from deployments.state.client import folder_of
 from deployments.state.recovery import JOURNAL, refuse_parts
@@ -69,6 +70,8 @@ def check(file: ConfigFile, environ: Mapping[str, str] = os.environ) -> None:
         _say(f"warning: server.allow_open lets everybody who reaches {file.host}:{file.port} in without an API key")
     _check_scripts(file)
     _check_tls(file)
+    if file.args.telemetry.traces:
+        check_packages()
 
 
 def _say(words: str) -> None:

@@ -15,6 +15,7 @@ from deployments.cost import Price
 from deployments.metrics import RequestMetrics
 from deployments.reports.incidents import incidents_of
 from deployments.reports.report import report_of
+from deployments.reports.traces import Traces
 from deployments.request.drive import Run
 from deployments.request.judge import Advice
 from deployments.state.client import RequestState
@@ -31,12 +32,13 @@ __all__ = ["Account"]
 @dataclass(slots=True, kw_only=True)
 class Account:
     """The account of one request while it runs. `advice`: the auxiliary judge's, where it was
-    asked."""
+    asked. `traceparent`: the span of the client's that it belongs to, as W3C's header names it."""
 
     run: Run
     state: RequestState
     started_ns: int
     advice: Advice | None = None
+    traceparent: str | None = None
     _report: dict[str, Any] | None = None
     _closed: bool = False
 
@@ -61,6 +63,7 @@ class Account:
         statuses: Mapping[str, TierStatus],
         keep_text: bool,
         metrics: RequestMetrics,
+        traces: Traces,
     ) -> None:
         """Hand everything over, the first time."""
         if self._closed:
@@ -75,6 +78,8 @@ class Account:
             self.state.finish(report, found, self._find_turn(), self._describe_answer())
             metrics.count(report)
             log_request(report)
+            declared = bool(self.run.expected.toolbox.tools)
+            traces.add(report, statuses=statuses, checked=declared, traceparent=self.traceparent)
         except Exception as error:
             log_error("account_failed", error, request_id=self.run.request.request_id)
 

@@ -4,7 +4,8 @@
     /ui/requests           what has finished  /ui/tiers         isolate, restore, close a breaker
     /ui/requests/{id}      one, as a timeline /ui/memory        who holds what, what waits and why
     /ui/sessions           who spent what     /ui/try           a small chat against any tier
-    /ui/sign-in, sign-out  the cookie         /ui/assets        the files
+    /ui/evaluations        reports, framed    /ui/assets        the files
+    /ui/sign-in, sign-out  the cookie
 
 With API keys an admin's key opens it; without, whoever is on this machine (`visits.py`). It asks the same sources as
 the API's routes for operators, so a page and a command never disagree.
@@ -27,6 +28,7 @@ from deployments.api.access import Access
 from deployments.api.overview import Overview
 from deployments.telemetry import log_error
 from deployments.ui.desk import Desk, explain
+from deployments.ui.evaluation_pages import EvaluationPages
 from deployments.ui.incident_pages import IncidentPages
 from deployments.ui.now_page import NowPage
 from deployments.ui.rendering import ASSETS, read_asset
@@ -60,7 +62,7 @@ class ControlRoom:
         desk = Desk(visits=Visits(access, overview.state), state=overview.state, overview=overview)
         self._now = NowPage(desk)
         parts: list[Part] = [self._now, SignInPage(desk), RequestPages(desk), SessionPages(desk), IncidentPages(desk)]
-        parts += [TierPages(desk), TryPage(desk, chat)]
+        parts += [TierPages(desk), EvaluationPages(desk), TryPage(desk, chat)]
         self._routes = [route for part in parts for route in part.routes()]
         self.show_now = desk.look(self._now.show)
 

@@ -33,12 +33,11 @@ SILENT = "The state actor doesn't answer; it is restarted within seconds. Load t
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Desk:
-    """Shared by all pages of one Router replica. `evaluations`: whether there is a folder of reports to show."""
+    """Shared by all pages of one Router replica."""
 
     visits: Visits
     state: State
     overview: Overview
-    evaluations: bool = False
 
     def look(self, view: Look) -> Endpoint:
         """Make the endpoint of a page."""
@@ -75,8 +74,7 @@ class Desk:
         self, request: Request, visit: Visit | None, template: str, *, status: int = 200, **values: Any
     ) -> Response:
         """Answer with a page."""
-        frame = build_frame(request, visit) | {"evaluations": self.evaluations}
-        return respond(render(template, **frame, **values), status=status)
+        return respond(render(template, **build_frame(request, visit), **values), status=status)
 
     def go(self, request: Request, path: str) -> Response:
         """Answer an order with the way to a page."""
@@ -99,7 +97,6 @@ def build_frame(request: Request, visit: Visit | None) -> dict[str, Any]:
         "assets": f"{root}/ui/assets/{find_digest()}",
         "path": request.url.path.removeprefix(root) or "/",
         "visit": visit,
-        "evaluations": False,
     }
 
 

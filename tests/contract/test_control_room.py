@@ -24,7 +24,7 @@ GOOD = {"tool_call": scripts.WEATHER}
 MENDED = [{"raw": f"```\n{scripts.WEATHER}\n```"}]
 BAD = [{"tool_call": {"name": "get_weather", "arguments": {"town": "Paris"}}}]
 SPENT = {"prompt_tokens": 9_000, "completion_tokens": 100}
-PAGES = ("/", "/ui/requests", "/ui/sessions", "/ui/incidents", "/ui/tiers", "/ui/memory", "/ui/try")
+PAGES = ("/", "/ui/requests", "/ui/sessions", "/ui/incidents", "/ui/tiers", "/ui/memory", "/ui/evaluations", "/ui/try")
 PHONE = {"width": 390, "height": 844}
 
 

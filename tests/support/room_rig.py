@@ -48,6 +48,7 @@ def attempt(tier: str = "fast", **changes: Any) -> dict[str, Any]:
         "fault": None,
         "flaw": None,
         "detail": None,
+        "native_calls": 0,
         "cancelled": False,
         "at_ms": 5,
         "elapsed_ms": 400,

@@ -108,13 +108,14 @@ ORDER = [
     "deployments/api/anthropic",
     "deployments/api/openai_responses",
     "deployments/api/openapi",
-    "deployments/ui",
     "deployments/evaluate/asking",
     "deployments/evaluate/calls",
     "deployments/evaluate/tasks",
     "deployments/evaluate/figures",
     "deployments/evaluate/pages",
     "deployments/evaluate",
+    "deployments/ui",
+    "deployments/service",
     "deployments/cli",
 ]
 

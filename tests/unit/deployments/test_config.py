@@ -11,7 +11,7 @@ from tests.support.small_config import config_of
 @pytest.mark.parametrize(
     ("path", "value", "line"),
     [
-        ("bogus", 1, "bogus: unknown key; allowed here: evaluate, reliability, server, state, tiers"),
+        ("bogus", 1, "bogus: unknown key; allowed here: evaluate, reliability, server, state, telemetry, tiers"),
         (
             "tiers.fast.bogus",
             1,

@@ -11,7 +11,7 @@ from pydantic import BaseModel
 from deployments.config import AppConfig
 from deployments.config_tiers import HostedTierConfig, MlxTierConfig, ScriptedTierConfig
 from reliability.types import Flaw
-from tests.unit.deployments.effects import state
+from tests.unit.deployments.effects import state, telemetry
 from tests.unit.deployments.effects.access import allow_open, api_keys_env, api_keys_file, cors_origins
 from tests.unit.deployments.effects.answers import (
     ALIKE,
@@ -130,6 +130,7 @@ EFFECTS: dict[str, Callable[[], None]] = {
     "reliability.incidents.keep_text": state.keep_text,
     **{f"state.{key}": state.journal_bounds for key in KEPT},
     **{f"evaluate.{key}": proof for key, proof in EVALUATE.items()},
+    "telemetry.traces": telemetry.traces,
     "state.path": state.state_path,
     "state.responses_bytes_max": state.response_bounds,
     "state.responses_ttl_s": state.response_bounds,

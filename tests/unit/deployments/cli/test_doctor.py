@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+from pathlib import Path
 
 from deployments import __main__
 from deployments.cli import doctor
@@ -13,9 +14,9 @@ from tests.support.chain_configs import config
 def test_the_report_and_its_exit_code(capsys, monkeypatch):
     """All findings are printed, the missing key by its name; only a failure makes the exit code 1."""
     monkeypatch.delenv("OPENROUTER_API_KEY", raising=False)
-    good = doctor.doctor(config())
+    good = doctor.doctor(config(), Path("serve_config.yaml"))
     out = capsys.readouterr().out
-    bad = doctor.doctor(config(escalate_on=[]))
+    bad = doctor.doctor(config(escalate_on=[]), Path("serve_config.yaml"))
 
     assert (good, bad) == (0, 1)
     assert "warn  tier premium: unavailable: OPENROUTER_API_KEY is not set" in out
@@ -29,7 +30,10 @@ def test_a_wrong_configuration_is_exit_code_2(tmp_path, capsys):
     path.write_text("applications: [{import_path: 'deployments.app:build', args: {tears: {}}}]")
 
     assert __main__.main(["check", str(path)]) == 2
-    assert "tears: unknown key; allowed here: evaluate, reliability, server, state, tiers" in capsys.readouterr().err
+    assert (
+        "tears: unknown key; allowed here: evaluate, reliability, server, state, telemetry, tiers"
+        in capsys.readouterr().err
+    )
 
 
 def test_a_port_that_is_taken_is_said_before_the_start(tmp_path, capsys):

@@ -358,3 +358,19 @@ def test_the_command_itself(place):
     assert ended.returncode == 2
     assert ended.stdout == ""
     assert ended.stderr.count("\n") == 1
+
+
+def test_traces_without_their_packages_start_nothing(place, monkeypatch, capsys):
+    """The line says what to install; where traces are off, nobody looks for the packages."""
+    folder, port = place
+    monkeypatch.setitem(sys.modules, "opentelemetry.exporter.otlp.proto.http.trace_exporter", None)
+    document, path = good(port, folder), folder / "c.yaml"
+    path.write_text(yaml.safe_dump(document))
+    off = __main__.main(["check", str(path)])
+    document["applications"][0]["args"]["telemetry"] = {"traces": True}
+    path.write_text(yaml.safe_dump(document))
+
+    assert (off, __main__.main(["check", str(path)])) == (0, 2)
+    assert "telemetry.traces: the packages for it are not installed: pip install 'mlx-stack-serve[otel]'" in (
+        capsys.readouterr().err
+    )

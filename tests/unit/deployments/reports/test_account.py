@@ -18,6 +18,7 @@ class Taking:
         self.broken = broken
         self.finished: list[tuple[Any, ...]] = []
         self.counted: list[Any] = []
+        self.traced: list[Any] = []
 
     def finish(self, *given: Any) -> None:
         self.finished.append(given)
@@ -26,6 +27,9 @@ class Taking:
 
     def count(self, report: Any) -> None:
         self.counted.append(report)
+
+    def add(self, report: Any, **given: Any) -> None:
+        self.traced.append((report, given["traceparent"], given["checked"]))
 
 
 @pytest.mark.parametrize("broken", [False, True])
@@ -42,12 +46,13 @@ def test_a_request_is_handed_over_once(times, broken):
         finish=Finish(reason=FinishReason.STOP),
     )
     taking: Any = Taking(broken=broken)
-    account = Account(run=run, state=taking, started_ns=0)
+    account = Account(run=run, state=taking, started_ns=0, traceparent="00-a-b-01")
     for now_ns in range(times):
-        account.close(5_000_000 + now_ns, prices={}, statuses={}, keep_text=False, metrics=taking)
+        account.close(5_000_000 + now_ns, prices={}, statuses={}, keep_text=False, metrics=taking, traces=taking)
 
     assert len(taking.finished) == 1
     report, incidents, *_ = taking.finished[0]
     assert taking.counted == ([] if broken else [report])
+    assert taking.traced == [(report, "00-a-b-01", True) for report in taking.counted]
     assert account.report(9_000_000, {}) is report
     assert incidents == []

@@ -20,7 +20,16 @@ PAGES = [
         "/ui/sessions",
         "/ui/sessions/%3Cscript%3Ealert%281%29%3C%2Fscript%3E%22%27&",
     ),
-    *("/ui/incidents", "/ui/tiers", "/ui/memory", "/ui/try", "/ui/sign-in", "/ui/nothing", "/ui/requests/999"),
+    *(
+        "/ui/incidents",
+        "/ui/tiers",
+        "/ui/memory",
+        "/ui/evaluations",
+        "/ui/try",
+        "/ui/sign-in",
+        "/ui/nothing",
+        "/ui/requests/999",
+    ),
 ]
 
 

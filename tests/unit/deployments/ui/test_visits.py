@@ -12,7 +12,17 @@ BOSS, AGENT = "sk-boss-0123456789abcdef0123", "sk-agent-0123456789abcdef0123"
 KEYED = Access(
     (ApiKey(name="boss", sha256=digest(BOSS), admin=True), ApiKey(name="agent", sha256=digest(AGENT))),
 )
-PAGES = ["/", "/ui/requests", "/ui/sessions", "/ui/incidents", "/ui/tiers", "/ui/memory", "/ui/try", "/ui/events"]
+PAGES = [
+    "/",
+    "/ui/requests",
+    "/ui/sessions",
+    "/ui/incidents",
+    "/ui/tiers",
+    "/ui/memory",
+    "/ui/evaluations",
+    "/ui/try",
+    "/ui/events",
+]
 ORDERS = ["/ui/tiers/fast/isolate", "/ui/sessions/s/reset", "/ui/sign-out"]
 OWN = {"origin": "http://127.0.0.1:8000"}
 

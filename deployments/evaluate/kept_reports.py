@@ -1,0 +1,128 @@
+"""The reports of evaluations that are kept for the control room, wherever the command has put its own.
+
+    STATE/mlx-stack-serve/evaluations/20261124-081500-1a2b3c4d/   report.html  report.md  report.json  summary.json
+
+A report is written into a folder beside and renamed, so that whoever lists them sees whole ones. `KEPT_MAX` stay, the
+newest; the folder is the user's alone, since a report has what models wrote.
+
+A name comes from a browser: it is held against `NAME` before it becomes a path, and no link is followed.
+
+What must never happen: a file that isn't one of the four is read; a listing that grows without end.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import secrets
+import shutil
+import stat
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from deployments.state.client import state_folder
+
+__all__ = ["PARTS", "KeptReport", "find_kept", "find_kept_folder", "keep_report", "list_kept", "read_kept"]
+
+KEPT_MAX = 50
+NAME = re.compile(r"\d{8}-\d{6}-[0-9a-f]{8}", re.ASCII)
+PARTS = ("report.html", "report.md", "report.json")
+SUMMARY = "summary.json"
+SUMMARY_BYTES_MAX = 64 * 1024
+PART_BYTES_MAX = 32 * 1024 * 1024
+WORDS_MAX, TIERS_MAX = 200, 32
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeptReport:
+    """One of them: when it was made, of what, and each tier's verdict."""
+
+    name: str
+    made: str
+    target: str
+    verdicts: tuple[tuple[str, str], ...]
+
+
+def find_kept_folder() -> Path:
+    """Name the folder of all of them."""
+    return state_folder("evaluations")
+
+
+def keep_report(folder: Path, report: Mapping[str, Any], page: str, summary: str) -> Path:
+    """Keep a report, and let the oldest go.
+
+    Raises:
+        OSError: it can't be written.
+    """
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    name = f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(4)}"
+    short = {
+        "made": report["made"],
+        "target": report["target"],
+        "verdicts": {tier: one["verdict"] for tier, one in report["verdicts"].items()},
+    }
+    texts = dict(zip(PARTS, (page, summary, json.dumps(report, indent=1)), strict=True)) | {SUMMARY: json.dumps(short)}
+    unfinished = Path(tempfile.mkdtemp(prefix=".", dir=folder))
+    try:
+        for part, text in texts.items():
+            (unfinished / part).write_text(text, encoding="utf-8")
+        unfinished.rename(folder / name)
+    except BaseException:
+        shutil.rmtree(unfinished, ignore_errors=True)
+        raise
+    for old in _list_names(folder)[KEPT_MAX:]:
+        shutil.rmtree(folder / old, ignore_errors=True)
+    return folder / name
+
+
+def list_kept(folder: Path) -> list[KeptReport]:
+    """List them, the newest first; one that can't be read is left out."""
+    found = (find_kept(folder, name) for name in _list_names(folder)[:KEPT_MAX])
+    return [one for one in found if one is not None]
+
+
+def find_kept(folder: Path, name: str) -> KeptReport | None:
+    """Find one by its name; None where there is none."""
+    raw = _read(folder, name, SUMMARY, SUMMARY_BYTES_MAX)
+    try:
+        short = json.loads(raw or b"")
+        verdicts = [(str(tier)[:WORDS_MAX], str(words)[:WORDS_MAX]) for tier, words in short["verdicts"].items()]
+        made, target = str(short["made"])[:WORDS_MAX], str(short["target"])[:WORDS_MAX]
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        return None
+    return KeptReport(name=name, made=made, target=target, verdicts=tuple(verdicts[:TIERS_MAX]))
+
+
+def read_kept(folder: Path, name: str, part: str) -> bytes | None:
+    """Read one of a report's `PARTS`; None where there is none."""
+    return _read(folder, name, part, PART_BYTES_MAX) if part in PARTS else None
+
+
+def _list_names(folder: Path) -> list[str]:
+    try:
+        with os.scandir(folder) as entries:
+            names = [one.name for one in entries if NAME.fullmatch(one.name) and one.is_dir(follow_symlinks=False)]
+    except OSError:  # nothing has been kept yet
+        return []
+    return sorted(names, reverse=True)
+
+
+def _read(folder: Path, name: str, part: str, bytes_max: int) -> bytes | None:
+    if not NAME.fullmatch(name) or (folder / name).is_symlink():
+        return None
+    try:
+        # Not blocking: what stands there may be a pipe.
+        handle = os.open(folder / name / part, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError:
+        return None
+    state = os.fstat(handle)
+    if not stat.S_ISREG(state.st_mode) or state.st_size > bytes_max:
+        os.close(handle)
+        return None
+    with os.fdopen(handle, "rb") as file:
+        return file.read(bytes_max)

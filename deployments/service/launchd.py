@@ -1,0 +1,150 @@
+"""The service on macOS: a LaunchAgent of the user's. Written from launchd.plist(5) and launchctl(1), not run on macOS
+here.
+
+    start      at the login (`RunAtLoad`), in the domain gui/UID
+    stop       SIGTERM to the supervisor, which drains and ends what it has started; SIGKILL after STOP_WITHIN_S
+    failure    started again, at most every THROTTLE_S: launchd knows no growing delay, and no exit code to give up at
+    output     launchd bounds no file, and newsyslog is not for users: `serve --output` does it at each start
+               (`deployments/service/agent_start.py`)
+    keys       a LaunchAgent knows no environment file: `serve --environment` reads it, so none is in the plist
+
+launchd has no sandbox for a program that doesn't bring one.
+"""
+
+from __future__ import annotations
+
+import os
+import plistlib
+import re
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from deployments.service.init_system import Run, ServiceFault, ServiceState, run_program
+from deployments.service.owned_files import OwnedFile, sign
+from deployments.service.service_plan import STOP_WITHIN_S, ServicePlan
+
+__all__ = ["LABEL", "Launchd", "write_plist"]
+
+LABEL = "io.github.mlx-stack-serve"
+THROTTLE_S = 30
+POLL_S = 0.2
+NO_DOMAIN = (
+    "launchd has no domain {} ({}): a LaunchAgent belongs to a login at the Mac's own screen. Log in there once (over "
+    "the network too, by screen sharing), then install again"
+)
+
+
+class Launchd:
+    """launchd's domain of one user."""
+
+    def __init__(self, home: Path, run: Run = run_program, sleep: Callable[[float], None] = time.sleep) -> None:
+        self._home = home
+        self._run = run
+        self._sleep = sleep
+        self._domain = f"gui/{os.getuid()}"
+        self._target = f"{self._domain}/{LABEL}"
+
+    @property
+    def path(self) -> Path:
+        """Where the agent belongs."""
+        return self._home / "Library" / "LaunchAgents" / f"{LABEL}.plist"
+
+    @property
+    def _log(self) -> Path:
+        return self._home / "Library" / "Logs" / "mlx-stack-serve.log"
+
+    def check(self) -> None:
+        """Check that the user's domain is there.
+
+        Raises:
+            ServiceFault: it isn't.
+        """
+        found = self._run(["launchctl", "print", self._domain])
+        if found.code:
+            raise ServiceFault(NO_DOMAIN.format(self._domain, found.words))
+
+    def write(self, plan: ServicePlan) -> OwnedFile:
+        """Write the agent."""
+        return OwnedFile(path=self.path, text=sign(write_plist(plan, self._log), plan.config, xml=True), mode=0o644)
+
+    def list_remarks(self) -> list[str]:
+        """List what its user should know."""
+        return [f"its output: tail -f {self._log}", "it stops when you log out, and starts when you log in"]
+
+    def start(self) -> None:
+        """Load the agent, anew where it is loaded already; it starts by itself."""
+        self.stop()
+        self._order("enable", self._target)
+        self._order("bootstrap", self._domain, str(self.path))
+
+    def stop(self) -> None:
+        """Unload the agent, which stops it."""
+        if self._ask() is None:
+            return
+        self._order("bootout", self._target)
+        self._wait(lambda: self._ask() is None)
+
+    def forget(self) -> None:
+        """Forget nothing: an agent that is unloaded is unknown."""
+
+    def restart(self) -> None:
+        """End it by a SIGTERM, and start it once it is gone. `kickstart -k` would not let it drain."""
+        if self.state().running:
+            self._order("kill", "SIGTERM", self._target)
+            self._wait(lambda: not self.state().running)
+        self._order("kickstart", self._target)
+
+    def state(self) -> ServiceState:
+        """Tell how it is."""
+        printed = self._ask()
+        if printed is None:
+            return ServiceState(running=False, words="not loaded")
+        # launchd promises nothing of this text; a field that isn't there is not known.
+        known = dict(re.findall(r"^\t([a-z ]+) = (.+)$", printed, re.MULTILINE))
+        pid, code = known.get("pid", ""), known.get("last exit code", "")
+        words = known.get("state", "unknown")
+        return ServiceState(
+            running=pid.isdecimal(),
+            words=f"{words}, last exit code {code}" if code not in ("", "0", "(never exited)") else words,
+            pid=int(pid) if pid.isdecimal() else None,
+            at_login=True,
+        )
+
+    def _ask(self) -> str | None:
+        found = self._run(["launchctl", "print", self._target])
+        return None if found.code else found.out
+
+    def _order(self, *words: str) -> None:
+        done = self._run(["launchctl", *words])
+        if done.code:
+            raise ServiceFault(f"`launchctl {' '.join(words)}` failed: {done.words}")
+
+    def _wait(self, is_over: Callable[[], bool]) -> None:
+        for _ in range(round((STOP_WITHIN_S + 5) / POLL_S)):
+            if is_over():
+                return
+            self._sleep(POLL_S)
+        raise ServiceFault(
+            f"{LABEL} has not ended within {STOP_WITHIN_S + 5} s: `launchctl print {self._target}` says why"
+        )
+
+
+def write_plist(plan: ServicePlan, log: Path) -> str:
+    """Write the agent's text."""
+    agent = {
+        "Label": LABEL,
+        "ProgramArguments": [*plan.command, "--environment", str(plan.environment_file), "--output", str(log)],
+        "WorkingDirectory": str(plan.folder),
+        "EnvironmentVariables": dict(plan.environment),
+        "RunAtLoad": True,
+        "KeepAlive": {"SuccessfulExit": False},
+        "ThrottleInterval": THROTTLE_S,
+        "ExitTimeOut": STOP_WITHIN_S,
+        # Others are slowed down while somebody works at the screen.
+        "ProcessType": "Interactive",
+        "Umask": 0o077,
+        "StandardOutPath": str(log),
+        "StandardErrorPath": str(log),
+    }
+    return plistlib.dumps(agent, sort_keys=False).decode()

@@ -1,0 +1,82 @@
+"""Init systems for tests: a program that answers as it is told, one that only remembers, and a plan of a service."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from deployments.service.init_system import Finished, ServiceState
+from deployments.service.owned_files import OwnedFile, sign
+from deployments.service.service_plan import ServicePlan
+
+
+def make_plan_of(folder: Path, *, config: str = "serve_config.yaml", environment: Mapping[str, str] | None = None):
+    """A plan whose files are in `folder`."""
+    return ServicePlan(
+        config=folder / config,
+        python="/usr/bin/python3",
+        folder=folder,
+        environment=environment or {},
+        environment_file=folder / "service.env",
+        writable=(folder / "state",),
+    )
+
+
+class Programs:
+    """Stands for `systemctl` and the others: remembers what was run; answers by the first line that begins so."""
+
+    def __init__(self, answers: Mapping[str, Finished | Sequence[Finished]]) -> None:
+        self._answers = {key: [one] if isinstance(one, Finished) else list(one) for key, one in answers.items()}
+        self.ran: list[str] = []
+
+    def __call__(self, command: Sequence[str]) -> Finished:
+        line = " ".join(command)
+        self.ran.append(line)
+        for begin, answers in self._answers.items():
+            if line.startswith(begin):
+                return answers.pop(0) if len(answers) > 1 else answers[0]
+        return Finished(0, "")
+
+
+class RememberedInit:
+    """An init system of a test's own: it starts whatever it is told, and remembers the orders."""
+
+    def __init__(self, folder: Path, state: ServiceState | None = None) -> None:
+        self.path = folder / "units" / "x.service"
+        self.orders: list[str] = []
+        self._state = state or ServiceState(running=False, words="inactive")
+
+    def check(self) -> None:
+        """There is one."""
+        self.orders.append("check")
+
+    def write(self, plan: ServicePlan) -> OwnedFile:
+        """A unit with the command alone."""
+        return OwnedFile(path=self.path, text=sign(" ".join(plan.command) + "\n", plan.config), mode=0o644)
+
+    def list_remarks(self) -> list[str]:
+        """One."""
+        return ["a remark"]
+
+    def start(self) -> None:
+        """Remember it."""
+        assert self.path.exists()
+        self.orders.append("start")
+
+    def stop(self) -> None:
+        """Remember it."""
+        assert self.path.exists()
+        self.orders.append("stop")
+
+    def forget(self) -> None:
+        """Remember it."""
+        assert not self.path.exists()
+        self.orders.append("forget")
+
+    def restart(self) -> None:
+        """Remember it."""
+        self.orders.append("restart")
+
+    def state(self) -> ServiceState:
+        """As it was given."""
+        return self._state

@@ -1,0 +1,20 @@
+"""The effects of the keys of `telemetry`: what is sent to others."""
+
+from __future__ import annotations
+
+import pytest
+
+from deployments.config import ConfigError
+from deployments.reports.traces import Traces
+from tests.support.small_config import config_of
+
+__all__ = ["traces"]
+
+
+def traces() -> None:
+    def make() -> None:
+        raise ConfigError("a provider is made")
+
+    Traces(config_of("telemetry.traces", False).telemetry, make=make)
+    with pytest.raises(ConfigError, match="a provider is made"):
+        Traces(config_of("telemetry.traces", True).telemetry, make=make)

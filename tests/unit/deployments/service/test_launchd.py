@@ -1,0 +1,115 @@
+"""The LaunchAgent as plistlib reads it, and what launchd is told; it has not been run on macOS."""
+
+from __future__ import annotations
+
+import os
+import plistlib
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from deployments.service.init_system import Finished, ServiceFault
+from deployments.service.launchd import LABEL, Launchd, write_plist
+from deployments.service.owned_files import read_mark
+from deployments.service.service_plan import STOP_WITHIN_S
+from tests.support.init_systems import Programs, make_plan_of
+
+DOMAIN = f"gui/{os.getuid()}"
+TARGET = f"{DOMAIN}/{LABEL}"
+RUNNING = Finished(0, f"{TARGET} = {{\n\tactive count = 1\n\tstate = running\n\tpid = 7\n\tlast exit code = 0\n}}\n")
+FAILED = Finished(0, f"{TARGET} = {{\n\tstate = spawn scheduled\n\tlast exit code = 1\n\tenvironment = {{\n\t}}\n}}\n")
+UNKNOWN = Finished(113, "Could not find service")
+
+
+def make(programs: Programs) -> Launchd:
+    """One that waits for nothing."""
+    return Launchd(Path("/Users/x"), programs, sleep=lambda _: None)
+
+
+@given(st.text(st.characters(exclude_categories=["C"]), min_size=1))
+def test_the_agent_says_what_is_run_and_how(name):
+    """Whatever the path looks like; it starts at the login and after a failure, and has the time that a stop takes."""
+    plan = make_plan_of(Path("/a b") / name)
+    agent = plistlib.loads(write_plist(plan, Path("/logs/x")).encode())
+
+    assert agent["Label"] == LABEL
+    assert tuple(agent["ProgramArguments"][: len(plan.command)]) == plan.command
+    assert agent["ProgramArguments"][len(plan.command) :] == [
+        "--environment", str(plan.environment_file), "--output", "/logs/x",
+    ]  # fmt: skip
+    assert agent["WorkingDirectory"] == str(plan.folder)
+    assert (agent["RunAtLoad"], agent["KeepAlive"]) == (True, {"SuccessfulExit": False})
+    assert agent["ExitTimeOut"] == STOP_WITHIN_S
+
+
+def test_the_written_file_is_a_plist_that_says_whose_it_is(tmp_path):
+    """Behind the head, so that it stays XML."""
+    file = make(Programs({})).write(make_plan_of(tmp_path))
+
+    assert file.path == Path(f"/Users/x/Library/LaunchAgents/{LABEL}.plist")
+    assert plistlib.loads(file.text.encode())["Label"] == LABEL
+    assert read_mark(file.text)["config"] == str(tmp_path / "serve_config.yaml")
+
+
+def test_without_a_login_at_the_screen_the_way_out_is_said():
+    """One line."""
+    with pytest.raises(ServiceFault, match=r"no domain gui/\d+ \(Bad request\).*Log in there"):
+        make(Programs({"launchctl print": Finished(125, "Bad request\n")})).check()
+
+
+def test_an_agent_that_is_loaded_is_loaded_anew():
+    """Else launchd would go on with the old file."""
+    programs = Programs({f"launchctl print {TARGET}": [RUNNING, RUNNING, UNKNOWN]})
+    make(programs).start()
+
+    assert [line for line in programs.ran if "print" not in line] == [
+        f"launchctl bootout {TARGET}",
+        f"launchctl enable {TARGET}",
+        f"launchctl bootstrap {DOMAIN} /Users/x/Library/LaunchAgents/{LABEL}.plist",
+    ]
+
+
+def test_a_restart_drains_before_it_starts():
+    """The new one is started once the old one has gone by itself."""
+    programs = Programs({f"launchctl print {TARGET}": [RUNNING, RUNNING, RUNNING, FAILED]})
+    make(programs).restart()
+    ran = programs.ran
+
+    assert [line for line in ran if "print" not in line] == [
+        f"launchctl kill SIGTERM {TARGET}",
+        f"launchctl kickstart {TARGET}",
+    ]
+    assert ran.index(f"launchctl kickstart {TARGET}") == len(ran) - 1
+    assert "-k" not in " ".join(ran)
+
+
+def test_one_that_does_not_end_is_said_so():
+    """The wait has a bound."""
+    with pytest.raises(ServiceFault, match="has not ended within"):
+        make(Programs({"launchctl print": RUNNING})).restart()
+
+
+def test_an_agent_that_is_not_loaded_is_stopped_already():
+    """No order is given."""
+    programs = Programs({"launchctl print": UNKNOWN})
+    make(programs).stop()
+
+    assert programs.ran == [f"launchctl print {TARGET}"]
+
+
+@pytest.mark.parametrize(
+    ("printed", "running", "words", "pid"),
+    [
+        (RUNNING, True, "running", 7),
+        (FAILED, False, "spawn scheduled, last exit code 1", None),
+        (UNKNOWN, False, "not loaded", None),
+        (Finished(0, "something new"), False, "unknown", None),
+    ],
+)
+def test_its_state_is_read(printed, running, words, pid):
+    """As far as launchd says something that is understood."""
+    state = make(Programs({"launchctl print": printed})).state()
+
+    assert (state.running, state.words, state.pid) == (running, words, pid)

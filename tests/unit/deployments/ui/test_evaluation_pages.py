@@ -1,0 +1,144 @@
+"""Evaluations: listed, opened in a sandbox, and nothing else of this machine."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import uvicorn
+
+from deployments.api.access import Access
+from deployments.api.api_keys import ApiKey, digest
+from deployments.evaluate.kept_reports import find_kept_folder, keep_report
+from deployments.evaluate.pages.html_page import render_page
+from tests.support.browser import NEEDS_CHROMIUM, chromium, find_faults, open_visitor  # noqa: F401
+from tests.support.evaluation_cells import make_cells, make_report
+from tests.support.room_rig import Rig, browse
+
+REPORT = make_report(make_cells(fast_right=24)) | {"target": "<b>the server</b>"}
+KEYS = Access((ApiKey(name="boss", sha256=digest("sk-boss-0123456789abcdef"), admin=True),))
+
+
+@contextlib.contextmanager
+def serve_app(app: Any) -> Iterator[str]:
+    """The app over a real socket; its address."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        server = uvicorn.Server(uvicorn.Config(app, log_config=None))
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+        finally:
+            server.should_exit = True
+            thread.join()
+
+
+@pytest.fixture
+def name(tmp_path, monkeypatch) -> str:
+    """A report that was kept."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "own"))
+    return keep_report(find_kept_folder(), REPORT, render_page(REPORT), "# a summary").name
+
+
+def test_before_the_first_one_the_page_says_how(tmp_path, monkeypatch):
+    """The command's name."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "none"))
+    with browse(Rig(tmp_path)) as client:
+        page = client.get("/ui/evaluations")
+
+    assert page.status_code == 200
+    assert "mlx-stack-serve evaluate" in page.text
+
+
+def test_a_report_is_listed_and_opened(tmp_path, name):
+    """With its verdicts, escaped, and the ways to its files; every page leads there."""
+    with browse(Rig(tmp_path)) as client:
+        home, listed = client.get("/").text, client.get("/ui/evaluations").text
+        page = client.get(f"/ui/evaluations/{name}")
+
+    assert 'href="/ui/evaluations"' in home
+    assert f'href="/ui/evaluations/{name}"' in listed
+    assert all(one["verdict"] in listed for one in REPORT["verdicts"].values())
+    assert "&lt;b&gt;the server&lt;/b&gt;" in listed
+    assert f'<iframe class="report" sandbox src="/ui/evaluations/{name}/report.html"' in page.text
+    assert "frame-src 'self'" in page.headers["content-security-policy"]
+    assert f"/ui/evaluations/{name}/report.json" in page.text
+
+
+def test_the_report_itself_is_in_a_sandbox(tmp_path, name):
+    """No script and no origin, whatever is in the file; only the control room may frame it."""
+    with browse(Rig(tmp_path)) as client:
+        page = client.get(f"/ui/evaluations/{name}/report.html")
+    policy = page.headers["content-security-policy"].split("; ")
+
+    assert page.text == render_page(REPORT)
+    assert "<svg" in page.text
+    assert "sandbox" in policy
+    assert "default-src 'none'" in policy
+    assert "frame-ancestors 'self'" in policy
+    assert not any(rule.startswith("script-src") for rule in policy)
+    assert page.headers["x-content-type-options"] == "nosniff"
+
+
+@pytest.mark.parametrize(
+    ("part", "kind", "begin"), [("report.json", "application/json", "{"), ("report.md", "text/plain", "# a summary")]
+)
+def test_its_files_are_sent_as_they_are(tmp_path, name, part, kind, begin):
+    """Never as a page."""
+    with browse(Rig(tmp_path)) as client:
+        answer = client.get(f"/ui/evaluations/{name}/{part}")
+
+    assert answer.headers["content-type"].startswith(kind)
+    assert answer.text.startswith(begin)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "{name}/summary.json", "{name}/..%2f..%2fsecret", "..%2f{name}/report.html", "%2e%2e/report.html", "nothing",
+        "nothing/report.html", "{name}/%2fetc%2fpasswd", "{name}/report.html%00",
+    ],
+)  # fmt: skip
+def test_no_path_leads_elsewhere(tmp_path, name, path):
+    """Each is a page that says that there is no such report."""
+    (find_kept_folder().parent / "secret").write_text("secret")
+    with browse(Rig(tmp_path)) as client:
+        answer = client.get(f"/ui/evaluations/{path.format(name=name)}")
+
+    assert answer.status_code == 404
+    assert "secret" not in answer.text.replace(path, "")
+
+
+@pytest.mark.parametrize("path", ["", "/{name}", "/{name}/report.html", "/{name}/report.json"])
+def test_with_keys_it_is_an_admins(tmp_path, name, path):
+    """Whoever has no cookie is led to the way in, and sees nothing."""
+    with browse(Rig(tmp_path, access=KEYS)) as client:
+        answer = client.get(f"/ui/evaluations{path.format(name=name)}")
+
+    assert answer.status_code == 303
+    assert answer.headers["location"].startswith("/ui/sign-in")
+
+
+@NEEDS_CHROMIUM
+def test_a_browser_shows_the_plots_and_complains_of_nothing(tmp_path, name, chromium):  # noqa: F811
+    """The frame has its own looks, runs nothing, and axe finds no serious fault in the page around it."""
+    with serve_app(Rig(tmp_path).app) as url, open_visitor(chromium, url) as visitor:
+        page = visitor.go("/ui/evaluations")
+        listed = find_faults(page)
+        page = visitor.go(f"/ui/evaluations/{name}")
+        frame = page.frames[1]
+        frame.wait_for_selector("svg")
+        plots, origin = frame.locator("svg").count(), frame.evaluate("self.origin")
+        shown = frame.evaluate("getComputedStyle(document.querySelector('table')).borderCollapse")
+        opened = find_faults(page)
+
+    assert (listed, opened) == ([], [])
+    assert plots >= 2
+    assert origin == "null"
+    assert shown == "collapse"
+    assert visitor.complaints == []
+    assert visitor.elsewhere == []
