@@ -49,7 +49,13 @@ REQUEST = ChatRequest(
 )
 
 
-def run(config: AppConfig, model: str = "auto", deadline_s: float = 30.0, request: ChatRequest = REQUEST) -> Run:
+def run(
+    config: AppConfig,
+    model: str = "auto",
+    deadline_s: float = 30.0,
+    request: ChatRequest = REQUEST,
+    hold: Hold = Hold.ALL,
+) -> Run:
     """Drive one request through the configured scripted tiers."""
 
     async def go() -> Run:
@@ -66,7 +72,7 @@ def run(config: AppConfig, model: str = "auto", deadline_s: float = 30.0, reques
             chain=names,
             limits=limits_of(config, strategies),
             deadline_ns=deadline_ns,
-            hold=Hold.ALL,
+            hold=hold,
         )
         timeouts = {name: config.tiers[name].timeouts or config.server.timeouts for name in names}
         async for _ in drive(one, Ports(tiers=tiers, timeouts=timeouts, clock=clock, jitter=lambda: 0.0)):
@@ -76,13 +82,14 @@ def run(config: AppConfig, model: str = "auto", deadline_s: float = 30.0, reques
     return asyncio.run(go())
 
 
-def broken(step: dict[str, Any]) -> dict[str, Any]:
-    return {"kind": "scripted", "script": [{"answer": [step]}]}
+def broken(*steps: dict[str, Any]) -> dict[str, Any]:
+    return {"kind": "scripted", "script": [{"answer": list(steps)}]}
 
 
-def with_broken_fast(step: dict[str, Any], path: str, value: Any) -> AppConfig:
+def with_broken_fast(step: dict[str, Any], path: str, value: Any, *, first: str = "") -> AppConfig:
+    """`first`: what it says before it breaks."""
     raw = copy.deepcopy(BASE)
-    raw["tiers"]["fast"] = broken(step)
+    raw["tiers"]["fast"] = broken(*([{"text": first}] if first else []), step)
     *sections, key = path.split(".")
     here = raw
     for section in sections:

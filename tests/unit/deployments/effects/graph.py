@@ -15,7 +15,7 @@ from deployments.api.body import Bodies
 from deployments.api.openai_chat import parse_chat
 from deployments.api.stream import insert_silences
 from deployments.config import AppConfig, ConfigError, load
-from deployments.config_tiers import Timeouts
+from deployments.config_tiers import HostedTierConfig, Timeouts
 from deployments.cost import cloud_tiers, cost_usd, price_of
 from deployments.errors import ApiError
 from deployments.graph.handle import HandleTier
@@ -25,8 +25,11 @@ from deployments.request.policy import chain_for, chain_of
 from deployments.tiers.hosted.hosted_tier import HostedTier
 from deployments.tiers.mlx.mlx_tier import MlxTier
 from deployments.tiers.scripted.scripted_tier import ScriptedTier
+from reliability.answer.gate import Hold
+from reliability.config import CloudFallback
 from reliability.types import Fault, TierState, TierStatus, Usage
 from tests.support.small_config import BASE, REQUEST, config_of, options_of, run, status_of, with_broken_fast
+from tests.support.tier_asking import answer
 from tests.support.upstream import Upstream
 
 
@@ -49,6 +52,14 @@ def max_retries() -> None:
     for retries in (0, 2):
         one = run(with_broken_fast({"status": 500}, "reliability.escalation.max_retries_before_escalate", retries))
         assert [a.tier for a in one.attempts] == ["fast"] * (retries + 1) + ["standard"]
+
+
+def continuations_max() -> None:
+    """How often a text that broke off before the client is gone on with."""
+    for seams in (0, 1):
+        config = with_broken_fast({"cut": True}, "reliability.escalation.continuations_max", seams, first="half ")
+        one = run(config, hold=Hold.TOOL_CALLS)
+        assert [a.seam is not None for a in one.attempts][1:2] == [True][:seams]
 
 
 def escalate_on() -> None:
@@ -146,7 +157,7 @@ def mlx_temperature() -> None:
         "m", config_of("tiers.m.temperature", 0.25).tiers["m"], config_of().reliability.escalation.cloud_fallback
     )
     assert isinstance(tier, MlxTier)
-    assert tier._temperature == 0.25
+    assert tier._jobs._temperature == 0.25
     asyncio.run(tier.close())
 
 
@@ -177,6 +188,17 @@ def hosted_request() -> None:
             assert seen.headers["x-a"] == "b"
             assert seen.headers["authorization"].startswith("Bearer ")
             assert ("x-title" in seen.headers) == bool(preset)
+
+
+def hosted_continues() -> None:
+    """How the upstream is asked for the rest of an answer: by a last message of its own, or by words as well."""
+    with Upstream() as upstream:
+        for how, last in (("prefill", "assistant"), ("anchor", "user")):
+            config = HostedTierConfig(kind="hosted", base_url=upstream.base_url, model="x/y", continues=how)
+            tier = make_tier("premium", config, CloudFallback())
+            begun = replace(REQUEST, begun="It begins like this, and then")
+            asyncio.run(answer(tier, begun))
+            assert upstream.log[-1].body["messages"][-1]["role"] == last
 
 
 def hosted_price() -> None:
