@@ -73,7 +73,8 @@ class JobBuilder:
         )
         job = Job(
             prompt=prompt,
-            max_tokens=len(resumed.tokens) + max(1, min(request.max_tokens, left_tokens)),
+            # What is written once more isn't taken off what the client may have.
+            max_tokens=len(resumed.tokens) + max(1, min(request.max_tokens + resumed.again, left_tokens)),
             sampling=read_sampling(request, self._merge_defaults(loaded), loaded.vocabulary),
             reader=reader,
             sink=sink,

@@ -32,10 +32,12 @@ _LAST_WORD = re.compile(r"\s+\S*\Z|\S+\Z")
 
 @dataclass(frozen=True, slots=True)
 class Resumed:
-    """An answer that has begun: its tokens, and the bytes that are to be written behind them before anything is new."""
+    """An answer that has begun: its tokens, and the bytes that are to be written behind them before anything is new;
+    `again`: in how many tokens."""
 
     tokens: tuple[int, ...] = ()
     rest: bytes = b""
+    again: int = 0
 
 
 def resume(
@@ -50,11 +52,12 @@ def resume(
         return Resumed()
     thought = _encode_reasoning(tokenizer, reasoning, think, opened=opened)
     tokens = list(tokenizer.encode(begun, add_special_tokens=False))
+    count = len(tokens)
     word = _LAST_WORD.search(begun[-_WORD_CHARS_MAX:])
     least, rest = len(word[0].encode()) if word and speller else 0, b""
     while speller and tokens and len(rest) < least:
         rest = speller.bytes_of(tokens.pop()) + rest
-    return Resumed((*thought, *tokens), rest)
+    return Resumed((*thought, *tokens), rest, count - len(tokens))
 
 
 def _encode_reasoning(tokenizer: Any, reasoning: str, think: tuple[str, str] | None, *, opened: bool) -> Sequence[int]:

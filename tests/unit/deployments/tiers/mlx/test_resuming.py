@@ -126,4 +126,5 @@ def test_tokens_and_rest_are_the_text(tier: MlxTier, speller: Speller, text: str
     assert spelled.endswith(text.encode())
     assert spelled.removesuffix(text.encode()).decode() in ("", f"<think>{reasoning}</think>", f"{reasoning}</think>")
     assert text.split()[-1:] == [] or made.rest
+    assert bool(made.rest) == bool(made.again)
     assert resume(tokenizer, None, text, "", None, opened=False).rest == b""
