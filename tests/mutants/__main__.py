@@ -36,6 +36,7 @@ ALSO: dict[str, tuple[str, ...]] = {
     "reliability/escalation/": (
         "tests/unit/reliability/escalation/test_*.py",
         "tests/unit/reliability/test_faults.py",
+        "tests/unit/deployments/request/test_continuing.py",
     ),
     "reliability/loops/": ("tests/unit/reliability/loops/test_*.py", _FORMATS),
     "reliability/sessions/": ("tests/unit/reliability/sessions/test_*.py",),

@@ -15,9 +15,57 @@ MUTANTS: list[tuple[str, str, str, str]] = [
     ),
     (
         "reliability/escalation/policies.py",
-        "    if last.fault is not None:\n        return Refuse(code=RefuseCode.BROKEN_STREAM, message=last.detail)\n",
+        "        return replace(call, resume=True, nudge=False)\n",
+        "        return call\n",
+        "what is called after text that broke off goes on with it",
+    ),
+    (
+        "reliability/escalation/policies.py",
+        "    if seams < limits.continuations_max and left:\n",
+        "    if left:\n",
+        "there are at most so many seams",
+    ),
+    (
+        "reliability/escalation/policies.py",
+        "any(attempt.fault is None for attempt in attempts[told[-1] :])",
+        "attempts[-1].fault is None",
+        "a text that is complete isn't gone on with",
+    ),
+    (
+        "reliability/answer/seam.py",
+        "        if text.find(anchor) == len(text) - len(anchor):\n",
+        "        if True:\n",
+        "an anchor stands once",
+    ),
+    (
+        "reliability/answer/seam.py",
+        "        if self._trusted and not self._begins_anew(head):\n",
+        "        if self._trusted:\n",
+        "no second beginning",
+    ),
+    (
+        "reliability/answer/seam.py",
+        "(ECHO_CHARS if self._trusted else len(self._anchor))",
+        "1",
+        "a short repetition is the text's own",
+    ),
+    (
+        "deployments/request/attempt.py",
+        "            self.unsaid = len(self.begun) - sum(map(len, self.sent))\n",
         "",
-        "nothing is called after text that broke off",
+        "what the gate holds of a begun text isn't said twice",
+    ),
+    (
+        "reliability/escalation/reask.py",
+        "must_speak=not failed_text.strip()",
+        "must_speak=False",
+        "who said nothing has to say something",
+    ),
+    (
+        "reliability/answer/turn_start.py",
+        '        return "" if "<|" in text else text\n',
+        "        return text\n",
+        "marks alone are no answer",
     ),
     (
         "reliability/escalation/policies.py",
@@ -264,20 +312,20 @@ MUTANTS: list[tuple[str, str, str, str]] = [
     ),
     (
         "deployments/request/drive.py",
-        "text_committed=any(a.text_out for a in run.attempts),",
+        "text_committed=not call.resume and any(a.text_out for a in run.attempts),",
         "text_committed=False,",
         "the text of an answer comes from one attempt",
     ),
     (
         "deployments/request/drive.py",
-        "    if any(attempt.text_out for attempt in others):\n",
+        "    if accepted.seam is None and any(attempt.text_out for attempt in others):\n",
         "    if not others:\n",
         "no text of an earlier attempt stands behind a later one's",
     ),
     (
         "deployments/request/drive.py",
-        "    return run.prompt_bytes if known else prompt_bytes(request.messages, request.tools)\n",
-        "    return run.prompt_bytes\n",
+        "    size = run.prompt_bytes if known else prompt_bytes(request.messages, request.tools)\n",
+        "    size = run.prompt_bytes\n",
         "what is reserved is the prompt that is sent",
     ),
     (
@@ -306,7 +354,7 @@ MUTANTS: list[tuple[str, str, str, str]] = [
     ),
     (
         "deployments/request/attempt.py",
-        "                if not self.sent and (not text or text.isspace()):",
+        "                if not self.sent and may_be_turn_start(text):",
         "                if not self.sent and not text:",
         "white space alone is not the text commit point",
     ),

@@ -62,21 +62,12 @@ class JobBuilder:
         if left_tokens < 1:
             raise Refused(_build_too_long(len(prompt) + len(resumed.tokens), loaded.context_tokens))
         constraint = constraints.of(request, opened=opened)
-        calls, calls_max = _calls_of(request, constraint, tokenizer)
-        reader = AnswerReader(
-            stops=request.stop,
-            think=think,
-            thinking=opened,
-            calls=calls,
-            calls_max=calls_max,
-            distinct=constraint is not None,
-        )
         job = Job(
             prompt=prompt,
             # What is written once more isn't taken off what the client may have.
             max_tokens=len(resumed.tokens) + max(1, min(request.max_tokens + resumed.again, left_tokens)),
             sampling=read_sampling(request, self._merge_defaults(loaded), loaded.vocabulary),
-            reader=reader,
+            reader=_open_reader(request, constraint, tokenizer, opened=opened),
             sink=sink,
             deadline_s=time.monotonic() + request.timeout_s,
             reasoning_tokens_max=self._reasoning_tokens_max,
@@ -120,6 +111,18 @@ class JobBuilder:
         if self._temperature is None:
             return loaded.defaults
         return dataclasses.replace(loaded.defaults, temperature=self._temperature)
+
+
+def _open_reader(request: ChatRequest, constraint: Constraint | None, tokenizer: Any, *, opened: bool) -> AnswerReader:
+    calls, calls_max = _calls_of(request, constraint, tokenizer)
+    return AnswerReader(
+        stops=request.stop,
+        think=(tokenizer.think_start, tokenizer.think_end) if tokenizer.has_thinking else None,
+        thinking=opened,
+        calls=calls,
+        calls_max=calls_max,
+        distinct=constraint is not None,
+    )
 
 
 def _calls_of(
