@@ -75,7 +75,7 @@ class JobBuilder:
             turn_start=loaded.turn_start,
             written=resumed.tokens,
             begun=request.begun,
-            processors=self._list_processors(loaded, request, len(prompt), resumed),
+            processors=self._list_processors(loaded, request, len(prompt), resumed, free=constraint is None),
             checkpoints=find_checkpoints(tokenizer, request, prompt, turns=not loaded.cuttable, at=prepared.at),
             constraint=constraint,
             logprob_reader=None if top is None else LogprobReader(constraints.speller(), top),
@@ -84,11 +84,12 @@ class JobBuilder:
         return job, sessions.note(prepared, prompt)
 
     def _list_processors(
-        self, loaded: Loaded, request: ChatRequest, prompt_tokens: int, resumed: Resumed
+        self, loaded: Loaded, request: ChatRequest, prompt_tokens: int, resumed: Resumed, *, free: bool
     ) -> list[Processor]:
-        """List what changes the logits beside the request's own settings and its grammar."""
+        """List what changes the logits beside the request's own settings and its grammar. `free`: there is none; one
+        says itself with what an answer begins."""
         found: list[Processor] = []
-        if request.must_speak:
+        if request.must_speak and free:
             found.append(forbid_silence(loaded.tokenizer, loaded.turn_start, prompt_tokens))
         speller = self._constraints_of(loaded.tokenizer).load_speller() if resumed.rest else None
         if speller is not None:

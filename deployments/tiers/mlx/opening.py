@@ -20,7 +20,7 @@ from deployments.tiers.mlx.sampling import Processor
 __all__ = ["encode_think_close", "forbid_silence", "read_turn_start"]
 
 _ASKED = [{"role": "user", "content": "x"}]
-_MARK_BEGUN = re.compile(r"[Ġ▁ ]?<(?:\|.{0,40})?")
+_MARK_BEGUN = re.compile(r"[Ġ▁ ]?<\|.{0,40}")  # not `<` alone: many models' calls begin with it
 _BLANK_TOKENS_MAX = 8  # of white space, behind which an end is an end
 
 

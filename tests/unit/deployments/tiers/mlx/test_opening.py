@@ -92,5 +92,8 @@ def test_who_must_speak_says_a_word(tier: MlxTier, tokenizer: Any) -> None:
         events = asyncio.run(answer(tier, request))
         return "".join(event.text for event in events if isinstance(event, Text)).strip()
 
+    # What an answer begins with is the grammar's, where there is one.
+    schema = {"type": "json_schema", "json_schema": {"name": "n", "schema": {"type": "object", "maxProperties": 0}}}
+    assert words(replace(asked, must_speak=True, response_format=schema, extra={})).startswith("{")
     assert words(asked) == ""
     assert words(replace(asked, must_speak=True)) not in ("", "<|im_start|>")
