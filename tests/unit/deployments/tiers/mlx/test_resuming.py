@@ -82,8 +82,8 @@ def test_the_rest_of_a_text_is_what_it_would_have_been(tier: MlxTier, whole: Any
 
 
 def test_what_was_begun_is_read_and_not_written(tier: MlxTier, whole: Any) -> None:
-    """Law: the tokens of what stands count as prompt, the few of its last word and the new ones as answer; and those few
-    aren't taken off what the client may have."""
+    """Law: the tokens of what stands count as prompt, the few of its last word and the new ones as answer; and those
+    few aren't taken off what the client may have."""
     unbroken, end = text_of(whole("prose")), whole("prose")[-1]
     rest = ask(tier, replace(ASKED["prose"], begun=unbroken[: len(unbroken) // 2], max_tokens=9))[-1]
 
