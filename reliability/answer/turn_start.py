@@ -4,7 +4,7 @@
     <|im_start|>                                     nothing but marks: no answer at all
 
 A model that may not end its turn, or open one, by the token for it spells that token out of others (seen 2026-11-24:
-Qwen2.5-Coder-1.5B behind a tool's result, the last answer of 17 of 29 clients), and small servers send such tokens as
+Qwen2.5-Coder-1.5B behind a tool's result, the last answer of 14 of 29 clients), and small servers send such tokens as
 text. Only the head of an answer is looked at: further on they may be what the answer is about. The marks of calls are
 the call formats' own (`reliability.tools.formats`).
 """
