@@ -107,3 +107,12 @@ def test_nothing_behind_the_anchor_is_the_end():
     assert joined(begun, find_anchor(begun), [3], trusted=False) == ""
     assert joined(begun, "", [3], trusted=True) == ""
     assert joined(begun, "", [3], trusted=False) is None
+
+
+@pytest.mark.parametrize("said", ["ok " * 40, "ok " * 9 + "and done"])
+def test_a_text_that_only_repeats_itself_has_no_end_to_begin_with(said):
+    """Law: where the last words have always stood before, nobody can tell where the new text goes on: it isn't joined
+    on a guess; where they haven't, so many words are asked for that their place is certain."""
+    assert find_anchor("ok " * 200) == ""
+    assert joined("ok " * 200, said, [3], trusted=False) is None
+    assert find_anchor("well, then " + "ok " * 14).startswith("well, then ok")
