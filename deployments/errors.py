@@ -46,7 +46,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from reliability.escalation.policies import Refuse
+from reliability.escalation.decisions import Refuse
 from reliability.types import RefuseCode
 
 __all__ = ["TABLE", "ApiError", "Row", "from_refusal"]

@@ -30,7 +30,7 @@ from deployments.reports.in_progress import describe_running
 from deployments.request.drive import Run
 from deployments.state.client import State
 from deployments.telemetry import flush_logs
-from reliability.escalation.policies import Refuse
+from reliability.escalation.decisions import Refuse
 from reliability.types import Event, RefuseCode
 
 __all__ = ["Stoppable", "Stopping"]

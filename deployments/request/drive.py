@@ -39,8 +39,9 @@ from reliability.answer.gate import Hold
 from reliability.answer.judgement import Expected, Judged
 from reliability.answer.logprobs import WaitingLogprobs
 from reliability.answer.repeating import repeats_already, window_repeats_already
+from reliability.escalation.decisions import Accept, Call, Limits, Refuse, Situation
 from reliability.escalation.health import record_rejection, verdict_of
-from reliability.escalation.policies import Accept, Call, Limits, Refuse, Situation, decide, reason_of
+from reliability.escalation.policies import decide, reason_of
 from reliability.escalation.reask import request_for
 from reliability.escalation.wording import duration, figure
 from reliability.loops import Loop, truncate

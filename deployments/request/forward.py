@@ -26,7 +26,8 @@ from deployments.request.patience import fail_by_timeout, find_limit
 from deployments.request.spending import Spending
 from reliability.admission.admit import Grant
 from reliability.answer.estimate import prompt_tokens_most
-from reliability.escalation.policies import Accept, Call, Refuse, decide
+from reliability.escalation.decisions import Accept, Call, Refuse
+from reliability.escalation.policies import decide
 from reliability.faults import TRAITS, Ran
 from reliability.types import Attempt, ChatRequest, Counted, Event, Failed, Fault, Finish, Passed, Started
 

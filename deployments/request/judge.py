@@ -19,7 +19,7 @@ from deployments.request.drive import Run, drive
 from reliability.answer.estimate import prompt_bytes
 from reliability.answer.gate import Hold
 from reliability.answer.judgement import Expected, expect
-from reliability.escalation.policies import Limits
+from reliability.escalation.decisions import Limits
 from reliability.loops import (
     Case,
     JudgeConfig,

@@ -19,7 +19,7 @@ from reliability.answer.estimate import prompt_bytes
 from reliability.answer.gate import Hold
 from reliability.answer.judgement import Expected, expect
 from reliability.answer.repeating import repeats_already
-from reliability.escalation.policies import Limits
+from reliability.escalation.decisions import Limits
 from reliability.escalation.retry_strategy import RetryStep
 from reliability.tools import ToolBox
 from reliability.types import ChatRequest, Reason

@@ -39,9 +39,10 @@ commit point, a request that goes back down the chain but for a budget, more att
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable
+from dataclasses import replace
 
+from reliability.escalation.decisions import Accept, Call, Decision, Refuse, Situation
 from reliability.escalation.refusals import (
     code_of,
     describe_attempts,
@@ -50,21 +51,11 @@ from reliability.escalation.refusals import (
     rank_attempt,
     retry_after_s,
 )
-from reliability.escalation.retry_strategy import RETRY_STRATEGY, Reask, RetryStep, next_reask
+from reliability.escalation.retry_strategy import RETRY_STRATEGY, RetryStep, next_reask
 from reliability.faults import Again, OtherTier, traits_of
 from reliability.types import Attempt, Fault, Flaw, Reason, RefuseCode
 
-__all__ = [
-    "POLICIES",
-    "Accept",
-    "Call",
-    "Decision",
-    "Limits",
-    "Refuse",
-    "Situation",
-    "decide",
-    "reason_of",
-]
+__all__ = ["POLICIES", "decide", "reason_of"]
 
 BACKOFF_FIRST_NS = 100_000_000
 BACKOFF_MAX_NS = 2_000_000_000
@@ -75,67 +66,6 @@ CYCLE_REASKS_MAX = 1
 DEADLINE_PASSED = "the request's deadline has passed (X-MLX-Stack-Deadline, at most server.deadline_s)"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
-    """What bounds the attempt loop. `escalate_on` holds the reasons that may move a request to
-    another tier.
-
-    `strategies` are the retry strategies of the tiers that have one of their own; `grammars` the
-    tiers that can decode under a grammar. `cheap` is the tier that a session goes on with when its
-    budget rejects the others.
-    """
-
-    retries_max: int
-    attempts_max: int
-    escalate_on: frozenset[Reason]
-    reasks_max: int = 0
-    strategies: Mapping[str, tuple[RetryStep, ...]] = field(default_factory=dict)
-    grammars: frozenset[str] = frozenset()
-    cheap: str | None = None
-    continuations_max: int = 0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Situation:
-    """All that `decide` may look at. `chain` begins with the tier that the request starts at; `jitter` is in [0, 1)."""
-
-    chain: tuple[str, ...]
-    attempts: tuple[Attempt, ...]
-    remaining_ns: int
-    limits: Limits
-    jitter: float = 0.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Call:
-    """Call `tier` after `wait_ns`. `reask`: how the prompt differs because of a flaw. `nudge`: with
-    a message about the loop. `resume`: it goes on with the text that stands before the client."""
-
-    tier: str
-    wait_ns: int = 0
-    reask: Reask | None = None
-    nudge: bool = False
-    resume: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Accept:
-    """An attempt is the answer: the last one, unless `attempt` names another."""
-
-    attempt: int = -1
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Refuse:
-    """No answer. `message` and `param` are those of the attempt that explains the refusal best."""
-
-    code: RefuseCode
-    message: str
-    param: str | None = None
-    retry_after_s: float | None = None
-
-
-Decision = Call | Accept | Refuse
 Policy = Callable[[Situation], Decision | None]
 
 

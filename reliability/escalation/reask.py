@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from reliability.answer.equal_calls import collapse_calls
-from reliability.escalation.policies import Call
+from reliability.escalation.decisions import Call
 from reliability.escalation.retry_strategy import RetryStep
 from reliability.loops import Loop, nudge
 from reliability.tools import ToolBox, Violation, corrective_message, extract_calls

@@ -6,7 +6,8 @@ import statistics
 import sys
 import time
 
-from reliability.escalation.policies import Limits, Situation, decide
+from reliability.escalation.decisions import Limits, Situation
+from reliability.escalation.policies import decide
 from reliability.types import Attempt, Fault, Flaw, Reason
 from tests.evals import loops_eval, sessions_eval, tools_eval
 

@@ -26,7 +26,7 @@ from reliability.admission.ledger import PROGRESS_TOKENS
 from reliability.answer.estimate import text_bytes, tokens_min
 from reliability.answer.gate import Hold
 from reliability.answer.judgement import expect
-from reliability.escalation.policies import Limits
+from reliability.escalation.decisions import Limits
 from reliability.loops import LoopConfig
 from reliability.memory.pressure import Level
 from reliability.tools import CheckConfig, build_toolbox

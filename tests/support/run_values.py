@@ -12,7 +12,7 @@ from deployments.reports.incidents import incidents_of
 from deployments.request.drive import Run
 from reliability.admission.budget import Load, Window
 from reliability.answer.judgement import Judged, expect
-from reliability.escalation.policies import Limits, Refuse
+from reliability.escalation.decisions import Limits, Refuse
 from reliability.loops import Kind, Loop, LoopConfig, Stage
 from reliability.tool_calls import Flaws, RepairKind
 from reliability.tools import CheckConfig, Repair, Violation, build_toolbox

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deployments.errors import OF_REFUSAL, TABLE, ApiError, from_refusal
-from reliability.escalation.policies import Limits, Refuse, Situation, decide
+from reliability.escalation.decisions import Limits, Refuse, Situation
+from reliability.escalation.policies import decide
 from reliability.escalation.refusals import PASSING
 from reliability.faults import TRAITS, OtherTier
 from reliability.types import Attempt, Fault, Flaw, Reason, RefuseCode

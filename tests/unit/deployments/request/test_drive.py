@@ -22,7 +22,7 @@ from reliability.admission.admit import AdmissionConfig
 from reliability.admission.retry_budget import RetryBudgetConfig
 from reliability.answer.gate import Hold
 from reliability.answer.judgement import expect
-from reliability.escalation.policies import Limits
+from reliability.escalation.decisions import Limits
 from reliability.loops import LoopConfig
 from reliability.tools import CheckConfig, build_toolbox
 from reliability.types import (

@@ -7,7 +7,8 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 
-from reliability.escalation.policies import Accept, Call, Refuse, decide
+from reliability.escalation.decisions import Accept, Call, Refuse
+from reliability.escalation.policies import decide
 from reliability.types import Attempt, Flaw, RefuseCode
 from tests.unit.reliability.escalation.test_policies import chains, limits, no_retries, outcomes, situation, walk
 

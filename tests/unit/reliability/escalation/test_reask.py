@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from reliability.escalation.policies import Call
+from reliability.escalation.decisions import Call
 from reliability.escalation.reask import RESAMPLE_TEMPERATURE, request_for
 from reliability.escalation.retry_strategy import Reask, RetryStep
 from reliability.types import ChatRequest

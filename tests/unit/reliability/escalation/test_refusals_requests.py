@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from reliability.escalation.policies import Refuse, decide
+from reliability.escalation.decisions import Refuse
+from reliability.escalation.policies import decide
 from reliability.escalation.refusals import ATTEMPTS_CHARS_MAX, describe_attempts
 from reliability.types import Attempt, Fault, Flaw, RefuseCode
 from tests.unit.reliability.escalation.test_policies import CHAIN, no_retries, situation

@@ -1,0 +1,76 @@
+"""What a walk along the chain looks at and what it says: `Situation` goes into `decide`, and `Call`, `Accept` or
+`Refuse` comes out (`reliability.escalation.policies`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from reliability.escalation.retry_strategy import Reask, RetryStep
+from reliability.types import Attempt, Reason, RefuseCode
+
+__all__ = ["Accept", "Call", "Decision", "Limits", "Refuse", "Situation"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What bounds the attempt loop. `escalate_on` holds the reasons that may move a request to
+    another tier.
+
+    `strategies` are the retry strategies of the tiers that have one of their own; `grammars` the
+    tiers that can decode under a grammar. `cheap` is the tier that a session goes on with when its
+    budget rejects the others.
+    """
+
+    retries_max: int
+    attempts_max: int
+    escalate_on: frozenset[Reason]
+    reasks_max: int = 0
+    strategies: Mapping[str, tuple[RetryStep, ...]] = field(default_factory=dict)
+    grammars: frozenset[str] = frozenset()
+    cheap: str | None = None
+    continuations_max: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Situation:
+    """All that `decide` may look at. `chain` begins with the tier that the request starts at; `jitter` is in [0, 1)."""
+
+    chain: tuple[str, ...]
+    attempts: tuple[Attempt, ...]
+    remaining_ns: int
+    limits: Limits
+    jitter: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """Call `tier` after `wait_ns`. `reask`: how the prompt differs because of a flaw. `nudge`: with
+    a message about the loop. `resume`: it goes on with the text that stands before the client."""
+
+    tier: str
+    wait_ns: int = 0
+    reask: Reask | None = None
+    nudge: bool = False
+    resume: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Accept:
+    """An attempt is the answer: the last one, unless `attempt` names another."""
+
+    attempt: int = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refuse:
+    """No answer. `message` and `param` are those of the attempt that explains the refusal best."""
+
+    code: RefuseCode
+    message: str
+    param: str | None = None
+    retry_after_s: float | None = None
+
+
+Decision = Call | Accept | Refuse
