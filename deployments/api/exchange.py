@@ -96,9 +96,14 @@ class Exchange:
                     if not begun:
                         slot.silent, begun = batch is None, True
                     reading = run.reading
-                    if batch is not None and reading is not None and reading.resumes and reading.number != seam:
+                    if (
+                        batch is not None
+                        and reading is not None
+                        and reading.seam is not None
+                        and reading.number != seam
+                    ):
                         seam = reading.number
-                        yield SEAM % (reading.tier.encode(), len(reading.begun))
+                        yield SEAM % (reading.tier.encode(), reading.seam)
                     yield writer.silence() if batch is None else writer.chunks(run.tier or "", batch)
             report = self.report()
             if run.finish is not None:

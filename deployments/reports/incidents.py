@@ -117,16 +117,20 @@ class _Writer:
         """Write a fault, a loop or a flaw: an attempt has one of them at most."""
         if attempt.fault is not None:
             kind = IncidentKind.BUDGET if attempt.fault is Fault.BUDGET else IncidentKind.FAULT
-            after = next(iter(self.run.attempts[number + 1 :]), None)
-            seam = {} if after is None or after.seam is None else {"continued_by": after.tier, "at_char": after.seam}
-            evidence = _describe_fault(attempt) | seam | self._show_texts(attempt, None)
+            evidence = _describe_fault(attempt) | self._describe_seam(number) | self._show_texts(attempt, None)
             yield self._record(kind, attempt.fault.value, number, **evidence)
         elif attempt.flaw is not None:
             judged = self._find_judged(number)
             kind = IncidentKind.LOOP if _repeats(attempt) else IncidentKind.FLAW
             loop = self._find_loop(number) if kind is IncidentKind.LOOP else None
-            evidence = self._describe_loop(loop) | self._describe_judgement(judged) | self._show_texts(attempt, judged)
+            evidence = self._describe_loop(loop) | self._describe_judgement(judged)
+            evidence |= self._describe_seam(number) | self._show_texts(attempt, judged)
             yield self._record(kind, attempt.flaw.value, number, **evidence)
+
+    def _describe_seam(self, number: int) -> dict[str, Any]:
+        """Say who went on with the text of this attempt, and where."""
+        after = next(iter(self.run.attempts[number + 1 :]), None)
+        return {} if after is None or after.seam is None else {"continued_by": after.tier, "at_char": after.seam}
 
     def _write_usage(self, number: int, attempt: Attempt) -> Iterator[dict[str, Any]]:
         usage = attempt.reported

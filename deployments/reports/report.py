@@ -29,7 +29,7 @@ NOTE_CHARS_MAX = 300
 WARN_PERCENT = BudgetConfig().warn_percent
 # A conversation that begins has nothing to lose: no note.
 ANEW = (PrefixChange.NEW_CONVERSATION,)
-SEAM_WORDS = "went on with a text that had broken off, at character"
+SEAM_WORDS = "went on with the text that stood before the client, at character"
 LEVEL_WORDS = {Level.WARN: "warning", Level.CRITICAL: "critical"}
 
 

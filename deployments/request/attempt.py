@@ -76,9 +76,9 @@ class Reading:
     the arguments of a call, so that what came of it is no call.
     `reasoned`: the beginning of its reasoning, which is the answer where there is nothing else.
 
-    `resumes`: it goes on with `begun`, the text that stands before the client, which is read first as if it had written
-    that itself; as much of it as the gate would have held, `unsaid`, doesn't leave again. `text_out`: text of this
-    attempt stands before the client.
+    `begun`: the text that it goes on with, which stands before the client and is read first as if it had written that
+    itself; as much of it as the gate would have held, `unsaid`, doesn't leave again. `seam`: how many characters stand
+    there. `text_out`: text of this attempt stands before the client.
 
     `trusted`: what the tier reports of its tokens is its own count. `progress` is called with what
     the attempt has cost so far; `prompt_most` bounds the tokens of its prompt. `reported`: what the
@@ -106,7 +106,7 @@ class Reading:
     loop: Loop | None = None
     lead: str = ""
     begun: str = ""
-    resumes: bool = False
+    seam: int | None = None
     unsaid: int = field(init=False, default=0)
     text_out: bool = field(init=False, default=False)
     sent: list[str] = field(default_factory=list)

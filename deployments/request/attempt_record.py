@@ -39,7 +39,7 @@ def record_attempt(reading: Reading, now_ns: int, *, granted: bool = True) -> At
         reported=reading.reported or reported,
         native_calls=reading.judged.native_calls if reading.judged else 0,
         lost=reading.lost,
-        seam=len(reading.begun) if reading.resumes else None,
+        seam=reading.seam,
     )
 
 

@@ -42,7 +42,7 @@ from reliability.answer.repeating import repeats_already, window_repeats_already
 from reliability.escalation.decisions import Accept, Call, Limits, Refuse, Situation
 from reliability.escalation.health import record_rejection, verdict_of
 from reliability.escalation.policies import decide, reason_of
-from reliability.escalation.reask import request_for
+from reliability.escalation.reask import request_for, resume_for
 from reliability.escalation.wording import duration, figure
 from reliability.loops import Loop, truncate
 from reliability.memory.pressure import Level
@@ -83,7 +83,8 @@ class Run:
     `stays` says why the request may not leave the machine, and is empty where it may. `prompt_bytes` is the size of
     what a model reads of `request` (see `reliability.answer.estimate`). `notes`: what was asked for and has no effect
     here. `counted`: what the tier that answers has counted of its tokens so far; `reading`: the attempt that
-    runs, or ran last. `told`, `thought`: the pieces of text and reasoning that have left for the client.
+    runs, or ran last. `told`, `thought`: the pieces of text and reasoning that have left for the client, without
+    the circles that another attempt has gone on behind; `told_chars`: with them.
     `warnings` are the budget's windows
     that are nearly full, `level` is the memory level of the whole cluster, `silent` whether a call ran without a grant.
     """
@@ -109,6 +110,7 @@ class Run:
     counted: Usage = NOTHING_YET
     reading: Reading | None = None
     told: list[str] = field(default_factory=list)
+    told_chars: int = 0
     thought: list[str] = field(default_factory=list)
     finish: Finish | None = None
     refusal: Refuse | None = None
@@ -207,7 +209,7 @@ def _cut_short(run: Run, judged: Judged) -> list[Event]:
 async def _call(run: Run, call: Call, ports: Ports) -> AsyncGenerator[list[Event], None]:
     """Make one admitted call to `call.tier`. The attempt is written down and the grant settled
     whatever happens, once."""
-    request = _build_request(run, call)
+    request = await ports.large(CUT_WEIGHT * run.told_chars if call.resume else 0, _build_request, run, call)
     size = _measure_prompt(run, request)
     granted = rule_out(run, call.tier, size, ports) or await admit(run, call.tier, size, ports)
     if isinstance(granted, Attempt):
@@ -222,7 +224,7 @@ async def _call(run: Run, call: Call, ports: Ports) -> AsyncGenerator[list[Event
         hold=_hold_of(run),
         text_committed=not call.resume and any(a.text_out for a in run.attempts),
         begun=request.begun,
-        resumes=call.resume,
+        seam=run.told_chars if call.resume else None,
         started_ns=ports.clock.now_ns(),
         prompt_bytes=size,
         prompt_most=cache(partial(prompt_tokens_most, (request.messages, request.tools, request.response_format))),
@@ -234,6 +236,8 @@ async def _call(run: Run, call: Call, ports: Ports) -> AsyncGenerator[list[Event
     )
     run.reading = reading
     told, thought = run.told, run.thought
+    if call.resume:
+        told[:] = [request.begun]
     stream = read(
         reading,
         ports.tiers[call.tier],
@@ -248,7 +252,8 @@ async def _call(run: Run, call: Call, ports: Ports) -> AsyncGenerator[list[Event
         async with aclosing(stream) as events:
             async for out in events:
                 run.counted = reading.spending.counted or run.counted
-                told += [event.text for event in out if isinstance(event, Text)]
+                told += (texts := [event.text for event in out if isinstance(event, Text)])
+                run.told_chars += sum(map(len, texts))
                 thought += [event.text for event in out if isinstance(event, Reasoning)]
                 yield out
     finally:
@@ -294,16 +299,19 @@ def settle(attempt: Attempt, grant: Grant | None, ports: Ports) -> None:
 def _build_request(run: Run, call: Call) -> ChatRequest:
     """Build what this call is to read: the client's request, and what is added about the last
     attempt."""
-    last, request = run.judged, run.request
+    last = run.judged
     if call.resume:
-        begun, written = (
-            "".join(run.told),
-            sum(a.usage.completion_tokens for a in run.attempts if a.text_out and a.usage),
+        told = [attempt for attempt in run.attempts if attempt.text_out]
+        return resume_for(
+            run.request,
+            told="".join(run.told),
+            thought="".join(run.thought),
+            written=sum(attempt.usage.completion_tokens for attempt in told if attempt.usage),
+            circles=told[-1].flaw is Flaw.CYCLE,
+            attempts=len(run.attempts),
         )
-        request = replace(request, begun=begun, begun_reasoning="".join(run.thought))
-        return replace(request, max_tokens=max(1, request.max_tokens - written))
     return request_for(
-        request,
+        run.request,
         call,
         attempts=len(run.attempts),
         failed_text=last.written if last else "",

@@ -14,11 +14,11 @@ from typing import Any
 from reliability.answer.equal_calls import collapse_calls
 from reliability.escalation.decisions import Call
 from reliability.escalation.retry_strategy import RetryStep
-from reliability.loops import Loop, nudge
+from reliability.loops import Loop, nudge, unwind
 from reliability.tools import ToolBox, Violation, corrective_message, extract_calls
 from reliability.types import ChatRequest
 
-__all__ = ["RESAMPLE_TEMPERATURE", "request_for"]
+__all__ = ["RESAMPLE_TEMPERATURE", "request_for", "resume_for"]
 
 # At 0 a model would say the same again; at 0.7 SmolLM2-135M went from 3 valid calls of 10 to 8 in four tries.
 RESAMPLE_TEMPERATURE = 0.7
@@ -47,6 +47,16 @@ def request_for(
     if call.reask.step is RetryStep.CORRECT and violations:
         return _add_correction(request, failed_text, corrective_message(violations, toolbox or ToolBox()))
     return replace(_resample(request, attempts), must_speak=not failed_text.strip())
+
+
+def resume_for(
+    original: ChatRequest, *, told: str, thought: str, written: int, circles: bool, attempts: int
+) -> ChatRequest:
+    """Build the request that goes on with `told`, the text before the client, which took `written` tokens and is what
+    `thought` came to. Where it runs in `circles` it goes on from the first one, and less surely than before."""
+    begun = unwind(told) if circles else told
+    request = _resample(original, attempts) if circles else original
+    return replace(request, begun=begun, begun_reasoning=thought, max_tokens=max(1, original.max_tokens - written))
 
 
 def _count_calls(text: str, box: ToolBox) -> int:

@@ -34,6 +34,7 @@ from reliability.loops.nudge import nudge
 from reliability.loops.session import LoopDetector, LoopStatus, Window, observe
 from reliability.loops.thresholds import JudgeConfig, LoopConfig
 from reliability.loops.transcript import answer_turn, calls_turn, carries_history, read_turns
+from reliability.loops.unwind import unwind
 from reliability.loops.written import find_repeated_calls
 
 __all__ = [
@@ -75,4 +76,5 @@ __all__ = [
     "read_turns",
     "step",
     "truncate",
+    "unwind",
 ]

@@ -11,15 +11,39 @@ MUTANTS: list[tuple[str, str, str, str]] = [
     ),
     (
         "reliability/escalation/policies.py",
-        "    if seams < limits.continuations_max and left:\n",
-        "    if left:\n",
+        "    if seams >= limits.continuations_max or not left:\n",
+        "    if not left:\n",
         "there are at most so many seams",
     ),
     (
         "reliability/escalation/policies.py",
-        "any(attempt.fault is None for attempt in attempts[told[-1] :])",
+        "any(attempt.fault is None for attempt in attempts[told[-1] + circles :])",
         "attempts[-1].fault is None",
         "a text that is complete isn't gone on with",
+    ),
+    (
+        "reliability/escalation/policies.py",
+        "    if circles:\n        return Accept(attempt=told[-1])\n",
+        "",
+        "a circle that nobody goes on behind is no error",
+    ),
+    (
+        "reliability/escalation/policies.py",
+        "    if _stands_in_circles(attempts):\n        return Accept(attempt=told[-1])\n",
+        "",
+        "a circle stays an answer, whatever the calls behind it were",
+    ),
+    (
+        "reliability/escalation/reask.py",
+        "unwind(told) if circles else told",
+        "told",
+        "nobody is asked to write a circle on",
+    ),
+    (
+        "reliability/loops/unwind.py",
+        "    return _walk_back(text, kept) or _find_end(text, kept) or kept\n",
+        "    return kept\n",
+        "what is written behind a circle fits its very end",
     ),
     (
         "reliability/answer/seam.py",
