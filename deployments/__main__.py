@@ -116,6 +116,12 @@ def _add_prepare(command: argparse.ArgumentParser) -> None:
     command.add_argument("--behind", action="store_true", help=words)
 
 
+def _add_doctor(command: argparse.ArgumentParser) -> None:
+    _add_config(command)
+    words = "send each hosted tier one short request, which may cost money: does it go on with a broken answer?"
+    command.add_argument("--ask", action="store_true", help=words)
+
+
 def _add_pull(command: argparse.ArgumentParser) -> None:
     command.add_argument("name", nargs="?", help="a tier of the configuration, or a model source; else all")
     command.add_argument("--config", type=Path, help="the configuration file")
@@ -169,6 +175,7 @@ ADD: dict[str, Callable[[argparse.ArgumentParser], None]] = {
     "completion": _add_completion,
     "evaluate": _add_evaluate,
     "serve": _add_serve,
+    "doctor": _add_doctor,
     "prepare": _add_prepare,
     "pull": _add_pull,
     "key": _add_key,
@@ -232,7 +239,7 @@ def _run_on(config: Path, arguments: argparse.Namespace) -> int:
         if arguments.command == "prepare" and arguments.behind:
             return _fetch_behind(read_file(config))
         if arguments.command == "doctor":
-            return _doctor(config, read_file(config))
+            return _doctor(config, read_file(config), ask=arguments.ask)
         return COMMANDS[arguments.command](read_file(config))
     except ConfigError as error:
         raise ConfigError(f"{config}: {error}") from None
@@ -303,10 +310,10 @@ def _find_models(file: ConfigFile, name: str | None = None) -> list[tuple[str, s
     return [pair for role, tier in tiers.items() if name in (None, role) for pair in tier.sources(role)]
 
 
-def _doctor(config: Path, file: ConfigFile) -> int:
+def _doctor(config: Path, file: ConfigFile, *, ask: bool) -> int:
     from deployments.cli.doctor import doctor
 
-    return doctor(file.args, config)
+    return doctor(file.args, config, ask=ask)
 
 
 COMMANDS = {"check": _check, "prepare": _prepare, "models": _models}

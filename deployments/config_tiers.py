@@ -214,10 +214,11 @@ class HostedTierConfig(TierBase):
         description="whether requests leave this machine: a local-only request never reaches such a tier; not set: "
         "unless the URL is on loopback",
     )
-    continues: Literal["prefill", "anchor"] = Field(
-        default="anchor",
+    continues: Literal["prefill", "anchor"] | None = Field(
+        default=None,
         description="how it is asked for the rest of an answer whose stream broke: `prefill` where it goes on behind a "
-        "last message of the model's own (vLLM, SGLang, LM Studio), else `anchor`: it is told to, and checked",
+        "last message of the model's own (vLLM, SGLang, LM Studio), else `anchor`: it is told to, and checked. Not "
+        "set: `prefill` for the families at OpenRouter that are known to, else `anchor`; `doctor --ask` tries it",
     )
     usd_per_mtok_prompt: float | None = Field(
         default=None,

@@ -3,7 +3,8 @@
 Two kinds of checks. The first look at what is there: platform, packages, memory, the models on disk, the key. The
 second force a fault through every edge of the chain (`chain_faults`).
 
-Nothing here needs a running server, and no request leaves this machine.
+Nothing here needs a running server, and no request leaves this machine, unless `--ask` allows one short request to each
+hosted tier (`prefill_check`).
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from pathlib import Path
 import psutil
 
 from deployments.cli.chain_faults import Finding, check_edges
+from deployments.cli.prefill_check import check_prefill
 from deployments.cli.service import describe_service
 from deployments.config import AppConfig
 from deployments.config_tiers import HostedTierConfig, MlxTierConfig, TierBase
@@ -39,18 +41,18 @@ GIB = 1024**3
 RAY_BYTES = 1 * GIB
 
 
-def doctor(config: AppConfig, path: Path) -> int:
+def doctor(config: AppConfig, path: Path, *, ask: bool = False) -> int:
     """Print every finding about the configuration that stands at `path`; the result is the exit code, 1 where something
-    failed."""
+    failed. `ask`: hosted tiers may be sent a request."""
     levels: Counter[str] = Counter()
-    for finding in _check_all(let_auto_sleep(config), path):
+    for finding in _check_all(let_auto_sleep(config), path, ask=ask):
         print(f"{finding.level:>4}  {finding.what}: {finding.words}", flush=True)  # noqa: T201
         levels[finding.level] += 1
     print(f"\n{levels['ok']} ok, {levels['warn']} warnings, {levels['fail']} failed", flush=True)  # noqa: T201
     return 1 if levels["fail"] else 0
 
 
-def _check_all(config: AppConfig, path: Path) -> Iterator[Finding]:
+def _check_all(config: AppConfig, path: Path, *, ask: bool) -> Iterator[Finding]:
     yield _check_platform()
     level, words = describe_service(path)
     yield Finding(level, "service", words)
@@ -58,6 +60,7 @@ def _check_all(config: AppConfig, path: Path) -> Iterator[Finding]:
     yield from _check_models(config)
     hosted = {name: asyncio.run(_check_tier(name, tier, config)) for name, tier in _find_hosted(config)}
     yield from hosted.values()
+    yield from check_prefill(config, ask=ask)
     dead = {name: finding.words for name, finding in hosted.items() if finding.level != "ok"}
     yield from check_edges(config, dead)
 

@@ -5,8 +5,8 @@
               (`reliability.answer.seam`), and an answer that begins anew or talks about it is refused
 
 Which upstream honours a prefill can't be asked: vLLM, SGLang and LM Studio can, OpenAI's own models begin anew, and so
-do Anthropic's from Claude 4.6 on, which refuse it by a 400. So it is configured (`tiers.NAME.continues`), and every
-join is checked either way.
+do Anthropic's from Claude 4.6 on, which refuse it by a 400. So it is configured (`tiers.NAME.continues`), or known of
+the model (`prefill_habits`), and every join is checked either way.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from reliability.types import CallDelta, ChatRequest, Event, Failed, Fault, Fini
 __all__ = ["Continues", "ask_to_go_on", "join"]
 
 Continues = Literal["prefill", "anchor"]
+_THINKING = frozenset({"reasoning", "reasoning_effort", "include_reasoning", "thinking"})
 
 
 def ask_to_go_on(request: ChatRequest, how: Continues) -> ChatRequest:
@@ -37,6 +38,8 @@ def ask_to_go_on(request: ChatRequest, how: Continues) -> ChatRequest:
         added.append({"role": "user", "content": words})
     extra = dict(request.extra)
     if how == "prefill":
+        # Claude can't think and go on behind words of its own: asked for both, it answers 400.
+        extra = {key: value for key, value in extra.items() if key not in _THINKING}
         # vLLM and SGLang open a new turn behind it unless they are told not to; others don't know the fields.
         extra = {"add_generation_prompt": False, "continue_final_message": True, **extra}
     return replace(request, messages=(*request.messages, *added), begun="", extra=extra, thinking=False)

@@ -44,6 +44,7 @@ from deployments.tiers.hosted.continuing import Continues, ask_to_go_on, join
 from deployments.tiers.hosted.endpoint import CHAT, build_tls, find_route, parse_endpoint
 from deployments.tiers.hosted.inbox import Inbox
 from deployments.tiers.hosted.passed_reader import PassedReader, build_passed_body, cut_list
+from deployments.tiers.hosted.prefill_habits import choose_continues
 from deployments.tiers.hosted.upstream_errors import Complaint, read_complaint, read_retry_after_s, translate_complaint
 from deployments.work.large_work import large
 from reliability.types import ChatRequest, Event, Failed, Fault, Started, TierState, TierStatus, Usage
@@ -95,7 +96,7 @@ class HostedTier:
         headers: Mapping[str, str] | None = None,
         context_tokens: int | None = None,
         openrouter: bool = False,
-        continues: Continues = "anchor",
+        continues: Continues | None = None,
         connect_s: float = 5.0,
         idle_s: float = 120.0,
     ) -> None:
@@ -105,13 +106,13 @@ class HostedTier:
         self._headers = dict(headers or {})
         self._context_tokens = context_tokens
         self._openrouter = openrouter
-        self._continues: Continues = continues
         self._connect_s = connect_s
         self._idle_s = idle_s
         self._client: aiohttp.ClientSession | None = None
         self._closed = False
         self._active = 0
         self._url, self._userinfo = parse_endpoint(base_url)
+        self.continues: Continues = continues or choose_continues(self._url.host, model)
 
     @property
     def active(self) -> int:
@@ -169,8 +170,8 @@ class HostedTier:
     def _ask(self, request: ChatRequest, key: str) -> AsyncGenerator[list[Event], None]:
         if not request.begun:
             return self._exchange(request, key)
-        rest = self._exchange(ask_to_go_on(request, self._continues), key)
-        return join(rest, request.begun, self._continues, self._name)
+        rest = self._exchange(ask_to_go_on(request, self.continues), key)
+        return join(rest, request.begun, self.continues, self._name)
 
     async def _exchange(self, request: ChatRequest, key: str) -> AsyncGenerator[list[Event], None]:
         deadline = asyncio.get_running_loop().time() + request.timeout_s

@@ -199,6 +199,12 @@ def hosted_continues() -> None:
             begun = replace(REQUEST, begun="It begins like this, and then")
             asyncio.run(answer(tier, begun))
             assert upstream.log[-1].body["messages"][-1]["role"] == last
+    # Not set: as it is known of the model.
+    for model, known in (("anthropic/claude-haiku-4.5", "prefill"), ("anthropic/claude-opus-4.6", "anchor")):
+        config = HostedTierConfig(kind="hosted", preset="openrouter", model=model)
+        tier = make_tier("premium", config, CloudFallback())
+        assert isinstance(tier, HostedTier)
+        assert tier.continues == known
 
 
 def hosted_price() -> None:

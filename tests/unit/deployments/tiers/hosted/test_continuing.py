@@ -7,7 +7,10 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from deployments.tiers.hosted.continuing import ask_to_go_on
 from deployments.tiers.hosted.hosted_tier import HostedTier
 from reliability.answer.seam import find_anchor
 from reliability.types import CallDelta, Event, Failed, Fault, Finish, Reasoning, Text
@@ -87,3 +90,12 @@ def test_it_is_asked_in_the_way_that_is_configured():
     assert [m["role"] for m in told.body["messages"][-2:]] == ["assistant", "user"]
     assert find_anchor(BEGUN) in told.body["messages"][-1]["content"]
     assert "continue_final_message" not in told.body
+
+
+@given(st.sets(st.sampled_from(["reasoning", "reasoning_effort", "thinking", "include_reasoning"])))
+def test_a_prefill_asks_for_no_thoughts(wanted):
+    """Law: no field that asks for thoughts goes beside a prefill, which Claude refuses with them; all others stay."""
+    request = replace(ask(), begun=BEGUN, extra={**dict.fromkeys(wanted, "high"), "top_k": 3})
+
+    assert set(ask_to_go_on(request, "prefill").extra) == {"top_k", "add_generation_prompt", "continue_final_message"}
+    assert ask_to_go_on(request, "anchor").extra == request.extra
