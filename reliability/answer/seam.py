@@ -10,7 +10,8 @@ A model that is shown the beginning of its answer does one of these:
 
 So its text waits until it is known what it is. An *overlap* is an end of what stands that the new text begins with.
 Where going on at once is promised, a short one is more likely the text's own repetition ("ha ha ha") than an echo, so
-only `ECHO_CHARS` count. Where the end was asked for, at least `ANCHOR_CHARS` of it must be there, or all of it.
+only `ECHO_CHARS` count; and where what stands ends within a sentence, an opening such as "Sure!" is no rest of it.
+Where the end was asked for, at least `ANCHOR_CHARS` of it must be there, or all of it.
 
 Pure: text goes in, and text or the verdict comes out. What must never happen: a join on a guess.
 """
@@ -23,6 +24,22 @@ ANCHOR_CHARS = 24
 ANCHOR_CHARS_MAX = 200
 ECHO_CHARS = 24
 BEGINNING_CHARS = 24  # a text that begins with so much of what stands begins anew
+# How models open who were asked to go on and tell so, in lower case, with what follows such a word there.
+OPENINGS = tuple(
+    word + mark
+    for words, marks in (
+        (("sure", "certainly", "of course", "absolutely", "okay", "ok", "sorry", "apologies", "i apologize"), "!,.: "),
+        (
+            ("i'm sorry", "i’m sorry", "i am sorry", "i can't", "i can’t", "i cannot", "continuing", "understood"),
+            "!,.: ",
+        ),
+        (("here is", "here's", "here’s", "here are", "it looks like", "it seems", "as an ai", "let me"), " "),
+    )
+    for word in words
+    for mark in marks
+)
+# Behind these a sentence may begin: its end, a line's, a quotation, a heading, a point of a list.
+_SENTENCE_ENDS = frozenset(".!?:;\n。！？\"'“”‘«»([{*#->`_|")
 _BEFORE_ANCHOR = " \t\r\n\"'`“”«»…."
 
 
@@ -85,7 +102,9 @@ class Seam:
         overlap = self._find_overlap(head)
         if overlap and overlap >= (ECHO_CHARS if self._trusted else len(self._anchor)):
             return self._join(head[overlap:])
-        if self._trusted and not self._begins_anew(head):
+        if self._trusted and not final and self._may_be_opening(head):
+            return ""
+        if self._trusted and not self._begins_anew(head) and not self._is_opening(head):
             return self._join(self._held)
         self.torn = bool(head) or not self._trusted
         return ""
@@ -104,6 +123,18 @@ class Seam:
     def _begins_anew(self, head: str) -> bool:
         known = self._begun.lstrip()[:BEGINNING_CHARS]
         return len(known) == BEGINNING_CHARS and head.startswith(known)
+
+    def _may_be_opening(self, head: str) -> bool:
+        """Tell whether the head may become a remark about the text, in the middle of a sentence."""
+        return self._within_sentence and any(opening.startswith(head.lower()) for opening in OPENINGS)
+
+    def _is_opening(self, head: str) -> bool:
+        # Said in capitals as a new turn is: in the middle of a sentence "okay, " may well be its next word.
+        return self._within_sentence and head[:1].isupper() and head.lower().startswith(OPENINGS)
+
+    @property
+    def _within_sentence(self) -> bool:
+        return bool(self._end) and self._begun[-1] not in _SENTENCE_ENDS and self._end[-1] not in _SENTENCE_ENDS
 
     def _join(self, rest: str) -> str:
         self.joined, self._space = True, self._begun[len(self._end) :]

@@ -42,7 +42,9 @@ def ask_to_go_on(request: ChatRequest, how: Continues) -> ChatRequest:
         extra = {key: value for key, value in extra.items() if key not in _THINKING}
         # vLLM and SGLang open a new turn behind it unless they are told not to; others don't know the fields.
         extra = {"add_generation_prompt": False, "continue_final_message": True, **extra}
-    return replace(request, messages=(*request.messages, *added), begun="", extra=extra, thinking=False)
+    # Where thinking can't be switched off, being told to is a 400; an anchor doesn't need it to be.
+    thinking = False if how == "prefill" else request.thinking
+    return replace(request, messages=(*request.messages, *added), begun="", extra=extra, thinking=thinking)
 
 
 async def join(
