@@ -223,7 +223,7 @@ def reask_flaw(situation: Situation) -> Decision | None:
     return Call(tier=last.tier, reask=next_reask(strategy, reasks, can_constrain=can_constrain))
 
 
-def retry_transient(situation: Situation) -> Decision | None:
+def retry_transient(situation: Situation) -> Call | None:
     """Call the same tier again after a fault that a second call may cure."""
     last = _last(situation)
     if last is None or traits_of(last).again is not Again.RETRY:

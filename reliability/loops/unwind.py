@@ -6,6 +6,10 @@
 Both end in the same words: who goes on with the second has gone on with the first. Shown the first, a model only writes
 the next copy. Where copies differ (a counter, a word) a shorter end has to do.
 
+Measured on SmolLM2-135M alone (temperature 0, 12 prompts for long texts of at most 900 tokens, 2026-11-24, two CPU
+cores): 6 answers circled; gone on with from here at temperature .7, 3 came to an end of their own, 1 to the end of its
+tokens, 2 circled again. Every seam reads as one text ("from the majestic jaguar to│ the majestic elephant").
+
 Pure. What must never happen: a result that isn't a beginning of the text.
 """
 
