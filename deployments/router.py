@@ -65,10 +65,11 @@ from deployments.ports import Ports
 from deployments.reports.account import Account
 from deployments.reports.incidents import memory_incident
 from deployments.reports.traces import Traces
-from deployments.request.drive import Run, drive
+from deployments.request.drive import drive
 from deployments.request.forward import forward, restrict_to_hosted
 from deployments.request.judge import advise
 from deployments.request.policy import build_expected, chain_for, chain_of, hold_of, limits_of, state_limits
+from deployments.request.run_record import Run
 from deployments.state.client import State, ray_finder
 from deployments.state.records import StateLimits
 from deployments.telemetry import MonotonicClock
@@ -333,8 +334,7 @@ class Router(Stoppable):
         return restrict_to_hosted(run, self._kinds) if request.route else run
 
     def _observe_memory(self, tier: str | None) -> tuple[Level, int]:
-        """Return the memory level of a tier's nodes, or of all, and for how long there has been
-        pressure, in nanoseconds."""
+        """Return the memory level of a tier's nodes, or of all, and for how many nanoseconds it has been so."""
         if self._memory is None:
             return Level.UNKNOWN, 0
         observed = self._memory.level(tier)

@@ -20,8 +20,8 @@ from typing import Any
 from deployments.api.dialect import Dialect
 from deployments.config import RouterConfig
 from deployments.dialects import DIALECTS
-from deployments.request.drive import Run
 from deployments.request.policy import build_expected, limits_of
+from deployments.request.run_record import Run
 from loadtests.table import put, stamp
 from reliability.types import CallDelta, Event, Finish, FinishReason, Text, Usage
 

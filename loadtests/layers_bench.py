@@ -34,8 +34,9 @@ from deployments.config import RouterConfig, ServerConfig
 from deployments.config_tiers import Timeouts
 from deployments.models.sources import DEFAULT_SOURCE
 from deployments.ports import Ports
-from deployments.request.drive import Run, drive
+from deployments.request.drive import drive
 from deployments.request.policy import build_expected, limits_of
+from deployments.request.run_record import Run
 from deployments.telemetry import MonotonicClock
 from deployments.tiers.mlx.mlx_tier import MlxTier
 from loadtests.bfcl import (

@@ -29,8 +29,9 @@ from deployments.ports import Ports
 from deployments.reports.account import Account
 from deployments.reports.incidents import incidents_of
 from deployments.reports.redaction import Redactor
-from deployments.request.drive import Run, drive
+from deployments.request.drive import drive
 from deployments.request.policy import build_expected, chain_for, hold_of, limits_of
+from deployments.request.run_record import Run
 from deployments.telemetry import MonotonicClock
 from deployments.tiers.hosted.chat_body import chat_body
 from deployments.tiers.hosted.chat_reader import ChatReader

@@ -20,7 +20,7 @@ from typing import Any, Protocol
 
 from deployments.api.openai_chat import ChatCall
 from deployments.errors import ApiError
-from deployments.request.drive import Run
+from deployments.request.run_record import Run
 from reliability.types import Event, Finish
 
 __all__ = ["Collector", "Dialect", "StreamWriter"]

@@ -31,7 +31,7 @@ from deployments.api.openai_chat import (
 from deployments.api.openai_render import DONE, KEEP_ALIVE, sse
 from deployments.api.session import name_beginning, read_session
 from deployments.errors import ApiError
-from deployments.request.drive import Run
+from deployments.request.run_record import Run
 from reliability.steps import Steps
 from reliability.tools import ToolBox
 from reliability.types import ChatRequest, Event, Finish, Passed

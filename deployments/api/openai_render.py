@@ -17,7 +17,7 @@ from deployments.api.dialect import Dialect
 from deployments.api.openai_chat import ChatCall, parse_chat
 from deployments.errors import ApiError
 from deployments.reports.report import usage_json
-from deployments.request.drive import Run
+from deployments.request.run_record import Run
 from reliability.types import CallDelta, Event, Finish, FinishReason, Logprobs, Reasoning, Text, TokenLogprob, Usage
 
 __all__ = ["CHAT", "DONE", "KEEP_ALIVE", "Answer", "ChunkWriter", "add_call", "sse"]

@@ -17,8 +17,9 @@ from typing import Any
 from deployments.config import AppConfig
 from deployments.config_tiers import Timeouts
 from deployments.ports import Ports, Tier
-from deployments.request.drive import Run, drive
+from deployments.request.drive import drive
 from deployments.request.policy import build_expected, limits_of
+from deployments.request.run_record import Run
 from deployments.telemetry import MonotonicClock
 from deployments.tiers.scripted.scripted_tier import ScriptedTier
 from reliability.tools import ToolBox

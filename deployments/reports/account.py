@@ -16,8 +16,8 @@ from deployments.metrics import RequestMetrics
 from deployments.reports.incidents import incidents_of
 from deployments.reports.report import report_of
 from deployments.reports.traces import Traces
-from deployments.request.drive import Run
 from deployments.request.judge import Advice
+from deployments.request.run_record import Run
 from deployments.state.client import RequestState
 from deployments.state.incident_record import IncidentKind, record
 from deployments.state.records import TurnItem

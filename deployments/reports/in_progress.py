@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from deployments.request.drive import Run
+from deployments.request.run_record import Run
 
 __all__ = ["describe_running"]
 

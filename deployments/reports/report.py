@@ -11,8 +11,8 @@ from types import MappingProxyType
 from typing import Any
 
 from deployments.cost import Price, cost_usd
-from deployments.request.drive import Run
 from deployments.request.judge import Advice
+from deployments.request.run_record import Run
 from reliability.admission.budget import BudgetConfig
 from reliability.escalation.policies import reason_of
 from reliability.escalation.wording import figure

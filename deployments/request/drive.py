@@ -26,110 +26,44 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import cache, partial
 
 from deployments.ports import Ports
 from deployments.request.attempt import Reading, read
 from deployments.request.attempt_record import record_attempt
+from deployments.request.run_record import Run
 from reliability.admission.admit import AdmissionRequest, Grant, Rejection
-from reliability.admission.budget import Load
 from reliability.answer.estimate import prompt_bytes, prompt_tokens_most, tokens_max, tokens_min
 from reliability.answer.gate import Hold
-from reliability.answer.judgement import Expected, Judged
+from reliability.answer.judgement import Judged
 from reliability.answer.logprobs import WaitingLogprobs
 from reliability.answer.repeating import repeats_already, window_repeats_already
-from reliability.escalation.decisions import Accept, Call, Limits, Refuse, Situation
+from reliability.escalation.decisions import Accept, Call, Refuse, Situation
 from reliability.escalation.health import record_rejection, verdict_of
-from reliability.escalation.policies import decide, reason_of
+from reliability.escalation.policies import decide
 from reliability.escalation.reask import request_for, resume_for
 from reliability.escalation.wording import duration, figure
-from reliability.loops import Loop, truncate
-from reliability.memory.pressure import Level
+from reliability.loops import truncate
 from reliability.types import (
     Attempt,
     CallDelta,
     ChatRequest,
     Event,
     Fault,
-    Finish,
     FinishReason,
     Flaw,
     Logprobs,
-    Reason,
-    Reasoning,
     Text,
     Usage,
 )
 
-__all__ = ["Run", "admit", "bind_progress", "build_situation", "drive", "rule_out", "settle", "wait"]
+__all__ = ["admit", "bind_progress", "build_situation", "drive", "rule_out", "settle", "wait"]
 
 NS_PER_S = 1_000_000_000
-NOTHING_YET = Usage(exact=False)
 SETTLE_GRACE_NS = 10 * NS_PER_S
 CUT_WEIGHT = 4  # an answer that repeats itself is read several times to find what of it is worth keeping
 SILENT_RETRY_S = 2.0  # a state actor that died is back by then
-
-
-@dataclass(slots=True, kw_only=True)
-class Run:
-    """The record of one request. `chain` begins with the tier it starts at; `deadline_ns` is a moment of the clock.
-
-    `tier` is the tier that is answering, or that was asked last. At the end either `finish` or
-    `refusal` is set; both are None where the client left. `judgements` stand beside `attempts`,
-    None where there was no complete answer; `judged` is the last one, and at the end that of the
-    answer. `loop` is the loop that the request was found in.
-
-    `stays` says why the request may not leave the machine, and is empty where it may. `prompt_bytes` is the size of
-    what a model reads of `request` (see `reliability.answer.estimate`). `notes`: what was asked for and has no effect
-    here. `counted`: what the tier that answers has counted of its tokens so far; `reading`: the attempt that
-    runs, or ran last. `told`, `thought`: the pieces of text and reasoning that have left for the client, without
-    the circles that another attempt has gone on behind; `told_chars`: with them.
-    `warnings` are the budget's windows
-    that are nearly full, `level` is the memory level of the whole cluster, `silent` whether a call ran without a grant.
-    """
-
-    request: ChatRequest
-    expected: Expected
-    chain: tuple[str, ...]
-    limits: Limits
-    deadline_ns: int
-    key: str = ""
-    hold: Hold = Hold.TOOL_CALLS
-    stays: str = ""
-    prompt_bytes: int = 0
-    notes: tuple[str, ...] = ()
-    attempts: list[Attempt] = field(default_factory=list)
-    judgements: list[Judged | None] = field(default_factory=list)
-    tier: str | None = None
-    judged: Judged | None = None
-    loop: Loop | None = None
-    warnings: tuple[Load, ...] = ()
-    level: Level = Level.UNKNOWN
-    silent: bool = False
-    counted: Usage = NOTHING_YET
-    reading: Reading | None = None
-    told: list[str] = field(default_factory=list)
-    told_chars: int = 0
-    thought: list[str] = field(default_factory=list)
-    finish: Finish | None = None
-    refusal: Refuse | None = None
-
-    @property
-    def escalation(self) -> tuple[str, Reason] | None:
-        """The tier that the request started at and why it left it, or None where it is still there."""
-        started_at = self.chain[0]
-        if self.tier in (None, started_at):
-            return None
-        left = [a for a in self.attempts if a.tier == started_at]
-        # That no second call was left for the tier says when it was left; what was wrong with its answer says why.
-        causes = [a for a in left if a.fault is not Fault.RETRY_BUDGET] or left
-        return started_at, reason_of(causes[-1])
-
-    @property
-    def retries(self) -> int:
-        """Calls to tiers beyond the first that really ran."""
-        return max(0, sum(1 for a in self.attempts if a.ran) - 1)
 
 
 async def drive(run: Run, ports: Ports) -> AsyncGenerator[list[Event], None]:
@@ -217,7 +151,34 @@ async def _call(run: Run, call: Call, ports: Ports) -> AsyncGenerator[list[Event
         run.judgements.append(None)
         return
     request = _bound_request(run, request, granted, ports)
-    reading = Reading(
+    run.reading = reading = _open_reading(run, call, request, granted, size, ports)
+    if call.resume:
+        run.told = [request.begun]
+    stream = read(
+        reading,
+        ports.tiers[call.tier],
+        request,
+        ports.timeouts[call.tier],
+        ports.clock,
+        run.deadline_ns,
+        ports.large,
+        ports.elsewhere,
+    )
+    try:
+        async with aclosing(stream) as events:
+            async for out in events:
+                run.counted = reading.spending.counted or run.counted
+                run.note_out(out)
+                yield out
+    finally:
+        _write_down(run, reading, granted, ports)
+
+
+def _open_reading(
+    run: Run, call: Call, request: ChatRequest, granted: Grant | None, size: int, ports: Ports
+) -> Reading:
+    """Open the state of this attempt."""
+    return Reading(
         tier=call.tier,
         number=len(run.attempts),
         expected=run.expected,
@@ -234,30 +195,6 @@ async def _call(run: Run, call: Call, ports: Ports) -> AsyncGenerator[list[Event
         output_cap=request.max_tokens,
         logprobs=None if request.top_logprobs is None else WaitingLogprobs(),
     )
-    run.reading = reading
-    told, thought = run.told, run.thought
-    if call.resume:
-        told[:] = [request.begun]
-    stream = read(
-        reading,
-        ports.tiers[call.tier],
-        request,
-        ports.timeouts[call.tier],
-        ports.clock,
-        run.deadline_ns,
-        ports.large,
-        ports.elsewhere,
-    )
-    try:
-        async with aclosing(stream) as events:
-            async for out in events:
-                run.counted = reading.spending.counted or run.counted
-                told += (texts := [event.text for event in out if isinstance(event, Text)])
-                run.told_chars += sum(map(len, texts))
-                thought += [event.text for event in out if isinstance(event, Reasoning)]
-                yield out
-    finally:
-        _write_down(run, reading, granted, ports)
 
 
 def _hold_of(run: Run) -> Hold:

@@ -21,8 +21,9 @@ from functools import partial
 
 from deployments.errors import ApiError
 from deployments.ports import Ports
-from deployments.request.drive import Run, admit, bind_progress, build_situation, rule_out, settle, wait
+from deployments.request.drive import admit, bind_progress, build_situation, rule_out, settle, wait
 from deployments.request.patience import fail_by_timeout, find_limit
+from deployments.request.run_record import Run
 from deployments.request.spending import Spending
 from reliability.admission.admit import Grant
 from reliability.answer.estimate import prompt_tokens_most

@@ -15,7 +15,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from deployments.ports import Ports
-from deployments.request.drive import Run, drive
+from deployments.request.drive import drive
+from deployments.request.run_record import Run
 from reliability.answer.estimate import prompt_bytes
 from reliability.answer.gate import Hold
 from reliability.answer.judgement import Expected, expect

@@ -53,9 +53,15 @@ MUTANTS: list[tuple[str, str, str, str]] = [
     ),
     (
         "reliability/answer/seam.py",
-        "        if self._trusted and not self._begins_anew(head):\n",
-        "        if self._trusted:\n",
+        "self._trusted and not self._begins_anew(head) and not",
+        "self._trusted and not",
         "no second beginning",
+    ),
+    (
+        "reliability/answer/seam.py",
+        " and not self._is_opening(head):\n",
+        ":\n",
+        "a remark about the text is no rest of it",
     ),
     (
         "reliability/answer/seam.py",

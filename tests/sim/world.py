@@ -18,7 +18,8 @@ from typing import Any
 
 from deployments.config_tiers import Timeouts
 from deployments.ports import Ports
-from deployments.request.drive import Run, drive
+from deployments.request.drive import drive
+from deployments.request.run_record import Run
 from reliability.admission import admit as reducer
 from reliability.admission.admit import AdmissionConfig, AdmissionRequest, AdmissionState, Grant, Rejection
 from reliability.admission.budget import BudgetConfig, Limit, Policy

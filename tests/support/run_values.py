@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
 from deployments.reports.incidents import incidents_of
-from deployments.request.drive import Run
+from deployments.request.run_record import Run
 from reliability.admission.budget import Load, Window
 from reliability.answer.judgement import Judged, expect
 from reliability.escalation.decisions import Limits, Refuse

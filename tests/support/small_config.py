@@ -10,8 +10,9 @@ from deployments.app import build
 from deployments.config import AppConfig, load
 from deployments.graph.replica import make_tier
 from deployments.ports import Ports
-from deployments.request.drive import Run, drive
+from deployments.request.drive import drive
 from deployments.request.policy import build_expected, chain_for, limits_of
+from deployments.request.run_record import Run
 from deployments.telemetry import MonotonicClock
 from reliability.answer.gate import Hold
 from reliability.tools import build_toolbox

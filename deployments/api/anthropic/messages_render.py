@@ -31,7 +31,7 @@ from deployments.api.dialect import Dialect
 from deployments.api.openai_chat import ChatCall
 from deployments.api.openai_render import KEEP_ALIVE, add_call
 from deployments.errors import ApiError
-from deployments.request.drive import Run
+from deployments.request.run_record import Run
 from reliability.answer.estimate import tokens_about
 from reliability.types import CallDelta, Event, Finish, FinishReason, Reasoning, Text, Usage
 

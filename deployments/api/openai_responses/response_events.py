@@ -41,7 +41,7 @@ from deployments.api.openai_responses.field_paths import translate_error
 from deployments.api.openai_responses.response_body import Wanted, parse_response
 from deployments.api.openai_responses.response_object import Output, Saying, build_response, render_tokens
 from deployments.errors import ApiError
-from deployments.request.drive import Run
+from deployments.request.run_record import Run
 from reliability.types import Event, Finish, FinishReason, TokenLogprob
 
 __all__ = ["RESPONSES", "EventWriter", "ResponseCollector", "explain_failure"]

@@ -26,7 +26,7 @@ from deployments.api.openai_responses.item_ids import find_response, has_just_be
 from deployments.api.openai_responses.response_body import Wanted
 from deployments.api.openai_responses.stored_record import RECORD_BYTES_MAX, NeedsRecall, Recalled, write_record
 from deployments.errors import ApiError
-from deployments.request.drive import Run
+from deployments.request.run_record import Run
 from deployments.state.link import StateSilent
 from deployments.state.records import KeptResponse
 from deployments.telemetry import log_error

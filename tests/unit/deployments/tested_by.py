@@ -10,6 +10,7 @@ TESTED_BY: dict[str, str] = {
     "deployments/ports.py": "tests/unit/deployments/request/test_drive.py",
     "deployments/router.py": "tests/contract/test_chat.py",
     "deployments/api/admin.py": "tests/contract/test_incidents.py",
+    "deployments/request/run_record.py": "tests/unit/deployments/request/test_drive.py",
     "deployments/api/dialect.py": "tests/unit/deployments/api/test_exchange.py",
     "deployments/api/openai_responses/stored_routes.py": "tests/contract/test_responses_api.py",
     "deployments/api/openapi/schemas.py": "tests/unit/deployments/api/openapi/test_openapi_document.py",

@@ -14,7 +14,8 @@ from deployments.config_tiers import Timeouts
 from deployments.errors import from_refusal
 from deployments.graph.stopping import CUT_S, LAST_BYTES_S, Stopping
 from deployments.ports import Ports
-from deployments.request.drive import Run, drive
+from deployments.request.drive import drive
+from deployments.request.run_record import Run
 from deployments.tiers.scripted.scripted_tier import ScriptedTier
 from reliability.types import RefuseCode, Text
 from tests.sim.clock import VirtualClock

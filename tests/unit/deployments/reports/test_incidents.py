@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 from deployments.config_tiers import Timeouts
 from deployments.ports import Ports
 from deployments.reports.incidents import RECORDS_MAX
-from deployments.request.drive import Run, drive
+from deployments.request.drive import drive
+from deployments.request.run_record import Run
 from deployments.state.incident_record import RECORD_BYTES_MAX, IncidentKind
 from deployments.telemetry import MonotonicClock
 from deployments.tiers.scripted.scripted_tier import ScriptedTier

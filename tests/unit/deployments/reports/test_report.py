@@ -9,7 +9,8 @@ from typing import Any
 import orjson
 
 from deployments.reports.report import NOTE_CHARS_MAX, report_of
-from deployments.request.drive import Run, drive
+from deployments.request.drive import drive
+from deployments.request.run_record import Run
 from deployments.telemetry import MonotonicClock
 from reliability.prefix import LostPrefix, PrefixChange
 from reliability.types import ChatRequest, Event, Finish, FinishReason, Started, Text, TierStatus

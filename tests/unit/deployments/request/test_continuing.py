@@ -10,7 +10,8 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from deployments.reports.report import report_of
-from deployments.request.drive import Run, drive
+from deployments.request.drive import drive
+from deployments.request.run_record import Run
 from deployments.tiers.scripted.scripted_tier import ScriptedTier
 from reliability.types import CallDelta, ChatRequest, Event, Fault, FinishReason, RefuseCode
 from tests.sim.clock import VirtualClock

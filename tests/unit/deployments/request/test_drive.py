@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from deployments.config_tiers import Timeouts
 from deployments.ports import Ports
 from deployments.reports.report import report_headers, report_of
-from deployments.request.drive import Run, drive
+from deployments.request.drive import drive
+from deployments.request.run_record import Run
 from deployments.telemetry import MonotonicClock
 from deployments.tiers.scripted.scripted_tier import ScriptedTier
 from reliability.admission.admit import AdmissionConfig

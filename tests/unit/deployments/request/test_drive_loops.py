@@ -12,8 +12,9 @@ import pytest
 
 from deployments.config import RouterConfig, ServerConfig
 from deployments.reports.report import report_of
-from deployments.request.drive import Run, drive
+from deployments.request.drive import drive
 from deployments.request.policy import hold_of
+from deployments.request.run_record import Run
 from deployments.telemetry import MonotonicClock
 from deployments.tiers.scripted.scripted_tier import ScriptedTier
 from reliability.answer.gate import Hold

@@ -11,7 +11,8 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 
 from deployments.ports import Ports
-from deployments.request.drive import Run, drive
+from deployments.request.drive import drive
+from deployments.request.run_record import Run
 from deployments.telemetry import MonotonicClock
 from deployments.tiers.scripted.scripted_tier import ScriptedTier
 from reliability.admission.admit import AdmissionRequest, Grant, Rejection

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from deployments.request.drive import Run
 from deployments.request.judge import advise
+from deployments.request.run_record import Run
 from deployments.telemetry import MonotonicClock
 from deployments.tiers.scripted.scripted_tier import ScriptedTier
 from reliability.answer.estimate import prompt_bytes

@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 from deployments.config_tiers import Timeouts
-from deployments.request.drive import Run, drive
+from deployments.request.drive import drive
 from deployments.request.patience import convert_stall
+from deployments.request.run_record import Run
 from deployments.tiers.scripted.scripted_tier import ScriptedTier
 from reliability.faults import TRAITS, Again
 from reliability.types import ChatRequest, Event, Failed, Fault, Reason, Started, Text

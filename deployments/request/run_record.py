@@ -1,0 +1,88 @@
+"""The record of one request, from its arrival to its end: `drive` writes to it, everybody else reads."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from deployments.request.attempt import Reading
+from reliability.admission.budget import Load
+from reliability.answer.gate import Hold
+from reliability.answer.judgement import Expected, Judged
+from reliability.escalation.decisions import Limits, Refuse
+from reliability.escalation.policies import reason_of
+from reliability.loops import Loop
+from reliability.memory.pressure import Level
+from reliability.types import Attempt, ChatRequest, Event, Fault, Finish, Reason, Reasoning, Text, Usage
+
+__all__ = ["Run"]
+
+NOTHING_YET = Usage(exact=False)
+
+
+@dataclass(slots=True, kw_only=True)
+class Run:
+    """The record of one request. `chain` begins with the tier it starts at; `deadline_ns` is a moment of the clock.
+
+    `tier` is the tier that is answering, or that was asked last. At the end either `finish` or
+    `refusal` is set; both are None where the client left. `judgements` stand beside `attempts`,
+    None where there was no complete answer; `judged` is the last one, and at the end that of the
+    answer. `loop` is the loop that the request was found in.
+
+    `stays` says why the request may not leave the machine, and is empty where it may. `prompt_bytes` is the size of
+    what a model reads of `request` (see `reliability.answer.estimate`). `notes`: what was asked for and has no effect
+    here. `counted`: what the tier that answers has counted of its tokens so far; `reading`: the attempt that
+    runs, or ran last. `told`, `thought`: the pieces of text and reasoning that have left for the client, without
+    the circles that another attempt has gone on behind; `told_chars`: with them.
+    `warnings` are the budget's windows
+    that are nearly full, `level` is the memory level of the whole cluster, `silent` whether a call ran without a grant.
+    """
+
+    request: ChatRequest
+    expected: Expected
+    chain: tuple[str, ...]
+    limits: Limits
+    deadline_ns: int
+    key: str = ""
+    hold: Hold = Hold.TOOL_CALLS
+    stays: str = ""
+    prompt_bytes: int = 0
+    notes: tuple[str, ...] = ()
+    attempts: list[Attempt] = field(default_factory=list)
+    judgements: list[Judged | None] = field(default_factory=list)
+    tier: str | None = None
+    judged: Judged | None = None
+    loop: Loop | None = None
+    warnings: tuple[Load, ...] = ()
+    level: Level = Level.UNKNOWN
+    silent: bool = False
+    counted: Usage = NOTHING_YET
+    reading: Reading | None = None
+    told: list[str] = field(default_factory=list)
+    told_chars: int = 0
+    thought: list[str] = field(default_factory=list)
+    finish: Finish | None = None
+    refusal: Refuse | None = None
+
+    def note_out(self, events: Sequence[Event]) -> None:
+        """Write down what leaves for the client."""
+        texts = [event.text for event in events if isinstance(event, Text)]
+        self.told += texts
+        self.told_chars += sum(map(len, texts))
+        self.thought += [event.text for event in events if isinstance(event, Reasoning)]
+
+    @property
+    def escalation(self) -> tuple[str, Reason] | None:
+        """The tier that the request started at and why it left it, or None where it is still there."""
+        started_at = self.chain[0]
+        if self.tier in (None, started_at):
+            return None
+        left = [a for a in self.attempts if a.tier == started_at]
+        # That no second call was left for the tier says when it was left; what was wrong with its answer says why.
+        causes = [a for a in left if a.fault is not Fault.RETRY_BUDGET] or left
+        return started_at, reason_of(causes[-1])
+
+    @property
+    def retries(self) -> int:
+        """Calls to tiers beyond the first that really ran."""
+        return max(0, sum(1 for a in self.attempts if a.ran) - 1)
