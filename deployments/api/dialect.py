@@ -45,8 +45,9 @@ class StreamWriter(Protocol):
         """Write a batch of events; the first time with what comes before any of them."""
         ...
 
-    def silence(self) -> bytes:
-        """Write what keeps a silent connection open; it may be the first that leaves."""
+    def silence(self, model: str) -> bytes:
+        """Write what keeps a silent connection open; it may be the first that leaves. Some clients count events only:
+        after minutes of comments (qwen-code 240 s, Codex 300 s) they hang up and ask again."""
         ...
 
     def last(self, model: str, finish: Finish, report: dict[str, Any]) -> bytes:

@@ -104,7 +104,7 @@ class Exchange:
                     ):
                         seam = reading.number
                         yield SEAM % (reading.tier.encode(), reading.seam)
-                    yield writer.silence() if batch is None else writer.chunks(run.tier or "", batch)
+                    yield writer.silence(run.tier or "") if batch is None else writer.chunks(run.tier or "", batch)
             report = self.report()
             if run.finish is not None:
                 last = writer.last(run.tier or "", run.finish, report)

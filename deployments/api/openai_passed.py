@@ -226,7 +226,7 @@ class PassedWriter:
                 out += _frame(event.data)
         return out
 
-    def silence(self) -> bytes:
+    def silence(self, model: str) -> bytes:
         """Write a comment."""
         return KEEP_ALIVE
 

@@ -20,9 +20,10 @@ from deployments.reports.report import usage_json
 from deployments.request.run_record import Run
 from reliability.types import CallDelta, Event, Finish, FinishReason, Logprobs, Reasoning, Text, TokenLogprob, Usage
 
-__all__ = ["CHAT", "DONE", "KEEP_ALIVE", "Answer", "ChunkWriter", "add_call", "sse"]
+__all__ = ["CHAT", "COMMENTS_PER_EVENT", "DONE", "KEEP_ALIVE", "Answer", "ChunkWriter", "add_call", "sse"]
 
 KEEP_ALIVE = b": keep-alive\n\n"
+COMMENTS_PER_EVENT = 6
 DONE = b"data: [DONE]\n\n"
 
 
@@ -128,6 +129,7 @@ class ChunkWriter:
     legacy_functions: bool
     include_usage: bool = False
     role_sent: bool = False
+    silences: int = 0
 
     def chunks(self, model: str, events: Iterable[Event]) -> bytes:
         """Write one SSE event for each run of like events: a batch of ten text pieces is one delta.
@@ -142,9 +144,10 @@ class ChunkWriter:
             out.append(self._make_chunk(model, {"content": ""}, logprobs))
         return b"".join(out)
 
-    def silence(self) -> bytes:
-        """Write a comment."""
-        return KEEP_ALIVE
+    def silence(self, model: str) -> bytes:
+        """Write a comment, and now and then a chunk without a word."""
+        self.silences += 1
+        return KEEP_ALIVE if self.silences % COMMENTS_PER_EVENT else self._make_chunk(model, {"content": ""}, None)
 
     def error(self, error: ApiError, report: dict[str, Any] | None) -> bytes:
         """Write the error's object as a frame; no `[DONE]` follows it."""

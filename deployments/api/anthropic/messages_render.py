@@ -128,7 +128,7 @@ class MessageWriter:
         out += self._write(kind, pieces)
         return b"".join(out)
 
-    def silence(self) -> bytes:
+    def silence(self, model: str) -> bytes:
         """Write a ping."""
         return PING if self.begun else KEEP_ALIVE
 

@@ -36,7 +36,7 @@ import orjson
 
 from deployments.api.dialect import Dialect
 from deployments.api.openai_chat import ChatCall
-from deployments.api.openai_render import KEEP_ALIVE
+from deployments.api.openai_render import COMMENTS_PER_EVENT, KEEP_ALIVE
 from deployments.api.openai_responses.field_paths import translate_error
 from deployments.api.openai_responses.response_body import Wanted, parse_response
 from deployments.api.openai_responses.response_object import Output, Saying, build_response, render_tokens
@@ -82,6 +82,7 @@ class EventWriter:
     written: bytes = b""
     _frames: list[bytes] = field(default_factory=list)
     _number: int = 0
+    _silences: int = 0
     _open: Saying | None = None
 
     def chunks(self, model: str, events: Iterable[Event]) -> bytes:
@@ -96,9 +97,15 @@ class EventWriter:
             self._add_delta(saying, text, tokens)
         return self._take_frames()
 
-    def silence(self) -> bytes:
-        """Write a comment."""
-        return KEEP_ALIVE
+    def silence(self, model: str) -> bytes:
+        """Write a comment, and now and then that it is in progress."""
+        self._silences += 1
+        if self._silences % COMMENTS_PER_EVENT:
+            return KEEP_ALIVE
+        begun = bool(self._number)
+        names = ("response.in_progress",) if begun else ("response.created", "response.in_progress")
+        self._say_in_progress(model, *names)
+        return self._take_frames()
 
     def last(self, model: str, finish: Finish, report: dict[str, Any]) -> bytes:
         """Write what is left of the items, and the end."""
@@ -132,9 +139,12 @@ class EventWriter:
     # -- events ------------------------------------------------------------------------------------------------
 
     def _begin(self, model: str) -> None:
+        self._say_in_progress(model, "response.created", "response.in_progress")
+
+    def _say_in_progress(self, model: str, *names: str) -> None:
         response = orjson.Fragment(orjson.dumps(build_response(self.wanted, self.created_s, model)))
-        self._add("response.created", {"response": response})
-        self._add("response.in_progress", {"response": response})
+        for name in names:
+            self._add(name, {"response": response})
 
     def _open_saying(self, saying: Saying) -> None:
         self._open = saying

@@ -156,7 +156,7 @@ def test_a_stream_that_breaks_off_ends_in_an_error():
     """The frame is an error's body with the report, and no `[DONE]` follows; silence is a comment."""
     writer = open_writer()
 
-    assert writer.silence() == KEEP_ALIVE
+    assert writer.silence("fast") == KEEP_ALIVE
     error = json.loads(writer.error(ApiError("stream_broken", "cut"), {"outcome": "broken"})[6:])
     assert (error["error"]["code"], error["mlx_stack"]) == ("stream_broken", {"outcome": "broken"})
 

@@ -7,7 +7,7 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deployments.api.openai_render import Answer, ChunkWriter
+from deployments.api.openai_render import COMMENTS_PER_EVENT, KEEP_ALIVE, Answer, ChunkWriter
 from reliability.types import CallDelta, Finish, FinishReason, Logprobs, Reasoning, Text, TokenLogprob
 
 LOGPROBS = st.builds(
@@ -65,3 +65,14 @@ def test_a_token_is_told_as_openai_does():
         ],
         "refusal": None,
     }
+
+
+def test_a_long_silence_has_chunks_without_a_word_in_it():
+    """Law: clients that count events hear one in every few silences; the role is named once, no text comes of it."""
+    writer = ChunkWriter(answer_id="a", created_s=1, legacy_functions=False)
+    frames = [writer.silence("fast") for _ in range(2 * COMMENTS_PER_EVENT)]
+    chunks = chunks_of(b"".join([*frames, writer.chunks("fast", [Text("hi")]), writer.last("fast", STOP, {})]))
+    deltas = [chunk["choices"][0]["delta"] for chunk in chunks]
+
+    assert [frame == KEEP_ALIVE for frame in frames].count(False) == 2
+    assert deltas == [{"role": "assistant", "content": ""}, {"content": ""}, {"content": "hi"}, {}]

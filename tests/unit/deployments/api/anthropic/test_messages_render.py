@@ -135,9 +135,9 @@ def test_a_silence_is_a_ping_once_the_message_has_begun():
     """Before, it is a comment: the SDK takes nothing in front of `message_start`."""
     out = writer()
 
-    assert out.silence().startswith(b": ")
+    assert out.silence("fast").startswith(b": ")
     out.chunks("fast", [Text("a")])
-    assert events_of(out.silence()) == [{"type": "ping"}]
+    assert events_of(out.silence("fast")) == [{"type": "ping"}]
 
 
 def test_what_breaks_off_ends_in_an_error():

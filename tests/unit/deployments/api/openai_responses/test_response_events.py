@@ -12,6 +12,7 @@ from openai._types import omit
 from openai.lib.streaming.responses._responses import ResponseStreamState
 from openai.types.responses import ResponseStreamEvent
 
+from deployments.api.openai_render import COMMENTS_PER_EVENT
 from deployments.api.openai_responses.response_events import RESPONSES, explain_failure
 from deployments.errors import TABLE, ApiError
 from reliability.types import CallDelta, Finish, FinishReason, Logprobs, Reasoning, Text, TokenLogprob, Usage
@@ -63,12 +64,12 @@ def test_the_clients_accumulator_agrees(batches, finish):
         assert state._completed_response.output_text == "".join(said)
 
 
-@given(ANSWERS, st.sampled_from(sorted(TABLE)), st.booleans())
+@given(ANSWERS, st.sampled_from(sorted(TABLE)), st.integers(0, 13))
 def test_a_stream_that_breaks_off_ends_failed(batches, code, silent):
     """Whatever has left before, the stream is closed properly, says why in a code of OpenAI's, and has our own beside
-    it; a comment may have been all that came. Calls that came and didn't leave are not in the response."""
+    it; silence may have been all that came. Calls that came and didn't leave are not in the response."""
     writer = RESPONSES.writer(ask(), None)
-    sent = writer.silence() if silent else b""
+    sent = b"".join(writer.silence("fast") for _ in range(silent))
     sent += b"".join(writer.chunks("fast", batch) for batch in batches)
     sent += writer.error(ApiError(code, "it broke", param="messages"), {"tier": "fast"})
     events = read_frames(sent)
@@ -79,6 +80,22 @@ def test_a_stream_that_breaks_off_ends_failed(batches, code, silent):
     assert response["error"]["mlx_stack_code"] == code
     assert response["error"]["param"] == "input"
     assert events[-1]["mlx_stack"] == {"tier": "fast"}
+
+
+@given(ANSWERS, st.lists(st.integers(0, 13), min_size=1, max_size=4))
+def test_a_long_silence_has_events_in_it(batches, silences):
+    """Law: clients that count events hear one in every few silences, wherever they fall, and the answer is the same."""
+    writer = RESPONSES.writer(ask(), None)
+    sent, heard = b"", 0
+    for number, batch in enumerate(batches):
+        silence = b"".join(writer.silence("fast") for _ in range(silences[number % len(silences)]))
+        heard += silence.count(b"event: response.in_progress")
+        sent += silence + writer.chunks("fast", batch)
+    sent += writer.last("fast", STOP, {})
+    told = sum(silences[number % len(silences)] for number in range(len(batches)))
+
+    assert heard == told // COMMENTS_PER_EVENT
+    assert check_events(read_frames(sent))["status"] == "completed"
 
 
 @pytest.mark.parametrize("code", sorted(TABLE))
