@@ -344,11 +344,6 @@ class Router(Stoppable):
 
     def _observe_memory(self, tier: str | None) -> tuple[Level, int]:
         """Return the memory level of a tier's nodes, or of all, and for how many nanoseconds it has been so."""
-        if self._memory is None:
-            return Level.UNKNOWN, 0
-        observed = self._memory.level(tier)
-        return observed.level, observed.sustained_ns
-        """Return the memory level of a tier's nodes, or of all, and for how many nanoseconds there has been pressure."""
         observed = None if self._memory is None else self._memory.level(tier)
         return (Level.UNKNOWN, 0) if observed is None else (observed.level, observed.sustained_ns)
 

@@ -250,7 +250,7 @@ class KeptAnswers:
         self._bytes += more
 
     def _touch(self, name: KeptName, record: _Record, now_ns: int) -> None:
-        """It has changed: it is the last one to go. A large one makes room for itself, with itself at last."""
+        """Note a change: it is the last one to go now. A large one makes room for itself, with itself at last."""
         record.changed_ns = now_ns
         self._records.move_to_end(name)
         while self._bytes > self._bytes_max or len(self._records) > self._records_max:

@@ -17,8 +17,8 @@ Who owns it: the Router replica's event loop. The actor is found by its name and
 
 What must never happen: an item that is applied twice, one that is lost while this process lives (beyond `ITEMS_MAX`,
 which the log reports), a request that waits for an actor that is known to be away although its tier costs nothing.
-Where too many items wait, kept answers and reports go first, then grants (they expire at what they were last known to have used),
-and only then charges.
+Where too many items wait, kept answers and reports go first, then grants (they expire at what they were last known to
+have used), and only then charges.
 """
 
 from __future__ import annotations
