@@ -44,6 +44,7 @@ __all__ = ["Keep", "Keeper", "KeptRequest"]
 KEEP_EVERY_S = 0.25
 FOLLOW_EVERY_S = 0.25
 ASK_S = 2.0
+BYTES_A_TOKEN = 4
 PIECE_CHARS = 16 * 1024
 ITEM_BYTES = 64 * 1024  # of one item: a step has hundreds, and a frame of a step has an end
 LOST = "whoever told the beginning is gone: its Router died, or its client left"
@@ -236,6 +237,7 @@ class KeptRequest:
         if not texts:
             return
         run.told += texts
+        run.told_chars += sum(map(len, texts))
         run.thought += [piece.text for piece in told if isinstance(piece, Reasoning)]
         run.request = replace(run.request, max_tokens=max(1, run.request.max_tokens - known.written))
         tier = known.tier if known.tier in run.chain else run.chain[0]
@@ -253,10 +255,12 @@ def _end(run: Run, found: KeptReply, end: KeptEnd) -> None:
 
 
 def _count_written(run: Run) -> int:
-    """Count the tokens of the text that has left, as far as they are counted."""
+    """Count the tokens of the text that has left; an estimate where the tier counts at the end."""
     written = sum(a.usage.completion_tokens for a in run.attempts if a.text_out and a.usage)
-    runs = run.reading is not None and run.reading.number == len(run.attempts)
-    return written + (run.counted.completion_tokens if runs else 0)
+    if run.reading is None or run.reading.number < len(run.attempts):
+        return written
+    counted = run.reading.spending.counted
+    return written + (counted.completion_tokens if counted else run.reading.spending.written_bytes // BYTES_A_TOKEN)
 
 
 def _pack(pieces: Sequence[Piece]) -> Iterator[tuple[Piece, ...]]:

@@ -384,6 +384,7 @@ def test_without_seams_it_runs_anew(tmp_path):
         world.begin(world.one)
         await asyncio.sleep(12 * WORD_S)
         world.tasks[0].cancel()
+        await asyncio.sleep(1)
         again = await world.other.answer(Told(), limits={"continuations_max": 0})
         assert (again.text, world.tier.asked[1].begun) == (TEXT, "")
 
