@@ -37,7 +37,6 @@ from deployments.api.dialect import Dialect
 from deployments.api.exchange import Exchange
 from deployments.api.headers import deadline_of, is_local_only, request_id_of
 from deployments.api.history_routes import HistoryRoutes
-from deployments.api.idempotency import find_kept
 from deployments.api.metrics_route import MetricsRoute, find_endpoints
 from deployments.api.models import filter_for, is_held_off, make_page, model_list, readiness
 from deployments.api.openai_chat import ChatCall
@@ -68,6 +67,7 @@ from deployments.reports.incidents import note_memory
 from deployments.reports.traces import Traces
 from deployments.request.drive import drive
 from deployments.request.forward import forward, restrict_to_hosted
+from deployments.request.idempotency import find_kept
 from deployments.request.judge import advise
 from deployments.request.kept_request import KeptRequest
 from deployments.request.policy import build_expected, chain_for, chain_of, hold_of, limits_of, state_limits

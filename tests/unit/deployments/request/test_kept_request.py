@@ -19,13 +19,13 @@ import pytest
 
 from deployments.api.dialect import Dialect
 from deployments.api.exchange import Exchange
-from deployments.api.idempotency import find_kept
 from deployments.config_tiers import Timeouts
 from deployments.dialects import DIALECTS
 from deployments.errors import ApiError
 from deployments.ports import Ports
 from deployments.reports.report import report_of
 from deployments.request.drive import Run, drive
+from deployments.request.idempotency import find_kept
 from deployments.state.client import RequestState, State
 from deployments.tiers.scripted.scripted_tier import ScriptedTier
 from reliability.answer.estimate import prompt_bytes

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deployments.api.idempotency import find_kept, read_name
 from deployments.errors import ApiError
+from deployments.request.idempotency import find_kept, read_name
 from tests.support.run_values import request_of, run_of
 
 
