@@ -27,9 +27,8 @@ from deployments.api.responses import error_response
 from deployments.api.stream import EventStream, insert_silences
 from deployments.errors import ApiError, from_refusal
 from deployments.reports.report import report_headers, session_header
-from deployments.request.run_record import Run
-from deployments.request.drive import Run
 from deployments.request.kept_request import KeptRequest
+from deployments.request.run_record import Run
 from deployments.telemetry import log_error
 from reliability.types import Event
 

@@ -30,9 +30,8 @@ from typing import Any
 
 from deployments.evidence import Shown, cut, fit_evidence
 from deployments.memory.node_report import Transition
-from deployments.request.run_record import Run
 from deployments.memory.view import MemoryView
-from deployments.request.drive import Run
+from deployments.request.run_record import Run
 from deployments.state.incident_record import IncidentKind, record, shorten
 from reliability.answer.judgement import Judged
 from reliability.escalation.policies import reason_of

@@ -22,8 +22,8 @@ from dataclasses import replace
 from typing import Protocol
 
 from deployments.errors import ApiError
-from deployments.request.drive import Run
 from deployments.request.kept_request import Keep, KeptRequest
+from deployments.request.run_record import Run
 from deployments.state.kept_answers import Found, KeptName, KeptQuestion, KeptReply
 from deployments.state.link import StateSilent
 from deployments.work.large_work import large

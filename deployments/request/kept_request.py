@@ -24,7 +24,7 @@ from itertools import groupby
 from typing import Protocol
 
 from deployments.ports import Clock
-from deployments.request.drive import Run
+from deployments.request.run_record import Run
 from deployments.state.kept_answers import (
     Found,
     KeptEnd,

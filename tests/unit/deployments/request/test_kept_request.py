@@ -24,8 +24,9 @@ from deployments.dialects import DIALECTS
 from deployments.errors import ApiError
 from deployments.ports import Ports
 from deployments.reports.report import report_of
-from deployments.request.drive import Run, drive
+from deployments.request.drive import drive
 from deployments.request.idempotency import find_kept
+from deployments.request.run_record import Run
 from deployments.state.client import RequestState, State
 from deployments.tiers.scripted.scripted_tier import ScriptedTier
 from reliability.answer.estimate import prompt_bytes
