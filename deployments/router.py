@@ -367,8 +367,7 @@ class Router(Stoppable):
         if judge.enabled and walk is drive and not (kept and kept.tells_again):
             account.advice = await advise(account.run, ports, judge)
         told = walk(account.run, ports)
-        if kept is not None:
-            told = kept.tell(account.run, self._clock, account.state.adopt, told)
+        told = kept.tell(account.run, self._clock, account.state.adopt, told) if kept else told
         try:
             async with contextlib.aclosing(self._stopping.pass_on(account.run, told)) as batches:
                 async for batch in batches:
