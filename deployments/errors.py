@@ -128,6 +128,11 @@ TABLE: dict[str, Row] = {
         meaning="the model goes round in circles, and so does every tier of the chain",
         refusal=RefuseCode.LOOP,
     ),
+    "idempotency_key_reused": Row(
+        status=422,
+        type="invalid_request_error",
+        meaning="the `Idempotency-Key` was used within the last minute, for a request with another body",
+    ),
     "headers_too_large": Row(status=431, type="invalid_request_error", meaning="the headers are over 64 KiB"),
     "budget_exceeded": Row(
         status=400,

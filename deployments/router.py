@@ -63,11 +63,13 @@ from deployments.models.needs import plan_of
 from deployments.patches import apply_change, patch_router
 from deployments.ports import Ports
 from deployments.reports.account import Account
-from deployments.reports.incidents import memory_incident
+from deployments.reports.incidents import note_memory
 from deployments.reports.traces import Traces
 from deployments.request.drive import drive
 from deployments.request.forward import forward, restrict_to_hosted
+from deployments.request.idempotency import find_kept
 from deployments.request.judge import advise
+from deployments.request.kept_request import KeptRequest
 from deployments.request.policy import build_expected, chain_for, chain_of, hold_of, limits_of, state_limits
 from deployments.request.run_record import Run
 from deployments.state.client import State, ray_finder
@@ -86,7 +88,6 @@ NS_PER_S = 1_000_000_000
 # Where Claude Code looks at its start whether anybody is there.
 ROOTS = ("/", "/api/hello")
 LOCAL_ONLY = "the request is local-only: leave X-MLX-Stack-Local-Only out where it may leave this machine"
-NOTE_EVERY_S = 1.0
 KEY_STAYS = "this API key may not use the cloud: one without the flag local-only may"
 
 
@@ -165,7 +166,8 @@ class Router(Stoppable):
         this replica ends."""
         self._watch.start()
         await self._state.start()
-        beside = [asyncio.create_task(self._note_transitions()), asyncio.create_task(self._overview.share_on())]
+        chores = (note_memory(self._memory, self._state.note), self._overview.share_on())
+        beside = [asyncio.create_task(chore) for chore in chores]
         collect_less()
         yield
         for task in beside:
@@ -255,9 +257,11 @@ class Router(Stoppable):
         return await self._answer(spoken, request, self._identify_caller(request))
 
     async def _answer(self, spoken: Dialect, request: Request, caller: Caller) -> Response:
-        started_ns, server = self._clock.now_ns(), self._config.server
-        call = await self._read_call(spoken, request, caller)
+        started_ns = self._clock.now_ns()
+        raw = await self._read_body(request)
+        call = await self._read_call(spoken, request, raw, caller)
         run = await large(call.request.body_bytes, self._make_run, call, caller, is_local_only(request.headers))
+        kept = await find_kept(self._state, spoken.name, request.headers, raw, run)
         state = self._state.request(
             key=run.key,
             session=run.request.session_id,
@@ -271,32 +275,37 @@ class Router(Stoppable):
             dialect=spoken,
             call=call,
             run=run,
-            events=self._drive(account),
+            events=self._drive(account, kept),
             report=lambda: account.report(self._clock.now_ns(), self._prices),
             close=lambda: self._close(account),
-            keepalive_s=server.keepalive_s,
+            keepalive_s=self._config.server.keepalive_s,
             keep=lambda written: self._stored.keep(call, run, written),
+            kept=kept,
         )
         return await exchange.respond()
 
     async def _count_tokens(self, request: Request) -> Response:
         """Count the tokens of a message's prompt."""
-        call = await self._read_call(MESSAGES, request, self._identify_caller(request))
+        caller = self._identify_caller(request)
+        call = await self._read_call(MESSAGES, request, await self._read_body(request), caller)
         tier = self._tiers[chain_for(self._config, self._tiers, call.model)[0]]
         counted = await count_prompt(tier, call.request)
         return json_response(counted, headers=MESSAGES.id_headers(call.request.request_id))
 
-    async def _read_call(self, spoken: Dialect, request: Request, caller: Caller) -> ChatCall:
-        """Read and parse a body; where it goes on from stored responses, with those."""
-        server = self._config.server
+    async def _read_body(self, request: Request) -> bytes:
+        own = self._config.server
+        return await self._bodies.read(request, bytes_max=own.body_bytes_max, first_s=own.body_s)
+
+    async def _read_call(self, spoken: Dialect, request: Request, raw: bytes, caller: Caller) -> ChatCall:
+        """Parse a body; where it goes on from stored responses, with those."""
         parse = partial(
             parse_body,
             self._workers,
-            raw=await self._bodies.read(request, bytes_max=server.body_bytes_max, first_s=server.body_s),
+            raw=raw,
             headers=request.headers,
             request_id=request_id_of(request.headers),
             tokens_max=self._config.reliability.token_budget.max_output_tokens,
-            timeout_s=deadline_of(request.headers, server.deadline_s),
+            timeout_s=deadline_of(request.headers, self._config.server.deadline_s),
         )
         try:
             return await parse(parse=spoken.parse)
@@ -335,21 +344,10 @@ class Router(Stoppable):
 
     def _observe_memory(self, tier: str | None) -> tuple[Level, int]:
         """Return the memory level of a tier's nodes, or of all, and for how many nanoseconds it has been so."""
-        if self._memory is None:
-            return Level.UNKNOWN, 0
-        observed = self._memory.level(tier)
-        return observed.level, observed.sustained_ns
+        observed = None if self._memory is None else self._memory.level(tier)
+        return (Level.UNKNOWN, 0) if observed is None else (observed.level, observed.sustained_ns)
 
-    async def _note_transitions(self) -> None:
-        """Note every change of a node's memory level as an incident, with a snapshot of who held
-        what."""
-        while self._memory is not None:
-            self._memory.level()  # starts to poll
-            for transition in self._memory.transitions():
-                self._state.note(memory_incident(transition, time.time()))
-            await asyncio.sleep(NOTE_EVERY_S)
-
-    async def _drive(self, account: Account) -> AsyncGenerator[list[Event], None]:
+    async def _drive(self, account: Account, kept: KeptRequest | None) -> AsyncGenerator[list[Event], None]:
         cold = find_cold(account.run.chain, self._scalable, self._tiers, self._can_stand_in)
         ports = Ports(
             tiers={**self._tiers, **bypass_cold(cold, self._tiers)},
@@ -366,10 +364,12 @@ class Router(Stoppable):
         )
         judge = self._config.reliability.circuit_breaker
         walk = forward if account.run.request.route else drive
-        if judge.enabled and walk is drive:
+        if judge.enabled and walk is drive and not (kept and kept.tells_again):
             account.advice = await advise(account.run, ports, judge)
+        told = walk(account.run, ports)
+        told = kept.tell(account.run, self._clock, account.state.adopt, told) if kept else told
         try:
-            async with contextlib.aclosing(self._stopping.pass_on(account.run, walk(account.run, ports))) as batches:
+            async with contextlib.aclosing(self._stopping.pass_on(account.run, told)) as batches:
                 async for batch in batches:
                     if account.run.finish is not None:
                         # In the same turn as the settle, before anything is sent: a Router that is killed between the

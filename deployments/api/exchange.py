@@ -18,6 +18,7 @@ from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass
 from typing import Any
 
+from starlette.background import BackgroundTask
 from starlette.responses import Response
 
 from deployments.api.dialect import Collector, Dialect, StreamWriter
@@ -26,12 +27,14 @@ from deployments.api.responses import error_response
 from deployments.api.stream import EventStream, insert_silences
 from deployments.errors import ApiError, from_refusal
 from deployments.reports.report import report_headers, session_header
+from deployments.request.kept_request import KeptRequest
 from deployments.request.run_record import Run
 from deployments.telemetry import log_error
 from reliability.types import Event
 
 __all__ = ["Exchange"]
 
+REPLAYED = {"Idempotent-Replayed": "true"}
 SEAM = b": continued by tier %s at character %d\n\n"  # a comment: clients pass over it
 
 
@@ -40,7 +43,7 @@ class Exchange:
     """One chat between a client and this server, in the client's dialect. `events` drives the run; `report` tells of it
     once its outcome is known; `close` ends its account, and does nothing the second time. After `keepalive_s` seconds
     without an event a stream is sent what keeps it open. `keep` is given whoever wrote a complete answer, before its
-    end leaves."""
+    end leaves. `kept`: it may be repeated, and is told when its last byte has left."""
 
     dialect: Dialect
     call: ChatCall
@@ -50,6 +53,7 @@ class Exchange:
     close: Callable[[], None]
     keepalive_s: float
     keep: Callable[[Collector | StreamWriter], None] = lambda _: None
+    kept: KeptRequest | None = None
 
     async def respond(self) -> Response:
         """Answer in one body, or as a stream, as the client asked."""
@@ -67,7 +71,9 @@ class Exchange:
             return self._refuse()
         body = answer.body(run.tier, run.finish)
         self.keep(answer)
-        return Response(body, media_type="application/json", headers=report_headers(run) | self._id_headers())
+        headers = report_headers(run) | self._own_headers()
+        sent = None if self.kept is None else BackgroundTask(self._note_sent)
+        return Response(body, media_type="application/json", headers=headers, background=sent)
 
     async def _stream(self) -> Response:
         slot = _FirstFrame()
@@ -83,7 +89,7 @@ class Exchange:
         # Headers that leave before any tier has answered can't say which one will: the end of the stream does.
         headers = session_header(self.run) if slot.silent else report_headers(self.run)
         return EventStream(
-            _prepend(first, frames), headers={**headers, **self._id_headers(), "cache-control": "no-store"}
+            _prepend(first, frames), headers={**headers, **self._own_headers(), "cache-control": "no-store"}
         )
 
     async def _frames(self, writer: StreamWriter, slot: _FirstFrame) -> AsyncGenerator[bytes, None]:
@@ -110,6 +116,7 @@ class Exchange:
                 last = writer.last(run.tier or "", run.finish, report)
                 self.keep(writer)
                 yield last
+                await self._note_sent()  # whoever asks for more has sent the last
             elif run.refusal is not None and begun:
                 yield writer.error(from_refusal(run.refusal), report)
         except Exception as error:
@@ -126,8 +133,13 @@ class Exchange:
         error, request_id = from_refusal(self.run.refusal), self.run.request.request_id
         return error_response(error, report_headers(self.run), spoken=self.dialect, request_id=request_id)
 
-    def _id_headers(self) -> dict[str, str]:
-        return dict(self.dialect.id_headers(self.run.request.request_id))
+    async def _note_sent(self) -> None:
+        if self.kept is not None:
+            self.kept.note_sent()
+
+    def _own_headers(self) -> dict[str, str]:
+        replayed = REPLAYED if self.kept is not None and self.kept.tells_again else {}
+        return {**self.dialect.id_headers(self.run.request.request_id), **replayed}
 
 
 @dataclass(slots=True)

@@ -33,6 +33,7 @@ from typing import Any, TypeVar, cast
 from deployments.collector import settle_collector
 from deployments.ports import Clock
 from deployments.state.journal import Bounds, Superseded
+from deployments.state.kept_answers import KeptAnswers, KeptItem, KeptQuestion, KeptReply
 from deployments.state.records import (
     AnswerItem,
     Health,
@@ -105,6 +106,7 @@ class SessionState(Watchable):
         self._incarnation = uuid.uuid4().hex[:12]
         self._clock = MonotonicClock() if clock is None else clock
         self._windows = Windows(windows_max)
+        self._kept = KeptAnswers()
         self._conversations = Conversations(windows_max, int(bounds.session_ttl_s * NS_PER_S))
         self._journal, restored = open_journal(Path(folder) / JOURNAL, self._incarnation, bounds)
         # What was replayed by holds until the first step brings limits; until then they have no name.
@@ -144,6 +146,7 @@ class SessionState(Watchable):
                 return None
             self.configure(limits)
         self._tidy()
+        self._kept.hear(step.client, self._now_ns())
         answers = self._do(step) if step.works else []
         self._last_call_s = time.monotonic()
         return Reply(answers=tuple(answers), health=self._health(), watched=self.watched)
@@ -158,7 +161,7 @@ class SessionState(Watchable):
                 return  # an older attempt, come late: whoever sent it waits for a newer one
             if step.number > number:
                 batch.apply_items(step.items)
-                self._hear_answers(step.items)
+                self._hear_answers(step.client, step.items)
             else:
                 batch.settle_unused(grants)
             requests.extend(map(self._find_session, step.requests))
@@ -195,10 +198,12 @@ class SessionState(Watchable):
         session = self._conversations.find(asked.key, request.trail, request.ticket, self._now_ns())
         return replace(request, admission=replace(asked, session=session))
 
-    def _hear_answers(self, items: Sequence[Item]) -> None:
+    def _hear_answers(self, client: str, items: Sequence[Item]) -> None:
         """Hear what became of requests, before others are asked about: they may go on from there."""
         now_ns = self._now_ns()
         for item in items:
+            if isinstance(item, KeptItem):
+                self._kept.take(item, client, now_ns)
             if isinstance(item, AnswerItem):
                 session = item.session
                 if item.trail is not None:
@@ -263,6 +268,12 @@ class SessionState(Watchable):
             "windows": {each.window.value: {"tokens": each.tokens, "tokens_max": each.tokens_max} for each in full},
         }
 
+    @_one_at_a_time
+    def ask_kept(self, question: KeptQuestion) -> KeptReply:
+        """Say what has become of a request that is repeated, and hand it over where nobody answers it any more."""
+        self._last_call_s = time.monotonic()
+        return self._kept.ask(question, self._now_ns())
+
     # -- responses that clients go on from ---------------------------------------------------------------------
 
     @_one_at_a_time
@@ -296,6 +307,7 @@ class SessionState(Watchable):
             "reserved_tokens": self._state.budget.hour.reserved,
             "windows": len(self._windows),
             "conversations": len(self._conversations),
+            "kept_answers": len(self._kept),
             "journal_bytes": self._journal.used_bytes,
             "journal": str(self._journal.path),
         }

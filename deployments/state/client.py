@@ -23,6 +23,7 @@ from deployments.config import ConfigError, StateConfig
 from deployments.state.actor import SessionState
 from deployments.state.history import RequestQuery, SessionQuery, Span
 from deployments.state.journal import SCHEMA_VERSION, Bounds
+from deployments.state.kept_answers import KeptItem, KeptQuestion, KeptReply
 from deployments.state.link import Actor, Link
 from deployments.state.records import (
     RETRY_AFTER_S_MAX,
@@ -60,6 +61,11 @@ class State:
 
     def __init__(self, find: Callable[[], Awaitable[Actor]], limits: StateLimits) -> None:
         self.link = Link(find, limits)
+
+    @property
+    def client(self) -> str:
+        """The name by which the actor knows this replica."""
+        return self.link.client
 
     @property
     def health(self) -> Mapping[str, Health]:
@@ -159,6 +165,17 @@ class State:
         """Forget a response; False where there is none."""
         return bool(await self.link.call("forget_response", key, response_id))
 
+    async def ask_kept(self, question: KeptQuestion) -> KeptReply:
+        """Ask what has become of a request that is repeated."""
+        found: KeptReply = await self.link.call("ask_kept", question)
+        return found
+
+    def tell_kept(self, item: KeptItem, *, flush: bool) -> bool:
+        """Hand over what is to be kept of an answer. False: the state is away, and nothing was handed over."""
+        if self.link.up:
+            self.link.put(item, flush=flush)
+        return self.link.up
+
     async def isolate(self, tier: str) -> None:
         """Keep all calls off a tier."""
         await self.link.call("isolate", tier)
@@ -236,6 +253,10 @@ class RequestState:
     def progress(self, grant: Grant, usage: Usage) -> None:
         """Hand over what a call has used so far, as the protocol says."""
         self._link.progress(Progress(grant.id, usage.total_tokens))
+
+    def adopt(self, session: str) -> None:
+        """Take the session of an earlier request, which is told again: whoever follows its conversation has heard."""
+        self.session, self._trail = session, None
 
     def charge(self, usage: Usage) -> None:
         """Hand over what a call without a grant has cost, as the protocol says."""

@@ -17,8 +17,8 @@ Who owns it: the Router replica's event loop. The actor is found by its name and
 
 What must never happen: an item that is applied twice, one that is lost while this process lives (beyond `ITEMS_MAX`,
 which the log reports), a request that waits for an actor that is known to be away although its tier costs nothing.
-Where too many items wait, the reports go first, then grants (they expire at what they were last known to have used),
-and only then charges.
+Where too many items wait, kept answers and reports go first, then grants (they expire at what they were last known to
+have used), and only then charges.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from typing import Any, Protocol
 
+from deployments.state.kept_answers import KeptItem
 from deployments.state.records import (
     AnswerItem,
     Health,
@@ -330,8 +331,8 @@ class Link:
         return self._actor
 
     def _drop_one(self) -> Item:
-        """Drop what can best be spared: a report, else a settlement, else the oldest; return it."""
-        for kind in (ReportItem | TurnItem | AnswerItem, SettlementItem):
+        """Drop what can best be spared: a kept answer, a report, else a settlement, else the oldest; return it."""
+        for kind in (KeptItem, ReportItem | TurnItem | AnswerItem, SettlementItem):
             for at, item in enumerate(self._items):
                 if isinstance(item, kind):
                     del self._items[at]

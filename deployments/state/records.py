@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from deployments.state.kept_answers import KeptItem
 from reliability.admission.admit import AdmissionConfig, AdmissionRequest, Grant, Rejection
 from reliability.admission.breaker import Phase
 from reliability.admission.events import Charge, Progress, Settlement
@@ -94,8 +95,8 @@ class IncidentItem:
     incident: Mapping[str, Any]
 
 
-# `Progress` and `Charge` say all that there is to say, and go into the journal as they are.
-Item = SettlementItem | Progress | Charge | TurnItem | AnswerItem | ReportItem | IncidentItem
+# `Progress` and `Charge` say all that there is to say, and go into the journal as they are; a `KeptItem` never does.
+Item = SettlementItem | Progress | Charge | TurnItem | AnswerItem | ReportItem | IncidentItem | KeptItem
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

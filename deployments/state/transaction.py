@@ -19,6 +19,7 @@ from typing import Any
 
 from deployments.state.incident_record import IncidentKind, record
 from deployments.state.journal import UNWRITABLE, Journal
+from deployments.state.kept_answers import KeptItem
 from deployments.state.records import (
     RETRY_AFTER_S_MAX,
     AnswerItem,
@@ -74,8 +75,8 @@ class Batch:
                     self.apply(replace(item, tokens=min(item.tokens, TOKENS_MAX)))
                 case TurnItem():
                     self.turns.append(item)
-                case AnswerItem():
-                    pass  # no part of the journal: the actor follows conversations in memory
+                case AnswerItem() | KeptItem():
+                    pass  # no part of the journal: the actor follows conversations, and keeps answers, in memory
                 case ReportItem(key=key, report=report, incidents=incidents):
                     self._record(self._journal.write_report, key, report, self.now_s)
                     for incident in incidents:

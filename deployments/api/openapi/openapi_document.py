@@ -35,6 +35,7 @@ HEADERS = {
     "X-MLX-Stack-Deadline": "seconds for the whole request",
     "X-MLX-Stack-Local-Only": "true: the request never leaves this machine",
 }
+KEPT = {"Idempotency-Key": "the request's name: who repeats it within a minute is told the same answer, charged once"}
 ANTHROPIC = "/v1/messages"
 
 
@@ -105,7 +106,8 @@ def _build_parameters(operation: Operation) -> Iterable[dict[str, Any]]:
         yield {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
     for name, words in operation.query.items():
         yield {"name": name, "in": "query", "description": words, "schema": {"type": "string"}}
-    for name, words in HEADERS.items() if operation.body is not None else ():
+    headers = HEADERS | (KEPT if "idempotency_key_reused" in operation.errors else {})
+    for name, words in headers.items() if operation.body is not None else ():
         yield {"name": name, "in": "header", "description": words, "schema": {"type": "string"}}
 
 

@@ -39,6 +39,7 @@ STATE = frozenset({"no_tier_available"})  # the state actor doesn't answer
 # What the core may refuse, in words of the table; what happens inside of a stream has no status.
 REFUSALS = frozenset(code for code, row in TABLE.items() if row.refusal is not None) - {"stream_broken"}
 ANSWERS = BODY | REFUSALS | {"model_not_found", "invalid_tools"}
+CHAT_ANSWERS = ANSWERS | {"idempotency_key_reused"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,7 +84,7 @@ CHATS = (
         body=ChatBody,
         example={"model": "auto", "messages": ASKED, "max_tokens": 32},
         stream=True,
-        errors=ANSWERS,
+        errors=CHAT_ANSWERS,
     ),
     Operation(
         method="post",
@@ -94,7 +95,7 @@ CHATS = (
         body=MessagesBody,
         example={"model": "auto", "messages": ASKED, "max_tokens": 32},
         stream=True,
-        errors=ANSWERS,
+        errors=CHAT_ANSWERS,
     ),
     Operation(
         method="post",
@@ -115,7 +116,7 @@ CHATS = (
         body=ResponseBody,
         example={"model": "auto", "input": QUESTION, "max_output_tokens": 32},
         stream=True,
-        errors=ANSWERS | {"previous_response_not_found"},
+        errors=CHAT_ANSWERS | {"previous_response_not_found"},
     ),
     Operation(
         method="get",

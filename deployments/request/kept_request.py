@@ -1,0 +1,286 @@
+"""A request that may be repeated: what is told of its answer is kept, and what was kept is told again.
+
+    drive ──batches──▶ tell ──▶ client            what had been told (`KeptReply`) ──▶ tell ──▶ client
+                         └─ Keeper ─▶ state       └ and where it had stopped, `drive` goes on from its end
+
+The pieces go to the state every `KEEP_EVERY_S`, as items of the step that goes there anyway: no chunk waits for them.
+The end of an answer goes in the same step as what it cost and its report, so a Router that dies has either been paid
+and told, or neither: then its grant is charged what it last reported, and a repeat pays for the rest alone.
+
+An answer that had stopped is gone on with as one whose tier broke off in mid-stream (`Reading.begun`): the attempt that
+was lost with its Router, or cancelled when its client left, stands in the record as one that broke, but cost nothing.
+
+What must never happen: an answer that is marked as finished and lacks a piece, a repeat that is charged for what it is
+told again, a request that fails since the state is away.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field, replace
+from itertools import groupby
+from typing import Protocol
+
+from deployments.ports import Clock
+from deployments.request.run_record import Run
+from deployments.state.kept_answers import (
+    Found,
+    KeptEnd,
+    KeptItem,
+    KeptName,
+    KeptQuestion,
+    KeptReply,
+    Piece,
+    Standing,
+    size_of,
+)
+from deployments.state.link import StateSilent
+from reliability.types import Attempt, CallDelta, Event, Fault, Reasoning, Text
+
+__all__ = ["Keep", "Keeper", "KeptRequest"]
+
+KEEP_EVERY_S = 0.25
+FOLLOW_EVERY_S = 0.25
+ASK_S = 2.0
+BYTES_A_TOKEN = 4
+PIECE_CHARS = 16 * 1024
+ITEM_BYTES = 64 * 1024  # of one item: a step has hundreds, and a frame of a step has an end
+LOST = "whoever told the beginning is gone: its Router died, or its client left"
+NOTE = "told again: the answer of request {}, which was repeated; no tier was asked"
+NOTHING_FOUND = KeptReply(found=Found.LOST)
+
+
+class Keep(Protocol):
+    """Where answers are kept: the state."""
+
+    async def ask_kept(self, question: KeptQuestion) -> KeptReply:
+        """Ask what has become of a request. Raises `StateSilent`."""
+        ...
+
+    def tell_kept(self, item: KeptItem, *, flush: bool) -> bool:
+        """Hand over what is to be kept; False where the state is away."""
+        ...
+
+
+class Keeper:
+    """Tells the state what one request is answered, under its `ticket`. Once the state is away, nothing more."""
+
+    def __init__(self, keep: Keep, name: KeptName, ticket: str) -> None:
+        self._keep, self._name, self._ticket = keep, name, ticket
+        self._pending: list[Piece] = []
+        self._at = 0
+        self._before = 0  # tokens of the pieces that were told by others
+        self._timer: asyncio.TimerHandle | None = None
+        self._off = False
+
+    def begin(self, digest: str) -> None:
+        """Begin the record."""
+        self._hand_over(KeptItem(name=self._name, ticket=self._ticket, digest=digest), flush=False)
+
+    def go_on(self, at: int, written: int) -> None:
+        """Go on behind this many pieces, of so many tokens."""
+        self._at, self._before = at, written
+
+    def stop(self) -> None:
+        """Tell nothing more: the record is another's."""
+        self._off = True
+        self._stop_timer()
+
+    def note(self, run: Run, events: Sequence[Event]) -> None:
+        """Note what leaves; it is handed over soon, or at once where it is the end."""
+        if self._off:
+            return
+        self._pending += [event for event in events if isinstance(event, Text | Reasoning | CallDelta)]
+        if run.finish is not None:
+            self.end(run, Standing.FINISHED)
+        elif self._pending and self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(KEEP_EVERY_S, self._hand_over_pending, run)
+
+    def end(self, run: Run, standing: Standing) -> None:
+        """Say how it ended, the first time."""
+        if self._off:
+            return
+        end = None
+        if standing is Standing.FINISHED and run.finish is not None:
+            end = KeptEnd(finish=run.finish, request_id=run.request.request_id)
+        self._hand_over_pending(run, standing, end)
+        self.stop()
+
+    def forget(self) -> None:
+        """Let a finished answer go: nobody will ask for it again."""
+        dropped = KeptItem(name=self._name, ticket=self._ticket, standing=Standing.DROPPED)
+        self._keep.tell_kept(dropped, flush=False)
+
+    def _hand_over_pending(self, run: Run, standing: Standing = Standing.RUNNING, end: KeptEnd | None = None) -> None:
+        self._stop_timer()
+        parcels = list(_pack(self._pending)) or [()]
+        self._pending = []
+        for number, pieces in enumerate(parcels, 1):
+            last = number == len(parcels)
+            item = KeptItem(
+                name=self._name,
+                ticket=self._ticket,
+                at=self._at,
+                pieces=pieces,
+                tier=run.tier or "",
+                session=run.request.session_id,
+                written=self._before + _count_written(run),
+                standing=standing if last else Standing.RUNNING,
+                end=end if last else None,
+            )
+            self._at += len(pieces)
+            self._hand_over(item, flush=True)
+
+    def _hand_over(self, item: KeptItem, *, flush: bool) -> None:
+        if not self._off and not self._keep.tell_kept(item, flush=flush):
+            self.stop()
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+
+@dataclass(slots=True, kw_only=True)
+class KeptRequest:
+    """One request under its `question`. `found`: what an earlier one has left, None where nobody was asked. `once`: it
+    has no name of its own, so that its answer is let go when it has left."""
+
+    keep: Keep
+    question: KeptQuestion
+    once: bool
+    found: KeptReply | None
+    keeper: Keeper = field(init=False)
+    _told: list[Piece] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.keeper = Keeper(self.keep, self.question.name, self.question.ticket)
+        if self.found is None:
+            self.keeper.begin(self.question.digest)
+
+    @property
+    def tells_again(self) -> bool:
+        """Whether an answer is told that another request is given, or was."""
+        return self.found is not None and self.found.found in (Found.REPLAY, Found.FOLLOW)
+
+    def note_sent(self) -> None:
+        """Note that all of the answer has left."""
+        if self.once and not self.tells_again:
+            self.keeper.forget()
+
+    async def tell(
+        self, run: Run, clock: Clock, adopt: Callable[[str], None], answer: AsyncGenerator[list[Event], None]
+    ) -> AsyncGenerator[list[Event], None]:
+        """Tell what was kept, then what `answer` brings where that isn't all. `adopt` takes the session of an answer
+        that is told again."""
+        async with aclosing(answer):
+            if self.found is not None and self.found.found is not Found.ANEW:
+                async for batch in self._tell_again(run, clock, adopt, self.found):
+                    yield batch
+            if run.finish is not None:
+                return
+            standing = Standing.INTERRUPTED  # the client left, or the server is being stopped
+            try:
+                async for batch in answer:
+                    self.keeper.note(run, batch)
+                    yield batch
+                standing = Standing.FINISHED if run.finish is not None else Standing.DROPPED
+            except Exception:
+                standing = Standing.DROPPED
+                raise
+            finally:
+                self.keeper.end(run, standing)
+
+    async def _tell_again(
+        self, run: Run, clock: Clock, adopt: Callable[[str], None], found: KeptReply
+    ) -> AsyncGenerator[list[Event], None]:
+        known = found
+        run.request = replace(run.request, session_id=found.session or run.request.session_id)
+        while True:
+            known = found if found.tier else known
+            self._told += found.pieces
+            if found.found is Found.REPLAY and found.end is not None:
+                adopt(found.session)
+                _end(run, found, found.end)
+            elif found.tier in run.chain:
+                run.tier = found.tier
+                run.chain = run.chain[run.chain.index(found.tier) :]
+            if found.pieces:
+                yield list(found.pieces)
+            if found.found is not Found.FOLLOW or clock.now_ns() >= run.deadline_ns:
+                break
+            await asyncio.sleep(FOLLOW_EVERY_S)
+            found = await self._ask(known.story)
+        if run.finish is None:
+            self._take_over(run, found, known)
+
+    async def _ask(self, story: str) -> KeptReply:
+        try:
+            async with asyncio.timeout(ASK_S):
+                return await self.keep.ask_kept(replace(self.question, story=story, at=len(self._told)))
+        except (StateSilent, TimeoutError):
+            return NOTHING_FOUND
+
+    def _take_over(self, run: Run, found: KeptReply, known: KeptReply) -> None:
+        """Go on where the other has stopped."""
+        told = [piece for piece in self._told if not isinstance(piece, CallDelta)]
+        texts = [piece.text for piece in told if isinstance(piece, Text)]
+        if found.found is Found.CONTINUE:
+            self.keeper.go_on(len(self._told), found.written)
+        elif found.found is not Found.ANEW:
+            self.keeper.stop()
+        elif texts:
+            self.keeper.go_on(0, known.written)
+            self.keeper.note(run, told)
+        if not texts:
+            return
+        run.told += texts
+        run.told_chars += sum(map(len, texts))
+        run.thought += [piece.text for piece in told if isinstance(piece, Reasoning)]
+        run.request = replace(run.request, max_tokens=max(1, run.request.max_tokens - known.written))
+        tier = known.tier if known.tier in run.chain else run.chain[0]
+        # It ran in another request, and was charged there.
+        run.attempts.append(Attempt(tier=tier, ran=False, fault=Fault.CRASHED, detail=LOST, text_out=True))
+        run.judgements.append(None)
+
+
+def _end(run: Run, found: KeptReply, end: KeptEnd) -> None:
+    """End the run as the other one has."""
+    run.tier, run.chain = found.tier, (found.tier,)
+    run.counted = end.finish.usage or run.counted
+    run.notes = (*run.notes, NOTE.format(end.request_id))
+    run.finish = end.finish
+
+
+def _count_written(run: Run) -> int:
+    """Count the tokens of the text that has left; an estimate where the tier counts at the end."""
+    written = sum(a.usage.completion_tokens for a in run.attempts if a.text_out and a.usage)
+    if run.reading is None or run.reading.number < len(run.attempts):
+        return written
+    counted = run.reading.spending.counted
+    return written + (counted.completion_tokens if counted else run.reading.spending.written_bytes // BYTES_A_TOKEN)
+
+
+def _pack(pieces: Sequence[Piece]) -> Iterator[tuple[Piece, ...]]:
+    """Pack pieces into parcels of about `ITEM_BYTES` at most; neighbours of one kind become one."""
+    parcel: list[Piece] = []
+    for piece in _join(pieces):
+        if parcel and sum(map(size_of, parcel)) + size_of(piece) > ITEM_BYTES:
+            yield tuple(parcel)
+            parcel = []
+        parcel.append(piece)
+    if parcel:
+        yield tuple(parcel)
+
+
+def _join(pieces: Sequence[Piece]) -> Iterator[Piece]:
+    for kind, group in groupby(pieces, type):
+        if kind is CallDelta:
+            yield from group
+            continue
+        text = "".join(piece.text for piece in group if isinstance(piece, Text | Reasoning))
+        for start in range(0, len(text), PIECE_CHARS):
+            part = text[start : start + PIECE_CHARS]
+            yield Text(part) if kind is Text else Reasoning(part)
