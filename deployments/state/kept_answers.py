@@ -231,7 +231,7 @@ class KeptAnswers:
             tier=record.tier,
             session=record.session,
             written=record.written,
-            heard_ns=self._heard_ns(record),
+            heard_ns=self._read_heard_ns(record),
             end=record.end,
         )
 
@@ -260,14 +260,14 @@ class KeptAnswers:
         record = self._records.pop(name, None)
         self._bytes -= record.size if record is not None else 0
 
-    def _heard_ns(self, record: _Record) -> int:
+    def _read_heard_ns(self, record: _Record) -> int:
         return max(record.changed_ns, self._heard.get(record.client, 0))
 
     def _is_alive(self, record: _Record, now_ns: int) -> bool:
-        return now_ns - self._heard_ns(record) < ALIVE_S * NS_PER_S
+        return now_ns - self._read_heard_ns(record) < ALIVE_S * NS_PER_S
 
     def _is_old(self, record: _Record, now_ns: int) -> bool:
-        last_ns = self._heard_ns(record) if record.standing is Standing.RUNNING else record.changed_ns
+        last_ns = self._read_heard_ns(record) if record.standing is Standing.RUNNING else record.changed_ns
         return now_ns - last_ns >= KEPT_S * NS_PER_S
 
 

@@ -46,7 +46,7 @@ from reliability.types import Event, Finish, FinishReason, TokenLogprob
 
 __all__ = ["RESPONSES", "EventWriter", "ResponseCollector", "explain_failure"]
 
-STATUSES = {"loop_detected": 400, "model_not_found": 400, "body_too_large": 400}
+STATUSES = {"loop_detected": 400, "model_not_found": 400, "body_too_large": 400, "idempotency_key_reused": 400}
 ENDS = {"completed": "response.completed", "incomplete": "response.incomplete", "failed": "response.failed"}
 
 
