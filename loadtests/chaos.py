@@ -5,7 +5,9 @@
 The graph, on two Ray nodes: two Router replicas, tier `fast` (hosted, on the scripted upstream) and tier `standard`
 (scripted, always well, two replicas, one on each node, as of the Router). 16 clients ask one after another, each in a
 session of its own, every second one streamed, and like every OpenAI client they try again, twice, where the connection
-breaks or the answer is an error, and wait as long as `Retry-After` says. Every few seconds there is a victim: a Router,
+breaks or the answer is an error, and wait as long as `Retry-After` says. Beside them a few clients read streams of
+seconds from tier `told` (scripted, two replicas, one on each node): some of these are always in the middle of their
+text when somebody dies. Every few seconds there is a victim: a Router,
 a replica of a tier, the state actor, a memory monitor, the second node with all that runs on it, the upstream. Each
 comes once, in an order that the seed shuffles, before one comes again. The last two come back after two seconds. A
 victim is killed only once the stand-ins of the one before are there: while the only replica that is left of each tier
@@ -13,6 +15,8 @@ starts again nobody could answer.
 
 What is compared at the end, when all is quiet:
 
+    streams    none ended in an error frame: another replica of its tier lived, and went on with the text. That of a
+               Router that was killed breaks off, which is no frame
     clients    no request was lost: tier `standard` could have answered every one of them. Each answer is the complete
                text that its tier says
     ledger     each session's ledger comes to hold what its reports list, and what its clients saw of the answers
@@ -40,8 +44,6 @@ import random
 import signal
 import sys
 import time
-from collections import Counter
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -50,9 +52,20 @@ import psutil
 
 from deployments.cli.front import free_port
 from loadtests.bench.upstream import WORDS
+from loadtests.chaos_accounts import (
+    ATTEMPTS_MAX,
+    HEAD,
+    TOLD,
+    TOLD_WORD_S,
+    TOLD_WORDS,
+    Accounts,
+    ServerRecords,
+    compare_session,
+)
 from loadtests.running import Running, handle_end_signals, run_process, run_server, short_folder, wait_until_up
 
 CLIENTS = 16
+LISTENERS = 4
 TRIES = 3
 PAUSE_S = 0.05
 EVERY_S = (3.0, 8.0)
@@ -60,49 +73,34 @@ AWAY_S = 2.0
 ALL_S = 150.0  # in this time each victim has come
 DEADLINE_S = 20.0
 QUIET_S = 60.0  # grants live some seconds longer than their request's deadline
-HEAD = "fast"
 ACTORS = ("SessionState", "MemoryPressure")
-VICTIMS = ("Router", "fast", "standard", *ACTORS, "node", "upstream")
-REPLICAS = {":load:Router": 2, ":load:fast": 1, ":load:standard": 2}
-TEXTS = {HEAD: "".join(WORDS), "standard": "All is well, and the tests pass."}
+VICTIMS = ("Router", "fast", "standard", TOLD, *ACTORS, "node", "upstream")
+REPLICAS = {":load:Router": 2, ":load:fast": 1, ":load:standard": 2, ":load:told": 2}
+TEXTS = {
+    HEAD: "".join(WORDS),
+    "standard": "All is well, and the tests pass.",
+    TOLD: " ".join(f"w{number}" for number in range(TOLD_WORDS)),
+}
 TOKENS_MAX = 128
-ATTEMPTS_MAX = 4
-PROMPT_TOKENS_MAX = 32  # of a prompt here, as it is estimated
-# What the calls of one try without a report may have cost: prompt and answer, for each call that it may make.
-UNREPORTED_MAX = ATTEMPTS_MAX * (PROMPT_TOKENS_MAX + len(WORDS))
-UNCOUNTED_MAX = 64  # tokens of an answer that had left, and weren't in the ledger yet when its Router died
-
-
-@dataclass
-class Accounts:
-    """What the clients saw. `lost`: the last answer of requests that never got a good one."""
-
-    answered: int = 0
-    retried: int = 0
-    lost: list[str] = field(default_factory=list)
-    tokens: Counter[str] = field(default_factory=Counter)
-    tried: dict[str, list[str]] = field(default_factory=dict)  # the request ids of a session that a server has taken
-    answers: dict[str, tuple[str, int]] = field(default_factory=dict)  # tier and tokens, by request id
-    killed: Counter[str] = field(default_factory=Counter)
-    missed: Counter[str] = field(default_factory=Counter)  # victims that weren't there
-    unreported: int = 0
-    tiers: Counter[str] = field(default_factory=Counter)
 
 
 async def run_client(number: int, url: str, seed: int, until: float, seen: Accounts) -> None:
-    """Ask until the time is over."""
+    """Ask until the time is over; the last ones are the listeners."""
+    told = number >= CLIENTS
     session, dice = f"chaos-{seed}-{number}", random.Random(f"{seed}-{number}")
     async with httpx.AsyncClient(timeout=60, trust_env=False) as http:
         count = 0
         while time.monotonic() < until:
             count += 1
-            await ask(http, url, session, f"{session}-{count}", seen, stream=number % 2 == 1)
+            await ask(http, url, session, f"{session}-{count}", seen, stream=told or number % 2 == 1, told=told)
             await asyncio.sleep(dice.random() * PAUSE_S)
 
 
-async def ask(http: httpx.AsyncClient, url: str, session: str, name: str, seen: Accounts, *, stream: bool) -> None:
+async def ask(
+    http: httpx.AsyncClient, url: str, session: str, name: str, seen: Accounts, *, stream: bool, told: bool
+) -> None:
     """Send one request, and try again as clients do."""
-    last, wait_s, body = "", 0.0, build_body(name, stream=stream)
+    last, wait_s, body = "", 0.0, build_body(name, stream=stream) | ({"model": TOLD} if told else {})
     for attempt in range(TRIES):
         if attempt:
             seen.retried += 1
@@ -112,6 +110,7 @@ async def ask(http: httpx.AsyncClient, url: str, session: str, name: str, seen: 
         headers = {"x-request-id": request_id, "x-mlx-stack-session": session}
         try:
             response = await http.post(f"{url}/v1/chat/completions", json=body, headers=headers)
+            seen.note_stream(name, response.text)
             tier, tokens = read_stream(response.text) if stream else read_whole(response)
         except (httpx.ConnectError, httpx.ConnectTimeout) as error:
             seen.tried[session].remove(request_id)  # nobody took it
@@ -247,9 +246,11 @@ class Upstream:
 async def run(server: Running, upstream: Upstream, seed: int, seconds: float) -> tuple[Accounts, list[str]]:
     """Run the load and the kills, and find what doesn't agree afterwards."""
     seen, until = Accounts(), time.monotonic() + seconds
-    clients = [run_client(n, server.url, seed, until, seen) for n in range(CLIENTS)]
+    clients = [run_client(n, server.url, seed, until, seen) for n in range(CLIENTS + LISTENERS)]
     await asyncio.gather(*clients, kill_victims(server, upstream, random.Random(seed), until, seen))
-    wrong = [f"lost: {words}" for words in seen.lost]
+    wrong = [f"lost: {words}" for words in seen.lost] + [f"an error frame: {words}" for words in seen.frames]
+    if seen.killed.keys() & {TOLD, "node"} and not seen.continued:
+        wrong.append("replicas died under streams, and none was gone on with")
     wrong += [f"{victim} was not killed" for victim in VICTIMS if seconds >= ALL_S and not seen.killed[victim]]
     wrong += [] if seen.killed else ["nothing was killed"]
     if seen.killed.keys() & {"fast", "upstream"} and len(seen.tiers) < 2:
@@ -260,80 +261,10 @@ async def run(server: Running, upstream: Upstream, seed: int, seconds: float) ->
         sessions = sorted(session for session, tried in seen.tried.items() if tried)
         for differences in await asyncio.gather(*(compare_session(found, session, seen) for session in sessions)):
             wrong += differences
-    may_be = CLIENTS * (seen.killed["Router"] + seen.killed["node"])
+    may_be = (CLIENTS + LISTENERS) * (seen.killed["Router"] + seen.killed["node"])
     if seen.unreported > may_be:
         wrong.append(f"{seen.unreported} answers have no report, at most {may_be} may have none")
     return seen, wrong
-
-
-@dataclass(frozen=True)
-class ServerRecords:
-    """What the server reports afterwards. It may still be coming back: each question is asked until patience ends."""
-
-    http: httpx.AsyncClient
-    quiet_at: float
-
-    async def get(self, path: str, **query: str) -> dict[str, Any] | None:
-        """Return the answer; None where there is no such thing."""
-        while True:
-            with contextlib.suppress(httpx.TransportError):
-                response = await self.http.get(f"/v1/reliability/{path}", params=query)
-                if response.status_code in (200, 404):
-                    return dict(response.json()) if response.status_code == 200 else None
-            if time.monotonic() > self.quiet_at:
-                raise TimeoutError(f"no answer to {path}")
-            await asyncio.sleep(0.2)
-
-    async def read_ledger(self, session: str, tokens: int) -> dict[str, Any] | None:
-        """Return the session's ledger once no call is open and so many tokens are booked, or as it is when patience
-        ends: what was answered while the state actor was away is booked when it is back."""
-        while True:
-            ledger = await self.get(f"sessions/{session}")
-            wait_for_load = ledger is not None and not ledger["open_calls"] and ledger["spent_tokens"] >= tokens
-            if wait_for_load or time.monotonic() > self.quiet_at:
-                return ledger
-            await asyncio.sleep(0.2)
-
-
-async def compare_session(found: ServerRecords, session: str, seen: Accounts) -> list[str]:
-    """Return what doesn't agree about one session."""
-    saw = {request_id: seen.answers.get(request_id, ("", 0))[1] for request_id in seen.tried[session]}
-    ledger = await found.read_ledger(session, sum(saw.values()) - UNCOUNTED_MAX)
-    if ledger is None or ledger["open_calls"]:
-        return [f"the ledger of {session} isn't closed: {ledger}"]
-    reports = {request_id: await found.get(f"requests/{request_id}") for request_id in saw}
-    wrong = []
-    for request_id, report in reports.items():
-        if request_id in seen.answers and report is None:
-            seen.unreported += 1
-        elif request_id in seen.answers and report is not None:
-            wrong += await check_report(found, request_id, report, *seen.answers[request_id])
-    reported = sum(map(sum_spent, filter(None, reports.values())))
-    unreported = [saw[request_id] for request_id, report in reports.items() if report is None]
-    least = reported + sum(max(0, tokens - UNCOUNTED_MAX) for tokens in unreported)
-    if not least <= ledger["spent_tokens"] <= reported + UNREPORTED_MAX * len(unreported):
-        wrong.append(
-            f"reports of {session} have {reported} tokens, its clients saw {sum(unreported)} without a report, in"
-            f" {len(unreported)} tries, and its ledger has {ledger['spent_tokens']}"
-        )
-    return wrong
-
-
-def sum_spent(report: dict[str, Any]) -> int:
-    """Sum up all that a request has cost, in tokens."""
-    return sum(attempt["usage"]["total_tokens"] for attempt in report["attempts"] if attempt["usage"])
-
-
-async def check_report(
-    found: ServerRecords, request_id: str, report: dict[str, Any], tier: str, tokens: int
-) -> list[str]:
-    """Return what is wrong with the report and the incidents of one answered request."""
-    if report["outcome"] != "answered" or report["tier"] != tier or sum_spent(report) < tokens:
-        return [f"{request_id}: the client saw {tokens} tokens of {tier}, its report says {report}"]
-    if tier == HEAD:
-        return []
-    incidents = await found.get("incidents", request_id=request_id, kind="escalation")
-    return [] if incidents and incidents["data"] else [f"{request_id}: {tier} answered, and no incident says why"]
 
 
 def build_args(port: int) -> dict[str, object]:
@@ -345,6 +276,12 @@ def build_args(port: int) -> dict[str, object]:
             "standard": {
                 "kind": "scripted",
                 "script": [{"answer": "All is well, and the tests pass."}],
+                "min_replicas": 2,
+                "max_replicas": 2,
+            },
+            TOLD: {
+                "kind": "scripted",
+                "script": [{"token_delay_s": TOLD_WORD_S, "answer": TEXTS[TOLD]}],
                 "min_replicas": 2,
                 "max_replicas": 2,
             },
@@ -376,7 +313,9 @@ def main() -> int:
         upstream = Upstream(folder)
         upstream.start()
         try:
-            with run_server(build_args(upstream.port), folder, nodes=2, one_a_node=("Router", "standard")) as server:
+            with run_server(
+                build_args(upstream.port), folder, nodes=2, one_a_node=("Router", "standard", TOLD)
+            ) as server:
                 seen, wrong = asyncio.run(run(server, upstream, given.seed, given.seconds))
         finally:
             upstream.stop()
@@ -384,6 +323,8 @@ def main() -> int:
         "seed": given.seed,
         "answered": seen.answered,
         "tried again": seen.retried,
+        "gone on with": seen.continued,
+        "error frames": len(seen.frames),
         "lost": len(seen.lost),
         "without a report": seen.unreported,
         "tiers": seen.tiers,
