@@ -8,16 +8,8 @@ import json
 import httpx
 import pytest
 
-from loadtests.chaos import (
-    TEXTS,
-    UNCOUNTED_MAX,
-    UNREPORTED_MAX,
-    Accounts,
-    ServerRecords,
-    compare_session,
-    read_stream,
-    read_whole,
-)
+from loadtests.chaos import TEXTS, read_stream, read_whole
+from loadtests.chaos_accounts import UNCOUNTED_MAX, UNREPORTED_MAX, Accounts, ServerRecords, compare_session
 from loadtests.soak import JOURNAL_MIB_MAX, MARKS, judge
 from loadtests.tally import KINDS, Name, Tally
 
@@ -206,3 +198,21 @@ def test_the_page_shows_every_kind():
     assert "<b>" not in page
     assert page.count("nothing was measured") == 2
     assert (row["count"], row["p50"], row["p99"], row["max"]) == (2, 13.0, 14.0, 14.0)
+
+
+@pytest.mark.parametrize(
+    ("text", "frames", "continued"),
+    [
+        ('data: {"choices":[]}\n\ndata: {"mlx_stack":{"continued":true}}\n\ndata: [DONE]\n\n', 0, 1),
+        ('data: {"choices":[]}\n\ndata: {"mlx_stack":{"continued":false}}\n\ndata: [DONE]\n\n', 0, 0),
+        (': keep-alive\n\ndata: {"choices":[]}\n\ndata: {"error":{"code":"stream_broken"},"mlx_stack":{}}\n\n', 1, 0),
+        ('{"error":{"code":"overloaded"}}', 0, 0),
+    ],
+    ids=["gone on with", "whole", "an error frame", "an error with a status"],
+)
+def test_how_a_stream_ended_is_noted(text, frames, continued):
+    """Law: an error frame is one that ends a stream which had begun; a seam is what the report says."""
+    seen = Accounts()
+    seen.note_stream("x", text)
+
+    assert (len(seen.frames), seen.continued) == (frames, continued)
