@@ -106,8 +106,9 @@ def test_what_goes_wrong_in_a_request_is_told(server, task, stream):
     found = [(record["kind"], record["reason"]) for record in told(server, outcome)]
 
     if task == "cycle" and stream:
-        # Its text stands before the client: it is stopped, delivered and marked, and nobody else is asked.
-        assert found == [("loop", "cycle")]
+        # Its text stands before the client: it is stopped, and the next tier goes on with it.
+        assert found == [("loop", "cycle"), ("escalation", "loop_detected")]
+        assert told(server, outcome)[0]["evidence"]["continued_by"] == "standard"
     else:
         assert [pair for pair in found if pair[0] != "repair"] == [p for p in EVENTS[task] if p[0] != "repair"]
     assert all(pair in found for pair in EVENTS[task] if pair[0] == "repair")
