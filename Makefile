@@ -1,6 +1,6 @@
 # Two commands: `make serve` runs the server, `make test` runs every test. Both make what they need in .venv.
 
-PYTHON ?= $(shell for p in python3.12 python3.13 python3.11 python3; do \
+PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3; do \
 	$$p -c 'import sys, ensurepip; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 14))' 2>/dev/null && echo $$p && break; done)
 BIN := .venv/bin
 CONFIG ?= serve_config.yaml

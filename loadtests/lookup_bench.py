@@ -12,9 +12,12 @@ before, so what is measured is decoding, from the first token to the last, both 
 from __future__ import annotations
 
 import argparse
+import queue
 import statistics
+import sys
 import threading
 import time
+import traceback
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -89,6 +92,8 @@ def compare(pair: Pair, texts: Sequence[str], max_tokens: int) -> tuple[float, f
     for drafts in (True, False):
         pair.answer(drafts, prompts, 1)
         sides[drafts] = pair.answer(drafts, prompts, max_tokens)
+    words = f"    {sum(map(len, sides[True][0]))} tokens, {sides[True][1]:.1f} against {sides[False][1]:.1f} a second"
+    print(words, file=sys.stderr, flush=True)
     return sides[True][1], sides[False][1], sides[True][0] == sides[False][0]
 
 
@@ -120,12 +125,19 @@ def main() -> None:
     given = parser.parse_args()
 
     def work() -> None:
-        for figure in bench_lookup(Turns(1, 3600.0), given.model, given.tokens, given.threads):
-            print(figure.row(), flush=True)
+        try:
+            for figure in bench_lookup(Turns(1, 3600.0), given.model, given.tokens, given.threads):
+                print(figure.row(), flush=True)
+            ended.put(0)
+        except BaseException:
+            traceback.print_exc()
+            ended.put(1)
+        # MLX's things of a thread need the interpreter when the thread ends (`tiers/mlx/engine.py`): this one stays.
+        threading.Event().wait()
 
-    thread = threading.Thread(target=work)  # MLX's own things of the main thread outlive the interpreter
-    thread.start()
-    thread.join()
+    ended: queue.SimpleQueue[int] = queue.SimpleQueue()
+    threading.Thread(target=work, daemon=True).start()
+    sys.exit(ended.get())
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@
     server   the whole graph against `mlx_lm.server`: tokens a second and the time to the first text (server_bench.py)
     grammar  what decoding under a grammar costs, and whether its answers are valid (grammar_bench.py)
     blas     prefill and batch-8 decode on the library that comes with MLX, and on the one that this server loads
+    alone    one sequence in a bare loop: on OpenBLAS as it is, and with what sends products of one row to gemv
 
 Both sides of a comparison take turns, `--rounds` times, and the ratio is the median of the rounds' ratios. The model is
 SmolLM2-135M in float32, for `lookup` Qwen2.5-Coder-0.5B. No comparison begins a round after its share of the time
@@ -22,24 +23,18 @@ from __future__ import annotations
 import argparse
 import asyncio
 import itertools
-import json
-import os
-import random
 import statistics
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import aclosing
-from dataclasses import dataclass
 from typing import Any
 
-from deployments.models import blas
-from deployments.models.artifact import resolve
-from deployments.models.sources import DEFAULT_SOURCE, parse_source
+from deployments.models.sources import DEFAULT_SOURCE
 from deployments.tiers.mlx.batch import AHEAD_TOKENS
 from deployments.tiers.mlx.mlx_tier import MlxTier
+from loadtests.bare_loop import DECODE_TOKENS, QUESTION, Bare, Moment, Speed, take_moment
 from loadtests.grammar_bench import bench_grammar
+from loadtests.library_bench import bench_alone, bench_library
 from loadtests.lookup_bench import bench_lookup
 from loadtests.server_bench import bench_server
 from loadtests.table import Figure, write
@@ -50,8 +45,6 @@ from tests.support.tier_asking import eventually
 __all__ = ["main"]
 
 PATIENCE_S = 900.0
-DECODE_TOKENS = 64
-QUESTION = "Write a long story about a fox who lives at the edge of a forest."
 
 
 def request(*turns: str, system: str | None = None, max_tokens: int = DECODE_TOKENS) -> ChatRequest:
@@ -77,71 +70,6 @@ def load_tier(**options: Any) -> MlxTier:
 
 
 # Decoding.
-
-
-Moment = tuple[float, float, int]
-
-
-def take_moment(tokens: int) -> Moment:
-    """Read the wall clock and the CPU time of this process, beside how many tokens there are by now."""
-    return time.perf_counter(), time.process_time(), tokens
-
-
-@dataclass(frozen=True, slots=True)
-class Speed:
-    """Tokens a second, and tokens a second of CPU time, which doesn't count the time that others had the machine."""
-
-    wall: float
-    cpu: float
-
-    @classmethod
-    def between(cls, seen: list[Moment]) -> Speed:
-        """Compute the speed from the first moment to the last."""
-        (wall_0, cpu_0, first), (wall_1, cpu_1, last) = seen[0], seen[-1]
-        return cls((last - first) / (wall_1 - wall_0), (last - first) / (cpu_1 - cpu_0))
-
-
-class Bare:
-    """mlx-lm alone, with its own copy of the model."""
-
-    def __init__(self) -> None:
-        blas.preload()
-        from mlx_lm import load
-
-        self.model, self.tokenizer = load(str(resolve(parse_source(DEFAULT_SOURCE)).path))
-        text = self.tokenizer.apply_chat_template(
-            [{"role": "user", "content": QUESTION}], add_generation_prompt=True, tokenize=False
-        )
-        self.prompt = self.tokenizer.encode(text, add_special_tokens=False)
-
-    def decode(self, count: int, tokens: int = DECODE_TOKENS) -> Speed:
-        """Measure while `count` sequences decode."""
-        generator = self._generator()
-        generator.insert([list(self.prompt)] * count, max_tokens=[tokens] * count)
-        while len(generator.next()[1]) < count:
-            pass
-        made, seen = 0, [take_moment(0)]
-        while True:
-            responses = generator.next()[1]
-            if len(responses) < count or any(r.finish_reason for r in responses):
-                return Speed.between(seen)
-            made += len(responses)
-            seen.append(take_moment(made))
-
-    def prefill(self, tokens: int) -> float:
-        """Measure prompt tokens a second."""
-        generator = self._generator()
-        generator.insert([[random.randrange(1000, 40000) for _ in range(tokens)]], max_tokens=[1])
-        began_s = time.perf_counter()
-        while not generator.next()[1]:
-            pass
-        return tokens / (time.perf_counter() - began_s)
-
-    def _generator(self) -> Any:
-        from mlx_lm.generate import BatchGenerator
-
-        stops = [[token] for token in self.tokenizer.eos_token_ids]
-        return BatchGenerator(self.model, stop_tokens=stops, prefill_step_size=512)
 
 
 async def decode_by_tier(tier: MlxTier, count: int) -> Speed:
@@ -323,34 +251,6 @@ async def _run_crowd(tier: MlxTier) -> float:
     return (seen[-1][1] - seen[0][1]) / (seen[-1][0] - seen[0][0])
 
 
-# The matrix library.
-
-
-def bench_library(turns: Turns) -> Iterator[Figure]:
-    """Compare the libraries, each in processes of its own, by turns: a process loads one library."""
-    runs = [(_run_in_process("stock"), _run_in_process("")) for _ in turns.rounds("blas")]
-    for index, what, least in ((0, "prefill", 15.0), (1, "decode, batch 8", 5.0)):
-        ratio = statistics.median(fast[index] / stock[index] for stock, fast in runs)
-        stock, fast = (statistics.median(run[side][index] for run in runs) for side in (0, 1))
-        yield Figure(f"{what}, against stock MLX", f"{fast:.1f} against {stock:.1f} tokens/s", ratio, least)
-
-
-def _run_in_process(which: str) -> tuple[float, float]:
-    command = [sys.executable, "-m", "loadtests.mlx_bench", "--measure-library"]
-    environment = {**os.environ, "MLX_STACK_BLAS": which}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True, timeout=PATIENCE_S)
-    prefill, batch = json.loads(done.stdout.splitlines()[-1])
-    return prefill, batch
-
-
-def measure_library() -> None:
-    """Print what one such process measures: prefill and batch-8 decode."""
-    bare = Bare()
-    slow = os.environ.get("MLX_STACK_BLAS") == "stock"
-    bare.prefill(8)
-    print(json.dumps([bare.prefill(48 if slow else 384), bare.decode(8, 8 if slow else 32).wall]))
-
-
 BENCHES: dict[str, Callable[[Turns], Iterator[Figure]]] = {
     "decode": bench_decode,
     "lookup": bench_lookup,
@@ -360,6 +260,7 @@ BENCHES: dict[str, Callable[[Turns], Iterator[Figure]]] = {
     "server": bench_server,
     "grammar": bench_grammar,
     "blas": bench_library,
+    "alone": bench_alone,
 }
 # Seconds, on top of what loading takes.
 SHARES_S = {
@@ -371,6 +272,7 @@ SHARES_S = {
     "server": 110.0,
     "grammar": 600.0,
     "blas": 110.0,
+    "alone": 60.0,
 }
 
 
@@ -379,11 +281,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m loadtests.mlx_bench")
     parser.add_argument("--only", choices=BENCHES)
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--measure-library", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
-    if options.measure_library:
-        measure_library()
-        return
     for name in [options.only] if options.only else list(BENCHES):
         figures, turns = [], Turns(options.rounds, SHARES_S[name])
         print(f"{name}: at most {options.rounds} rounds or about {turns.seconds:.0f} s", flush=True)

@@ -172,17 +172,17 @@ class ChatRequest:
 
     `messages` and `tools` are OpenAI chat-completions values (legacy `functions` already turned into tools).
     `max_tokens` is always set: the output cap of the request; `max_tokens_named` is False where the client named none
-    and it is the server's. `extra` holds every field that this server doesn't know;
-    hosted tiers pass it on. `timeout_s` is what is left of the request's deadline; `body_bytes` the size of the body
-    that it came in. `constrained` asks a tier that can to decode under the tools' grammar; `calls_tried` says how many
-    calls the model wrote when it was free, 0 where it didn't try. `top_logprobs`: how many of the likeliest tokens to
-    name at each place, beside the one that was taken; None where no probabilities are wanted. `thinking`: whether a
-    model that can is to reason before it answers; None: as it does by itself. `route`: it is no chat, but for another
-    route of a hosted tier's API (`/completions`), which `extra` is the body for; `messages` is then only what a model
-    reads of it, to be measured. `keep`: what a tier computes for it may be kept beyond the process; no text is ever.
-    `key`: the name of the API key that the session is kept under. `added`: how many messages at the end are this
-    server's own and no client's. `must_speak`: the last attempt said nothing, so a tier that can lets this one not end
-    before a word. `begun`: how the answer begins that is to be gone on with, and what was reasoned before it.
+    and it is the server's. `extra` holds every field that this server doesn't know; hosted tiers pass it on.
+    `timeout_s` is what is left of the request's deadline; `body_bytes` the size of the body that it came in.
+    `constrained` asks a tier that can to decode under the tools' grammar; `calls_tried` says how many calls the model
+    wrote when it was free, 0 where it didn't try. `top_logprobs`: how many of the likeliest tokens to name at each
+    place, beside the one taken; None where none are wanted. `thinking`: whether a model that can is to reason first;
+    None: as it does by itself. `route`: it is no chat, but for another route of a hosted tier's API (`/completions`),
+    which `extra` is the body for; `messages` is then only what a model reads of it, to be measured. `keep`: what a tier
+    computes for it may be kept beyond the process; no text is ever. `key`: the API key that the session is kept under.
+    `added`: how many messages at the end are this server's own. `must_speak`: the last attempt said nothing, so a tier
+    that can lets this one not end before a word. `begun`: how the answer begins that is to be gone on with, and its
+    reasoning. `streamed`: its client reads along; one that is wanted whole leaves in fewer pieces.
     """
 
     request_id: str
@@ -211,6 +211,7 @@ class ChatRequest:
     must_speak: bool = False
     begun: str = ""
     begun_reasoning: str = ""
+    streamed: bool = True
     extra: Mapping[str, Any] = field(default_factory=dict)
 
 

@@ -183,8 +183,7 @@ def build_call(
     steps = steps or Steps(sys.maxsize)
     body = _validate(fields)
     tools, choice, toolbox = _read_tools(body, steps)
-    messages = tuple(fields["messages"])
-    asked = body.max_completion_tokens or body.max_tokens
+    messages, asked = tuple(fields["messages"]), body.max_completion_tokens or body.max_tokens
     session = read_session(headers, fields if names is None else names)
     request = ChatRequest(
         request_id=request_id,
@@ -200,6 +199,7 @@ def build_call(
         keep=may_keep(headers, fields) if keep is None else keep,
         **_read_sampling(body),
         body_bytes=body_bytes,
+        streamed=bool(body.stream),
         extra={key: value for key, value in fields.items() if key not in READ_HERE},
     )
     return ChatCall(

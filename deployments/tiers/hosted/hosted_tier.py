@@ -183,7 +183,8 @@ class HostedTier:
             return
         try:
             if 200 <= response.status < 300:
-                async with aclosing(self._answer(response, self._open_reader(request, key), deadline)) as answer:
+                reader = self._open_reader(request, key)
+                async with aclosing(self._answer(response, reader, deadline, request.streamed)) as answer:
                     async for events in answer:
                         yield events
             else:
@@ -223,13 +224,13 @@ class HostedTier:
         return ChatReader(self._name, clean, logprobs=logprobs, strict=_wants_data(request))
 
     async def _answer(
-        self, response: aiohttp.ClientResponse, reader: ChatReader | PassedReader, deadline: float
+        self, response: aiohttp.ClientResponse, reader: ChatReader | PassedReader, deadline: float, streamed: bool
     ) -> AsyncGenerator[list[Event], None]:
         if response.headers.get("content-type", "").startswith("text/html"):
             yield reader.fail(Fault.PROTOCOL, "answered with a web page: is its base_url right?")
             return
         inbox, now_s = Inbox(response.content.iter_any()), asyncio.get_running_loop().time
-        not_before = 0.0  # the first words leave at once
+        not_before = 0.0 if streamed else now_s() + WINDOW_S  # the first words leave at once, where somebody reads them
         try:
             while not reader.over:
                 if events := await self._next(inbox, reader, deadline, not_before):

@@ -22,8 +22,9 @@ from dataclasses import dataclass, field
 
 __all__ = ["COUNT_MAX", "DraftPolicy", "Offer", "Record", "StepCosts"]
 
-_COUNTS = (1, 2, 3, 5, 7, 11, 15, 23, 31)
+_COUNTS = (1, 2, 3, 5, 7, 11, 15, 23, 31, 47, 63)
 COUNT_MAX = _COUNTS[-1]
+_STEP_TOKENS_MAX = 256  # of all rows: each has a line of probabilities as long as the vocabulary
 _MARGIN = 1.06  # a smaller gain isn't worth being wrong
 _GRANT, _CREDIT_FIRST, _CREDIT_MAX = 0.01, 0.5, 20.0
 _DEBT_MAX = 3.0
@@ -130,7 +131,8 @@ class DraftPolicy:
         best, best_speed, best_rate = 0, rows * _MARGIN, max(rate for rate, _ in rates)
         for count in sorted({min(count, most) for count in _COUNTS}):
             more = self.costs.estimate(rows, rows * (1 + count)) / plain - 1
-            unknown = rows * (1 + count) > 2 * max(self.costs.widest, rows)
+            tokens = rows * (1 + count)
+            unknown = tokens > 2 * max(self.costs.widest, rows) or tokens > _STEP_TOKENS_MAX
             if unknown or more * (1 - best_rate) > credit or more > credit + _DEBT_MAX:
                 break
             speed = sum(_expect_tokens(rate, min(count, of)) for rate, of in rates) / (1 + more)

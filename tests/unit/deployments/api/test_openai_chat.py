@@ -96,4 +96,4 @@ def test_null_is_as_good_as_absent():
         tools=None, stop=None, max_tokens=None, stream=None, temperature=None, response_format=None, tool_choice=None
     )
 
-    assert (call.stream, call.request.tools, call.request.stop) == (False, (), ())
+    assert (call.stream, call.request.streamed, call.request.tools, call.request.stop) == (False, False, (), ())

@@ -67,6 +67,28 @@ def test_one_read_is_one_list(upstream: Upstream) -> None:
     asyncio.run(run())
 
 
+@pytest.mark.parametrize("streamed", [True, False])
+def test_only_who_reads_along_gets_the_first_words_at_once(
+    upstream: Upstream, streamed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Law: an answer that is wanted whole, and comes within the window, is one list behind `Started`; where its client
+    reads along the first words are a list of their own."""
+    monkeypatch.setattr(hosted, "WINDOW_S", 60.0)
+    head, comment, first, *rest = plays.good("a b c d e f")
+    upstream.plays("m", (head, comment, first, plays.Wait(0.2), *rest))
+
+    async def run() -> None:
+        tier = hosted_tier(upstream)
+        lists = await batches(tier, ask(streamed=streamed))
+        assert [len([e for e in events if isinstance(e, Text)]) for events in lists] == (
+            [0, 1, 1] if streamed else [0, 1]
+        )
+        assert text_of([event for events in lists for event in events]) == "a b c d e f"
+        await tier.close()
+
+    asyncio.run(run())
+
+
 def test_a_connection_is_used_again(upstream: Upstream) -> None:
     """Law: good answers, one after another, need one connection; so does an error that was read to its end."""
     upstream.plays("m", plays.good(), plays.tools(("f", {})), plays.status(429), plays.plain_json(), plays.good())

@@ -17,7 +17,7 @@ def play(policy: DraftPolicy, *, rate: float, slope: float, jump: float, rows: i
     dice, records = random.Random(seed), [Record() for _ in range(rows)]
     spent, made = 0.0, 0
     while made < tokens * rows:
-        offers = [Offer(record, 31, dice.choice((1, 3, 5, 12))) for record in records]
+        offers = [Offer(record, COUNT_MAX, dice.choice((1, 3, 5, 12))) for record in records]
         count = policy.choose_count(offers)
         right = [next((n for n in range(count) if dice.random() >= rate), count) for _ in range(rows)]
         cost = 1 + (jump + slope * rows * count if count else 0.0)
@@ -57,7 +57,17 @@ def test_a_machine_where_wide_steps_are_free_reads_all():
     policy = DraftPolicy()
     play(policy, rate=1.0, slope=0.0, jump=0.0, rows=1, tokens=1000, seed=1)
 
-    assert policy.choose_count([Offer(Record(30.0, 0.0), 31, 12)]) == COUNT_MAX
+    assert policy.choose_count([Offer(Record(30.0, 0.0), COUNT_MAX, 12)]) == COUNT_MAX
+
+
+@pytest.mark.parametrize(("rows", "most"), [(2, COUNT_MAX), (4, COUNT_MAX), (5, 47), (8, 31), (16, 15)])
+def test_a_step_of_many_rows_reads_no_more_than_256_tokens(rows, most):
+    """Each token that is read has a line of probabilities as long as the vocabulary: memory, however cheap the step."""
+    policy = DraftPolicy()
+    for tokens in (rows, *[32 * rows] * 50, *[512] * 50):
+        policy.costs.learn(rows, tokens, 0.1)
+
+    assert policy.choose_count([Offer(Record(30.0, 0.0, 20.0), COUNT_MAX, 12)] * rows) == most
 
 
 def test_nothing_is_read_before_a_step_was_measured_nor_without_guesses():

@@ -1,0 +1,1 @@
+"""Where the milliseconds between a client's socket and the engine go."""
