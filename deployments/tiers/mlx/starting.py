@@ -166,7 +166,6 @@ def _build_key(loaded: Loaded, layout: Layout) -> str:
         "folder": artifact.path.name,  # of a conversion it names the converter
         "quantization": artifact.quantization,
         "adapter": loaded.adapter,
-        "draft": None if loaded.draft is None else loaded.draft.label,
         "files": files,
         "template": hashlib.sha256(repr(template).encode()).hexdigest(),
         "layout": repr(layout),
