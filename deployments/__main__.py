@@ -307,7 +307,7 @@ def _find_models(file: ConfigFile, name: str | None = None) -> list[tuple[str, s
     if name is not None and name not in tiers:
         known = ", ".join(tiers) or "none"
         raise ConfigError(f"there is no mlx tier {name!r} ({known}), and a model source has a colon (hf:ORG/NAME@main)")
-    return [pair for role, tier in tiers.items() if name in (None, role) for pair in tier.sources(role)]
+    return [(role, tier.model) for role, tier in tiers.items() if name in (None, role)]
 
 
 def _doctor(config: Path, file: ConfigFile, *, ask: bool) -> int:

@@ -127,13 +127,6 @@ class MlxTierConfig(TierBase):
         min_length=1,
         description="a folder with a LoRA adapter for the model, as mlx-lm's training writes it",
     )
-    draft_model: str | None = Field(
-        default=None,
-        min_length=1,
-        description="the source of a smaller model with the same tokens: it guesses ahead, and the model keeps what it "
-        "would have said itself. The answers stay the same; for one agent at a time",
-    )
-    draft_tokens: int = Field(default=4, ge=1, le=32, description="how many tokens the draft model guesses for a step")
     temperature: float | None = Field(
         default=None, ge=0, le=2, description="for requests that name none; not set: the model's own"
     )
@@ -175,11 +168,6 @@ class MlxTierConfig(TierBase):
         description="threads of the matrix products on a CPU; not set: the cores, shared by the replicas of all `mlx` "
         "tiers",
     )
-
-    def sources(self, name: str) -> tuple[tuple[str, str], ...]:
-        """List the models that it loads, each with the role that it has in the tier `name`."""
-        draft = () if self.draft_model is None else ((f"{name} (draft)", self.draft_model),)
-        return (name, self.model), *draft
 
 
 class HostedTierConfig(TierBase):

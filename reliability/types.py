@@ -331,10 +331,10 @@ class TierStatus:
     whether answers that are generated together came out as each alone, in the check at the start;
     None where there was none.
 
-    What stands behind it: `sha256` of the weights (of the file that they were made from, for a wheel's), `adapter` and
-    `draft` with the digest of their weights, `versions` of the packages that generate. `warning`: what it can't do well
-    though it is ready, such as calls that can't be read. `mlx_peak_bytes`: the most memory that MLX has held in the
-    process of the replica that was asked.
+    What stands behind it: `sha256` of the weights (of the file that they were made from, for a wheel's), `adapter` with
+    the digest of its own, `versions` of the packages that generate. `warning`: what it can't do well though it is
+    ready, such as calls that can't be read. `mlx_peak_bytes`: the most memory that MLX has held in the process of the
+    replica that was asked.
     """
 
     name: str
@@ -347,7 +347,6 @@ class TierStatus:
     quantization: str | None = None
     sha256: str | None = None
     adapter: str | None = None
-    draft: str | None = None
     versions: Mapping[str, str] = field(default_factory=dict)
     context_tokens: int | None = None
     batched_as_alone: bool | None = None

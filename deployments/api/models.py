@@ -133,7 +133,6 @@ def _make_entry(model_id: str, status: TierStatus, created_s: int, health: Healt
         "sha256": status.sha256,
         "quantization": status.quantization,
         "adapter": status.adapter,
-        "draft": status.draft,
         "versions": dict(status.versions) or None,
         "batched_as_alone": status.batched_as_alone,
         "warning": status.warning,

@@ -87,10 +87,9 @@ def _check_models(config: AppConfig) -> Iterator[Finding]:
     for name, tier in config.tiers.items():
         if not isinstance(tier, MlxTierConfig):
             continue
-        for role, model in tier.sources(name):
-            finding, weight_bytes = _check_model(role, model)
-            yield finding
-            needed += weight_bytes * tier.min_replicas
+        finding, weight_bytes = _check_model(name, tier.model)
+        yield finding
+        needed += weight_bytes * tier.min_replicas
     total = psutil.virtual_memory().total
     words = f"{needed / GIB:.1f} GiB needed for Ray and the weights, {total / GIB:.1f} GiB in this machine"
     yield Finding("ok" if needed < 0.8 * total else "fail", "memory", words)

@@ -14,7 +14,7 @@ __all__ = ["FORMAT", "build_report"]
 
 FORMAT = 1
 PROVENANCE = (
-    *("kind", "source", "model", "revision", "sha256", "quantization", "context_length", "adapter", "draft"),
+    *("kind", "source", "model", "revision", "sha256", "quantization", "context_length", "adapter"),
     *("versions", "warning", "batched_as_alone"),
 )
 

@@ -68,8 +68,6 @@ def _make_mlx(name: str, config: MlxTierConfig) -> Tier:
         max_reasoning_tokens=config.max_reasoning_tokens,
         blas_threads=config.blas_threads,
         adapter=config.adapter,
-        draft_model=config.draft_model,
-        draft_tokens=config.draft_tokens,
     )
 
 

@@ -56,9 +56,7 @@ def replica_bytes(name: str, tier: TierBase) -> int | None:
     fetches nothing."""
     if tier.replica_bytes is not None or not isinstance(tier, MlxTierConfig):
         return tier.replica_bytes or 0
-    needs = [_estimate_model_bytes(role, model, tier.context_tokens) for role, model in tier.sources(name)]
-    known = [need for need in needs if need is not None]
-    return sum(known) if len(known) == len(needs) else None
+    return _estimate_model_bytes(name, tier.model, tier.context_tokens)
 
 
 def _estimate_model_bytes(role: str, model: str, context_tokens: int | None) -> int | None:

@@ -265,7 +265,7 @@ def _describe_model(status: TierStatus | None) -> dict[str, Any] | None:
     """Describe what generated: the tier's provenance, each part bounded."""
     if status is None:
         return None
-    names = ("model", "source", "revision", "sha256", "quantization", "adapter", "draft")
+    names = ("model", "source", "revision", "sha256", "quantization", "adapter")
     words: dict[str, Any] = {name: shorten(getattr(status, name), MODEL_BYTES_MAX) for name in names}
     packages = list(status.versions.items())[:VERSIONS_MAX]
     versions = {cut(name, VERSION_BYTES_MAX): cut(version, VERSION_BYTES_MAX) for name, version in packages}

@@ -43,7 +43,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from deployments.tiers.mlx.decoding.draft_policy import DraftPolicy
-from deployments.tiers.mlx.drafting import Draft
 from deployments.tiers.mlx.generators import build_generator
 from deployments.tiers.mlx.kv import detach, layout_of
 from deployments.tiers.mlx.memory_budget import Layout, MemoryBudget
@@ -90,10 +89,9 @@ class Batch:
         running_max: int,
         label: str,
         ahead_tokens: int = AHEAD_TOKENS,
-        draft: Draft | None = None,
         drafts: bool = True,
     ) -> None:
-        self._model, self._tokenizer, self._label, self._draft = model, tokenizer, label, draft
+        self._model, self._tokenizer, self._label = model, tokenizer, label
         self._running_max, self._ahead = running_max, ahead_tokens
         self._pace = PrefillPace()
         self._policy, self._drafts = DraftPolicy(), drafts
@@ -103,7 +101,7 @@ class Batch:
         self._preempted: deque[SequenceState] = deque()  # the oldest first
         self._prefilling: list[SequenceState] = []
         self._by_uid: dict[int, SequenceState] = {}
-        self.prefills_together = draft is None
+        self.prefills_together = True
         self._decoded = True  # whether the last step got through its decoding
         self._budget: MemoryBudget | None = None
         self._prompts: PromptStore | None = None
@@ -384,7 +382,6 @@ class Batch:
             self._model,
             self._tokenizer.eos_token_ids,
             running_max=self._running_max,
-            draft=self._draft,
             policy=self._policy if self._drafts else None,
         )
 

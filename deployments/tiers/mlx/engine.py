@@ -201,7 +201,6 @@ class Engine:
                 running_max=self._running_max,
                 label=loaded.artifact.source,
                 ahead_tokens=self._ahead_tokens,
-                draft=loaded.draft,
             )
             self._say("warming up")
             loaded = prepare_batch(

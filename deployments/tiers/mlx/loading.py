@@ -26,7 +26,6 @@ from deployments.models.cache_folder import Say
 from deployments.models.provenance import versions, weights_sha256
 from deployments.models.sources import ModelSource, ModelUnavailable
 from deployments.tiers.call_split import CallFormat, strict_json_call
-from deployments.tiers.mlx.drafting import Draft, is_cuttable
 from deployments.tiers.mlx.opening import read_turn_start
 from deployments.tiers.mlx.sampling import Sampling
 from deployments.tiers.template_check import check_call_template
@@ -52,7 +51,6 @@ class Loaded:
     defaults: Sampling
     vocabulary: int
     adapter: str | None = None
-    draft: Draft | None = None
     versions: Mapping[str, str] = dataclasses.field(default_factory=dict)
     # Whether sequences that decode together give what each gives alone; None where it wasn't tried.
     batched_as_alone: bool | None = None
@@ -72,8 +70,6 @@ def load(
     say: Say,
     blas_threads: int | None = None,
     adapter_dir: str | None = None,
-    draft: ModelSource | None = None,
-    draft_tokens: int = 0,
 ) -> Loaded:
     """Fetch, check and load.
 
@@ -81,9 +77,6 @@ def load(
     """
     adapter = adapter_at(adapter_dir) if adapter_dir else None
     artifact = _add_adapter_bytes(resolve(source, cache_dir=cache_dir, say=say), adapter)
-    small = None if draft is None else resolve(draft, cache_dir=cache_dir, say=say)
-    if small is not None:
-        artifact = dataclasses.replace(artifact, weight_bytes=artifact.weight_bytes + small.weight_bytes)
     available_bytes = psutil.virtual_memory().available
     if artifact.needed_bytes > available_bytes:
         raise ModelUnavailable(_explain_too_little(artifact, available_bytes), again=True)
@@ -102,7 +95,6 @@ def load(
         defaults=_read_default_sampling(artifact.path),
         vocabulary=max(tokenizer.get_vocab().values()) + 1,
         adapter=f"{adapter.label} (sha256 {adapter.sha256})" if adapter else None,
-        draft=None if small is None else _load_draft(small, draft_tokens, model, tokenizer),
         versions=versions(),
         turn_start=read_turn_start(tokenizer),
         warning=_check_calls(tokenizer, artifact),
@@ -159,21 +151,6 @@ def _load_mlx(folder: Path, adapter: Adapter | None) -> tuple[Any, Any]:
     except ValueError as error:
         raise ModelUnavailable(f"adapter {adapter.label} doesn't fit this model: {_shorten(error)}") from error
     return model, tokenizer
-
-
-def _load_draft(small: Artifact, tokens: int, model: Any, tokenizer: Any) -> Draft:
-    """Load the draft model. Raises `ModelUnavailable` where it can't draft for this one."""
-    from mlx_lm.models.cache import make_prompt_cache
-
-    draft, its_tokenizer = _load_mlx(small.path, None)
-    if its_tokenizer.get_vocab() != tokenizer.get_vocab():
-        raise ModelUnavailable(f"draft_model {small.source}: it has other tokens than the model that it drafts for")
-    for one, words in ((model, "this model"), (draft, f"draft_model {small.source}")):
-        if not is_cuttable(make_prompt_cache(one)):
-            raise ModelUnavailable(
-                f"{words} keeps a window or a state that can't be cut back: no draft_model is possible"
-            )
-    return Draft(draft, tokens, f"{small.source} (sha256 {small.sha256 or weights_sha256(small.path)})")
 
 
 def _shorten(error: Exception) -> str:

@@ -63,13 +63,10 @@ class MlxTier:
         max_reasoning_tokens: int | None = None,
         blas_threads: int | None = None,
         adapter: str | None = None,
-        draft_model: str | None = None,
-        draft_tokens: int = 4,
         cache_dir: Path | None = None,
     ) -> None:
         self._name = name
         self._model, self._adapter = model, adapter
-        self._draft_model, self._draft_tokens = draft_model, draft_tokens
         self._context_tokens = context_tokens
         self._cache_dir, self._blas_threads = cache_dir, blas_threads
         self._max_running, self._places = max_running, max_running + max_waiting
@@ -134,7 +131,6 @@ class MlxTier:
             quantization=artifact.quantization if artifact else None,
             sha256=artifact.sha256 if artifact else None,
             adapter=phase.loaded.adapter if phase.loaded else None,
-            draft=phase.loaded.draft.label if phase.loaded and phase.loaded.draft else None,
             versions=phase.loaded.versions if phase.loaded else {},
             context_tokens=phase.loaded.context_tokens if phase.loaded else self._context_tokens,
             batched_as_alone=phase.loaded.batched_as_alone if phase.loaded else None,
@@ -207,15 +203,12 @@ class MlxTier:
     def _load(self, say: Say) -> Loaded:
         """Load the model. Runs on the engine thread."""
         source = self._choose_source(say)
-        draft = None if self._draft_model is None else _parse_model(self._draft_model)
         return load(
             source,
             cache_dir=self._cache_dir,
             context_tokens=self._context_tokens,
             blas_threads=self._blas_threads,
             adapter_dir=self._adapter,
-            draft=draft,
-            draft_tokens=self._draft_tokens,
             say=say,
         )
 

@@ -310,14 +310,14 @@ class PromptStore:
         """Find the prompt's files and check them. Runs on the reader thread."""
         assert self._folder is not None
         try:
-            while fetch.segments is None:
+            while fetch.segments is None and not fetch.cancelled.is_set():
                 found = self._folder.find(fetch.key)
                 if found.nbytes > fetch.bytes_max:
                     found = found.shorten(found.tokens * fetch.bytes_max // found.nbytes)
                 if found.tokens - fetch.held < max(_GAIN_TOKENS_MIN, _GAIN_SHARE * found.tokens):
                     return
                 fetch.found = found
-                # A file that can't be used is gone afterwards, so that the next look finds less.
+                # A file that can't be used is gone or passed by afterwards, so that the next look finds less.
                 fetch.segments = self._folder.open(found, fetch.key, cancelled=fetch.cancelled.is_set)
         except Cancelled:
             return

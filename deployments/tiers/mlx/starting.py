@@ -138,7 +138,11 @@ def _measure_available_bytes(weight_bytes: int) -> int:
 
 
 def _open_folder(disk: PromptDisk, loaded: Loaded, layout: Layout) -> SegmentFolder | None:
-    bytes_max = _choose_bytes(disk.root) if disk.bytes_max is None else disk.bytes_max
+    try:
+        bytes_max = _choose_bytes(disk.root) if disk.bytes_max is None else disk.bytes_max
+    except OSError as error:
+        _LOG.warning("prompts are not kept on disk: %s", error)
+        return None
     if not bytes_max:
         return None
     folder = SegmentFolder(disk.root, _build_key(loaded, layout), bytes_max=bytes_max)
@@ -162,7 +166,6 @@ def _build_key(loaded: Loaded, layout: Layout) -> str:
         "folder": artifact.path.name,  # of a conversion it names the converter
         "quantization": artifact.quantization,
         "adapter": loaded.adapter,
-        "draft": None if loaded.draft is None else loaded.draft.label,
         "files": files,
         "template": hashlib.sha256(repr(template).encode()).hexdigest(),
         "layout": repr(layout),

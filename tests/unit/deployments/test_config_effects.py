@@ -32,8 +32,6 @@ from tests.unit.deployments.effects.answers import (
 from tests.unit.deployments.effects.engine import (
     adapter,
     blas_threads,
-    draft_model,
-    draft_tokens,
     max_reasoning_tokens,
     memory_bytes,
     prompt_cache_bytes,
@@ -156,8 +154,6 @@ EFFECTS: dict[str, Callable[[], None]] = {
     "server.max_ongoing_requests": router_options,
     "tiers.mlx.model": mlx_model,
     "tiers.mlx.adapter": adapter,
-    "tiers.mlx.draft_model": draft_model,
-    "tiers.mlx.draft_tokens": draft_tokens,
     "tiers.mlx.temperature": mlx_temperature,
     "tiers.mlx.max_running": mlx_slots,
     "tiers.mlx.max_waiting": mlx_slots,

@@ -14,7 +14,7 @@ token is looked for around the place where the copy was (`_find_near`), so a cop
 
 Whether a guess is worth a step is decided elsewhere (`draft_policy.py`); `Guess.agreed` is what it goes by.
 
-Measured 2026-11-24, 2 vCPU AMD EPYC, Linux, `python -m loadtests.lookup_bench --costs`: see loadtests/README.md.
+What it gains is measured by `python -m loadtests.lookup_bench` (loadtests/README.md).
 """
 
 from __future__ import annotations

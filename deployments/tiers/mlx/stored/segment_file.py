@@ -60,6 +60,7 @@ _TOKENS, _CHECKSUM = "tokens", "crc32"
 _HEADER_BYTES_MAX = 16 << 20
 _PIECE_BYTES = 4 << 20
 _ALIGNMENT = 64
+_OPEN = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK  # no link, and no waiting at a pipe
 
 # What each type of the format is in memory; numpy has no bfloat16.
 DTYPES: Mapping[str, Any] = {
@@ -184,9 +185,12 @@ def open_segment(path: Path, *, cancelled: Callable[[], bool]) -> Segment:
 def remove_if_orphan(path: Path) -> bool:
     """Remove an unfinished file unless somebody is writing it; return whether it was removed."""
     try:
-        with path.open("rb") as file:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        raw = os.open(path, _OPEN)
+        try:
+            fcntl.flock(raw, fcntl.LOCK_EX | fcntl.LOCK_NB)
             path.unlink()
+        finally:
+            os.close(raw)
     except OSError:  # it is being written, or is gone already
         return False
     return True
@@ -242,13 +246,12 @@ def _sync_folder(folder: Path) -> None:
 
 
 def _open(path: Path) -> BinaryIO:
-    raw = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
-    file = os.fdopen(raw, "rb")
+    raw = os.open(path, _OPEN)
     found = os.fstat(raw)
     if not stat.S_ISREG(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o077:
-        file.close()
+        os.close(raw)
         raise Damaged("it isn't a file of this user alone")
-    return file
+    return os.fdopen(raw, "rb")
 
 
 def _read_layout(file: BinaryIO) -> _Layout:

@@ -18,13 +18,19 @@ the next time, two who write the same write the same name. What is used gets the
 prompt the later one, so that `sweep` removes the ends first: the oldest of all, beyond `bytes_max` and `AGE_MAX_S`, and
 what killed writers left. It takes a lock, not for safety: two sweepers would remove twice as much as is needed.
 
-What must never happen: a segment used for other tokens than its own, or for another model. Names are only the way to
+A file that can be neither used nor removed (a folder in its place, a disk that refuses) is said once and passed by. A
+time in the future, behind a clock that went back, becomes the present at the next `sweep`: what has it would outlive
+all that is used from now on.
+
+What must never happen: anything below the root that isn't in a model's own folder touched, nor anything that a link
+leads to. Nor a segment used for other tokens than its own, or for another model. Names are only the way to
 it; the file's own head and checksum decide, and a file that differs is removed with a line in the log.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import itertools
 import logging
@@ -60,6 +66,10 @@ _SPACING_TOKENS = 256  # of the segments that one prompt is cut into
 _LOOKED_INTO_MAX = 64  # segments that a prompt may leave in their middle: so many are read, the latest
 _FREE_MIN_BYTES = 512 << 20  # left on the disk for others
 _NAME = re.compile(r"([sw])(\d{1,9})-(\d{1,9})-([0-9a-f]*)-([0-9a-f]+)" + re.escape(SUFFIX))
+
+_FOLDER = re.compile(r"[0-9a-f]{32}")
+_STUCK_MAX = 256  # files that can't be removed: where there are more, the folder isn't used any more
+_CLOCK_S = 60.0  # a time so far ahead is another clock's
 
 # Makes the tensors for the tokens from one place up to another.
 Stretch = Callable[[int, int], Sequence[Tensor]]
@@ -105,11 +115,12 @@ class Found:
 
 
 class SegmentFolder:
-    """See the module. Any thread: all that it knows is on the disk."""
+    """See the module. Any thread: all that it knows is on the disk, but for the files that can't be removed."""
 
     def __init__(self, root: Path, key: str, *, bytes_max: int, age_s_max: float = AGE_MAX_S) -> None:
         self._root, self._key, self._folder = root, key, root / key[:32]
         self._bytes_max, self._age_s_max = bytes_max, age_s_max
+        self._stuck: set[str] = set()
 
     def find(self, tokens: bytes) -> Found:
         """Find how much of the prompt is here. Opens few files, and reads the tensors of none."""
@@ -190,23 +201,28 @@ class SegmentFolder:
             return
 
     def _sweep(self, room_bytes: int) -> None:
-        for part in self._root.glob(f"*/{PART}*"):
-            remove_if_orphan(part)
+        for folder in _list_folders(self._root):
+            for part in folder.glob(f"{PART}*"):
+                remove_if_orphan(part)
+        now_s = time.time()
         oldest_first = sorted(_list_segments(self._root))
+        _bring_back([path for used_s, _, path in oldest_first if used_s > now_s + _CLOCK_S], now_s)
         total = sum(size for _, size, _ in oldest_first) + room_bytes
         for used_s, size, path in oldest_first:
-            if total <= self._bytes_max and time.time() - used_s <= self._age_s_max:
+            if total <= self._bytes_max and now_s - used_s <= self._age_s_max:
                 continue
-            with contextlib.suppress(FileNotFoundError):
-                path.unlink()
-            total -= size
-        for folder in self._root.iterdir():
-            if folder.is_dir() and folder != self._folder:
+            with contextlib.suppress(OSError):  # what can't be removed keeps nothing else here
+                path.unlink(missing_ok=True)
+                total -= size
+        for folder in _list_folders(self._root):
+            if folder != self._folder:
                 with contextlib.suppress(OSError):  # it isn't empty
                     folder.rmdir()
 
     def _prepare(self) -> None:
         """Make the folders, for this user alone."""
+        if self._folder.is_symlink():
+            raise OSError(errno.ELOOP, "a link stands where the folder should be", str(self._folder))
         for folder in (self._root, self._folder):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             if folder.stat().st_mode & 0o077:
@@ -217,7 +233,11 @@ class SegmentFolder:
             files = os.listdir(self._folder)
         except OSError:  # nobody has written anything yet
             return
+        if len(self._stuck) >= _STUCK_MAX:
+            return
         for file in files:
+            if file in self._stuck:
+                continue
             said = _NAME.fullmatch(file)
             if said is not None:
                 kind, start, end, before, after = said.groups()
@@ -286,9 +306,13 @@ class SegmentFolder:
             return 0
 
     def _discard(self, file: str, error: Exception) -> None:
-        _LOG.warning("a stored prompt can't be used and is removed: %s (%s)", file, error)
-        with contextlib.suppress(OSError):
-            (self._folder / file).unlink()
+        outcome = "is removed"
+        try:
+            (self._folder / file).unlink(missing_ok=True)
+        except OSError as refusal:
+            self._stuck.add(file)
+            outcome = f"is passed by, since it can't be removed: {refusal.strerror}"
+        _LOG.warning("a stored prompt can't be used and %s: %s (%s)", outcome, file, error)
 
 
 def count_bytes(root: Path) -> int:
@@ -308,10 +332,30 @@ def _space(places: Sequence[int]) -> list[int]:
 
 def _list_segments(root: Path) -> Iterator[tuple[float, int, Path]]:
     """List when each file of the folder was last used, its bytes, and where it is."""
-    for path in root.glob(f"*/*{SUFFIX}"):
+    for folder in _list_folders(root):
+        for path in folder.glob(f"*{SUFFIX}"):
+            with contextlib.suppress(OSError):
+                found = path.lstat()
+                yield found.st_mtime, found.st_size, path
+
+
+def _list_folders(root: Path) -> list[Path]:
+    """List the folders of the models, no others and no links."""
+    try:
+        with os.scandir(root) as entries:
+            return [
+                Path(one.path) for one in entries if _FOLDER.fullmatch(one.name) and one.is_dir(follow_symlinks=False)
+            ]
+    except OSError:  # nobody has written anything yet
+        return []
+
+
+def _bring_back(oldest_first: Sequence[Path], now_s: float) -> None:
+    """Give these the present as the time of their last use, in their order."""
+    for number, path in enumerate(reversed(oldest_first)):
+        used_ns = int(now_s * 1e9) - number * 1_000_000
         with contextlib.suppress(OSError):
-            found = path.stat()
-            yield found.st_mtime, found.st_size, path
+            os.utime(path, ns=(used_ns, used_ns), follow_symlinks=False)
 
 
 def _read_time(path: Path) -> float:

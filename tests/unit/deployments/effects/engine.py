@@ -62,20 +62,6 @@ def adapter() -> None:
     assert (status.state, status.reason) == (TierState.UNAVAILABLE, "adapter at-all: there is no such folder")
 
 
-def draft_model() -> None:
-    """One that isn't there: the tier says so. What a real one does is shown in test_drafting.py."""
-    status, _ = on_tiny_model(draft_model="path:nowhere/at-all")
-    assert status.state is TierState.UNAVAILABLE
-    assert "at-all" in status.reason
-
-
-def draft_tokens() -> None:
-    """What it does is shown in test_drafting.py; here, that the tier gets it."""
-    tier = made(config_of("tiers.m.draft_tokens", 7))
-    assert tier._draft_tokens == 7
-    asyncio.run(tier.close())
-
-
 def prompt_cache_bytes() -> None:
     """Nothing may be kept: nothing is reused."""
     assert on_tiny_model(prompt_cache_bytes=0)[1] == 0

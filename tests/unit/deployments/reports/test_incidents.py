@@ -189,7 +189,7 @@ def test_a_bad_call_is_told_by_its_places():
         ("schema", "/0/arguments/*", "book"),
         ("schema", "/0/arguments/notes/*", "book"),
     }
-    unknown = dict.fromkeys(("source", "quantization", "adapter", "draft", "context_tokens"))
+    unknown = dict.fromkeys(("source", "quantization", "adapter", "context_tokens"))
     assert flaw["model"] == unknown | known
     assert flaw["generation"] == {
         "temperature": 0.5,

@@ -19,15 +19,14 @@ def loaded(folder: Path, **options: Any) -> Loaded:
 
 
 def test_all_that_is_loaded_counts_as_memory(folder: Path, tmp_path: Path) -> None:
-    """Law: the bytes of the adapter and those of the model that drafts are added to the model's own."""
+    """Law: the bytes of the adapter are added to the model's own."""
     alone = loaded(folder).artifact.weight_bytes
     adapter = write_adapter(tmp_path / "lora", strength=1.0)
     adapter_bytes = (adapter / "adapters.safetensors").stat().st_size
-    both = loaded(folder, adapter_dir=str(adapter), draft=parse_source(f"path:{folder}"), draft_tokens=2)
+    adapted = loaded(folder, adapter_dir=str(adapter))
 
     assert alone == (folder / "model.safetensors").stat().st_size
-    assert both.artifact.weight_bytes == 2 * alone + adapter_bytes
-    assert both.draft is not None
+    assert adapted.artifact.weight_bytes == alone + adapter_bytes
 
 
 @pytest.mark.parametrize(("asked", "given"), [(None, tiny.CONTEXT), (20, 20), (10**6, tiny.CONTEXT)])

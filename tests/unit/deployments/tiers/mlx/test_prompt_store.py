@@ -311,6 +311,19 @@ def test_a_damaged_file_is_computed_anew(root: Path, caplog: pytest.LogCaptureFi
     assert [record.getMessage().count(path.name) for record in caplog.records] == [1]
 
 
+def test_a_file_that_stays_is_passed_by(root: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Law: what can be neither read nor removed costs a line in the log, and nobody looks for it for ever."""
+    put(store := make(root), LONG)
+    store.close(PATIENCE_S)
+    (path,) = root.glob("*/s0-*")
+    path.unlink()
+    path.mkdir()
+    store = make(root)
+    with caplog.at_level(logging.WARNING):
+        assert [take(store, [*LONG, more]) for more in (9, 10)] == [0, 0]
+    assert len(caplog.records) == 1
+
+
 def test_a_disk_that_refuses_harms_nobody(root: Path, caplog: pytest.LogCaptureFixture) -> None:
     """Law: where nothing can be written, that is said once, and memory serves as before."""
     root.write_text("a file where the folder should be")

@@ -110,6 +110,14 @@ def test_another_replica_finds_it_while_the_first_lives(folder: Path, root: Path
         rig.engine.close()
 
 
+def test_a_folder_that_cannot_be_asked_for_stops_nobody(folder: Path, tmp_path: Path) -> None:
+    """Law: where the disk doesn't say what is free, the engine is ready, and memory serves it."""
+    rig = Rig(folder, prompt_disk=PromptDisk(tmp_path / ("x" * 300)))
+    rig.answer(prompt=PROMPT)
+    assert usage(rig.answer(prompt=PROMPT)).cached_tokens > 0
+    rig.engine.close()
+
+
 def test_another_model_finds_nothing(folder: Path, root: Path, tmp_path: Path) -> None:
     """Law: with other weights or another template nothing is found."""
     first = begin(folder, root)

@@ -127,6 +127,19 @@ def test_a_file_of_others_is_not_used(tmp_path: Path) -> None:
         read_head(tmp_path / "nothing")
 
 
+def test_nothing_waits_for_a_pipe(tmp_path: Path) -> None:
+    """Law: what lies there and is no file is damage at once, or no orphan; nobody waits for somebody to write to it."""
+    os.mkfifo(tmp_path / "a.safetensors", 0o600)
+    (tmp_path / "b.safetensors").mkdir()
+    for name in ("a.safetensors", "b.safetensors"):
+        with pytest.raises(Damaged):
+            read_head(tmp_path / name)
+    os.mkfifo(tmp_path / f"{PART}a")
+    assert remove_if_orphan(tmp_path / f"{PART}a")
+    (tmp_path / f"{PART}b").symlink_to(write(tmp_path))
+    assert not remove_if_orphan(tmp_path / f"{PART}b")
+
+
 def test_a_cancelled_write_leaves_nothing(tmp_path: Path) -> None:
     """Law: whenever it is given up, the folder is as before; a cancelled check says so."""
     for pieces in range(4):

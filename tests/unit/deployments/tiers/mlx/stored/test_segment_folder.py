@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import os
 import tempfile
+import time
 import zlib
 from collections.abc import Sequence
 from pathlib import Path
@@ -261,6 +262,77 @@ def test_a_full_disk_is_left_to_others(tmp_path: Path, monkeypatch: pytest.Monke
     """Law: nothing is written where the disk would have less than its reserve afterwards."""
     monkeypatch.setattr(segment_folder, "_FREE_MIN_BYTES", ANY_BYTES * 1000)
     assert save(make(tmp_path), [1, 2, 3]) == 0
+
+
+def test_what_is_not_the_servers_is_left_alone(tmp_path: Path) -> None:
+    """Law: below the root only the models' own folders are bounded: no other folder, and none that a link leads to."""
+    root, models = tmp_path / "root", tmp_path / "models"
+    save(make(root), [1, 2, 3])
+    for folder in (root / "other", models):
+        folder.mkdir()
+        (folder / "model.safetensors").write_bytes(b"weights")
+        os.utime(folder / "model.safetensors", (0, 0))
+    (root / "linked").symlink_to(models)
+    (root / ("c" * 32)).symlink_to(models)
+    make(root, bytes_max=1).sweep()
+    assert [path.parent.name for path in files(root)] == ["c" * 32, "linked", "other"]
+    assert count_bytes(root) == 0
+
+
+def test_a_folder_behind_a_link_is_not_written_to(tmp_path: Path) -> None:
+    """Law: where a link stands in the place of a model's folder nothing is stored, for nobody would bound it."""
+    elsewhere, root = tmp_path / "elsewhere", tmp_path / "root"
+    elsewhere.mkdir()
+    root.mkdir()
+    (root / ("a" * 32)).symlink_to(elsewhere)
+    with pytest.raises(OSError, match="link"):
+        save(make(root), [1, 2, 3])
+    assert list(elsewhere.iterdir()) == []
+
+
+def test_what_cannot_be_removed_is_said_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Law: a file that is neither used nor removed is passed by from then on; what is good is still found."""
+    folder = make(tmp_path)
+    save(folder, [1, 2, 3])
+    save(folder, [1, 2, 3, 4, 5, 6])
+    bad = next(path for path in files(tmp_path) if path.name.startswith("s3-"))
+    bad.unlink()
+    bad.mkdir()
+    (bad.parent / "s0-9-ab-cd.safetensors").mkdir()
+    with caplog.at_level(logging.WARNING):
+        assert load(folder, [1, 2, 3, 4, 5, 6]) is None
+        descriptors = len(os.listdir("/dev/fd"))
+        for _ in range(3):
+            assert load(folder, [1, 2, 3, 4, 5, 6]) == list(compute([1, 2, 3]).ravel())
+    assert len(caplog.records) == 1
+    assert len(os.listdir("/dev/fd")) == descriptors
+
+
+def test_what_cannot_be_removed_keeps_nothing_else(tmp_path: Path) -> None:
+    """Law: the bounds hold for all files that can be removed, also where an older one can't."""
+    folder = make(tmp_path)
+    save(folder, [1, 1])
+    (path,) = files(tmp_path)
+    (path.parent / "s0-9-ab-cd.safetensors").mkdir()
+    os.utime(path.parent / "s0-9-ab-cd.safetensors", (0, 0))
+    make(tmp_path, bytes_max=1).sweep()
+    assert not path.exists()
+
+
+def test_times_in_the_future_become_the_present(tmp_path: Path) -> None:
+    """Law: behind a clock that went back, what was used before is no younger than what is used now: it goes first, the
+    oldest of it before the rest, and it grows old."""
+    folder = make(tmp_path)
+    for row in ([1, 1], [2, 2]):
+        save(folder, row)
+    for number, row in enumerate(([1, 1], [2, 2])):
+        ahead_s = time.time() + 1e6 + number
+        os.utime(tmp_path / ("a" * 32) / folder.find(pack(row)).parts[0].file, (ahead_s, ahead_s))
+    narrow = make(tmp_path, bytes_max=2 * max(path.stat().st_size for path in files(tmp_path)) + TOKEN_BYTES)
+    for row, kept in (([3, 3], [False, True, True]), ([4, 4], [False, False, True])):
+        save(narrow, row)
+        assert [folder.find(pack(one)).tokens > 0 for one in ([1, 1], [2, 2], [3, 3])] == kept
+    assert all(path.stat().st_mtime <= time.time() for path in files(tmp_path))
 
 
 class Machine(RuleBasedStateMachine):
