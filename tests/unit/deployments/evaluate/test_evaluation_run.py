@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from deployments.config import load
 from deployments.evaluate.asking.own_server import NoServer
 from deployments.evaluate.calls.call_cases import draw_cases
 from deployments.evaluate.cell_journal import CellJournal
 from deployments.evaluate.evaluation_plan import Settings
-from deployments.evaluate.evaluation_run import NO_CLOUD, OwnTarget, UrlTarget, run_evaluation
+from deployments.evaluate.evaluation_run import run_evaluation
+from deployments.evaluate.evaluation_target import UrlTarget
 from deployments.evaluate.progress_line import ProgressLine
 from tests.support.played_model import PlayedServer, call, say
 
@@ -162,16 +162,3 @@ def test_nobody_there_is_said(tmp_path):
     with pytest.raises(NoServer, match="no server"):
         run_evaluation(UrlTarget(url, "", [], cloud=False), Settings(), journal, ProgressLine(60, io.StringIO()))
     journal.close()
-
-
-def test_tiers_that_are_elsewhere_are_left_out_unless_it_is_asked_for():
-    """They cost money, and what is asked would leave the machine."""
-    config = load(
-        {
-            "tiers": {"fast": {"kind": "mlx"}, "premium": {"kind": "hosted", "preset": "openrouter"}},
-            "reliability": {"escalation": {"chain": ["fast", "premium"]}},
-        }
-    )
-
-    assert OwnTarget(Path("x"), config, cloud=False).find_obstacles() == {"premium": NO_CLOUD}
-    assert OwnTarget(Path("x"), config, cloud=True).find_obstacles() == {}
