@@ -30,7 +30,7 @@ from deployments.evaluate.apply_proposal import show_difference, write_file, wri
 from deployments.evaluate.asking.own_server import NoServer, read_config
 from deployments.evaluate.cell_journal import CellJournal, OtherPlan
 from deployments.evaluate.evaluation_plan import Phase, Settings
-from deployments.evaluate.evaluation_run import run_evaluation
+from deployments.evaluate.evaluation_run import read_contexts, run_evaluation
 from deployments.evaluate.evaluation_target import OwnTarget, Target, UrlTarget
 from deployments.evaluate.figures.comparison import compare_reports, is_comparable
 from deployments.evaluate.kept_reports import find_kept_folder, keep_report
@@ -102,7 +102,7 @@ def evaluate(arguments: argparse.Namespace) -> int:
         return 1
     finally:
         journal.close()
-    if not journal.facts.get("models"):
+    if not journal.facts.get("models") and not (phases and journal.facts.get("unavailable")):
         line.say("nothing was measured: no model could be asked" if not code else "nothing was measured yet")
         return code or 1
     if code:
@@ -110,6 +110,9 @@ def evaluate(arguments: argparse.Namespace) -> int:
     report = _make_report(journal, phases, settings, config, words)
     differences = _compare(old, report)
     _write_report(arguments.out, report, differences, line)
+    if not report["models"]:
+        line.say("nothing was measured but the floor: no model could be asked")
+        code = code or 1
     if code == 0 and arguments.apply:
         _apply(source, report, line, sure=arguments.yes)
     return code or int(any(one["kind"] == "worse" for one in differences or ()))
@@ -139,7 +142,7 @@ def _name_plan(settings: Settings, words: str, config: AppConfig | None) -> str:
 
 def _read_models(journal: CellJournal) -> tuple[Sequence[str], dict[str, int]]:
     models: Mapping[str, Any] = journal.facts["models"]
-    return list(models), {name: entry["context_length"] for name, entry in models.items() if entry["context_length"]}
+    return list(models), read_contexts(models)
 
 
 def _make_report(

@@ -29,8 +29,9 @@ from deployments.evaluate.asking.speed_run import measure_cache, measure_length,
 from deployments.evaluate.calls.call_cases import draw_cases
 from deployments.evaluate.calls.call_run import run_case
 from deployments.evaluate.cell_journal import CellJournal
-from deployments.evaluate.evaluation_plan import AUTO, LENGTHS_CORE, Cell, Phase, Settings
+from deployments.evaluate.evaluation_plan import AUTO, LENGTHS_CORE, Phase, Settings
 from deployments.evaluate.evaluation_target import Target
+from deployments.evaluate.figures.cell import Cell
 from deployments.evaluate.phase_schedule import PhaseSchedule
 from deployments.evaluate.progress_line import ProgressLine
 from deployments.evaluate.tasks.agent_strategy import AgentStrategy
@@ -38,7 +39,7 @@ from deployments.evaluate.tasks.bounded_tests import describe_confinement
 from deployments.evaluate.tasks.rules_strategy import RulesStrategy
 from deployments.evaluate.tasks.task_run import run_task
 
-__all__ = ["run_evaluation"]
+__all__ = ["copy_answered", "read_contexts", "run_evaluation"]
 
 # What one cell may take, in seconds, whatever is left of the budget; one of several at once a quarter more for each.
 CELL_S = {"call": 120.0, "task": 420.0, "length": 240.0, "cache": 240.0, "together": 240.0}
@@ -76,6 +77,7 @@ class _Evaluation:
         self._cases = draw_cases(settings.seed, settings.cases)
         self._phases: list[Phase] = []
         self._start_s = 0.0
+        self._asleep: dict[str, Any] = {}
 
     def run(self) -> list[Phase]:
         """Run all variants."""
@@ -87,7 +89,8 @@ class _Evaluation:
             done.add(first)
         for variant in dict.fromkeys(phase.variant for phase in self._phases):
             if variant == "constrain":
-                self._copy_answered(variant)
+                phases = [phase for phase in self._phases if phase.variant == variant]
+                copy_answered(self._journal, [cell for phase in phases for cell in phase.cells])
             if variant == "none":
                 self._run_phases(None, variant)
             elif variant not in done and self._count_open(variant) and self._has_time(variant):
@@ -96,8 +99,7 @@ class _Evaluation:
 
     def _plan(self) -> list[Phase]:
         models = self._journal.facts["models"]
-        contexts = {name: entry.get("context_length") or 0 for name, entry in models.items()}
-        return self._target.plan(list(models), {k: v for k, v in contexts.items() if v}, self._settings)
+        return self._target.plan(list(models), read_contexts(models), self._settings)
 
     def _count_open(self, variant: str) -> int:
         cells = (cell for phase in self._phases if phase.variant == variant for cell in phase.cells)
@@ -132,41 +134,46 @@ class _Evaluation:
                 raise
 
     def _prepare(self, client: ChatClient, variant: str) -> None:
-        """Wake the models that are needed, and note what they are; who can't be woken is unavailable, with the reason.
-        The first variant wakes them one by one, since how long that takes is a figure of the report."""
-        first = "models" not in self._journal.facts
+        """Find who can be asked. The first variant wakes each model by itself, since how long that takes is a figure of
+        the report, and notes what it is; who can't be woken is unavailable, with the reason. Later ones wake a model
+        when its first cell comes, and no other."""
+        self._asleep = self._list_ready(client) if "models" in self._journal.facts else {}
+        if "models" in self._journal.facts:
+            return
         obstacles = self._target.find_obstacles()
-        entries = self._list_wanted(client, variant, obstacles)
-        jobs = [functools.partial(warm_up, client, name, within_s=WAKE_S) for name in entries]
-        warm: dict[str, Any] = {}
-        for number, name in enumerate(entries if first else ()):
+        entries, warm = self._list_ready(client, obstacles), {}
+        for name in entries:
             self._line.show(0, 0, f"{variant}: waking {name}")
-            warm[name] = jobs[number]()
-        if not first and jobs:
-            self._line.show(0, 0, f"{variant}: waking {', '.join(entries)}")
-            names = list(entries)
-            warm = {names[number]: result for number, result in run_side_by_side(jobs)}
+            warm[name] = warm_up(client, name, within_s=min(WAKE_S, max(2.0, self._clock.count_left_s())))
+        obstacles |= {name: result["error"] for name, result in warm.items() if result["error"]}
+        self._note_models(client, {name: entry for name, entry in entries.items() if name not in obstacles})
+        self._journal.note("unavailable", obstacles)
         self._journal.note(f"warm/{variant}", warm)
-        if first:
-            obstacles |= {name: result["error"] for name, result in warm.items() if result["error"]}
-            self._note_models(client, {name: entry for name, entry in entries.items() if name not in obstacles})
-            self._journal.note("unavailable", obstacles)
 
-    def _list_wanted(self, client: ChatClient, variant: str, obstacles: dict[str, str]) -> dict[str, dict[str, Any]]:
-        """List the models that this variant has cells for (all, while there is no plan); add to `obstacles` why one
-        can't answer."""
-        cells = [cell for phase in self._phases if phase.variant == variant for cell in phase.cells]
-        wanted = {cell.model for cell in cells if cell.key not in self._journal.cells}
+    def _list_ready(self, client: ChatClient, obstacles: dict[str, str] | None = None) -> dict[str, dict[str, Any]]:
+        """List the models that may be asked; add to `obstacles` why one can't answer."""
+        why = self._target.find_obstacles() if obstacles is None else obstacles
         entries = {}
         for entry in _await_loads(client):
             name = entry["id"]
-            if entry.get("starts_at") or name in obstacles or (wanted and not wanted & {name, AUTO}):
+            if entry.get("starts_at") or name in why:
                 continue
             if entry.get("state") == "unavailable":
-                obstacles[name] = entry.get("reason") or "unavailable"
+                why[name] = entry.get("reason") or "unavailable"
             else:
                 entries[name] = entry
         return entries
+
+    def _wake(self, client: ChatClient | None, variant: str, model: str) -> None:
+        """Wake a model, or all of them for the chain, so that no figure has a start in it."""
+        names = [name for name in self._asleep if model in (name, AUTO)]
+        if client is None or not names:
+            return
+        self._line.show(0, 0, f"{variant}: waking {', '.join(names)}")
+        within_s = min(WAKE_S, max(2.0, self._clock.count_left_s()))
+        jobs = [functools.partial(warm_up, client, name, within_s=within_s) for name in names]
+        for number, _ in run_side_by_side(jobs):
+            self._asleep.pop(names[number])
 
     def _note_models(self, client: ChatClient, found: Mapping[str, Any]) -> None:
         now = {entry["id"]: entry for entry in client.models()}
@@ -174,16 +181,6 @@ class _Evaluation:
         self._journal.note("machine", describe_machine())
         self._journal.note("versions", list_versions())
         self._journal.note("confinement", describe_confinement())
-
-    def _copy_answered(self, variant: str) -> None:
-        """Take over the cases of a tier that were answered at the first attempt: how it would have been asked again
-        made no difference."""
-        for cell in (cell for phase in self._phases if phase.variant == variant for cell in phase.cells):
-            known = self._journal.cells.get(f"layers/call/{cell.model}/{cell.name}")
-            if not known or cell.key in self._journal.cells or known["error"]:
-                continue
-            if sum(attempt["ran"] for attempt in known["attempts"] or ()) == 1:
-                self._journal.add(cell.key, known)
 
     def _run_phases(self, client: ChatClient | None, variant: str) -> None:
         late: set[tuple[str, str]] = set()
@@ -193,6 +190,7 @@ class _Evaluation:
             guesses = {cell.model: self._guess_pace(cell) for cell in cells}
             schedule = PhaseSchedule(cells, guesses, batch_max=phase.batch_max, by_time=phase.by_time)
             while batch := schedule.draw(self._clock.count_left_s(phase.until)):
+                self._wake(client, variant, batch[0].model)
                 began_s = time.monotonic()
                 missed = self._run_batch(client, phase, batch)
                 schedule.settle(batch, missed, time.monotonic() - began_s)
@@ -201,9 +199,9 @@ class _Evaluation:
 
     def _guess_pace(self, cell: Cell) -> float:
         """Guess what such a cell takes of this model: as those before it, else by the model's speed; 0: who knows."""
-        known = [key.split("/") for key in self._journal.cells]
-        alike = ["/".join(key) for key in known if key[1:3] == [cell.kind, cell.model]]
-        seconds = [self._journal.cells[key].get("seconds", 0.0) for key in alike]
+        known = [(Cell.read_key(key), result) for key, result in self._journal.cells.items()]
+        alike = [result for one, result in known if (one.kind, one.model) == (cell.kind, cell.model)]
+        seconds = [result.get("seconds", 0.0) for result in alike]
         if seconds:
             return float(sum(seconds)) / len(seconds)
         speed = self._journal.cells.get(f"{self._target.first}/length/{cell.model}/{LENGTHS_CORE[0]}-0")
@@ -218,7 +216,7 @@ class _Evaluation:
         self._line.show(len(self._journal.cells), total, f"{phase.title} · {batch[0].model} · {names}")
         most_s = CELL_S[batch[0].kind] * (1 + (len(batch) - 1) / 4)
         within_s = min(most_s, max(2.0, self._clock.count_left_s()))
-        jobs = [functools.partial(self._run_cell, client, cell, within_s) for cell in batch]
+        jobs = [functools.partial(self._run_cell, client, cell, within_s, len(batch)) for cell in batch]
         finished: list[tuple[Cell, Any]] = []
         began_s = time.monotonic()
         try:
@@ -232,10 +230,10 @@ class _Evaluation:
         kept = {cell.key for cell, _ in finished}
         return [cell for cell in batch if cell.key not in kept]
 
-    def _run_cell(self, client: ChatClient | None, cell: Cell, within_s: float) -> Any:
+    def _run_cell(self, client: ChatClient | None, cell: Cell, within_s: float, at_once: int) -> Any:
         seed = self._settings.seed
         if cell.kind == "task":
-            strategy = RulesStrategy() if client is None else AgentStrategy(client, cell.model)
+            strategy = RulesStrategy() if client is None else AgentStrategy(client, cell.model, at_once=at_once)
             return run_task(strategy, cell.name, seed=seed, until_s=time.monotonic() + within_s)
         assert client is not None
         if cell.kind == "call":
@@ -250,6 +248,23 @@ class _Evaluation:
         merged = {"process": _keep_largest(before["process"], peaks), "mlx": _keep_largest(before["mlx"], mlx)}
         self._journal.note(f"memory/{variant}", merged)
         self._journal.note(f"energy/{variant}", energy.measure())
+
+
+def copy_answered(journal: CellJournal, cells: Sequence[Cell]) -> None:
+    """Take over the cases of a tier that were answered at the first attempt: how it would have been asked again made no
+    difference."""
+    for cell in cells:
+        known = journal.cells.get(f"layers/call/{cell.model}/{cell.name}")
+        if not known or cell.key in journal.cells or known["error"]:
+            continue
+        if sum(attempt["ran"] for attempt in known["attempts"] or ()) == 1:
+            journal.add(cell.key, known)
+
+
+def read_contexts(models: Mapping[str, Mapping[str, Any]]) -> dict[str, int]:
+    """Read how many tokens each model takes, of those whose server says so."""
+    contexts = {name: entry.get("context_length") for name, entry in models.items()}
+    return {name: value for name, value in contexts.items() if isinstance(value, int) and value > 0}
 
 
 def _find_part(finished: Sequence[tuple[Cell, Any]], seconds: float) -> float:

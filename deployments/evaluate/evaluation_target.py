@@ -90,10 +90,10 @@ class UrlTarget:
     @contextlib.contextmanager
     def open(self, variant: str) -> Iterator[tuple[ChatClient, int | None]]:
         """Open a client."""
-        client = ChatClient(self._url, key=self._key, local_only=not self._cloud)
+        client = ChatClient(self._url, key=self._key, local_only=not self._cloud, named=self._models)
         try:
-            if client.get("/v1/models") is None:
-                raise NoServer(f"no server with /v1/models answers at {client.url}")
+            if obstacle := client.find_obstacle():
+                raise NoServer(obstacle)
             yield client, None
         finally:
             client.close()
@@ -104,5 +104,4 @@ class UrlTarget:
 
     def plan(self, models: Sequence[str], contexts: dict[str, int], settings: Settings) -> list[Phase]:
         """Plan for it as it is."""
-        wanted = self._models or list(models)
-        return plan_served([model for model in wanted if model in models] or wanted, contexts, settings)
+        return plan_served(models, contexts, settings)

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Mapping, Sequence
 
-from deployments.evaluate.evaluation_plan import Cell
+from deployments.evaluate.figures.cell import Cell
 
 __all__ = ["PhaseSchedule"]
 

@@ -17,7 +17,7 @@ from deployments.evaluate.asking.side_by_side import run_side_by_side
 __all__ = ["measure_cache", "measure_length", "measure_together", "warm_up"]
 
 ANSWER_TOKENS = 16
-TOGETHER_PROMPT_TOKENS = 32
+TOGETHER_PROMPT_TOKENS, TOGETHER_ANSWER_TOKENS = 32, 8
 CACHE_PROMPT_TOKENS, CACHE_ANSWER_TOKENS = 256, 2
 # Words that are mostly one token each, so that a prompt of some length can be written.
 WORDS = ("the", "fox", "walks", "along", "the", "river", "and", "looks", "for", "a", "place", "to", "sleep", "before")
@@ -63,7 +63,7 @@ def measure_together(
     """Measure so many requests that come at the same time."""
     prompts = [write_prompt(TOGETHER_PROMPT_TOKENS, mark + number) for number in range(count)]
     began_s = time.monotonic()
-    jobs = [functools.partial(_stream, client, model, prompt, within_s) for prompt in prompts]
+    jobs = [functools.partial(_stream, client, model, prompt, within_s, TOGETHER_ANSWER_TOKENS) for prompt in prompts]
     timings = [timing for _, timing in run_side_by_side(jobs)]
     seconds = time.monotonic() - began_s
     if any(_is_late(timing, within_s) for timing in timings):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deployments.evaluate.evaluation_plan import Cell
+from deployments.evaluate.figures.cell import Cell
 from deployments.evaluate.phase_schedule import PhaseSchedule
 
 
