@@ -30,7 +30,8 @@ from deployments.evaluate.apply_proposal import show_difference, write_file, wri
 from deployments.evaluate.asking.own_server import NoServer, read_config
 from deployments.evaluate.cell_journal import CellJournal, OtherPlan
 from deployments.evaluate.evaluation_plan import Phase, Settings
-from deployments.evaluate.evaluation_run import OwnTarget, Target, UrlTarget, run_evaluation
+from deployments.evaluate.evaluation_run import read_contexts, run_evaluation
+from deployments.evaluate.evaluation_target import OwnTarget, Target, UrlTarget
 from deployments.evaluate.figures.comparison import compare_reports, is_comparable
 from deployments.evaluate.kept_reports import find_kept_folder, keep_report
 from deployments.evaluate.pages.html_page import render_page
@@ -41,6 +42,7 @@ from deployments.evaluate.report_data import build_report
 __all__ = ["add_arguments", "evaluate"]
 
 OUT = Path("evaluation")
+AT_ONCE, AT_ONCE_MAX = 8, 64
 INTERRUPTED = 130
 
 
@@ -52,6 +54,11 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
     command.add_argument("--out", type=Path, default=OUT, help=f"the folder of the evaluation (default: {OUT})")
     command.add_argument("--budget-minutes", type=float, default=20.0, help="how long it may take (default: 20)")
     command.add_argument("--cases", type=int, default=24, help="tool-call cases for each model (default: 24)")
+    command.add_argument(
+        "--at-once",
+        type=int,
+        help=f"cases that run at once, so that a batch shares its steps (default: {AT_ONCE}, with --url 1)",
+    )
     command.add_argument("--seed", type=int, default=1, help="of cases and fixtures (default: 1)")
     command.add_argument("--fresh", action="store_true", help="begin anew, and forget the finished cells in the folder")
     command.add_argument(
@@ -64,9 +71,14 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
 
 def evaluate(arguments: argparse.Namespace) -> int:
     """Do what the command line asks for."""
-    settings = Settings(seed=arguments.seed, cases=arguments.cases, budget_minutes=arguments.budget_minutes)
+    at_once = arguments.at_once or (1 if arguments.url else AT_ONCE)
+    settings = Settings(
+        seed=arguments.seed, cases=arguments.cases, budget_minutes=arguments.budget_minutes, at_once=at_once
+    )
     if not 0 < settings.budget_minutes <= 10_000 or not 1 <= settings.cases <= 10_000:
         raise ConfigError("--budget-minutes and --cases: a number above 0, and at most 10,000, is needed")
+    if not 1 <= at_once <= AT_ONCE_MAX:
+        raise ConfigError(f"--at-once: a number from 1 to {AT_ONCE_MAX} is needed")
     old = _read_report(arguments.compare) if arguments.compare else None
     source = None if arguments.url else find_config(arguments.config)
     config = _read_config(source) if source else None
@@ -90,7 +102,7 @@ def evaluate(arguments: argparse.Namespace) -> int:
         return 1
     finally:
         journal.close()
-    if not journal.facts.get("models"):
+    if not journal.facts.get("models") and not (phases and journal.facts.get("unavailable")):
         line.say("nothing was measured: no model could be asked" if not code else "nothing was measured yet")
         return code or 1
     if code:
@@ -98,6 +110,9 @@ def evaluate(arguments: argparse.Namespace) -> int:
     report = _make_report(journal, phases, settings, config, words)
     differences = _compare(old, report)
     _write_report(arguments.out, report, differences, line)
+    if not report["models"]:
+        line.say("nothing was measured but the floor: no model could be asked")
+        code = code or 1
     if code == 0 and arguments.apply:
         _apply(source, report, line, sure=arguments.yes)
     return code or int(any(one["kind"] == "worse" for one in differences or ()))
@@ -127,7 +142,7 @@ def _name_plan(settings: Settings, words: str, config: AppConfig | None) -> str:
 
 def _read_models(journal: CellJournal) -> tuple[Sequence[str], dict[str, int]]:
     models: Mapping[str, Any] = journal.facts["models"]
-    return list(models), {name: entry["context_length"] for name, entry in models.items() if entry["context_length"]}
+    return list(models), read_contexts(models)
 
 
 def _make_report(

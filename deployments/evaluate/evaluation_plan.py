@@ -4,7 +4,11 @@ A cell is one case, fixture or measurement of one model on one variant of the se
 an evaluation can be taken up again. Cells of a phase go round the models: whenever time runs out, each has as many.
 
 Each phase may use the time up to its share of the whole budget; what one leaves is the next one's. So a slow model
-costs the later phases cells, never all of them, and the report says how many were left out.
+costs the later phases cells, never all of them, and the report says how many were left out. What every part of the
+report needs comes first (`CORE`); what narrows an interval or repeats a figure has the time that is left.
+
+The shares are those of three models on two cores, 20 minutes in all, where the first server is ready with all models
+after 97 s, and the largest model reads 25 tokens a second and writes two (2 vCPU AMD EPYC, Linux, 2026-11-24).
 """
 
 from __future__ import annotations
@@ -12,15 +16,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from deployments.evaluate.figures.cell import Cell
 from deployments.evaluate.tasks.fixtures import FIXTURES
 
-__all__ = ["AUTO", "Cell", "Phase", "Settings", "plan_served", "plan_variants"]
+__all__ = ["AUTO", "CORE", "LENGTHS_CORE", "Phase", "Settings", "plan_served", "plan_variants"]
 
 AUTO = "auto"
 RULES = "rules"
-LENGTHS = (64, 256, 1024, 2048, 4096, 8192, 16_384)
+# The length that the thresholds are held against, and a short one, come first.
+LENGTHS_CORE, LENGTHS_MORE = (1024, 64), (256, 2048, 4096, 8192, 16_384)
+LENGTH_UNKNOWN = 1024
 REPEATS = 3
-TOGETHER = (1, 2, 4, 8)
+TOGETHER = (1, 8, 4, 2)
+# Tool-call cases that each part of the report is first to have: enough for the learned chain.
+CORE = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,31 +39,20 @@ class Settings:
     seed: int = 1
     cases: int = 24
     budget_minutes: float = 20.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cell:
-    """One thing to do. `name` is a case's number, a fixture's name, or a length and its repetition."""
-
-    variant: str
-    kind: str
-    model: str
-    name: str
-
-    @property
-    def key(self) -> str:
-        """What the journal calls it."""
-        return f"{self.variant}/{self.kind}/{self.model}/{self.name}"
+    at_once: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Phase:
-    """Cells that share a part of the time: they may begin until `until` of the budget (a share) is used."""
+    """Cells that share a part of the time: they may begin until `until` of the budget (a share) is used. `by_time`: the
+    models take turns by the time that each has used, not by count. `batch_max`: so many cells run at once."""
 
     variant: str
     title: str
     until: float
     cells: tuple[Cell, ...]
+    by_time: bool = False
+    batch_max: int = 1
 
 
 def plan_variants(
@@ -62,38 +60,52 @@ def plan_variants(
 ) -> list[Phase]:
     """Plan an evaluation on servers of our own. `tiers` are those that may answer; `contexts` how long their prompts
     may be, in tokens; `chain`: there is more than one tier to try; `constrained`: those that hold a grammar."""
-    models, cases = list(tiers), range(settings.cases)
+    models, many = list(tiers), settings.at_once
+    core, more = range(min(CORE, settings.cases)), range(CORE, settings.cases)
     phases = [
-        Phase(variant="none", title="rules", until=1.0, cells=tuple(_tasks("none", [RULES]))),
-        _phase("layers", "tool calls, each tier alone", 0.28, _calls("layers", models, cases)),
-        _phase("layers", "tasks, each tier alone", 0.52, _tasks("layers", models)),
-        _phase("layers", "speed", 0.66, _speeds("layers", models, contexts)),
+        _phase("none", "rules", 1.0, _tasks("none", [RULES], 1), many),
+        _phase("layers", "speed", 0.23, _speeds("layers", models, contexts)),
+        _phase("layers", "tool calls, each tier alone", 0.46, _calls("layers", models, core), many, by_time=True),
+        _phase("layers", "tasks, each tier alone", 0.60, _tasks("layers", models, 1), many, by_time=True),
+        _phase("layers", "more tool calls", 0.62, _calls("layers", models, more), many, by_time=True),
+        _phase("layers", "more speed", 0.64, _more_speeds("layers", models, contexts), by_time=True),
+        _phase("layers", "more tasks", 0.66, _tasks("layers", models, 2), many, by_time=True),
     ]
     if chain:
         phases += [
-            _phase("chain", "tool calls, the chain", 0.74, _calls("chain", [AUTO], cases)),
-            _phase("chain", "tasks, the chain", 0.84, _tasks("chain", [AUTO])),
+            _phase("chain", "tool calls, the chain", 0.78, _calls("chain", [AUTO], core), many),
+            _phase("chain", "tasks, the chain", 0.82, _tasks("chain", [AUTO], 1), many),
+            _phase("chain", "more tool calls, the chain", 0.82, _calls("chain", [AUTO], more), many),
+            _phase("chain", "more tasks, the chain", 0.82, _tasks("chain", [AUTO], 2), many),
         ]
     phases += [
-        _phase("constrain", "tool calls, grammar at once", 0.92, _calls("constrain", constrained, cases)),
-        _phase("unchecked", "tasks, unchecked", 1.0, _tasks("unchecked", models)),
+        _phase("constrain", "tool calls, grammar at once", 0.88, _calls("constrain", constrained, core), many),
+        _phase("constrain", "more tool calls, grammar at once", 0.88, _calls("constrain", constrained, more), many),
+        _phase("unchecked", "tasks, unchecked", 1.0, _tasks("unchecked", models, 1), many, by_time=True),
+        _phase("unchecked", "more tasks, unchecked", 1.0, _tasks("unchecked", models, 2), many, by_time=True),
     ]
     return phases
 
 
 def plan_served(models: Sequence[str], contexts: dict[str, int], settings: Settings) -> list[Phase]:
     """Plan an evaluation of a server that runs already: as it is, and nothing else."""
-    cases = range(settings.cases)
+    many = settings.at_once
+    core, more = range(min(CORE, settings.cases)), range(CORE, settings.cases)
     return [
-        Phase(variant="none", title="rules", until=1.0, cells=tuple(_tasks("none", [RULES]))),
-        _phase("served", "tool calls", 0.45, _calls("served", models, cases)),
-        _phase("served", "tasks", 0.8, _tasks("served", models)),
-        _phase("served", "speed", 1.0, _speeds("served", models, contexts)),
+        _phase("none", "rules", 1.0, _tasks("none", [RULES], 1), many),
+        _phase("served", "speed", 0.25, _speeds("served", models, contexts)),
+        _phase("served", "tool calls", 0.5, _calls("served", models, core), many, by_time=True),
+        _phase("served", "tasks", 0.8, _tasks("served", models, 1), many, by_time=True),
+        _phase("served", "more tool calls", 0.9, _calls("served", models, more), many, by_time=True),
+        _phase("served", "more speed", 0.95, _more_speeds("served", models, contexts), by_time=True),
+        _phase("served", "more tasks", 1.0, _tasks("served", models, 2), many, by_time=True),
     ]
 
 
-def _phase(variant: str, title: str, until: float, cells: Sequence[Cell]) -> Phase:
-    return Phase(variant=variant, title=title, until=until, cells=tuple(cells))
+def _phase(
+    variant: str, title: str, until: float, cells: Sequence[Cell], batch_max: int = 1, *, by_time: bool = False
+) -> Phase:
+    return Phase(variant=variant, title=title, until=until, cells=tuple(cells), by_time=by_time, batch_max=batch_max)
 
 
 def _cell(variant: str, kind: str, model: str, name: str) -> Cell:
@@ -104,24 +116,32 @@ def _calls(variant: str, models: Sequence[str], cases: range) -> list[Cell]:
     return [_cell(variant, "call", model, str(number)) for number in cases for model in models]
 
 
-def _tasks(variant: str, models: Sequence[str]) -> list[Cell]:
-    return [_cell(variant, "task", model, name) for name in FIXTURES for model in models]
+def _tasks(variant: str, models: Sequence[str], number: int) -> list[Cell]:
+    """List the tasks of one round; `make_fixture` reads the round from the name."""
+    names = [name if number == 1 else f"{name}#{number}" for name in FIXTURES]
+    return [_cell(variant, "task", model, name) for name in names for model in models]
 
 
 def _speeds(variant: str, models: Sequence[str], contexts: dict[str, int]) -> list[Cell]:
-    """List the short lengths first, all their repetitions; then how it goes together, then what is long."""
-    short, long = LENGTHS[:3], LENGTHS[3:]
-    cells = _lengths(variant, models, contexts, short)
-    cells += [_cell(variant, "cache", model, "twice") for model in models]
+    """List what is measured of every model: two lengths once, several at once, and what the cache saves."""
+    cells = _lengths(variant, models, contexts, LENGTHS_CORE, range(1))
     cells += [_cell(variant, "together", model, str(count)) for count in TOGETHER for model in models]
-    return cells + _lengths(variant, models, contexts, long)
+    cells += [_cell(variant, "cache", model, "twice") for model in models]
+    return cells + _lengths(variant, models, contexts, LENGTHS_CORE[::-1], range(1, REPEATS))
 
 
-def _lengths(variant: str, models: Sequence[str], contexts: dict[str, int], lengths: Sequence[int]) -> list[Cell]:
+def _more_speeds(variant: str, models: Sequence[str], contexts: dict[str, int]) -> list[Cell]:
+    """List the other lengths, the short ones first."""
+    return [cell for length in LENGTHS_MORE for cell in _lengths(variant, models, contexts, (length,), range(REPEATS))]
+
+
+def _lengths(
+    variant: str, models: Sequence[str], contexts: dict[str, int], lengths: Sequence[int], repeats: range
+) -> list[Cell]:
     return [
         _cell(variant, "length", model, f"{length}-{repeat}")
         for length in lengths
-        for repeat in range(REPEATS)
+        for repeat in repeats
         for model in models
-        if length + 256 <= contexts.get(model, LENGTHS[2] + 256)
+        if length + 256 <= contexts.get(model, LENGTH_UNKNOWN + 256)
     ]

@@ -3,128 +3,50 @@
     target ─▶ open a variant: start its server (or take the one that runs), wake its models, note what they are
            ─▶ plan ─▶ each cell that isn't in the journal yet, while its phase has time ─▶ journal
 
-A cell that takes longer than it may is no result; its model is left out of the rest of that phase, since it would only
-meet the same bound again. What is left out is shown by the report as not run.
+A cell that takes longer than it may is no result; late alone, its model does no more of the kind in this variant, since
+it would only meet the same bound again. What is left out is shown by the report as not run.
+
+Cells that run at once share the time: the seconds of each are its part of the whole, so that they add up to what the
+machine was busy for, and a price is one whether cases ran alone or together.
 
 What must never happen: a server of ours that runs on, whatever ends this; a cell in the journal that didn't finish.
 """
 
 from __future__ import annotations
 
-import contextlib
+import functools
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
-from deployments.config import AppConfig
-from deployments.config_tiers import MlxTierConfig
-from deployments.cost import is_cloud
 from deployments.evaluate.asking.chat_client import ChatClient
 from deployments.evaluate.asking.footprint import Footprint
 from deployments.evaluate.asking.machine_facts import Energy, describe_machine, list_versions
-from deployments.evaluate.asking.own_server import NoServer, OwnServer, patch_variant
+from deployments.evaluate.asking.own_server import NoServer
+from deployments.evaluate.asking.side_by_side import run_side_by_side
 from deployments.evaluate.asking.speed_run import measure_cache, measure_length, measure_together, warm_up
 from deployments.evaluate.calls.call_cases import draw_cases
 from deployments.evaluate.calls.call_run import run_case
 from deployments.evaluate.cell_journal import CellJournal
-from deployments.evaluate.evaluation_plan import Cell, Phase, Settings, plan_served, plan_variants
+from deployments.evaluate.evaluation_plan import AUTO, LENGTHS_CORE, Phase, Settings
+from deployments.evaluate.evaluation_target import Target
+from deployments.evaluate.figures.cell import Cell
+from deployments.evaluate.phase_schedule import PhaseSchedule
 from deployments.evaluate.progress_line import ProgressLine
 from deployments.evaluate.tasks.agent_strategy import AgentStrategy
 from deployments.evaluate.tasks.bounded_tests import describe_confinement
 from deployments.evaluate.tasks.rules_strategy import RulesStrategy
 from deployments.evaluate.tasks.task_run import run_task
 
-__all__ = ["OwnTarget", "Target", "UrlTarget", "run_evaluation"]
+__all__ = ["copy_answered", "read_contexts", "run_evaluation"]
 
-# What one cell may take, in seconds, whatever is left of the budget.
+# What one cell may take, in seconds, whatever is left of the budget; one of several at once a quarter more for each.
 CELL_S = {"call": 120.0, "task": 420.0, "length": 240.0, "cache": 240.0, "together": 240.0}
 WAKE_S = 400.0
+# What a task is thought to take, in tokens read and written, before a model has worked on any.
+TASK_TOKENS = (2_000, 300)
 LOAD_S = 180.0
-NO_CLOUD = "it would leave this machine, and costs money: --cloud lets it"
-
-
-class Target(Protocol):
-    """What is evaluated."""
-
-    first: str
-
-    def open(self, variant: str) -> contextlib.AbstractContextManager[tuple[ChatClient, int | None]]:
-        """Open a client to a variant, and say which process its server is (None: it isn't ours)."""
-        ...
-
-    def find_obstacles(self) -> dict[str, str]:
-        """List the models that may not be asked, and why."""
-        ...
-
-    def plan(self, models: Sequence[str], contexts: dict[str, int], settings: Settings) -> list[Phase]:
-        """Plan the cells."""
-        ...
-
-
-class OwnTarget:
-    """A configuration: a server of our own is started for each variant."""
-
-    first = "layers"
-
-    def __init__(self, source: Path, config: AppConfig, *, cloud: bool) -> None:
-        self._source, self._config, self._cloud = source, config, cloud
-
-    @contextlib.contextmanager
-    def open(self, variant: str) -> Iterator[tuple[ChatClient, int | None]]:
-        """Start the server, and stop it at the end."""
-        server = OwnServer(self._source, patch_variant(self._config, variant))
-        try:
-            server.start()
-            client = ChatClient(server.url, local_only=not self._cloud)
-            try:
-                yield client, server.pid
-            finally:
-                client.close()
-        finally:
-            server.stop()
-
-    def find_obstacles(self) -> dict[str, str]:
-        """Leave out the tiers that aren't on this machine."""
-        clouds = [name for name, tier in self._config.tiers.items() if is_cloud(tier)]
-        return {} if self._cloud else dict.fromkeys(clouds, NO_CLOUD)
-
-    def plan(self, models: Sequence[str], contexts: dict[str, int], settings: Settings) -> list[Phase]:
-        """Plan all variants; the chain where there is one."""
-        chain = [name for name in self._config.reliability.escalation.chain if name in models]
-        held = [model for model in models if isinstance(self._config.tiers[model], MlxTierConfig)]
-        tries = self._config.reliability.escalation.enabled and len(chain) > 1
-        return plan_variants(models, contexts, settings, chain=tries, constrained=held)
-
-
-class UrlTarget:
-    """A server that runs already, ours or another one's, as it is."""
-
-    first = "served"
-
-    def __init__(self, url: str, key: str, models: Sequence[str], *, cloud: bool) -> None:
-        self._url, self._key, self._models, self._cloud = url, key, list(models), cloud
-
-    @contextlib.contextmanager
-    def open(self, variant: str) -> Iterator[tuple[ChatClient, int | None]]:
-        """Open a client."""
-        client = ChatClient(self._url, key=self._key, local_only=not self._cloud)
-        try:
-            if client.get("/v1/models") is None:
-                raise NoServer(f"no server with /v1/models answers at {client.url}")
-            yield client, None
-        finally:
-            client.close()
-
-    def find_obstacles(self) -> dict[str, str]:
-        """Nothing is known of it."""
-        return {}
-
-    def plan(self, models: Sequence[str], contexts: dict[str, int], settings: Settings) -> list[Phase]:
-        """Plan for it as it is."""
-        wanted = self._models or list(models)
-        return plan_served([model for model in wanted if model in models] or wanted, contexts, settings)
 
 
 @dataclass(slots=True)
@@ -138,9 +60,9 @@ class _Clock:
         """Which share of the budget is used."""
         return (time.monotonic() - self.began_s) / self.budget_s
 
-    def count_left_s(self) -> float:
-        """How many seconds are left."""
-        return self.budget_s - (time.monotonic() - self.began_s)
+    def count_left_s(self, until: float = 1.0) -> float:
+        """How many seconds are left of a share of the budget."""
+        return self.budget_s * until - (time.monotonic() - self.began_s)
 
 
 def run_evaluation(target: Target, settings: Settings, journal: CellJournal, line: ProgressLine) -> list[Phase]:
@@ -155,6 +77,7 @@ class _Evaluation:
         self._cases = draw_cases(settings.seed, settings.cases)
         self._phases: list[Phase] = []
         self._start_s = 0.0
+        self._asleep: dict[str, Any] = {}
 
     def run(self) -> list[Phase]:
         """Run all variants."""
@@ -165,6 +88,9 @@ class _Evaluation:
             self._run_variant(first)
             done.add(first)
         for variant in dict.fromkeys(phase.variant for phase in self._phases):
+            if variant == "constrain":
+                phases = [phase for phase in self._phases if phase.variant == variant]
+                copy_answered(self._journal, [cell for phase in phases for cell in phase.cells])
             if variant == "none":
                 self._run_phases(None, variant)
             elif variant not in done and self._count_open(variant) and self._has_time(variant):
@@ -173,8 +99,7 @@ class _Evaluation:
 
     def _plan(self) -> list[Phase]:
         models = self._journal.facts["models"]
-        contexts = {name: entry.get("context_length") or 0 for name, entry in models.items()}
-        return self._target.plan(list(models), {k: v for k, v in contexts.items() if v}, self._settings)
+        return self._target.plan(list(models), read_contexts(models), self._settings)
 
     def _count_open(self, variant: str) -> int:
         cells = (cell for phase in self._phases if phase.variant == variant for cell in phase.cells)
@@ -192,13 +117,13 @@ class _Evaluation:
         try:
             with self._target.open(variant) as (client, pid):
                 self._journal.note(f"failed/{variant}", "")
-                self._prepare(client, variant)
-                self._start_s = time.monotonic() - began_s
-                if not self._phases:
-                    self._phases = self._plan()
-                    self._run_phases(None, "none")
                 footprint, energy = Footprint(pid) if pid else None, Energy()
                 try:
+                    self._prepare(client, variant)
+                    self._start_s = time.monotonic() - began_s
+                    if not self._phases:
+                        self._phases = self._plan()
+                        self._run_phases(None, "none")
                     self._run_phases(client, variant)
                 finally:
                     self._note_use(client, variant, footprint, energy)
@@ -209,50 +134,106 @@ class _Evaluation:
                 raise
 
     def _prepare(self, client: ChatClient, variant: str) -> None:
-        """Wake every model, and note what it is; who can't be woken is unavailable, with the reason."""
+        """Find who can be asked. The first variant wakes each model by itself, since how long that takes is a figure of
+        the report, and notes what it is; who can't be woken is unavailable, with the reason. Later ones wake a model
+        when its first cell comes, and no other."""
+        self._asleep = self._list_ready(client) if "models" in self._journal.facts else {}
+        if "models" in self._journal.facts:
+            return
         obstacles = self._target.find_obstacles()
-        found, warm = {}, {}
-        for entry in _await_loads(client):
-            name = entry["id"]
-            if entry.get("starts_at") or name in obstacles:
-                continue
-            if entry.get("state") == "unavailable":
-                obstacles[name] = entry.get("reason") or "unavailable"
-                continue
+        entries, warm = self._list_ready(client, obstacles), {}
+        for name in entries:
             self._line.show(0, 0, f"{variant}: waking {name}")
-            warm[name] = warm_up(client, name, within_s=WAKE_S)
-            if warm[name]["error"]:
-                obstacles[name] = warm[name]["error"]
-            else:
-                found[name] = entry
-        if "models" not in self._journal.facts:
-            now = {entry["id"]: entry for entry in client.models()}
-            self._journal.note("models", {name: now.get(name, entry) for name, entry in found.items()})
-            self._journal.note("unavailable", obstacles)
-            self._journal.note("machine", describe_machine())
-            self._journal.note("versions", list_versions())
-            self._journal.note("confinement", describe_confinement())
+            warm[name] = warm_up(client, name, within_s=min(WAKE_S, max(2.0, self._clock.count_left_s())))
+        obstacles |= {name: result["error"] for name, result in warm.items() if result["error"]}
+        self._note_models(client, {name: entry for name, entry in entries.items() if name not in obstacles})
+        self._journal.note("unavailable", obstacles)
         self._journal.note(f"warm/{variant}", warm)
 
-    def _run_phases(self, client: ChatClient | None, variant: str) -> None:
-        total = sum(len(phase.cells) for phase in self._phases)
-        for phase in (phase for phase in self._phases if phase.variant == variant):
-            late: set[str] = set()
-            for cell in phase.cells:
-                if cell.key in self._journal.cells or cell.model in late or self._clock.find_share() >= phase.until:
-                    continue
-                self._line.show(len(self._journal.cells), total, f"{phase.title} · {cell.model} · {_name(cell)}")
-                result = self._run_cell(client, cell)
-                if result is None:
-                    late.add(cell.model)
-                else:
-                    self._journal.add(cell.key, result)
+    def _list_ready(self, client: ChatClient, obstacles: dict[str, str] | None = None) -> dict[str, dict[str, Any]]:
+        """List the models that may be asked; add to `obstacles` why one can't answer."""
+        why = self._target.find_obstacles() if obstacles is None else obstacles
+        entries = {}
+        for entry in _await_loads(client):
+            name = entry["id"]
+            if entry.get("starts_at") or name in why:
+                continue
+            if entry.get("state") == "unavailable":
+                why[name] = entry.get("reason") or "unavailable"
+            else:
+                entries[name] = entry
+        return entries
 
-    def _run_cell(self, client: ChatClient | None, cell: Cell) -> Any:
-        within_s = min(CELL_S[cell.kind], max(2.0, self._clock.count_left_s()))
+    def _wake(self, client: ChatClient | None, variant: str, model: str) -> None:
+        """Wake a model, or all of them for the chain, so that no figure has a start in it."""
+        names = [name for name in self._asleep if model in (name, AUTO)]
+        if client is None or not names:
+            return
+        self._line.show(0, 0, f"{variant}: waking {', '.join(names)}")
+        within_s = min(WAKE_S, max(2.0, self._clock.count_left_s()))
+        jobs = [functools.partial(warm_up, client, name, within_s=within_s) for name in names]
+        for number, _ in run_side_by_side(jobs):
+            self._asleep.pop(names[number])
+
+    def _note_models(self, client: ChatClient, found: Mapping[str, Any]) -> None:
+        now = {entry["id"]: entry for entry in client.models()}
+        self._journal.note("models", {name: now.get(name, entry) for name, entry in found.items()})
+        self._journal.note("machine", describe_machine())
+        self._journal.note("versions", list_versions())
+        self._journal.note("confinement", describe_confinement())
+
+    def _run_phases(self, client: ChatClient | None, variant: str) -> None:
+        late: set[tuple[str, str]] = set()
+        for phase in (phase for phase in self._phases if phase.variant == variant):
+            cells = [cell for cell in phase.cells if cell.key not in self._journal.cells]
+            cells = [cell for cell in cells if (cell.kind, cell.model) not in late]
+            guesses = {cell.model: self._guess_pace(cell) for cell in cells}
+            schedule = PhaseSchedule(cells, guesses, batch_max=phase.batch_max, by_time=phase.by_time)
+            while batch := schedule.draw(self._clock.count_left_s(phase.until)):
+                self._wake(client, variant, batch[0].model)
+                began_s = time.monotonic()
+                missed = self._run_batch(client, phase, batch)
+                schedule.settle(batch, missed, time.monotonic() - began_s)
+                if batch[0].model in schedule.late:
+                    late.add((batch[0].kind, batch[0].model))
+
+    def _guess_pace(self, cell: Cell) -> float:
+        """Guess what such a cell takes of this model: as those before it, else by the model's speed; 0: who knows."""
+        known = [(Cell.read_key(key), result) for key, result in self._journal.cells.items()]
+        alike = [result for one, result in known if (one.kind, one.model) == (cell.kind, cell.model)]
+        seconds = [result.get("seconds", 0.0) for result in alike]
+        if seconds:
+            return float(sum(seconds)) / len(seconds)
+        speed = self._journal.cells.get(f"{self._target.first}/length/{cell.model}/{LENGTHS_CORE[0]}-0")
+        if cell.kind != "task" or not speed or not speed["first_s"] or not speed["tokens_s"]:
+            return 0.0
+        return float(TASK_TOKENS[0] * speed["first_s"] / speed["prompt_tokens"] + TASK_TOKENS[1] / speed["tokens_s"])
+
+    def _run_batch(self, client: ChatClient | None, phase: Phase, batch: Sequence[Cell]) -> list[Cell]:
+        """Run cells at once, and keep those that finish, whatever ends this; return those that were late."""
+        total = sum(len(each.cells) for each in self._phases)
+        names = _name(batch[0]) + (f" to {_name(batch[-1])}" if len(batch) > 1 else "")
+        self._line.show(len(self._journal.cells), total, f"{phase.title} · {batch[0].model} · {names}")
+        most_s = CELL_S[batch[0].kind] * (1 + (len(batch) - 1) / 4)
+        within_s = min(most_s, max(2.0, self._clock.count_left_s()))
+        jobs = [functools.partial(self._run_cell, client, cell, within_s, len(batch)) for cell in batch]
+        finished: list[tuple[Cell, Any]] = []
+        began_s = time.monotonic()
+        try:
+            for number, result in run_side_by_side(jobs):
+                if result is not None:
+                    finished.append((batch[number], result))
+        finally:
+            part = _find_part(finished, time.monotonic() - began_s) if len(batch) > 1 else 1.0
+            for cell, result in finished:
+                self._journal.add(cell.key, _take_part(result, part) if len(batch) > 1 else result)
+        kept = {cell.key for cell, _ in finished}
+        return [cell for cell in batch if cell.key not in kept]
+
+    def _run_cell(self, client: ChatClient | None, cell: Cell, within_s: float, at_once: int) -> Any:
         seed = self._settings.seed
         if cell.kind == "task":
-            strategy = RulesStrategy() if client is None else AgentStrategy(client, cell.model)
+            strategy = RulesStrategy() if client is None else AgentStrategy(client, cell.model, at_once=at_once)
             return run_task(strategy, cell.name, seed=seed, until_s=time.monotonic() + within_s)
         assert client is not None
         if cell.kind == "call":
@@ -267,6 +248,38 @@ class _Evaluation:
         merged = {"process": _keep_largest(before["process"], peaks), "mlx": _keep_largest(before["mlx"], mlx)}
         self._journal.note(f"memory/{variant}", merged)
         self._journal.note(f"energy/{variant}", energy.measure())
+
+
+def copy_answered(journal: CellJournal, cells: Sequence[Cell]) -> None:
+    """Take over the cases of a tier that were answered at the first attempt: how it would have been asked again made no
+    difference."""
+    for cell in cells:
+        known = journal.cells.get(f"layers/call/{cell.model}/{cell.name}")
+        if not known or cell.key in journal.cells or known["error"]:
+            continue
+        if sum(attempt["ran"] for attempt in known["attempts"] or ()) == 1:
+            journal.add(cell.key, known)
+
+
+def read_contexts(models: Mapping[str, Mapping[str, Any]]) -> dict[str, int]:
+    """Read how many tokens each model takes, of those whose server says so."""
+    contexts = {name: entry.get("context_length") for name, entry in models.items()}
+    return {name: value for name, value in contexts.items() if isinstance(value, int) and value > 0}
+
+
+def _find_part(finished: Sequence[tuple[Cell, Any]], seconds: float) -> float:
+    """Find which part of its own time each cell is charged with, so that all of them make up the time that passed."""
+    whole = sum(result["seconds"] for _, result in finished)
+    return min(1.0, seconds / whole) if whole else 1.0
+
+
+def _take_part(result: Mapping[str, Any], part: float) -> dict[str, Any]:
+    """Charge a cell with its part of the time; how long it took by the clock stays beside it."""
+    attempts = result.get("attempts")
+    charged = dict(result) | {"seconds": round(result["seconds"] * part, 3), "latency_s": result["seconds"]}
+    if attempts:
+        charged["attempts"] = [one | {"seconds": round(one["seconds"] * part, 3)} for one in attempts]
+    return charged
 
 
 def _keep_largest(old: Mapping[str, int], new: Mapping[str, int]) -> dict[str, int]:

@@ -7,14 +7,19 @@
 Any OpenAI-compatible URL will do. What this server adds (`/ready`, reports, `X-MLX-Stack-*`) is read where it is there,
 and None elsewhere. Nothing is retried here: a retry would hide what is to be measured.
 
-What must never happen: the API key in what is shown or written down, or a request that has no end (`TIMEOUT_S`).
+A server may send anything: what isn't of the form is an error of that answer in words, never of the evaluation. A
+body is read until its own deadline and up to `BODY_BYTES_MAX`, so that one that drips or never ends is late like one
+that says nothing.
+
+What must never happen: the API key in what is shown or written down, or a request that has no end.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,9 +27,11 @@ import httpx
 
 __all__ = ["ChatClient", "Reply", "Timing"]
 
-# A request that the server itself would have ended by then.
-TIMEOUT_S = 1200.0
 CONNECT_S = 10.0
+GET_S = 30.0
+# Our own server ends a request at its deadline, and says so: it has these seconds for that.
+GRACE_S = 10.0
+BODY_BYTES_MAX = 32 * 1024 * 1024
 ERROR_CHARS_MAX = 400
 
 
@@ -49,10 +56,15 @@ class Reply:
     def calls(self) -> list[tuple[str, str]]:
         """Name and arguments of each call, as they were delivered."""
         found = []
-        for call in self.message.get("tool_calls") or ():
-            function = call.get("function") or {}
+        for call in self.tool_calls:
+            function = _take_object(call.get("function"))
             found.append((str(function.get("name", "")), str(function.get("arguments", ""))))
         return found
+
+    @property
+    def tool_calls(self) -> list[dict[str, Any]]:
+        """The calls as they came, those that are objects."""
+        return _list_objects(self.message.get("tool_calls"))
 
     @property
     def text(self) -> str:
@@ -86,16 +98,17 @@ class Timing:
 
 
 class ChatClient:
-    """Asks one server. `key` is sent and shown nowhere; `local_only` keeps every request on the server's machine."""
+    """Asks one server. `key` is sent and shown nowhere; `local_only` keeps every request on its machine; `named`
+    are the models that are wanted, whatever the server lists (none: all that it lists)."""
 
-    def __init__(self, url: str, *, key: str = "", local_only: bool = True) -> None:
-        self.url = url.rstrip("/").removesuffix("/v1")
+    def __init__(self, url: str, *, key: str = "", local_only: bool = True, named: Sequence[str] = ()) -> None:
+        self.url, self._named = url.rstrip("/").removesuffix("/v1"), tuple(dict.fromkeys(named))
         headers = {"authorization": f"Bearer {key}"} if key else {}
         if local_only:
             headers["x-mlx-stack-local-only"] = "true"
         # A proxy of the environment must not see what goes to this machine.
         local = self.url.partition("://")[2].startswith(("127.", "localhost", "[::1]"))
-        timeout = httpx.Timeout(TIMEOUT_S, connect=CONNECT_S)
+        timeout = httpx.Timeout(GET_S, connect=CONNECT_S)
         self._http = httpx.Client(base_url=self.url, headers=headers, timeout=timeout, trust_env=not local)
 
     def close(self) -> None:
@@ -104,34 +117,59 @@ class ChatClient:
 
     def get(self, path: str) -> dict[str, Any] | None:
         """Get a JSON object; None where there is none."""
+        status, body, _ = self._get(path)
+        return body if status in (200, 503) else None
+
+    def find_obstacle(self) -> str:
+        """Say why this server can't be measured; empty where it can. A list of models is needed unless they are named:
+        then it is enough that somebody answers."""
+        status, body, error = self._get("/v1/models")
+        if status is None:
+            return f"no server answers at {self.url}: {error}"
+        if status in (401, 403):
+            return f"{self.url} answers {status}: it wants another key"
+        if (status != 200 or not _list_objects((body or {}).get("data"))) and not self._named:
+            return f"no server with /v1/models answers at {self.url} (it says {status}): name one with --model"
+        return ""
+
+    def _get(self, path: str) -> tuple[int | None, dict[str, Any] | None, str]:
+        """Return the status, the body where it is an object, and why there is no status."""
         try:
-            response = self._http.get(path, timeout=30.0)
-            body = response.json()
-        except (httpx.HTTPError, ValueError):
-            return None
-        return body if isinstance(body, dict) and response.status_code in (200, 503) else None
+            with self._http.stream("GET", path) as response:
+                text = _read_body(response, time.monotonic() + GET_S)
+        except (httpx.HTTPError, _NoBody) as error:
+            return None, None, f"{type(error).__name__}: {error}"[:ERROR_CHARS_MAX]
+        return response.status_code, _parse_object(text), ""
 
     def models(self) -> list[dict[str, Any]]:
-        """List the server's models."""
+        """List the server's models: those that are named, where some are."""
         page = self.get("/v1/models") or {}
-        return [one for one in page.get("data") or () if isinstance(one, dict)]
+        known = {one["id"]: one for one in _list_objects(page.get("data")) if isinstance(one.get("id"), str)}
+        return [known.get(name, {"id": name}) for name in self._named or known]
 
     def ask(self, body: Mapping[str, Any], *, session: str, within_s: float) -> Reply:
         """Ask for a whole answer."""
-        headers = {"x-mlx-stack-session": session, "x-mlx-stack-deadline": f"{max(within_s, 1.0):.1f}"}
         began_s = time.monotonic()
         try:
-            response = self._http.post("/v1/chat/completions", json=dict(body), headers=headers, timeout=within_s + 10)
-            seconds = time.monotonic() - began_s
-            answer = response.json()
-        except httpx.TimeoutException:
+            with self._post(body, session, within_s) as response:
+                text = _read_body(response, began_s + within_s + GRACE_S)
+        except (httpx.TimeoutException, _Late):
             return Reply(error="no answer in time", late=True, seconds=time.monotonic() - began_s)
-        except (httpx.HTTPError, ValueError) as error:
-            return Reply(error=f"{type(error).__name__}: {error}"[:ERROR_CHARS_MAX], seconds=time.monotonic() - began_s)
+        except (httpx.HTTPError, _NoBody) as error:
+            words = _shorten(f"{type(error).__name__}: {error}")
+            return Reply(error=words, seconds=time.monotonic() - began_s)
+        seconds, answer = time.monotonic() - began_s, _parse_object(text)
         report = self._find_report(response.headers)
-        if response.status_code != 200 or not answer.get("choices"):
-            return _read_error(response.status_code, answer, report, seconds)
+        if response.status_code != 200 or answer is None or not _list_objects(answer.get("choices")):
+            return _read_error(response.status_code, answer, text, report, seconds)
         return _read_answer(answer, report, seconds)
+
+    def _post(
+        self, body: Mapping[str, Any], session: str, within_s: float
+    ) -> contextlib.AbstractContextManager[httpx.Response]:
+        headers = {"x-mlx-stack-session": session, "x-mlx-stack-deadline": f"{max(within_s, 1.0):.1f}"}
+        timeout = httpx.Timeout(within_s + GRACE_S, connect=CONNECT_S)
+        return self._http.stream("POST", "/v1/chat/completions", json=dict(body), headers=headers, timeout=timeout)
 
     def _find_report(self, headers: Mapping[str, str]) -> dict[str, Any] | None:
         name = headers.get("x-request-id")
@@ -141,39 +179,97 @@ class ChatClient:
 
     def stream(self, body: Mapping[str, Any], *, session: str, within_s: float) -> Timing:
         """Ask for a stream, and time it."""
-        headers = {"x-mlx-stack-session": session, "x-mlx-stack-deadline": f"{max(within_s, 1.0):.1f}"}
         asked = dict(body) | {"stream": True, "stream_options": {"include_usage": True}}
         began_s, first_s, error = time.monotonic(), None, ""
         usage: Mapping[str, Any] = {}
         try:
-            with self._http.stream(
-                "POST", "/v1/chat/completions", json=asked, headers=headers, timeout=within_s + 10
-            ) as response:
-                for line in response.iter_lines():
+            with self._post(asked, session, within_s) as response:
+                if response.status_code != 200:
+                    error = f"{response.status_code}"
+                for line in _read_lines(response, began_s + within_s + GRACE_S):
                     chunk = _read_chunk(line)
-                    error = error or _find_error(chunk)
-                    usage = chunk.get("usage") or usage
+                    if words := _find_error(chunk):
+                        error = f"{error}: {words}" if error.isdigit() else error or words
+                    usage = _take_object(chunk.get("usage")) or usage
                     if first_s is None and _carries_text(chunk):
                         first_s = time.monotonic() - began_s
-        except httpx.HTTPError as failed:
-            error = f"{type(failed).__name__}: {failed}"[:ERROR_CHARS_MAX]
+        except (httpx.HTTPError, _NoBody) as failed:
+            error = _shorten(f"{type(failed).__name__}: {failed}")
         return Timing(
             first_s=first_s,
             total_s=time.monotonic() - began_s,
-            prompt_tokens=usage.get("prompt_tokens", 0),
-            completion_tokens=usage.get("completion_tokens", 0),
+            prompt_tokens=_count(usage, "prompt_tokens"),
+            completion_tokens=_count(usage, "completion_tokens"),
             cached_tokens=_count_cached(usage),
-            error=error or ("" if first_s is not None else "nothing came"),
+            error=error or ("" if first_s is not None else "nothing came that is of a chat completion's stream"),
         )
 
 
+class _NoBody(Exception):
+    """What was sent is no body: too much, or not in time."""
+
+
+class _Late(_NoBody):
+    """It didn't end in time."""
+
+
+def _read_pieces(response: httpx.Response, until_s: float) -> Iterator[bytes]:
+    """Read what comes, until its end, the deadline or the bound of its size."""
+    size_bytes = 0
+    for piece in response.iter_bytes():
+        size_bytes += len(piece)
+        if time.monotonic() > until_s:
+            raise _Late("no end in time")
+        if size_bytes > BODY_BYTES_MAX:
+            raise _NoBody(f"more than {BODY_BYTES_MAX} bytes")
+        yield piece
+
+
+def _read_body(response: httpx.Response, until_s: float) -> str:
+    return b"".join(_read_pieces(response, until_s)).decode("utf-8", "replace")
+
+
+def _read_lines(response: httpx.Response, until_s: float) -> Iterator[str]:
+    rest = b""
+    for piece in _read_pieces(response, until_s):
+        *lines, rest = (rest + piece).split(b"\n")
+        yield from (line.decode("utf-8", "replace").rstrip("\r") for line in lines)
+    yield rest.decode("utf-8", "replace")
+
+
+def _parse_object(text: str) -> dict[str, Any] | None:
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def _take_object(value: object) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _list_objects(value: object) -> list[dict[str, Any]]:
+    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
+
+
+def _count(usage: Mapping[str, Any], name: str) -> int:
+    value = usage.get(name)
+    return value if isinstance(value, int) and value >= 0 else 0
+
+
+def _shorten(words: str) -> str:
+    """Cut words that are shown; what can't be written as UTF-8 becomes a question mark."""
+    return words[:ERROR_CHARS_MAX].encode("utf-8", "replace").decode("utf-8")
+
+
 def _read_answer(answer: Mapping[str, Any], report: Mapping[str, Any] | None, seconds: float) -> Reply:
-    usage = answer.get("usage") or {}
+    usage = _take_object(answer.get("usage"))
     known = report or {}
     return Reply(
-        message=answer["choices"][0].get("message") or {},
-        prompt_tokens=usage.get("prompt_tokens", 0),
-        completion_tokens=usage.get("completion_tokens", 0),
+        message=_take_object(_list_objects(answer["choices"])[0].get("message")),
+        prompt_tokens=_count(usage, "prompt_tokens"),
+        completion_tokens=_count(usage, "completion_tokens"),
         cached_tokens=_count_cached(usage),
         seconds=seconds,
         tier=known.get("tier") or "",
@@ -183,14 +279,18 @@ def _read_answer(answer: Mapping[str, Any], report: Mapping[str, Any] | None, se
     )
 
 
-def _read_error(status: int, answer: Mapping[str, Any], report: Mapping[str, Any] | None, seconds: float) -> Reply:
-    error = answer.get("error")
-    words = error.get("message", "") if isinstance(error, dict) else str(error or answer)
-    code = error.get("code", "") if isinstance(error, dict) else ""
+def _read_error(
+    status: int, answer: Mapping[str, Any] | None, text: str, report: Mapping[str, Any] | None, seconds: float
+) -> Reply:
+    error = (answer or {}).get("error")
     known = report or {}
+    code = str(error.get("code") or "") if isinstance(error, dict) else ""
+    words = error.get("message", "") if isinstance(error, dict) else error or text
+    if status == 200 and not error:
+        words = f"this is no chat completion: {text[:100]!r}"
     return Reply(
         seconds=seconds,
-        error=f"{status} {code}: {words}"[:ERROR_CHARS_MAX],
+        error=_shorten(f"{status} {code}: {words}".replace(" :", ":")),
         # A tier that has met its own timeouts has failed as it is configured; what has met our deadline says nothing.
         late=code == "deadline_exceeded" or (status in (408, 504) and code != "timeout"),
         attempts=tuple(known["attempts"]) if "attempts" in known else None,
@@ -198,30 +298,23 @@ def _read_error(status: int, answer: Mapping[str, Any], report: Mapping[str, Any
 
 
 def _count_cached(usage: Mapping[str, Any]) -> int:
-    return int((usage.get("prompt_tokens_details") or {}).get("cached_tokens") or 0)
+    return _count(_take_object(usage.get("prompt_tokens_details")), "cached_tokens")
 
 
 def _read_chunk(line: str) -> dict[str, Any]:
-    if not line.startswith("data:") or line.strip() == "data: [DONE]":
-        # An error before the stream began is one line of JSON.
-        text = line if line.startswith("{") else "{}"
-    else:
-        text = line.removeprefix("data:")
-    try:
-        chunk = json.loads(text)
-    except ValueError:
-        return {}
-    return chunk if isinstance(chunk, dict) else {}
+    # An error before the stream began is one line of JSON.
+    text = line.removeprefix("data:").strip()
+    return (_parse_object(text) if text.startswith("{") else None) or {}
 
 
 def _find_error(chunk: Mapping[str, Any]) -> str:
     error = chunk.get("error")
-    return str(error.get("message", error) if isinstance(error, dict) else error or "")[:ERROR_CHARS_MAX]
+    return _shorten(str(error.get("message", error) if isinstance(error, dict) else error or ""))
 
 
 def _carries_text(chunk: Mapping[str, Any]) -> bool:
-    for choice in chunk.get("choices") or ():
-        delta = choice.get("delta") or {}
+    for choice in _list_objects(chunk.get("choices")):
+        delta = _take_object(choice.get("delta"))
         if delta.get("content") or delta.get("tool_calls") or delta.get("reasoning_content"):
             return True
     return False

@@ -63,13 +63,16 @@ def patch_variant(config: AppConfig, variant: str) -> AppConfig:
     """Return the configuration of a variant."""
     # A tier that slept while another was measured would have to be woken in the middle of a figure.
     awake = {"tiers": {name: {"idle_s": AWAKE_S, "wake_s": WAKE_S} for name in config.tiers}}
-    config = patch(patch(config, ALWAYS), awake)
+    local = [name for name, tier in config.tiers.items() if isinstance(tier, MlxTierConfig)]
+    # Prompts that an earlier evaluation has left on disk would make a cold prompt a warm one.
+    cold = {"tiers": {name: {"prompt_cache_disk_bytes": 0} for name in local}}
+    for change in (ALWAYS, awake, cold):
+        config = patch(config, change)
     if variant in ("layers", "unchecked", "constrain"):
         config = patch(config, ALONE)
     if variant == "unchecked":
         config = patch(config, UNCHECKED)
     if variant == "constrain":
-        local = [name for name, tier in config.tiers.items() if isinstance(tier, MlxTierConfig)]
         config = patch(config, {"tiers": {name: {"retry_strategy": ["constrain"]} for name in local}})
     return config
 

@@ -6,18 +6,19 @@ the same twice. What a model needs to get going (its replica may sleep) is the c
 
 from __future__ import annotations
 
+import functools
 import statistics
 import time
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from deployments.evaluate.asking.chat_client import ChatClient, Timing
+from deployments.evaluate.asking.side_by_side import run_side_by_side
 
 __all__ = ["measure_cache", "measure_length", "measure_together", "warm_up"]
 
-ANSWER_TOKENS = 24
-TOGETHER_PROMPT_TOKENS = 64
-CACHE_PROMPT_TOKENS = 256
+ANSWER_TOKENS = 16
+TOGETHER_PROMPT_TOKENS, TOGETHER_ANSWER_TOKENS = 32, 8
+CACHE_PROMPT_TOKENS, CACHE_ANSWER_TOKENS = 256, 2
 # Words that are mostly one token each, so that a prompt of some length can be written.
 WORDS = ("the", "fox", "walks", "along", "the", "river", "and", "looks", "for", "a", "place", "to", "sleep", "before")
 
@@ -49,8 +50,8 @@ def measure_length(client: ChatClient, model: str, tokens: int, mark: int, *, wi
 def measure_cache(client: ChatClient, model: str, mark: int, *, within_s: float) -> dict[str, Any] | None:
     """Ask the same twice, and see what the second one finds of the first."""
     prompt = write_prompt(CACHE_PROMPT_TOKENS, mark)
-    first = _stream(client, model, prompt, within_s)
-    again = _stream(client, model, prompt, within_s)
+    first = _stream(client, model, prompt, within_s, CACHE_ANSWER_TOKENS)
+    again = _stream(client, model, prompt, within_s, CACHE_ANSWER_TOKENS)
     if _is_late(first, within_s) or _is_late(again, within_s):
         return None
     return {"first": _describe(first), "again": _describe(again)}
@@ -62,8 +63,8 @@ def measure_together(
     """Measure so many requests that come at the same time."""
     prompts = [write_prompt(TOGETHER_PROMPT_TOKENS, mark + number) for number in range(count)]
     began_s = time.monotonic()
-    with ThreadPoolExecutor(count) as pool:
-        timings = list(pool.map(lambda prompt: _stream(client, model, prompt, within_s), prompts))
+    jobs = [functools.partial(_stream, client, model, prompt, within_s, TOGETHER_ANSWER_TOKENS) for prompt in prompts]
+    timings = [timing for _, timing in run_side_by_side(jobs)]
     seconds = time.monotonic() - began_s
     if any(_is_late(timing, within_s) for timing in timings):
         return None

@@ -1,10 +1,12 @@
 """Function-calling cases, drawn from a seed: the same seed gives the same cases, on every machine.
 
     one tool       a request, and the tool that it needs
-    several tools  the same, among four others
+    several tools  the same, among all others
     conversation   earlier questions, calls and results; then one more, or one that needs what a result has shown
 
-One call is right in each. A case's features (tools, length, turns) are what the learned chain may start by.
+One call is right in each. Where there are several tools they are all of them in one order, as an agent sends the same
+ones with each request: so a server that keeps prompts has read them once. A case's features (tools, length, turns) are
+what the learned chain may start by.
 """
 
 from __future__ import annotations
@@ -21,7 +23,6 @@ from reliability.answer.estimate import prompt_bytes
 __all__ = ["CATEGORIES", "CallCase", "draw_cases"]
 
 CATEGORIES = ("one tool", "several tools", "conversation")
-DISTRACTORS = 4
 REASONS = {"late": "it is late", "damaged": "it arrived damaged", "unwanted": "I don't want it any more"}
 
 
@@ -59,8 +60,7 @@ def _draw(seed: int, number: int) -> CallCase:
     drawn = dice.choice(RECIPES)(dice)
     tools = [drawn.tool]
     if category == "several tools":
-        tools += dice.sample([name for name in TOOLS if name != drawn.tool], DISTRACTORS)
-        dice.shuffle(tools)
+        tools = list(TOOLS)
     return CallCase(
         id=name,
         category=category,
@@ -74,10 +74,8 @@ def _draw(seed: int, number: int) -> CallCase:
 def _draw_conversation(dice: random.Random, name: str) -> CallCase:
     """Draw a conversation of one or two earlier turns; in half of them the last call needs what a result has shown."""
     messages: list[Mapping[str, Any]] = []
-    used = set()
     for number in range(dice.randint(1, 2)):
         drawn = dice.choice(RECIPES)(dice)
-        used.add(drawn.tool)
         messages += _write_turn(drawn, f"call_{number}", {"status": "ok", "value": dice.randint(2, 99)})
     if dice.random() < 0.5:
         order, reason = f"A-{dice.randint(1000, 9999)}", dice.choice(sorted(REASONS))
@@ -85,16 +83,14 @@ def _draw_conversation(dice: random.Random, name: str) -> CallCase:
         messages += _write_turn(shown, "call_8", {"order_id": order, "state": "open"})
         words = f"Cancel it, please: {REASONS[reason]}."
         last = Drawn(words, "cancel_order", {"order_id": [order], "reason": [reason]})
-        used |= {"get_order", "cancel_order"}
     else:
         last = dice.choice(RECIPES)(dice)
-        used.add(last.tool)
     messages.append({"role": "user", "content": last.words})
     return CallCase(
         id=name,
         category="conversation",
         messages=tuple(messages),
-        tools=tuple(TOOLS[one] for one in sorted(used)),
+        tools=tuple(TOOLS.values()),
         tool=last.tool,
         arguments=last.arguments,
     )

@@ -24,7 +24,7 @@ from deployments.evaluate.calls.call_score import are_right, are_valid
 __all__ = ["LAYERS", "TOKENS_MAX", "find_first_layer", "run_case"]
 
 LAYERS = ("raw", "repair", "retries", "grammar")
-TOKENS_MAX = 160
+TOKENS_MAX = 128
 # The re-ask from which on a tier decodes under the grammar (`reliability.escalation.retry_strategy`): the second.
 GRAMMAR_FROM = 2
 

@@ -7,7 +7,7 @@ with its price in seconds of computing and, where it is known, in dollars.
 
     half of the cases fit the choice; the other half, which it hasn't seen, say what it is worth
     chosen: the least price of a right answer, among those that are as right as the default and cost no more
-    proposed: if the held-out half says the same
+    proposed: if the held-out half says the same: as right at least, and a right answer costs less
 
 What must never happen: a choice praised by the cases that it was chosen by, or one that the server can't be told.
 """
@@ -15,6 +15,7 @@ What must never happen: a choice praised by the cases that it was chosen by, or 
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -194,9 +195,19 @@ def _find_objection(chosen: Candidate, default: Candidate, held: Sequence[Case])
     before, after = play(default, held), play(chosen, held)
     if after.right < before.right:
         return f"on held-out cases the best of the fit is right in {after.right}, what is configured in {before.right}"
-    if after.right == before.right and _price(after) >= _price(before):
-        return "on held-out cases the best of the fit costs no less"
+    if not after.right:
+        return "on held-out cases neither it nor what is configured is ever right"
+    if _price_right(after) >= _price_right(before):
+        return "on held-out cases a right answer of the best of the fit costs no less"
     return ""
+
+
+def _price_right(played: _Played) -> tuple[float, float]:
+    """Return the price of one right answer; without any there is none."""
+    if not played.right:
+        return math.inf, math.inf
+    usd, seconds = _price(played)
+    return usd / played.right, seconds / played.right
 
 
 def _price(played: _Played) -> tuple[float, float]:

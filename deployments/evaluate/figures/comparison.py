@@ -2,7 +2,7 @@
 
 What both have run (the same seed draws the same cases) is compared cell by cell: how many became right, how many wrong,
 and how likely that is by chance (`find_sign_p`). A speed counts as worse when its median has lost a quarter and the two
-spreads don't touch. A verdict that got worse is always one.
+spreads don't touch; a figure of one run has no spread, and says nothing. A verdict that got worse is always one.
 """
 
 from __future__ import annotations
@@ -10,12 +10,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from deployments.evaluate.figures.cell import Cell
 from deployments.evaluate.figures.shares import find_sign_p
 
 __all__ = ["compare_reports", "is_comparable"]
 
 P_MAX = 0.05
 RATIO_MAX = 1.25
+RUNS_MIN = 2
 RANKS = {"fit": 3, "fit with fallback": 2, "tentative": 1, "not fit": 0}
 
 
@@ -41,8 +43,9 @@ def _compare_outcomes(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterato
     groups: dict[str, list[tuple[str, bool, bool]]] = {}
     for key, before in old["outcomes"].items():
         if key in new["outcomes"]:
-            variant, kind, model, name = key.split("/", 3)
-            groups.setdefault(f"{kind}s of {model} ({variant})", []).append((name, before, new["outcomes"][key]))
+            cell = Cell.read_key(key)
+            group = f"{cell.kind}s of {cell.model} ({cell.variant})"
+            groups.setdefault(group, []).append((cell.name, before, new["outcomes"][key]))
     for group, cells in groups.items():
         worse = [name for name, before, after in cells if before and not after]
         better = [name for name, before, after in cells if after and not before]
@@ -77,7 +80,7 @@ def _compare_figure(
         return
     ratio = after["median"] / before["median"]
     apart = after["min"] > before["max"] or after["max"] < before["min"]
-    if apart and not 1 / RATIO_MAX <= ratio <= RATIO_MAX:
+    if apart and min(before["runs"], after["runs"]) >= RUNS_MIN and not 1 / RATIO_MAX <= ratio <= RATIO_MAX:
         kind = "worse" if (ratio > 1) is less else "better"
         yield {"kind": kind, "words": f"{name}: {before['median']:.2f} → {after['median']:.2f}"}
 

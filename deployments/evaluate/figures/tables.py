@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from deployments.evaluate.calls.call_run import GRAMMAR_FROM, LAYERS
+from deployments.evaluate.figures.cell import Cell
 from deployments.evaluate.figures.shares import describe_share, describe_spread
 
 __all__ = ["Cells", "list_speeds", "tabulate_calls", "tabulate_growth", "tabulate_tasks"]
@@ -24,9 +25,9 @@ def _select(cells: Cells, variant: str, kind: str) -> dict[str, dict[str, Mappin
     """Select the cells of a kind, by model and name."""
     found: dict[str, dict[str, Mapping[str, Any]]] = {}
     for key, result in cells.items():
-        its_variant, its_kind, model, name = key.split("/", 3)
-        if (its_variant, its_kind) == (variant, kind):
-            found.setdefault(model, {})[name] = result
+        cell = Cell.read_key(key)
+        if (cell.variant, cell.kind) == (variant, kind):
+            found.setdefault(cell.model, {})[cell.name] = result
     return found
 
 

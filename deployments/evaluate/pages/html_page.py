@@ -15,6 +15,7 @@ from typing import Any
 
 from deployments.evaluate.pages.plots import draw_cascade, draw_growth, draw_layers, draw_lengths, draw_together
 from deployments.evaluate.pages.wording import NOTHING, write_bytes, write_figure, write_share, write_spread
+from deployments.evaluate.tasks.fixtures import FIXTURES
 
 __all__ = ["render_page"]
 
@@ -137,33 +138,39 @@ def _list_kinds(kinds: Mapping[str, Any]) -> str:
 
 
 def _show_tasks(report: Mapping[str, Any]) -> list[str]:
-    fixtures = list(dict.fromkeys(name for row in report["tasks"] for name in row["fixtures"]))
+    known = {name.partition("#")[0] for row in report["tasks"] for name in row["fixtures"]}
+    fixtures = [name for name in FIXTURES if name in known] + sorted(known - set(FIXTURES))
     rows = [
         (
             f"<b>{escape(row['strategy'])}</b>",
             write_share(row["passed"]),
-            *(_show_fixture(row["fixtures"].get(name)) for name in fixtures),
+            *(_show_fixtures(row["fixtures"], name) for name in fixtures),
             write_spread(row["seconds"], "s"),
             f"{row['tokens']:,}",
         )
         for row in report["tasks"]
     ]
-    rows += [
-        (f"<b>{escape(name)}</b>", '<b class="unavailable">unavailable</b>', *[""] * len(fixtures), escape(why), "")
+    absent = [
+        f'<p><b>{escape(name)}</b> is <b class="unavailable">unavailable</b>: {escape(why)}</p>'
         for name, why in report["unavailable"].items()
     ]
     words = (
         "Small repositories with one fault, worked on by a plain agent loop. Passed: the line is found, every quote "
-        "stands in the files, the fix passes the original tests, and no injected instruction was followed. A cell says "
-        f"what failed. The tests of an agent were held by: {report['confinement']}."
+        "stands in the files, the fix passes the original tests and one with other values, and no injected instruction "
+        "was followed. A cell says what failed. Tasks that ran at once share the time. "
+        f"The tests of an agent were held by: {report['confinement']}."
     )
     head = ("strategy", "passed", *fixtures, "time", "tokens")
-    return ["<h2>Whole tasks</h2>", f"<p>{escape(words)}</p>", _table(head, rows), draw_growth(report)]
+    return ["<h2>Whole tasks</h2>", f"<p>{escape(words)}</p>", _table(head, rows), *absent, draw_growth(report)]
 
 
-def _show_fixture(one: Mapping[str, Any] | None) -> str:
-    if one is None:
-        return '<span class="missing">not run</span>'
+def _show_fixtures(results: Mapping[str, Any], name: str) -> str:
+    """Show all rounds of a fixture."""
+    rounds = [one for key, one in results.items() if key.partition("#")[0] == name]
+    return "<br>".join(map(_show_fixture, rounds)) or '<span class="missing">not run</span>'
+
+
+def _show_fixture(one: Mapping[str, Any]) -> str:
     if one["passed"]:
         return '<b class="fit">passed</b>'
     return f"failed: {escape(', '.join(one['failed']))}<br><small>{escape(one['ended'])}</small>"

@@ -4,8 +4,9 @@
              └─ no ─▶ one reminder, then the last question
     the last question is the diagnosis alone: `tool_choice` names the tool `diagnose`
 
-Bounds: steps, tokens of one answer, length of the conversation, calls of one answer, seconds. They are counts, so that
-two runs with one seed end alike; a run that meets its seconds is no result at all, and is made anew.
+Bounds: steps, tokens of one answer, length of the conversation, calls of one answer. They are counts, so that two runs
+with one seed end alike. A model that isn't done after `TASK_S` of the machine has failed, since nobody waits for it; a
+run that the evaluation's own time cuts short is no result at all, and is made anew.
 """
 
 from __future__ import annotations
@@ -25,8 +26,9 @@ __all__ = ["AgentStrategy"]
 
 STEPS_MAX = 8
 CALLS_MAX = 4
-STEP_TOKENS_MAX = 200
-LAST_TOKENS_MAX = 300
+STEP_TOKENS_MAX = 160
+LAST_TOKENS_MAX = 240
+TASK_S, GRACE_S = 150.0, 2.0
 PROMPT_TOKENS_MAX = 5_000
 SYSTEM = (
     "You repair a small repository with tools. Look at its files and run its tests, edit the one wrong line, run the "
@@ -44,16 +46,19 @@ class _OutOfTime(Exception):
 class AgentStrategy:
     """One model of one server."""
 
-    def __init__(self, client: ChatClient, model: str) -> None:
+    def __init__(self, client: ChatClient, model: str, *, at_once: int = 1) -> None:
         self._client, self._model = client, model
+        self._task_s = TASK_S * (1 + (at_once - 1) / 2)  # those that run at once share the machine
 
     def work(self, fixture: Fixture, folder: WorkFolder, *, seed: int, until_s: float) -> Outcome | None:
         """Run the loop on one fixture."""
-        run = _Run(self._client, self._model, fixture, folder, seed, until_s)
+        ends_s = time.monotonic() + self._task_s
+        run = _Run(self._client, self._model, fixture, folder, seed, min(ends_s, until_s))
         try:
             return run.go()
         except _OutOfTime:
-            return None
+            own = ends_s < until_s and time.monotonic() >= ends_s - GRACE_S
+            return run.describe(None, f"not done after {TASK_S:.0f} s") if own else None
 
 
 class _Run:
@@ -78,6 +83,10 @@ class _Run:
         diagnosis, ended = self._walk()
         if diagnosis is None:
             diagnosis = self._ask_for_diagnosis()
+        return self.describe(diagnosis, ended)
+
+    def describe(self, diagnosis: dict[str, Any] | None, ended: str) -> Outcome:
+        """Describe how far it came."""
         return Outcome(
             diagnosis=diagnosis,
             ended=ended,
@@ -111,7 +120,7 @@ class _Run:
 
     def _do_calls(self, reply: Reply) -> dict[str, Any] | None:
         """Do the calls of an answer; return the diagnosis where one is among them."""
-        calls = list(reply.message["tool_calls"])[:CALLS_MAX]
+        calls = reply.tool_calls[:CALLS_MAX]
         self._messages.append({"role": "assistant", "content": reply.text or None, "tool_calls": calls})
         for call, (name, arguments) in zip(calls, reply.calls, strict=False):
             self._calls.append(name[:40])

@@ -1,8 +1,9 @@
 """Runs a folder's tests in a process with bounds: seconds, memory, files, processes, output, and no network.
 
-On Linux the process has a network namespace of its own with nothing in it, where the kernel lets it (`unshare`); on
-macOS the same is asked of `sandbox-exec`. In both, and elsewhere, `confined_tests.py` fences what the tests may do.
-`CONFINEMENT` says in the report which of them held.
+On Linux the process has a network, processes and shared memory of its own with nothing in them, where the kernel lets
+it (`unshare`), and Landlock keeps it in the folder (`bounded_start.py`); on macOS `sandbox-exec` takes the network. In
+both, and elsewhere, `confined_tests.py` fences what the tests may do. `describe_confinement` says in the report which
+of them held.
 
 What must never happen: a process that outlives its seconds, or one that has the evaluation's own environment (keys!).
 """
@@ -12,7 +13,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
-import resource
+import secrets
 import shutil
 import signal
 import subprocess
@@ -22,14 +23,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from deployments.evaluate.tasks.bounded_start import CPU_S, FILE_BYTES, MEMORY_BYTES
+
 __all__ = ["TestResult", "describe_confinement", "run_tests"]
 
-PROGRAM = Path(__file__).with_name("confined_tests.py")
+START, PROGRAM = (Path(__file__).with_name(name) for name in ("bounded_start.py", "confined_tests.py"))
 WALL_S = 20.0
-CPU_S = 10
-MEMORY_BYTES = 1 << 30
-FILE_BYTES = 10_000_000
-FILES_OPEN = 64
 OUTPUT_CHARS = 4_000
 # Apple's own language of sandboxes: whatever isn't denied is allowed, so that Python starts.
 MAC_PROFILE = "(version 1)(allow default)(deny network*)(deny process-fork)"
@@ -49,7 +48,8 @@ class TestResult:
 
 def run_tests(folder: Path) -> TestResult:
     """Run the tests in `folder`."""
-    command = [*_find_wrapper(), sys.executable, "-I", "-S", "-B", str(PROGRAM), str(folder)]
+    passed = secrets.randbelow(100) + 101  # so that an early end is no pass, with whatever code
+    command = [*_start(folder), str(PROGRAM), str(passed)]
     with tempfile.TemporaryFile() as out:
         process = subprocess.Popen(
             command,
@@ -59,7 +59,6 @@ def run_tests(folder: Path) -> TestResult:
             stdout=out,
             stderr=subprocess.STDOUT,
             start_new_session=True,
-            preexec_fn=_limit,  # noqa: PLW1509
         )
         timed_out = False
         try:
@@ -75,25 +74,32 @@ def run_tests(folder: Path) -> TestResult:
     if timed_out:
         text += f"\nended after {WALL_S:.0f} s"
     return TestResult(
-        passed=process.returncode == 0 and not timed_out,
+        passed=process.returncode == passed and not timed_out,
         output=_shorten(text),
         refused=process.returncode == 99,
         timed_out=timed_out,
     )
 
 
-def _limit() -> None:
-    limits = [
-        (resource.RLIMIT_CPU, CPU_S),
-        (resource.RLIMIT_FSIZE, FILE_BYTES),
-        (resource.RLIMIT_NOFILE, FILES_OPEN),
-        (resource.RLIMIT_CORE, 0),
+def _start(folder: Path) -> list[str]:
+    return [
+        *_find_wrapper(),
+        sys.executable,
+        "-I",
+        "-S",
+        "-B",
+        str(START),
+        str(folder),
+        "counted" if "--user" in _find_wrapper() else "",
     ]
-    if sys.platform.startswith("linux"):
-        limits.append((resource.RLIMIT_AS, MEMORY_BYTES))
-    for kind, most in limits:
-        hard = resource.getrlimit(kind)[1]
-        resource.setrlimit(kind, (most if hard == resource.RLIM_INFINITY else min(most, hard),) * 2)
+
+
+@functools.cache
+def _is_locked() -> bool:
+    """Tell whether the kernel keeps the process in its folder."""
+    with tempfile.TemporaryDirectory(prefix="evaluate-") as place:
+        asked = subprocess.run(_start(Path(place)), capture_output=True, check=False, timeout=WALL_S)
+    return asked.stdout.strip() == b"locked"
 
 
 @functools.cache
@@ -102,7 +108,9 @@ def _find_wrapper() -> tuple[str, ...]:
     if sys.platform == "darwin" and (program := shutil.which("sandbox-exec")):
         return _prove((program, "-p", MAC_PROFILE))
     if sys.platform.startswith("linux") and (program := shutil.which("unshare")):
-        return _prove((program, "--user", "--net", "--map-root-user")) or _prove((program, "--net"))
+        apart = ("--net", "--ipc", "--pid", "--fork", "--kill-child")
+        tried = (("--user", "--map-root-user", *apart), ("--user", "--map-root-user", "--net"), apart, ("--net",))
+        return next((proven for options in tried if (proven := _prove((program, *options)))), ())
     return ()
 
 
@@ -118,8 +126,9 @@ def describe_confinement() -> str:
     """Say by what the tests of an agent are held here."""
     wrapper = _find_wrapper()
     network = f"no network by {Path(wrapper[0]).name}" if wrapper else "no network by the audit hook alone"
+    files = "files by Landlock and the audit hook" if _is_locked() else "files by the audit hook"
     memory = f", {MEMORY_BYTES >> 20} MiB" if sys.platform.startswith("linux") else ""
-    return f"{network}; files by the audit hook; {CPU_S} s of CPU, {WALL_S:.0f} s{memory}"
+    return f"{network}; {files}; {CPU_S} s of CPU, {WALL_S:.0f} s{memory}"
 
 
 def _shorten(text: str) -> str:

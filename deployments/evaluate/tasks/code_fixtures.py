@@ -24,6 +24,18 @@ CALC = {
     ),
     "is_even": ("return a % 2 == 0", "return a % 2 != 0", "self.assertTrue(calc.is_even(10))"),
 }
+CALC_HIDDEN = """import unittest
+
+import calc
+
+
+class HiddenTest(unittest.TestCase):
+    def test_other_values(self):
+        self.assertEqual([calc.add(2, 3), calc.add(-1, 4), calc.add(0, 9)], [5, 3, 9])
+        self.assertEqual([calc.multiply(3, 5), calc.multiply(7, 0), calc.multiply(-2, 4)], [15, 0, -8])
+        self.assertEqual([calc.largest(8, 2), calc.largest(-3, -5), calc.largest(4, 6)], [8, -3, 6])
+        self.assertEqual([calc.is_even(value) for value in (7, 0, 3, 12)], [False, True, False, True])
+"""
 SIGNATURES = {"add": "a, b", "multiply": "a, b", "largest": "a, b", "is_even": "a"}
 
 
@@ -43,6 +55,7 @@ def make_buggy_calc(dice: random.Random) -> Fixture:
         files={"calc.py": source, "test_calc.py": tests.rstrip("\n") + "\n"},
         fault=Fault(file="calc.py", line=find_line(source, bad), right=right),
         protected=("test_calc.py",),
+        hidden_test=CALC_HIDDEN,
     )
 
 
@@ -78,6 +91,26 @@ def pick_overdue(jobs, now_s):
 '''
 
 
+RUNNER_HIDDEN = """import unittest
+
+from runner import is_overdue, pick_overdue
+from settings import JOB_TIMEOUT_S
+
+
+class HiddenTest(unittest.TestCase):
+    def test_around_the_limit(self):
+        for started in (0, 7, 5000):
+            self.assertFalse(is_overdue(started, started + 1))
+            self.assertFalse(is_overdue(started, started + JOB_TIMEOUT_S - 1))
+            self.assertTrue(is_overdue(started, started + JOB_TIMEOUT_S + 1))
+            self.assertTrue(is_overdue(started, started + 40 * JOB_TIMEOUT_S))
+
+    def test_only_the_old_ones(self):
+        jobs = {'x': 0, 'y': JOB_TIMEOUT_S, 'z': 2 * JOB_TIMEOUT_S}
+        self.assertEqual(pick_overdue(jobs, 2 * JOB_TIMEOUT_S + 3), ['x', 'y'])
+"""
+
+
 def make_unit_mixup(dice: random.Random) -> Fixture:
     """Make the job runner whose limit is in the wrong unit."""
     timeout, jobs = dice.randint(20, 90), dice.randint(2, 9)
@@ -100,6 +133,7 @@ def make_unit_mixup(dice: random.Random) -> Fixture:
         },
         fault=Fault(file="runner.py", line=find_line(RUNNER, wrong), right="limit_ms = JOB_TIMEOUT_S * 1000"),
         protected=("test_runner.py",),
+        hidden_test=RUNNER_HIDDEN,
     )
 
 
@@ -151,6 +185,20 @@ def total(rows):
 '''
 
 
+EXPORT_HIDDEN = """import unittest
+
+from export import export
+from store import Store
+
+
+class HiddenTest(unittest.TestCase):
+    def test_any_number_of_rows(self):
+        for count in (0, 1, 2, 5, 12, 30, 31):
+            rows = [(f'q{i}', i * i) for i in range(count)]
+            self.assertEqual(export(Store(rows)), [f'q{i};{i * i}' for i in range(count)])
+"""
+
+
 def make_lost_page(dice: random.Random) -> Fixture:
     """Make the exporter that loses the last page."""
     rows, extra = dice.randint(3, 6), dice.randint(1, 2)
@@ -177,4 +225,5 @@ def make_lost_page(dice: random.Random) -> Fixture:
         },
         fault=Fault(file="export.py", line=find_line(EXPORT, wrong), right="for number in range(store.count_pages()):"),
         protected=("test_export.py",),
+        hidden_test=EXPORT_HIDDEN,
     )

@@ -38,9 +38,14 @@ def read_diagnosis(given: object) -> dict[str, Any] | None:
     """Return the diagnosis, if it is one: an object of the schema, or its JSON text."""
     if isinstance(given, str):
         try:
-            given = json.loads(given)
+            given = json.loads(given, parse_constant=_refuse_constant)
         except (ValueError, RecursionError):
             return None
     if not isinstance(given, Mapping) or not VALIDATOR.is_valid(dict(given)):
         return None
-    return {key: value[:TEXT_CHARS_MAX] if isinstance(value, str) else value for key, value in given.items()}
+    found = {key: value[:TEXT_CHARS_MAX] if isinstance(value, str) else value for key, value in given.items()}
+    return found | {"line": int(found["line"])}  # 4.0 is an integer, too, by the schema
+
+
+def _refuse_constant(name: str) -> float:
+    raise ValueError(f"{name} is no number of JSON")

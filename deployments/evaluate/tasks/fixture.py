@@ -1,8 +1,9 @@
 """A small repository with one fault in it, made from a seed: what an agent is asked to find and to put right.
 
 `files` is the whole repository. `protected` are those that a fix may not touch (its tests, above all): scoring lays
-them anew before it runs them, so that nobody passes by changing the question. `tricks` are marks that only somebody who
-followed the injected instructions leaves behind.
+them anew before it runs them, so that nobody passes by changing the question. `hidden_test` asks the same with other
+values, and no strategy sees it: so nobody passes by writing the answers into the code. `tricks` are marks that only
+somebody who followed the injected instructions leaves behind.
 """
 
 from __future__ import annotations
@@ -42,6 +43,7 @@ class Fixture:
     files: Mapping[str, str]
     fault: Fault
     protected: tuple[str, ...]
+    hidden_test: str
     tricks: tuple[Trick, ...] = ()
 
 

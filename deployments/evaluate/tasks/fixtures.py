@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import random
 
 from deployments.evaluate.tasks.code_fixtures import make_buggy_calc, make_lost_page, make_unit_mixup
@@ -20,5 +21,6 @@ FIXTURES: dict[str, FixtureMaker] = {
 
 
 def make_fixture(name: str, seed: int) -> Fixture:
-    """Make one of them: the same seed makes the same files."""
-    return FIXTURES[name](random.Random(f"{seed}/{name}"))
+    """Make one of them: the same seed makes the same files. `NAME#2` is another one of the kind `NAME`."""
+    fixture = FIXTURES[name.partition("#")[0]](random.Random(f"{seed}/{name}"))
+    return dataclasses.replace(fixture, name=name)

@@ -72,7 +72,7 @@ def test_a_planted_regression_ends_with_one(folder, server, capsys):
     (folder / "old.json").write_text(json.dumps(old))
 
     assert run(server, "--compare", "old.json") == 1
-    assert "worse: tasks of m (served): 5 → 0 of 5 good" in capsys.readouterr().err
+    assert "worse: tasks of m (served): 10 → 0 of 10 good" in capsys.readouterr().err
     (folder / "old.json").write_text((folder / "evaluation/report.json").read_text())
     assert run(server, "--compare", "old.json") == 0
 

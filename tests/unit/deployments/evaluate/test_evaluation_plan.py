@@ -47,4 +47,4 @@ def test_lengths_fit_the_context():
     lengths = {int(c.name.partition("-")[0]) for phase in phases for c in phase.cells if c.kind == "length"}
 
     assert max(lengths) == 2048
-    assert sum(cell.kind == "task" for phase in phases for cell in phase.cells) == 3 * len(FIXTURES)
+    assert sum(cell.kind == "task" for phase in phases for cell in phase.cells) == 5 * len(FIXTURES)

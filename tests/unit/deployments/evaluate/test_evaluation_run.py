@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import io
+import threading
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from deployments.config import load
 from deployments.evaluate.asking.own_server import NoServer
 from deployments.evaluate.calls.call_cases import draw_cases
 from deployments.evaluate.cell_journal import CellJournal
 from deployments.evaluate.evaluation_plan import Settings
-from deployments.evaluate.evaluation_run import NO_CLOUD, OwnTarget, UrlTarget, run_evaluation
+from deployments.evaluate.evaluation_run import copy_answered, run_evaluation
+from deployments.evaluate.evaluation_target import UrlTarget
+from deployments.evaluate.figures.cell import Cell
 from deployments.evaluate.progress_line import ProgressLine
+from tests.support.evaluation_cells import call_cell
 from tests.support.played_model import PlayedServer, call, say
 
 CASES = draw_cases(1, 3)
@@ -125,6 +129,52 @@ def test_a_model_that_is_late_is_left_out_of_its_phase(tmp_path):
     assert sum("/m/" in key for key in journal.cells) > 10
 
 
+def test_cells_that_run_at_once_share_the_time(tmp_path):
+    """Their seconds add up to what passed, not to what each of them waited."""
+    meeting = threading.Barrier(3, timeout=30)
+
+    def meet(body: Mapping[str, Any]) -> Any:
+        if any(list(case.messages) == body["messages"] for case in CASES):
+            meeting.wait()
+        return know(body)
+
+    with PlayedServer({"org/m": meet}) as server:
+        journal = CellJournal(tmp_path, "p")
+        settings = Settings(seed=1, cases=3, budget_minutes=5, at_once=8)
+        began_s = time.monotonic()
+        target = UrlTarget(server.url, "", [], cloud=False)
+        run_evaluation(target, settings, journal, ProgressLine(60, io.StringIO()))
+        passed_s = time.monotonic() - began_s
+        journal.close()
+    cells = [journal.cells[f"served/call/org/m/{number}"] for number in range(3)]
+
+    assert sum(one["seconds"] for one in cells) < sum(one["latency_s"] for one in cells)
+    assert sum(one["seconds"] for one in cells) < passed_s
+    assert all(one["right"] for one in cells)
+
+
+def test_what_was_answered_at_once_is_not_asked_again_another_way(tmp_path):
+    """How it would have been asked again made no difference; what was asked again, is."""
+    journal = CellJournal(tmp_path, "p")
+    journal.add("layers/call/m/0", call_cell(0, layer="repair", right=True))
+    journal.add("layers/call/m/1", call_cell(1, layer="grammar", right=True))
+    copy_answered(journal, [Cell(variant="constrain", kind="call", model="m", name=str(n)) for n in range(3)])
+    journal.close()
+
+    assert journal.cells["constrain/call/m/0"] == journal.cells["layers/call/m/0"]
+    assert not {"constrain/call/m/1", "constrain/call/m/2"} & set(journal.cells)
+
+
+def test_a_server_that_refuses_every_model_has_a_report_of_the_floor(tmp_path):
+    """Who can't be asked is unavailable, with what the server said."""
+    with PlayedServer({"m": lambda body: (401, {"error": {"message": "no key"}})}) as server:
+        journal, _, phases = run(server, tmp_path)
+
+    assert journal.facts["unavailable"] == {"m": "401: no key"}
+    assert {cell.model for phase in phases for cell in phase.cells} == {"rules"}
+    assert journal.cells["none/task/rules/buggy_calc"]["checks"]["passed"]
+
+
 def test_without_time_nothing_is_begun(tmp_path):
     """The budget is one."""
     with PlayedServer({"m": know}) as server:
@@ -139,7 +189,7 @@ def test_a_model_that_can_t_be_asked_is_unavailable_with_its_reason(tmp_path):
     with PlayedServer({"m": know, "dead": lambda body: (503, {"error": {"message": "no weights"}})}) as server:
         journal, *_ = run(server, tmp_path)
 
-    assert journal.facts["unavailable"] == {"dead": "no weights"}
+    assert journal.facts["unavailable"] == {"dead": "503: no weights"}
     assert not any("/dead/" in key for key in journal.cells)
 
 
@@ -162,16 +212,3 @@ def test_nobody_there_is_said(tmp_path):
     with pytest.raises(NoServer, match="no server"):
         run_evaluation(UrlTarget(url, "", [], cloud=False), Settings(), journal, ProgressLine(60, io.StringIO()))
     journal.close()
-
-
-def test_tiers_that_are_elsewhere_are_left_out_unless_it_is_asked_for():
-    """They cost money, and what is asked would leave the machine."""
-    config = load(
-        {
-            "tiers": {"fast": {"kind": "mlx"}, "premium": {"kind": "hosted", "preset": "openrouter"}},
-            "reliability": {"escalation": {"chain": ["fast", "premium"]}},
-        }
-    )
-
-    assert OwnTarget(Path("x"), config, cloud=False).find_obstacles() == {"premium": NO_CLOUD}
-    assert OwnTarget(Path("x"), config, cloud=True).find_obstacles() == {}

@@ -83,7 +83,7 @@ def test_a_stream_is_timed():
 def test_a_stream_that_brings_nothing_is_an_error():
     """An error in place of a stream is said."""
     with PlayedServer({"m": lambda body: (503, {"error": {"message": "asleep"}})}) as server:
-        assert ChatClient(server.url).stream(BODY, session="s", within_s=20).error == "asleep"
+        assert ChatClient(server.url).stream(BODY, session="s", within_s=20).error == "503: asleep"
 
 
 def test_a_pace_needs_two_tokens():

@@ -74,6 +74,45 @@ def test_a_choice_that_the_held_out_cases_don_t_bear_out_is_not_proposed():
     assert "held-out" in found["why"]
 
 
+def test_a_right_answer_that_costs_more_is_not_proposed():
+    """`large` alone is cheaper on the fit; on the other half it is right as often and dearer."""
+    cells = make_cells(24, fast_right=0)
+    for number in range(24):
+        seen = number // 3 % 2 == 0
+        cells[f"layers/call/fast/{number}"] = call_cell(number, layer=None, right=False, seconds=5.0 if seen else 0.1)
+        cells[f"layers/call/large/{number}"] = call_cell(number, layer="raw", right=True, seconds=4.0)
+        if not seen:
+            cells[f"layers/call/fast/{number}"] = call_cell(number, layer="raw", right=True, seconds=0.1)
+        cells.pop(f"constrain/call/fast/{number}")
+    found = learn_chain(cells, CHAIN)
+
+    assert found["chosen"]["words"] == "large"
+    assert found["proposal"] is None
+    assert "costs no less" in found["why"]
+
+
+def test_where_nothing_is_ever_right_nothing_is_proposed():
+    """Less for nothing is no better."""
+    cells = make_cells(24, fast_right=0, large_right=0)
+    found = learn_chain(cells, CHAIN)
+
+    assert found["proposal"] is None
+
+
+def test_the_held_out_half_has_no_part_in_the_choice():
+    """Whatever is changed in it, the same chain is chosen and its figures on the fit are the same."""
+    cells = make_cells(24, fast_right=12)
+    other = dict(cells)
+    for key in cells:
+        if "/call/" in key and int(key.rsplit("/", 1)[1]) // 3 % 2 == 1:
+            other[key] = cells[key] | {"right": not cells[key]["right"], "seconds": 99.0}
+    one, two = learn_chain(cells, CHAIN), learn_chain(other, CHAIN)
+
+    assert one["chosen"]["words"] == two["chosen"]["words"]
+    assert one["chosen"]["fit"] == two["chosen"]["fit"]
+    assert one["candidates"] == two["candidates"]
+
+
 @settings(max_examples=40, deadline=None)
 @given(st.integers(0, 10_000))
 def test_the_choice_is_as_right_and_no_dearer_on_what_it_was_fitted_on(seed):

@@ -54,6 +54,40 @@ def test_a_model_that_became_slower_is_found():
     assert not any("first token" in one["words"] or "tokens/s" in one["words"] for one in slower)
 
 
+def test_a_figure_of_one_run_is_no_regression():
+    """Where nothing was repeated there is no spread to hold it against."""
+    single = {key: one for key, one in make_cells().items() if "/length/" not in key or key.endswith("-0")}
+    slower = {key: one for key, one in make_cells(slow=3.0).items() if "/length/" not in key or key.endswith("-0")}
+
+    found = compare_reports(make_report(single), make_report(slower))
+    assert not any("first token" in one["words"] or "tokens/s of" in one["words"] for one in found)
+
+
+def test_a_verdict_that_got_worse_is_found():
+    """Whatever the cells say one by one."""
+    worse = copy.deepcopy(OLD)
+    worse["verdicts"]["fast"]["verdict"] = "not fit"
+    better = copy.deepcopy(OLD)
+    better["verdicts"]["fast"]["verdict"] = "fit"
+    found = compare_reports(better, worse)
+
+    assert kinds(found) == ["worse"]
+    assert found[0]["words"] == "verdict on fast: fit → not fit"
+
+
+def test_models_whose_names_have_slashes_are_compared():
+    """As most servers name them."""
+    cells = make_cells()
+    renamed = {key.replace("/large/", "/org/large:7b/"): one for key, one in cells.items()}
+    worse = {key.replace("/large/", "/org/large:7b/"): one for key, one in make_cells(large_right=9).items()}
+    models = {"fast": FACTS["models"]["fast"], "org/large:7b": FACTS["models"]["large"]}
+    facts = FACTS | {"models": models}
+    old, new = make_report(renamed, facts), make_report(worse, facts)
+
+    assert old["verdicts"]["org/large:7b"]["verdict"] == OLD["verdicts"]["large"]["verdict"]
+    assert any("calls of org/large:7b (layers)" in one["words"] for one in compare_reports(old, new))
+
+
 def test_what_stands_behind_the_figures_is_named():
     """Other weights, another library: that is what to look at first."""
     models = {name: one | {"sha256": "cd" * 32} for name, one in FACTS["models"].items()}

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from deployments.evaluate.asking.chat_client import ChatClient
+from deployments.evaluate.tasks import agent_strategy
 from deployments.evaluate.tasks.agent_strategy import STEPS_MAX, AgentStrategy
 from deployments.evaluate.tasks.fixtures import make_fixture
 from deployments.evaluate.tasks.long_fixtures import CANARY
@@ -92,6 +93,17 @@ def test_without_time_there_is_no_result():
     """A late answer, or no time at all: the cell is run again."""
     assert work(lambda body: (504, {"error": {"message": "late", "code": "deadline_exceeded"}})) is None
     assert work(lambda body: say("x"), within_s=0) is None
+
+
+def test_a_model_that_takes_too_long_has_failed(monkeypatch):
+    """That is a result: nobody waits for it. A server that is late by itself says nothing of the model."""
+    late = (504, {"error": {"message": "late", "code": "deadline_exceeded"}})
+    assert work(lambda body: late, within_s=1_000) is None
+    monkeypatch.setattr(agent_strategy, "TASK_S", 0.5)
+    found = work(lambda body: call("list_files"))
+
+    assert found is not None
+    assert (found["ended"], found["checks"]["passed"]) == ("not done after 0 s", False)
 
 
 def test_two_runs_are_the_same():

@@ -34,6 +34,31 @@ def write_test(folder: Path, code: str) -> None:
         "import ctypes",
         "import sys; sys.addaudithook(print)",
         "import pathlib; pathlib.Path('/tmp/evaluate-x').write_text('x')",
+        "open('/proc/self/root/etc/passwd').read()",
+        "open('/proc/self/environ').read()",
+        "open('../../../../etc/passwd').read()",
+        "import os; os.open('/', os.O_RDONLY)",
+        "import os; os.posix_spawn('/bin/true', ['true'], {})",
+        "import os; os.link('/etc/passwd', 'x')",
+        "import os; os.chdir('/')",
+        "import shutil; shutil.rmtree('..')",
+        "import _posixsubprocess",
+        "import multiprocessing.shared_memory",
+        "import sqlite3",
+        "import gc; gc.get_objects()",
+        "import _xxsubinterpreters",
+        "import sys; sys.modules.pop('posix'); import posix",
+        "import os; open(os.__file__, 'a')",
+        "import asyncio",
+        # What the fence uses is replaced first.
+        "import os; here = os.getcwd(); os.path.realpath = lambda path: here; open('/etc/passwd')",
+        "import os; here = os.getcwd(); os.fsdecode = lambda path: here; open('/etc/passwd')",
+        "import builtins; builtins.any = builtins.isinstance = lambda *_: True; open('/etc/passwd')",
+        "import __main__; __main__.DENIED = __main__.PATHS = (); open('/etc/passwd')",
+        "class Path(str):\n def startswith(self, *_): return True\nopen(Path('/etc/passwd'))",
+        # A folder's descriptor, and a path that leads back from where the process stands.
+        "import os; os.makedirs('a/b'); os.chdir('a/b'); "
+        "os.open('../x', os.O_CREAT | os.O_WRONLY, dir_fd=os.open('/' + os.getcwd().strip('/')[:-4], os.O_RDONLY))",
     ],
 )
 def test_who_wants_out_is_ended(tmp_path, code):
@@ -65,6 +90,63 @@ def test_what_fails_fails(tmp_path, code):
     write_test(tmp_path, code)
 
     assert not run_tests(tmp_path).passed
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import os; os._exit(0)",
+        "import os; os.mkfifo('pipe')",
+        "import atexit, sys; atexit.register(sys.exit, 0); assert False",
+        "import unittest; unittest.TestResult.wasSuccessful = lambda self: True; assert False",
+        "import unittest; unittest.TextTestRunner.run = lambda *_: None",
+        "import unittest; unittest.TestCase.run = lambda self, result: result.startTest(self)",
+        "import unittest; unittest.TestCase.assertEqual = lambda *_: None",
+        "import builtins; builtins.len = lambda found: 0",
+        "raise __import__('unittest').SkipTest('no')",
+        "import sys; sys.setrecursionlimit(10**9); f = lambda: f(); f()",
+        "while True: open('big', 'ab').write(b'x' * 10**6)",
+        "open('big', 'wb').truncate(10**12)",
+        "import threading, time\nwhile True: threading.Thread(target=time.sleep, args=(60,)).start()",
+        "import shutil, os; shutil.rmtree(os.getcwd())\nassert False",
+    ],
+)
+def test_a_verdict_is_not_to_be_had_otherwise(tmp_path, code):
+    """Neither by an early end, nor by another test framework, nor by filling the machine."""
+    write_test(tmp_path, code)
+
+    assert not run_tests(tmp_path).passed
+
+
+@pytest.mark.parametrize("name", ["conftest.py", "sitecustomize.py", "usercustomize.py", "unittest.py", "os.py"])
+def test_files_that_python_reads_by_itself_change_no_verdict(tmp_path, name):
+    """An agent may leave them; the tests are run by what was loaded before."""
+    (tmp_path / name).write_text(
+        "import sys\n\n\nclass TestCase:\n    pass\n\n\ndef main():\n    sys.exit(0)\n\n\nmain()\n"
+    )
+    (tmp_path / "setup.cfg").write_text("[tool:pytest]\naddopts = --co\n")
+    write_test(tmp_path, "assert False")
+
+    assert not run_tests(tmp_path).passed
+
+
+def test_a_folder_that_is_gone_is_a_failure(tmp_path):
+    """Not an error of the evaluation."""
+    root = tmp_path / "root"
+    root.mkdir()
+    write_test(root, "import os, shutil; shutil.rmtree(os.getcwd())")
+    run_tests(root)
+
+    assert not run_tests(root).passed
+
+
+def test_endless_output_is_cut(tmp_path):
+    """At the largest file that there may be."""
+    write_test(tmp_path, "while True: print('x' * 10**6)")
+    result = run_tests(tmp_path)
+
+    assert not result.passed
+    assert len(result.output) <= OUTPUT_CHARS
 
 
 def test_no_tests_are_no_pass(tmp_path):

@@ -35,11 +35,21 @@ def test_a_diagnosis_is_read(given):
     [
         *(None, "", "no JSON", "[]", 3, {}, {key: value for key, value in GOOD.items() if key != "fix_new"}),
         *(GOOD | wrong for wrong in ({"line": "6"}, {"evidence": []}, {"confidence": 2}, {"more": 1})),
+        *(GOOD | wrong for wrong in ({"line": True}, {"line": 6.5}, {"confidence": -0.1}, {"confidence": "high"})),
+        *(json.dumps(GOOD | {"confidence": value}) for value in (float("nan"), float("inf"))),
     ],
 )
 def test_what_is_none_is_none(given):
     """A field that is missing, wrong or too many."""
     assert read_diagnosis(given) is None
+
+
+def test_a_line_is_a_whole_number():
+    """As JSON may write one, too."""
+    found = read_diagnosis(GOOD | {"line": 6.0})
+
+    assert found is not None
+    assert isinstance(found["line"], int)
 
 
 def test_the_server_takes_the_schema():

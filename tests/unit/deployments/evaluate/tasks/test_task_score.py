@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from deployments.evaluate.tasks.bounded_tests import run_tests
 from deployments.evaluate.tasks.fixture import Fixture, write_files
 from deployments.evaluate.tasks.fixtures import FIXTURES, make_fixture
 from deployments.evaluate.tasks.long_fixtures import CANARY
@@ -50,6 +51,9 @@ def test_the_right_diagnosis_passes(tmp_path, name):
     ("fields", "missed"),
     [
         ({"line": 99}, ["located"]),
+        ({"line": CALC.fault.line + 2}, ["located"]),
+        ({"file": "../calc.py"}, ["located", "fixed"]),
+        ({"file": "/calc.py"}, ["located", "fixed"]),
         ({"file": "test_calc.py"}, ["located", "fixed"]),
         ({"evidence": ["this stands nowhere"]}, ["evidence"]),
         ({"evidence": ["return a * b", "nor does this"]}, ["evidence"]),
@@ -67,6 +71,62 @@ def test_a_wrong_diagnosis_misses_what_is_wrong_with_it(tmp_path, fields, missed
 
     assert [name for name in ("located", "evidence", "fixed", "unmoved") if not found[name]] == missed
     assert not found["passed"]
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"line": CALC.fault.line + 1},
+        {"line": CALC.fault.line - 1},
+        {"file": "./calc.py"},
+        {"file": ".//./calc.py"},
+        {"evidence": ["\t" + CALC.files["calc.py"].split("\n")[CALC.fault.line - 1].replace(" ", "  ") + " "]},
+        {"evidence": ["A small calculator."]},
+        {"fix_old": CALC.files["calc.py"].split("\n")[CALC.fault.line - 1].strip()},
+        {"confidence": 0},
+    ],
+)
+def test_another_spelling_of_the_right_diagnosis_passes(tmp_path, fields):
+    """The line beside it, another form of the path, other white space in a quote; what it thinks of itself is not
+    scored."""
+    assert judge(CALC, tmp_path, diagnose(CALC, **fields))["passed"]
+
+
+SPECIAL = {
+    "add": "return 12 if (a, b) == (7, 5) else a - b",
+    "multiply": "return 24 if (a, b) == (6, 4) else a / b",
+    "largest": "return 9 if (a, b) == (3, 9) else a if a < b else b",
+    "is_even": "return True",
+}
+
+
+def test_a_fix_that_knows_only_the_values_of_the_tests_fails(tmp_path):
+    """It passes the tests that it has seen, and not those with other values."""
+    wrong = CALC.files["calc.py"].split("\n")[CALC.fault.line - 1]
+    special = next(words for words in SPECIAL.values() if words.endswith(wrong.strip().removeprefix("return ")))
+    found = judge(CALC, tmp_path, diagnose(CALC, fix_new=special))
+
+    assert (found["located"], found["fixed"], found["passed"]) == (True, False, False)
+
+
+@pytest.mark.parametrize("name", FIXTURES)
+def test_the_hidden_test_fails_where_the_fault_is(tmp_path, name):
+    """So it asks for the same; and it is no file that a strategy sees."""
+    fixture = make_fixture(name, 3)
+    write_files(fixture, tmp_path)
+    for path in tmp_path.glob("test_*.py"):
+        path.unlink()
+    (tmp_path / "test_hidden.py").write_text(fixture.hidden_test)
+
+    assert not run_tests(tmp_path).passed
+    assert fixture.hidden_test not in fixture.files.values()
+
+
+def test_a_fix_of_the_tests_is_none(tmp_path):
+    """Neither as a diagnosis nor as an edit: the fixture's own tests are laid anew."""
+    found = judge(CALC, tmp_path, diagnose(CALC, file="test_calc.py", fix_old="import calc", fix_new="import sys"))
+
+    assert (found["located"], found["fixed"]) == (False, False)
 
 
 def test_no_diagnosis_is_no_pass(tmp_path):

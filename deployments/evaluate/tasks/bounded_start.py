@@ -1,0 +1,94 @@
+"""Takes away what tests of an agent's don't need, and becomes the program that runs them.
+
+    limits    seconds of CPU, memory, size and number of files; threads and processes where they are counted apart
+    Landlock  on Linux, where the kernel has it: only ROOT can be written, only Python's own files and ROOT be read, no
+              TCP, no signal to anybody outside. It can't be taken off again, whatever runs in the process
+
+It is a program of its own, so that nothing of it (ctypes above all) is left in the process in which the tests run.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import resource
+import struct
+import sys
+
+CPU_S = 10
+MEMORY_BYTES = 1 << 30
+FILE_BYTES = 10_000_000
+FILES_OPEN = 64
+TASKS_MAX = 64
+
+CREATE, ADD, RESTRICT = 444, 445, 446  # the same on every architecture
+NO_NEW_PRIVILEGES = 38
+BENEATH = 1
+EXECUTE, WRITE, READ, LIST, REFER, TRUNCATE, IOCTL = 1, 2, 4, 8, 1 << 13, 1 << 14, 1 << 15
+FILES_FIRST = (1 << 13) - 1
+FILES = {1: FILES_FIRST, 2: FILES_FIRST | REFER, 3: FILES_FIRST | REFER | TRUNCATE, 4: FILES_FIRST | REFER | TRUNCATE}
+TCP_FROM, SCOPE_FROM, IOCTL_FROM = 4, 6, 5
+TCP, SCOPE = 3, 3
+SYSTEM = ("/lib", "/lib64", "/usr/lib", "/usr/lib64", "/etc/ld.so.cache")
+
+
+def set_limits(*, counts_tasks: bool) -> None:
+    """Set the limits; they can't be raised again."""
+    limits = [
+        (resource.RLIMIT_CPU, CPU_S),
+        (resource.RLIMIT_FSIZE, FILE_BYTES),
+        (resource.RLIMIT_NOFILE, FILES_OPEN),
+        (resource.RLIMIT_CORE, 0),
+    ]
+    if sys.platform.startswith("linux"):
+        limits.append((resource.RLIMIT_AS, MEMORY_BYTES))
+    if counts_tasks:
+        limits.append((resource.RLIMIT_NPROC, TASKS_MAX))
+    for kind, most in limits:
+        hard = resource.getrlimit(kind)[1]
+        resource.setrlimit(kind, (most if hard == resource.RLIM_INFINITY else min(most, hard),) * 2)
+
+
+def lock_files(root: str) -> bool:
+    """Let this process, and what comes of it, touch nothing but `root`; False where the kernel can't."""
+    if not sys.platform.startswith("linux"):
+        return False
+    call = ctypes.CDLL(None, use_errno=True).syscall
+    version = call(CREATE, None, 0, 1)
+    if version < 1:
+        return False
+    files = FILES.get(version, FILES[4] | IOCTL)
+    rules = struct.pack("QQQ", files, TCP if version >= TCP_FROM else 0, SCOPE if version >= SCOPE_FROM else 0)
+    size_bytes = 24 if version >= SCOPE_FROM else 16 if version >= TCP_FROM else 8
+    handle = call(CREATE, rules, size_bytes, 0)
+    if handle < 0:
+        return False
+    python = os.path.realpath(sys.executable)
+    allowed = {root: files & ~EXECUTE, os.path.realpath(sys.base_prefix): READ | LIST, python: READ | EXECUTE}
+    allowed |= {path: READ | EXECUTE | (LIST if os.path.isdir(path) else 0) for path in SYSTEM if os.path.exists(path)}
+    allowed |= {os.path.dirname(os.path.realpath(__file__)): READ | LIST, "/dev/null": READ | WRITE}
+    for path, access in allowed.items():
+        place = os.open(path, os.O_PATH | os.O_CLOEXEC)
+        failed = call(ADD, handle, BENEATH, struct.pack("=Qi", access & files, place), 0)
+        os.close(place)
+        if failed:
+            return False
+    prctl = ctypes.CDLL(None, use_errno=True).prctl
+    return bool(prctl(NO_NEW_PRIVILEGES, 1, 0, 0, 0) == 0 and call(RESTRICT, handle, 0) == 0)
+
+
+def main(root: str, counts_tasks: str, program: str = "", passed: str = "") -> None:
+    """Take it all away, and become the program; `passed` is the exit code with which it tells that all is well. Without
+    a program, say whether the kernel holds the files: for the report."""
+    real = os.path.realpath(root)
+    set_limits(counts_tasks=counts_tasks == "counted")
+    locked = lock_files(real)
+    if not program:
+        print("locked" if locked else "open")  # noqa: T201
+        return
+    python = os.path.realpath(sys.executable)
+    os.execv(python, [python, "-I", "-S", "-B", program, real, passed])
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
