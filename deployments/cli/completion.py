@@ -1,73 +1,61 @@
-"""`mlx-stack-serve completion SHELL`: what a shell reads to complete commands and options.
+"""`mlx-stack-serve completion SHELL`: what a shell reads to complete commands, options and what they take.
 
     source <(mlx-stack-serve completion bash)     in ~/.bashrc; zsh the same in ~/.zshrc
     mlx-stack-serve completion fish | source      in ~/.config/fish/config.fish
 
-It is made from the parser itself, so it knows what the parser knows, and the shell starts no Python for it.
+    the parser ──▶ Command, Argument ──▶ a script in the shell's language (completion_scripts.py)
+                                            └─ at Tab ──▶ completion SHELL --values tiers (completion_values.py)
+
+It is made from the parser itself, so it knows what the parser knows, and for that the shell starts no Python. Only
+where an argument is something of a running server, a request's id, a session or a tier, the script asks this program.
 """
 
 from __future__ import annotations
 
 import argparse
-import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
+from pathlib import Path
 
-__all__ = ["SHELLS", "write_completion"]
+from deployments.cli.completion_scripts import WRITERS
+from deployments.cli.completion_words import Argument, Command
+from deployments.state.incident_record import IncidentKind
 
-SHELLS = ("bash", "zsh", "fish")
-PROGRAM = "mlx-stack-serve"
-BASH = """_mlx_stack_serve() {{
-  local word="${{COMP_WORDS[COMP_CWORD]}}" words
-  if [ "$COMP_CWORD" -eq 1 ]; then
-    words="{commands}"
-  else
-    case "${{COMP_WORDS[1]}}" in
-{cases}
-      *) words="" ;;
-    esac
-  fi
-  COMPREPLY=($(compgen -W "$words" -- "$word"))
-  [ ${{#COMPREPLY[@]}} -gt 0 ] || COMPREPLY=($(compgen -f -- "$word"))
-}}
-complete -F _mlx_stack_serve {program}"""
-ZSH = "autoload -U +X compinit && compinit\nautoload -U +X bashcompinit && bashcompinit\n"
+__all__ = ["SHELLS", "list_commands", "write_completion"]
+
+SHELLS = tuple(WRITERS)
+# What an argument of this name is, of a running server; a model may be a tier's name.
+ASKED: Mapping[str, str] = {"request": "requests", "session": "sessions", "tier": "tiers", "model": "tiers"}
+ASKED_BY: Mapping[tuple[str, str], str] = {("pull", "name"): "tiers"}
+WORDS: Mapping[str, tuple[str, ...]] = {"kind": tuple(kind.value for kind in IncidentKind)}
 
 
 def write_completion(shell: str, parser: argparse.ArgumentParser) -> str:
     """Write it in the shell's language."""
-    commands = _find_commands(parser)
-    if shell == "fish":
-        return "\n".join(_write_fish(commands))
-    cases = [f'      {name}) words="{" ".join(_list_words(each))}" ;;' for name, each in commands.items()]
-    words = BASH.format(commands=" ".join(commands), cases="\n".join(cases), program=PROGRAM)
-    return ZSH + words if shell == "zsh" else words
+    return "\n".join(WRITERS[shell](list_commands(parser)))
 
 
-def _find_commands(parser: argparse.ArgumentParser) -> Mapping[str, argparse.ArgumentParser]:
+def list_commands(parser: argparse.ArgumentParser) -> list[Command]:
+    """List what the parser knows."""
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):
-            return dict(action.choices)
+            return [_describe(name, command) for name, command in action.choices.items()]
     raise AssertionError("the parser has commands")
 
 
-def _list_words(command: argparse.ArgumentParser) -> list[str]:
-    """List the options of a command, and what its arguments may be where that is a choice."""
+def _describe(name: str, command: argparse.ArgumentParser) -> Command:
     shown = [action for action in command._actions if action.help != argparse.SUPPRESS]
-    options = [option for action in shown for option in action.option_strings]
-    choices = [str(choice) for action in shown if not action.option_strings for choice in action.choices or ()]
-    return [*choices, *options]
+    arguments = tuple(_describe_argument(name, action) for action in shown)
+    return Command(name=name, help=(command.description or "").rstrip("."), arguments=arguments)
 
 
-def _write_fish(commands: Mapping[str, argparse.ArgumentParser]) -> Iterator[str]:
-    for name, command in commands.items():
-        words = (command.description or "").rstrip(".")
-        yield f"complete -c {PROGRAM} -n __fish_use_subcommand -a {name} -d {shlex.quote(words)}"
-        for word in _list_words(command):
-            kind = (
-                f"-l {word[2:]}"
-                if word.startswith("--")
-                else f"-s {word[1:]}"
-                if word.startswith("-")
-                else f"-a {word}"
-            )
-            yield f"complete -c {PROGRAM} -n '__fish_seen_subcommand_from {name}' {kind}"
+def _describe_argument(command: str, action: argparse.Action) -> Argument:
+    return Argument(
+        names=tuple(action.option_strings),
+        means=action.dest.replace("_", " "),
+        help=(action.help or "").replace("%%", "%"),
+        takes=action.nargs != 0,
+        optional=action.nargs == "?",
+        words=tuple(map(str, action.choices or WORDS.get(action.dest, ()))),
+        file=action.type is Path,
+        asks=ASKED_BY.get((command, action.dest), ASKED.get(action.dest)),
+    )
