@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from deployments.cli import operators
 from deployments.cli.agents import AGENTS, SDKS
-from deployments.cli.completion import SHELLS, write_completion
+from deployments.cli.completion.shell_completion import SHELLS, write_completion
 from deployments.cli.evaluate_arguments import add_arguments
 from deployments.cli.front import run_supervised, serve
 from deployments.config import ConfigError
@@ -224,7 +224,7 @@ def _complete(arguments: argparse.Namespace) -> int:
     if arguments.values is None:
         print(write_completion(arguments.shell, build_parser()))  # noqa: T201
         return 0
-    from deployments.cli.completion_values import write_values
+    from deployments.cli.completion.completion_values import write_values
 
     for line in write_values(arguments.shell, arguments.values, arguments.line):
         print(line)  # noqa: T201

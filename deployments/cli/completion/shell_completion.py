@@ -16,8 +16,8 @@ import argparse
 from collections.abc import Mapping
 from pathlib import Path
 
-from deployments.cli.completion_scripts import WRITERS
-from deployments.cli.completion_words import Argument, Command
+from deployments.cli.completion.completion_scripts import WRITERS
+from deployments.cli.completion.completion_words import Argument, Command
 from deployments.state.incident_record import IncidentKind
 
 __all__ = ["SHELLS", "list_commands", "write_completion"]

@@ -1,4 +1,4 @@
-"""`completion SHELL --values WHAT`: what a running server has, for the scripts of `completion.py`: a word a line.
+"""`completion SHELL --values WHAT`: what a running server has, for the scripts of `shell_completion.py`: a word a line.
 
 It asks the server that the command line names (`--url`, `--config`), or else that of the configuration. zsh and fish
 are told beside each word what it is. A server that is away, slow or refuses has nothing to offer: a Tab says no error.

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from deployments.__main__ import main
-from deployments.cli.completion_values import list_values, write_values
+from deployments.cli.completion.completion_values import list_values, write_values
 
 ANSWERS: dict[str, Any] = {
     "live": {"tiers": [{"name": "fast", "state": "ready"}, {"name": "premium", "state": "unavailable"}]},

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from deployments.__main__ import HELP, build_parser
-from deployments.cli.completion import SHELLS, list_commands, write_completion
-from deployments.state.incident_record import IncidentKind
+from deployments.cli.completion.shell_completion import SHELLS, write_completion
 from tests.support.shells import complete, need_shell
 
 # Stands for the program when a script asks it: what `completion_values.py` writes.
@@ -74,13 +73,3 @@ def test_the_server_that_the_line_names_is_asked(folder, shell):
     complete(shell, write_completion(shell, build_parser()), "mlx-stack-serve why --url http://here:1 ab", folder)
 
     assert "--url http://here:1" in (folder / "asked").read_text()
-
-
-def test_all_kinds_of_incidents_are_words_of_it():
-    """A new kind is offered as soon as there is one; what is for the program itself is not."""
-    commands = {one.name: one for one in list_commands(build_parser())}
-    (kind,) = (one for one in commands["incidents"].arguments if "--kind" in one.names)
-
-    assert set(kind.words) == set(IncidentKind)
-    assert "--checked" not in commands["serve"].options
-    assert "--values" not in commands["completion"].options

@@ -10,7 +10,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from deployments.cli.completion_words import PROGRAM, Argument, Command
+from deployments.cli.completion.completion_words import PROGRAM, Argument, Command
 
 __all__ = ["WRITERS"]
 
