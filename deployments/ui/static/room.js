@@ -81,6 +81,8 @@
   });
   document.addEventListener("DOMContentLoaded", () => {
     localize(document);
+    // On a phone the pages are a row wider than the screen.
+    document.querySelector("nav [aria-current]")?.scrollIntoView({ block: "nearest", inline: "nearest" });
     const place = document.querySelector("[data-events]");
     if (place) follow(place);
   });
