@@ -1,8 +1,8 @@
 """What the control room costs the requests: their times with no page open, and with three.
 
-    python -m loadtests.room_bench --rounds 40 --requests 120
+    python -m loadtests.room_bench --rounds 80 --requests 120
 
-Three to four minutes on a machine that does nothing else. One server as `make serve` starts it, with a scripted tier.
+About four minutes on a machine that does nothing else. One server as `make serve` starts it, with a scripted tier.
 Short rounds without and with three open pages take turns, since the machine has other things to do too; each page is
 what a browser is to the server: a stream of `/ui/events` that another process reads as it comes. A client asks one
 request after the other; what counts is the middle of the rounds' own ratios of their median times, with the interval
@@ -139,7 +139,7 @@ def measure_history() -> None:
 def main() -> None:
     """Measure as asked on the command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--rounds", type=int, default=40)
+    parser.add_argument("--rounds", type=int, default=80)
     parser.add_argument("--requests", type=int, default=120)
     parser.add_argument("--history", action="store_true", help="time the questions of the pages instead")
     parser.add_argument("--pages", action="store_true", help="time the pages over a full journal instead")
