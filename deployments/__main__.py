@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING
 
 from deployments.cli import operators
 from deployments.cli.agents import AGENTS, SDKS
-from deployments.cli.completion import SHELLS, write_completion
+from deployments.cli.completion.shell_completion import SHELLS, write_completion
+from deployments.cli.evaluate_arguments import add_arguments
 from deployments.cli.front import run_supervised, serve
 from deployments.config import ConfigError
 from deployments.config_paths import BUILT_IN, find_config
@@ -162,18 +163,15 @@ def _add_place(command: argparse.ArgumentParser) -> None:
 
 def _add_completion(command: argparse.ArgumentParser) -> None:
     command.add_argument("shell", choices=SHELLS, help="whose language to print it in")
-
-
-def _add_evaluate(command: argparse.ArgumentParser) -> None:
-    from deployments.cli.evaluate import add_arguments
-
-    add_arguments(command)
+    # What the script asks for while somebody writes a line.
+    command.add_argument("--values", help=argparse.SUPPRESS)
+    command.add_argument("--line", default="", help=argparse.SUPPRESS)
 
 
 ADD: dict[str, Callable[[argparse.ArgumentParser], None]] = {
     **{name: partial(operators.add_arguments, name) for name in operators.HELP},
     "completion": _add_completion,
-    "evaluate": _add_evaluate,
+    "evaluate": add_arguments,
     "serve": _add_serve,
     "doctor": _add_doctor,
     "prepare": _add_prepare,
@@ -204,8 +202,7 @@ def _run(arguments: argparse.Namespace) -> int:
     if arguments.command == "serve" and arguments.checked:
         return run_supervised(arguments.checked, verbose=arguments.verbose)
     if arguments.command == "completion":
-        print(write_completion(arguments.shell, build_parser()))  # noqa: T201
-        return 0
+        return _complete(arguments)
     if arguments.command == "evaluate":
         from deployments.cli.evaluate import evaluate
 
@@ -221,6 +218,17 @@ def _run(arguments: argparse.Namespace) -> int:
     if arguments.command == "pull" and arguments.name and ":" in arguments.name:
         return _pull([("model", arguments.name)])
     return _run_on(find_config(arguments.config), arguments)
+
+
+def _complete(arguments: argparse.Namespace) -> int:
+    if arguments.values is None:
+        print(write_completion(arguments.shell, build_parser()))  # noqa: T201
+        return 0
+    from deployments.cli.completion.completion_values import write_values
+
+    for line in write_values(arguments.shell, arguments.values, arguments.line):
+        print(line)  # noqa: T201
+    return 0
 
 
 def _run_on(config: Path, arguments: argparse.Namespace) -> int:

@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from deployments.cli.agents import KEY
+from deployments.cli.evaluate_arguments import AT_ONCE
 from deployments.config import AppConfig, ConfigError, EvaluateConfig
 from deployments.config_paths import BUILT_IN, find_config
 from deployments.evaluate.apply_proposal import show_difference, write_file, write_proposal
@@ -39,39 +40,16 @@ from deployments.evaluate.pages.markdown_page import render_summary
 from deployments.evaluate.progress_line import ProgressLine
 from deployments.evaluate.report_data import build_report
 
-__all__ = ["add_arguments", "evaluate"]
+__all__ = ["evaluate"]
 
-OUT = Path("evaluation")
-AT_ONCE, AT_ONCE_MAX = 8, 64
+AT_ONCE_MAX = 64
 INTERRUPTED = 130
-
-
-def add_arguments(command: argparse.ArgumentParser) -> None:
-    """Add what the command takes."""
-    command.add_argument("config", nargs="?", type=Path, help="the configuration file, of which servers are started")
-    command.add_argument("--url", help="measure this running server as it is, ours or any OpenAI-compatible one")
-    command.add_argument("--model", action="append", default=[], help="with --url: a model to measure; may be repeated")
-    command.add_argument("--out", type=Path, default=OUT, help=f"the folder of the evaluation (default: {OUT})")
-    command.add_argument("--budget-minutes", type=float, default=20.0, help="how long it may take (default: 20)")
-    command.add_argument("--cases", type=int, default=24, help="tool-call cases for each model (default: 24)")
-    command.add_argument(
-        "--at-once",
-        type=int,
-        help=f"cases that run at once, so that a batch shares its steps (default: {AT_ONCE}, with --url 1)",
-    )
-    command.add_argument("--seed", type=int, default=1, help="of cases and fixtures (default: 1)")
-    command.add_argument("--fresh", action="store_true", help="begin anew, and forget the finished cells in the folder")
-    command.add_argument(
-        "--cloud", action="store_true", help="ask tiers that aren't on this machine, too; it costs money"
-    )
-    command.add_argument("--compare", type=Path, metavar="OLD.json", help="say what is worse than in an older report")
-    command.add_argument("--apply", action="store_true", help="show the learned chain as a change, and ask to write it")
-    command.add_argument("--yes", action="store_true", help="with --apply: write it without asking")
 
 
 def evaluate(arguments: argparse.Namespace) -> int:
     """Do what the command line asks for."""
-    at_once = arguments.at_once or (1 if arguments.url else AT_ONCE)
+    usual = 1 if arguments.url else AT_ONCE
+    at_once = usual if arguments.at_once is None else arguments.at_once
     settings = Settings(
         seed=arguments.seed, cases=arguments.cases, budget_minutes=arguments.budget_minutes, at_once=at_once
     )

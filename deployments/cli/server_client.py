@@ -26,10 +26,15 @@ class NotAnswered(Exception):
 
 
 class ServerClient:
-    """The server at `url`, without `/v1`. `transport`: how it is reached, where that isn't the network."""
+    """The server at `url`, without `/v1`. `transport`: how it is reached, where that isn't the network. `ask_s`: for
+    how long."""
 
     def __init__(
-        self, url: str, environ: Mapping[str, str] = os.environ, transport: httpx.BaseTransport | None = None
+        self,
+        url: str,
+        environ: Mapping[str, str] = os.environ,
+        transport: httpx.BaseTransport | None = None,
+        ask_s: float = ASK_S,
     ) -> None:
         self.url = url
         key = environ.get(KEY, "")
@@ -37,7 +42,7 @@ class ServerClient:
         self._http = httpx.Client(
             base_url=url,
             headers={"authorization": f"Bearer {key}"} if key else {},
-            timeout=ASK_S,
+            timeout=ask_s,
             transport=transport,
             trust_env=not own,  # a proxy can't reach our loopback
         )

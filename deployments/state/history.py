@@ -65,11 +65,16 @@ class SessionQuery:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Span:
-    """From when to when, in seconds since the epoch, and in pieces of how many seconds."""
+    """From when to when, in seconds since the epoch, and in pieces of how many seconds. Where incidents are counted:
+    every field of the others that is set must match."""
 
     since_s: float
     until_s: float
     piece_s: float = 3600.0
+    kind: str | None = None
+    tier: str | None = None
+    session: str | None = None
+    key: str | None = None
 
 
 class History:
@@ -114,10 +119,14 @@ class History:
 
     def count_incidents(self, span: Span) -> list[tuple[int, str, int]]:
         """Count the incidents of a span: the number of the piece, the kind, how many; at most `BUCKETS_MAX` rows."""
+        names = [name for name in ("kind", "tier", "session", "key") if getattr(span, name) is not None]
+        # What `incidents_by_kind` doesn't have is read in the records: few of a session, by its own index.
+        index = "" if {*names} - {"kind"} else "INDEXED BY incidents_by_kind"
+        terms = " AND ".join(["at_s >= ?1", "at_s < ?2", *(f"{name} = ?{at}" for at, name in enumerate(names, 4))])
         return self._read(
-            "SELECT CAST((at_s - ?1) / ?3 AS INTEGER), kind, count(*) FROM incidents INDEXED BY incidents_by_kind"
-            f" WHERE at_s >= ?1 AND at_s < ?2 GROUP BY 1, 2 ORDER BY 1, 2 LIMIT {BUCKETS_MAX}",
-            (span.since_s, span.until_s, max(1.0, span.piece_s)),
+            f"SELECT CAST((at_s - ?1) / ?3 AS INTEGER), kind, count(*) FROM incidents {index} WHERE {terms}"
+            f" GROUP BY 1, 2 ORDER BY 1, 2 LIMIT {BUCKETS_MAX}",
+            (span.since_s, span.until_s, max(1.0, span.piece_s), *(getattr(span, name) for name in names)),
         )
 
     def _requests(self, query: RequestQuery) -> list[dict[str, Any]]:

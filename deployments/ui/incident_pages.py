@@ -28,6 +28,7 @@ __all__ = ["IncidentPages", "stack_counts"]
 
 PAGE, EXPORT_PAGE, EXPORT_MAX = 50, 500, 100_000
 FILTERS = ("kind", "tier", "session", "key", "request_id")
+COUNTED = FILTERS[:-1]
 # What the chart shows: name, how long, in pieces of how long.
 SPANS = {"day": (86_400.0, 1_800.0), "week": (7 * 86_400.0, 4 * 3_600.0), "month": (30 * 86_400.0, 86_400.0)}
 FIGURES = ("attempt", "prompt_tokens", "completion_tokens", "ttft_ms", "elapsed_ms")
@@ -77,7 +78,8 @@ class IncidentPages:
         """Answer with the chart's figures: how many of each kind in each piece of time."""
         long_s, piece_s = SPANS.get(request.query_params.get("span", "day"), SPANS["day"])
         until_s = (time.time() // piece_s + 1) * piece_s
-        span = Span(since_s=until_s - long_s, until_s=until_s, piece_s=piece_s)
+        filters = read_filters(request.query_params, COUNTED)
+        span = Span(since_s=until_s - long_s, until_s=until_s, piece_s=piece_s, **filters)
         counts = await self._desk.state.count_incidents(span)
         return json_response(stack_counts(counts, span), headers=GUARDED)
 

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import re
+import statistics
 import threading
+import time
+from collections.abc import Callable
+from operator import itemgetter
 from typing import Any
 
 import httpx
@@ -34,6 +38,7 @@ def rules(name: str) -> list[dict[str, Any]]:
         {"when": {"transcript": "bad one"}, "answer": BAD},
         {"when": {"last_user": "spend"}, "answer": "spent", "usage": SPENT},
         {"when": {"last_user": "down"}, "answer": [{"status": 500}]},
+        {"when": {"last_user": "cut"}, "answer": [{"text": "half an answer "}, {"cut": True}]},
     ]
     talk = {"when": {"last_user": "talk"}, "token_delay_s": 0.05, "answer": "word " * 2_000}
     tools = {"when": {"has_tools": True}, "answer": [GOOD]}
@@ -71,6 +76,27 @@ def asked(server: Server, text: str, session: str = "") -> Outcome:
     return ask(server, user(text), stream=False, tools=WEATHER_TOOLS, headers=headers)
 
 
+def go_round(server: Server, session: str) -> Outcome:
+    """An agent that repeats itself until it is nudged."""
+    return Agent(server, "round and round", False, options={"headers": {"X-MLX-Stack-Session": session}}).run(3)[-1]
+
+
+def spend_all(server: Server, session: str) -> Outcome:
+    """A request behind one that took the whole budget."""
+    asked(server, "spend", session)
+    return asked(server, "hello", session)
+
+
+# What may become of a request, and the word for it in its report: the outcome, or a mark.
+HAPPENINGS: dict[str, tuple[Callable[[Server, str], Outcome], Callable[[dict[str, Any]], str]]] = {
+    "mended": (lambda server, session: asked(server, "mend it", session), lambda _: "mended"),
+    "escalated": (lambda server, session: asked(server, "bad one", session), itemgetter("escalation_reason")),
+    "looped": (go_round, lambda report: f"loop {report['loop']}"),
+    "over budget": (spend_all, itemgetter("outcome")),
+    "cut": (lambda server, session: asked(server, "cut", session), itemgetter("escalation_reason")),
+}
+
+
 def read_timeline(visitor: Visitor, outcome: Outcome) -> str:
     page = visitor.go(f"/ui/requests/by-id/{outcome.request_id}")
     return page.locator("main").inner_text()
@@ -106,6 +132,40 @@ def talk(server: Server, session: str, stop: threading.Event) -> None:
                 return
 
 
+def test_whatever_becomes_of_a_request_appears_within_a_second(visitor, server):
+    """On a page that nobody touches, with what became of it. The middle of five counts: the cores have more to do."""
+    page = visitor.go("/")
+    page.wait_for_selector("body[data-live]")
+    times_s = []
+    for name, (happen, word) in HAPPENINGS.items():
+        outcome = happen(server, f"live {name}")
+        ended_s = time.monotonic()
+        row = page.locator('[data-piece="finished"] tr', has=page.locator(f'a[title="{outcome.request_id}"]'))
+        row.wait_for()
+        times_s.append(time.monotonic() - ended_s)
+        assert word(report_of(server, outcome)).replace("_", " ") in row.inner_text()
+
+    assert statistics.median(times_s) <= 1.0
+
+
+@pytest.mark.parametrize("name", HAPPENINGS)
+def test_each_step_of_a_timeline_is_an_attempt_of_the_report(visitor, server, name):
+    """In its order: the tier, what was wrong, the tokens; and the headers that the client got."""
+    outcome = HAPPENINGS[name][0](server, f"told {name}")
+    report = report_of(server, outcome)
+    told = read_timeline(visitor, outcome)
+    steps = visitor.page.locator(".step").all_inner_texts()
+
+    assert len(steps) == len(report["attempts"])
+    for step, attempt in zip(steps, report["attempts"], strict=True):
+        assert step.startswith(attempt["tier"])
+        assert (attempt["fault"] or attempt["flaw"] or "good").replace("_", " ") in step
+        if attempt["usage"]:
+            assert f"{attempt['usage']['prompt_tokens']:,} prompt tokens" in step
+    for header, value in outcome.trail.items():
+        assert f"X-MLX-Stack-{header}: {value}" in told
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [
@@ -128,13 +188,11 @@ def test_a_timeline_says_what_the_report_says(visitor, server, text, words):
 
 def test_a_loop_and_a_spent_budget_are_told(visitor, server):
     """The repeated tool with how often, and the window that is full; the session shows both."""
-    lap = Agent(server, "round and round", False, options={"headers": {"X-MLX-Stack-Session": "goes-round"}}).run(3)[-1]
-    assert "A loop: get_weather, 3 times" in read_timeline(visitor, lap)
+    assert "A loop: get_weather, 3 times" in read_timeline(visitor, go_round(server, "goes-round"))
     visitor.page.get_by_role("link", name="goes-round").click()
     visitor.page.wait_for_selector("text=Loops")
 
-    asked(server, "spend", "spends")
-    refused = asked(server, "hello", "spends")
+    refused = spend_all(server, "spends")
     assert refused.status == 400
     assert "budget" in read_timeline(visitor, refused)
     visitor.page.get_by_role("link", name="spends").click()
@@ -153,8 +211,27 @@ def test_filters_narrow_without_a_new_page(visitor, server):
 
     assert found.locator(f'a[title="{away.request_id}"]').count() == 1
     assert found.locator(f'a[title="{plain.request_id}"]').count() == 0
+    assert not re.search(r"\dT\d\d:", found.inner_text()), "moments are in the reader's own zone"
     page.reload()
     assert page.locator(f'#found a[title="{plain.request_id}"]').count() == 0
+
+
+def test_filtered_incidents_stay_filtered_in_the_chart_and_over_time(visitor, server):
+    """One kind is chosen: the list has no other, the chart has no other, and a longer look back keeps the choice."""
+    for text in ("down", "mend it"):
+        report_of(server, asked(server, text))
+    page = visitor.go("/ui/incidents")
+    page.locator('select[name="kind"]').select_option("repair")
+    page.get_by_role("link", name="Without filters").wait_for()
+    page.get_by_role("link", name="month").click()
+    page.wait_for_url("**span=month**")
+    page.wait_for_selector("#found .u-legend >> text=repair")
+
+    assert page.locator('select[name="kind"]').input_value() == "repair"
+    assert set(page.locator("#found .scroll td:nth-child(2)").all_inner_texts()) == {"repair"}
+    assert page.locator("#found .u-legend tr").count() == 2, "time, and the one kind"
+    page.get_by_role("link", name="Without filters").click()
+    page.wait_for_selector("#found .u-legend >> text=fault")
 
 
 def test_an_order_is_asked_about_first(visitor, server):
@@ -202,6 +279,8 @@ def test_no_page_has_a_serious_fault_for_those_who_need_aid(chromium, server, pa
 
     assert faults == []
     assert not wider
+    assert visitor.complaints == []
+    assert visitor.elsewhere == []
 
 
 def test_an_order_from_another_site_is_refused(server):

@@ -117,6 +117,7 @@ ORDER = [
     "deployments/ui",
     "deployments/service",
     "deployments/cli",
+    "deployments/cli/completion",
 ]
 
 

@@ -52,10 +52,16 @@ document.addEventListener("DOMContentLoaded", () => {
     new ResizeObserver(() => chart.setSize({ width: place.clientWidth - 32, height: HEIGHT })).observe(place);
   }
 
-  for (const place of document.querySelectorAll("[data-chart]")) {
-    fetch(place.dataset.source, { headers: { Accept: "application/json" } })
-      .then((response) => response.json())
-      .then((figures) => draw(place, figures))
-      .catch(() => { place.textContent = "The figures can't be read now."; });
+  function drawAll() {
+    for (const place of document.querySelectorAll("[data-chart]:not([data-drawn])")) {
+      place.dataset.drawn = "";
+      fetch(place.dataset.source, { headers: { Accept: "application/json" } })
+        .then((response) => response.json())
+        .then((figures) => draw(place, figures))
+        .catch(() => { place.textContent = "The figures can't be read now."; });
+    }
   }
+
+  document.addEventListener("htmx:afterSwap", drawAll);
+  drawAll();
 });

@@ -69,7 +69,8 @@
     event.preventDefault();
     ask(event.detail.question).then((yes) => { if (yes) event.detail.issueRequest(true); });
   });
-  document.addEventListener("htmx:afterSwap", (event) => localize(event.detail.target));
+  // The event's own target is what was there before.
+  document.addEventListener("htmx:afterSwap", () => localize(document));
   document.addEventListener("htmx:responseError", () => say("The server refused that: load the page again."));
   document.addEventListener("htmx:sendError", () => say("The server doesn't answer."));
   document.addEventListener("click", (event) => {
@@ -80,6 +81,8 @@
   });
   document.addEventListener("DOMContentLoaded", () => {
     localize(document);
+    // On a phone the pages are a row wider than the screen.
+    document.querySelector("nav [aria-current]")?.scrollIntoView({ block: "nearest", inline: "nearest" });
     const place = document.querySelector("[data-events]");
     if (place) follow(place);
   });

@@ -110,6 +110,20 @@ def test_incidents_are_counted_by_piece(history):
     assert counts == [(piece, kind, 1) for piece in range(3) for kind in ("fault", "loop")]
 
 
+def test_incidents_that_match_are_counted(journal, history):
+    """By kind, tier, session and key, alone and together; no word of a filter is read as SQL."""
+    with journal.step():
+        for tier in ("fast", "premium"):
+            journal.write_incident({"at": T, "kind": "loop", "tier": tier, "session": "its", "key": "k"})
+
+    def count(**which: str) -> int:
+        return sum(many for _, _, many in history.count_incidents(Span(since_s=T, until_s=T + 9, **which)))
+
+    assert (count(kind="loop"), count(session="its"), count(tier="fast"), count(key="k")) == (5, 2, 1, 2)
+    assert count(kind="loop", tier="premium", session="its", key="k") == 1
+    assert count(kind="fault", session="its") == count(tier="fast' OR 1=1 --") == 0
+
+
 def test_it_sees_what_was_committed_and_can_write_nothing(journal, history):
     """It reads beside the writer, and only reads."""
     with journal.step():

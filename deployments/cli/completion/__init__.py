@@ -1,0 +1,1 @@
+"""`mlx-stack-serve completion`: what completes the program in bash, zsh and fish."""
