@@ -63,7 +63,7 @@ from deployments.models.needs import plan_of
 from deployments.patches import apply_change, patch_router
 from deployments.ports import Ports
 from deployments.reports.account import Account
-from deployments.reports.incidents import note_memory
+from deployments.reports.memory_notes import note_memory
 from deployments.reports.traces import Traces
 from deployments.request.drive import drive
 from deployments.request.forward import forward, restrict_to_hosted

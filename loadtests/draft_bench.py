@@ -19,7 +19,6 @@ from __future__ import annotations
 import argparse
 import itertools
 import statistics
-import threading
 import time
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -28,6 +27,7 @@ from deployments.models.sources import CODER_LARGE, CODER_SMALL, parse_source
 from deployments.tiers.mlx.loading import load
 from loadtests.edit_tasks import PROSE, build_tasks
 from loadtests.lookup_bench import Pair
+from loadtests.mlx_thread import print_and_exit
 
 __all__ = ["count_steps", "main"]
 
@@ -127,13 +127,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=3600.0, help="after which no question is begun")
     given = parser.parse_args()
 
-    def work() -> None:
-        for line in bench_draft(given.model, given.draft, given.tokens, given.threads, given.seconds):
-            print(line, flush=True)
-
-    thread = threading.Thread(target=work)  # MLX's own things of the main thread outlive the interpreter
-    thread.start()
-    thread.join()
+    print_and_exit(bench_draft(given.model, given.draft, given.tokens, given.threads, given.seconds))
 
 
 if __name__ == "__main__":

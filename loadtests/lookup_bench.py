@@ -12,12 +12,9 @@ before, so what is measured is decoding, from the first token to the last, both 
 from __future__ import annotations
 
 import argparse
-import queue
 import statistics
 import sys
-import threading
 import time
-import traceback
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -28,6 +25,7 @@ from deployments.tiers.mlx.loading import Loaded, load
 from deployments.tiers.mlx.sampling import Sampling
 from deployments.tiers.mlx.starting import prepare_batch
 from loadtests.edit_tasks import PROSE, build_tasks
+from loadtests.mlx_thread import print_and_exit
 from loadtests.table import Figure
 from loadtests.turns import Turns
 
@@ -124,20 +122,8 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=2, help="threads of the matrix library")
     given = parser.parse_args()
 
-    def work() -> None:
-        try:
-            for figure in bench_lookup(Turns(1, 3600.0), given.model, given.tokens, given.threads):
-                print(figure.row(), flush=True)
-            ended.put(0)
-        except BaseException:
-            traceback.print_exc()
-            ended.put(1)
-        # MLX's things of a thread need the interpreter when the thread ends (`tiers/mlx/engine.py`): this one stays.
-        threading.Event().wait()
-
-    ended: queue.SimpleQueue[int] = queue.SimpleQueue()
-    threading.Thread(target=work, daemon=True).start()
-    sys.exit(ended.get())
+    figures = bench_lookup(Turns(1, 3600.0), given.model, given.tokens, given.threads)
+    print_and_exit(figure.row() for figure in figures)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ costs the later phases cells, never all of them, and the report says how many we
 report needs comes first (`CORE`); what narrows an interval or repeats a figure has the time that is left.
 
 The shares are those of three models on two cores, 20 minutes in all, where the first server is ready with all models
-after 97 s, and the largest model reads 25 tokens a second and writes two (2 vCPU AMD EPYC, Linux, 2026-11-24).
+after 97 s, and the largest model reads 25 tokens a second and writes two (2 vCPU Intel Xeon, Linux, 2026-11-24).
 """
 
 from __future__ import annotations

@@ -21,16 +21,12 @@ It costs 40 µs of CPU a record, and 4 µs for a request without any (2026-11-22
 
 from __future__ import annotations
 
-import asyncio
-import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from deployments.evidence import Shown, cut, fit_evidence
-from deployments.memory.node_report import Transition
-from deployments.memory.view import MemoryView
 from deployments.request.run_record import Run
 from deployments.state.incident_record import IncidentKind, record, shorten
 from reliability.answer.judgement import Judged
@@ -40,10 +36,9 @@ from reliability.loops.content import text_of
 from reliability.loops.nudge import nudge
 from reliability.types import Attempt, ChatRequest, Fault, Flaw, Reason, TierStatus
 
-__all__ = ["RECORDS_MAX", "incidents_of", "note_memory"]
+__all__ = ["RECORDS_MAX", "incidents_of"]
 
 RECORDS_MAX = 48
-NOTE_EVERY_S = 1.0
 VIOLATIONS_MAX = 6
 PATHS_MAX = 6
 DETAIL_BYTES_MAX = 512
@@ -293,24 +288,3 @@ def _name_tool_choice(choice: object) -> str | None:
 def _find_last_user_text(request: ChatRequest) -> str:
     texts = (text_of(m.get("content")) for m in reversed(request.messages) if m.get("role") == "user")
     return next(texts, "")
-
-
-async def note_memory(view: MemoryView | None, note: Callable[[Mapping[str, Any]], None]) -> None:
-    """Note every change of a node's memory level, with a snapshot of who held what, as long as it runs."""
-    while view is not None:
-        view.level()  # starts to poll
-        for transition in view.transitions():
-            note(_write_memory_incident(transition, time.time()))
-        await asyncio.sleep(NOTE_EVERY_S)
-
-
-def _write_memory_incident(transition: Transition, now_s: float) -> dict[str, Any]:
-    """Write that a node's memory level has changed. Its id stands in place of a request's, so that
-    it is kept once."""
-    return record(
-        IncidentKind.MEMORY,
-        at_s=now_s - transition.age_s,
-        reason=f"{transition.before.value} -> {transition.after.value}",
-        request_id=f"memory-{transition.id}",
-        evidence=transition.snapshot(),
-    )

@@ -38,6 +38,7 @@ class IncidentKind(StrEnum):
     USAGE = "usage"  # a tier reported a cost that an answer can't have had; an estimate is booked
     BREAKER = "breaker"
     MEMORY = "memory"
+    SCALING = "scaling"  # a replica that holds memory has come or gone
     OPERATOR = "operator"
     GRANT_EXPIRED = "grant_expired"
     JOURNAL = "journal"  # it could not be read and was put aside: budgets and incidents begin empty

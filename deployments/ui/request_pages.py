@@ -70,7 +70,12 @@ class RequestPages:
     async def find(self, request: Request, visit: Visit) -> Response:
         """Show the newest of a request's id, as clients know it."""
         report = await self._desk.state.report(None, request.path_params["request_id"])
-        return await self._show(request, visit, [] if report is None else [report])
+        if report is None:
+            return await self._show(request, visit, [])
+        # A report doesn't say when its request ended; the list does, as far as it goes.
+        newest = await self._desk.state.browse(RequestQuery(key=report["key"], session=report["session"], limit=PAGE))
+        listed = [one for one in newest if one["request_id"] == report["request_id"]]
+        return await self._show(request, visit, [*listed[:1], report])
 
     async def _show(self, request: Request, visit: Visit, found: list[dict[str, Any]]) -> Response:
         if not found:

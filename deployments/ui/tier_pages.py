@@ -65,8 +65,10 @@ class TierPages:
         overview = self._desk.overview
         now = await overview.take()
         changes = await self._desk.state.incidents(Query(kind="memory", limit=20))
+        scaled = await self._desk.state.incidents(Query(kind="scaling", limit=20))
         holders = [] if overview.memory is None else overview.memory.list_holders()
-        return self._desk.show(request, visit, "memory.html", now=now, holders=holders, changes=changes)
+        found = {"holders": holders, "changes": changes, "scaled": scaled}
+        return self._desk.show(request, visit, "memory.html", now=now, **found)
 
     async def count_levels(self, request: Request, _: Visit) -> Response:
         """Answer with the chart's figures: the level of each machine over a week."""

@@ -234,6 +234,29 @@ def test_filtered_incidents_stay_filtered_in_the_chart_and_over_time(visitor, se
     page.wait_for_selector("#found .u-legend >> text=fault")
 
 
+def test_the_memory_page_says_which_replicas_have_come(server):
+    """Law: each replica that holds memory has one record of its beginning, and the page shows it."""
+
+    def find_started() -> list[str]:
+        found = httpx.get(f"{server.url}/v1/reliability/incidents?kind=scaling").json()["data"]
+        return sorted(one["tier"] for one in found if one["reason"] == "started")
+
+    until(lambda: find_started() == sorted(scripts.TWO), "a record of each replica's beginning")
+    page = httpx.get(f"{server.url}/ui/memory", headers={"accept": "text/html"}).text
+
+    assert "What scaled" in page
+    assert page.count(": a replica started on ") == len(scripts.TWO)
+
+
+def test_a_request_that_is_opened_by_its_id_says_when_it_ended(server):
+    """Law: a page that is opened from a link says of a request what the one from the list says."""
+    name = ask(server, [user("hello")], stream=False).headers["x-request-id"]
+    until(lambda: httpx.get(f"{server.url}/v1/reliability/requests/{name}").is_success, "its report")
+    page = httpx.get(f"{server.url}/ui/requests/by-id/{name}", headers={"accept": "text/html"}).text
+
+    assert "<dt>ended</dt>" in page
+
+
 def test_an_order_is_asked_about_first(visitor, server):
     """Cancelled, nothing happens; confirmed, the tier is kept off, and comes back by the next order."""
     page = visitor.go("/ui/tiers")

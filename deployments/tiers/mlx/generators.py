@@ -11,7 +11,7 @@ a program from nothing, with two guesses a step, and no more than 1.05 with four
 lookup makes 2.2 and 2.9 times on two of three. A step of the draft takes a third of the model's (96 against 263 ms),
 and reading three tokens 1.6 times what reading one does. For that it would take 2.5 GB beside 7.1, and read every
 prompt as well. Where reading some tokens costs no more than one, as on a GPU, it may be otherwise: nobody has measured
-that. (2 vCPU AMD EPYC, Linux, Python 3.11.7, two threads, 2026-11-24: `python -m loadtests.draft_bench --seconds 240`)
+that. (2 × Xeon, Linux, Python 3.11.7, two threads, 2026-11-24: `python -m loadtests.draft_bench --seconds 240`)
 """
 
 from __future__ import annotations
