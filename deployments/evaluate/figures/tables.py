@@ -39,7 +39,7 @@ def tabulate_calls(cells: Cells) -> list[dict[str, Any]]:
             _count_layer(model, WORDS[layer], results.values(), functools.partial(_reach, number))
             for number, layer in enumerate(LAYERS)
         ]
-        if model in hasty:
+        if hasty.get(model, {}).keys() >= results.keys():  # of some of the cases it would be no share of them
             rows.append(_count_layer(model, "grammar at once", hasty[model].values(), _take_all))
     for model, results in _select(cells, "chain", "call").items():
         rows.append(_count_layer(model, "+ escalation", results.values(), _take_all))
