@@ -67,8 +67,7 @@ class TierPages:
         changes = await self._desk.state.incidents(Query(kind="memory", limit=20))
         scaled = await self._desk.state.incidents(Query(kind="scaling", limit=20))
         holders = [] if overview.memory is None else overview.memory.list_holders()
-        found = {"holders": holders, "changes": changes, "scaled": scaled}
-        return self._desk.show(request, visit, "memory.html", now=now, **found)
+        return self._desk.show(request, visit, "memory.html", now=now, holders=holders, changes=changes, scaled=scaled)
 
     async def count_levels(self, request: Request, _: Visit) -> Response:
         """Answer with the chart's figures: the level of each machine over a week."""
