@@ -250,8 +250,9 @@ def test_the_memory_page_says_which_replicas_have_come(server):
 
 def test_a_request_that_is_opened_by_its_id_says_when_it_ended(server):
     """Law: a page that is opened from a link says of a request what the one from the list says."""
-    name = ask(server, [user("hello")], stream=False).headers["x-request-id"]
-    until(lambda: httpx.get(f"{server.url}/v1/reliability/requests/{name}").is_success, "its report")
+    answered = ask(server, user("hello"), stream=False)
+    report_of(server, answered)
+    name = answered.request_id
     page = httpx.get(f"{server.url}/ui/requests/by-id/{name}", headers={"accept": "text/html"}).text
 
     assert "<dt>ended</dt>" in page
