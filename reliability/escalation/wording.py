@@ -20,7 +20,7 @@ import re
 from reliability.admission.admit import AdmissionRequest, RejectedBy, Rejection
 from reliability.admission.budget import Load, Policy, Window
 
-__all__ = ["describe_rejection", "duration", "figure"]
+__all__ = ["LIKE_A_STATUS", "describe_rejection", "duration", "figure"]
 
 LIKE_A_STATUS = re.compile(r"429|50[0234]|524")
 PLAIN_NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")

@@ -75,7 +75,7 @@ def prometheus(server: Server, tmp_path: Path) -> Iterator[Prometheus]:
     (job,) = config["scrape_configs"]
     origin, _, prefix = server.url.removeprefix("http://").partition("/")
     job |= {"metrics_path": f"/{prefix}/metrics", "static_configs": [{"targets": [origin]}]}
-    config["global"] = {"scrape_interval": "1s", "scrape_timeout": "1s", "evaluation_interval": "1s"}
+    config["global"] = {"scrape_interval": "5s", "scrape_timeout": "5s", "evaluation_interval": "1s"}
     (tmp_path / "prometheus.yaml").write_text(yaml.safe_dump(config))
     shutil.copy(FOLDER / "alerts.yaml", tmp_path)
     at = f"127.0.0.1:{free_port()}"
