@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import httpx
 import pytest
@@ -23,6 +24,9 @@ pytestmark = pytest.mark.ray
 
 MORE_S = 1.0  # of the bystander; the law says 0.25, and a busy machine for tests says more
 TURNS_MIN = 10
+TRIES = 3
+
+T = TypeVar("T")
 
 
 def nested(depth: int, leaf: Any = "a") -> Any:
@@ -124,30 +128,37 @@ class Bystander:
                 self.waits_s.append(time.monotonic() - started)
 
 
-@pytest.fixture
-def bystander(server: Server) -> Iterator[Bystander]:
-    with Bystander(server) as running:
-        quiet_s, before = max(running.waits_s), len(running.waits_s)
-        yield running
-        until(lambda: len(running.waits_s) > before + TURNS_MIN, "the bystander is served still")
-    assert max(running.waits_s[before:]) < quiet_s + MORE_S
+def spare_bystander(server: Server, attack: Callable[[str], T]) -> T:
+    """Make an attack with the bystander beside it; return what came of it.
+
+    A busy machine holds the bystander up now and then, an attack each time: so it must not be held up at each of
+    `TRIES`. `attack` gets a word for its schema, so that the server hasn't seen it at an earlier try.
+    """
+    waits_s = []
+    for number in range(TRIES):
+        with Bystander(server) as running:
+            quiet_s, before = max(running.waits_s), len(running.waits_s)
+            outcome = attack(f"try {number}")
+            until(lambda at=before, of=running: len(of.waits_s) > at + TURNS_MIN, "the bystander is served still")
+        waits_s.append(max(running.waits_s[before:]) - quiet_s)
+        if waits_s[-1] < MORE_S:
+            return outcome
+    pytest.fail(f"the bystander waited longer than before, by {waits_s} s, at each of {TRIES} tries")
 
 
 def tools(schema: Any) -> list[Any]:
     return [{"type": "function", "function": {"name": "f", "parameters": schema}}]
 
 
-def attacked(server: Server, name: str) -> Outcome:
-    attack = ATTACKS[name]
-    return ask(
-        server, user(f"<{name}>"), model="fast", stream=False, tools=tools(attack.schema), tool_choice="required"
-    )
+def attacked(server: Server, name: str, word: str) -> Outcome:
+    schema = {**ATTACKS[name].schema, "description": word}
+    return ask(server, user(f"<{name}>"), model="fast", stream=False, tools=tools(schema), tool_choice="required")
 
 
 @pytest.mark.parametrize("name", ATTACKS)
-def test_a_schema_costs_nobody_else_their_time(server, bystander, name):
+def test_a_schema_costs_nobody_else_their_time(server, name):
     """The call is delivered where it is valid, refused where it isn't; the bystander is served all the while."""
-    outcome = attacked(server, name)
+    outcome = spare_bystander(server, lambda word: attacked(server, name, word))
 
     if ATTACKS[name].delivered:
         assert outcome.calls == [("f", ATTACKS[name].arguments)]
@@ -155,15 +166,15 @@ def test_a_schema_costs_nobody_else_their_time(server, bystander, name):
         assert (outcome.status, outcome.error["code"]) == (400, "invalid_answer")
 
 
-def test_several_attackers_at_once_cost_no_more(server, bystander):
+def test_several_attackers_at_once_cost_no_more(server):
     """The large work of many waits for its turn, away from the small."""
-    attackers = [
-        threading.Thread(target=attacked, args=(server, name)) for name in ("compile-bomb", "unique", "enum") * 2
-    ]
-    for attacker in attackers:
-        attacker.start()
-    for attacker in attackers:
-        attacker.join()
+    names = ("compile-bomb", "unique", "enum") * 2
+
+    def attack(word: str) -> list[int]:
+        with ThreadPoolExecutor(len(names)) as pool:
+            return list(pool.map(lambda name: attacked(server, name, word).status, names))
+
+    assert spare_bystander(server, attack) == [200, 200, 400] * 2
 
 
 def test_what_isnt_checked_is_said_in_the_report(server):
@@ -192,10 +203,14 @@ def doubling(levels: int) -> dict[str, Any]:
         (strings(30_000), "", "larger or deeper"),
     ],
 )
-def test_an_answers_schema_is_refused_by_its_place(server, bystander, schema, place, said):
+def test_an_answers_schema_is_refused_by_its_place(server, schema, place, said):
     """`response_format` is held to the bounds of a tool's schema, on arrival, whatever the tier."""
-    wanted = {"type": "json_schema", "json_schema": {"name": "n", "schema": schema}}
-    outcome = ask(server, user("hello"), model="standard", stream=False, response_format=wanted)
+
+    def attack(word: str) -> Outcome:
+        wanted = {"type": "json_schema", "json_schema": {"name": "n", "schema": {**schema, "description": word}}}
+        return ask(server, user("hello"), model="standard", stream=False, response_format=wanted)
+
+    outcome = spare_bystander(server, attack)
 
     assert (outcome.status, outcome.error["code"]) == (400, "invalid_request")
     assert outcome.error["param"].startswith("response_format.json_schema.schema" + place)
