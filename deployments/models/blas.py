@@ -12,7 +12,7 @@ On x86_64 a third file stands in front of it, `few_rows_x86_64.so`, four kilobyt
 products of few rows to OpenBLAS's gemv, since gemm first copies the second matrix, which is most of the time of a
 sequence that decodes alone (`few_rows.c` says how).
 It is built beforehand, because nobody who runs the server should need a compiler, and pinned like the others
-(`tools/few_rows.py`). OpenBLAS's builds for aarch64 send products of one row to gemv by themselves (GEMM_GEMV_FORWARD;
+(`tools/native.py`). OpenBLAS's builds for aarch64 send products of one row to gemv by themselves (GEMM_GEMV_FORWARD;
 not run here), those for x86_64 don't. Without the file, or where it fails its check, OpenBLAS is used alone.
 
 Whatever goes wrong here leaves the stock path, which computes the same, and a reason in words
@@ -89,10 +89,11 @@ _ROW_MAJOR, _PLAIN, _TRANSPOSED = 101, 111, 112  # CBLAS's names; the first: row
 
 @dataclass(frozen=True, slots=True)
 class Library:
-    """What MLX computes its matrix products with, in words for a person."""
+    """What MLX computes its matrix products with, in words for a person, and with how many threads."""
 
     fast: bool
     words: str
+    threads: int = 1
 
 
 class NoFastLibrary(Exception):
@@ -154,7 +155,7 @@ def _load(cache_dir: Path | None, wanted: int | None, say: Say) -> Library:
         library.scipy_openblas_set_num_threads(wanted or 1)
     threads = library.scipy_openblas_get_num_threads()
     words = f"OpenBLAS {_OPENBLAS[1]}, {threads} thread{'s' if threads > 1 else ''}"
-    return Library(True, words + (f"; a sequence alone is slow: {why_slow}" if why_slow else ""))
+    return Library(True, words + (f"; a sequence alone is slow: {why_slow}" if why_slow else ""), threads)
 
 
 def find_few_rows() -> Path | None:

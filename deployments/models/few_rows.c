@@ -7,7 +7,7 @@
 // cache. Everything else goes to OpenBLAS's gemm as it came.
 //
 // Needs nothing but OpenBLAS as `blas.py` prepares it, loaded before: no libc, no constructor, no memory of its own.
-// Built by `python -m tools.few_rows`; where the thresholds come from stands in blas.py.
+// Built by `python -m tools.native`; where the thresholds come from stands in blas.py.
 //
 // What must never happen: a product that gemm would refuse, or do nothing for, does something here. What isn't plainly
 // a product of few rows is gemm's.

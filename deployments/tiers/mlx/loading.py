@@ -26,6 +26,7 @@ from deployments.models.cache_folder import Say
 from deployments.models.provenance import versions, weights_sha256
 from deployments.models.sources import ModelSource, ModelUnavailable
 from deployments.tiers.call_split import CallFormat, strict_json_call
+from deployments.tiers.mlx.cpu import attention
 from deployments.tiers.mlx.opening import read_turn_start
 from deployments.tiers.mlx.sampling import Sampling
 from deployments.tiers.template_check import check_call_template
@@ -81,7 +82,7 @@ def load(
     if artifact.needed_bytes > available_bytes:
         raise ModelUnavailable(_explain_too_little(artifact, available_bytes), again=True)
     say("loading the weights")
-    blas.preload(cache_dir, threads=blas_threads)
+    _speed_up(cache_dir, blas_threads)
     model, tokenizer = _load_mlx(artifact.path, adapter)
     if not tokenizer.has_chat_template:
         raise ModelUnavailable(f"{source.label} has no chat template: it is a base model, not an instruct model")
@@ -99,6 +100,15 @@ def load(
         turn_start=read_turn_start(tokenizer),
         warning=_check_calls(tokenizer, artifact),
     )
+
+
+def _speed_up(cache_dir: Path | None, threads: int | None) -> None:
+    """Let MLX compute on a processor as fast as can be had; what can't be had is slower, and said in the log."""
+    library = blas.preload(cache_dir, threads=threads)
+    try:
+        attention.install(library.threads)
+    except attention.NotHere as reason:
+        _LOG.info("attention is MLX's own: %s", reason)
 
 
 def _check_calls(tokenizer: Any, artifact: Artifact) -> str | None:

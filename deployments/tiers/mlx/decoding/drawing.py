@@ -31,16 +31,22 @@ def normalise(logits: Any) -> Any:
     return logits - mx.logsumexp(logits, axis=-1, keepdims=True)
 
 
-def sample(samplers: Sequence[Any], logprobs: Any) -> Any:
-    """Draw one token a row; those that share a sampler's object are drawn in one call."""
+def sample(samplers: Sequence[Any], logits: Any, logprobs: Any) -> Any:
+    """Draw one token a row; those that share a sampler's object are drawn in one call.
+
+    Without a sampler it is the likeliest by the logits, so that nobody has to compute the probabilities of a whole
+    vocabulary for it.
+    """
     import mlx.core as mx
 
     first = samplers[0]
     if all(one is first for one in samplers):
-        return mx.argmax(logprobs, axis=-1) if first is None else first(logprobs)
-    lines = [logprobs[place : place + 1] for place in range(len(samplers))]
+        return mx.argmax(logits, axis=-1) if first is None else first(logprobs)
     return mx.concatenate(
-        [mx.argmax(line, axis=-1) if one is None else one(line) for one, line in zip(samplers, lines, strict=True)]
+        [
+            mx.argmax(logits[place : place + 1], axis=-1) if one is None else one(logprobs[place : place + 1])
+            for place, one in enumerate(samplers)
+        ]
     )
 
 

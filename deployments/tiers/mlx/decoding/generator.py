@@ -287,8 +287,8 @@ class LookupGenerator:
                 lines[place] = process(row, tokens[place : place + 1], lines[place])
             logits = mx.concatenate(lines)
         logprobs = normalise(logits)
-        sampled = sample([row.sampler for row in rows.rows], logprobs)
-        mx.async_eval(sampled, logprobs)  # type: ignore[no-untyped-call]
+        sampled = sample([row.sampler for row in rows.rows], logits, logprobs)
+        mx.async_eval(sampled, logits)  # type: ignore[no-untyped-call]
         return _Ahead(sampled, logprobs, frozenset(row.uid for row in rows.rows if row.failed))
 
     def _step_with(self, guesses: Sequence[Sequence[int]]) -> tuple[list[Drawn], list[int]]:
@@ -299,14 +299,16 @@ class LookupGenerator:
         lines = [[row.pending, *guess] for row, guess in zip(rows.rows, guesses, strict=True)]
         logits = rows.read(pad_lines(lines))
         likely: Any = None
+        logprobs = logits
         if any(row.plain for row in rows.rows):
-            logits = normalise(logits)  # to do it twice changes nothing that a processor or a sampler sees
             likely = mx.argmax(logits, axis=-1).tolist()
+            logprobs = normalise(logits)  # of whom somebody wants to see them
         drawn: list[Drawn] = []
         counts = []
         for place, (row, line) in enumerate(zip(rows.rows, lines, strict=True)):
             held = len(row.tokens)
-            drawn += self._draw(row, line, logits[place], likely[place] if row.plain else None)
+            seen = logprobs if row.plain else logits
+            drawn += self._draw(row, line, seen[place], likely[place] if row.plain else None)
             counts.append(len(row.tokens) - held)
         rows.advance(counts)
         right = [max(0, count - 1) for count in counts]
@@ -343,7 +345,7 @@ class LookupGenerator:
         if row.failed:
             return None, None
         logprobs = normalise(logits)
-        return sample([row.sampler], logprobs).tolist()[0], logprobs[0]
+        return sample([row.sampler], logits, logprobs).tolist()[0], logprobs[0]
 
     def _note(self, row: Row, token: int, logprobs: Any) -> Drawn:
         """Count a token as given."""
