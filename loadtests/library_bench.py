@@ -4,11 +4,12 @@
     python -m loadtests.mlx_bench --only alone
 
 A process loads one library, so each side is measured in processes of its own (`python -m loadtests.library_bench
-library|alone|plain`), by turns.
+library|alone|tier|plain`), by turns.
 """
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import statistics
@@ -20,6 +21,7 @@ from functools import partial
 from deployments.models import blas
 from loadtests.bare_loop import Bare
 from loadtests.table import Figure
+from loadtests.tier_loop import decode_by_tier, load_tier
 from loadtests.turns import Turns
 
 __all__ = ["bench_alone", "bench_library"]
@@ -58,23 +60,24 @@ def measure_library() -> None:
 
 
 def bench_alone(turns: Turns) -> Iterator[Figure]:
-    """Compare a bare loop of one sequence with and without `few_rows_x86_64.so`, with one thread and with one for each
-    core; each in a process of its own, by turns."""
+    """Compare one sequence with a bare loop on OpenBLAS as it is: the bare loop with `few_rows_x86_64.so`, and the
+    engine with all that it has; with one thread and with one for each core; each in a process of its own, by turns."""
     for threads in sorted({1, os.cpu_count() or 1}):
         own, more = Turns(turns.most, turns.seconds), {"OPENBLAS_NUM_THREADS": str(threads)}
         runs = [
-            (_measure_in_process("alone", more)[0], _measure_in_process("plain", more)[0])
+            [_measure_in_process(side, more)[0] for side in ("alone", "tier", "plain")]
             for _ in own.rounds(f"alone, {threads} threads")
         ]
-        mine, plain = (statistics.median(side) for side in zip(*runs, strict=True))
-        ratios = tuple(a / b for a, b in runs)
-        what = f"one sequence alone, {threads} thread{'s' if threads > 1 else ''}, against OpenBLAS as it is"
-        detail = f"{mine:.1f} against {plain:.1f} tokens a second"
-        yield Figure(what, detail, statistics.median(ratios), 2.0, rounds=ratios)
+        words = f"{threads} thread{'s' if threads > 1 else ''}, against a bare loop on OpenBLAS as it is"
+        for at, what in ((0, "a bare loop"), (1, "the engine")):
+            mine, plain = (statistics.median(run[side] for run in runs) for side in (at, 2))
+            ratios = tuple(run[at] / run[2] for run in runs)
+            detail = f"{mine:.1f} against {plain:.1f} tokens a second"
+            yield Figure(f"one sequence, {what}, {words}", detail, statistics.median(ratios), 2.0, rounds=ratios)
 
 
 def measure_alone(*, plain: bool) -> None:
-    """Print the tokens a second of one sequence; `plain`: on OpenBLAS alone."""
+    """Print the tokens a second of one sequence in a bare loop; `plain`: on OpenBLAS alone."""
     if plain:
         blas._FEW_ROWS.clear()
     bare = Bare()
@@ -82,10 +85,19 @@ def measure_alone(*, plain: bool) -> None:
     print(json.dumps([bare.decode(1).wall]))
 
 
+def measure_tier() -> None:
+    """Print the tokens a second of one sequence of the engine."""
+    tier = load_tier()
+    asyncio.run(decode_by_tier(tier, 1))
+    print(json.dumps([asyncio.run(decode_by_tier(tier, 1)).wall]))
+    asyncio.run(tier.close())
+
+
 MEASURES: dict[str, Callable[[], None]] = {
     "library": measure_library,
     "alone": partial(measure_alone, plain=False),
     "plain": partial(measure_alone, plain=True),
+    "tier": measure_tier,
 }
 
 if __name__ == "__main__":

@@ -10,7 +10,8 @@
     server   the whole graph against `mlx_lm.server`: tokens a second and the time to the first text (server_bench.py)
     grammar  what decoding under a grammar costs, and whether its answers are valid (grammar_bench.py)
     blas     prefill and batch-8 decode on the library that comes with MLX, and on the one that this server loads
-    alone    one sequence in a bare loop: on OpenBLAS as it is, and with what sends products of one row to gemv
+    alone    one sequence: a bare loop on OpenBLAS as it is, one with what sends products of few rows to gemv, and the
+             engine
 
 Both sides of a comparison take turns, `--rounds` times, and the ratio is the median of the rounds' ratios. The model is
 SmolLM2-135M in float32, for `lookup` Qwen2.5-Coder-0.5B. No comparison begins a round after its share of the time
@@ -27,67 +28,24 @@ import statistics
 import time
 from collections.abc import Callable, Iterator
 from contextlib import aclosing
-from typing import Any
 
-from deployments.models.sources import DEFAULT_SOURCE
 from deployments.tiers.mlx.batch import AHEAD_TOKENS
 from deployments.tiers.mlx.mlx_tier import MlxTier
-from loadtests.bare_loop import DECODE_TOKENS, QUESTION, Bare, Moment, Speed, take_moment
+from loadtests.bare_loop import QUESTION, Bare, Speed
 from loadtests.grammar_bench import bench_grammar
 from loadtests.library_bench import bench_alone, bench_library
 from loadtests.lookup_bench import bench_lookup
 from loadtests.server_bench import bench_server
 from loadtests.table import Figure, write
+from loadtests.tier_loop import PATIENCE_S, decode_by_tier, load_tier, request
 from loadtests.turns import Turns
-from reliability.types import ChatRequest, Counted, Finish, Text, TierState
+from reliability.types import ChatRequest, Counted, Finish, Text
 from tests.support.tier_asking import eventually
 
 __all__ = ["main"]
 
-PATIENCE_S = 900.0
-
-
-def request(*turns: str, system: str | None = None, max_tokens: int = DECODE_TOKENS) -> ChatRequest:
-    """Build a conversation of alternating turns, greedy."""
-    messages = [{"role": ("user", "assistant")[i % 2], "content": text} for i, text in enumerate(turns)]
-    head = [{"role": "system", "content": system}] if system else []
-    return ChatRequest(
-        request_id="bench",
-        session_id="bench",
-        messages=(*head, *messages),
-        max_tokens=max_tokens,
-        timeout_s=PATIENCE_S,
-        temperature=0.0,
-    )
-
-
-def load_tier(**options: Any) -> MlxTier:
-    """Start a tier, and wait until it has loaded its model."""
-    tier = MlxTier(name="bench", model=DEFAULT_SOURCE, **options)
-    status = asyncio.run(tier.wait_for_load(PATIENCE_S))
-    assert status.state is TierState.READY, status
-    return tier
-
 
 # Decoding.
-
-
-async def decode_by_tier(tier: MlxTier, count: int) -> Speed:
-    """Measure the same of the tier, as its clients see it: each piece is counted when it arrives on the event loop."""
-    began: set[int] = set()
-    seen: list[Moment] = []
-
-    async def read(number: int) -> None:
-        async with aclosing(tier.stream(request(QUESTION))) as stream:
-            async for events in stream:
-                if any(isinstance(event, Text) for event in events):
-                    began.add(number)
-                sequences = list(tier._engine._batch._sequences.values())  # type: ignore[union-attr]
-                if len(began) == len(sequences) == count:
-                    seen.append(take_moment(sum(len(sequence.tokens) for sequence in sequences)))
-
-    await asyncio.gather(*(read(number) for number in range(count)))
-    return Speed.between(seen)
 
 
 def bench_decode(turns: Turns) -> Iterator[Figure]:
