@@ -28,18 +28,19 @@ OPENBLAS = "libscipy_openblas.so"
 _FLAGS = (
     *("-target", "x86_64-linux-gnu.2.17", "-mcpu=baseline", "-O2", "-std=c11", "-Wall", "-Wextra", "-Werror"),
     *("-shared", "-fPIC", "-nostdlib", "-fvisibility=hidden", "-fno-sanitize=all", "-fno-stack-protector", "-g0"),
+    # A product and a sum may be one step, and no loop becomes a call of libc.
+    *("-ffp-contract=fast", "-fno-math-errno", "-fno-builtin"),
     *("-Wl,--strip-all", "-Wl,--build-id=none", "-Wl,--hash-style=gnu"),
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Binary:
-    """One of them: `sources`, the first of which is compiled, the soname, and what else the compiler is told."""
+    """One of them: `sources`, the first of which is compiled, and the soname."""
 
     target: Path
     sources: tuple[str, ...]
     soname: str
-    flags: tuple[str, ...] = ()
 
     @property
     def from_openblas(self) -> list[str]:
@@ -48,13 +49,9 @@ class Binary:
         return re.findall(r"^extern .*?(scipy_\w+)\(", text, re.MULTILINE)
 
 
-FEW_ROWS = Binary(ROOT / "deployments/models/few_rows_x86_64.so", ("few_rows.c",), "libfewrows.so")
-# A product and a sum may be one step, and no loop becomes a call of libc.
+FEW_ROWS = Binary(ROOT / "deployments/models/few_rows_x86_64.so", ("few_rows.c", "few_rows_lanes.h"), "libfewrows.so")
 ATTENTION = Binary(
-    ROOT / "deployments/tiers/mlx/cpu/attention_x86_64.so",
-    ("attention.c", "attention_lanes.h"),
-    "libattention.so",
-    ("-ffp-contract=fast", "-fno-math-errno", "-fno-builtin"),
+    ROOT / "deployments/tiers/mlx/cpu/attention_x86_64.so", ("attention.c", "attention_lanes.h"), "libattention.so"
 )
 
 
@@ -69,7 +66,7 @@ def build(binary: Binary, target: Path) -> None:
             (work / "empty.c").write_text("".join(f"void {name}(void) {{}}\n" for name in names), encoding="utf-8")
             _compile(work, "empty.c", OPENBLAS, "-fvisibility=default", f"-Wl,-soname,{OPENBLAS}")
             libraries = (OPENBLAS,)
-        options = (*binary.flags, *libraries, f"-Wl,-soname,{binary.soname}", "-Wl,-z,now")
+        options = (*libraries, f"-Wl,-soname,{binary.soname}", "-Wl,-z,now")
         _compile(work, binary.sources[0], binary.target.name, *options)
         target.write_bytes((work / binary.target.name).read_bytes())
 

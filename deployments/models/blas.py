@@ -8,9 +8,9 @@ have a prefix; a copy of it gets the plain names by the tool in the wheel `patch
 their sha256, and the copy is made once (`store.make_once`). Only the three symbols get plain names:
 everything else of it stays invisible.
 
-On x86_64 a third file stands in front of it, `few_rows_x86_64.so`, four kilobytes of this package's own: it sends
-products of few rows to OpenBLAS's gemv, since gemm first copies the second matrix, which is most of the time of a
-sequence that decodes alone (`few_rows.c` says how).
+On x86_64 a third file stands in front of it, `few_rows_x86_64.so`, 38 kilobytes of this package's own. OpenBLAS's gemm
+first copies the second matrix, which is most of the time of a sequence that decodes alone: so products of few rows go
+to its gemv, or are computed right there (`few_rows.c` says how).
 It is built beforehand, because nobody who runs the server should need a compiler, and pinned like the others
 (`tools/native.py`). OpenBLAS's builds for aarch64 send products of one row to gemv by themselves (GEMM_GEMV_FORWARD;
 not run here), those for x86_64 don't. Without the file, or where it fails its check, OpenBLAS is used alone.
@@ -28,26 +28,22 @@ second line with `LD_PRELOAD=.../libblas.so OPENBLAS_NUM_THREADS=1`:
     reference BLAS          10.3             8.6            11.2             7.2     (P 32, G 8)
     OpenBLAS, 1 thread      201              12.5           231              47.8    (P 256, G 16)
 
-With `few_rows_x86_64.so`, measured on 2026-11-24 (2 vCPU AMD EPYC, Linux). One product of (rows, 576) by the transposed
-(1536, 576), microseconds, OpenBLAS's gemm → as sent now, the least of two runs on a machine that others used; where
-nothing is gained the rows stay with gemm, and that is where the thresholds come from (AVX-512: OpenBLAS's kernels for
-SkylakeX; AVX2: those for Haswell, by `OPENBLAS_CORETYPE`):
+With `few_rows_x86_64.so`, CPU milliseconds of one product of (rows, 896) by the transposed (4864, 896), OpenBLAS's
+gemm → as it is computed now, with one thread (2026-11-25, 2 vCPU AMD EPYC, Linux; AVX-512: OpenBLAS's kernels for
+SkylakeX; AVX2: those for Haswell, by `OPENBLAS_CORETYPE`). Where nothing is gained the rows stay with gemm, and that is
+where the thresholds come from; with two threads, which share the copy, it is gained up to three rows:
 
-    rows                 1           2           3           4
-    AVX-512, 1 thread    209 →  96   220 → 132   263 → 155   227 → 182
-    AVX-512, 2 threads   138 →  75   153 → 101   155 → 128   150
-    AVX2, 1 thread       221 →  92   229 → 127   314 → 154   198 → 181
-    AVX2, 2 threads      128 →  56   171 → 109   189 → 133   191
+    rows                 1            2            3            5            8            12           16
+    AVX-512              2.15 → 1.16  2.22 → 1.36  2.48 → 1.35  2.54 → 1.48  2.65 → 1.82  2.82 → 2.35  3.06 → 2.66
+    AVX2                 2.55 → 1.13  2.90 → 1.32  3.34 → 1.57  3.19 → 1.61  2.98 → 2.19  3.50         3.74
 
 A whole step of mlx-lm's model, CPU milliseconds, 1 thread, median of 6 to 10 steps with it and as many without, by
-turns in one process. (The clock on the wall says little of that day, at a load average of 30 to 55; of two steps of one
-token that followed each other the one without took 1.6 to 3.8 times as long.) Steps of eight tokens and more, and
-prompts, are the same calls as before:
+turns in one process, while up to four rows went to gemv and all others to gemm (2026-11-24, beside other work):
 
-    tokens                         1             2             4             8
-    SmolLM2-135M, AVX2             74.2 → 38.5   77.3 → 47.8   73.6 → 60.7   94.6 → 91.8
-    SmolLM2-135M, AVX-512          57.0 → 40.0   64.0 → 45.9   75.5 → 63.3   92.7 → 103.6
-    Qwen2.5-Coder-0.5B, AVX-512    171 → 82      201 → 117     193 → 142     221 → 223
+    tokens                         1             2             4
+    SmolLM2-135M, AVX2             74.2 → 38.5   77.3 → 47.8   73.6 → 60.7
+    SmolLM2-135M, AVX-512          57.0 → 40.0   64.0 → 45.9   75.5 → 63.3
+    Qwen2.5-Coder-0.5B, AVX-512    171 → 82      201 → 117     193 → 142
 """
 
 from __future__ import annotations
@@ -82,7 +78,7 @@ _SHA256 = {
     ),
 }
 # Ours: what stands before OpenBLAS. Pinned too, so that a package with another binary in it is noticed.
-_FEW_ROWS = {"x86_64": ("few_rows_x86_64.so", "bd3776b065dd4cbd9e4074e1e2426e99f9af417ca62e3c3fc973920855b50930")}
+_FEW_ROWS = {"x86_64": ("few_rows_x86_64.so", "db441b7559695a434f805d113158011d8e7b13e99e466878aa7fcf66e82652ff")}
 _RENAMED = {f"scipy_cblas_{kind}gemm": f"cblas_{kind}gemm" for kind in "sdc"}
 _ROW_MAJOR, _PLAIN, _TRANSPOSED = 101, 111, 112  # CBLAS's names; the first: rows one after the other
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import os
 import platform
 import subprocess
 import sys
@@ -90,7 +91,7 @@ def multiply(
 @st.composite
 def products(draw: st.DrawFn) -> tuple[np.ndarray, np.ndarray, np.ndarray, tuple[float, float], str, int]:
     """Few rows or some, small and large matrices, gaps between their rows, NaN where the result goes."""
-    rows = draw(st.integers(0, 6))
+    rows = draw(st.integers(0, 18))
     # The large ones are beyond what OpenBLAS computes without gemv, and several panels wide.
     columns, depth = draw(
         st.one_of(
@@ -144,7 +145,23 @@ class TestProductsOfFewRows:
         around[: c.shape[0], : c.shape[1]] = c
         np.testing.assert_array_equal(c.base, around)
 
-    @pytest.mark.parametrize("rows", [1, 2, 3, 4, 5])
+    @pytest.mark.parametrize("core", ["Haswell", "Sandybridge"])
+    def test_they_are_on_an_older_processor_too(self, core: str) -> None:
+        """Law: the same, with the registers and the kernels of processors without AVX-512, and without AVX2."""
+        law = f"{Path(__file__).relative_to(ROOT)}::TestProductsOfFewRows::test_they_are_those_of_numpy"
+        done = subprocess.run(
+            [sys.executable, "-m", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider", law],
+            env={**os.environ, "OPENBLAS_CORETYPE": core},
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=False,
+        )
+
+        assert "1 passed" in done.stdout, done.stdout + done.stderr
+
+    @pytest.mark.parametrize("rows", [1, 2, 3, 4, 5, 9, 16])
     @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
     def test_what_isnt_a_number_goes_where_it_goes_in_gemm(self, rows: int, bad: float) -> None:
         """Law: NaN and infinities reach the same results as in OpenBLAS's own gemm."""
