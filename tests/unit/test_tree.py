@@ -98,6 +98,7 @@ ORDER = [
     "deployments/reports",
     "deployments/tiers",
     "deployments/tiers/mlx/grammar",
+    "deployments/tiers/mlx/cpu",
     "deployments/tiers/mlx/decoding",
     "deployments/tiers/mlx/stored",
     "deployments/tiers/mlx",
