@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 from urllib.parse import quote
 
-from deployments.cli.lines import list_incidents, list_sessions, show_request, show_status, show_timeline
+from deployments.cli.lines import list_incidents, list_sessions, plain, show_request, show_status, show_timeline
 from deployments.cli.server_client import NotAnswered, ServerClient
 from deployments.running.words import can_answer
 from deployments.ui.timeline import tell
@@ -25,7 +25,7 @@ def ask_server(client: ServerClient, arguments: argparse.Namespace) -> int:
     try:
         return COMMANDS[arguments.command](client, arguments)
     except NotAnswered as error:
-        print(error, file=sys.stderr)  # noqa: T201
+        print(plain(error), file=sys.stderr)  # noqa: T201
         return 1
     except BrokenPipeError:  # whoever read it has seen enough
         sys.stderr.close()
@@ -83,7 +83,6 @@ def _sessions(client: ServerClient, arguments: argparse.Namespace) -> int:
 
 
 def _show_session(session: dict[str, Any]) -> Iterator[str]:
-    from deployments.cli.lines import plain
     from deployments.ui.shown import write_count
 
     yield plain(f"{session['session']}: {write_count(session['spent_tokens'])} tokens spent")

@@ -16,6 +16,7 @@ from deployments.api.api_keys import ApiKey, digest
 from deployments.cli import ask_server as commands
 from deployments.cli.ask_server import ask_server
 from deployments.cli.server_client import KEY, ServerClient
+from deployments.config import ConfigError
 from tests.support.room_rig import Rig, attempt, browse
 
 BOSS, AGENT = "sk-boss-0123456789abcdef0123", "sk-agent-0123456789abcdef0123"
@@ -144,9 +145,27 @@ def test_a_refusal_is_one_line(run, rig, capsys, words, key, said):
     assert err.count("\n") == 1
 
 
-@pytest.mark.parametrize("answer", [httpx.ConnectError("refused"), httpx.Response(200, text="<html>")])
-def test_a_server_that_is_none_is_one_line(capsys, answer):
-    """Nobody there, or somebody else."""
+@pytest.mark.parametrize(
+    "answer",
+    [
+        httpx.ConnectError("refused"),
+        httpx.InvalidURL("URL too long"),
+        UnicodeError("label empty or too long"),
+        httpx.Response(200, text="<html>"),
+        httpx.Response(200, text="[" * 100_000),
+        httpx.Response(200, json=[1]),
+        httpx.Response(200, json={}),
+        # LM Studio says so, with 200, of any route that it doesn't know; Ollama in the same form with 404.
+        httpx.Response(200, json={"error": "Unexpected endpoint or method. (GET /v1/reliability/live)"}),
+        httpx.Response(404, json={"error": "not found"}),
+        httpx.Response(500, json={"error": None}),
+        httpx.Response(500, json={"error": {"message": "two\nlines, \x1b[2J and a jump"}}),
+        httpx.Response(307, headers={"location": "/login"}),
+    ],
+)
+@pytest.mark.parametrize("command", ["status", "why r", "logs", "top"])
+def test_a_server_that_is_none_is_one_line(capsys, answer, command):
+    """Nobody there, or somebody else; and nothing that a terminal would obey."""
 
     def reply(_: httpx.Request) -> httpx.Response:
         if isinstance(answer, Exception):
@@ -155,5 +174,30 @@ def test_a_server_that_is_none_is_one_line(capsys, answer):
 
     client = ServerClient("http://127.0.0.1:8000", {}, transport=httpx.MockTransport(reply))
 
+    assert ask_server(client, parse(*command.split())) == 1
+    out, err = capsys.readouterr()
+    assert (out, err.count("\n"), err.rstrip("\n").isprintable()) == ("", 1, True)
+
+
+def test_what_another_server_says_is_shown(capsys):
+    """Also where its error is a text and no object."""
+    answer = httpx.Response(404, json={"error": "no such route"})
+    client = ServerClient("http://127.0.0.1:8000", {}, transport=httpx.MockTransport(lambda _: answer))
+
     assert ask_server(client, parse("status")) == 1
-    assert capsys.readouterr().err.count("\n") == 1
+    assert "no such route" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("key", ["schlüssel", "sk-\udcff", "sk-one\nx-other: two", "sk a b"])
+def test_a_key_that_no_header_can_hold_is_one_line(key):
+    """That names the variable, and repeats nothing of the key."""
+    with pytest.raises(ConfigError) as caught:
+        ServerClient("http://127.0.0.1:8000", {KEY: key})
+    assert str(caught.value).startswith(KEY)
+    assert key not in str(caught.value)
+
+
+def test_white_space_around_a_key_is_none_of_it(run, rig):
+    """A file that it was read from ends in a new line."""
+    rig.access = KEYS
+    assert run("status", key=f"{BOSS}\n") == 0
