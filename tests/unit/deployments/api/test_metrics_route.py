@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deployments.api.metrics_route import STATES, merge_families, write_gauges
+from deployments.api.metrics_route import STATES, MetricsRoute, merge_families, write_gauges
+from tests.support.room_rig import Rig, browse
 
 NODE = """# HELP ray_mlx_stack_requests_total Finished requests.
 # TYPE ray_mlx_stack_requests_total counter
@@ -65,6 +66,23 @@ def test_gauges_say_how_things_stand():
     assert not any('window="session"' in line for line in lines)
     assert sum(line.endswith(" 1") and 'tier_state{tier="fast"' in line for line in lines) == 1
     assert sum('tier_state{tier="aside"' in line for line in lines) == len(STATES)
+
+
+def test_a_state_actor_that_is_away_is_told(tmp_path):
+    """What watches the server must hear of it just then: the rest of the figures is there, budgets are not known."""
+    rig = Rig(tmp_path)
+    rig.app.router.routes += MetricsRoute(rig.overview, lambda: rig.access, list).routes()
+    with browse(rig) as client:
+        assert "mlx_stack_state_actor_up 1" in client.get("/metrics").text
+        rig.here.away = True
+        rig.overview.forget()
+        answer = client.get("/metrics")
+        rig.here.away = False
+
+    assert answer.status_code == 200
+    assert "mlx_stack_state_actor_up 0" in answer.text
+    assert 'mlx_stack_tier_state{tier="fast",state="ready"} 1' in answer.text
+    assert "mlx_stack_budget_used_ratio{" not in answer.text
 
 
 @pytest.mark.skipif(shutil.which("promtool") is None, reason="no promtool here (apt-get install prometheus)")
