@@ -130,7 +130,9 @@ def test_signing_out_takes_the_cookie(keyed):
         assert client.get("/").status_code == 303
 
 
-@pytest.mark.parametrize("to", ["https://evil.example/", "//evil.example", "/\\evil.example", "evil", "/a\nb", "//[", "http://["])
+@pytest.mark.parametrize(
+    "to", ["https://evil.example/", "//evil.example", "/\\evil.example", "evil", "/a\nb", "//[", "http://["]
+)
 def test_signing_in_leads_nowhere_else(keyed, to):
     """A link to the sign-in page can't send whoever follows it to another site."""
     with browse(keyed) as client:
