@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 import time
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Any
@@ -33,7 +34,8 @@ COUNTED = FILTERS[:-1]
 SPANS = {"day": (86_400.0, 1_800.0), "week": (7 * 86_400.0, 4 * 3_600.0), "month": (30 * 86_400.0, 86_400.0)}
 FIGURES = ("attempt", "prompt_tokens", "completion_tokens", "ttft_ms", "elapsed_ms")
 COLUMNS = ("id", "at", "kind", "reason", "tier", "session", "key", "request_id", *FIGURES)
-FORMULA = ("=", "+", "-", "@", "\t", "\r")
+# What a spreadsheet computes at the beginning of a cell, and, where commas stand in numbers, behind a semicolon.
+FORMULA = re.compile(r"""(^|[;\t])(?=["\s]*[=+\-@]|[\t\r])""")
 
 
 class IncidentPages:
@@ -140,4 +142,4 @@ def _write_lines(rows: Sequence[Sequence[Any]]) -> bytes:
 
 def _defuse(value: Any) -> Any:
     """Keep a spreadsheet from running a client's word as a formula."""
-    return f"'{value}" if isinstance(value, str) and value.startswith(FORMULA) else value
+    return FORMULA.sub(r"\1'", value) if isinstance(value, str) else value

@@ -63,6 +63,21 @@ def test_a_spreadsheet_runs_nothing(rig):
     assert row["session"] == "'=HYPERLINK(1)"
 
 
+@pytest.mark.parametrize(
+    "name", ["a;=HYPERLINK(1)", 'a";=1+1;"', 'a;"=1+1"', "a\t=1+1", "a; =1+1", ";@SUM(1)", "b,=1+1", '"=1+1', "a-b;c=d"]
+)
+def test_no_other_separator_makes_a_formula(rig, name):
+    """Where commas stand in numbers a spreadsheet separates by semicolons, whatever is quoted."""
+    rig.finish("p", (incident(0, kind="usage", session=name),))
+    with browse(rig) as client:
+        text = client.get("/ui/incidents.csv?kind=usage").text
+
+    assert [row["session"].replace("'", "") for row in csv.DictReader(io.StringIO(text))] == [name]
+    for separator in ",;\t":
+        for row in csv.reader(io.StringIO(text), delimiter=separator):
+            assert not any(cell.strip().startswith(("=", "+", "-", "@", "\t", "\r")) for cell in row)
+
+
 def test_the_chart_s_figures_are_those_of_the_list(rig):
     """The day's counts add up to what was written in it; an export of another form isn't there."""
     with browse(rig) as client:
