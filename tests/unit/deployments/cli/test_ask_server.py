@@ -17,6 +17,7 @@ from deployments.cli import ask_server as commands
 from deployments.cli.ask_server import ask_server
 from deployments.cli.server_client import KEY, ServerClient
 from deployments.config import ConfigError
+from deployments.state.history import RequestQuery
 from tests.support.room_rig import Rig, attempt, browse
 
 BOSS, AGENT = "sk-boss-0123456789abcdef0123", "sk-agent-0123456789abcdef0123"
@@ -111,6 +112,40 @@ def test_logs_lists_and_goes_on(run, rig, capsys, monkeypatch):
         run("logs", "-f", "--json")
     shown = [json.loads(line)["request_id"] for line in capsys.readouterr().out.splitlines()]
     assert shown == ["r1", "r2", "new1", "new2"]
+
+
+def test_logs_goes_on_with_all_that_came(run, rig, capsys, monkeypatch):
+    """Also where more have ended since it last asked than a page holds; -n 0 begins with none."""
+    many = commands.LINES_MAX + 7
+
+    def wait(_: float) -> None:
+        if rig.here.actor.browse(RequestQuery(session="many", limit=1)):
+            raise KeyboardInterrupt
+        for n in range(many):
+            rig.finish(f"m{n}", session="many")
+
+    monkeypatch.setattr(commands.time, "sleep", wait)
+    with pytest.raises(KeyboardInterrupt):
+        run("logs", "-f", "-n", "0", "--json")
+    shown = [json.loads(line)["request_id"] for line in capsys.readouterr().out.splitlines()]
+    assert shown == [f"m{n}" for n in range(many)]
+
+
+@pytest.mark.parametrize("command", ["logs", "sessions", "incidents"])
+@pytest.mark.parametrize(("lines", "count"), [("0", 0), ("1", 1)])
+def test_as_many_lines_as_were_asked_for(run, capsys, command, lines, count):
+    """And none is a number, too."""
+    assert run(command, "--json", "-n", lines) == 0
+    out = capsys.readouterr().out
+    assert (len(out.splitlines()) if command == "logs" else len(json.loads(out))) == count
+
+
+@pytest.mark.parametrize("lines", ["-1", "501", "x", "1.5", "", "9" * 5000, "٣"])
+def test_what_is_no_number_of_lines_is_said(capsys, lines):
+    """More than a server gives at once is no silent 500."""
+    with pytest.raises(SystemExit):
+        parse("logs", "-n", lines)
+    assert "a number up to 500 is needed" in capsys.readouterr().err
 
 
 def test_sessions_and_incidents_are_listed(run, capsys):
