@@ -63,6 +63,19 @@ def test_a_spreadsheet_runs_nothing(rig):
     assert row["session"] == "'=HYPERLINK(1)"
 
 
+@pytest.mark.parametrize("form", ["csv", "json"])
+def test_an_export_that_cant_begin_is_said(rig, form):
+    """As an error, and not as a file that is empty or cut."""
+    with browse(rig) as client:
+        client.get("/ui/incidents")
+        rig.here.away = True
+        answer = client.get(f"/ui/incidents.{form}")
+        rig.here.away = False
+
+    assert answer.status_code == 503
+    assert "content-disposition" not in answer.headers
+
+
 @pytest.mark.parametrize(
     "name", ["a;=HYPERLINK(1)", 'a";=1+1;"', 'a;"=1+1"', "a\t=1+1", "a; =1+1", ";@SUM(1)", "b,=1+1", '"=1+1', "a-b;c=d"]
 )
