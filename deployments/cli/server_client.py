@@ -10,6 +10,7 @@ and what to do. A key in such a line.
 from __future__ import annotations
 
 import os
+import ssl
 from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlsplit
@@ -37,7 +38,7 @@ class ServerClient:
     how long.
 
     Raises:
-        ConfigError: the key can't be one.
+        ConfigError: the key can't be one, or the file of certificates isn't there.
     """
 
     def __init__(
@@ -55,6 +56,7 @@ class ServerClient:
             headers={"authorization": f"Bearer {key}"} if key else {},
             timeout=ask_s,
             transport=transport,
+            verify=_trust(url),
             trust_env=not own,  # a proxy can't reach our loopback
         )
 
@@ -90,6 +92,14 @@ def _read_key(environ: Mapping[str, str]) -> str:
     if not (key.isascii() and key.isprintable()) or " " in key:
         raise ConfigError(f"{KEY}: no API key has such characters")
     return key
+
+
+def _trust(url: str) -> ssl.SSLContext | bool:
+    """Choose whose certificates are believed: by `SSL_CERT_FILE` also where the environment else counts for nothing."""
+    try:
+        return urlsplit(url).scheme != "http" and httpx.create_ssl_context()
+    except OSError as error:
+        raise ConfigError(f"SSL_CERT_FILE: can't be read: {error.strerror}") from None
 
 
 def _read_object(answer: httpx.Response) -> dict[str, Any]:
