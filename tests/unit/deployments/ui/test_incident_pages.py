@@ -63,6 +63,16 @@ def test_a_spreadsheet_runs_nothing(rig):
     assert row["session"] == "'=HYPERLINK(1)"
 
 
+@pytest.mark.parametrize(("kind", "linked"), [("fault", True), ("scaling", False), ("memory", False)])
+def test_only_a_request_is_linked(rig, kind, linked):
+    """What stands in the place of a request's id, where a machine or a replica is told of, leads nowhere."""
+    rig.finish("p", (incident(0, kind=kind, request_id="named-so", session=None),))
+    with browse(rig) as client:
+        page = client.get(f"/ui/incidents?kind={kind}").text
+
+    assert ("by-id/named-so" in page) is linked
+
+
 @pytest.mark.parametrize("form", ["csv", "json"])
 def test_an_export_that_cant_begin_is_said(rig, form):
     """As an error, and not as a file that is empty or cut."""
