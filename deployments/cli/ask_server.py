@@ -45,16 +45,16 @@ def _status(client: ServerClient, arguments: argparse.Namespace) -> int:
 
 
 def _why(client: ServerClient, arguments: argparse.Namespace) -> int:
-    report = client.get(f"requests/{quote(arguments.request, safe='')}")
+    report, own = client.get(f"requests/{quote(arguments.request, safe='')}"), False
     try:
         found = client.get("incidents", request_id=arguments.request, key=report["key"], limit=100)["data"]
     except NotAnswered:  # incidents are an admin's; the report is the caller's own
-        found = []
+        found, own = [], True
     incidents = list(reversed(found))
     if arguments.json:
         _print([json.dumps({"report": report, "incidents": incidents})])
     else:
-        _print(show_timeline(report, tell(report, incidents, keep_text=True)))
+        _print(show_timeline(report, tell(report, incidents, keep_text=own)))
     return 0
 
 

@@ -30,8 +30,8 @@ Run = Callable[..., int]
 
 
 @pytest.fixture
-def rig(tmp_path) -> Rig:
-    made = Rig(tmp_path)
+def rig(request, tmp_path) -> Rig:
+    made = Rig(tmp_path, getattr(request, "param", None))
     made.finish("r1")
     made.finish("r2", (LOOP,), **AWAY)
     return made
@@ -89,6 +89,16 @@ def test_why_tells_the_request_in_steps(run, capsys):
     assert run("why", "r2", "--json") == 0
     told = json.loads(capsys.readouterr().out)
     assert (told["report"]["request_id"], [one["kind"] for one in told["incidents"]]) == ("r2", ["loop"])
+
+
+@pytest.mark.parametrize("rig", [KEYS], indirect=True)
+@pytest.mark.parametrize(("key", "shown"), [(BOSS, False), (AGENT, True)])
+def test_why_quotes_a_call_to_its_own_client_alone(run, rig, capsys, key, shown):
+    """An operator sees what a page shows: texts where incidents keep them. What is one's own one may read."""
+    rig.finish("mine", key="agent", attempts=[attempt(flaw="loop", detail="a word of the call"), attempt()])
+
+    assert run("why", "mine", key=key) == 0
+    assert ("a word of the call" in capsys.readouterr().out) is shown
 
 
 def test_logs_lists_and_goes_on(run, rig, capsys, monkeypatch):
