@@ -9,7 +9,8 @@ within `ASK_S` is left out of this answer and counted in `mlx_stack_nodes_silent
 
 With API keys it needs an admin's, as `Authorization: Bearer` (`authorization` in Prometheus's `scrape_configs`).
 
-What must never happen: a label that a client has named, a family that stands twice, no answer where something is down.
+What must never happen: a label that a client has named, a family that stands twice, no answer where the state actor is
+away: what watches must hear of it, so it is asked all at once, within the time that Prometheus waits.
 """
 
 from __future__ import annotations
@@ -58,8 +59,7 @@ class MetricsRoute:
         access = self._access()
         access.guard(request.client.host if request.client else None, request.headers)
         access.require_admin(access.caller(request.headers))
-        hour = await self._find_hour()
-        now, texts = await asyncio.gather(self._overview.take(), self._ask_nodes())
+        hour, now, texts = await asyncio.gather(self._find_hour(), self._overview.take(), self._ask_nodes())
         silent = sum(text is None for text in texts)
         lines = [*merge_families(text for text in texts if text), *write_gauges(now, hour, silent)]
         return Response("\n".join(lines) + "\n", media_type=MEDIA)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import shutil
 import subprocess
 from typing import Any
@@ -83,6 +84,28 @@ def test_a_state_actor_that_is_away_is_told(tmp_path):
     assert "mlx_stack_state_actor_up 0" in answer.text
     assert 'mlx_stack_tier_state{tier="fast",state="ready"} 1' in answer.text
     assert "mlx_stack_budget_used_ratio{" not in answer.text
+
+
+def test_the_state_actor_is_asked_all_at_once(tmp_path):
+    """One that hangs is waited for once: Prometheus waits ten seconds, and a call to the actor may take five."""
+    rig, waiting, everything = Rig(tmp_path), set(), asyncio.Event()
+    call = rig.here.call
+
+    async def answer_together(method: str, *given: Any) -> Any:
+        if method in ("budget", "look"):
+            waiting.add(method)
+            if len(waiting) == 2:
+                everything.set()
+            await everything.wait()
+        return await call(method, *given)
+
+    rig.here.call = answer_together  # type: ignore[method-assign]
+    rig.app.router.routes += MetricsRoute(rig.overview, lambda: rig.access, list).routes()
+    with browse(rig) as client:
+        text = client.get("/metrics").text
+
+    assert "mlx_stack_state_actor_up 1" in text
+    assert 'mlx_stack_budget_used_ratio{window="hour"}' in text
 
 
 @pytest.mark.skipif(shutil.which("promtool") is None, reason="no promtool here (apt-get install prometheus)")
