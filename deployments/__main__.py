@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import importlib.metadata
+import io
 import json
 import os
 import sys
@@ -57,6 +58,8 @@ def main(argv: list[str] | None = None) -> int:
     """Run one command; the result is the exit code: 0 good, 1 a check failed, 2 a wrong configuration."""
     given, rest = _split_arguments(sys.argv[1:] if argv is None else argv)
     arguments = build_parser().parse_args(given)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")  # a terminal that knows no arrow
     try:
         if arguments.command in operators.HELP:
             return operators.run(arguments)
@@ -222,7 +225,10 @@ def _run(arguments: argparse.Namespace) -> int:
 
 def _complete(arguments: argparse.Namespace) -> int:
     if arguments.values is None:
-        print(write_completion(arguments.shell, build_parser()))  # noqa: T201
+        try:
+            print(write_completion(arguments.shell, build_parser()), flush=True)  # noqa: T201
+        except BrokenPipeError:  # whoever read it has seen enough
+            sys.stderr.close()
         return 0
     from deployments.cli.completion.completion_values import write_values
 

@@ -89,5 +89,5 @@ def _choose_key(caller: Caller, params: Mapping[str, str]) -> str | None:
 
 
 def _make_page(found: list[dict[str, Any]], limit: int, by: str) -> dict[str, Any]:
-    more = found[-1][by] if len(found) == limit else None
+    more = found[-1][by] if len(found) >= limit else None
     return {"object": "list", "data": found, "next": more}

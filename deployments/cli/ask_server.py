@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 from urllib.parse import quote
 
-from deployments.cli.lines import list_incidents, list_sessions, show_request, show_status, show_timeline
+from deployments.cli.lines import list_incidents, list_sessions, plain, show_request, show_status, show_timeline
+from deployments.cli.operators import LINES_MAX
 from deployments.cli.server_client import NotAnswered, ServerClient
 from deployments.running.words import can_answer
 from deployments.ui.timeline import tell
@@ -25,7 +26,7 @@ def ask_server(client: ServerClient, arguments: argparse.Namespace) -> int:
     try:
         return COMMANDS[arguments.command](client, arguments)
     except NotAnswered as error:
-        print(error, file=sys.stderr)  # noqa: T201
+        print(plain(error), file=sys.stderr)  # noqa: T201
         return 1
     except BrokenPipeError:  # whoever read it has seen enough
         sys.stderr.close()
@@ -44,16 +45,16 @@ def _status(client: ServerClient, arguments: argparse.Namespace) -> int:
 
 
 def _why(client: ServerClient, arguments: argparse.Namespace) -> int:
-    report = client.get(f"requests/{quote(arguments.request, safe='')}")
+    report, own = client.get(f"requests/{quote(arguments.request, safe='')}"), False
     try:
         found = client.get("incidents", request_id=arguments.request, key=report["key"], limit=100)["data"]
     except NotAnswered:  # incidents are an admin's; the report is the caller's own
-        found = []
+        found, own = [], True
     incidents = list(reversed(found))
     if arguments.json:
         _print([json.dumps({"report": report, "incidents": incidents})])
     else:
-        _print(show_timeline(report, tell(report, incidents, keep_text=True)))
+        _print(show_timeline(report, tell(report, incidents, keep_text=own)))
     return 0
 
 
@@ -61,15 +62,27 @@ def _logs(client: ServerClient, arguments: argparse.Namespace) -> int:
     def show(reports: list[dict[str, Any]]) -> None:
         _print(json.dumps(one) if arguments.json else show_request(one) for one in reversed(reports))
 
-    newest = client.get("requests", session=arguments.session, limit=arguments.lines)["data"]
-    show(newest)
+    newest = client.get("requests", session=arguments.session, limit=max(1, arguments.lines))["data"]
+    show(newest[: arguments.lines])
     last = newest[0]["id"] if newest else 0
     while arguments.follow:
         time.sleep(POLL_S)
-        more = client.get("requests", session=arguments.session, after=last, limit=500)["data"]
+        more = _read_newer(client, arguments.session, last)
         show(more)
         last = more[0]["id"] if more else last
     return 0
+
+
+def _read_newer(client: ServerClient, session: str | None, last: int) -> list[dict[str, Any]]:
+    """Read all requests that have ended since the last one, the newest first: in as many pages as it takes."""
+    found: list[dict[str, Any]] = []
+    more = True
+    while more:
+        before = found[-1]["id"] if found else None
+        page = client.get("requests", session=session, after=last, before=before, limit=LINES_MAX)["data"]
+        found += page
+        more = len(page) == LINES_MAX
+    return found
 
 
 def _sessions(client: ServerClient, arguments: argparse.Namespace) -> int:
@@ -77,13 +90,12 @@ def _sessions(client: ServerClient, arguments: argparse.Namespace) -> int:
         session = client.get(f"sessions/{quote(arguments.session, safe='')}")
         _print([json.dumps(session)] if arguments.json else _show_session(session))
         return 0
-    found = client.get("sessions", limit=arguments.lines)["data"]
+    found = client.get("sessions", limit=max(1, arguments.lines))["data"][: arguments.lines]
     _print([json.dumps(found)] if arguments.json else list_sessions(found))
     return 0
 
 
 def _show_session(session: dict[str, Any]) -> Iterator[str]:
-    from deployments.cli.lines import plain
     from deployments.ui.shown import write_count
 
     yield plain(f"{session['session']}: {write_count(session['spent_tokens'])} tokens spent")
@@ -94,7 +106,7 @@ def _show_session(session: dict[str, Any]) -> Iterator[str]:
 
 def _incidents(client: ServerClient, arguments: argparse.Namespace) -> int:
     filters = {"kind": arguments.kind, "tier": arguments.tier, "session": arguments.session}
-    found = list(reversed(client.get("incidents", limit=arguments.lines, **filters)["data"]))
+    found = client.get("incidents", limit=max(1, arguments.lines), **filters)["data"][: arguments.lines][::-1]
     _print([json.dumps(found)] if arguments.json else list_incidents(found))
     return 0
 

@@ -96,7 +96,8 @@ def find_url(given: str | None, config: Path | None) -> str:
 def _parse_url(given: str) -> str:
     url = given.rstrip("/").removesuffix("/v1")
     try:
-        good = urlsplit(url).scheme in ("http", "https") and bool(urlsplit(url).hostname) and PLAIN.fullmatch(url)
+        parts = urlsplit(url)
+        good = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0 and PLAIN.fullmatch(url)
     except ValueError:
         good = False
     if not good:

@@ -95,7 +95,7 @@ def show_status(now: Record, url: str) -> Iterator[str]:
 
 def show_request(report: Record) -> str:
     """Write a finished request in one line."""
-    at = time.strftime("%H:%M:%S", time.localtime(report["at"]))
+    at = time.strftime("%m-%d %H:%M:%S", time.localtime(report["at"]))
     way = "→".join(tier if good else f"{tier}!" for tier, good in list_way(report)) or "–"
     tokens = sum((attempt["usage"] or {}).get("total_tokens", 0) for attempt in report["attempts"])
     marks = [

@@ -21,7 +21,7 @@ HELP = {
     "incidents": "list what went wrong or was mended, the newest last",
     "top": "watch a running server in the terminal",
 }
-LINES = 20
+LINES, LINES_MAX = 20, 500
 
 
 def add_arguments(name: str, command: argparse.ArgumentParser) -> None:
@@ -38,11 +38,18 @@ def add_arguments(name: str, command: argparse.ArgumentParser) -> None:
     if name in ("logs", "incidents"):
         command.add_argument("--session", help="only those of this session")
     if name in ("logs", "sessions", "incidents"):
-        command.add_argument("-n", "--lines", type=int, default=LINES, help=f"how many, up to 500 (else {LINES})")
+        words = f"how many, up to {LINES_MAX} (else {LINES})"
+        command.add_argument("-n", "--lines", type=_parse_lines, default=LINES, help=words)
     if name != "top":
         command.add_argument("--json", action="store_true", help="print JSON: what the server answered")
     command.add_argument("--url", help="the server's URL; else it is found in the configuration")
     command.add_argument("--config", type=Path, help="the configuration file")
+
+
+def _parse_lines(text: str) -> int:
+    if text.isascii() and text.isdecimal() and len(text) < 9 and int(text) <= LINES_MAX:
+        return int(text)
+    raise argparse.ArgumentTypeError(f"a number up to {LINES_MAX} is needed")
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -2,6 +2,8 @@
 
 It asks the server once in `EVERY_S`, on a thread, and shows what it answers; a server that is away leaves the last
 picture, and a line that says so.
+
+What must never happen: markup that is read in what a client, a model or an error says.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any, ClassVar, Protocol
 
+from rich.text import Text
 from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
 from textual.widgets import DataTable, Footer, Header, Label
@@ -56,11 +59,11 @@ class Top(App[None]):
     def compose(self) -> ComposeResult:
         """Lay out the screen."""
         yield Header()
-        yield Label("", id="day")
+        yield Label("", id="day", markup=False)
         yield DataTable(id="tiers", cursor_type="none")
         yield DataTable(id="running", cursor_type="none")
         yield DataTable(id="finished", cursor_type="row")
-        yield Label("", id="trouble")
+        yield Label("", id="trouble", markup=False)
         yield Footer()
 
     async def on_mount(self) -> None:
@@ -98,7 +101,7 @@ class Top(App[None]):
         at = shown.cursor_coordinate
         shown.clear()
         for row in rows:
-            shown.add_row(*map(plain, row))
+            shown.add_row(*(Text(plain(cell)) for cell in row))
         shown.cursor_coordinate = at
 
 

@@ -22,7 +22,14 @@ from deployments.config_tiers import HostedTierConfig
 from deployments.models.cache_folder import default_cache_dir
 from deployments.state.client import folder_of
 
-__all__ = ["STOP_WITHIN_S", "ServicePlan", "check_environment_file", "list_uncarried", "make_plan"]
+__all__ = [
+    "STOP_WITHIN_S",
+    "ServicePlan",
+    "check_environment_file",
+    "find_config_folder",
+    "list_uncarried",
+    "make_plan",
+]
 
 # The supervisor's own promise is 10 s, and 3 more until it kills by itself (`deployments/running`).
 STOP_WITHIN_S = 20
@@ -84,12 +91,20 @@ def make_plan(config: Path, file: ConfigFile, environ: Mapping[str, str], *, hom
     for words in (*plan.command, *carried.values(), *map(str, paths)):
         if not words.isprintable():
             raise ConfigError(f"{words!r} has a character that a service's file can't hold: take another path")
+    if str(folder).endswith(("\\", " ")):
+        raise ConfigError(f"{str(folder)!r} has an end that a service's file can't hold: take another folder")
     return plan
 
 
 def find_environment_file(home: Path, environ: Mapping[str, str]) -> Path:
     """Name the file with the service's keys."""
-    return Path(environ.get("XDG_CONFIG_HOME") or home / ".config") / "mlx-stack-serve" / "service.env"
+    return find_config_folder(home, environ) / "mlx-stack-serve" / "service.env"
+
+
+def find_config_folder(home: Path, environ: Mapping[str, str]) -> Path:
+    """Name the folder of the user's configuration; a relative `XDG_CONFIG_HOME` is none, as its rule has it."""
+    given = Path(environ.get("XDG_CONFIG_HOME", ""))
+    return given if given.is_absolute() else home / ".config"
 
 
 def check_environment_file(path: Path) -> None:

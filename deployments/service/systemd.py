@@ -16,13 +16,14 @@ One replica that is killed for its memory is Ray Serve's to start again: `OOMPol
 
 from __future__ import annotations
 
+import glob
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from deployments.service.init_system import Finished, Run, ServiceFault, ServiceState, run_program
 from deployments.service.owned_files import OwnedFile, sign
-from deployments.service.service_plan import STOP_WITHIN_S, ServicePlan
+from deployments.service.service_plan import STOP_WITHIN_S, ServicePlan, find_config_folder
 
 __all__ = ["UNIT", "Systemd", "write_unit"]
 
@@ -54,7 +55,7 @@ class Systemd:
     """systemd's manager of one user."""
 
     def __init__(self, home: Path, environ: Mapping[str, str], run: Run = run_program) -> None:
-        self._folder = Path(environ.get("XDG_CONFIG_HOME") or home / ".config") / "systemd" / "user"
+        self._folder = find_config_folder(home, environ) / "systemd" / "user"
         self._run = run
 
     @property
@@ -156,7 +157,8 @@ def _list_lines(plan: ServicePlan, *, backoff: bool, sandbox: bool) -> Iterator[
     # The colon: a dollar sign in a path is a dollar sign.
     yield f"ExecStart=:{' '.join(map(_quote, plan.command))}"
     yield from (f"Environment={_quote(f'{name}={value}')}" for name, value in plan.environment.items())
-    yield f"EnvironmentFile=-{_escape(str(plan.environment_file))}"
+    # systemd takes this name for a pattern.
+    yield f"EnvironmentFile=-{_escape(glob.escape(str(plan.environment_file)))}"
     yield from ("KillMode=mixed", f"TimeoutStopSec={STOP_WITHIN_S}", "OOMPolicy=continue")
     yield from ("Restart=on-failure", "RestartPreventExitStatus=2")
     yield from ("RestartSec=2", "RestartSteps=8", "RestartMaxDelaySec=300") if backoff else ("RestartSec=15",)

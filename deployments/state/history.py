@@ -30,6 +30,7 @@ __all__ = ["HISTORY_SCHEMA", "History", "RequestQuery", "SessionQuery", "Span", 
 
 BUCKETS_MAX = 5_000
 BUSY_S = 2.0
+TOGETHER_MAX = 1_000
 TOKENS = ("prompt_tokens", "completion_tokens")
 HISTORY_SCHEMA = """
 CREATE INDEX IF NOT EXISTS incidents_by_kind ON incidents (kind, at_s);
@@ -56,7 +57,8 @@ class RequestQuery:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionQuery:
-    """Which sessions: the one that was used last comes first. `before_s`: the moment to go on from."""
+    """Which sessions: the one that was used last comes first. `before_s`: the moment to go on from; so those that were
+    used at one moment, in one step, come together, and a page may have some more than `limit`."""
 
     key: str | None = None
     before_s: float | None = None
@@ -146,10 +148,11 @@ class History:
 
     def _sessions(self, query: SessionQuery) -> list[dict[str, Any]]:
         names = ("key", "session", "requests", *TOKENS, "cost_usd", "last_request_id", "used_s")
+        match = "FROM sessions WHERE (?1 IS NULL OR key = ?1) AND (?2 IS NULL OR used_s < ?2)"
+        last = f"SELECT used_s {match} ORDER BY used_s DESC LIMIT 1 OFFSET ?3 - 1"
         rows = self._read(
-            f"SELECT {', '.join(names)} FROM sessions WHERE (?1 IS NULL OR key = ?1) AND (?2 IS NULL OR used_s < ?2)"
-            " ORDER BY used_s DESC LIMIT ?3",
-            (query.key, query.before_s, query.limit),
+            f"SELECT {', '.join(names)} {match} AND used_s >= coalesce(({last}), 0) ORDER BY used_s DESC LIMIT ?3 + ?4",
+            (query.key, query.before_s, query.limit, TOGETHER_MAX),
         )
         return [dict(zip(names, row, strict=True)) for row in rows]
 

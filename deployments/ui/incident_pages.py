@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 import time
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Any
@@ -26,14 +27,16 @@ from deployments.ui.visits import Visit
 
 __all__ = ["IncidentPages", "stack_counts"]
 
-PAGE, EXPORT_PAGE, EXPORT_MAX = 50, 500, 100_000
+PAGE, EXPORT_PAGE = 50, 500
 FILTERS = ("kind", "tier", "session", "key", "request_id")
 COUNTED = FILTERS[:-1]
 # What the chart shows: name, how long, in pieces of how long.
 SPANS = {"day": (86_400.0, 1_800.0), "week": (7 * 86_400.0, 4 * 3_600.0), "month": (30 * 86_400.0, 86_400.0)}
 FIGURES = ("attempt", "prompt_tokens", "completion_tokens", "ttft_ms", "elapsed_ms")
 COLUMNS = ("id", "at", "kind", "reason", "tier", "session", "key", "request_id", *FIGURES)
-FORMULA = ("=", "+", "-", "@", "\t", "\r")
+# What a spreadsheet computes at the beginning of a cell, and, where commas stand in numbers, behind a semicolon.
+FORMULA = re.compile(r"""(^|[;\t])(?=["\s]*[=+\-@]|[\t\r])""")
+Incidents = Sequence[Mapping[str, Any]]
 
 
 class IncidentPages:
@@ -88,20 +91,20 @@ class IncidentPages:
         form = request.path_params["form"]
         if form not in ("csv", "json"):
             raise ApiError("not_found", "There is no such file: incidents.csv and incidents.json are.")
-        pages = self._read_all(read_filters(request.query_params, FILTERS))
+        filters = read_filters(request.query_params, FILTERS)
+        # What goes wrong with the first page is still an answer; later it can only break the file off.
+        pages = self._read_on(filters, await self._read(filters, None))
         rows = _write_csv(pages) if form == "csv" else _write_json(pages)
         headers = GUARDED | {"content-disposition": f'attachment; filename="incidents.{form}"'}
         return StreamingResponse(rows, media_type="text/csv" if form == "csv" else "application/json", headers=headers)
 
-    async def _read_all(self, filters: Mapping[str, Any]) -> AsyncGenerator[Sequence[Mapping[str, Any]], None]:
-        before: int | None = None
-        for _ in range(EXPORT_MAX // EXPORT_PAGE):
-            page = await self._desk.state.incidents(Query(**filters, before=before, limit=EXPORT_PAGE))
-            if page:
-                yield page
-                before = page[-1]["id"]
-            if len(page) < EXPORT_PAGE:
-                return
+    async def _read(self, filters: Mapping[str, Any], before: int | None) -> Incidents:
+        return await self._desk.state.incidents(Query(**filters, before=before, limit=EXPORT_PAGE))
+
+    async def _read_on(self, filters: Mapping[str, Any], page: Incidents) -> AsyncGenerator[Incidents, None]:
+        while page:
+            yield page
+            page = await self._read(filters, page[-1]["id"]) if len(page) == EXPORT_PAGE else ()
 
 
 def stack_counts(counts: Sequence[tuple[int, str, int]], span: Span) -> dict[str, Any]:
@@ -118,13 +121,13 @@ def stack_counts(counts: Sequence[tuple[int, str, int]], span: Span) -> dict[str
     }
 
 
-async def _write_csv(pages: AsyncGenerator[Sequence[Mapping[str, Any]], None]) -> AsyncGenerator[bytes, None]:
+async def _write_csv(pages: AsyncGenerator[Incidents, None]) -> AsyncGenerator[bytes, None]:
     yield _write_lines([COLUMNS])
     async for page in pages:
         yield _write_lines([[_defuse(one.get(name)) for name in COLUMNS] for one in page])
 
 
-async def _write_json(pages: AsyncGenerator[Sequence[Mapping[str, Any]], None]) -> AsyncGenerator[bytes, None]:
+async def _write_json(pages: AsyncGenerator[Incidents, None]) -> AsyncGenerator[bytes, None]:
     begin = b"["
     async for page in pages:
         yield begin + b",\n".join(map(orjson.dumps, page))
@@ -140,4 +143,4 @@ def _write_lines(rows: Sequence[Sequence[Any]]) -> bytes:
 
 def _defuse(value: Any) -> Any:
     """Keep a spreadsheet from running a client's word as a formula."""
-    return f"'{value}" if isinstance(value, str) and value.startswith(FORMULA) else value
+    return FORMULA.sub(r"\1'", value) if isinstance(value, str) else value

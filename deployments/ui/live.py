@@ -2,24 +2,27 @@
 
     Overview ──every TICK_S, while a page is open──▶ pieces of HTML ──those that changed──▶ each page
 
+A page is sent them as long as whoever looks still may: a key that is taken away, and a cookie that has grown too old,
+end the open pages, too. One page too many isn't refused, since a browser would never ask again, but told to come back.
+
 One task a Router replica makes the pieces for all of its pages, so a second and a third page cost only their bytes. It
 ends with the last page; with none open nothing runs. A page is sent a piece only where it differs from what it has, so
 what stands still keeps its focus and costs nothing.
 
-What must never happen: a page that is open for ever on a Router that is being stopped, more pages than `PAGES_MAX`.
+What must never happen: a page that is open for ever on a Router that is being stopped, or to somebody who may not look
+any more; more pages than `PAGES_MAX`.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
 import orjson
 
 from deployments.api.overview import Overview
-from deployments.errors import ApiError
 from deployments.telemetry import log_error
 from deployments.ui.rendering import render
 
@@ -28,6 +31,7 @@ __all__ = ["PIECES", "Live", "render_pieces"]
 TICK_S = 0.5
 SILENCE_S = 10.0
 PAGES_MAX = 32
+FULL_MS = 10_000
 PIECES = ("pulse", "day", "chain", "running", "finished")
 Pieces = Mapping[str, str]
 
@@ -52,20 +56,17 @@ class Live:
         """How many are open."""
         return self._pages
 
-    async def watch(self, root: str) -> AsyncGenerator[bytes, None]:
-        """Yield the frames for one page, until it is closed or this Router stops.
-
-        Raises:
-            ApiError: `overloaded`.
-        """
+    async def watch(self, root: str, may_look: Callable[[], Awaitable[bool]]) -> AsyncGenerator[bytes, None]:
+        """Yield the frames for one page, until it is closed, this Router stops, or `may_look` says no."""
         if self._pages >= PAGES_MAX:
-            raise ApiError("overloaded", f"{PAGES_MAX} pages are open on this server already: close one")
+            yield b"retry: %d\n\n" % FULL_MS
+            return
         self._pages += 1
         self._roots.add(root)
         sent: Pieces = {}
         try:
             yield b"retry: 1000\n\n"
-            while not self._overview.stopping:
+            while not self._overview.stopping and await may_look():
                 pieces = await self._await_news()
                 changed = {name: html for name, html in pieces.get(root, sent).items() if sent.get(name) != html}
                 sent = {**sent, **changed}

@@ -37,5 +37,5 @@ class NowPage:
 
     async def stream(self, request: Request, _: Visit) -> Response:
         """Send what changes."""
-        frames = self._live.watch(find_root(request))
+        frames = self._live.watch(find_root(request), lambda: self._desk.visits.may_look(request))
         return EventStream(frames, GUARDED | UNBUFFERED)

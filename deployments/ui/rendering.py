@@ -47,7 +47,7 @@ GUARDED = {
     "cross-origin-opener-policy": "same-origin",
     "cache-control": "no-store",
 }
-FOREVER = {"cache-control": "public, max-age=31536000, immutable", "x-content-type-options": "nosniff"}
+FOREVER = GUARDED | {"cache-control": "public, max-age=31536000, immutable"}
 
 
 @functools.cache

@@ -37,7 +37,7 @@ class RequestPages:
         """List them, below `/ui`."""
         return [
             Route("/requests", self._desk.look(self.show_list)),
-            Route("/requests/{number:int}", self._desk.look(self.show)),
+            Route("/requests/{number}", self._desk.look(self.show)),
             Route("/requests/by-id/{request_id:path}", self._desk.look(self.find)),
         ]
 
@@ -63,7 +63,9 @@ class RequestPages:
 
     async def show(self, request: Request, visit: Visit) -> Response:
         """Show one, by its number in the journal."""
-        number = request.path_params["number"]
+        number = _read_number(request.path_params["number"])
+        if number is None:
+            return await self._show(request, visit, [])
         found = await self._desk.state.browse(RequestQuery(before=number + 1, after=number - 1, limit=1))
         return await self._show(request, visit, found)
 

@@ -42,7 +42,7 @@ class SessionPages:
         """List them, the one that was used last first."""
         before = _read_moment(request.query_params.get("before"))
         sessions = await self._desk.state.browse(SessionQuery(before_s=before, limit=PAGE))
-        older = urlencode({"before": sessions[-1]["used_s"]}) if len(sessions) == PAGE else None
+        older = urlencode({"before": sessions[-1]["used_s"]}) if len(sessions) >= PAGE else None
         return self._desk.show(request, visit, "sessions.html", sessions=sessions, older=older)
 
     async def show(self, request: Request, visit: Visit) -> Response:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any
+from urllib.parse import quote
 
 __all__ = [
     "FILTERS",
@@ -13,6 +14,7 @@ __all__ = [
     "write_bytes",
     "write_count",
     "write_ms",
+    "write_segment",
     "write_share",
     "write_time",
     "write_usd",
@@ -100,6 +102,11 @@ def list_way(report: Mapping[str, Any]) -> list[tuple[str, bool]]:
     return way
 
 
+def write_segment(value: str) -> str:
+    """Write a name as one part of an address: of its slashes none is one there, so a browser resolves no `..` in it."""
+    return quote(value, safe="")
+
+
 FILTERS: Mapping[str, Callable[..., Any]] = {
     "short": shorten_id,
     "way": list_way,
@@ -110,4 +117,5 @@ FILTERS: Mapping[str, Callable[..., Any]] = {
     "share": write_share,
     "iso": write_time,
     "word": write_word,
+    "segment": write_segment,
 }

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from urllib.parse import urlsplit
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -61,6 +60,5 @@ class SignInPage:
 
 def _choose_next(given: str) -> str:
     """Choose the page to go on with: one of this server's own, whatever a link says."""
-    parts = urlsplit(given)
-    own = given.startswith("/") and not given.startswith(("//", "/\\")) and not parts.scheme and not parts.netloc
+    own = given.startswith("/") and not given.startswith(("//", "/\\"))
     return given if own and given.isprintable() else "/"

@@ -177,6 +177,8 @@ def write_curl(report: Record, incidents: Sequence[Record], url: str, *, keyed: 
     prompt = next(filter(None, prompts), "WHAT YOU ASK")
     model = report["escalated_from"] or report["tier"] or "auto"
     body = json.dumps({"model": model, "messages": [{"role": "user", "content": prompt}]}, ensure_ascii=False)
+    # What turns a text around, can't be seen, or is obeyed by a terminal, is written out.
+    body = "".join(letter if letter.isprintable() else json.dumps(letter)[1:-1] for letter in body)
     lines = [
         f"curl {shlex.quote(url + '/v1/chat/completions')}",
         "-H 'Content-Type: application/json'",

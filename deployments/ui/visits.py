@@ -15,7 +15,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from urllib.parse import parse_qsl, quote, urlsplit
+from urllib.parse import parse_qsl, quote
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -73,6 +73,14 @@ class Visits:
         if made is None:
             raise AssertionError("a cookie that was just made can be read")
         return Visit(caller=ANYBODY, token=seal.make_token(made[0]), fresh=fresh)
+
+    async def may_look(self, request: Request) -> bool:
+        """Tell whether whoever was let in by this request still would be."""
+        try:
+            await self.open_page(request)
+        except (NotSignedIn, ApiError):
+            return False
+        return True
 
     async def take_order(self, request: Request) -> tuple[Visit, Mapping[str, str]]:
         """Let somebody change something; return what the form says, too.
@@ -163,7 +171,7 @@ def refuse_foreign(request: Request) -> None:
         ApiError: `forbidden`.
     """
     origin = request.headers.get("origin")
-    elsewhere = origin is not None and urlsplit(origin).netloc != request.headers.get("host")
+    elsewhere = origin is not None and origin.partition("://")[2] != request.headers.get("host")
     if elsewhere or request.headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
         raise ApiError("forbidden", "orders are taken from this server's own pages only")
 

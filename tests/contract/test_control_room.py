@@ -122,6 +122,16 @@ def test_what_ends_appears_by_itself_and_what_runs_while_it_runs(visitor, server
     page.wait_for_selector('[data-piece="finished"] tr:has-text("seen-running"):has-text("client left")')
 
 
+def test_a_page_without_news_says_so(chromium, server):  # noqa: F811
+    """And no longer that all is well; once the server is there again, so is what it says."""
+    with open_visitor(chromium, server.url) as one:
+        one.page.route("**/ui/events", lambda asked: asked.abort())
+        page = one.go("/")
+        page.wait_for_selector('[data-piece="pulse"] >> text=no news from the server')
+        one.page.unroute("**/ui/events")
+        page.wait_for_selector('[data-piece="pulse"] >> text=all tiers can answer')
+
+
 def talk(server: Server, session: str, stop: threading.Event) -> None:
     """A client that listens until it has heard enough, and leaves."""
     body = {"model": "auto", "messages": user("talk"), "stream": True}

@@ -46,6 +46,13 @@
         }
         document.body.dataset.live = "yes";
       };
+      // The browser asks again by itself, and is then sent every piece anew.
+      source.onerror = () => {
+        const away = document.createElement("span");
+        away.className = "pill bad";
+        away.textContent = "no news from the server: this is how it was";
+        document.querySelector('[data-piece="pulse"]')?.replaceChildren(away);
+      };
     };
     // A page that nobody sees costs the server nothing.
     document.addEventListener("visibilitychange", () => {

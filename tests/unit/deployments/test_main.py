@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import importlib
+import os
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
@@ -103,3 +106,21 @@ def test_a_model_source_needs_no_configuration(folder, capsys):
     """`pull SOURCE` reads no configuration, so it names none."""
     assert main(["pull", "path:none"]) == 1
     assert "serve_config.yaml" not in capsys.readouterr().err
+
+
+def test_whoever_has_seen_enough_of_a_script_sees_no_traceback():
+    """As in `completion bash | head -1`."""
+    command = [sys.executable, "-m", "deployments", "completion", "bash"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=ROOT) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()
+        assert (process.stderr.read(), process.wait()) == (b"", 0)
+
+
+def test_a_terminal_of_another_encoding_is_no_fault():
+    """What it has no sign for is replaced: a dash, or an arrow, ends no command."""
+    code = "import sys; from deployments.__main__ import main; main(['check', 'x']); print('→')"
+    environ = os.environ | {"PYTHONIOENCODING": "ascii"}
+    ended = subprocess.run([sys.executable, "-c", code], env=environ, cwd=ROOT, capture_output=True, check=False)
+    assert ended.stdout == b"?\n"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import shutil
 import subprocess
 from typing import Any
@@ -10,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deployments.api.metrics_route import STATES, merge_families, write_gauges
+from deployments.api.metrics_route import STATES, MetricsRoute, merge_families, write_gauges
+from tests.support.room_rig import Rig, browse
 
 NODE = """# HELP ray_mlx_stack_requests_total Finished requests.
 # TYPE ray_mlx_stack_requests_total counter
@@ -65,6 +67,45 @@ def test_gauges_say_how_things_stand():
     assert not any('window="session"' in line for line in lines)
     assert sum(line.endswith(" 1") and 'tier_state{tier="fast"' in line for line in lines) == 1
     assert sum('tier_state{tier="aside"' in line for line in lines) == len(STATES)
+
+
+def test_a_state_actor_that_is_away_is_told(tmp_path):
+    """What watches the server must hear of it just then: the rest of the figures is there, budgets are not known."""
+    rig = Rig(tmp_path)
+    rig.app.router.routes += MetricsRoute(rig.overview, lambda: rig.access, list).routes()
+    with browse(rig) as client:
+        assert "mlx_stack_state_actor_up 1" in client.get("/metrics").text
+        rig.here.away = True
+        rig.overview.forget()
+        answer = client.get("/metrics")
+        rig.here.away = False
+
+    assert answer.status_code == 200
+    assert "mlx_stack_state_actor_up 0" in answer.text
+    assert 'mlx_stack_tier_state{tier="fast",state="ready"} 1' in answer.text
+    assert "mlx_stack_budget_used_ratio{" not in answer.text
+
+
+def test_the_state_actor_is_asked_all_at_once(tmp_path):
+    """One that hangs is waited for once: Prometheus waits ten seconds, and a call to the actor may take five."""
+    rig, waiting, everything = Rig(tmp_path), set(), asyncio.Event()
+    call = rig.here.call
+
+    async def answer_together(method: str, *given: Any) -> Any:
+        if method in ("budget", "look"):
+            waiting.add(method)
+            if len(waiting) == 2:
+                everything.set()
+            await everything.wait()
+        return await call(method, *given)
+
+    rig.here.call = answer_together  # type: ignore[method-assign]
+    rig.app.router.routes += MetricsRoute(rig.overview, lambda: rig.access, list).routes()
+    with browse(rig) as client:
+        text = client.get("/metrics").text
+
+    assert "mlx_stack_state_actor_up 1" in text
+    assert 'mlx_stack_budget_used_ratio{window="hour"}' in text
 
 
 @pytest.mark.skipif(shutil.which("promtool") is None, reason="no promtool here (apt-get install prometheus)")

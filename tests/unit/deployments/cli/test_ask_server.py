@@ -16,6 +16,8 @@ from deployments.api.api_keys import ApiKey, digest
 from deployments.cli import ask_server as commands
 from deployments.cli.ask_server import ask_server
 from deployments.cli.server_client import KEY, ServerClient
+from deployments.config import ConfigError
+from deployments.state.history import RequestQuery
 from tests.support.room_rig import Rig, attempt, browse
 
 BOSS, AGENT = "sk-boss-0123456789abcdef0123", "sk-agent-0123456789abcdef0123"
@@ -28,8 +30,8 @@ Run = Callable[..., int]
 
 
 @pytest.fixture
-def rig(tmp_path) -> Rig:
-    made = Rig(tmp_path)
+def rig(request, tmp_path) -> Rig:
+    made = Rig(tmp_path, getattr(request, "param", None))
     made.finish("r1")
     made.finish("r2", (LOOP,), **AWAY)
     return made
@@ -89,6 +91,16 @@ def test_why_tells_the_request_in_steps(run, capsys):
     assert (told["report"]["request_id"], [one["kind"] for one in told["incidents"]]) == ("r2", ["loop"])
 
 
+@pytest.mark.parametrize("rig", [KEYS], indirect=True)
+@pytest.mark.parametrize(("key", "shown"), [(BOSS, False), (AGENT, True)])
+def test_why_quotes_a_call_to_its_own_client_alone(run, rig, capsys, key, shown):
+    """An operator sees what a page shows: texts where incidents keep them. What is one's own one may read."""
+    rig.finish("mine", key="agent", attempts=[attempt(flaw="loop", detail="a word of the call"), attempt()])
+
+    assert run("why", "mine", key=key) == 0
+    assert ("a word of the call" in capsys.readouterr().out) is shown
+
+
 def test_logs_lists_and_goes_on(run, rig, capsys, monkeypatch):
     """The newest last; with -f each that comes, once, until Ctrl-C."""
     assert run("logs") == 0
@@ -110,6 +122,40 @@ def test_logs_lists_and_goes_on(run, rig, capsys, monkeypatch):
         run("logs", "-f", "--json")
     shown = [json.loads(line)["request_id"] for line in capsys.readouterr().out.splitlines()]
     assert shown == ["r1", "r2", "new1", "new2"]
+
+
+def test_logs_goes_on_with_all_that_came(run, rig, capsys, monkeypatch):
+    """Also where more have ended since it last asked than a page holds; -n 0 begins with none."""
+    many = commands.LINES_MAX + 7
+
+    def wait(_: float) -> None:
+        if rig.here.actor.browse(RequestQuery(session="many", limit=1)):
+            raise KeyboardInterrupt
+        for n in range(many):
+            rig.finish(f"m{n}", session="many")
+
+    monkeypatch.setattr(commands.time, "sleep", wait)
+    with pytest.raises(KeyboardInterrupt):
+        run("logs", "-f", "-n", "0", "--json")
+    shown = [json.loads(line)["request_id"] for line in capsys.readouterr().out.splitlines()]
+    assert shown == [f"m{n}" for n in range(many)]
+
+
+@pytest.mark.parametrize("command", ["logs", "sessions", "incidents"])
+@pytest.mark.parametrize(("lines", "count"), [("0", 0), ("1", 1)])
+def test_as_many_lines_as_were_asked_for(run, capsys, command, lines, count):
+    """And none is a number, too."""
+    assert run(command, "--json", "-n", lines) == 0
+    out = capsys.readouterr().out
+    assert (len(out.splitlines()) if command == "logs" else len(json.loads(out))) == count
+
+
+@pytest.mark.parametrize("lines", ["-1", "501", "x", "1.5", "", "9" * 5000, "٣"])
+def test_what_is_no_number_of_lines_is_said(capsys, lines):
+    """More than a server gives at once is no silent 500."""
+    with pytest.raises(SystemExit):
+        parse("logs", "-n", lines)
+    assert "a number up to 500 is needed" in capsys.readouterr().err
 
 
 def test_sessions_and_incidents_are_listed(run, capsys):
@@ -144,9 +190,27 @@ def test_a_refusal_is_one_line(run, rig, capsys, words, key, said):
     assert err.count("\n") == 1
 
 
-@pytest.mark.parametrize("answer", [httpx.ConnectError("refused"), httpx.Response(200, text="<html>")])
-def test_a_server_that_is_none_is_one_line(capsys, answer):
-    """Nobody there, or somebody else."""
+@pytest.mark.parametrize(
+    "answer",
+    [
+        httpx.ConnectError("refused"),
+        httpx.InvalidURL("URL too long"),
+        UnicodeError("label empty or too long"),
+        httpx.Response(200, text="<html>"),
+        httpx.Response(200, text="[" * 100_000),
+        httpx.Response(200, json=[1]),
+        httpx.Response(200, json={}),
+        # LM Studio says so, with 200, of any route that it doesn't know; Ollama in the same form with 404.
+        httpx.Response(200, json={"error": "Unexpected endpoint or method. (GET /v1/reliability/live)"}),
+        httpx.Response(404, json={"error": "not found"}),
+        httpx.Response(500, json={"error": None}),
+        httpx.Response(500, json={"error": {"message": "two\nlines, \x1b[2J and a jump"}}),
+        httpx.Response(307, headers={"location": "/login"}),
+    ],
+)
+@pytest.mark.parametrize("command", ["status", "why r", "logs", "top"])
+def test_a_server_that_is_none_is_one_line(capsys, answer, command):
+    """Nobody there, or somebody else; and nothing that a terminal would obey."""
 
     def reply(_: httpx.Request) -> httpx.Response:
         if isinstance(answer, Exception):
@@ -155,5 +219,30 @@ def test_a_server_that_is_none_is_one_line(capsys, answer):
 
     client = ServerClient("http://127.0.0.1:8000", {}, transport=httpx.MockTransport(reply))
 
+    assert ask_server(client, parse(*command.split())) == 1
+    out, err = capsys.readouterr()
+    assert (out, err.count("\n"), err.rstrip("\n").isprintable()) == ("", 1, True)
+
+
+def test_what_another_server_says_is_shown(capsys):
+    """Also where its error is a text and no object."""
+    answer = httpx.Response(404, json={"error": "no such route"})
+    client = ServerClient("http://127.0.0.1:8000", {}, transport=httpx.MockTransport(lambda _: answer))
+
     assert ask_server(client, parse("status")) == 1
-    assert capsys.readouterr().err.count("\n") == 1
+    assert "no such route" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("key", ["schlüssel", "sk-\udcff", "sk-one\nx-other: two", "sk a b"])
+def test_a_key_that_no_header_can_hold_is_one_line(key):
+    """That names the variable, and repeats nothing of the key."""
+    with pytest.raises(ConfigError) as caught:
+        ServerClient("http://127.0.0.1:8000", {KEY: key})
+    assert str(caught.value).startswith(KEY)
+    assert key not in str(caught.value)
+
+
+def test_white_space_around_a_key_is_none_of_it(run, rig):
+    """A file that it was read from ends in a new line."""
+    rig.access = KEYS
+    assert run("status", key=f"{BOSS}\n") == 0

@@ -183,7 +183,13 @@ def test_one_agent_can_be_asked_for(server, capsys):
     assert "# Codex" not in out
 
 
-@pytest.mark.parametrize("url", ["127.0.0.1:8000", "ftp://a", "http://", 'http://a/"', "http://a b", "http://[", ""])
+@pytest.mark.parametrize(
+    "url",
+    [
+        *("127.0.0.1:8000", "ftp://a", "http://", 'http://a/"', "http://a b", "http://[", ""),
+        *("http://a:port", "http://a:70000", "http://a:0"),
+    ],
+)
 def test_what_is_no_url_is_said(url):
     """One line; and nothing that a shell, TOML or JSON would read otherwise."""
     with pytest.raises(ConfigError, match="--url"):

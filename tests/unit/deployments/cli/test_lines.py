@@ -37,3 +37,8 @@ def test_a_client_s_words_stay_words():
     lines = [show_request(evil), *show_timeline(evil, tell(evil, [], keep_text=True)), *list_sessions([session])]
 
     assert all(line.isprintable() for line in lines)
+
+
+def test_a_night_is_told_from_the_night_before():
+    """A request's line has its day, as an incident's has: 500 lines may reach back for weeks."""
+    assert show_request(report(at=1.8e9)) != show_request(report(at=1.8e9 + 86_400))

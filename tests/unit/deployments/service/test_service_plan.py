@@ -10,7 +10,14 @@ import yaml
 
 from deployments.config import ConfigError
 from deployments.config_file import read_file
-from deployments.service.service_plan import CARRIED, SECRET, check_environment_file, list_uncarried, make_plan
+from deployments.service.service_plan import (
+    CARRIED,
+    SECRET,
+    check_environment_file,
+    find_environment_file,
+    list_uncarried,
+    make_plan,
+)
 
 HOSTED = {"kind": "hosted", "preset": "openrouter"}
 OTHER = {"kind": "hosted", "base_url": "http://127.0.0.1:1/v1", "model": "m", "api_key_env": "OTHER_KEY"}
@@ -57,6 +64,21 @@ def test_a_name_with_a_line_break_is_refused(config, tmp_path):
     """It would be a line of its own in the service's file."""
     with pytest.raises(ConfigError, match="has a character that a service's file can't hold"):
         make_plan(config, read_file(config), {"HF_HOME": "/x\nExecStart=/y"}, home=tmp_path, folder=tmp_path)
+
+
+@pytest.mark.parametrize("name", ["a\\", "a "])
+def test_a_folder_whose_end_a_line_would_lose_is_refused(config, tmp_path, name):
+    """A backslash there joins the next line to it, and a space is no part of a value."""
+    with pytest.raises(ConfigError, match="can't hold"):
+        make_plan(config, read_file(config), {}, home=tmp_path, folder=tmp_path / name)
+
+
+@pytest.mark.parametrize(("given", "folder"), [("/x", "/x"), ("", "/home/me/.config"), ("conf", "/home/me/.config")])
+def test_the_keys_are_where_configuration_is(given, folder):
+    """As the rule for XDG_CONFIG_HOME has it, a relative one is none: systemd would pass over a file named so."""
+    found = find_environment_file(Path("/home/me"), {"XDG_CONFIG_HOME": given})
+
+    assert found == Path(folder) / "mlx-stack-serve" / "service.env"
 
 
 def test_keys_that_only_the_shell_has_are_named(config, tmp_path):

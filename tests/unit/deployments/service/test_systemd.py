@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fnmatch
 import shutil
 import subprocess
 from dataclasses import replace
@@ -56,6 +57,15 @@ def test_a_path_reaches_the_program_as_it_is(name, value):
     assert tuple(unquote(unit["ExecStart"][1:])) == plan.command
     assert unquote(unit["Environment"]) == [f"HF_HOME={value}"]
     assert unquote(unit["ReadWritePaths"]) == [f"-{plan.writable[0]}"]
+
+
+def test_the_file_with_keys_is_no_pattern():
+    """systemd takes its name for one: of brackets it would find no file, and pass over it without a word."""
+    plan = replace(make_plan_of(Path("/x")), environment_file=Path("/home/[me]/a*b?/service.env"))
+    name = lines_of(write_unit(plan, backoff=True, sandbox=True))["EnvironmentFile"].removeprefix("-")
+
+    assert fnmatch.fnmatchcase("/home/[me]/a*b?/service.env", name)
+    assert not fnmatch.fnmatchcase("/home/m/axbx/service.env", name)
 
 
 @NEEDS_SYSTEMD

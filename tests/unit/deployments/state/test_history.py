@@ -91,6 +91,19 @@ def test_sessions_are_listed_by_their_last_use(history):
     assert names([{"request_id": row["session"]} for row in history.ask(SessionQuery(before_s=T + 4))]) == ["s1", "s0"]
 
 
+def test_sessions_of_one_moment_are_all_listed(journal, history):
+    """Those that were used in one step have one moment: no page ends within it, and the next one misses nobody."""
+    with journal.step():
+        for n in range(5):
+            journal.write_report("k", report(f"x{n}", session=f"x{n}"), T + 10)
+    first = history.ask(SessionQuery(limit=2))
+    rest = history.ask(SessionQuery(before_s=first[-1]["used_s"], limit=5))
+
+    assert {row["session"] for row in first} == {f"x{n}" for n in range(5)}
+    assert len(rest) == 4
+    assert {row["used_s"] for row in rest} == {T + 2, T + 3, T + 4, T + 5}
+
+
 def test_a_summary_adds_up(history):
     """Requests by the tier that they ended at, incidents by kind, of the span alone."""
     summary = history.summarize(Span(since_s=T, until_s=T + 10))

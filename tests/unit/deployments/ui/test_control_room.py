@@ -84,6 +84,7 @@ def test_every_file_is_sent_to_be_kept(rig):
             answer = client.get(f"{at[1]}/{name}")
             assert answer.headers["content-type"].startswith(media)
             assert "immutable" in answer.headers["cache-control"]
+            assert answer.headers["content-security-policy"] == POLICY  # a picture may be opened as a page
             assert answer.content
         assert client.get(f"{at[1]}/nothing.js").status_code == 404
 

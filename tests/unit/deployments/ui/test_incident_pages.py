@@ -63,6 +63,44 @@ def test_a_spreadsheet_runs_nothing(rig):
     assert row["session"] == "'=HYPERLINK(1)"
 
 
+@pytest.mark.parametrize(("kind", "linked"), [("fault", True), ("scaling", False), ("memory", False)])
+def test_only_a_request_is_linked(rig, kind, linked):
+    """What stands in the place of a request's id, where a machine or a replica is told of, leads nowhere."""
+    rig.finish("p", (incident(0, kind=kind, request_id="named-so", session=None),))
+    with browse(rig) as client:
+        page = client.get(f"/ui/incidents?kind={kind}").text
+
+    assert ("by-id/named-so" in page) is linked
+
+
+@pytest.mark.parametrize("form", ["csv", "json"])
+def test_an_export_that_cant_begin_is_said(rig, form):
+    """As an error, and not as a file that is empty or cut."""
+    with browse(rig) as client:
+        client.get("/ui/incidents")
+        rig.here.away = True
+        answer = client.get(f"/ui/incidents.{form}")
+        rig.here.away = False
+
+    assert answer.status_code == 503
+    assert "content-disposition" not in answer.headers
+
+
+@pytest.mark.parametrize(
+    "name", ["a;=HYPERLINK(1)", 'a";=1+1;"', 'a;"=1+1"', "a\t=1+1", "a; =1+1", ";@SUM(1)", "b,=1+1", '"=1+1', "a-b;c=d"]
+)
+def test_no_other_separator_makes_a_formula(rig, name):
+    """Where commas stand in numbers a spreadsheet separates by semicolons, whatever is quoted."""
+    rig.finish("p", (incident(0, kind="usage", session=name),))
+    with browse(rig) as client:
+        text = client.get("/ui/incidents.csv?kind=usage").text
+
+    assert [row["session"].replace("'", "") for row in csv.DictReader(io.StringIO(text))] == [name]
+    for separator in ",;\t":
+        for row in csv.reader(io.StringIO(text), delimiter=separator):
+            assert not any(cell.strip().startswith(("=", "+", "-", "@", "\t", "\r")) for cell in row)
+
+
 def test_the_chart_s_figures_are_those_of_the_list(rig):
     """The day's counts add up to what was written in it; an export of another form isn't there."""
     with browse(rig) as client:

@@ -7,9 +7,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import Any
 
 import orjson
-import pytest
 
-from deployments.errors import ApiError
 from deployments.ui import live
 from deployments.ui.live import PIECES, Live
 from tests.sim.clock import run
@@ -41,6 +39,10 @@ def play(work: Callable[[Live, Overview], Awaitable[None]]) -> None:
     run(main())
 
 
+async def may() -> bool:
+    return True
+
+
 async def read(frames: AsyncGenerator[bytes, None]) -> dict[str, str]:
     """The next frame that says something."""
     async for frame in frames:
@@ -53,7 +55,7 @@ def test_a_page_gets_all_pieces_and_then_those_that_change():
     """The first frame has everything, so that a page that was away is whole again."""
 
     async def work(pages: Live, overview: Overview) -> None:
-        frames = pages.watch("")
+        frames = pages.watch("", may)
         assert set(await read(frames)) == set(PIECES)
         overview.now["state_actor"] = "away"
         assert set(await read(frames)) == {"pulse"}
@@ -66,7 +68,7 @@ def test_three_pages_are_drawn_for_once():
     """One look at the server a tick, however many look on; and none after the last has gone."""
 
     async def work(pages: Live, overview: Overview) -> None:
-        frames = [pages.watch("") for _ in range(3)]
+        frames = [pages.watch("", may) for _ in range(3)]
         await asyncio.gather(*map(read, frames))
         assert overview.taken == 1
         for each in frames:
@@ -78,16 +80,15 @@ def test_three_pages_are_drawn_for_once():
 
 
 def test_pages_are_bounded():
-    """One too many is refused, and a place that is given up can be taken again."""
+    """One too many is told to come back, in a stream that ends well; a place that is given up can be taken again."""
 
     async def work(pages: Live, overview: Overview) -> None:
-        frames = [pages.watch("") for _ in range(live.PAGES_MAX)]
+        frames = [pages.watch("", may) for _ in range(live.PAGES_MAX)]
         for each in frames:
             await anext(each)
-        with pytest.raises(ApiError):
-            await anext(pages.watch(""))
+        assert [frame async for frame in pages.watch("", may)] == [b"retry: 10000\n\n"]
         await frames.pop().aclose()
-        await anext(pages.watch(""))
+        await anext(pages.watch("", may))
         for each in frames:
             await each.aclose()
 
@@ -98,9 +99,27 @@ def test_a_page_ends_where_its_router_stops():
     """So that it looks elsewhere; no page holds a server back."""
 
     async def work(pages: Live, overview: Overview) -> None:
-        frames = pages.watch("")
+        frames = pages.watch("", may)
         await read(frames)
         overview.stopping = True
+        assert await read(frames) == {}
+        assert pages.pages == 0
+
+    play(work)
+
+
+def test_a_page_ends_for_whoever_may_not_look_any_more():
+    """Though nobody closes it, and the server goes on."""
+
+    async def work(pages: Live, _: Overview) -> None:
+        allowed = [True]
+
+        async def may_look() -> bool:
+            return allowed[0]
+
+        frames = pages.watch("", may_look)
+        await read(frames)
+        allowed[0] = False
         assert await read(frames) == {}
         assert pages.pages == 0
 
@@ -112,7 +131,7 @@ def test_what_fails_once_is_drawn_the_next_time(caplog):
 
     async def work(pages: Live, overview: Overview) -> None:
         overview.now.pop("tiers")
-        frames = pages.watch("")
+        frames = pages.watch("", may)
         await anext(frames)
         assert (await anext(frames)).startswith(b":")
         overview.now["tiers"] = []

@@ -70,3 +70,10 @@ def test_one_is_found_by_number_and_by_id(rig, path):
     for words in ("idle timeout", "X-MLX-Stack-Escalated-From: fast", "curl http://127.0.0.1:8000/v1/chat/completions"):
         assert words in page
     assert page.count('class="step ') == 2
+
+
+@pytest.mark.parametrize("number", ["999", "9" * 18, "9" * 20, "9" * 5000, "-1", "x", "٣"])
+def test_a_number_that_no_request_has_is_a_page_that_says_so(rig, number):
+    """Whatever its size: SQLite's numbers have an end, and so have Python's."""
+    with browse(rig) as client:
+        assert client.get(f"/ui/requests/{number}").status_code == 404

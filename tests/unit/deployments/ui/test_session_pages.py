@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import html
+import re
+
+import pytest
+
 from deployments.ui.session_pages import spend_by_tier
 from tests.support.room_rig import Rig, attempt, browse, find_token, report
 
@@ -34,3 +39,20 @@ def test_a_session_shows_its_budget_and_its_requests(tmp_path):
         done = client.post("/ui/sessions/agents/7 ü/reset", data={"token": token, "key": ""}, headers=OWN)
         assert done.status_code == 303
         assert client.get("/ui/sessions/agents/7 ü").status_code == 404
+
+
+@pytest.mark.parametrize(
+    "name", ["a/../b", "../tiers", "https://h/x/", "/home/me/./x", "a//b", "50%", "a?b#c", "x/reset"]
+)
+def test_every_session_s_link_leads_to_it(tmp_path, name):
+    """A browser resolves `..` in an address: a name with one must not be another page's, or another session's."""
+    rig = Rig(tmp_path)
+    rig.finish("../r/1", session=name)
+    with browse(rig) as client:
+        (link,) = re.findall(r'href="(/ui/sessions/[^"]*)"', client.get("/ui/sessions").text)
+        page = client.get(html.unescape(link)).text
+        assert f'<h1 class="id">{html.escape(name)}</h1>' in page
+        (order,) = re.findall(r'hx-post="([^"]*)"', page)
+        assert link in client.get("/ui/requests/1").text
+        assert client.post(order, data={"token": find_token(page), "key": ""}, headers=OWN).status_code == 303
+        assert client.get(html.unescape(link)).status_code == 404

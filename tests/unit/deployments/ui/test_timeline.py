@@ -7,6 +7,7 @@ import json
 import shlex
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -104,3 +105,13 @@ def test_curl_is_one_command_whatever_was_said(session, prompt):
     assert words[:2] == ["curl", "http://h:1/v1/chat/completions"]
     assert f"X-MLX-Stack-Session: {session}" in words
     assert json.loads(words[-1])["messages"] == [{"role": "user", "content": prompt}]
+
+
+@pytest.mark.parametrize("prompt", ["\u202egnp.exe", "a\x9b201~b", "\x7f", "two\nlines", "\u2066x\u2069", "\U000e0041"])
+def test_curl_is_what_it_looks_like(prompt):
+    """Nothing turns its text around on the page, is invisible there, or is obeyed by the terminal it is pasted into."""
+    made = write_curl(report(), [incident("flaw", "x", prompt=f"{prompt} grüße 🌦")], "http://h:1", keyed=False)
+
+    assert made.replace("\n", "").isprintable()
+    assert json.loads(shlex.split(made)[-1])["messages"][0]["content"] == f"{prompt} grüße 🌦"
+    assert "grüße 🌦" in made

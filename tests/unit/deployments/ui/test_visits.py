@@ -86,6 +86,39 @@ def test_a_key_that_is_gone_ends_its_cookies(keyed):
         assert client.get("/").status_code == 303
 
 
+def test_a_page_that_is_open_ends_with_its_key(keyed):
+    """The stream of the first page, too, which is one long request."""
+    served, frames = keyed.app, []
+
+    async def serve(scope, receive, send):
+        async def see(message):
+            frames.append(message.get("body", b""))
+            assert len(frames) < 20
+            if frames[-1].startswith(b"data: "):
+                keyed.access = Access((ApiKey(name="boss", sha256=digest("another-key-0123456789ab"), admin=True),))
+            await send(message)
+
+        await served(scope, receive, see)
+
+    keyed.app = serve
+    with browse(keyed) as client:
+        sign_in(client)
+        assert client.get("/ui/events").status_code == 200
+        assert client.get("/ui/events").status_code == 303
+
+    assert any(frame.startswith(b"data: ") for frame in frames)
+
+
+@pytest.mark.parametrize("origin", ["http://[", "null", "http://127.0.0.1:3000", "://"])
+def test_an_origin_that_is_none_signs_nobody_in(keyed, origin):
+    """And breaks nothing."""
+    with browse(keyed) as client:
+        answer = sign_in(client, origin=origin)
+
+    assert answer.status_code == 403
+    assert "set-cookie" not in answer.headers
+
+
 def test_signing_out_takes_the_cookie(keyed):
     """And needs the token, as every order."""
     with browse(keyed) as client:
@@ -97,7 +130,9 @@ def test_signing_out_takes_the_cookie(keyed):
         assert client.get("/").status_code == 303
 
 
-@pytest.mark.parametrize("to", ["https://evil.example/", "//evil.example", "/\\evil.example", "evil", "/a\nb"])
+@pytest.mark.parametrize(
+    "to", ["https://evil.example/", "//evil.example", "/\\evil.example", "evil", "/a\nb", "//[", "http://["]
+)
 def test_signing_in_leads_nowhere_else(keyed, to):
     """A link to the sign-in page can't send whoever follows it to another site."""
     with browse(keyed) as client:
@@ -123,7 +158,15 @@ def test_a_token_without_its_cookie_is_refused(open_rig):
         assert client.post(ORDERS[0], headers=OWN | {"x-csrf-token": token}).status_code == 403
 
 
-@pytest.mark.parametrize("headers", [{"origin": "http://127.0.0.1:3000"}, {"sec-fetch-site": "same-site"}])
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"origin": "http://127.0.0.1:3000"},
+        {"origin": "null"},
+        {"origin": "http://127.0.0.1:8000@evil.example"},
+        {"sec-fetch-site": "same-site"},
+    ],
+)
 def test_an_order_from_another_page_is_refused(open_rig, headers):
     """Though it brings cookie and token: a page of another port of this machine is another page."""
     with browse(open_rig) as client:
