@@ -109,6 +109,8 @@ def _choose_target(arguments: argparse.Namespace, source: Path | None, config: A
     from deployments.cli.launch import find_url
 
     url, key = find_url(arguments.url, None), os.environ.get(KEY, "")
+    if not (key.isascii() and key.isprintable()):  # httpx would show it in its complaint
+        raise ConfigError(f"{KEY}: a key has printable ASCII alone, and no end of line")
     return UrlTarget(url, key, arguments.model, cloud=arguments.cloud), f"the server at {url}"
 
 

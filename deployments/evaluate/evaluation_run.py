@@ -159,7 +159,7 @@ class _Evaluation:
             if entry.get("starts_at") or name in why:
                 continue
             if entry.get("state") == "unavailable":
-                why[name] = entry.get("reason") or "unavailable"
+                why[name] = str(entry.get("reason") or "unavailable")
             else:
                 entries[name] = entry
         return entries
@@ -205,7 +205,11 @@ class _Evaluation:
         if seconds:
             return float(sum(seconds)) / len(seconds)
         speed = self._journal.cells.get(f"{self._target.first}/length/{cell.model}/{LENGTHS_CORE[0]}-0")
-        if cell.kind != "task" or not speed or not speed["first_s"] or not speed["tokens_s"]:
+        if (
+            cell.kind != "task"
+            or not speed
+            or not all(speed[name] for name in ("first_s", "tokens_s", "prompt_tokens"))
+        ):
             return 0.0
         return float(TASK_TOKENS[0] * speed["first_s"] / speed["prompt_tokens"] + TASK_TOKENS[1] / speed["tokens_s"])
 
@@ -243,7 +247,8 @@ class _Evaluation:
 
     def _note_use(self, client: ChatClient, variant: str, footprint: Footprint | None, energy: Energy) -> None:
         peaks = footprint.close() if footprint else {}
-        mlx = {entry["id"]: entry["mlx_peak_bytes"] for entry in client.models() if entry.get("mlx_peak_bytes")}
+        known = {entry["id"]: entry.get("mlx_peak_bytes") for entry in client.models()}
+        mlx = {name: size for name, size in known.items() if isinstance(size, int) and size > 0}
         before: dict[str, Any] = self._journal.facts.get(f"memory/{variant}") or {"process": {}, "mlx": {}}
         merged = {"process": _keep_largest(before["process"], peaks), "mlx": _keep_largest(before["mlx"], mlx)}
         self._journal.note(f"memory/{variant}", merged)

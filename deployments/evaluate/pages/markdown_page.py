@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from html import escape
 from typing import Any
 
 from deployments.evaluate.pages.wording import write_bytes, write_figure, write_share, write_spread
@@ -16,7 +17,7 @@ def render_summary(report: Mapping[str, Any], differences: Sequence[Mapping[str,
     where = f"{machine.get('processor')}, {machine.get('cores')} cores, {write_bytes(machine.get('memory_bytes'))}"
     parts = [f"# Evaluation\n\n{report['target']}, {report['made']}, seed {report['seed']}, on {where}.\n"]
     if differences is not None:
-        lines = [f"- {one['kind']}: {one['words']}" for one in differences] or ["Nothing has changed."]
+        lines = [f"- {one['kind']}: {_quote(one['words'])}" for one in differences] or ["Nothing has changed."]
         parts.append("## Since the older report\n\n" + "\n".join(lines) + "\n")
     verdicts = [(name, one["verdict"], "; ".join(one["reasons"])) for name, one in report["verdicts"].items()]
     verdicts += [(name, "unavailable", why) for name, why in report["unavailable"].items()]
@@ -47,7 +48,12 @@ def render_summary(report: Mapping[str, Any], differences: Sequence[Mapping[str,
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     lines = [head, ["---"] * len(head), *rows]
-    return "\n".join(f"| {' | '.join(cell.replace('|', '/') for cell in line)} |" for line in lines) + "\n"
+    return "\n".join(f"| {' | '.join(map(_quote, line))} |" for line in lines) + "\n"
+
+
+def _quote(words: str) -> str:
+    """Write words of others so that they stay words: on one line of one cell, and no HTML."""
+    return escape(" ".join(words.split()), quote=False).replace("|", "/")
 
 
 def _list_passed(row: Mapping[str, Any]) -> str:

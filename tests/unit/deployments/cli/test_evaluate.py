@@ -94,6 +94,18 @@ def test_a_mistake_is_one_line(folder, server, capsys, more, words):
     assert said.count("\n") == 1
 
 
+@pytest.mark.parametrize("key", ["sk-secret-1234567890\n", "ключ", "a\x01b"])
+def test_a_key_that_can_t_be_sent_is_named_and_not_shown(folder, server, capsys, monkeypatch, key):
+    """In one line."""
+    monkeypatch.setenv("MLX_STACK_API_KEY", key)
+
+    assert run(server) == 2
+    said = capsys.readouterr().err
+    assert "MLX_STACK_API_KEY" in said
+    assert key.strip() not in said
+    assert said.count("\n") == 1
+
+
 def test_another_seed_needs_another_folder(folder, server, capsys):
     """Cells of two plans are never mixed."""
     assert run(server) == 0

@@ -19,6 +19,7 @@ from deployments.evaluate.evaluation_run import copy_answered, run_evaluation
 from deployments.evaluate.evaluation_target import UrlTarget
 from deployments.evaluate.figures.cell import Cell
 from deployments.evaluate.progress_line import ProgressLine
+from tests.support import played_model
 from tests.support.evaluation_cells import call_cell
 from tests.support.played_model import PlayedServer, call, say
 
@@ -202,6 +203,32 @@ def test_a_server_that_starts_later_clears_what_was_said_of_it(tmp_path):
         again, *_ = run(server, tmp_path)
 
     assert again.facts["failed/served"] == ""
+
+
+@pytest.mark.parametrize("usage", [{"completion_tokens": 9}, None])
+def test_a_server_that_counts_no_tokens_is_evaluated(tmp_path, usage, monkeypatch):
+    """What isn't known of it is no figure."""
+    monkeypatch.setattr(played_model, "USAGE", usage)
+    with PlayedServer({"модель": know}) as server:
+        journal, *_ = run(server, tmp_path)
+
+    assert all(journal.cells[f"served/call/модель/{number}"]["right"] for number in range(3))
+    assert "served/task/модель/buggy_calc" in journal.cells
+
+
+def test_a_server_that_went_away_says_nothing_of_its_model(tmp_path):
+    """What was asked of nobody is no wrong answer, and is asked when it is there again."""
+
+    def leave(body: Mapping[str, Any]) -> Any:
+        if body.get("tools"):
+            server._server.socket.close()  # nobody is let in any more
+            return 429, {"error": {"message": "too many"}}
+        return say("one two three")
+
+    with PlayedServer({"m": leave}) as server:
+        journal, *_ = run(server, tmp_path)
+
+    assert not any("/call/m/" in key or "/task/m/" in key for key in journal.cells)
 
 
 def test_nobody_there_is_said(tmp_path):
