@@ -38,7 +38,7 @@ from deployments.evaluate.kept_reports import find_kept_folder, keep_report
 from deployments.evaluate.pages.html_page import render_page
 from deployments.evaluate.pages.markdown_page import render_summary
 from deployments.evaluate.progress_line import ProgressLine
-from deployments.evaluate.report_data import build_report
+from deployments.evaluate.report_data import FORMAT, build_report
 
 __all__ = ["evaluate"]
 
@@ -57,7 +57,7 @@ def evaluate(arguments: argparse.Namespace) -> int:
         raise ConfigError("--budget-minutes and --cases: a number above 0, and at most 10,000, is needed")
     if not 1 <= at_once <= AT_ONCE_MAX:
         raise ConfigError(f"--at-once: a number from 1 to {AT_ONCE_MAX} is needed")
-    old = _read_report(arguments.compare) if arguments.compare else None
+    old = _read_report(arguments.compare, settings.seed) if arguments.compare else None
     source = None if arguments.url else find_config(arguments.config)
     config = _read_config(source) if source else None
     target, words = _choose_target(arguments, source, config)
@@ -86,7 +86,7 @@ def evaluate(arguments: argparse.Namespace) -> int:
     if code:
         phases = target.plan(*_read_models(journal), settings)
     report = _make_report(journal, phases, settings, config, words)
-    differences = _compare(old, report)
+    differences = None if old is None else compare_reports(old, report)
     _write_report(arguments.out, report, differences, line)
     if not report["models"]:
         line.say("nothing was measured but the floor: no model could be asked")
@@ -143,22 +143,17 @@ def _make_report(
     )
 
 
-def _read_report(path: Path) -> dict[str, Any]:
+def _read_report(path: Path, seed: int) -> dict[str, Any]:
+    """Read the older report; what can't be compared is found before anything is measured."""
     try:
         report = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise ConfigError(f"--compare: {path} can't be read as a report: {error}") from None
     if not isinstance(report, dict) or "outcomes" not in report:
         raise ConfigError(f"--compare: {path} is no report of an evaluation: report.json of its folder is one")
+    if why := is_comparable(report, {"format": FORMAT, "seed": seed}):
+        raise ConfigError(f"--compare: {path}: {why}")
     return report
-
-
-def _compare(old: Mapping[str, Any] | None, report: Mapping[str, Any]) -> list[dict[str, Any]] | None:
-    if old is None:
-        return None
-    if why := is_comparable(old, report):
-        raise ConfigError(f"--compare: {why}")
-    return compare_reports(old, report)
 
 
 def _write_report(

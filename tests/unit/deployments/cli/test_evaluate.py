@@ -78,6 +78,20 @@ def test_a_planted_regression_ends_with_one(folder, server, capsys):
 
 
 @pytest.mark.parametrize(
+    ("change", "words"), [({"seed": 9}, "--seed 9"), ({"format": 0}, "format"), ({"speeds": None}, "damaged")]
+)
+def test_a_report_that_can_t_be_compared_is_refused_before_anything_is_asked(folder, server, capsys, change, words):
+    """Not after the minutes of an evaluation, whose report would be lost with it."""
+    (folder / "old.json").write_text(json.dumps(make_report() | change))
+
+    assert run(server, "--compare", "old.json") == 2
+    said = capsys.readouterr().err
+    assert words in said
+    assert said.count("\n") == 1
+    assert not server.asked
+
+
+@pytest.mark.parametrize(
     ("more", "words"),
     [
         (["--compare", "nothing.json"], "nothing.json"),
