@@ -7,18 +7,20 @@
 
 A copy of the three is kept for the control room (`deployments/evaluate/kept_reports.py`).
 
-Ctrl-C ends it, and the report of what is there is written all the same. Exit codes: 0 done, 1 something is worse than
-in the older report, or nothing could be measured, 130 ended by Ctrl-C.
+Ctrl-C ends it, as do SIGTERM and the end of its terminal, and the report of what is there is written all the same. Exit
+codes: 0 done, 1 something is worse than in the older report, or nothing could be measured, 130 ended before its time.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import hashlib
 import json
 import os
+import signal
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -71,7 +73,8 @@ def evaluate(arguments: argparse.Namespace) -> int:
     phases: list[Phase] = []
     code = 0
     try:
-        phases = run_evaluation(target, settings, journal, line)
+        with _take_signals():
+            phases = run_evaluation(target, settings, journal, line)
     except KeyboardInterrupt:
         line.say("ended: what is finished is kept, and the same command goes on with it")
         code = INTERRUPTED
@@ -94,6 +97,20 @@ def evaluate(arguments: argparse.Namespace) -> int:
     if code == 0 and arguments.apply:
         _apply(source, report, line, sure=arguments.yes)
     return code or int(any(one["kind"] == "worse" for one in differences or ()))
+
+
+@contextlib.contextmanager
+def _take_signals() -> Iterator[None]:
+    """Let SIGTERM and SIGHUP end it as Ctrl-C does: by default they would leave a server behind. One that is ignored
+    (`nohup`) stays so."""
+    taken = [one for one in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(one) is signal.SIG_DFL]
+    for one in taken:
+        signal.signal(one, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        for one in taken:
+            signal.signal(one, signal.SIG_DFL)
 
 
 def _read_config(source: Path) -> AppConfig:

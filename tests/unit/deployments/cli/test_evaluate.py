@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -138,19 +139,38 @@ def test_nobody_there_is_said(folder, capsys):
     assert not (folder / "evaluation/report.json").exists()
 
 
-def test_ctrl_c_leaves_a_report_of_what_is_there(folder, server, capsys, monkeypatch):
-    """And says how to go on."""
+@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_ctrl_c_leaves_a_report_of_what_is_there(folder, server, capsys, monkeypatch, sent):
+    """And says how to go on; so do the signals that end it from elsewhere."""
     assert run(server) == 0
     (folder / "evaluation/report.html").unlink()
+    before = signal.getsignal(sent)
 
     def interrupt(*_: Any) -> Any:
-        raise KeyboardInterrupt
+        signal.raise_signal(sent)
 
     monkeypatch.setattr(command, "run_evaluation", interrupt)
 
     assert run(server) == 130
     assert (folder / "evaluation/report.html").exists()
     assert "goes on with it" in capsys.readouterr().err
+    assert signal.getsignal(sent) is before
+
+
+def test_a_signal_that_is_ignored_stays_so(folder, server, monkeypatch):
+    """As under `nohup`."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    original = command.run_evaluation
+
+    def hang_up(*given: Any) -> Any:
+        signal.raise_signal(signal.SIGHUP)
+        return original(*given)
+
+    monkeypatch.setattr(command, "run_evaluation", hang_up)
+    try:
+        assert run(server) == 0
+    finally:
+        signal.signal(signal.SIGHUP, before)
 
 
 def apply(folder: Path, monkeypatch: pytest.MonkeyPatch, answer: str | None, *more: str) -> tuple[int, str]:
