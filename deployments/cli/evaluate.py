@@ -29,7 +29,7 @@ from deployments.cli.agents import KEY
 from deployments.cli.evaluate_arguments import AT_ONCE
 from deployments.config import AppConfig, ConfigError, EvaluateConfig
 from deployments.config_paths import BUILT_IN, find_config
-from deployments.evaluate.apply_proposal import show_difference, write_file, write_proposal
+from deployments.evaluate.apply_proposal import check_proposal, show_difference, write_file, write_proposal
 from deployments.evaluate.asking.own_server import NoServer, read_config
 from deployments.evaluate.cell_journal import CellJournal, OtherPlan
 from deployments.evaluate.evaluation_plan import Phase, Settings
@@ -199,8 +199,9 @@ def _apply(source: Path | None, report: Mapping[str, Any], line: ProgressLine, *
     if source is None or not patch:
         line.say(f"nothing to apply: {report['cascade'].get('why') or 'a running server has no file here'}")
         return
-    old = source.read_text(encoding="utf-8")
+    old = source.read_bytes().decode("utf-8")  # with its ends of lines
     new = write_proposal(old, patch)
+    check_proposal(source, new, patch)
     # The built-in file belongs to the package: what is chosen here is written as the folder's own.
     path = Path(source.name) if source.parent == BUILT_IN else source
     print(show_difference(path, old, new))  # noqa: T201
@@ -214,4 +215,7 @@ def _apply(source: Path | None, report: Mapping[str, Any], line: ProgressLine, *
 def _ask(question: str) -> bool:
     if not sys.stdin.isatty():
         return False
-    return input(question).strip().lower() in ("y", "yes")
+    try:
+        return input(question).strip().lower() in ("y", "yes")
+    except EOFError:
+        return False

@@ -173,6 +173,13 @@ def test_a_signal_that_is_ignored_stays_so(folder, server, monkeypatch):
         signal.signal(signal.SIGHUP, before)
 
 
+END = "\x04"
+
+
+def input_ended() -> str:
+    raise EOFError
+
+
 def apply(folder: Path, monkeypatch: pytest.MonkeyPatch, answer: str | None, *more: str) -> tuple[int, str]:
     """Evaluate `mine.yaml` with cells that are there already, and answer the question."""
     path = folder / "mine.yaml"
@@ -187,12 +194,13 @@ def apply(folder: Path, monkeypatch: pytest.MonkeyPatch, answer: str | None, *mo
 
     monkeypatch.setattr(command, "run_evaluation", finish)
     monkeypatch.setattr("sys.stdin.isatty", lambda: answer is not None, raising=False)
-    monkeypatch.setattr("builtins.input", lambda question: answer)
+    monkeypatch.setattr("builtins.input", lambda question: answer if answer != END else input_ended())
     return main(["evaluate", "mine.yaml", "--fresh", "--apply", *more]), path.read_text()
 
 
 @pytest.mark.parametrize(
-    ("answer", "more", "written"), [("y", [], True), ("n", [], False), (None, [], False), (None, ["--yes"], True)]
+    ("answer", "more", "written"),
+    [("y", [], True), ("n", [], False), (END, [], False), (None, [], False), (None, ["--yes"], True)],
 )
 def test_a_chain_is_applied_only_when_told_to(folder, monkeypatch, capsys, answer, more, written):
     """The difference is shown in any case; without a terminal nobody can say yes, but by `--yes`."""
