@@ -41,8 +41,10 @@ from deployments.evaluate.tasks.task_run import run_task
 
 __all__ = ["copy_answered", "read_contexts", "run_evaluation"]
 
-# What one cell may take, in seconds, whatever is left of the budget; one of several at once a quarter more for each.
+# What one cell may take, in seconds, and as a share of the budget: a model that doesn't end one leaves time for others.
+# One of several at once may take a quarter more for each.
 CELL_S = {"call": 120.0, "task": 420.0, "length": 240.0, "cache": 240.0, "together": 240.0}
+CELL_SHARE = 0.25
 WAKE_S = 400.0
 # What a task is thought to take, in tokens read and written, before a model has worked on any.
 TASK_TOKENS = (2_000, 300)
@@ -218,7 +220,7 @@ class _Evaluation:
         total = sum(len(each.cells) for each in self._phases)
         names = _name(batch[0]) + (f" to {_name(batch[-1])}" if len(batch) > 1 else "")
         self._line.show(len(self._journal.cells), total, f"{phase.title} · {batch[0].model} · {names}")
-        most_s = CELL_S[batch[0].kind] * (1 + (len(batch) - 1) / 4)
+        most_s = min(CELL_S[batch[0].kind], self._clock.budget_s * CELL_SHARE) * (1 + (len(batch) - 1) / 4)
         within_s = min(most_s, max(2.0, self._clock.count_left_s()))
         jobs = [functools.partial(self._run_cell, client, cell, within_s, len(batch)) for cell in batch]
         finished: list[tuple[Cell, Any]] = []

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from deployments.evaluate.asking import chat_client
 from deployments.evaluate.asking.own_server import NoServer
 from deployments.evaluate.calls.call_cases import draw_cases
 from deployments.evaluate.cell_journal import CellJournal
@@ -128,6 +129,24 @@ def test_a_model_that_is_late_is_left_out_of_its_phase(tmp_path):
     assert len(tried) == 2  # one of the phase of calls, one of the phase of tasks
     assert not any("/slow/" in key and ("call" in key or "task" in key) for key in journal.cells)
     assert sum("/m/" in key for key in journal.cells) > 10
+
+
+def test_one_cell_that_doesn_t_end_leaves_time_for_the_others(tmp_path, monkeypatch):
+    """Of a small budget, too: a model that is slow at long prompts is asked the short ones."""
+    monkeypatch.setattr(chat_client, "GRACE_S", 0.0)
+    ended = threading.Event()
+
+    def dawdle(body: Mapping[str, Any]) -> Any:
+        if body.get("stream") and len(body["messages"][0]["content"]) > 2_000:
+            ended.wait(60)
+        return know(body) if body.get("tools") else say("one two three")
+
+    with PlayedServer({"m": dawdle}) as server:
+        journal, *_ = run(server, tmp_path, minutes=0.25)
+        ended.set()
+
+    assert not any("/length/m/1024" in key for key in journal.cells)
+    assert all(journal.cells[f"served/call/m/{number}"]["right"] for number in range(3))
 
 
 def test_cells_that_run_at_once_share_the_time(tmp_path):
