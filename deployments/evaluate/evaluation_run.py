@@ -15,6 +15,7 @@ What must never happen: a server of ours that runs on, whatever ends this; a cel
 from __future__ import annotations
 
 import functools
+import secrets
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -77,6 +78,7 @@ class _Evaluation:
         self._target, self._settings, self._journal, self._line = target, settings, journal, line
         self._clock = _Clock(time.monotonic(), settings.budget_minutes * 60)
         self._cases = draw_cases(settings.seed, settings.cases)
+        self._first_mark = 1000 * (1_000 + secrets.randbelow(99_000))
         self._phases: list[Phase] = []
         self._start_s = 0.0
         self._asleep: dict[str, Any] = {}
@@ -245,7 +247,7 @@ class _Evaluation:
         if cell.kind == "call":
             case, hasty = self._cases[int(cell.name)], cell.variant == "constrain"
             return run_case(client, cell.model, case, seed=seed, within_s=within_s, hasty=hasty)
-        return _measure(client, cell, seed, within_s)
+        return _measure(client, cell, self._first_mark, within_s)
 
     def _note_use(self, client: ChatClient, variant: str, footprint: Footprint | None, energy: Energy) -> None:
         peaks = footprint.close() if footprint else {}
@@ -304,8 +306,7 @@ def _await_loads(client: ChatClient) -> list[dict[str, Any]]:
         time.sleep(0.5)
 
 
-def _measure(client: ChatClient, cell: Cell, seed: int, within_s: float) -> Mapping[str, Any] | None:
-    mark = 1000 * seed
+def _measure(client: ChatClient, cell: Cell, mark: int, within_s: float) -> Mapping[str, Any] | None:
     if cell.kind == "cache":
         return measure_cache(client, cell.model, mark + 900, within_s=within_s)
     if cell.kind == "together":

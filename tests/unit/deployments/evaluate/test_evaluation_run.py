@@ -115,6 +115,19 @@ def test_two_runs_with_one_seed_give_the_same_scores(tmp_path):
     assert scores[0] == scores[1]
 
 
+def test_no_speed_is_measured_by_a_prompt_that_an_earlier_evaluation_has_sent(tmp_path):
+    """A server that runs on still has it in its cache: what it takes to read isn't seen any more."""
+    with PlayedServer({"m": know}) as server:
+        prompts = []
+        for name in ("a", "b"):
+            run(server, tmp_path / name)
+            prompts.append({body["messages"][0]["content"] for body, _ in server.asked if body.get("stream")})
+            server.asked.clear()
+
+    assert prompts[0] & prompts[1] == {"Say hello."}  # what wakes it
+    assert len(prompts[0]) > 10
+
+
 def test_a_model_that_is_late_is_left_out_of_its_phase(tmp_path):
     """And asked nothing more there; the other one goes on. Late cells aren't kept."""
     late = (504, {"error": {"message": "late", "code": "deadline_exceeded"}})
