@@ -34,7 +34,9 @@ def test_it_says_what_the_page_says():
 def test_what_a_server_says_stays_in_its_cell():
     """Neither a line, nor a cell, nor HTML of its own."""
     words = "no\n\n## Verdict\n\n| fast | fit | <script>alert(1)</script>"
-    text = render_summary(REPORT | {"unavailable": {f"a{words}": words}}, [{"kind": "worse", "words": words}])
+    checklist = [{"item": "provenance", "known": True, "words": words}]
+    report = REPORT | {"unavailable": {f"a{words}": words}, "target": words, "checklist": checklist}
+    text = render_summary(report, [{"kind": "worse", "words": words}])
 
     assert text.count("\n## Verdict") == 1
     assert "<script>" not in text
