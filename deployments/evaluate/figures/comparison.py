@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from deployments.evaluate.evaluation_plan import AUTO
 from deployments.evaluate.figures.cell import Cell
 from deployments.evaluate.figures.shares import find_sign_p
 
@@ -24,6 +23,7 @@ P_MAX = 0.05
 RATIO_MAX = 1.25
 RUNS_MIN = 2
 RANKS = {"fit": 2, "fit with fallback": 1, "not fit": 0}
+CHAIN = "auto"
 DAMAGES = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError)
 
 
@@ -130,7 +130,7 @@ def _compare_memory(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[
 def _list_run(report: Mapping[str, Any], model: str) -> tuple[set[str], set[int], set[int]]:
     """List what a report has run that a model's peak of memory may come from."""
     speed = report["speeds"][model]
-    keys = {key for key in report["outcomes"] if Cell.read_key(key).model in (model, AUTO)}
+    keys = {key for key in report["outcomes"] if Cell.read_key(key).model in (model, CHAIN)}
     return keys, {row["length"] for row in speed["lengths"]}, {row["requests"] for row in speed["together"]}
 
 
