@@ -147,6 +147,7 @@ def _make_report(
 ) -> dict[str, Any]:
     models = journal.facts["models"]
     chain = [name for name in config.reliability.escalation.chain if name in models] if config else []
+    start_at = config.reliability.escalation.start_at if config else ()
     thresholds = (config.evaluate if config else EvaluateConfig()).model_dump()
     return build_report(
         cells=journal.cells,
@@ -157,6 +158,7 @@ def _make_report(
         thresholds=thresholds,
         target=words,
         made=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        start_at=[rule.model_dump() for rule in start_at],
     )
 
 

@@ -29,8 +29,10 @@ def build_report(
     thresholds: Thresholds,
     target: str,
     made: str,
+    start_at: Sequence[Mapping[str, Any]] = (),
 ) -> dict[str, Any]:
-    """Build the report. `chain`: the tiers of the chain that may answer; `target`: what was evaluated, in words."""
+    """Build the report. `chain`: the tiers of the chain that may answer, `start_at`: its rules where `auto` starts;
+    `target`: what was evaluated, in words."""
     models = dict(facts.get("models") or {})
     planned = [(cell.variant, cell.model) for phase in phases for cell in phase.cells if cell.kind == "task"]
     calls, tasks, speeds = tabulate_calls(cells), tabulate_tasks(cells, planned), list_speeds(cells, facts)
@@ -55,7 +57,9 @@ def build_report(
         "growth": tabulate_growth(cells),
         "speeds": speeds,
         "verdicts": verdicts,
-        "cascade": learn_chain(cells, chain) if len(chain) > 1 else {"proposal": None, "why": "there is no chain"},
+        "cascade": learn_chain(cells, chain, start_at)
+        if len(chain) > 1
+        else {"proposal": None, "why": "there is no chain"},
         "left_out": _count_left_out(phases, cells),
         "outcomes": {key: _is_good(result) for key, result in cells.items() if _has_outcome(key)},
     }
