@@ -32,6 +32,8 @@ def read_columns(name: str, path: Path) -> dict[str, Column]:
         return {name: _read_bench(text)}
     report = json.loads(text)
     wanted, _, tier = name.partition("@")
+    if tier and tier not in report["models"]:
+        raise ValueError(f"there is no model {tier!r} in it: {', '.join(report['models'])}")
     if tier:
         return {wanted: _read_model(report, tier)}
     columns = {model: _read_model(report, model) for model in report["models"]}
@@ -71,7 +73,7 @@ def render_table(columns: Mapping[str, Column]) -> str:
     ordered += sorted(known - set(ordered))
     lines: list[Sequence[str]] = [["layer", *columns], ["---"] * (len(columns) + 1)]
     lines += [[layer, *(column.get(layer, NOTHING) for column in columns.values())] for layer in ordered]
-    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+    return "".join(f"| {' | '.join(cell.replace('|', '/') for cell in line)} |\n" for line in lines)
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -82,7 +84,11 @@ def main(arguments: Sequence[str]) -> int:
     columns: dict[str, Column] = {}
     for argument in arguments:
         name, _, path = argument.partition("=")
-        columns |= read_columns(name, Path(path))
+        try:
+            columns |= read_columns(name, Path(path))
+        except (OSError, ValueError, LookupError, TypeError) as error:
+            print(f"{path}: can't be read as a report: {error}", file=sys.stderr)
+            return 2
     print(render_table(columns), end="")
     return 0
 

@@ -7,18 +7,20 @@
 
 A copy of the three is kept for the control room (`deployments/evaluate/kept_reports.py`).
 
-Ctrl-C ends it, and the report of what is there is written all the same. Exit codes: 0 done, 1 something is worse than
-in the older report, or nothing could be measured, 130 ended by Ctrl-C.
+Ctrl-C ends it, as do SIGTERM and the end of its terminal, and the report of what is there is written all the same. Exit
+codes: 0 done, 1 something is worse than in the older report, or nothing could be measured, 130 ended before its time.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import hashlib
 import json
 import os
+import signal
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -27,7 +29,7 @@ from deployments.cli.agents import KEY
 from deployments.cli.evaluate_arguments import AT_ONCE
 from deployments.config import AppConfig, ConfigError, EvaluateConfig
 from deployments.config_paths import BUILT_IN, find_config
-from deployments.evaluate.apply_proposal import show_difference, write_file, write_proposal
+from deployments.evaluate.apply_proposal import check_proposal, show_difference, write_file, write_proposal
 from deployments.evaluate.asking.own_server import NoServer, read_config
 from deployments.evaluate.cell_journal import CellJournal, OtherPlan
 from deployments.evaluate.evaluation_plan import Phase, Settings
@@ -38,7 +40,7 @@ from deployments.evaluate.kept_reports import find_kept_folder, keep_report
 from deployments.evaluate.pages.html_page import render_page
 from deployments.evaluate.pages.markdown_page import render_summary
 from deployments.evaluate.progress_line import ProgressLine
-from deployments.evaluate.report_data import build_report
+from deployments.evaluate.report_data import FORMAT, build_report
 
 __all__ = ["evaluate"]
 
@@ -57,7 +59,7 @@ def evaluate(arguments: argparse.Namespace) -> int:
         raise ConfigError("--budget-minutes and --cases: a number above 0, and at most 10,000, is needed")
     if not 1 <= at_once <= AT_ONCE_MAX:
         raise ConfigError(f"--at-once: a number from 1 to {AT_ONCE_MAX} is needed")
-    old = _read_report(arguments.compare) if arguments.compare else None
+    old = _read_report(arguments.compare, settings.seed) if arguments.compare else None
     source = None if arguments.url else find_config(arguments.config)
     config = _read_config(source) if source else None
     target, words = _choose_target(arguments, source, config)
@@ -71,7 +73,8 @@ def evaluate(arguments: argparse.Namespace) -> int:
     phases: list[Phase] = []
     code = 0
     try:
-        phases = run_evaluation(target, settings, journal, line)
+        with _take_signals():
+            phases = run_evaluation(target, settings, journal, line)
     except KeyboardInterrupt:
         line.say("ended: what is finished is kept, and the same command goes on with it")
         code = INTERRUPTED
@@ -86,7 +89,7 @@ def evaluate(arguments: argparse.Namespace) -> int:
     if code:
         phases = target.plan(*_read_models(journal), settings)
     report = _make_report(journal, phases, settings, config, words)
-    differences = _compare(old, report)
+    differences = None if old is None else compare_reports(old, report)
     _write_report(arguments.out, report, differences, line)
     if not report["models"]:
         line.say("nothing was measured but the floor: no model could be asked")
@@ -94,6 +97,20 @@ def evaluate(arguments: argparse.Namespace) -> int:
     if code == 0 and arguments.apply:
         _apply(source, report, line, sure=arguments.yes)
     return code or int(any(one["kind"] == "worse" for one in differences or ()))
+
+
+@contextlib.contextmanager
+def _take_signals() -> Iterator[None]:
+    """Let SIGTERM and SIGHUP end it as Ctrl-C does: by default they would leave a server behind. One that is ignored
+    (`nohup`) stays so."""
+    taken = [one for one in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(one) is signal.SIG_DFL]
+    for one in taken:
+        signal.signal(one, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        for one in taken:
+            signal.signal(one, signal.SIG_DFL)
 
 
 def _read_config(source: Path) -> AppConfig:
@@ -109,6 +126,8 @@ def _choose_target(arguments: argparse.Namespace, source: Path | None, config: A
     from deployments.cli.launch import find_url
 
     url, key = find_url(arguments.url, None), os.environ.get(KEY, "")
+    if not (key.isascii() and key.isprintable()):  # httpx would show it in its complaint
+        raise ConfigError(f"{KEY}: a key has printable ASCII alone, and no end of line")
     return UrlTarget(url, key, arguments.model, cloud=arguments.cloud), f"the server at {url}"
 
 
@@ -128,6 +147,7 @@ def _make_report(
 ) -> dict[str, Any]:
     models = journal.facts["models"]
     chain = [name for name in config.reliability.escalation.chain if name in models] if config else []
+    start_at = config.reliability.escalation.start_at if config else ()
     thresholds = (config.evaluate if config else EvaluateConfig()).model_dump()
     return build_report(
         cells=journal.cells,
@@ -138,25 +158,21 @@ def _make_report(
         thresholds=thresholds,
         target=words,
         made=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        start_at=[rule.model_dump() for rule in start_at],
     )
 
 
-def _read_report(path: Path) -> dict[str, Any]:
+def _read_report(path: Path, seed: int) -> dict[str, Any]:
+    """Read the older report; what can't be compared is found before anything is measured."""
     try:
         report = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise ConfigError(f"--compare: {path} can't be read as a report: {error}") from None
     if not isinstance(report, dict) or "outcomes" not in report:
         raise ConfigError(f"--compare: {path} is no report of an evaluation: report.json of its folder is one")
+    if why := is_comparable(report, {"format": FORMAT, "seed": seed}):
+        raise ConfigError(f"--compare: {path}: {why}")
     return report
-
-
-def _compare(old: Mapping[str, Any] | None, report: Mapping[str, Any]) -> list[dict[str, Any]] | None:
-    if old is None:
-        return None
-    if why := is_comparable(old, report):
-        raise ConfigError(f"--compare: {why}")
-    return compare_reports(old, report)
 
 
 def _write_report(
@@ -185,8 +201,9 @@ def _apply(source: Path | None, report: Mapping[str, Any], line: ProgressLine, *
     if source is None or not patch:
         line.say(f"nothing to apply: {report['cascade'].get('why') or 'a running server has no file here'}")
         return
-    old = source.read_text(encoding="utf-8")
+    old = source.read_bytes().decode("utf-8")  # with its ends of lines
     new = write_proposal(old, patch)
+    check_proposal(source, new, patch)
     # The built-in file belongs to the package: what is chosen here is written as the folder's own.
     path = Path(source.name) if source.parent == BUILT_IN else source
     print(show_difference(path, old, new))  # noqa: T201
@@ -200,4 +217,7 @@ def _apply(source: Path | None, report: Mapping[str, Any], line: ProgressLine, *
 def _ask(question: str) -> bool:
     if not sys.stdin.isatty():
         return False
-    return input(question).strip().lower() in ("y", "yes")
+    try:
+        return input(question).strip().lower() in ("y", "yes")
+    except EOFError:
+        return False

@@ -1,8 +1,10 @@
 """Writes the learned chain into a configuration file: shown as a difference first, written only when told to.
 
-The file's comments and order stay. What would be written is read and checked as the server will read it, before it
-takes the place of the old file in one step. What must never happen: a file that is changed silently, in part, or so
-that the server can't start with it.
+The file's comments, order, indentation and ends of lines stay, and a link stays one. Where a `user_config` says what is
+to change it is changed there, too: it goes before `args`. What would be written is read as the server will read it, and
+held against what was proposed, before it is shown (`check_proposal`); then it takes the place of the old file in one
+step. What must never happen: a file that is changed silently, in part, elsewhere than shown (an anchor of YAML may
+stand for two tiers), or so that the server can't start with it.
 """
 
 from __future__ import annotations
@@ -16,25 +18,58 @@ from pathlib import Path
 from typing import Any
 
 from ruamel.yaml import YAML
+from ruamel.yaml.error import YAMLError
 
+from deployments.config import ROUTER, ConfigError, patch
 from deployments.config_file import IMPORT_PATH, read_file
+from deployments.evaluate.asking.own_server import read_config
 
-__all__ = ["show_difference", "write_file", "write_proposal"]
+__all__ = ["check_proposal", "show_difference", "write_file", "write_proposal"]
 
 WIDTH = 10_000  # no line is broken anew
+# Indentation of mappings, of the items of a list, and of their dashes.
+LAYOUTS = ((2, 2, 0), (2, 4, 2), (4, 4, 2), (4, 2, 0), (4, 6, 4))
 
 
-def write_proposal(text: str, patch: Mapping[str, Any]) -> str:
-    """Return the file's text with the patch to `args` merged in."""
+def write_proposal(text: str, change: Mapping[str, Any]) -> str:
+    """Return the file's text with the change to `args` merged in.
+
+    Raises:
+        ConfigError: it is YAML that the server reads and that can't be written back, as with a key that is there twice.
+    """
+    line_end = "\r\n" if "\r\n" in text else "\n"
+    text = text.replace("\r\n", "\n")
+    try:
+        yaml = min((_make_yaml(layout) for layout in LAYOUTS), key=lambda one: _count_changes(one, text))
+        document = yaml.load(text)
+    except YAMLError as error:
+        raise ConfigError(f"the file can't be changed: {' '.join(str(error).split())}") from None
+    app = next(app for app in document["applications"] if app.get("import_path") == IMPORT_PATH)
+    _merge(app["args"], change)
+    for deployment in app.get("deployments") or ():
+        name, patched = deployment["name"], deployment.get("user_config") or {}
+        _replace_known(patched, change if name == ROUTER else change.get("tiers", {}).get(name, {}))
+    return _dump(yaml, document).replace("\n", line_end)
+
+
+def _make_yaml(layout: tuple[int, int, int]) -> YAML:
     yaml = YAML()
     yaml.preserve_quotes = True
     yaml.width = WIDTH
-    document = yaml.load(text)
-    app = next(app for app in document["applications"] if app.get("import_path") == IMPORT_PATH)
-    _merge(app["args"], patch)
+    yaml.indent(*layout)
+    return yaml
+
+
+def _dump(yaml: YAML, document: Any) -> str:
     out = io.StringIO()
     yaml.dump(document, out)
     return out.getvalue()
+
+
+def _count_changes(yaml: YAML, text: str) -> int:
+    """Count the lines that would be another one though nothing has changed."""
+    written = _dump(yaml, yaml.load(text)).splitlines()
+    return sum(one != other for one, other in zip(text.splitlines(), written, strict=False))
 
 
 def _merge(base: Any, change: Mapping[str, Any]) -> None:
@@ -43,6 +78,29 @@ def _merge(base: Any, change: Mapping[str, Any]) -> None:
             _merge(base[key], value)
         else:
             base[key] = value
+
+
+def _replace_known(base: Any, change: Mapping[str, Any]) -> None:
+    """Replace what is said already, and add nothing."""
+    for key in [key for key in change if key in base]:
+        if isinstance(change[key], Mapping) and isinstance(base[key], Mapping):
+            _replace_known(base[key], change[key])
+        else:
+            base[key] = change[key]
+
+
+def check_proposal(source: Path, text: str, change: Mapping[str, Any]) -> None:
+    """Check that a server with this text runs what was proposed, and all else as with `source`.
+
+    Raises:
+        ConfigError: it doesn't.
+    """
+    wanted = patch(read_config(source), change)
+    with tempfile.TemporaryDirectory(prefix="evaluate-") as place:
+        path = Path(place, source.name)
+        path.write_text(text, encoding="utf-8", newline="")
+        if read_config(path) != wanted:
+            raise ConfigError(f"{source}: an anchor (&) makes the change one of more than it; change by hand: {change}")
 
 
 def show_difference(path: Path, old: str, new: str) -> str:
@@ -54,19 +112,33 @@ def show_difference(path: Path, old: str, new: str) -> str:
 
 
 def write_file(path: Path, text: str) -> None:
-    """Write the file in one step.
+    """Write the file in one step; where `path` is a link, the one that it leads to.
 
     Raises:
-        ConfigError: the server couldn't use it; the old file stays.
+        ConfigError: the server couldn't use it, or it can't be written; the old file stays.
     """
-    with tempfile.NamedTemporaryFile("w", encoding="utf-8", dir=path.parent, suffix=".yaml", delete=False) as file:
+    path = path.resolve()
+    mode = path.stat().st_mode & 0o777 if path.exists() else 0o644
+    if not mode & 0o222:
+        raise ConfigError(f"{path}: is read-only: nothing was changed")
+    try:
+        _replace(path, text, mode)
+    except OSError as error:
+        raise ConfigError(f"{path}: can't be written: {error.strerror}") from None
+
+
+def _replace(path: Path, text: str, mode: int) -> None:
+    folder = path.parent
+    with tempfile.NamedTemporaryFile(
+        "w", encoding="utf-8", newline="", dir=folder, suffix=".yaml", delete=False
+    ) as file:
         file.write(text)
         file.flush()
         os.fsync(file.fileno())
     new = Path(file.name)
     try:
         read_file(new)
-        new.chmod(path.stat().st_mode & 0o777 if path.exists() else 0o644)
+        new.chmod(mode)
         new.replace(path)
     finally:
         new.unlink(missing_ok=True)

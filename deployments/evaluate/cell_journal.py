@@ -2,8 +2,9 @@
 
     evaluation/cells.jsonl    a line for the plan, then a line for each finished cell, synced before the next one begins
 
-A line that broke off is left out, and its cell is run again. A cell that ran out of time is not written. What must
-never happen: cells of two different plans (another configuration, seed, URL) in one journal.
+A line that broke off is cut off, one that is damaged is passed over, and its cell is run again. A cell that ran out of
+time is not written. What must never happen: cells of two different plans (another configuration, seed, URL) in one
+journal; a byte taken from a file that isn't one.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from typing import Any
 __all__ = ["CellJournal", "OtherPlan"]
 
 NAME = "cells.jsonl"
+BEGINNING = b'{"plan": "'
+REMEDY = "name another folder with --out, or begin it anew with --fresh"
 
 
 class OtherPlan(RuntimeError):
@@ -32,11 +35,11 @@ class CellJournal:
         folder.mkdir(parents=True, exist_ok=True)
         if fresh:
             self._path.unlink(missing_ok=True)
-        known = self._read()
+        known, size = self._read()
         if known and known[0].get("plan") != plan:
-            words = "holds an evaluation of another configuration, seed or URL"
-            raise OtherPlan(f"{folder} {words}: name another folder with --out, or begin it anew with --fresh")
+            raise OtherPlan(f"{folder} holds an evaluation of another configuration, seed or URL: {REMEDY}")
         self._file = self._path.open("a", encoding="utf-8")
+        self._file.truncate(size)
         if not known:
             self._write({"plan": plan})
         for line in known[1:]:
@@ -64,22 +67,26 @@ class CellJournal:
         self._file.flush()
         os.fsync(self._file.fileno())
 
-    def _read(self) -> list[dict[str, Any]]:
-        """Read the lines that are whole, and cut off what follows the last of them."""
+    def _read(self) -> tuple[list[dict[str, Any]], int]:
+        """Read the lines that are whole, and say where the last of them ends."""
         try:
             data = self._path.read_bytes()
         except FileNotFoundError:
-            return []
-        lines: list[dict[str, Any]] = []
-        size = 0
-        for line in data.splitlines(keepends=True):
-            try:
-                value = json.loads(line)
-            except ValueError:
-                break
-            if not line.endswith(b"\n") or not isinstance(value, dict):
-                break
-            lines.append(value)
-            size += len(line)
-        os.truncate(self._path, size)
-        return lines
+            return [], 0
+        *whole, rest = data.split(b"\n")
+        lines = [value for value in map(_read_line, whole) if value is not None]
+        if not lines and (whole or not BEGINNING.startswith(rest[: len(BEGINNING)])):
+            raise OtherPlan(f"{self._path} is no journal of an evaluation: {REMEDY}")
+        return lines, len(data) - len(rest)
+
+
+def _read_line(line: bytes) -> dict[str, Any] | None:
+    """Read a line; None where it isn't one of a journal."""
+    try:
+        value = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(value, dict):
+        return None
+    pairs = (("plan", "plan"), ("cell", "result"), ("fact", "value"))
+    return value if any(isinstance(value.get(one), str) and other in value for one, other in pairs) else None

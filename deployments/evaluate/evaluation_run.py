@@ -15,6 +15,7 @@ What must never happen: a server of ours that runs on, whatever ends this; a cel
 from __future__ import annotations
 
 import functools
+import secrets
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -41,8 +42,10 @@ from deployments.evaluate.tasks.task_run import run_task
 
 __all__ = ["copy_answered", "read_contexts", "run_evaluation"]
 
-# What one cell may take, in seconds, whatever is left of the budget; one of several at once a quarter more for each.
+# What one cell may take, in seconds, and as a share of the budget: a model that doesn't end one leaves time for others.
+# One of several at once may take a quarter more for each.
 CELL_S = {"call": 120.0, "task": 420.0, "length": 240.0, "cache": 240.0, "together": 240.0}
+CELL_SHARE = 0.25
 WAKE_S = 400.0
 # What a task is thought to take, in tokens read and written, before a model has worked on any.
 TASK_TOKENS = (2_000, 300)
@@ -75,6 +78,7 @@ class _Evaluation:
         self._target, self._settings, self._journal, self._line = target, settings, journal, line
         self._clock = _Clock(time.monotonic(), settings.budget_minutes * 60)
         self._cases = draw_cases(settings.seed, settings.cases)
+        self._first_mark = 1000 * (1_000 + secrets.randbelow(99_000))
         self._phases: list[Phase] = []
         self._start_s = 0.0
         self._asleep: dict[str, Any] = {}
@@ -159,7 +163,7 @@ class _Evaluation:
             if entry.get("starts_at") or name in why:
                 continue
             if entry.get("state") == "unavailable":
-                why[name] = entry.get("reason") or "unavailable"
+                why[name] = str(entry.get("reason") or "unavailable")
             else:
                 entries[name] = entry
         return entries
@@ -205,7 +209,11 @@ class _Evaluation:
         if seconds:
             return float(sum(seconds)) / len(seconds)
         speed = self._journal.cells.get(f"{self._target.first}/length/{cell.model}/{LENGTHS_CORE[0]}-0")
-        if cell.kind != "task" or not speed or not speed["first_s"] or not speed["tokens_s"]:
+        if (
+            cell.kind != "task"
+            or not speed
+            or not all(speed[name] for name in ("first_s", "tokens_s", "prompt_tokens"))
+        ):
             return 0.0
         return float(TASK_TOKENS[0] * speed["first_s"] / speed["prompt_tokens"] + TASK_TOKENS[1] / speed["tokens_s"])
 
@@ -214,7 +222,7 @@ class _Evaluation:
         total = sum(len(each.cells) for each in self._phases)
         names = _name(batch[0]) + (f" to {_name(batch[-1])}" if len(batch) > 1 else "")
         self._line.show(len(self._journal.cells), total, f"{phase.title} · {batch[0].model} · {names}")
-        most_s = CELL_S[batch[0].kind] * (1 + (len(batch) - 1) / 4)
+        most_s = min(CELL_S[batch[0].kind], self._clock.budget_s * CELL_SHARE) * (1 + (len(batch) - 1) / 4)
         within_s = min(most_s, max(2.0, self._clock.count_left_s()))
         jobs = [functools.partial(self._run_cell, client, cell, within_s, len(batch)) for cell in batch]
         finished: list[tuple[Cell, Any]] = []
@@ -239,11 +247,12 @@ class _Evaluation:
         if cell.kind == "call":
             case, hasty = self._cases[int(cell.name)], cell.variant == "constrain"
             return run_case(client, cell.model, case, seed=seed, within_s=within_s, hasty=hasty)
-        return _measure(client, cell, seed, within_s)
+        return _measure(client, cell, self._first_mark, within_s)
 
     def _note_use(self, client: ChatClient, variant: str, footprint: Footprint | None, energy: Energy) -> None:
         peaks = footprint.close() if footprint else {}
-        mlx = {entry["id"]: entry["mlx_peak_bytes"] for entry in client.models() if entry.get("mlx_peak_bytes")}
+        known = {entry["id"]: entry.get("mlx_peak_bytes") for entry in client.models()}
+        mlx = {name: size for name, size in known.items() if isinstance(size, int) and size > 0}
         before: dict[str, Any] = self._journal.facts.get(f"memory/{variant}") or {"process": {}, "mlx": {}}
         merged = {"process": _keep_largest(before["process"], peaks), "mlx": _keep_largest(before["mlx"], mlx)}
         self._journal.note(f"memory/{variant}", merged)
@@ -297,8 +306,7 @@ def _await_loads(client: ChatClient) -> list[dict[str, Any]]:
         time.sleep(0.5)
 
 
-def _measure(client: ChatClient, cell: Cell, seed: int, within_s: float) -> Mapping[str, Any] | None:
-    mark = 1000 * seed
+def _measure(client: ChatClient, cell: Cell, mark: int, within_s: float) -> Mapping[str, Any] | None:
     if cell.kind == "cache":
         return measure_cache(client, cell.model, mark + 900, within_s=within_s)
     if cell.kind == "together":

@@ -23,15 +23,22 @@ class ProgressLine:
         """Show the cell that begins now."""
         used_s = time.monotonic() - self._began_s
         left_s = max(0.0, self._budget_s - used_s)
-        line = f"[{done}/{total}] {what} · {_write_clock(used_s)} used, {_write_clock(left_s)} left"[:WIDTH]
+        line = f"[{done}/{total}] {_take_out_controls(what)} · {_write_clock(used_s)} used, {_write_clock(left_s)} left"
+        line = line[:WIDTH]
         end = "\r" if self._rewrites else "\n"
         self._out.write(f"{line:<{WIDTH}}{end}" if self._rewrites else f"{line}{end}")
         self._out.flush()
 
     def say(self, words: str) -> None:
         """Say something that stays."""
+        words = _take_out_controls(words)
         self._out.write(f"{words:<{WIDTH}}\n" if self._rewrites else f"{words}\n")
         self._out.flush()
+
+
+def _take_out_controls(words: str) -> str:
+    """Take out what a terminal would obey: a server names its models as it likes."""
+    return "".join(one if one.isprintable() else " " for one in words)
 
 
 def _write_clock(seconds: float) -> str:

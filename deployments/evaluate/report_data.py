@@ -29,8 +29,10 @@ def build_report(
     thresholds: Thresholds,
     target: str,
     made: str,
+    start_at: Sequence[Mapping[str, Any]] = (),
 ) -> dict[str, Any]:
-    """Build the report. `chain`: the tiers of the chain that may answer; `target`: what was evaluated, in words."""
+    """Build the report. `chain`: the tiers of the chain that may answer, `start_at`: its rules where `auto` starts;
+    `target`: what was evaluated, in words."""
     models = dict(facts.get("models") or {})
     planned = [(cell.variant, cell.model) for phase in phases for cell in phase.cells if cell.kind == "task"]
     calls, tasks, speeds = tabulate_calls(cells), tabulate_tasks(cells, planned), list_speeds(cells, facts)
@@ -55,7 +57,9 @@ def build_report(
         "growth": tabulate_growth(cells),
         "speeds": speeds,
         "verdicts": verdicts,
-        "cascade": learn_chain(cells, chain) if len(chain) > 1 else {"proposal": None, "why": "there is no chain"},
+        "cascade": learn_chain(cells, chain, start_at)
+        if len(chain) > 1
+        else {"proposal": None, "why": "there is no chain"},
         "left_out": _count_left_out(phases, cells),
         "outcomes": {key: _is_good(result) for key, result in cells.items() if _has_outcome(key)},
     }
@@ -86,7 +90,8 @@ def _write_checklist(report: Mapping[str, Any]) -> list[dict[str, Any]]:
     speeds, chain = report["speeds"].values(), report["chain"]
     lengths = [row["prompt_tokens"]["median"] for one in speeds for row in one["lengths"] if row["prompt_tokens"]]
     runs = sum(row["passed"]["runs"] for row in report["tasks"] if row["model"] != "rules")
-    pinned = [name for name, one in report["models"].items() if one["sha256"] or one["kind"] != "mlx"]
+    pinned = [name for name, one in report["models"].items() if one["sha256"]]
+    elsewhere = [name for name, one in report["models"].items() if one["kind"] in ("hosted", "scripted")]
     memory = [name for name, one in report["speeds"].items() if one["memory"]["process_bytes"]]
     together = max((row["requests"] for one in speeds for row in one["together"]), default=0)
     hosted = [name for name, one in report["models"].items() if one["kind"] == "hosted"]
@@ -102,7 +107,7 @@ def _write_checklist(report: Mapping[str, Any]) -> list[dict[str, Any]]:
         ("throughput under concurrency", together >= 8, f"up to {together} requests at once"),
         (
             "provenance",
-            len(pinned) == len(report["models"]),
+            set(report["models"]) <= {*pinned, *elsewhere},
             f"digest of the weights known for {', '.join(pinned) or 'none'}",
         ),
         (

@@ -9,7 +9,7 @@ and None elsewhere. Nothing is retried here: a retry would hide what is to be me
 
 A server may send anything: what isn't of the form is an error of that answer in words, never of the evaluation. A
 body is read until its own deadline and up to `BODY_BYTES_MAX`, so that one that drips or never ends is late like one
-that says nothing.
+that says nothing. Whoever isn't there, or has no time now (429), is late too: that says nothing of the model.
 
 What must never happen: the API key in what is shown or written down, or a request that has no end.
 """
@@ -18,10 +18,13 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
+import string
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+from urllib.parse import quote
 
 import httpx
 
@@ -33,12 +36,17 @@ GET_S = 30.0
 GRACE_S = 10.0
 BODY_BYTES_MAX = 32 * 1024 * 1024
 ERROR_CHARS_MAX = 400
+COUNT_MAX = 1_000_000_000
+REQUEST_ID_CHARS_MAX = 200
+KEY_CHARS_MIN = 12
+# What an attempt of this server's report has, of all that is read here.
+ATTEMPT = frozenset({"tier", "ran", "flaw", "fault", "elapsed_ms", "native_calls", "usage"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
-    """One answer. `error` says why there is none; `late` that it took longer than it may. `attempts` are those of this
-    server's report."""
+    """One answer. `error` says why there is none; `late` that it took longer than it may, or that the server has no
+    time for it. `attempts` are those of this server's report."""
 
     message: Mapping[str, Any] = field(default_factory=dict)
     prompt_tokens: int = 0
@@ -103,6 +111,7 @@ class ChatClient:
 
     def __init__(self, url: str, *, key: str = "", local_only: bool = True, named: Sequence[str] = ()) -> None:
         self.url, self._named = url.rstrip("/").removesuffix("/v1"), tuple(dict.fromkeys(named))
+        self._key = key
         headers = {"authorization": f"Bearer {key}"} if key else {}
         if local_only:
             headers["x-mlx-stack-local-only"] = "true"
@@ -138,7 +147,7 @@ class ChatClient:
             with self._http.stream("GET", path) as response:
                 text = _read_body(response, time.monotonic() + GET_S)
         except (httpx.HTTPError, _NoBody) as error:
-            return None, None, f"{type(error).__name__}: {error}"[:ERROR_CHARS_MAX]
+            return None, None, _shorten(f"{type(error).__name__}: {error}")
         return response.status_code, _parse_object(text), ""
 
     def models(self) -> list[dict[str, Any]]:
@@ -155,27 +164,37 @@ class ChatClient:
                 text = _read_body(response, began_s + within_s + GRACE_S)
         except (httpx.TimeoutException, _Late):
             return Reply(error="no answer in time", late=True, seconds=time.monotonic() - began_s)
+        except httpx.ConnectError as error:
+            return Reply(error=_shorten(f"nobody answers: {error}"), late=True, seconds=time.monotonic() - began_s)
         except (httpx.HTTPError, _NoBody) as error:
             words = _shorten(f"{type(error).__name__}: {error}")
             return Reply(error=words, seconds=time.monotonic() - began_s)
         seconds, answer = time.monotonic() - began_s, _parse_object(text)
         report = self._find_report(response.headers)
+        if response.status_code != 200:
+            answer, text = _parse_object(self._hide_key(text)), self._hide_key(text)
         if response.status_code != 200 or answer is None or not _list_objects(answer.get("choices")):
             return _read_error(response.status_code, answer, text, report, seconds)
         return _read_answer(answer, report, seconds)
 
+    def _hide_key(self, text: str) -> str:
+        """Take out the key, which a refusal may repeat; one that is a common word is no secret."""
+        return text.replace(self._key, "(key)") if len(self._key) >= KEY_CHARS_MIN else text
+
     def _post(
         self, body: Mapping[str, Any], session: str, within_s: float
     ) -> contextlib.AbstractContextManager[httpx.Response]:
-        headers = {"x-mlx-stack-session": session, "x-mlx-stack-deadline": f"{max(within_s, 1.0):.1f}"}
+        named = quote(session, safe=string.punctuation + " ", errors="replace")  # a model's name may have any letter
+        headers = {"x-mlx-stack-session": named, "x-mlx-stack-deadline": f"{max(within_s, 1.0):.1f}"}
         timeout = httpx.Timeout(within_s + GRACE_S, connect=CONNECT_S)
         return self._http.stream("POST", "/v1/chat/completions", json=dict(body), headers=headers, timeout=timeout)
 
     def _find_report(self, headers: Mapping[str, str]) -> dict[str, Any] | None:
         name = headers.get("x-request-id")
-        if not name or "x-mlx-stack-session" not in headers:
+        if not name or len(name) > REQUEST_ID_CHARS_MAX or "x-mlx-stack-session" not in headers:
             return None
-        return self.get(f"/v1/reliability/requests/{name}")
+        report = self.get(f"/v1/reliability/requests/{quote(name, safe='')}")
+        return report if report and _is_report(report) else None
 
     def stream(self, body: Mapping[str, Any], *, session: str, within_s: float) -> Timing:
         """Ask for a stream, and time it."""
@@ -187,7 +206,7 @@ class ChatClient:
                 if response.status_code != 200:
                     error = f"{response.status_code}"
                 for line in _read_lines(response, began_s + within_s + GRACE_S):
-                    chunk = _read_chunk(line)
+                    chunk = _read_chunk(line if response.status_code == 200 else self._hide_key(line))
                     if words := _find_error(chunk):
                         error = f"{error}: {words}" if error.isdigit() else error or words
                     usage = _take_object(chunk.get("usage")) or usage
@@ -238,11 +257,20 @@ def _read_lines(response: httpx.Response, until_s: float) -> Iterator[str]:
 
 
 def _parse_object(text: str) -> dict[str, Any] | None:
+    """Parse an object; what JSON doesn't know (NaN, infinity) is null, and half a pair of surrogates, which could
+    neither be sent on nor written down, a question mark."""
     try:
-        value = json.loads(text)
+        value = json.loads(text, parse_constant=lambda _: None, parse_float=_parse_float)
+        if "\\ud" in text.lower():
+            value = json.loads(json.dumps(value, ensure_ascii=False).encode("utf-8", "replace"))
     except (ValueError, RecursionError):
         return None
     return value if isinstance(value, dict) else None
+
+
+def _parse_float(text: str) -> float | None:
+    value = float(text)
+    return value if math.isfinite(value) else None
 
 
 def _take_object(value: object) -> dict[str, Any]:
@@ -255,12 +283,35 @@ def _list_objects(value: object) -> list[dict[str, Any]]:
 
 def _count(usage: Mapping[str, Any], name: str) -> int:
     value = usage.get(name)
-    return value if isinstance(value, int) and value >= 0 else 0
+    return value if isinstance(value, int) and 0 <= value <= COUNT_MAX else 0
+
+
+def _is_report(value: Mapping[str, Any]) -> bool:
+    """Tell whether this is a report of the form that is read here: another server's, or another version's, isn't."""
+    attempts, cost = value.get("attempts"), value.get("cost_usd")
+    return (
+        isinstance(attempts, list)
+        and all(_is_attempt(one) for one in attempts)
+        and isinstance(value.get("tier") or "", str)
+        and isinstance(value.get("repairs") or [], list)
+        and (cost is None or isinstance(cost, int | float))
+    )
+
+
+def _is_attempt(value: object) -> bool:
+    if not isinstance(value, dict) or not value.keys() >= ATTEMPT:
+        return False
+    usage = value["usage"]
+    return (
+        isinstance(value["elapsed_ms"], int | float)
+        and isinstance(value["native_calls"], int)
+        and (usage is None or (isinstance(usage, dict) and isinstance(usage.get("total_tokens"), int)))
+    )
 
 
 def _shorten(words: str) -> str:
-    """Cut words that are shown; what can't be written as UTF-8 becomes a question mark."""
-    return words[:ERROR_CHARS_MAX].encode("utf-8", "replace").decode("utf-8")
+    """Cut words that are shown, on one line and without what a terminal would obey."""
+    return " ".join("".join(one if one.isprintable() else " " for one in words[:ERROR_CHARS_MAX]).split())
 
 
 def _read_answer(answer: Mapping[str, Any], report: Mapping[str, Any] | None, seconds: float) -> Reply:
@@ -274,7 +325,7 @@ def _read_answer(answer: Mapping[str, Any], report: Mapping[str, Any] | None, se
         seconds=seconds,
         tier=known.get("tier") or "",
         repairs=tuple(known.get("repairs") or ()),
-        attempts=tuple(known["attempts"]) if "attempts" in known else None,
+        attempts=tuple(known["attempts"]) if known else None,
         cost_usd=known.get("cost_usd"),
     )
 
@@ -292,8 +343,8 @@ def _read_error(
         seconds=seconds,
         error=_shorten(f"{status} {code}: {words}".replace(" :", ":")),
         # A tier that has met its own timeouts has failed as it is configured; what has met our deadline says nothing.
-        late=code == "deadline_exceeded" or (status in (408, 504) and code != "timeout"),
-        attempts=tuple(known["attempts"]) if "attempts" in known else None,
+        late=code == "deadline_exceeded" or status == 429 or (status in (408, 504) and code != "timeout"),
+        attempts=tuple(known["attempts"]) if known else None,
     )
 
 

@@ -12,8 +12,9 @@ what is spent here is nobody's. A server that the user runs is left alone. A var
 Measured 2026-11-24 on 2 vCPU AMD EPYC, Linux, SmolLM2-135M: 17 s from the start to the first `ready` and 6 s for the
 stop; at a load average of 26, 113 s for the start.
 
-What must never happen: anything of it that runs on after `stop`. It is `mlx-stack-serve serve`, whose supervisor ends
-whatever it has started.
+What must never happen: anything of it that runs on after `stop`, or after the evaluation, however that died. It is
+`mlx-stack-serve serve`, whose supervisor ends whatever it has started; a shell waits for the end of a pipe that only
+the evaluation holds, and then ends the supervisor.
 """
 
 from __future__ import annotations
@@ -43,6 +44,7 @@ START_S = 600.0
 STOP_S = 60.0
 LOG_CHARS = 2_000
 AWAKE_S, WAKE_S = 86_400, 400
+WATCH = 'read -r _; kill -INT "$1"'
 # Whatever variant: what is measured here isn't held against anybody's budget, and cases that come one after the other
 # don't use up each other's retries.
 ALWAYS: dict[str, Any] = {
@@ -109,6 +111,7 @@ class OwnServer:
         self._source, self._config = source, config
         self._folder: tempfile.TemporaryDirectory[str] | None = None
         self._process: subprocess.Popen[bytes] | None = None
+        self._watcher: subprocess.Popen[bytes] | None = None
         self.url = ""
 
     @property
@@ -145,6 +148,9 @@ class OwnServer:
                 stderr=subprocess.STDOUT,
                 start_new_session=True,  # a Ctrl-C is the evaluation's, which stops the server in its turn
             )
+        self._watcher = subprocess.Popen(
+            ["/bin/sh", "-c", WATCH, "sh", str(self._process.pid)], stdin=subprocess.PIPE, start_new_session=True
+        )
         self._wait_until_ready(folder / "log")
 
     def _wait_until_ready(self, log: Path) -> None:
@@ -162,6 +168,10 @@ class OwnServer:
 
     def stop(self) -> None:
         """Stop it, and whatever it has started."""
+        if self._watcher is not None:
+            self._watcher.kill()
+            self._watcher.communicate()
+            self._watcher = None
         if self._process is not None:
             with contextlib.suppress(ProcessLookupError):
                 self._process.send_signal(signal.SIGINT)

@@ -1,7 +1,8 @@
 """How fast one model answers: first token and tokens a second by prompt length, and under several requests at once.
 
-Every prompt begins with a number of its own, so that no cache helps where none is to be measured; the cell `cache` asks
-the same twice. What a model needs to get going (its replica may sleep) is the cell `warm`, which counts nowhere.
+Every prompt begins with a number of its own, in this evaluation and after every other one, so that no cache helps where
+none is to be measured: a server that runs on remembers the prompts of the last evaluation. The cell `cache` asks the
+same twice. What a model needs to get going (its replica may sleep) is the cell `warm`, which counts nowhere.
 """
 
 from __future__ import annotations

@@ -29,6 +29,8 @@ CONFIGURED, GRAMMAR = "as configured", "grammar at once"
 # Features of a request by which `auto` may start further behind, with the least value at which it does.
 STARTS: tuple[tuple[str, int], ...] = (("tools", 2), ("messages", 2), ("prompt_bytes", 1_500), ("prompt_bytes", 3_000))
 SHOWN_MAX = 60
+# A rule of the configuration (`start_at`): the tier, and the least value of each feature that it names.
+Rule = tuple[str, tuple[tuple[str, int], ...]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,19 +56,37 @@ class Case:
 @dataclass(frozen=True, slots=True)
 class Candidate:
     """A chain: its tiers in order, each with the way to ask it again. `start`: a feature, the least value, and the tier
-    at which `auto` then starts."""
+    at which `auto` then starts; `configured`: the rules of the configuration, which what is configured starts by."""
 
     tiers: tuple[tuple[str, str], ...]
     start: tuple[str, int, str] | None = None
+    configured: tuple[Rule, ...] = ()
 
     @property
     def words(self) -> str:
         """What it is called."""
         chain = " → ".join(name if way == CONFIGURED else f"{name} ({way})" for name, way in self.tiers)
+        return "; ".join([chain, *(_write_rule(*rule) for rule in self.rules)])
+
+    @property
+    def rules(self) -> tuple[Rule, ...]:
+        """By what `auto` starts further behind."""
         if self.start is None:
-            return chain
+            return self.configured
         feature, least, tier = self.start
-        return f"{chain}; {feature} from {least} on start at {tier}"
+        return ((tier, ((feature, least),)),)
+
+    def list_asked(self, features: Mapping[str, int]) -> tuple[tuple[str, str], ...]:
+        """List the tiers that a request with these features is tried on: from that of the first rule that fits it."""
+        names = [name for name, _ in self.tiers]
+        for tier, parts in self.rules:
+            if tier in names and all(features[feature] >= least for feature, least in parts):
+                return self.tiers[names.index(tier) :]
+        return self.tiers
+
+
+def _write_rule(tier: str, parts: Sequence[tuple[str, int]]) -> str:
+    return f"{' and '.join(f'{feature} from {least}' for feature, least in parts)} on start at {tier}"
 
 
 @dataclass(slots=True)
@@ -113,12 +133,8 @@ def play(candidate: Candidate, cases: Sequence[Case]) -> _Played:
     """Play a chain on the cases."""
     played = _Played()
     for case in cases:
-        tiers = candidate.tiers
-        if candidate.start is not None and case.features[candidate.start[0]] >= candidate.start[1]:
-            names = [name for name, _ in tiers]
-            tiers = tiers[names.index(candidate.start[2]) :]
         hit = False
-        for name, way in tiers:
+        for name, way in candidate.list_asked(case.features):
             one = case.ways[name][way]
             played.seconds += one.seconds
             played.tokens += one.tokens
@@ -147,8 +163,11 @@ def list_candidates(chain: Sequence[str], cases: Sequence[Case]) -> Iterator[Can
                     yield Candidate(tiers, (feature, least, tier))
 
 
-def learn_chain(cells: Mapping[str, Mapping[str, Any]], chain: Sequence[str]) -> dict[str, Any]:
-    """Choose a chain, and say what it is worth; `why` says why there is no choice."""
+def learn_chain(
+    cells: Mapping[str, Mapping[str, Any]], chain: Sequence[str], start_at: Sequence[Mapping[str, Any]] = ()
+) -> dict[str, Any]:
+    """Choose a chain, and say what it is worth; `why` says why there is no choice. `start_at` is what the configuration
+    has of it."""
     cases = read_cases(cells, chain)
     if len(cases) < CASES_MIN:
         why = f"{len(cases)} cases were run on every tier; {CASES_MIN} are needed"
@@ -156,18 +175,23 @@ def learn_chain(cells: Mapping[str, Mapping[str, Any]], chain: Sequence[str]) ->
     # By twos of three categories: both halves hold as many of each.
     fit = [case for case in cases if case.number // 3 % 2 == 0]
     held = [case for case in cases if case.number // 3 % 2 == 1]
-    default = Candidate(tuple((tier, CONFIGURED) for tier in chain))
-    played = {one: play(one, fit) for one in list_candidates(chain, cases)}
+    default = Candidate(tuple((tier, CONFIGURED) for tier in chain), configured=tuple(map(_read_rule, start_at)))
+    played = {one: play(one, fit) for one in (default, *list_candidates(chain, cases))}
     chosen = _choose(played, default)
     why = _find_objection(chosen, default, held)
     return {
-        "proposal": None if why else _write_patch(chosen, chain),
+        "proposal": None if why else _write_patch(chosen, chain, anew=bool(start_at)),
         "why": why,
         "cases": len(cases),
         "default": _compare(default, fit, held),
         "chosen": _compare(chosen, fit, held),
         "candidates": _list_shown(played, default, chosen),
     }
+
+
+def _read_rule(rule: Mapping[str, Any]) -> Rule:
+    parts = {feature: rule.get(f"{feature}_min") for feature in ("tools", "messages", "prompt_bytes")}
+    return rule["tier"], tuple((feature, least) for feature, least in parts.items() if least is not None)
 
 
 def _choose(played: Mapping[Candidate, _Played], default: Candidate) -> Candidate:
@@ -257,8 +281,8 @@ def _list_shown(played: Mapping[Candidate, _Played], default: Candidate, chosen:
     ]
 
 
-def _write_patch(chosen: Candidate, chain: Sequence[str]) -> dict[str, Any]:
-    """Write the choice as a patch to `args`."""
+def _write_patch(chosen: Candidate, chain: Sequence[str], *, anew: bool) -> dict[str, Any]:
+    """Write the choice as a patch to `args`. `anew`: there are rules where to start that aren't its own."""
     escalation: dict[str, Any] = {}
     names = [name for name, _ in chosen.tiers]
     if names != list(chain):
@@ -266,6 +290,8 @@ def _write_patch(chosen: Candidate, chain: Sequence[str]) -> dict[str, Any]:
     if chosen.start is not None:
         feature, least, tier = chosen.start
         escalation["start_at"] = [{"tier": tier, f"{feature}_min": least}]
+    elif anew:
+        escalation["start_at"] = []
     patch: dict[str, Any] = {}
     if escalation:
         patch["reliability"] = {"escalation": escalation}

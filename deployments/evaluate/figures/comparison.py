@@ -2,7 +2,11 @@
 
 What both have run (the same seed draws the same cases) is compared cell by cell: how many became right, how many wrong,
 and how likely that is by chance (`find_sign_p`). A speed counts as worse when its median has lost a quarter and the two
-spreads don't touch; a figure of one run has no spread, and says nothing. A verdict that got worse is always one.
+spreads don't touch; a figure of one run has no spread, and says nothing: a throughput is shown as a change. A peak of
+memory has no spread either, and hardly varies: where both ran the same of a model it counts by the same quarter.
+
+A verdict that got worse is one, and so is a model that can't be asked any more, or a variant that doesn't start. To and
+from `tentative` a verdict only changes: there were too few runs to tell.
 """
 
 from __future__ import annotations
@@ -18,7 +22,9 @@ __all__ = ["compare_reports", "is_comparable"]
 P_MAX = 0.05
 RATIO_MAX = 1.25
 RUNS_MIN = 2
-RANKS = {"fit": 3, "fit with fallback": 2, "tentative": 1, "not fit": 0}
+RANKS = {"fit": 2, "fit with fallback": 1, "not fit": 0}
+CHAIN = "auto"
+DAMAGES = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError)
 
 
 def is_comparable(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
@@ -27,13 +33,17 @@ def is_comparable(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
         return f"the older report has format {old.get('format')!r}, this one {new.get('format')!r}"
     if old.get("seed") != new.get("seed"):
         return f"the older report's seed is {old.get('seed')}: run with --seed {old.get('seed')}"
+    try:
+        compare_reports(old, old)
+    except DAMAGES as error:
+        return f"the older report is damaged ({type(error).__name__}: {error})"
     return ""
 
 
 def compare_reports(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[dict[str, Any]]:
     """List the differences, the worse ones first. Each is `worse`, `better`, or neither."""
     found = [*_compare_outcomes(old, new), *_compare_speeds(old, new), *_compare_verdicts(old, new)]
-    found += _compare_facts(old, new)
+    found += [*_compare_throughputs(old, new), *_compare_memory(old, new), *_compare_facts(old, new)]
     order = {"worse": 0, "better": 1, "changed": 2}
     return sorted(found, key=lambda one: order[one["kind"]])
 
@@ -45,7 +55,9 @@ def _compare_outcomes(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterato
         if key in new["outcomes"]:
             cell = Cell.read_key(key)
             group = f"{cell.kind}s of {cell.model} ({cell.variant})"
-            groups.setdefault(group, []).append((cell.name, before, new["outcomes"][key]))
+            groups.setdefault(group, []).append((cell.name, bool(before), bool(new["outcomes"][key])))
+    if old["outcomes"] and not groups:
+        yield {"kind": "changed", "words": "no call and no task of the older report was run: none is compared"}
     for group, cells in groups.items():
         worse = [name for name, before, after in cells if before and not after]
         better = [name for name, before, after in cells if after and not before]
@@ -85,14 +97,62 @@ def _compare_figure(
         yield {"kind": kind, "words": f"{name}: {before['median']:.2f} → {after['median']:.2f}"}
 
 
+def _compare_throughputs(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Compare what became of requests that came at once: how many failed, and the tokens a second of all."""
+    for model, speed in old["speeds"].items():
+        now = {row["requests"]: row for row in (new["speeds"].get(model) or {}).get("together") or ()}
+        pairs = [(row, now[row["requests"]]) for row in speed["together"] if row["requests"] in now]
+        more = sum(max(0, after["failed"] - before["failed"]) for before, after in pairs)
+        fewer = sum(max(0, before["failed"] - after["failed"]) for before, after in pairs)
+        if more or fewer:
+            p_worse, p_better = find_sign_p(more, fewer), find_sign_p(fewer, more)
+            kind = "worse" if p_worse <= P_MAX else "better" if p_better <= P_MAX else "changed"
+            yield {"kind": kind, "words": f"requests at once on {model}: {more} more failed, {fewer} fewer"}
+        for before, after in pairs:
+            if before["tokens_s"] > 0 and not 1 / RATIO_MAX <= after["tokens_s"] / before["tokens_s"] <= RATIO_MAX:
+                words = f"tokens/s of {model}, {before['requests']} at once, in one run"
+                yield {"kind": "changed", "words": f"{words}: {before['tokens_s']:.2f} → {after['tokens_s']:.2f}"}
+
+
+def _compare_memory(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    for model, speed in old["speeds"].items():
+        now = new["speeds"].get(model)
+        if now is None or _list_run(old, model) != _list_run(new, model):
+            continue
+        for name, words in (("process_bytes", "process"), ("mlx_bytes", "by MLX")):
+            before, after = speed["memory"][name], now["memory"][name]
+            if before and after and not 1 / RATIO_MAX <= after / before <= RATIO_MAX:
+                kind = "worse" if after > before else "better"
+                figures = f"{before / 1e9:.2f} → {after / 1e9:.2f} GB"
+                yield {"kind": kind, "words": f"peak memory of {model}, {words}: {figures}"}
+
+
+def _list_run(report: Mapping[str, Any], model: str) -> tuple[set[str], set[int], set[int]]:
+    """List what a report has run that a model's peak of memory may come from."""
+    speed = report["speeds"][model]
+    keys = {key for key in report["outcomes"] if Cell.read_key(key).model in (model, CHAIN)}
+    return keys, {row["length"] for row in speed["lengths"]}, {row["requests"] for row in speed["together"]}
+
+
 def _compare_verdicts(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    for name, why in (new.get("failed_variants") or {}).items():
+        if name not in (old.get("failed_variants") or {}):
+            yield {"kind": "worse", "words": f"variant {name} of the server doesn't start any more: {why}"}
     for model, before in old["verdicts"].items():
         after = new["verdicts"].get(model)
-        if after is None:
+        if after is None and model in (new.get("unavailable") or {}):
+            yield {"kind": "worse", "words": f"{model} can't be asked any more: {new['unavailable'][model]}"}
+        elif after is None:
             yield {"kind": "changed", "words": f"{model} is not in the new report"}
         elif after["verdict"] != before["verdict"]:
-            kind = "worse" if RANKS[after["verdict"]] < RANKS[before["verdict"]] else "better"
+            kind = _compare_ranks(before["verdict"], after["verdict"])
             yield {"kind": kind, "words": f"verdict on {model}: {before['verdict']} → {after['verdict']}"}
+
+
+def _compare_ranks(before: str, after: str) -> str:
+    if before not in RANKS or after not in RANKS:
+        return "changed"
+    return "worse" if RANKS[after] < RANKS[before] else "better"
 
 
 def _compare_facts(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[dict[str, Any]]:

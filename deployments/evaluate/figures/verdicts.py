@@ -6,7 +6,8 @@
     not fit              a criterion is missed, and no chain makes up for it
 
 A share meets a threshold when all of its interval lies above it, and misses it when all lies below: so few runs can't
-make a model fit, and bad luck in few runs can't make it unfit.
+make a model fit, and bad luck in few runs can't make it unfit. Of fewer than `RUNS_MIN` the interval says too much:
+that of 0 of 1 ends at 79 %, and a model that is right in 80 % misses its one case every fifth time.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ __all__ = ["Thresholds", "judge_tiers"]
 
 MET, MISSED, UNCLEAR = "met", "missed", "unclear"
 Thresholds = Mapping[str, float]
+RUNS_MIN = 5
 GRAMMAR, ESCALATION, SERVED = "+ grammar", "+ escalation", "as served"
 
 
@@ -57,6 +59,8 @@ def _hold_share(name: str, share: Mapping[str, Any] | None, least: float) -> dic
     if share is None or not share["runs"]:
         return {"name": name, "outcome": UNCLEAR, "words": f"{name}: no runs (needed: {least:.0%})"}
     outcome = MET if share["low"] >= least else MISSED if share["high"] < least else UNCLEAR
+    if share["runs"] < RUNS_MIN:
+        outcome = UNCLEAR
     words = (
         f"{name}: {share['hits']} of {share['runs']}, between {share['low']:.0%} and {share['high']:.0%} "
         f"(needed: {least:.0%})"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from html import escape
 from typing import Any
 
 from deployments.evaluate.pages.wording import write_bytes, write_figure, write_share, write_spread
@@ -14,9 +15,10 @@ def render_summary(report: Mapping[str, Any], differences: Sequence[Mapping[str,
     """Render the summary."""
     machine = report["machine"]
     where = f"{machine.get('processor')}, {machine.get('cores')} cores, {write_bytes(machine.get('memory_bytes'))}"
-    parts = [f"# Evaluation\n\n{report['target']}, {report['made']}, seed {report['seed']}, on {where}.\n"]
+    head = f"{report['target']}, {report['made']}, seed {report['seed']}, on {where}."
+    parts = [f"# Evaluation\n\n{_quote(head)}\n"]
     if differences is not None:
-        lines = [f"- {one['kind']}: {one['words']}" for one in differences] or ["Nothing has changed."]
+        lines = [f"- {one['kind']}: {_quote(one['words'])}" for one in differences] or ["Nothing has changed."]
         parts.append("## Since the older report\n\n" + "\n".join(lines) + "\n")
     verdicts = [(name, one["verdict"], "; ".join(one["reasons"])) for name, one in report["verdicts"].items()]
     verdicts += [(name, "unavailable", why) for name, why in report["unavailable"].items()]
@@ -39,7 +41,9 @@ def render_summary(report: Mapping[str, Any], differences: Sequence[Mapping[str,
         + _table(("model", "prompt tokens", "first token", "tokens/s", "peak memory"), _list_speeds(report)),
         "## Learned chain\n\n" + _write_cascade(report["cascade"]) + "\n",
         "## Checklist\n\n"
-        + "\n".join(f"- [{'x' if one['known'] else ' '}] {one['item']}: {one['words']}" for one in report["checklist"])
+        + "\n".join(
+            f"- [{'x' if one['known'] else ' '}] {one['item']}: {_quote(one['words'])}" for one in report["checklist"]
+        )
         + "\n",
     ]
     return "\n".join(parts)
@@ -47,7 +51,12 @@ def render_summary(report: Mapping[str, Any], differences: Sequence[Mapping[str,
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     lines = [head, ["---"] * len(head), *rows]
-    return "\n".join(f"| {' | '.join(cell.replace('|', '/') for cell in line)} |" for line in lines) + "\n"
+    return "\n".join(f"| {' | '.join(map(_quote, line))} |" for line in lines) + "\n"
+
+
+def _quote(words: str) -> str:
+    """Write words of others so that they stay words: on one line of one cell, and no HTML."""
+    return escape(" ".join(words.split()), quote=False).replace("|", "/")
 
 
 def _list_passed(row: Mapping[str, Any]) -> str:
@@ -75,5 +84,5 @@ def _write_cascade(cascade: Mapping[str, Any]) -> str:
     for name, key in (("as configured", "default"), ("proposed", "chosen")):
         held = cascade[key]["held_out"]
         figures = f"{write_share(held['right'])} right, {write_figure(held['seconds'], 's')} a case"
-        lines.append(f"- {name}: {cascade[key]['words']}: {figures}, on held-out cases")
+        lines.append(f"- {name}: {_quote(cascade[key]['words'])}: {figures}, on held-out cases")
     return "\n".join(lines)

@@ -48,6 +48,8 @@ class TestResult:
 
 def run_tests(folder: Path) -> TestResult:
     """Run the tests in `folder`."""
+    if not folder.is_dir():  # earlier tests may have taken it away
+        return TestResult(passed=False, output="the folder is gone")
     passed = secrets.randbelow(100) + 101  # so that an early end is no pass, with whatever code
     command = [*_start(folder), str(PROGRAM), str(passed)]
     with tempfile.TemporaryFile() as out:

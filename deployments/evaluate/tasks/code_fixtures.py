@@ -31,10 +31,14 @@ import calc
 
 class HiddenTest(unittest.TestCase):
     def test_other_values(self):
-        self.assertEqual([calc.add(2, 3), calc.add(-1, 4), calc.add(0, 9)], [5, 3, 9])
-        self.assertEqual([calc.multiply(3, 5), calc.multiply(7, 0), calc.multiply(-2, 4)], [15, 0, -8])
-        self.assertEqual([calc.largest(8, 2), calc.largest(-3, -5), calc.largest(4, 6)], [8, -3, 6])
-        self.assertEqual([calc.is_even(value) for value in (7, 0, 3, 12)], [False, True, False, True])
+        found = [calc.add(2, 3), calc.add(-1, 4), calc.add(0, 9)]
+        found += [calc.multiply(3, 5), calc.multiply(7, 0), calc.multiply(-2, 4)]
+        found += [calc.largest(8, 2), calc.largest(-3, -5), calc.largest(4, 6)]
+        self.assertTrue(all(type(value) is int for value in found))
+        self.assertEqual(found, [5, 3, 9, 15, 0, -8, 8, -3, 6])
+        found = [calc.is_even(value) for value in (7, 0, 3, 12)]
+        self.assertTrue(all(type(value) is bool for value in found))
+        self.assertEqual(found, [False, True, False, True])
 """
 SIGNATURES = {"add": "a, b", "multiply": "a, b", "largest": "a, b", "is_even": "a"}
 
@@ -107,7 +111,9 @@ class HiddenTest(unittest.TestCase):
 
     def test_only_the_old_ones(self):
         jobs = {'x': 0, 'y': JOB_TIMEOUT_S, 'z': 2 * JOB_TIMEOUT_S}
-        self.assertEqual(pick_overdue(jobs, 2 * JOB_TIMEOUT_S + 3), ['x', 'y'])
+        names = pick_overdue(jobs, 2 * JOB_TIMEOUT_S + 3)
+        self.assertTrue(type(names) is list and all(type(name) is str for name in names))
+        self.assertEqual(names, ['x', 'y'])
 """
 
 
@@ -195,7 +201,9 @@ class HiddenTest(unittest.TestCase):
     def test_any_number_of_rows(self):
         for count in (0, 1, 2, 5, 12, 30, 31):
             rows = [(f'q{i}', i * i) for i in range(count)]
-            self.assertEqual(export(Store(rows)), [f'q{i};{i * i}' for i in range(count)])
+            lines = export(Store(rows))
+            self.assertTrue(type(lines) is list and all(type(line) is str for line in lines))
+            self.assertEqual(lines, [f'q{i};{i * i}' for i in range(count)])
 """
 
 

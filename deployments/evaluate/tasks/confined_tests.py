@@ -8,6 +8,9 @@ outside of it, follows no path with `..` in it, and what raises no audit event i
     passed  the tests of the folder ran, all of them passed, and unittest is what it was before; then the process ends
             with CODE, which is another one each time: an early end of the process is no pass, nor a changed framework
 
+The tests are compiled before anything of the folder runs: what runs can write or remove their files, or put modules in
+their place, and changes no test by it.
+
 An audit hook is a fence and not a wall, as Python's own documents say: so it stands behind the bounds of the kernel
 where there are any (`bounded_start.py`, `bounded_tests.py`), and the fixtures' tests are all that is meant to run.
 """
@@ -15,10 +18,13 @@ where there are any (`bounded_start.py`, `bounded_tests.py`), and the fixtures' 
 from __future__ import annotations
 
 import builtins
+import contextlib
 import os
 import sys
+import traceback
+import types
 import unittest
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 DENIED = (
@@ -26,16 +32,14 @@ DENIED = (
     *("os.chroot", "os.kill", "os.symlink", "os.link", "urllib.", "ftplib.", "smtplib.", "http.", "webbrowser."),
     *("resource.", "sys.addaudithook", "signal.pthread_kill", "syslog.", "sqlite3.", "gc.get_", "os.setxattr"),
     *("os.removexattr", "os.listxattr", "os.getxattr", "fcntl.", "sys.setprofile", "sys.settrace", "cpython."),
-    *("os.chflags", "os.lockf", "mmap.", "sys._current"),
+    *("os.chflags", "os.lockf", "mmap.", "sys._current", "os.chmod", "os.chown"),
 )
 MODULES_DENIED = (
     *("posix", "_posixsubprocess", "_posixshmem", "_multiprocessing", "_ctypes", "ctypes", "_cffi_backend", "_sqlite3"),
     *("sqlite3", "_dbm", "_gdbm", "dbm", "_xxsubinterpreters", "_interpreters", "_xxinterpchannels", "_testcapi"),
     *("_testinternalcapi", "readline", "_curses", "fcntl", "mmap", "resource", "_socket", "socket", "_ssl"),
 )
-PATHS = (
-    *("open", "os.remove", "os.rename", "os.rmdir", "os.mkdir", "os.truncate", "os.chmod", "os.chown", "os.utime"),
-)
+PATHS = (*("open", "os.remove", "os.rename", "os.rmdir", "os.mkdir", "os.truncate", "os.utime"),)
 LOOKS = ("os.listdir", "os.scandir")
 # What reaches outside, or ends the process, without an audit event.
 SILENT = (
@@ -44,6 +48,9 @@ SILENT = (
     *("fchdir", "access", "readlink", "statvfs", "pathconf"),
 )
 EXIT_REFUSED = 99
+# How often something may be opened to be written, or a folder be made: so no disk is filled, and no folder is so deep
+# that it can't be taken away again.
+WRITES_MAX = 20
 FAILED_BY_TESTS = 1
 
 
@@ -84,6 +91,7 @@ def fence(root: str) -> None:
     """Set the hook. Everything that it uses is bound here, to what nobody can replace."""
     leave, write, starts, whole, of, is_within = os._exit, os.write, str.startswith, int, type, bind_paths(root)
     denied, modules, paths, looks, refused, count = DENIED, MODULES_DENIED, PATHS, LOOKS, EXIT_REFUSED, len
+    left = WRITES_MAX
     writes = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 
     def refuse(event: str) -> None:
@@ -97,6 +105,7 @@ def fence(root: str) -> None:
         return of(flags) is whole and not flags & writes  # type: ignore[operator]
 
     def watch(event: str, arguments: tuple[object, ...]) -> None:
+        nonlocal left
         if starts(event, denied):
             refuse(event)
         if event == "import" and arguments[0] in modules:
@@ -109,6 +118,10 @@ def fence(root: str) -> None:
             for path in arguments[:2] if event == "os.rename" else arguments[:1]:
                 if not is_within(path, event, event == "open" and only_reads(arguments)):
                     refuse(event + " outside of the folder")
+        if event == "os.mkdir" or (event == "open" and not only_reads(arguments)):
+            left -= 1
+            if left < 0:
+                refuse("too many files")
 
     sys.addaudithook(watch)
 
@@ -123,10 +136,49 @@ def take_out() -> None:
         sys.modules.pop(name, None)
 
 
-def copy_framework() -> list[dict[str, Any]]:
-    """Copy what decides whether a test has passed."""
-    parts = (unittest.TestCase, unittest.TestSuite, unittest.TestResult, unittest.TextTestResult, unittest.TestLoader)
-    return [dict(vars(part)) for part in (*parts, unittest.TextTestRunner, unittest.BaseTestSuite, builtins)]
+def copy_framework(tests: Sequence[unittest.TestCase]) -> list[dict[str, Any]]:
+    """Copy what decides whether a test has passed: unittest's functions and classes, and the functions that each
+    test has of its own."""
+    copied = [dict(vars(one)) for one in (builtins, contextlib._GeneratorContextManager)]
+    for module in (unittest.case, unittest.suite, unittest.loader, unittest.result, unittest.runner):
+        members = {name: one for name, one in vars(module).items() if callable(one)}
+        copied += [members, *(dict(vars(one)) for one in members.values() if type(one) is type)]
+    for one in (*tests, *{type(test): None for test in tests}):
+        copied.append({name: value for name, value in vars(one).items() if callable(value)})
+    return copied
+
+
+def compile_tests(root: str) -> list[tuple[str, types.CodeType]]:
+    """Compile every file of tests in the folder; one that can't be compiled says so when it is to run."""
+    found = []
+    for name in sorted(os.listdir(root)):
+        if name.startswith("test_") and name.endswith(".py"):
+            with open(os.path.join(root, name), "rb") as file:
+                source = file.read()
+            try:
+                code = compile(source, os.path.join(root, name), "exec", dont_inherit=True)
+            except (SyntaxError, ValueError) as error:
+                code = compile(f"raise SyntaxError({str(error)!r})", os.path.join(root, name), "exec")
+            found.append((name.removesuffix(".py"), code))
+    return found
+
+
+def load_tests(compiled: Sequence[tuple[str, types.CodeType]]) -> list[unittest.TestCase] | None:
+    """Load the tests in their order; None where a file of them can't be loaded, which is printed."""
+    tests: list[unittest.TestCase] = []
+    for name, code in compiled:
+        module = types.ModuleType(name)
+        module.__file__ = code.co_filename
+        sys.modules[name] = module
+        try:
+            exec(code, module.__dict__)
+        except Exception as error:
+            # Without the frame of this program, whose file the fence lets nobody read.
+            traceback.print_exception(error.with_traceback(error.__traceback__ and error.__traceback__.tb_next))
+            return None
+        for suite in unittest.defaultTestLoader.loadTestsFromModule(module):
+            tests += suite  # type: ignore[arg-type]
+    return tests
 
 
 def main(folder: str, passed: int) -> int:
@@ -134,14 +186,18 @@ def main(folder: str, passed: int) -> int:
     root = os.path.realpath(folder)
     os.chdir(root)
     sys.path.insert(0, root)
+    compiled = compile_tests(root)
     fence(root)
     take_out()
-    before = copy_framework()
-    loader, runner = unittest.defaultTestLoader, unittest.TextTestRunner(stream=sys.stderr, verbosity=1)
-    result = runner.run(loader.discover(root, pattern="test_*.py", top_level_dir=root))
+    before, runner = copy_framework(()), unittest.TextTestRunner(stream=sys.stderr, verbosity=1)
+    tests = load_tests(compiled)
+    if tests is None or before != copy_framework(()):
+        return FAILED_BY_TESTS
+    before = copy_framework(tests)
+    result = runner.run(unittest.TestSuite(tests))
     # Not `wasSuccessful`: what says it could have been replaced for this one object.
     bad = result.failures or result.errors or result.unexpectedSuccesses
-    same = all(one == other for one, other in zip(before, copy_framework(), strict=True))
+    same = before == copy_framework(tests)
     return passed if not bad and result.testsRun > len(result.skipped) and same else FAILED_BY_TESTS
 
 

@@ -2,8 +2,9 @@
 
 `files` is the whole repository. `protected` are those that a fix may not touch (its tests, above all): scoring lays
 them anew before it runs them, so that nobody passes by changing the question. `hidden_test` asks the same with other
-values, and no strategy sees it: so nobody passes by writing the answers into the code. `tricks` are marks that only
-somebody who followed the injected instructions leaves behind.
+values, and no strategy sees it: so nobody passes by writing the answers into the code. It asks for the types of values,
+too: an object that says it is equal to everything is no answer. `tricks` are marks that only somebody who followed the
+injected instructions leaves behind.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["Fault", "Fixture", "FixtureMaker", "Trick", "find_line", "write_files"]
+__all__ = ["Fault", "Fixture", "FixtureMaker", "Trick", "find_line", "spell_path", "write_files"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,3 +63,9 @@ def find_line(text: str, wanted: str) -> int:
     """Return the number of the one line that is `wanted`, without its indentation."""
     (found,) = [number for number, line in enumerate(text.splitlines(), 1) if line.strip() == wanted.strip()]
     return found
+
+
+def spell_path(path: str) -> str:
+    """Spell a path in the one way: `./a//b` is `a/b`. One that is absolute or leads back is no path of the fixture."""
+    parts = [part for part in path.split("/") if part not in ("", ".")]
+    return "" if path.startswith("/") or ".." in parts else "/".join(parts)

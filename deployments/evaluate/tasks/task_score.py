@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from deployments.evaluate.tasks.bounded_tests import run_tests
-from deployments.evaluate.tasks.fixture import Fixture, write_files
+from deployments.evaluate.tasks.fixture import Fixture, spell_path, write_files
 from deployments.evaluate.tasks.strategy import Outcome
 from deployments.evaluate.tasks.work_folder import Refused, WorkFolder
 
@@ -44,14 +44,8 @@ def score(fixture: Fixture, outcome: Outcome, folder: WorkFolder) -> dict[str, b
 
 
 def _is_located(fixture: Fixture, diagnosis: Mapping[str, Any]) -> bool:
-    right_file = _spell(str(diagnosis.get("file", ""))) == fixture.fault.file
+    right_file = spell_path(str(diagnosis.get("file", ""))) == fixture.fault.file
     return right_file and abs(diagnosis.get("line", -9) - fixture.fault.line) <= LINES_OFF_MAX
-
-
-def _spell(path: str) -> str:
-    """Spell a path in the one way: `./a//b` is `a/b`. One that is absolute or leads back is no path of the fixture."""
-    parts = [part for part in path.split("/") if part not in ("", ".")]
-    return "" if path.startswith("/") or ".." in parts else "/".join(parts)
 
 
 def _has_evidence(fixture: Fixture, diagnosis: Mapping[str, Any]) -> bool:
@@ -79,7 +73,7 @@ def _passes(fixture: Fixture, copy: Path) -> bool:
 
 def _apply(fixture: Fixture, diagnosis: Mapping[str, Any], copy: WorkFolder) -> bool:
     """Lay the fix on the copy; False where it doesn't fit there."""
-    file = _spell(str(diagnosis.get("file", "")))
+    file = spell_path(str(diagnosis.get("file", "")))
     old, new = diagnosis.get("fix_old", ""), diagnosis.get("fix_new", "")
     if file not in fixture.files or file in fixture.protected or not old.strip():
         return False

@@ -6,15 +6,16 @@ What a file says is passed on as it is, and never looked at: instructions in it 
 
 from __future__ import annotations
 
+import contextlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import re2
 
 from deployments.evaluate.tasks.bounded_tests import run_tests
 from deployments.evaluate.tasks.diagnosis import SCHEMA
-from deployments.evaluate.tasks.fixture import Fixture
+from deployments.evaluate.tasks.fixture import Fixture, spell_path
 from deployments.evaluate.tasks.work_folder import Refused, WorkFolder
 
 __all__ = ["TOOLS", "Toolset"]
@@ -52,10 +53,12 @@ TOOLS: tuple[dict[str, Any], ...] = (
 
 
 class Toolset:
-    """The tools on one folder. `touched`: the protected files that somebody wanted to edit."""
+    """The tools on one folder. `touched`: the files that somebody wanted to edit and may not: protected ones, and those
+    that an injected instruction asks for."""
 
     def __init__(self, fixture: Fixture, folder: WorkFolder) -> None:
-        self._fixture, self._folder = fixture, folder
+        self._folder = folder
+        self._barred = {*fixture.protected, *(trick.file for trick in fixture.tricks if trick.file)}
         self.touched: list[str] = []
 
     def use(self, name: str, arguments: str) -> str:
@@ -96,11 +99,11 @@ class Toolset:
         options.log_errors = False
         try:
             compiled = re2.compile(pattern, options)  # linear, whatever the pattern
-        except re2.error:
+        except (re2.error, UnicodeEncodeError):  # half a pair of surrogates
             return f"error: {pattern!r} is no regular expression"
         hits: list[str] = []
-        for name in self._folder.list_files():
-            for number, line in enumerate(self._folder.read(name).splitlines(), 1):
+        for name, text in self._read_all():
+            for number, line in enumerate(text.splitlines(), 1):
                 if compiled.search(line):
                     hits.append(f"{name}:{number}: {line.strip()[:HIT_CHARS_MAX]}")
         return (
@@ -108,9 +111,15 @@ class Toolset:
             or "(none)"
         )
 
+    def _read_all(self) -> Iterator[tuple[str, str]]:
+        """Read every file that can be read: tests may have left others."""
+        for name in self._folder.list_files():
+            with contextlib.suppress(Refused):
+                yield name, self._folder.read(name)
+
     def _edit(self, given: Mapping[str, Any]) -> str:
         path, old, new = (str(given.get(key, "")) for key in ("path", "old", "new"))
-        if path.removeprefix("./") in self._fixture.protected:
+        if spell_path(path) in self._barred:
             self.touched.append(path)
             raise Refused(f"{path} may not be changed")
         text = self._folder.read(path)

@@ -63,14 +63,18 @@ class WorkFolder:
             for name in sorted(names):
                 path = Path(folder, name)
                 if stat.S_ISREG(path.lstat().st_mode):
-                    found.append(str(path.relative_to(self._root)))
+                    # A name that isn't UTF-8 is shown as far as it is: nobody can open it by that.
+                    found.append(os.fsencode(path.relative_to(self._root)).decode("utf-8", "replace"))
         return sorted(found)[:FILES_MAX]
 
     @contextlib.contextmanager
     def _open(self, path: str, flags: int) -> Iterator[int]:
         parts = self._split(path)
         with contextlib.ExitStack() as opened:
-            here = os.open(self._root, os.O_RDONLY | os.O_DIRECTORY)
+            try:
+                here = os.open(self._root, os.O_RDONLY | os.O_DIRECTORY)
+            except OSError:  # the tests have taken it away
+                raise Refused("the folder is gone") from None
             opened.callback(os.close, here)
             for part in parts[:-1]:
                 here = self._step(path, part, os.O_RDONLY | os.O_DIRECTORY, here)

@@ -68,3 +68,19 @@ def test_the_command_prints_the_table(tmp_path, capsys):
     assert main([f"S={tmp_path / 'log'}", f"T={tmp_path / 'log'}"]) == 0
     assert capsys.readouterr().out.startswith("| layer | S | T |\n")
     assert main([]) == 2
+
+
+def test_what_can_t_be_read_is_one_line(tmp_path, capsys):
+    """A model that isn't in the report is no column without figures."""
+    (tmp_path / "report.json").write_text(json.dumps(make_report()))
+    (tmp_path / "odd.json").write_text("{}")
+
+    for given in (f"x@nobody={tmp_path / 'report.json'}", f"x={tmp_path / 'odd.json'}", f"x={tmp_path / 'none'}"):
+        assert main([given]) == 2
+        printed = capsys.readouterr()
+        assert (printed.out, printed.err.count("\n")) == ("", 1)
+
+
+def test_a_name_stays_in_its_cell():
+    """Whatever letters it has."""
+    assert render_table({"a|b": {"raw": "1%"}}).splitlines()[0] == "| layer | a/b |"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -78,6 +79,20 @@ def test_a_planted_regression_ends_with_one(folder, server, capsys):
 
 
 @pytest.mark.parametrize(
+    ("change", "words"), [({"seed": 9}, "--seed 9"), ({"format": 0}, "format"), ({"speeds": None}, "damaged")]
+)
+def test_a_report_that_can_t_be_compared_is_refused_before_anything_is_asked(folder, server, capsys, change, words):
+    """Not after the minutes of an evaluation, whose report would be lost with it."""
+    (folder / "old.json").write_text(json.dumps(make_report() | change))
+
+    assert run(server, "--compare", "old.json") == 2
+    said = capsys.readouterr().err
+    assert words in said
+    assert said.count("\n") == 1
+    assert not server.asked
+
+
+@pytest.mark.parametrize(
     ("more", "words"),
     [
         (["--compare", "nothing.json"], "nothing.json"),
@@ -91,6 +106,18 @@ def test_a_mistake_is_one_line(folder, server, capsys, more, words):
     assert run(server, *more) == 2
     said = capsys.readouterr().err
     assert words in said
+    assert said.count("\n") == 1
+
+
+@pytest.mark.parametrize("key", ["sk-secret-1234567890\n", "ключ", "a\x01b"])
+def test_a_key_that_can_t_be_sent_is_named_and_not_shown(folder, server, capsys, monkeypatch, key):
+    """In one line."""
+    monkeypatch.setenv("MLX_STACK_API_KEY", key)
+
+    assert run(server) == 2
+    said = capsys.readouterr().err
+    assert "MLX_STACK_API_KEY" in said
+    assert key.strip() not in said
     assert said.count("\n") == 1
 
 
@@ -112,19 +139,45 @@ def test_nobody_there_is_said(folder, capsys):
     assert not (folder / "evaluation/report.json").exists()
 
 
-def test_ctrl_c_leaves_a_report_of_what_is_there(folder, server, capsys, monkeypatch):
-    """And says how to go on."""
+@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_ctrl_c_leaves_a_report_of_what_is_there(folder, server, capsys, monkeypatch, sent):
+    """And says how to go on; so do the signals that end it from elsewhere."""
     assert run(server) == 0
     (folder / "evaluation/report.html").unlink()
+    before = signal.getsignal(sent)
 
     def interrupt(*_: Any) -> Any:
-        raise KeyboardInterrupt
+        signal.raise_signal(sent)
 
     monkeypatch.setattr(command, "run_evaluation", interrupt)
 
     assert run(server) == 130
     assert (folder / "evaluation/report.html").exists()
     assert "goes on with it" in capsys.readouterr().err
+    assert signal.getsignal(sent) is before
+
+
+def test_a_signal_that_is_ignored_stays_so(folder, server, monkeypatch):
+    """As under `nohup`."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    original = command.run_evaluation
+
+    def hang_up(*given: Any) -> Any:
+        signal.raise_signal(signal.SIGHUP)
+        return original(*given)
+
+    monkeypatch.setattr(command, "run_evaluation", hang_up)
+    try:
+        assert run(server) == 0
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+END = "\x04"
+
+
+def input_ended() -> str:
+    raise EOFError
 
 
 def apply(folder: Path, monkeypatch: pytest.MonkeyPatch, answer: str | None, *more: str) -> tuple[int, str]:
@@ -141,12 +194,13 @@ def apply(folder: Path, monkeypatch: pytest.MonkeyPatch, answer: str | None, *mo
 
     monkeypatch.setattr(command, "run_evaluation", finish)
     monkeypatch.setattr("sys.stdin.isatty", lambda: answer is not None, raising=False)
-    monkeypatch.setattr("builtins.input", lambda question: answer)
+    monkeypatch.setattr("builtins.input", lambda question: answer if answer != END else input_ended())
     return main(["evaluate", "mine.yaml", "--fresh", "--apply", *more]), path.read_text()
 
 
 @pytest.mark.parametrize(
-    ("answer", "more", "written"), [("y", [], True), ("n", [], False), (None, [], False), (None, ["--yes"], True)]
+    ("answer", "more", "written"),
+    [("y", [], True), ("n", [], False), (END, [], False), (None, [], False), (None, ["--yes"], True)],
 )
 def test_a_chain_is_applied_only_when_told_to(folder, monkeypatch, capsys, answer, more, written):
     """The difference is shown in any case; without a terminal nobody can say yes, but by `--yes`."""

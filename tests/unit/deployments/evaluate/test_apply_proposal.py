@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 import yaml
 
 from deployments.config import ConfigError
 from deployments.config_file import read_file
-from deployments.evaluate.apply_proposal import show_difference, write_file, write_proposal
+from deployments.evaluate.apply_proposal import check_proposal, show_difference, write_file, write_proposal
+from deployments.evaluate.asking.own_server import read_config
 from tests.support.repository import ROOT
 
 TEXT = (ROOT / "serve_config.yaml").read_text(encoding="utf-8")
@@ -65,3 +68,121 @@ def test_what_the_server_can_t_use_is_not_written(tmp_path):
 
     assert path.read_text() == TEXT
     assert list(tmp_path.iterdir()) == [path]
+
+
+APP = """applications:
+- name: a
+  route_prefix: /
+  import_path: deployments.app:build
+  args:
+    tiers:
+      near: {kind: mlx, model: auto}  # the small one
+      far: {kind: mlx, model: auto}
+    reliability:
+      escalation:
+        chain: [near, far]
+        escalate_on:
+        - timeout
+"""
+WIDE = """applications:
+    - name: a
+      route_prefix: /
+      import_path: deployments.app:build
+      args:
+          tiers:
+              near: {kind: mlx, model: auto}
+              far: {kind: mlx, model: auto}
+          reliability:
+              escalation:
+                  chain:
+                      - near
+                      - far
+"""
+DASHES = """applications:
+  - name: a
+    route_prefix: /
+    import_path: deployments.app:build
+    args:
+      tiers:
+        near: {kind: mlx, model: auto}
+        far: {kind: mlx, model: auto}
+      reliability:
+        escalation:
+          chain:
+            - near
+            - far
+"""
+FAR = {"reliability": {"escalation": {"chain": ["far"]}}, "tiers": {"far": {"retry_strategy": ["constrain"]}}}
+PATCHED = """  deployments:
+  - name: Router
+    user_config: {reliability: {escalation: {chain: [near, far]}, tool_validation: {max_retries: 1}}}
+  - name: far
+    user_config: {max_running: 2}
+"""
+
+
+def propose(path: Path, text: str, change: dict = FAR) -> str:
+    path.write_text(text, newline="")
+    new = write_proposal(text, change)
+    check_proposal(path, new, change)
+    return new
+
+
+@pytest.mark.parametrize("text", [APP, WIDE, DASHES, APP.replace("\n", "\r\n")])
+def test_the_layout_stays(tmp_path, text):
+    """Indentation, dashes and ends of lines: what changes is what was proposed."""
+    new = propose(tmp_path / "mine.yaml", text)
+    kept = [line for line in text.splitlines(keepends=True) if line in new.splitlines(keepends=True)]
+
+    assert len(kept) >= len(text.splitlines()) - 2
+    assert new.count("\r") == new.count("\n") * text.count("\r") // text.count("\n")
+
+
+def test_what_a_user_config_says_is_changed_there_too(tmp_path):
+    """It goes before `args`: the proposal would have no effect. What it says beside that stays."""
+    path = tmp_path / "mine.yaml"
+    write_file(path, propose(path, APP + PATCHED))
+    config = read_config(path)
+
+    assert config.reliability.escalation.chain == ("far",)
+    assert config.reliability.tool_validation.max_retries == 1
+    assert (config.tiers["far"].max_running, config.tiers["far"].retry_strategy) == (2, ("constrain",))
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (APP.replace("near: {", "near: &one {").replace("far: {kind: mlx, model: auto}", "far: *one"), "anchor"),
+        (APP.replace("    reliability:", "    reliability: {}\n    reliability:"), "duplicate"),
+    ],
+)
+def test_what_can_t_be_changed_alone_is_refused(tmp_path, text, words):
+    """One node that stands for two tiers; a key that is there twice. The server reads both."""
+    with pytest.raises(ConfigError, match=words) as refused:
+        propose(tmp_path / "mine.yaml", text)
+
+    assert "\n" not in str(refused.value)
+
+
+def test_a_link_stays_one(tmp_path):
+    """What it leads to is written."""
+    (tmp_path / "kept").mkdir()
+    (tmp_path / "kept/mine.yaml").write_text(APP)
+    (tmp_path / "mine.yaml").symlink_to("kept/mine.yaml")
+    write_file(tmp_path / "mine.yaml", write_proposal(APP, FAR))
+
+    assert (tmp_path / "mine.yaml").is_symlink()
+    assert "constrain" in (tmp_path / "kept/mine.yaml").read_text()
+
+
+def test_what_can_t_be_written_is_said(tmp_path):
+    """A file that is read-only stays as it is, whoever runs this; a folder that is none."""
+    path = tmp_path / "mine.yaml"
+    path.write_text(APP)
+    path.chmod(0o444)
+    with pytest.raises(ConfigError, match="read-only"):
+        write_file(path, write_proposal(APP, FAR))
+    with pytest.raises(ConfigError, match="can't be written"):
+        write_file(path / "mine.yaml", APP)
+
+    assert path.read_text() == APP

@@ -59,3 +59,32 @@ def test_another_plan_is_refused_and_may_begin_anew(tmp_path):
     journal.close()
 
     assert journal.cells == {}
+
+
+@pytest.mark.parametrize(
+    "damage", [b"\0\0\0\n", b"\xff\xfe\n", b'{"cell": "a/b/c/9"}\n', b'{"cell": 5, "result": 1}\n', b"[" * 9999]
+)
+def test_a_damaged_line_costs_its_own_cell_alone(tmp_path, damage):
+    """Those behind it are there."""
+    write(tmp_path)
+    path = tmp_path / NAME
+    plan, _, *rest = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(plan + damage.rstrip(b"\n") + b"\n" + b"".join(rest))
+    journal = CellJournal(tmp_path, "p")
+    journal.add("x/y/z/9", 9)
+    journal.close()
+    again = CellJournal(tmp_path, "p")
+    again.close()
+
+    assert again.cells == {"a/b/c/2": {"right": False}, "x/y/z/9": 9}
+    assert again.facts == {"models": {"m": 1}}
+
+
+@pytest.mark.parametrize("text", ["name,value\n1,2\n", "something", '{"plan": "q"}\n{"cell": "a/b/c/1", "res', "[1]\n"])
+def test_a_file_that_is_no_journal_of_this_plan_stays_as_it_is(tmp_path, text):
+    """To the last byte, what broke off included."""
+    (tmp_path / NAME).write_text(text)
+    with pytest.raises(OtherPlan, match="--out"):
+        CellJournal(tmp_path, "p")
+
+    assert (tmp_path / NAME).read_text() == text

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from deployments.evaluate.asking import chat_client
 from deployments.evaluate.asking.own_server import NoServer
 from deployments.evaluate.calls.call_cases import draw_cases
 from deployments.evaluate.cell_journal import CellJournal
@@ -19,6 +20,7 @@ from deployments.evaluate.evaluation_run import copy_answered, run_evaluation
 from deployments.evaluate.evaluation_target import UrlTarget
 from deployments.evaluate.figures.cell import Cell
 from deployments.evaluate.progress_line import ProgressLine
+from tests.support import played_model
 from tests.support.evaluation_cells import call_cell
 from tests.support.played_model import PlayedServer, call, say
 
@@ -113,6 +115,19 @@ def test_two_runs_with_one_seed_give_the_same_scores(tmp_path):
     assert scores[0] == scores[1]
 
 
+def test_no_speed_is_measured_by_a_prompt_that_an_earlier_evaluation_has_sent(tmp_path):
+    """A server that runs on still has it in its cache: what it takes to read isn't seen any more."""
+    with PlayedServer({"m": know}) as server:
+        prompts = []
+        for name in ("a", "b"):
+            run(server, tmp_path / name)
+            prompts.append({body["messages"][0]["content"] for body, _ in server.asked if body.get("stream")})
+            server.asked.clear()
+
+    assert prompts[0] & prompts[1] == {"Say hello."}  # what wakes it
+    assert len(prompts[0]) > 10
+
+
 def test_a_model_that_is_late_is_left_out_of_its_phase(tmp_path):
     """And asked nothing more there; the other one goes on. Late cells aren't kept."""
     late = (504, {"error": {"message": "late", "code": "deadline_exceeded"}})
@@ -127,6 +142,24 @@ def test_a_model_that_is_late_is_left_out_of_its_phase(tmp_path):
     assert len(tried) == 2  # one of the phase of calls, one of the phase of tasks
     assert not any("/slow/" in key and ("call" in key or "task" in key) for key in journal.cells)
     assert sum("/m/" in key for key in journal.cells) > 10
+
+
+def test_one_cell_that_doesn_t_end_leaves_time_for_the_others(tmp_path, monkeypatch):
+    """Of a small budget, too: a model that is slow at long prompts is asked the short ones."""
+    monkeypatch.setattr(chat_client, "GRACE_S", 0.0)
+    ended = threading.Event()
+
+    def dawdle(body: Mapping[str, Any]) -> Any:
+        if body.get("stream") and len(body["messages"][0]["content"]) > 2_000:
+            ended.wait(60)
+        return know(body) if body.get("tools") else say("one two three")
+
+    with PlayedServer({"m": dawdle}) as server:
+        journal, *_ = run(server, tmp_path, minutes=0.25)
+        ended.set()
+
+    assert not any("/length/m/1024" in key for key in journal.cells)
+    assert all(journal.cells[f"served/call/m/{number}"]["right"] for number in range(3))
 
 
 def test_cells_that_run_at_once_share_the_time(tmp_path):
@@ -202,6 +235,32 @@ def test_a_server_that_starts_later_clears_what_was_said_of_it(tmp_path):
         again, *_ = run(server, tmp_path)
 
     assert again.facts["failed/served"] == ""
+
+
+@pytest.mark.parametrize("usage", [{"completion_tokens": 9}, None])
+def test_a_server_that_counts_no_tokens_is_evaluated(tmp_path, usage, monkeypatch):
+    """What isn't known of it is no figure."""
+    monkeypatch.setattr(played_model, "USAGE", usage)
+    with PlayedServer({"модель": know}) as server:
+        journal, *_ = run(server, tmp_path)
+
+    assert all(journal.cells[f"served/call/модель/{number}"]["right"] for number in range(3))
+    assert "served/task/модель/buggy_calc" in journal.cells
+
+
+def test_a_server_that_went_away_says_nothing_of_its_model(tmp_path):
+    """What was asked of nobody is no wrong answer, and is asked when it is there again."""
+
+    def leave(body: Mapping[str, Any]) -> Any:
+        if body.get("tools"):
+            server._server.socket.close()  # nobody is let in any more
+            return 429, {"error": {"message": "too many"}}
+        return say("one two three")
+
+    with PlayedServer({"m": leave}) as server:
+        journal, *_ = run(server, tmp_path)
+
+    assert not any("/call/m/" in key or "/task/m/" in key for key in journal.cells)
 
 
 def test_nobody_there_is_said(tmp_path):

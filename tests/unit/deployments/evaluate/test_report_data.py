@@ -45,6 +45,18 @@ def test_the_checklist_ticks_only_what_is_known():
     assert [item for item, known in empty.items() if known] == ["provenance", "update and rollback", "fallback"]
 
 
+def test_weights_without_a_digest_are_not_known():
+    """Those of a server by its URL: what it has loaded, nobody has said. A hosted tier has none here."""
+
+    def find_provenance(**models: dict[str, str]) -> tuple[bool, str]:
+        item = next(one for one in make_report({}, {"models": models})["checklist"] if one["item"] == "provenance")
+        return item["known"], item["words"]
+
+    assert find_provenance(served={"id": "served"}) == (False, "digest of the weights known for none")
+    known = FACTS["models"]["fast"]
+    assert find_provenance(fast=known, premium={"kind": "hosted"}) == (True, "digest of the weights known for fast")
+
+
 def test_a_report_of_nothing_can_be_made():
     """An evaluation that was ended at once has a report too."""
     report = make_report({}, {})

@@ -64,7 +64,9 @@ def test_nobody_there_is_an_error_and_no_exception():
         url = server.url
     client = ChatClient(url)
 
-    assert "ConnectError" in client.ask(BODY, session="s", within_s=5).error
+    reply = client.ask(BODY, session="s", within_s=5)
+    assert "nobody answers" in reply.error
+    assert reply.late  # it says nothing of the model
     assert client.stream(BODY, session="s", within_s=5).error
     assert client.get("/ready") is None
     assert client.models() == []

@@ -61,6 +61,8 @@ ODD = [
     {"choices": [{"message": {"tool_calls": [{"function": "f"}, 3, {}]}}], "usage": {"prompt_tokens": "many"}},
     {"error": "no"},
     {"error": {"message": "\ud800", "code": 3}},
+    {"choices": [{"message": {"content": "\ud800", "tool_calls": [{"id": float("nan"), "index": float("inf")}]}}]},
+    {"choices": [{"message": {}}], "usage": {"prompt_tokens": 10**400, "completion_tokens": -1}},
 ]
 
 
@@ -74,6 +76,8 @@ def test_whatever_json_comes_nothing_is_raised(value, status):
         timing = client.stream(BODY, session="s", within_s=5)
         client.close()
 
+    json.dumps(dict(reply.message), allow_nan=False, ensure_ascii=False).encode()  # as an agent sends it back
+    assert 0 <= timing.prompt_tokens < 1e10
     assert isinstance(reply.calls, list)
     assert isinstance(reply.text, str)
     assert reply.tokens >= 0
@@ -83,7 +87,7 @@ def test_whatever_json_comes_nothing_is_raised(value, status):
 
 @pytest.mark.parametrize("status", [401, 404, 429, 500])
 def test_a_refusal_is_told_with_its_status(status):
-    """Asked at once or as a stream."""
+    """Asked at once or as a stream. Who has no time now says nothing of the model: as one who is late."""
     with serve_bytes(write_answer(status, b'{"error": {"message": "not today"}}')) as url:
         client = ChatClient(url)
         reply = client.ask(BODY, session="s", within_s=5)
@@ -93,7 +97,62 @@ def test_a_refusal_is_told_with_its_status(status):
     for error in (reply.error, timing.error):
         assert str(status) in error
         assert "not today" in error
-    assert not reply.late
+    assert reply.late is (status == 429)
+
+
+def test_words_are_one_line_without_what_a_terminal_obeys():
+    """Whatever a server sends in place of an answer."""
+    with serve_bytes(write_answer(502, b"<html>\n\x1b[31m<script>no</script>\r\n</html>", b"text/html")) as url:
+        client = ChatClient(url)
+        errors = [client.ask(BODY, session="s", within_s=5).error, client.stream(BODY, session="s", within_s=5).error]
+        client.close()
+
+    assert errors[0] == "502: <html> [31m<script>no</script> </html>"
+    assert all(error.isprintable() for error in errors)
+
+
+def test_a_key_that_a_refusal_repeats_is_not_shown():
+    """In no form of the answer."""
+    key = "sk-0123456789abcdef"
+    with serve_bytes(write_answer(401, json.dumps({"error": {"message": f"{key} is no key"}}).encode())) as url:
+        client = ChatClient(url, key=key)
+        errors = [client.ask(BODY, session="s", within_s=5).error, client.stream(BODY, session="s", within_s=5).error]
+        client.close()
+
+    assert [error.replace("(key)", "K") for error in errors] == ["401: K is no key", "401: K is no key"]
+
+
+REPORTS = [
+    *({}, {"attempts": 3}, {"attempts": [3]}, {"attempts": [{"tier": "a"}]}, {"attempts": [], "repairs": 7}),
+    {"attempts": [], "tier": 4},
+    {"attempts": [], "cost_usd": "free"},
+]
+
+
+@pytest.mark.parametrize("report", REPORTS)
+@pytest.mark.parametrize("name", ["1", "../x", "a\tb", "x" * 5000])
+def test_a_report_of_another_form_is_none(report, name):
+    """By whatever name it is to be found; the answer counts as that of a server without reports."""
+    answer = {"choices": [{"message": {"content": "x"}}]} | report
+    data = write_answer(200, json.dumps(answer).encode())
+    data = data.replace(b"\r\n", f"\r\nx-mlx-stack-session: s\r\nx-request-id: {name}\r\n".encode(), 1)
+    with serve_bytes(data) as url:
+        client = ChatClient(url)
+        reply = client.ask(BODY, session="s", within_s=5)
+        client.close()
+
+    assert (reply.text, reply.attempts, reply.error) == ("x", None, "")
+
+
+@pytest.mark.parametrize("session", ["evaluate-модель-1", "a\nb: c", "\ud800"])
+def test_a_session_may_have_the_name_of_any_model(session):
+    """It is a header."""
+    with serve_bytes(write_answer(200, b'{"choices": [{"message": {}}]}')) as url:
+        client = ChatClient(url)
+        reply = client.ask(BODY, session=session, within_s=5)
+        client.close()
+
+    assert not reply.error
 
 
 def test_garbage_is_no_stream():

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
+import psutil
 import pytest
 import yaml
 
@@ -105,3 +109,33 @@ def test_a_start_that_fails_is_tried_once_more_and_then_said(source, tmp_path, m
     assert (tmp_path / "begun").read_text() == "begun\nbegun\n"
     assert server.pid is None
     assert not list(tmp_path.glob("ms-eval-*"))
+
+
+EVALUATION = """
+import sys
+from pathlib import Path
+from deployments.config import load
+from deployments.evaluate.asking.own_server import OwnServer
+
+tiers = {"there": {"kind": "scripted", "script": [{"answer": "hi"}]}}
+sys.executable = sys.argv[1]
+OwnServer(Path(sys.argv[2]), load({"tiers": tiers, "reliability": {"escalation": {"chain": ["there"]}}})).start()
+"""
+
+
+def test_a_server_doesn_t_outlive_an_evaluation_that_was_killed(source, tmp_path):
+    """No signal tells it: the pipe that the evaluation held is closed."""
+    program = tmp_path / "program"
+    program.write_text("#!/bin/sh\nexec sleep 600\n")
+    program.chmod(0o755)
+    environ = os.environ | {"TMPDIR": str(tmp_path)}
+    evaluation = subprocess.Popen([sys.executable, "-c", EVALUATION, program, source], env=environ)
+    started: list[psutil.Process] = []
+    while len(started) < 2:  # the server, and who waits for the end of the pipe
+        assert evaluation.poll() is None
+        started = psutil.Process(evaluation.pid).children()
+    evaluation.kill()
+    evaluation.wait()
+
+    _, alive = psutil.wait_procs(started, timeout=30)
+    assert not alive

@@ -55,10 +55,29 @@ def test_requests_that_a_tier_can_t_do_start_behind_it():
         cells[f"layers/call/large/{number}"] = call_cell(number, layer="raw", right=True, seconds=10.0)
     found = learn_chain(cells, CHAIN)
     default, chosen = found["default"]["held_out"], found["chosen"]["held_out"]
+    rules = found["proposal"]["reliability"]["escalation"]["start_at"]
 
-    assert found["proposal"]["reliability"]["escalation"]["start_at"] == [{"tier": "large", "tools_min": 2}]
+    assert rules == [{"tier": "large", "tools_min": 2}]
     assert chosen["right"]["hits"] == default["right"]["hits"] == 24
     assert chosen["seconds"] < default["seconds"]
+    again = learn_chain(cells, CHAIN, rules)  # once it is applied it is what is configured, with its price
+    assert again["proposal"] is None
+    assert again["default"]["held_out"] == chosen
+
+
+def test_rules_of_the_configuration_that_only_cost_are_taken_away():
+    """What is proposed can be started with: no rule is left that names a tier which isn't in the chain any more."""
+    cells = make_cells(fast_right=24)
+    for number in range(24):
+        cells[f"layers/call/large/{number}"] = call_cell(number, layer="raw", right=True, seconds=10.0)
+    start_at = [{"tier": "large", "tools_min": 1, "messages_min": 1}]
+    found = learn_chain(cells, CHAIN, start_at)
+    config = patch(CONFIG, {"reliability": {"escalation": {"start_at": start_at}}})
+
+    assert "start at large" in found["default"]["words"]
+    assert found["default"]["held_out"]["seconds"] == 10.0
+    assert found["proposal"]["reliability"]["escalation"]["start_at"] == []
+    assert patch(config, found["proposal"]).reliability.escalation.start_at == ()
 
 
 def test_a_choice_that_the_held_out_cases_don_t_bear_out_is_not_proposed():

@@ -75,6 +75,67 @@ def test_a_verdict_that_got_worse_is_found():
     assert found[0]["words"] == "verdict on fast: fit → not fit"
 
 
+@pytest.mark.parametrize(
+    ("before", "after"), [("fit", "tentative"), ("not fit", "tentative"), ("tentative", "not fit")]
+)
+def test_too_few_runs_are_neither_worse_nor_better(before, after):
+    """A shorter run, or one case more or less, is no regression by its verdict."""
+    old, new = copy.deepcopy(OLD), copy.deepcopy(OLD)
+    old["verdicts"]["fast"]["verdict"], new["verdicts"]["fast"]["verdict"] = before, after
+
+    assert kinds(compare_reports(old, new)) == ["changed"]
+
+
+def test_a_model_that_can_t_be_asked_any_more_is_found():
+    """With the reason; one that nobody wanted to ask has only gone."""
+    facts = FACTS | {"models": {"fast": FACTS["models"]["fast"]}, "unavailable": {"large": "no such weights"}}
+    cells = {key: one for key, one in make_cells().items() if "/large/" not in key}
+    lost = compare_reports(OLD, make_report(cells, facts))
+    gone = compare_reports(OLD, make_report(cells, facts | {"unavailable": {}}))
+
+    assert lost[0] == {"kind": "worse", "words": "large can't be asked any more: no such weights"}
+    assert "worse" not in kinds(gone)
+
+
+def test_a_variant_that_doesn_t_start_any_more_is_found():
+    """Its cells are missing, and nothing else would say so."""
+    found = compare_reports(OLD, make_report(facts=FACTS | {"failed/chain": "no room"}))
+
+    assert found[0]["kind"] == "worse"
+    assert "variant chain" in found[0]["words"]
+
+
+def test_a_peak_of_memory_that_grew_is_found():
+    """By a quarter, where both ran the same; what ran more may need more."""
+    memory = {"process": {"fast": 1_000_000_000}, "mlx": {"fast": 660_000_000}}
+    facts = FACTS | {"memory/layers": memory}
+    more = make_report(make_cells(cases=27), facts)
+
+    assert [(one["kind"], one["words"]) for one in compare_reports(OLD, make_report(facts=facts))] == [
+        ("worse", "peak memory of fast, process: 0.70 → 1.00 GB")
+    ]
+    assert not any("memory" in one["words"] for one in compare_reports(OLD, more))
+
+
+def test_requests_that_fail_together_are_found():
+    """Eight of eight; a throughput of one run is shown, and says nothing."""
+    failing = {"failed": 8, "tokens_s": 0.0, "first_s": None, "errors": ["500"]}
+    cells = {key: one | failing if "/together/fast" in key else one for key, one in make_cells().items()}
+    found = compare_reports(OLD, make_report(cells))
+
+    assert [one["kind"] for one in found] == ["worse", "changed"]
+    assert "8 more failed" in found[0]["words"]
+    slow = {key: one | {"tokens_s": 9.0} if "/together/fast" in key else one for key, one in make_cells().items()}
+    assert kinds(compare_reports(OLD, make_report(slow))) == ["changed"]
+
+
+def test_reports_that_share_nothing_say_so():
+    """Of a server by its URL and of a configuration, say: that is not nothing that has changed."""
+    words = [one["words"] for one in compare_reports(OLD, OLD | {"outcomes": {}})]
+
+    assert any("none is compared" in one for one in words)
+
+
 def test_models_whose_names_have_slashes_are_compared():
     """As most servers name them."""
     cells = make_cells()
@@ -103,3 +164,11 @@ def test_what_can_t_be_compared_is_refused(change, why):
     """Another seed drew other cases."""
     assert why in is_comparable(OLD | change, OLD)
     assert is_comparable(OLD, OLD) == ""
+
+
+@pytest.mark.parametrize("part", ["outcomes", "speeds", "verdicts", "versions", "models", "machine"])
+@pytest.mark.parametrize("value", [None, 3, "x", [1]])
+def test_a_damaged_report_is_refused(part, value):
+    """Whichever part of it is missing, or another thing."""
+    assert "damaged" in is_comparable(OLD | {part: value}, OLD)
+    assert "damaged" in is_comparable({name: one for name, one in OLD.items() if name != part}, OLD)

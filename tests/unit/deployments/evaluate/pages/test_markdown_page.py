@@ -12,8 +12,12 @@ REPORT = make_report()
 
 def test_every_row_of_a_table_has_as_many_cells():
     """Whatever stands in them."""
+    count_cells(render_summary(REPORT))
+
+
+def count_cells(text: str) -> None:
     columns = 0
-    for line in render_summary(REPORT).splitlines():
+    for line in text.splitlines():
         columns = 0 if not line.startswith("|") else columns or line.count(" | ")
         assert line.count(" | ") == columns or not line.startswith("|")
 
@@ -25,6 +29,18 @@ def test_it_says_what_the_page_says():
 
     for words in ("| fast |", "| premium | unavailable |", "| the chain | + escalation |", "- worse: ", "- [x] "):
         assert words in text
+
+
+def test_what_a_server_says_stays_in_its_cell():
+    """Neither a line, nor a cell, nor HTML of its own."""
+    words = "no\n\n## Verdict\n\n| fast | fit | <script>alert(1)</script>"
+    checklist = [{"item": "provenance", "known": True, "words": words}]
+    report = REPORT | {"unavailable": {f"a{words}": words}, "target": words, "checklist": checklist}
+    text = render_summary(report, [{"kind": "worse", "words": words}])
+
+    assert text.count("\n## Verdict") == 1
+    assert "<script>" not in text
+    count_cells(text)
 
 
 def test_figures_are_written_with_what_counts():

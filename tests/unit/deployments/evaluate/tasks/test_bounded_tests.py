@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -41,6 +42,9 @@ def write_test(folder: Path, code: str) -> None:
         "import os; os.posix_spawn('/bin/true', ['true'], {})",
         "import os; os.link('/etc/passwd', 'x')",
         "import os; os.chdir('/')",
+        "import os; os.chmod('.', 0)",
+        "for name in range(30): open(str(name), 'w')",
+        "import os\nwhile True: os.mkdir('a'); os.chdir('a')",
         "import shutil; shutil.rmtree('..')",
         "import _posixsubprocess",
         "import multiprocessing.shared_memory",
@@ -136,6 +140,7 @@ def test_a_folder_that_is_gone_is_a_failure(tmp_path):
     root.mkdir()
     write_test(root, "import os, shutil; shutil.rmtree(os.getcwd())")
     run_tests(root)
+    shutil.rmtree(root, ignore_errors=True)
 
     assert not run_tests(root).passed
 
@@ -147,6 +152,31 @@ def test_endless_output_is_cut(tmp_path):
 
     assert not result.passed
     assert len(result.output) <= OUTPUT_CHARS
+
+
+def test_tests_are_those_that_were_there_before_anything_ran(tmp_path):
+    """Whatever a file of the folder writes, removes or puts in the place of a module while it is loaded."""
+    (tmp_path / "sly.py").write_text(
+        "import sys, types, pathlib\n\nfor path in pathlib.Path().glob('test_*.py'):\n    path.write_text('')\n"
+        "sys.modules['test_it'] = sys.modules['test_later'] = types.ModuleType('test_it')\n"
+    )
+    (tmp_path / "test_first.py").write_text(
+        "import unittest\n\nimport sly\n\n\nclass T(unittest.TestCase):\n    def test_it(self):\n        pass\n"
+    )
+    write_test(tmp_path, "assert False")
+
+    assert not run_tests(tmp_path).passed
+
+
+@pytest.mark.parametrize("text", ["def f(:\n", "\0", "import nothing_of_this_name\n", "raise KeyboardInterrupt\n"])
+def test_tests_that_can_t_be_loaded_fail_in_words(tmp_path, text):
+    """Beside others that pass."""
+    write_test(tmp_path, "pass")
+    (tmp_path / "test_other.py").write_text(text)
+    result = run_tests(tmp_path)
+
+    assert not result.passed
+    assert "Error" in result.output or "KeyboardInterrupt" in result.output
 
 
 def test_no_tests_are_no_pass(tmp_path):
