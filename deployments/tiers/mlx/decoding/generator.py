@@ -298,15 +298,19 @@ class LookupGenerator:
         rows = self._decoding
         lines = [[row.pending, *guess] for row, guess in zip(rows.rows, guesses, strict=True)]
         logits = rows.read(pad_lines(lines))
+        logprobs: Any = None
         likely: Any = None
         if any(row.plain for row in rows.rows):
-            logits = normalise(logits)  # to do it twice changes nothing that a processor or a sampler sees
-            likely = mx.argmax(logits, axis=-1).tolist()
+            logprobs = normalise(logits)
+            likely = mx.argmax(logprobs, axis=-1).tolist()
         drawn: list[Drawn] = []
         counts = []
         for place, (row, line) in enumerate(zip(rows.rows, lines, strict=True)):
             held = len(row.tokens)
-            drawn += self._draw(row, line, logits[place], likely[place] if row.plain else None)
+            if row.plain:
+                drawn += self._draw(row, line, logprobs[place], likely[place])
+            else:  # a penalty that divides wants them as the model gave them
+                drawn += self._draw(row, line, logits[place], None)
             counts.append(len(row.tokens) - held)
         rows.advance(counts)
         right = [max(0, count - 1) for count in counts]

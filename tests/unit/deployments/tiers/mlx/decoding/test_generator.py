@@ -139,6 +139,16 @@ def test_the_answers_are_those_without_guesses(loaded, prompts, sampling, max_to
     assert run(batch, jobs) == plain
 
 
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(prompts=PROMPTS, samplings=st.lists(SAMPLINGS, min_size=PLACES, max_size=PLACES), seed=st.integers(0, 999))
+def test_how_a_neighbour_is_drawn_changes_nothing(loaded, prompts, samplings, seed):
+    """Each of several is drawn in its own way, with penalties or without, and gives what it gives alone."""
+    jobs = [{"prompt": p, "sampling": one} for p, one in zip(prompts, samplings, strict=False)]
+    plain = [run(plain_batch(loaded), [job])[0] for job in jobs]
+
+    assert run(told_batch(loaded, learn_texts(jobs, plain), 0.1, seed), jobs) == plain
+
+
 def test_the_log_probabilities_are_those_of_each_place(loaded):
     """What comes with a drafted token is what would come with it alone."""
     import mlx.core as mx
