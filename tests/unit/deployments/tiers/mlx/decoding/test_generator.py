@@ -149,6 +149,22 @@ def test_how_a_neighbour_is_drawn_changes_nothing(loaded, prompts, samplings, se
     assert run(told_batch(loaded, learn_texts(jobs, plain), 0.1, seed), jobs) == plain
 
 
+@pytest.mark.parametrize("stops", [True, False])
+def test_what_was_computed_of_an_answer_is_kept_wherever_it_ends(loaded, stops):
+    """Where a stop string is complete one token before the last, and in the same step, all that was read is reused."""
+    prompt = list(range(40, 90))
+    free = {"prompt": prompt, "max_tokens": 12}
+    (plain,) = run(plain_batch(loaded), [free])
+    before, stopped = (loaded.tokenizer.decode(plain[2][:count]) for count in (10, 11))
+    job = {**free, "stops": (stopped[len(before) :],) if stops else ()}
+    batch = told_batch(loaded, learn_texts([free], [plain]), 0.0)
+    batch._generator.dice = type("Most", (), {"randint": lambda *_: 30, "random": lambda *_: 1.0})()
+    run(batch, [job])
+
+    assert batch.prompts is not None
+    assert batch.prompts.holds([*prompt, *plain[2][:11]])
+
+
 def test_the_log_probabilities_are_those_of_each_place(loaded):
     """What comes with a drafted token is what would come with it alone."""
     import mlx.core as mx
