@@ -59,14 +59,17 @@ def fetch_joined(
 
 
 def _fetch_missing(source: ModelSource, wanted: list[Path]) -> None:
-    """Fetch the parts that aren't there. At the first that can't be had no further one is begun."""
+    """Fetch the parts that aren't there. At the first that can't be had, and at Ctrl-C, no further one is begun."""
     with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="part") as pool:
-        fetches: list[Future[None]] = [
-            pool.submit(_fetch_part, source, number, part) for number, part in enumerate(wanted, 1) if not part.exists()
-        ]
-        done, later = wait(fetches, return_when=FIRST_EXCEPTION)
-        for fetch in later:
-            fetch.cancel()
+        try:
+            fetches: list[Future[None]] = [
+                pool.submit(_fetch_part, source, number, part)
+                for number, part in enumerate(wanted, 1)
+                if not part.exists()
+            ]
+            done, _ = wait(fetches, return_when=FIRST_EXCEPTION)
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
     for fetch in done:
         fetch.result()
 
