@@ -240,6 +240,7 @@ class LookupGenerator:
         ahead = self._begin(mx.array([row.pending for row in rows]))
         for row in rows:
             row.tokens.append(row.pending)
+            row.last = None
         return ahead
 
     def _guess(self, row: Row) -> Guess | None:

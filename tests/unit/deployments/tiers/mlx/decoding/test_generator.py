@@ -139,7 +139,7 @@ def test_the_answers_are_those_without_guesses(loaded, prompts, sampling, max_to
     assert run(batch, jobs) == plain
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(prompts=PROMPTS, samplings=st.lists(SAMPLINGS, min_size=PLACES, max_size=PLACES), seed=st.integers(0, 999))
 def test_how_a_neighbour_is_drawn_changes_nothing(loaded, prompts, samplings, seed):
     """Each of several is drawn in its own way, with penalties or without, and gives what it gives alone."""
@@ -281,6 +281,27 @@ def test_a_step_that_raises_is_taken_back(loaded):
 
     assert run(batch, jobs) == plain
     assert steps[0] == 5
+
+
+def test_guesses_are_taken_from_what_was_said(loaded):
+    """Whoever comes while others decode, each answer's guesses come from its own prompt and its tokens so far."""
+    batch = Batch(loaded.model, loaded.tokenizer, running_max=PLACES, label="t")
+    prepare_batch(batch, loaded, PLACES, 1 << 30, None)
+    batch._policy = Eager()
+    batch._generator = batch._new_generator()
+    for number in range(PLACES):
+        prompt = list(range(40 + number, 60 + number)) * (1 + number)
+        job = Job(prompt=prompt, max_tokens=12, sampling=Sampling(), reader=AnswerReader(), sink=lambda _: None)
+        batch.add(number, job)
+        batch.step()
+    looked_up = 0
+    while batch:
+        for row in batch._generator._decoding.rows:
+            assert row.lookup is None or row.lookup._text == batch._by_uid[row.uid].record
+            looked_up += row.lookup is not None
+        batch.step()
+
+    assert looked_up > PLACES
 
 
 def test_by_itself_it_guesses_from_prompt_and_answer(loaded):
