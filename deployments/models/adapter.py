@@ -25,11 +25,13 @@ _PARAMETERS = {"rank", "scale", "dropout"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Adapter:
-    """A usable adapter. `label` is fit for clients; `extra_bytes` is what it adds to the model's weights."""
+    """A usable adapter. `label` is fit for clients; `extra_bytes` is what it adds to the model's weights. `sha256` is
+    that of its weights, `config_sha256` that of what says how strongly they count, among other things."""
 
     path: Path
     label: str
     sha256: str
+    config_sha256: str
     extra_bytes: int
 
 
@@ -42,9 +44,16 @@ def adapter_at(folder: str) -> Adapter:
         raise ModelUnavailable(f"adapter {path.name}: it has no adapters.safetensors")
     try:
         sha256, size_bytes = file_sha256(weights), weights.stat().st_size
+        config_sha256 = file_sha256(path / "adapter_config.json")
     except OSError as error:
         raise ModelUnavailable(f"adapter {path.name}: {error.strerror or error}") from error
-    return Adapter(path=path, label=path.name, sha256=sha256, extra_bytes=0 if kind == "full" else size_bytes)
+    return Adapter(
+        path=path,
+        label=path.name,
+        sha256=sha256,
+        config_sha256=config_sha256,
+        extra_bytes=0 if kind == "full" else size_bytes,
+    )
 
 
 def _read_config(path: Path) -> Mapping[str, Any]:

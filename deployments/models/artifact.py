@@ -95,12 +95,7 @@ def _describe_converted(folder: Path, source: ModelSource) -> Artifact:
 
 def _describe(folder: Path, source: ModelSource, *, revision: str | None = None, sha256: str | None = None) -> Artifact:
     weights = list(folder.glob("*.safetensors"))
-    try:
-        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise ModelUnavailable(
-            f"{source.label}: its config.json can't be read, so it is no mlx-lm model folder"
-        ) from error
+    config = _read_config(folder, source)
     if not weights:
         raise ModelUnavailable(f"{source.label}: no *.safetensors in it, so it is no mlx-lm model folder")
     return Artifact(
@@ -110,8 +105,23 @@ def _describe(folder: Path, source: ModelSource, *, revision: str | None = None,
         sha256=sha256,
         weight_bytes=sum(file.stat().st_size for file in weights),
         quantization=_describe_quantization(config, folder),
-        context_tokens=config.get("max_position_embeddings") or _text_config(config).get("max_position_embeddings"),
+        context_tokens=_read_context(config) or _read_context(_text_config(config)),
     )
+
+
+def _read_config(folder: Path, source: ModelSource) -> Mapping[str, Any]:
+    try:
+        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        config = None
+    if not isinstance(config, Mapping):
+        raise ModelUnavailable(f"{source.label}: its config.json can't be read, so it is no mlx-lm model folder")
+    return config
+
+
+def _read_context(config: Mapping[str, Any]) -> int | None:
+    tokens = config.get("max_position_embeddings")
+    return tokens if type(tokens) is int and tokens > 0 else None
 
 
 def _describe_quantization(config: Mapping[str, Any], folder: Path) -> str | None:

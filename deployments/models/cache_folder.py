@@ -13,6 +13,7 @@ What must never happen: two builders writing into one folder, or a reader openin
 from __future__ import annotations
 
 import fcntl
+import glob
 import os
 import shutil
 import sys
@@ -78,7 +79,7 @@ def _build(final: Path, build: Callable[[Path], None]) -> None:
 
 def _sweep(parent: Path, name: str) -> None:
     """Remove what killed builders left. The lock is held, so nobody is writing there."""
-    for left in parent.glob(f".{name}.part-*"):
+    for left in parent.glob(f".{glob.escape(name)}.part-*"):
         shutil.rmtree(left, ignore_errors=True)
 
 

@@ -13,7 +13,9 @@ What must never happen: a question that waits for the fetch, or that takes the l
 from __future__ import annotations
 
 import contextlib
+import fnmatch
 import json
+import os
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -101,9 +103,10 @@ def watch(count: Callable[[], int], total_bytes: int | None, say: Say, *, progre
 def count_bytes(folder: Path, pattern: str, *, largest: bool = False) -> int:
     """Count the bytes of all files under `folder` that fit, or of the largest; files come and go meanwhile."""
     sizes = [0]
-    for path in folder.rglob(pattern):
-        with contextlib.suppress(OSError):
-            sizes.append(path.stat().st_size)
+    for here, _, files in os.walk(folder):  # which passes by what it can't list
+        for file in fnmatch.filter(files, pattern):
+            with contextlib.suppress(OSError):
+                sizes.append(os.stat(os.path.join(here, file)).st_size)
     return max(sizes) if largest else sum(sizes)
 
 

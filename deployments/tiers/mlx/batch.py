@@ -101,6 +101,7 @@ class Batch:
         self._preempted: deque[SequenceState] = deque()  # the oldest first
         self._prefilling: list[SequenceState] = []
         self._by_uid: dict[int, SequenceState] = {}
+        self._given_back: dict[int, Any] = {}  # the last tokens of this step, with the caches of their sequences
         self.prefills_together = True
         self._decoded = True  # whether the last step got through its decoding
         self._budget: MemoryBudget | None = None
@@ -170,8 +171,10 @@ class Batch:
             self._note_progress(response)
         now_s = time.monotonic()
         # Both generators give out only what was drawn before an error; what is complete by then is an answer.
+        self._given_back = {one.uid: one for one in responses if one.finish_reason is not None}
         for response in responses:
             self._take(response, now_s)
+        self._given_back = {}
         for sequence in [one for one in self._by_uid.values() if one.error is not None]:
             self.end(sequence.ticket, _build_failed("choose the next token", sequence.error))
         return len(responses)
@@ -363,7 +366,9 @@ class Batch:
         self._prefilling = [one for one in self._prefilling if one is not sequence]
         kept = {}
         if keep and self._prompts is not None and sequence.error is None:
-            kept = self._generator.extract_cache([uid])
+            # Of an answer that ends before the last token of its step, the generator may have let go already.
+            last = self._given_back.get(uid)
+            kept = {uid: (last.prompt_cache, last.all_tokens)} if last else self._generator.extract_cache([uid])
         self._generator.remove([uid])
         for cache, tokens in kept.values():
             self._keep(sequence, tokens, cache)

@@ -52,6 +52,7 @@ class Loaded:
     defaults: Sampling
     vocabulary: int
     adapter: str | None = None
+    adapter_config_sha256: str | None = None
     versions: Mapping[str, str] = dataclasses.field(default_factory=dict)
     # Whether sequences that decode together give what each gives alone; None where it wasn't tried.
     batched_as_alone: bool | None = None
@@ -96,6 +97,7 @@ def load(
         defaults=_read_default_sampling(artifact.path),
         vocabulary=max(tokenizer.get_vocab().values()) + 1,
         adapter=f"{adapter.label} (sha256 {adapter.sha256})" if adapter else None,
+        adapter_config_sha256=adapter.config_sha256 if adapter else None,
         versions=versions(),
         turn_start=read_turn_start(tokenizer),
         warning=_check_calls(tokenizer, artifact),

@@ -165,7 +165,7 @@ def _build_key(loaded: Loaded, layout: Layout) -> str:
         "weights": artifact.sha256,
         "folder": artifact.path.name,  # of a conversion it names the converter
         "quantization": artifact.quantization,
-        "adapter": loaded.adapter,
+        "adapter": [loaded.adapter, loaded.adapter_config_sha256],
         "files": files,
         "template": hashlib.sha256(repr(template).encode()).hexdigest(),
         "layout": repr(layout),

@@ -240,6 +240,7 @@ class LookupGenerator:
         ahead = self._begin(mx.array([row.pending for row in rows]))
         for row in rows:
             row.tokens.append(row.pending)
+            row.last = None
         return ahead
 
     def _guess(self, row: Row) -> Guess | None:
@@ -298,17 +299,19 @@ class LookupGenerator:
         rows = self._decoding
         lines = [[row.pending, *guess] for row, guess in zip(rows.rows, guesses, strict=True)]
         logits = rows.read(pad_lines(lines))
+        logprobs: Any = None
         likely: Any = None
-        logprobs = logits
         if any(row.plain for row in rows.rows):
             likely = mx.argmax(logits, axis=-1).tolist()
-            logprobs = normalise(logits)  # of whom somebody wants to see them
+            logprobs = normalise(logits)  # computed where somebody wants to see them
         drawn: list[Drawn] = []
         counts = []
         for place, (row, line) in enumerate(zip(rows.rows, lines, strict=True)):
             held = len(row.tokens)
-            seen = logprobs if row.plain else logits
-            drawn += self._draw(row, line, seen[place], likely[place] if row.plain else None)
+            if row.plain:
+                drawn += self._draw(row, line, logprobs[place], likely[place])
+            else:  # a penalty that divides wants them as the model gave them
+                drawn += self._draw(row, line, logits[place], None)
             counts.append(len(row.tokens) - held)
         rows.advance(counts)
         right = [max(0, count - 1) for count in counts]

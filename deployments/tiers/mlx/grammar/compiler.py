@@ -20,6 +20,7 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
+import re
 import sys
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
@@ -43,7 +44,10 @@ _LOG = logging.getLogger(__name__)
 
 GRAMMARS_KEPT_MAX = 32
 SCHEMAS_KEPT_MAX = 512
-TOOLS_NODES_MAX = 20_000  # of all tools in one grammar; those beyond are held to be objects only
+_INTERNALS = re.compile("<state>|<backtrace>")  # of llguidance, at the end of what it says
+# Of all tools in one grammar; those beyond are held to be objects only. Where llguidance finds that too much, which it
+# says of the whole only, the next is tried: with the last any tools compile.
+TOOLS_NODES_MAX = (20_000, 2_500, 0)
 
 
 class NoGrammar(Exception):
@@ -136,9 +140,16 @@ class Constraints:
 
     def _compile(self, demand: Demand, words: Vocabulary, tags: ThinkTags | None) -> Constraint:
         schema = None if demand.schema is None else self._require_exact(demand.schema, words)
-        tools, notes = self._narrow_tools(demand.tools, words)
-        text = lark(tools, schema, calls_max=demand.calls_max, tags=tags, literal=words.literal)
-        matcher = self._compile_matcher(text, words)
+        for nodes_max in TOOLS_NODES_MAX:
+            tools, notes = self._narrow_tools(demand.tools, words, nodes_max)
+            text = lark(tools, schema, calls_max=demand.calls_max, tags=tags, literal=words.literal)
+            try:
+                matcher = self._compile_matcher(text, words)
+                break
+            except NoGrammar as why:
+                if not tools or not nodes_max:
+                    raise
+                _LOG.warning("%d tools are too much for one grammar, and are held more loosely: %s", len(tools), why)
         owed = max(map(count_owed_tokens, [options for _, options in tools] + ([schema] if schema else [])), default=0)
         closers = Closers(words.closers(), owed) if tags is None else None
         return Constraint(demand, notes, matcher, words.size, closers)
@@ -152,11 +163,10 @@ class Constraints:
         return options
 
     def _narrow_tools(
-        self, tools: Sequence[Tool], words: Vocabulary
+        self, tools: Sequence[Tool], words: Vocabulary, nodes_left: int
     ) -> tuple[list[tuple[str, Mapping[str, Any]]], tuple[str, ...]]:
         found: list[tuple[str, Mapping[str, Any]]] = []
         notes: list[str] = []
-        nodes_left = TOOLS_NODES_MAX
         for tool in tools:
             form, options = self._narrow_tool(tool, words)
             if (size := nodes_of(options)) > nodes_left:
@@ -184,7 +194,8 @@ class Constraints:
         raise AssertionError("any object always compiles")
 
     def _compile_matcher(self, text: str, words: Vocabulary) -> Any:
-        """Compile the grammar, with its first mask: that is the slow one, and every copy has it."""
+        """Compile the grammar, with its first mask: that is the slow one, and every copy has it. That one is refused is
+        kept too: to find out takes as long."""
         from llguidance import LLMatcher
 
         matcher = self._matchers.get(text)
@@ -193,8 +204,10 @@ class Constraints:
             if not matcher.is_error():
                 matcher.compute_bitmask()
             if matcher.is_error():
-                raise NoGrammar(_shorten(matcher.get_error()))
+                matcher = NoGrammar(_shorten(matcher.get_error()))
         _keep(self._matchers, text, matcher, GRAMMARS_KEPT_MAX)
+        if isinstance(matcher, NoGrammar):
+            raise matcher
         return matcher
 
 
@@ -213,7 +226,7 @@ def _explain_refusal(schema: Mapping[str, Any], words: Vocabulary) -> str:
 
 
 def _shorten(message: str) -> str:
-    return " ".join(message.split("<state>")[0].split())[:300]
+    return " ".join(_INTERNALS.split(message)[0].split())[:300]
 
 
 def _keep(kept: OrderedDict[str, Any], key: str, value: Any, kept_max: int) -> None:

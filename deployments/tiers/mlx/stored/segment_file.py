@@ -60,6 +60,7 @@ _TOKENS, _CHECKSUM = "tokens", "crc32"
 _HEADER_BYTES_MAX = 16 << 20
 _PIECE_BYTES = 4 << 20
 _ALIGNMENT = 64
+_UNREADABLE = (KeyError, TypeError, ValueError, OverflowError)  # JSON knows an infinite number
 _OPEN = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK  # no link, and no waiting at a pipe
 
 # What each type of the format is in memory; numpy has no bfloat16.
@@ -265,10 +266,10 @@ def _read_layout(file: BinaryIO) -> _Layout:
         if metadata["format"] != FORMAT:
             raise Damaged("it has another format")
         places = {
-            name: _Place(at["dtype"], tuple(map(int, at["shape"])), *map(int, at["data_offsets"]))
+            name: _Place(str(at["dtype"]), tuple(map(int, at["shape"])), *map(int, at["data_offsets"]))
             for name, at in fields.items()
         }
-    except (KeyError, TypeError, ValueError, AttributeError, RecursionError, struct.error) as error:
+    except (*_UNREADABLE, AttributeError, RecursionError, struct.error) as error:
         raise Damaged("its header can't be read") from error
     _check_places(places, total - 8 - length)
     return _Layout(metadata, places, 8 + length)
@@ -293,7 +294,7 @@ def _read_head(file: BinaryIO, layout: _Layout) -> Head:
     tokens = file.read(at.end - at.begin)
     try:
         return Head(said["key"], int(said["start"]), said["before"], tokens, said["form"])
-    except (KeyError, ValueError) as error:
+    except _UNREADABLE as error:
         raise Damaged("its header can't be read") from error
 
 

@@ -15,7 +15,7 @@ from deployments.models.sources import ModelUnavailable
 from deployments.tiers.mlx.mlx_tier import MlxTier
 from reliability.types import TierState, TierStatus
 from tests.support import tiny_model as tiny
-from tests.support.tier_asking import answer, ask, text_of
+from tests.support.tier_asking import answer, ask, text_of, usage_of
 from tests.support.tiny_adapter import LORA, write_adapter
 
 PATIENCE_S = 120.0
@@ -40,6 +40,27 @@ def told(model: Path, adapter: Path | None) -> tuple[TierStatus, str]:
             await tier.close()
 
     return asyncio.run(run())
+
+
+def test_prompts_are_stored_for_one_scale_of_an_adapter(model: Path, tmp_path: Path) -> None:
+    """Law: the settings of an adapter are a part of the model: what was computed under others isn't found."""
+    folder = write_adapter(tmp_path / "scaled", strength=1.0)
+
+    async def run() -> int | None:
+        disk = {"prompt_cache_disk_bytes": 1 << 30, "cache_dir": tmp_path / "c"}
+        tier = MlxTier(name="t", model=f"path:{model}", adapter=str(folder), **disk)
+        try:
+            await tier.wait_for_load(PATIENCE_S)
+            return usage_of(await answer(tier, ask("Hello. " * 20, temperature=0.0, max_tokens=4))).cached_tokens
+        finally:
+            await tier.close()
+
+    assert asyncio.run(run()) == 0
+    assert asyncio.run(run()) != 0
+    said = json.loads((folder / "adapter_config.json").read_text())
+    said["lora_parameters"]["scale"] = 0.5
+    (folder / "adapter_config.json").write_text(json.dumps(said))
+    assert asyncio.run(run()) == 0
 
 
 def test_an_adapter_changes_the_answer_and_an_empty_one_does_not(model: Path, tmp_path: Path) -> None:

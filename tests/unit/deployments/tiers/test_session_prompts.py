@@ -165,6 +165,27 @@ def test_a_change_is_reported_where_it_is(turns: list[tuple[str, str]], change: 
     )
 
 
+def test_what_is_spelled_otherwise_is_no_change() -> None:
+    """Law: a message that says the same in another form (parts, no content, arguments with other spaces) is none that
+    the history changed at; the one that the prompt differs from is."""
+
+    def converse(content: Any, none: Any, arguments: str, result: str) -> list[dict[str, Any]]:
+        call = {"id": "c", "type": "function", "function": {"name": "read", "arguments": arguments}}
+        return [
+            SYSTEM,
+            {"role": "user", "content": content},
+            {"role": "assistant", "content": none, "tool_calls": [call]},
+            {"role": "tool", "tool_call_id": "c", "content": result},
+        ]
+
+    tier = Tier()
+    tier.ask(converse("Read it.", "", '{"path": "a"}', "long"))
+    parts = [{"type": "text", "text": "Read it."}]
+    lost = tier.ask(converse(parts, None, '{"path":"a"}', "cut"))
+    assert lost is not None
+    assert lost.detail == "the history changed at message 3 (tool): it was rewritten"
+
+
 def test_reasoning_that_the_template_drops_is_the_templates_doing() -> None:
     """Law: where the conversation only went on and an earlier part of it is rendered otherwise, the template is named;
     a template that can keep the reasoning is told to, and nothing is lost."""

@@ -139,6 +139,32 @@ def test_the_answers_are_those_without_guesses(loaded, prompts, sampling, max_to
     assert run(batch, jobs) == plain
 
 
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(prompts=PROMPTS, samplings=st.lists(SAMPLINGS, min_size=PLACES, max_size=PLACES), seed=st.integers(0, 999))
+def test_how_a_neighbour_is_drawn_changes_nothing(loaded, prompts, samplings, seed):
+    """Each of several is drawn in its own way, with penalties or without, and gives what it gives alone."""
+    jobs = [{"prompt": p, "sampling": one} for p, one in zip(prompts, samplings, strict=False)]
+    plain = [run(plain_batch(loaded), [job])[0] for job in jobs]
+
+    assert run(told_batch(loaded, learn_texts(jobs, plain), 0.1, seed), jobs) == plain
+
+
+@pytest.mark.parametrize("stops", [True, False])
+def test_what_was_computed_of_an_answer_is_kept_wherever_it_ends(loaded, stops):
+    """Where a stop string is complete one token before the last, and in the same step, all that was read is reused."""
+    prompt = list(range(40, 90))
+    free = {"prompt": prompt, "max_tokens": 12}
+    (plain,) = run(plain_batch(loaded), [free])
+    before, stopped = (loaded.tokenizer.decode(plain[2][:count]) for count in (10, 11))
+    job = {**free, "stops": (stopped[len(before) :],) if stops else ()}
+    batch = told_batch(loaded, learn_texts([free], [plain]), 0.0)
+    batch._generator.dice = type("Most", (), {"randint": lambda *_: 30, "random": lambda *_: 1.0})()
+    run(batch, [job])
+
+    assert batch.prompts is not None
+    assert batch.prompts.holds([*prompt, *plain[2][:11]])
+
+
 def test_the_log_probabilities_are_those_of_each_place(loaded):
     """What comes with a drafted token is what would come with it alone."""
     import mlx.core as mx
@@ -255,6 +281,27 @@ def test_a_step_that_raises_is_taken_back(loaded):
 
     assert run(batch, jobs) == plain
     assert steps[0] == 5
+
+
+def test_guesses_are_taken_from_what_was_said(loaded):
+    """Whoever comes while others decode, each answer's guesses come from its own prompt and its tokens so far."""
+    batch = Batch(loaded.model, loaded.tokenizer, running_max=PLACES, label="t")
+    prepare_batch(batch, loaded, PLACES, 1 << 30, None)
+    batch._policy = Eager()
+    batch._generator = batch._new_generator()
+    for number in range(PLACES):
+        prompt = list(range(40 + number, 60 + number)) * (1 + number)
+        job = Job(prompt=prompt, max_tokens=12, sampling=Sampling(), reader=AnswerReader(), sink=lambda _: None)
+        batch.add(number, job)
+        batch.step()
+    looked_up = 0
+    while batch:
+        for row in batch._generator._decoding.rows:
+            assert row.lookup is None or row.lookup._text == batch._by_uid[row.uid].record
+            looked_up += row.lookup is not None
+        batch.step()
+
+    assert looked_up > PLACES
 
 
 def test_by_itself_it_guesses_from_prompt_and_answer(loaded):

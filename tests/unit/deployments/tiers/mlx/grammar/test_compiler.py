@@ -151,6 +151,19 @@ class TestRefusals:
         for seed in range(5):
             assert not prose_of(read(spoken(tokenizer, says(constraint.masker(), Mind(seed)))))
 
+    def test_tools_that_are_too_much_together_are_held_more_loosely(
+        self, constraints: Constraints, tokenizer: Any
+    ) -> None:
+        """Law: tools each of which compiles are never refused for their number; the notes name those of which only a
+        part is held."""
+        words = {"enum": [f"word {i}" for i in range(30)]}
+        parameters = {"type": "object", "properties": {f"p{i}": words for i in range(200)}, "required": ["p0"]}
+        tools = tuple(tool(f"t{i}", parameters) for i in range(20))
+        constraint = must(constraints, ask(tools=tools, tool_choice="required"))
+        assert 0 < len(constraint.notes) < len(tools)
+        for seed in range(5):
+            assert not prose_of(read(spoken(tokenizer, says(constraint.masker(), Mind(seed)))))
+
     def test_without_a_vocabulary_a_demand_is_refused_and_a_re_ask_is_free(self) -> None:
         """Law: a tokenizer that can't be told by its bytes refuses what the client demands; the server's own idea of
         a grammar is dropped, since the answer is checked anyway."""

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import signal
+import struct
 import subprocess
 import sys
 from pathlib import Path
@@ -110,6 +112,31 @@ def test_any_file_is_read_or_damaged(tmp_path_factory: pytest.TempPathFactory, r
     path.chmod(0o600)
     for read in (read_head, lambda path: open_segment(path, cancelled=never)):
         with pytest.raises(Damaged):
+            read(path)
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.sampled_from(["format", "key", "start", "before", "form", "dtype", "shape", "data_offsets"]),
+    st.recursive(
+        st.none() | st.integers(-9, 1 << 70) | st.floats() | st.text(max_size=3),
+        lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=2), inner, max_size=2),
+        max_leaves=5,
+    ),
+)
+def test_any_header_is_read_or_damaged(
+    good: bytes, tmp_path_factory: pytest.TempPathFactory, field: str, value: Any
+) -> None:
+    """Law: whatever stands in the header, of whatever kind, what isn't read is `Damaged`."""
+    (length,) = struct.unpack("<Q", good[:8])
+    header = json.loads(good[8 : 8 + length])
+    header["__metadata__" if field in header["__metadata__"] else "0.keys"][field] = value
+    raw = json.dumps(header).encode()
+    path = tmp_path_factory.mktemp("header") / "a.safetensors"
+    path.write_bytes(struct.pack("<Q", len(raw)) + raw + good[8 + length :])
+    path.chmod(0o600)
+    for read in (read_head, lambda path: open_segment(path, cancelled=never)):
+        with contextlib.suppress(Damaged):
             read(path)
 
 
