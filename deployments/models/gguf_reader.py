@@ -19,7 +19,7 @@ def open_gguf(path: Path) -> Any:
     """Open the file. Raises ValueError where it ends before its header says so, and what the library raises."""
     import gguf
 
-    class Bounded(gguf.GGUFReader):
+    class Bounded(gguf.GGUFReader):  # type: ignore[misc]  # it has no types
         def _get(self, offset: int, dtype: Any, count: int = 1, override_order: Any = None) -> Any:
             found = super()._get(offset, dtype, count, override_order)
             if len(found) != count:

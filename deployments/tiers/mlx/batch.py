@@ -364,7 +364,7 @@ class Batch:
             return
         del self._by_uid[uid]
         self._prefilling = [one for one in self._prefilling if one is not sequence]
-        kept = {}
+        kept: dict[int, Any] = {}
         if keep and self._prompts is not None and sequence.error is None:
             # Of an answer that ends before the last token of its step, the generator may have let go already.
             last = self._given_back.get(uid)
