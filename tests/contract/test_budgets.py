@@ -192,11 +192,13 @@ def test_clients_that_leave_give_back_what_they_did_not_use(server, upstream, st
     upstream.plays("some/model", paced())
     calls = of_session(upstream.log, ledger.session)
     given = sum(COST if seen.ended else PROMPT_TOKENS for seen in calls)
+    # An answer is whole before the last byte of its connection is read: a slow upstream sees that as a leaver.
+    taken = sum(each.tokens for each in outcomes)
 
     assert {each.how for each in outcomes} <= {How.ANSWERED, How.REFUSED, How.LEFT}
     assert any(each.how is How.LEFT for each in outcomes)
     assert_refused_for_the_budget(refusals(outcomes))
-    assert sum(each.tokens for each in outcomes) <= given <= books["spent_tokens"] <= LIMIT
+    assert max(given, taken) <= books["spent_tokens"] <= LIMIT
     assert max(ledger.looks) <= LIMIT
 
 
