@@ -5,8 +5,8 @@
 
 They are in the repository, since nobody who runs the server should need a compiler. The compiler is the one in the
 wheel `ziglang`, a clang that builds the same bytes from the same source; its version is pinned for that. Neither
-depends on libc. The first is linked against an empty library with OpenBLAS's soname and the names which it takes from
-it. The sha256 that are printed belong into blas.py and attention.py beside them; a test holds source, binary and sum
+depends on a version of libc: the first takes `pthread_create` from the one that the process has. It is linked against
+an empty library with OpenBLAS's soname and the names which it takes from it. The sha256 that are printed belong into blas.py and attention.py beside them; a test holds source, binary and sum
 together (tests/unit/tools/test_native.py).
 """
 
@@ -49,7 +49,11 @@ class Binary:
         return re.findall(r"^extern .*?(scipy_\w+)\(", text, re.MULTILINE)
 
 
-FEW_ROWS = Binary(ROOT / "deployments/models/few_rows_x86_64.so", ("few_rows.c", "few_rows_lanes.h"), "libfewrows.so")
+FEW_ROWS = Binary(
+    ROOT / "deployments/models/few_rows_x86_64.so",
+    ("few_rows.c", "few_rows_lanes.h", "few_rows_threads.h"),
+    "libfewrows.so",
+)
 ATTENTION = Binary(
     ROOT / "deployments/tiers/mlx/cpu/attention_x86_64.so", ("attention.c", "attention_lanes.h"), "libattention.so"
 )

@@ -8,6 +8,7 @@ import os
 import platform
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -88,11 +89,45 @@ def multiply(
     library.cblas_sgemm(101, *flags, rows, columns, depth, alpha, *left, *right, beta, *made)
 
 
+# A process that has had help, then one that it forked off; at last it waits until its threads do.
+HELPERS = """
+import os, threading
+import numpy as np
+from tests.support.serving import until
+from tests.unit.deployments.models.test_blas import load_products, multiply
+
+library, openblas = load_products()
+openblas.scipy_openblas_set_num_threads(3)
+task, weights, made = np.ones((2, 800), np.float32), np.ones((900, 800), np.float32), np.zeros((2, 900), np.float32)
+
+def work():
+    for _ in range(20):
+        made[...] = 0
+        multiply(library, task, weights, made, (1.0, 0.0), "NT")
+        assert (made == 800).all()
+
+def state(thread):
+    return open(f"/proc/self/task/{thread}/stat").read().rpartition(")")[2].split()[0]
+
+work()
+assert len(os.listdir("/proc/self/task")) >= 3
+child = os.fork()
+if child == 0:
+    work()
+    print("forked", flush=True)
+    os._exit(0)
+print("ok" if os.waitpid(child, 0)[1] == 0 else "bad")
+others = [one for one in os.listdir("/proc/self/task") if int(one) != threading.get_native_id()]
+until(lambda: all(state(one) == "S" for one in others), "sleep of the helpers")
+print("asleep")
+"""
+
+
 @st.composite
 def products(draw: st.DrawFn) -> tuple[np.ndarray, np.ndarray, np.ndarray, tuple[float, float], str, int]:
     """Few rows or some, small and large matrices, gaps between their rows, NaN where the result goes."""
-    rows = draw(st.integers(0, 18))
-    # The large ones are beyond what OpenBLAS computes without gemv, and several panels wide.
+    rows = draw(st.integers(0, 36))
+    # The large ones are shared out in several pieces, and summed up in several.
     columns, depth = draw(
         st.one_of(
             st.tuples(st.integers(0, 40), st.integers(0, 40)),
@@ -113,7 +148,7 @@ def products(draw: st.DrawFn) -> tuple[np.ndarray, np.ndarray, np.ndarray, tuple
     beta = draw(st.sampled_from([0.0, 1.0, -0.5]))
     if beta == 0:
         c[...] = np.nan
-    return a, b, c, (draw(st.sampled_from([1.0, 0.0, 2.5])), beta), kind, draw(st.sampled_from([1, 2]))
+    return a, b, c, (draw(st.sampled_from([1.0, 0.0, 2.5])), beta), kind, draw(st.sampled_from([1, 2, 5]))
 
 
 @pytest.mark.model
@@ -161,7 +196,59 @@ class TestProductsOfFewRows:
 
         assert "1 passed" in done.stdout, done.stdout + done.stderr
 
-    @pytest.mark.parametrize("rows", [1, 2, 3, 4, 5, 9, 16])
+    def test_callers_at_once_get_each_their_own(self) -> None:
+        """Law: however many threads multiply at once, one of them with helpers, each gets its own product."""
+        library, openblas = load_products()
+        random = np.random.default_rng(1)
+        weights = random.standard_normal((900, 700), dtype=np.float32)
+        tasks = [random.standard_normal((rows, 700), dtype=np.float32) for rows in (1, 2, 7, 20)]
+        before = openblas.scipy_openblas_get_num_threads()
+        openblas.scipy_openblas_set_num_threads(3)
+
+        def work(task: np.ndarray) -> bool:
+            made = np.empty((len(task), 900), np.float32)
+            right = task @ weights.T
+            for _ in range(200):
+                made[...] = np.nan
+                multiply(library, task, weights, made, (1.0, 0.0), "NT")
+                if not np.allclose(made, right, atol=1e-3):
+                    return False
+            return True
+
+        try:
+            with ThreadPoolExecutor(len(tasks)) as callers:
+                assert list(callers.map(work, tasks)) == [True] * len(tasks)
+        finally:
+            openblas.scipy_openblas_set_num_threads(before)
+
+    def test_threads_change_no_bit_of_a_product(self) -> None:
+        """Law: what comes out doesn't depend on who computed which piece of it."""
+        library, openblas = load_products()
+        random = np.random.default_rng(2)
+        weights = random.standard_normal((1003, 1030), dtype=np.float32)
+        before = openblas.scipy_openblas_get_num_threads()
+        try:
+            for rows in (1, 2, 3, 9, 32):
+                task, made = random.standard_normal((rows, 1030), dtype=np.float32), []
+                for threads in (1, 2, 4):
+                    openblas.scipy_openblas_set_num_threads(threads)
+                    made.append(np.empty((rows, 1003), np.float32))
+                    multiply(library, task, weights, made[-1], (1.0, 0.0), "NT")
+                np.testing.assert_array_equal(made[0], made[1])
+                np.testing.assert_array_equal(made[0], made[2])
+        finally:
+            openblas.scipy_openblas_set_num_threads(before)
+
+    def test_a_fork_and_an_idle_process_are_at_ease(self) -> None:
+        """Law: a process that was forked off, which has none of the helping threads, multiplies as before; and the
+        helpers sleep where nothing is multiplied."""
+        done = subprocess.run(
+            [sys.executable, "-c", HELPERS], cwd=ROOT, capture_output=True, text=True, timeout=100, check=False
+        )
+
+        assert done.stdout.split() == ["forked", "ok", "asleep"], done.stdout + done.stderr
+
+    @pytest.mark.parametrize("rows", [1, 2, 3, 4, 5, 9, 16, 32])
     @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
     def test_what_isnt_a_number_goes_where_it_goes_in_gemm(self, rows: int, bad: float) -> None:
         """Law: NaN and infinities reach the same results as in OpenBLAS's own gemm."""
