@@ -13,7 +13,9 @@ from collections.abc import Callable
 from typing import Any
 
 from deployments.models import blas
-from deployments.tiers.mlx.cpu.attention import Attention, find_kinds, load_kinds
+from deployments.tiers.mlx.cpu.attention import Attention
+from deployments.tiers.mlx.cpu.binary import find_features, load_kernels
+from deployments.tiers.mlx.cpu.sharing import Threads
 from loadtests.mlx_thread import print_and_exit
 from loadtests.table import stamp
 
@@ -49,10 +51,10 @@ def main() -> None:
     import mlx.core as mx
 
     plain = mx.fast.scaled_dot_product_attention
-    names = {64: "AVX-512", 32: "AVX2"}
+    names = {16: "AVX-512", 8: "AVX2"}
     sides: dict[str, Callable[..., Any]] = {"MLX": plain}
-    for kind in load_kinds(find_kinds()):
-        sides[names[kind[1]]] = Attention([kind], threads, plain, scores_min=0)
+    for kind in load_kernels(find_features()):
+        sides[names[kind.floats]] = Attention([kind], Threads(threads), plain, scores_min=0)
     rows = [(queries, keys, measure(sides, queries, keys)) for queries, keys in SHAPES]
     head = f"| queries, keys | {' | '.join(sides)} |"
     lines = [f"| {q}, {k} | {' | '.join(f'{ms:.1f} ms' for ms in found.values())} |" for q, k, found in rows]

@@ -1,13 +1,14 @@
 """`python -m tools.native`: build the binaries of this package anew from their C, beside it.
 
     deployments/models/few_rows_x86_64.so              products of few rows, before OpenBLAS
-    deployments/tiers/mlx/cpu/attention_x86_64.so      attention on the CPU
+    deployments/tiers/mlx/cpu/kernels_x86_64.so        attention and the gate of a layer on the CPU
 
 They are in the repository, since nobody who runs the server should need a compiler. The compiler is the one in the
 wheel `ziglang`, a clang that builds the same bytes from the same source; its version is pinned for that. Neither
 depends on a version of libc: the first takes `pthread_create` from the one that the process has. It is linked against
-an empty library with OpenBLAS's soname and the names which it takes from it. The sha256 that are printed belong into blas.py and attention.py beside them; a test holds source, binary and sum
-together (tests/unit/tools/test_native.py).
+an empty library with OpenBLAS's soname and the names which it takes from it. The sha256 that are
+printed belong into blas.py and binary.py beside them; a test holds source, binary and sum together
+(tests/unit/tools/test_native.py).
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["ATTENTION", "COMPILER", "FEW_ROWS", "OPENBLAS", "Binary", "build"]
+__all__ = ["COMPILER", "FEW_ROWS", "KERNELS", "OPENBLAS", "Binary", "build"]
 
 ROOT = Path(__file__).resolve().parents[1]
 COMPILER = "0.17.0"
@@ -54,8 +55,10 @@ FEW_ROWS = Binary(
     ("few_rows.c", "few_rows_lanes.h", "few_rows_threads.h"),
     "libfewrows.so",
 )
-ATTENTION = Binary(
-    ROOT / "deployments/tiers/mlx/cpu/attention_x86_64.so", ("attention.c", "attention_lanes.h"), "libattention.so"
+KERNELS = Binary(
+    ROOT / "deployments/tiers/mlx/cpu/kernels_x86_64.so",
+    ("kernels.c", "attention.h", "lanes.h", "attention_lanes.h", "gate_lanes.h"),
+    "libkernels.so",
 )
 
 
@@ -81,6 +84,6 @@ def _compile(folder: Path, source: str, target: str, *options: str) -> None:
 
 
 if __name__ == "__main__":
-    for one in (FEW_ROWS, ATTENTION):
+    for one in (FEW_ROWS, KERNELS):
         build(one, one.target)
         print(f"{one.target.relative_to(ROOT)}: {hashlib.sha256(one.target.read_bytes()).hexdigest()}")

@@ -26,7 +26,8 @@ from deployments.models.cache_folder import Say
 from deployments.models.provenance import versions, weights_sha256
 from deployments.models.sources import ModelSource, ModelUnavailable
 from deployments.tiers.call_split import CallFormat, strict_json_call
-from deployments.tiers.mlx.cpu import attention
+from deployments.tiers.mlx.cpu import attention, gate
+from deployments.tiers.mlx.cpu.binary import NotHere
 from deployments.tiers.mlx.opening import read_turn_start
 from deployments.tiers.mlx.sampling import Sampling
 from deployments.tiers.template_check import check_call_template
@@ -107,10 +108,11 @@ def load(
 def _speed_up(cache_dir: Path | None, threads: int | None) -> None:
     """Let MLX compute on a processor as fast as can be had; what can't be had is slower, and said in the log."""
     library = blas.preload(cache_dir, threads=threads)
-    try:
-        attention.install(library.threads)
-    except attention.NotHere as reason:
-        _LOG.info("attention is MLX's own: %s", reason)
+    for what in (attention, gate):
+        try:
+            what.install(library.threads)
+        except NotHere as reason:
+            _LOG.info("%s is MLX's own: %s", what.__name__.rpartition(".")[2], reason)
 
 
 def _check_calls(tokenizer: Any, artifact: Artifact) -> str | None:

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from deployments.models import blas
-from deployments.tiers.mlx.cpu import attention
+from deployments.tiers.mlx.cpu import binary as kernels
 from tools import native
-from tools.native import ATTENTION, FEW_ROWS, Binary
+from tools.native import FEW_ROWS, KERNELS, Binary
 
-BINARIES = pytest.mark.parametrize("binary", [FEW_ROWS, ATTENTION], ids=["few_rows", "attention"])
+BINARIES = pytest.mark.parametrize("binary", [FEW_ROWS, KERNELS], ids=["few_rows", "kernels"])
 
 
 def installed_compiler() -> str | None:
@@ -38,10 +38,10 @@ def test_a_binary_is_built_from_its_source(binary: Binary, tmp_path: Path) -> No
 
 def test_the_pinned_sums_are_those_of_the_binaries() -> None:
     """What is loaded is what is in the repository, on the machine that it is for."""
-    few_rows, other = (hashlib.sha256(one.target.read_bytes()).hexdigest() for one in (FEW_ROWS, ATTENTION))
+    few_rows, other = (hashlib.sha256(one.target.read_bytes()).hexdigest() for one in (FEW_ROWS, KERNELS))
 
     assert (FEW_ROWS.target.name, few_rows) == blas._FEW_ROWS["x86_64"]
-    assert (ATTENTION.target, other) == (attention.BINARY, attention.SHA256)
+    assert (KERNELS.target, other) == (kernels.BINARY, kernels.SHA256)
 
 
 @BINARIES

@@ -2,11 +2,10 @@
 
 MLX's CPU build is compiled for any x86_64 and computes the softmax of all scores on one core: behind a prompt of 1,700
 tokens that was a third of a step that reads 24 tokens of Qwen2.5-Coder-0.5B, and most of the prefill of a long prompt.
-`attention.c` does it in one pass with the registers that the processor has (AVX2 or AVX-512), and the queries are
-shared out among threads here, as many as the matrix library has. It is built beforehand, 34 kilobytes of this package's
-own, and pinned, as `few_rows_x86_64.so` is (`deployments/models/blas.py` says why).
+`attention.h` does it in one pass with the registers that the processor has (AVX2 or AVX-512), and the queries are
+shared out among threads here, as many as the matrix library has.
 
-    mx.fast.scaled_dot_product_attention ──▶ Attention ──▶ attention.c       float32 on the CPU, enough scores to pay
+    mx.fast.scaled_dot_product_attention ──▶ Attention ──▶ attention.h       float32 on the CPU, enough scores to pay
                                                      └───▶ MLX's own         everything else
 
 MLX computes late, and what it is to compute here must be there: so `Attention` has its queries and keys computed first.
@@ -19,60 +18,31 @@ Milliseconds of one layer, 14 heads of 64 on 2 heads of keys, two threads; MLX's
     AVX-512            0.5 → 0.6      5.3 → 0.6      16.0 → 2.3     98.5 → 11.6     624 → 61
     AVX2               0.5 → 1.5      5.3 → 1.4      16.0 → 3.3     98.5 → 11.9     624 → 99
 
-Whatever goes wrong at the start leaves MLX's own, which computes the same, and a reason in words.
-`MLX_STACK_BLAS=stock` in the environment asks for that too. Engine thread only.
-
-What must never happen: a result that differs from MLX's by more than rounding; numbers that are read while MLX still
-computes them.
+Engine thread only. What must never happen: a result that differs from MLX's by more than rounding; numbers that are
+read while MLX still computes them.
 """
 
 from __future__ import annotations
 
-import ctypes
-import hashlib
-import os
-import platform
-import sys
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
+from functools import partial
 from typing import Any, TypeAlias
 
 import numpy as np
 
-__all__ = ["BINARY", "SHA256", "Attention", "NotHere", "find_kinds", "install", "load_kinds"]
+from deployments.tiers.mlx.cpu.binary import Kernels, NotHere, Task, check_place, find_features, load_kernels
+from deployments.tiers.mlx.cpu.sharing import Threads
 
-BINARY = Path(__file__).with_name("attention_x86_64.so")
-SHA256 = "bf392402443354e3e4c5d13b61254de9d4373976ad71e5e4202ce9cd749d3e7b"
+__all__ = ["Attention", "install"]
+
 SCORES_MIN = 32_768  # of all heads: below it the detour costs more than it saves
 _SIZE_MAX = 256
 _PIECE_QUERIES = 384  # what a thread takes at a time
 _SPLIT_QUERIES_MIN = 32  # the keys are turned anew for each piece
-# By what the processor must have: the function, and of what the size of a query must be a multiple.
-_KINDS = (
-    (frozenset({"avx512f", "fma"}), "attend_with_avx512", 64),
-    (frozenset({"avx2", "fma"}), "attend_with_avx2", 32),
-)
+_STEP_REGISTERS = 4  # the size of a query must be a multiple of so many
 
-Kind = tuple[Any, int]
 Plain = Callable[..., Any]
 Array: TypeAlias = "np.ndarray[Any, Any]"
-
-
-class NotHere(Exception):
-    """Why MLX's own attention stays."""
-
-
-class _Task(ctypes.Structure):
-    """`struct task` of attention.c."""
-
-    _fields_ = (
-        *((name, ctypes.c_void_p) for name in ("queries", "keys", "values", "mask", "made")),
-        *((name, ctypes.c_long) for name in ("rows", "keys_count", "size", "query_head_stride", "query_stride")),
-        *((name, ctypes.c_long) for name in ("key_stride", "value_stride", "mask_stride")),
-        *((name, ctypes.c_long) for name in ("made_head_stride", "made_stride", "causal")),
-        ("scale", ctypes.c_float),
-    )
 
 
 def install(threads: int) -> None:
@@ -84,55 +54,19 @@ def install(threads: int) -> None:
 
     if isinstance(mx.fast.scaled_dot_product_attention, Attention):
         return
-    if os.environ.get("MLX_STACK_BLAS") == "stock":
-        raise NotHere("MLX_STACK_BLAS=stock asks for it")
-    if mx.default_device() != mx.Device(mx.cpu):
-        raise NotHere("MLX has a GPU here")
-    made = Attention(load_kinds(find_kinds()), threads, mx.fast.scaled_dot_product_attention)
+    check_place()
+    made = Attention(load_kernels(find_features()), Threads(threads), mx.fast.scaled_dot_product_attention)
     _check(made)
     mx.fast.scaled_dot_product_attention = made
-
-
-def find_kinds() -> frozenset[str]:
-    """Return what the processor has, as Linux calls it. Raises `NotHere` where that can't be told."""
-    if (sys.platform, platform.machine()) != ("linux", "x86_64"):
-        raise NotHere(f"there is none for {sys.platform} on {platform.machine()}")
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError as error:
-        raise NotHere(f"what the processor has can't be read: {error}") from error
-    return frozenset(next((line for line in lines if line.startswith("flags")), "").split())
-
-
-def load_kinds(has: frozenset[str]) -> list[Kind]:
-    """Load the binary; return what of it runs on a processor that has these. Raises `NotHere`."""
-    names = [(name, step) for needs, name, step in _KINDS if needs <= has]
-    if not names:
-        raise NotHere("the processor has neither AVX2 nor AVX-512")
-    try:
-        seen = hashlib.sha256(BINARY.read_bytes()).hexdigest()
-        if seen != SHA256:
-            raise NotHere(f"the sha256 of {BINARY.name} is {seen}, not the pinned {SHA256}")
-        library = ctypes.CDLL(str(BINARY))
-    except OSError as error:
-        raise NotHere(str(error)) from error
-    found = []
-    for name, step in names:
-        function = library[name]
-        function.restype, function.argtypes = None, (ctypes.POINTER(_Task), ctypes.c_long, ctypes.c_long)
-        found.append((function, step))
-    return found
 
 
 class Attention:
     """Answers as `mx.fast.scaled_dot_product_attention`, which is `plain`. `kinds`: the fastest first."""
 
     def __init__(
-        self, kinds: list[Kind], threads: int, plain: Callable[..., Any], scores_min: int = SCORES_MIN
+        self, kinds: list[Kernels], threads: Threads, plain: Callable[..., Any], scores_min: int = SCORES_MIN
     ) -> None:
         self._kinds, self._threads, self._plain, self._scores_min = kinds, threads, plain, scores_min
-        # The caller's own thread works too.
-        self._others = ThreadPoolExecutor(threads - 1, "attention") if threads > 1 else None
 
     def __call__(
         self, q: Any, k: Any, v: Any, *, scale: float, mask: Any = None, sinks: Any = None, **more: Any
@@ -143,8 +77,8 @@ class Attention:
             return self._plain(q, k, v, scale=scale, mask=mask, sinks=sinks, **more)
         return self._attend(kind, q, k, v, scale, mask)
 
-    def _choose_kind(self, q: Any, k: Any, v: Any, mask: Any) -> Any:
-        """Choose the function; None where it is MLX's to compute."""
+    def _choose_kind(self, q: Any, k: Any, v: Any, mask: Any) -> Kernels | None:
+        """Choose the functions; None where it is MLX's to compute."""
         import mlx.core as mx
 
         size, keys = q.shape[3], k.shape[2]
@@ -157,9 +91,9 @@ class Attention:
                 return None
         elif mask not in (None, "causal"):
             return None
-        return next((function for function, step in self._kinds if size % step == 0), None)
+        return next((one for one in self._kinds if size % (_STEP_REGISTERS * one.floats) == 0), None)
 
-    def _attend(self, kind: Any, q: Any, k: Any, v: Any, scale: float, mask: Any) -> Any:
+    def _attend(self, kind: Kernels, q: Any, k: Any, v: Any, scale: float, mask: Any) -> Any:
         import mlx.core as mx
 
         batch, heads, rows, size = q.shape
@@ -175,36 +109,20 @@ class Attention:
         queries, keys, values = _view(np.asarray(q)), _view(np.asarray(k)), _view(np.asarray(v))
         causal = seen is None and mask is not None
         pieces = [
-            (task, first, last)
+            partial(kind.attend, task, first, last)
             for task in _build_tasks(queries, keys, values, seen, made, scale, causal=causal)
             for first, last in self._cut(batch * groups, heads // groups * rows)
         ]
-        self._share_out(kind, pieces)
+        self._threads.run(pieces)
         return mx.array(made).transpose(0, 2, 1, 3)
 
     def _cut(self, groups: int, queries: int) -> Iterator[tuple[int, int]]:
         """Cut the queries of a group, so that each thread has some."""
         pieces = -(-queries // _PIECE_QUERIES)
         if queries >= _SPLIT_QUERIES_MIN:
-            pieces = max(pieces, -(-self._threads // groups))
+            pieces = max(pieces, -(-self._threads.count // groups))
         step = -(-queries // pieces)
         return ((first, min(first + step, queries)) for first in range(0, queries, step))
-
-    def _share_out(self, kind: Any, pieces: list[tuple[_Task, int, int]]) -> None:
-        if self._others is None or len(pieces) == 1:
-            for task, first, last in pieces:
-                kind(task, first, last)
-            return
-        todo = iter(pieces)  # one thread takes the next at a time, under Python's own lock
-
-        def work() -> None:
-            for task, first, last in todo:
-                kind(task, first, last)
-
-        waiting = [self._others.submit(work) for _ in range(min(self._threads, len(pieces)) - 1)]
-        work()
-        for one in waiting:
-            one.result()
 
 
 def _view(array: Array) -> Array:
@@ -214,12 +132,12 @@ def _view(array: Array) -> Array:
 
 def _build_tasks(
     q: Array, k: Array, v: Array, mask: Array | None, made: Array, scale: float, *, causal: bool
-) -> Iterator[_Task]:
+) -> Iterator[Task]:
     """Build a task for the heads that share keys, in each line of the batch. The arrays must outlive them."""
     share = q.shape[1] // k.shape[1]
     for line in range(q.shape[0]):
         for group in range(k.shape[1]):
-            yield _Task(
+            yield Task(
                 queries=_find_address(q, line, group * share),
                 keys=_find_address(k, line, group),
                 values=_find_address(v, line, group),
@@ -249,11 +167,10 @@ def _check(attention: Attention) -> None:
     import mlx.core as mx
 
     rows, keys = 3, 700
-    for function, step in attention._kinds:
+    for kind in attention._kinds:
+        step = _STEP_REGISTERS * kind.floats
         values = mx.broadcast_to(mx.arange(keys, dtype=mx.float32)[:, None], (1, 1, keys, step))
-        made = attention._attend(
-            function, mx.zeros((1, 1, rows, step)), mx.ones((1, 1, keys, step)), values, 1.0, "causal"
-        )
+        made = attention._attend(kind, mx.zeros((1, 1, rows, step)), mx.ones((1, 1, keys, step)), values, 1.0, "causal")
         means = [(keys - rows + place) / 2 for place in range(rows)]
         if not np.allclose(np.asarray(made)[0, 0, :, -1], means, rtol=1e-5):
             raise NotHere("it computes wrong results here")

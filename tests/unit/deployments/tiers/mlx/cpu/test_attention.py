@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import platform
-import sys
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,11 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from deployments.tiers.mlx.cpu import attention
-from deployments.tiers.mlx.cpu.attention import Attention, NotHere, find_kinds, install, load_kinds
-
-HERE = (sys.platform, platform.machine()) == ("linux", "x86_64")
-only_here = pytest.mark.skipif(not HERE, reason="the binary is for Linux on x86_64 alone")
+from deployments.tiers.mlx.cpu.attention import Attention, install
+from deployments.tiers.mlx.cpu.binary import NotHere, find_features, load_kernels
+from deployments.tiers.mlx.cpu.sharing import Threads
+from tests.support.kernels import only_here
 
 
 class Refused(AssertionError):
@@ -29,8 +25,8 @@ def refuse(*_: Any, **__: Any) -> Any:
 
 def build(kind: int, threads: int, plain: Any = refuse) -> Attention:
     """One of the kinds that the processor has, for however few scores."""
-    kinds = load_kinds(find_kinds())
-    return Attention([kinds[kind % len(kinds)]], threads, plain, scores_min=0)
+    kinds = load_kernels(find_features())
+    return Attention([kinds[kind % len(kinds)]], Threads(threads), plain, scores_min=0)
 
 
 def answer_exactly(q: Any, k: Any, v: Any, scale: float, mask: Any) -> Any:
@@ -158,36 +154,6 @@ class TestAttention:
         made, theirs = (one(q, k, k, scale=0.125, mask="causal") for one in (first, first._plain))
         np.testing.assert_allclose(np.asarray(made), np.asarray(theirs), rtol=1e-5, atol=1e-5)
 
-
-class TestWhatStandsInTheWay:
-    @only_here
-    def test_a_processor_without_the_registers(self) -> None:
-        """Law: nothing runs that the processor doesn't have."""
-        with pytest.raises(NotHere, match="neither AVX2 nor AVX-512"):
-            load_kinds(frozenset({"sse2", "avx"}))
-
-        assert [step for _, step in load_kinds(frozenset({"avx2", "fma"}))] == [32]
-
-    @pytest.mark.parametrize("binary", [None, b"\x7fELF, but another one"])
-    def test_a_binary_that_is_gone_or_isnt_ours(
-        self, binary: bytes | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        """Law: only the pinned bytes are loaded."""
-        monkeypatch.setattr(attention, "BINARY", tmp_path / "attention_x86_64.so")
-        if binary is not None:
-            attention.BINARY.write_bytes(binary)
-
-        with pytest.raises(NotHere, match="No such file" if binary is None else "not the pinned"):
-            load_kinds(frozenset({"avx2", "fma"}))
-
-    def test_another_machine(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Law: on a machine that the binary isn't for, MLX's own stays, and the reason names the machine."""
-        monkeypatch.setattr(platform, "machine", lambda: "aarch64")
-
-        with pytest.raises(NotHere, match="aarch64"):
-            find_kinds()
-
-    @pytest.mark.model
     def test_the_stock_path_is_asked_for(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Law: `MLX_STACK_BLAS=stock` leaves all of MLX as it comes."""
         import mlx.core as mx

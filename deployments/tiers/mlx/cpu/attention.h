@@ -5,14 +5,8 @@
 // are turned into weights there, and are gone when the next keys come; what was summed before shrinks where a larger
 // score comes up (the "online softmax" of Milakov and Gimelshein, arXiv:1805.02867, as FlashAttention has it).
 //
-// Needs nothing: no libc, no memory but its stack, nothing that is kept between calls. So any number of threads may call
-// it at once, each with queries of its own. Who calls it sees to the bounds (attention.py): sizes are multiples of
-// SIZE_STEP and at most SIZE_MAX, strides count floats (those of the mask bytes), and the processor has the registers.
-//
-// Built by `python -m tools.native`.
-
-#define INLINE static inline __attribute__((always_inline))
-#define UNROLLED _Pragma("clang loop unroll(full)") for
+// Any number of threads may call it at once, each with queries of its own. Who calls it sees to the bounds
+// (attention.py): sizes are multiples of SIZE_STEP and at most SIZE_MAX, strides count floats (those of the mask bytes).
 
 // Keys of a block, queries of a chunk, and the size of a query, at most. A block of keys is turned once for a chunk.
 enum { KEYS = 256, QUERIES = 96, SIZE_MAX = 256 };
@@ -34,25 +28,3 @@ struct task {
 struct state {
   float most, total;
 };
-
-#define WIDTH 16
-#define TILE 6
-#define TARGET __attribute__((target("avx512f,fma")))
-#define NAME(x) x##_avx512
-#include "attention_lanes.h"
-#undef WIDTH
-#undef TILE
-#undef TARGET
-#undef NAME
-
-#define WIDTH 8
-#define TILE 3
-#define TARGET __attribute__((target("avx2,fma")))
-#define NAME(x) x##_avx2
-#include "attention_lanes.h"
-
-#define EXPORTED __attribute__((visibility("default"))) void
-
-// Answers the queries from `first` to before `last`, counted over all heads.
-EXPORTED attend_with_avx512(const struct task *task, long first, long last) { attend_avx512(task, first, last); }
-EXPORTED attend_with_avx2(const struct task *task, long first, long last) { attend_avx2(task, first, last); }
