@@ -24,8 +24,10 @@ enum { ROWS_MAX_AVX2 = 12, ROWS_MAX_AVX512 = 32 };
 enum { DEPTH = 1024 };
 // So many numbers of up to three rows stay in the nearest cache while the matrix streams past, fetched so many ahead.
 enum { STREAMED_ROWS_MAX = 3, STREAMED_MAX = 3072, FETCH_AHEAD = 512 };
-// A thread takes so many bytes of the matrix at a time.
-enum { PIECE = 96 << 10 };
+// A thread takes so many bytes of the matrix at a time. A product is worth sharing out from so much work on: to read a
+// number of the matrix counts as SHARED_READ multiplications. It is about a quarter of a millisecond; below it a helper
+// takes more from the threads that prepare the next step than it gives.
+enum { PIECE = 96 << 10, SHARED_MIN = 12000000, SHARED_READ = 8 };
 // For AVX-512 OpenBLAS has kernels for a plain matrix that don't copy either, for so many multiplications at most.
 enum { SMALL_MULTIPLICATIONS = 1000000 };
 
@@ -146,6 +148,7 @@ __attribute__((visibility("default"))) void cblas_sgemm(int order, int transa, i
   } else {
     struct product product = {m, n, k, alpha, beta, a, b, c, lda, ldb, ldc};
     long columns = PIECE / ((long)sizeof(float) * k) & ~3L;
-    share_out(&product, scipy_openblas_get_num_threads(), columns ? columns : 4);
+    int is_shared = (long)n * k * (m + SHARED_READ) >= SHARED_MIN;
+    share_out(&product, is_shared ? scipy_openblas_get_num_threads() : 1, columns ? columns : 4);
   }
 }
