@@ -69,7 +69,9 @@ def _measure_layer(one: Any, tokens: int) -> Layer:
     if not hasattr(one, "offset"):  # a recurrent state
         return Layer(0, fixed_bytes=int(one.nbytes))
     window = getattr(one, "max_size", None)
-    return Layer(-(-int(one.nbytes) // tokens), int(window) if window else None)
+    # mlx-lm's plain one may have more places than tokens.
+    places = one.keys.shape[2] if type(one).__name__ == "KVCache" and one.keys is not None else tokens
+    return Layer(-(-int(one.nbytes) // places), int(window) if window else None)
 
 
 def scratch_bytes(model: Any, step_tokens: int) -> tuple[int, int]:

@@ -20,6 +20,7 @@ from typing import Any
 __all__ = ["GROWTH_TOKENS", "Lengths", "RaggedCache", "build_caches", "is_ragged"]
 
 GROWTH_TOKENS = 256  # the buffers grow by so many at a time, as mlx-lm's
+_SPARE_SHARE = 0.125  # of its tokens a row that is kept may have places that hold nothing
 
 
 class Lengths:
@@ -108,16 +109,19 @@ class RaggedCache:
         return self.keys[:, :, :end], self.values[:, :, :end]
 
     def extract(self, row: int) -> Any:
-        """Copy a row into a cache of mlx-lm's own."""
+        """Give a row as a cache of mlx-lm's own: without a copy where the arrays hold little else, since memory that
+        somebody else holds is copied before it is written to; else a copy."""
         import mlx.core as mx
         from mlx_lm.models.cache import KVCache
 
         made: Any = KVCache()
         end = self.lengths.values[row]
         if self.keys is not None and end:
-            made.keys = mx.contiguous(self.keys[row : row + 1, :, :end])
-            made.values = mx.contiguous(self.values[row : row + 1, :, :end])
-            made.offset = end
+            rows, _, places, _ = self.keys.shape
+            # Objects of their own: one that is assigned to changes, whoever else holds it.
+            made.keys, made.values, made.offset = self.keys[row : row + 1], self.values[row : row + 1], end
+            if rows > 1 or places - end > end * _SPARE_SHARE:
+                made.keys, made.values = (mx.contiguous(one[..., :end, :]) for one in (made.keys, made.values))
         return made
 
     def select(self, rows: Sequence[int], longest: int) -> None:

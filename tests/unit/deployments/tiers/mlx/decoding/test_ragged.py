@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -79,8 +80,36 @@ def test_rows_that_come_and_go_keep_what_they_hold(lengths, seed):
         assert one.offset == lengths[row]
         if lengths[row]:
             keys, values = _fill(row, lengths[row])
-            assert mx.array_equal(one.keys, keys).item()
-            assert mx.array_equal(one.values, values).item()
+            assert mx.array_equal(one.keys[..., : one.offset, :], keys).item()
+            assert mx.array_equal(one.values[..., : one.offset, :], values).item()
+            assert one.keys.shape[2] <= 1.125 * lengths[row]
+
+
+def test_a_lone_row_is_given_without_a_copy_and_stays_as_it_was():
+    """Law: what a lone row leaves behind takes no copying, and what is written later isn't in it."""
+    import mlx.core as mx
+
+    cache = RaggedCache(Lengths([0]))
+    cache.update_and_fetch(*_fill(1, 500))
+    cache.lengths.set([500])
+
+    kept = cache.extract(0)
+
+    mx.eval(kept.state, cache.state)
+    assert find_memory(kept.keys) == find_memory(cache.keys)
+    assert find_memory(kept.values) == find_memory(cache.values)
+    cache.update_and_fetch(*_fill(7, 5))
+    cache.lengths.set([490])
+    cache.update_and_fetch(*_fill(8, 12))
+    mx.eval(cache.keys, cache.values)
+    for held, expected in zip(kept.state, _fill(1, 500), strict=False):
+        assert mx.array_equal(held[..., :500, :], expected).item()
+
+
+def find_memory(array: Any) -> int:
+    """Where the numbers of an array lie."""
+    address: int = np.asarray(memoryview(array)).ctypes.data
+    return address
 
 
 def _fill(number: int, length: int) -> tuple[Any, Any]:
