@@ -8,9 +8,9 @@ have a prefix; a copy of it gets the plain names by the tool in the wheel `patch
 their sha256, and the copy is made once (`store.make_once`). Only the three symbols get plain names:
 everything else of it stays invisible.
 
-On x86_64 a third file stands in front of it, `few_rows_x86_64.so`, 38 kilobytes of this package's own. OpenBLAS's gemm
-first copies the second matrix, which is most of the time of a sequence that decodes alone: so products of few rows go
-to its gemv, or are computed right there (`few_rows.c` says how).
+On x86_64 a third file stands in front of it, `few_rows_x86_64.so`, 49 kilobytes of this package's own. OpenBLAS's gemm
+first copies the second matrix, which is most of the time of a sequence that decodes alone: so products of few rows are
+computed right there, as fast as the weights come from memory (`few_rows.c` says how).
 It is built beforehand, because nobody who runs the server should need a compiler, and pinned like the others
 (`tools/native.py`). OpenBLAS's builds for aarch64 send products of one row to gemv by themselves (GEMM_GEMV_FORWARD;
 not run here), those for x86_64 don't. Without the file, or where it fails its check, OpenBLAS is used alone.
@@ -28,22 +28,23 @@ second line with `LD_PRELOAD=.../libblas.so OPENBLAS_NUM_THREADS=1`:
     reference BLAS          10.3             8.6            11.2             7.2     (P 32, G 8)
     OpenBLAS, 1 thread      201              12.5           231              47.8    (P 256, G 16)
 
-With `few_rows_x86_64.so`, CPU milliseconds of one product of (rows, 896) by the transposed (4864, 896), OpenBLAS's
-gemm → as it is computed now, with one thread (2026-11-25, 2 vCPU AMD EPYC, Linux; AVX-512: OpenBLAS's kernels for
-SkylakeX; AVX2: those for Haswell, by `OPENBLAS_CORETYPE`). Where nothing is gained the rows stay with gemm, and that is
-where the thresholds come from; with two threads, which share the copy, it is gained up to three rows:
+With `few_rows_x86_64.so`, milliseconds of one product of (rows, 896) by the transposed (4864, 896), whose matrix comes
+from memory each time, OpenBLAS's gemm → as it is computed now (2026-11-25, 2 vCPU AMD EPYC, Linux, nothing else
+running; AVX-512: OpenBLAS's kernels for SkylakeX; AVX2: those for Haswell, by `OPENBLAS_CORETYPE`). Where nothing is
+gained the rows stay with gemm, and that is where the thresholds come from:
 
-    rows                 1            2            3            5            8            12           16
-    AVX-512              2.15 → 1.16  2.22 → 1.36  2.48 → 1.35  2.54 → 1.48  2.65 → 1.82  2.82 → 2.35  3.06 → 2.66
-    AVX2                 2.55 → 1.13  2.90 → 1.32  3.34 → 1.57  3.19 → 1.61  2.98 → 2.19  3.50         3.74
+    rows                  1           2           3           5           8           12          16          32
+    AVX-512, 1 thread     2.5 → 0.7   2.2 → 0.8   2.4 → 0.9   2.5 → 1.3   2.6 → 1.5   2.9 → 1.8   3.2 → 2.2   4.6 → 3.6
+    AVX-512, 2 threads    1.2 → 0.5   1.4 → 0.6   1.7 → 0.6   1.3 → 0.7   1.5 → 0.9   1.9 → 1.1   2.0 → 1.3   3.1 → 2.1
+    AVX2, 1 thread        2.9 → 0.7   2.9 → 0.8   3.5 → 0.9   3.4 → 1.3   3.3 → 1.7   3.5 → 2.2   3.9        4.9
 
-A whole step of mlx-lm's model, CPU milliseconds, 1 thread, median of 6 to 10 steps with it and as many without, by
-turns in one process, while up to four rows went to gemv and all others to gemm (2026-11-24, beside other work):
+One row streams past at 25 GB/s on one core, 33 on both; gemv, column beside column, reads 14 of them on one. A whole
+step of mlx-lm's model, milliseconds, one thread, as it was with gemv for up to four rows → as it is now:
 
-    tokens                         1             2             4
-    SmolLM2-135M, AVX2             74.2 → 38.5   77.3 → 47.8   73.6 → 60.7
-    SmolLM2-135M, AVX-512          57.0 → 40.0   64.0 → 45.9   75.5 → 63.3
-    Qwen2.5-Coder-0.5B, AVX-512    171 → 82      201 → 117     193 → 142
+    tokens                         1           2           4           8           16          32
+    SmolLM2-135M                   51 → 43     59 → 47     69 → 74     86 → 76     135 → 109   220 → 211
+    Qwen2.5-Coder-0.5B             151 → 104   175 → 123   190 → 171   263 → 216   406 → 311   643 → 610
+    the same, two threads          107 → 84    134 → 96    226 → 126   299 → 162   298 → 218   469 → 397
 """
 
 from __future__ import annotations
