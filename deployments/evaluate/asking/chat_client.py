@@ -184,7 +184,7 @@ class ChatClient:
     def _post(
         self, body: Mapping[str, Any], session: str, within_s: float
     ) -> contextlib.AbstractContextManager[httpx.Response]:
-        named = quote(session, safe=string.punctuation + " ", errors="replace")  # a model's name may have any letter
+        named = quote(session, safe=string.punctuation, errors="replace")  # a model's name may have any letter
         headers = {"x-mlx-stack-session": named, "x-mlx-stack-deadline": f"{max(within_s, 1.0):.1f}"}
         timeout = httpx.Timeout(within_s + GRACE_S, connect=CONNECT_S)
         return self._http.stream("POST", "/v1/chat/completions", json=dict(body), headers=headers, timeout=timeout)

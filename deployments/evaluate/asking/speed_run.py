@@ -32,7 +32,7 @@ def write_prompt(tokens: int, mark: int) -> str:
 
 def _stream(client: ChatClient, model: str, prompt: str, within_s: float, tokens: int = ANSWER_TOKENS) -> Timing:
     body = {"model": model, "messages": [{"role": "user", "content": prompt}], "temperature": 0, "max_tokens": tokens}
-    return client.stream(body, session=f"evaluate-speed-{prompt[:24]}", within_s=within_s)
+    return client.stream(body, session=f"evaluate-speed-{prompt.split()[0]}", within_s=within_s)
 
 
 def warm_up(client: ChatClient, model: str, *, within_s: float) -> dict[str, Any]:

@@ -44,6 +44,24 @@ def test_nothing_leaves_the_machine_and_the_key_goes_as_a_header(server):
     assert headers["authorization"] == "Bearer sk-1"
 
 
+@pytest.mark.parametrize("session", ["case 7 of m", " m ", "place to ", "modèle\n", "\ud800", "%"])
+def test_a_session_may_have_any_letter(server, session):
+    """A header takes no space at its ends, no line break and few letters: what it doesn't take is percent-encoded."""
+    client = ChatClient(server.url)
+
+    assert not client.stream(BODY, session=session, within_s=5).error
+    assert not client.ask(BODY, session=session, within_s=5).error
+
+
+@pytest.mark.parametrize("mark", range(14))
+def test_a_prompt_of_any_mark_is_asked(server, mark):
+    """Which words it begins with is chance, and so was where the name of its session ended."""
+    result = measure_length(ChatClient(server.url), "m", 1024, 11_431_024 + mark, within_s=5)
+
+    assert result is not None
+    assert not result["error"]
+
+
 @pytest.mark.parametrize(
     ("status", "code", "late"),
     [(400, "invalid_answer", False), (504, "timeout", False), (504, "deadline_exceeded", True), (504, "gone", True)],
