@@ -57,7 +57,7 @@ FEW_ROWS = Binary(
 )
 KERNELS = Binary(
     ROOT / "deployments/tiers/mlx/cpu/kernels_x86_64.so",
-    ("kernels.c", "attention.h", "lanes.h", "attention_lanes.h", "gate_lanes.h"),
+    ("kernels.c", "attention.h", "lanes.h", "attention_lanes.h", "gate_lanes.h", "step.h", "step_lanes.h"),
     "libkernels.so",
 )
 

@@ -79,7 +79,7 @@ _SHA256 = {
     ),
 }
 # Ours: what stands before OpenBLAS. Pinned too, so that a package with another binary in it is noticed.
-_FEW_ROWS = {"x86_64": ("few_rows_x86_64.so", "e15a2498a449ef8ac1bd5f94f7e443fa7ca5a4863b93e8c71af0ab21675abc92")}
+_FEW_ROWS = {"x86_64": ("few_rows_x86_64.so", "142ed48930aac87d997110dcfb38ad09eb66eb3b37ce47631428ccfea9a5fed0")}
 _RENAMED = {f"scipy_cblas_{kind}gemm": f"cblas_{kind}gemm" for kind in "sdc"}
 _ROW_MAJOR, _PLAIN, _TRANSPOSED = 101, 111, 112  # CBLAS's names; the first: rows one after the other
 

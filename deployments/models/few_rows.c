@@ -8,6 +8,7 @@
 // they are shared out by columns (few_rows_threads.h). One row by a plain matrix (the values that attention weighs), or
 // on a processor without such registers, is OpenBLAS's gemv, which doesn't copy either. Everything else goes to its
 // gemm as it came.
+// `share_few_rows` lends the same threads to the other work of a step (step.h).
 //
 // Needs nothing but OpenBLAS as `blas.py` prepares it, loaded before, and the threads of whatever libc the process has:
 // no constructor, no memory of its own. Built by `python -m tools.native`; where the thresholds come from stands in
@@ -25,9 +26,9 @@ enum { DEPTH = 1024 };
 // So many numbers of up to three rows stay in the nearest cache while the matrix streams past, fetched so many ahead.
 enum { STREAMED_ROWS_MAX = 3, STREAMED_MAX = 3072, FETCH_AHEAD = 512 };
 // A thread takes so many bytes of the matrix at a time. A product is worth sharing out from so much work on: to read a
-// number of the matrix counts as SHARED_READ multiplications. It is about a quarter of a millisecond; below it a helper
-// takes more from the threads that prepare the next step than it gives.
-enum { PIECE = 96 << 10, SHARED_MIN = 12000000, SHARED_READ = 8 };
+// number of the matrix counts as SHARED_READ multiplications. It is about 30 microseconds: what a helper that looks for
+// work needs to come.
+enum { PIECE = 96 << 10, SHARED_MIN = 1500000, SHARED_READ = 8 };
 // For AVX-512 OpenBLAS has kernels for a plain matrix that don't copy either, for so many multiplications at most.
 enum { SMALL_MULTIPLICATIONS = 1000000 };
 
@@ -92,7 +93,8 @@ static int find_width(void) {
 }
 
 // The columns from `first` to `last` of a product, in the registers that there are.
-static void multiply_wide(const struct product *product, long first, long last) {
+static void multiply_wide(const void *what, long first, long last) {
+  const struct product *product = what;
   if (find_width() == 16)
     multiply_avx512(product, first, last);
   else
@@ -149,6 +151,11 @@ __attribute__((visibility("default"))) void cblas_sgemm(int order, int transa, i
     struct product product = {m, n, k, alpha, beta, a, b, c, lda, ldb, ldc};
     long columns = PIECE / ((long)sizeof(float) * k) & ~3L;
     int is_shared = (long)n * k * (m + SHARED_READ) >= SHARED_MIN;
-    share_out(&product, is_shared ? scipy_openblas_get_num_threads() : 1, columns ? columns : 4);
+    share_out(multiply_wide, &product, n, columns ? columns : 4, is_shared ? scipy_openblas_get_num_threads() : 1);
   }
+}
+
+// Other work of a step by the same threads: `work` is called with `what` and a piece of 0 to `count`, until all is done.
+__attribute__((visibility("default"))) void share_few_rows(worker *work, const void *what, long count, long step) {
+  share_out(work, what, count, step, scipy_openblas_get_num_threads());
 }

@@ -1,8 +1,8 @@
-// Threads that help with a product: each takes the next piece of it, as the caller does, until none is left.
+// Threads that help with some work: each takes the next piece of it, as the caller does, until none is left.
 //
-// A product is done by whoever comes; the caller needs nobody. So a thread that can't be started, that is busy
+// It is done by whoever comes; the caller needs nobody. So a thread that can't be started, that is busy
 // elsewhere, or that a fork has left behind costs time and nothing else. Helpers look for work for a while after each
-// piece, since the next product of a step follows soon, and then sleep.
+// piece, since the next one of a step follows soon, and then sleep.
 //
 //   caller    write the job ─▶ open = 1 ─▶ wake ─▶ take pieces ─▶ open = 0 ─▶ wait until nobody is inside
 //   helper    inside += 1 ─▶ open? take pieces : – ─▶ inside -= 1
@@ -16,10 +16,15 @@ enum { FUTEX_WAIT_PRIVATE = 128, FUTEX_WAKE_PRIVATE = 129, SIG_BLOCK = 0 };
 
 extern int pthread_create(unsigned long *thread, const void *attributes, void *(*run)(void *), void *argument);
 
+// Does what is between `first` and `last` of it.
+typedef void worker(const void *what, long first, long last);
+
 static struct {
-  const struct product *product;
-  long step; // how many columns a piece has
-  long next; // the first column that nobody has taken
+  worker *work;
+  const void *what;
+  long count; // how long it is: a product's columns
+  long step;  // how much of it a piece has
+  long next;  // the first that nobody has taken
   int helpers_max;
   int open, inside, round, asleep;
   int taken; // by a caller
@@ -42,12 +47,11 @@ static long call_system(long number, long a, long b, long c, long d) {
 }
 
 static void take_pieces(void) {
-  const struct product *p = pool.product;
   for (;;) {
     long first = __atomic_fetch_add(&pool.next, pool.step, __ATOMIC_RELAXED);
-    if (first >= p->n)
+    if (first >= pool.count)
       return;
-    multiply_wide(p, first, p->n - first < pool.step ? p->n : first + pool.step);
+    pool.work(pool.what, first, pool.count - first < pool.step ? pool.count : first + pool.step);
   }
 }
 
@@ -87,14 +91,16 @@ static void start_helpers(int count) {
   }
 }
 
-// Compute a product with so many threads, the caller's among them, in pieces of so many columns.
-static void share_out(const struct product *product, int threads, long step) {
-  if (threads < 2 || product->n <= step || __atomic_exchange_n(&pool.taken, 1, __ATOMIC_ACQUIRE)) {
-    multiply_wide(product, 0, product->n);
+// Do some work with so many threads, the caller's among them, in pieces of so much.
+static void share_out(worker *work, const void *what, long count, long step, int threads) {
+  if (threads < 2 || count <= step || __atomic_exchange_n(&pool.taken, 1, __ATOMIC_ACQUIRE)) {
+    work(what, 0, count);
     return;
   }
   start_helpers(threads - 1 < HELPERS_MAX ? threads - 1 : HELPERS_MAX);
-  pool.product = product;
+  pool.work = work;
+  pool.what = what;
+  pool.count = count;
   pool.step = step;
   pool.next = 0;
   pool.helpers_max = threads - 1;

@@ -89,10 +89,11 @@ class Batch:
         running_max: int,
         label: str,
         ahead_tokens: int = AHEAD_TOKENS,
+        step: Any = None,
         drafts: bool = True,
     ) -> None:
         self._model, self._tokenizer, self._label = model, tokenizer, label
-        self._running_max, self._ahead = running_max, ahead_tokens
+        self._running_max, self._ahead, self._step = running_max, ahead_tokens, step
         self._pace = PrefillPace()
         self._policy, self._drafts = DraftPolicy(), drafts
         self._samplers = functools.lru_cache(maxsize=64)(make_sampler)
@@ -388,6 +389,7 @@ class Batch:
             self._tokenizer.eos_token_ids,
             running_max=self._running_max,
             policy=self._policy if self._drafts else None,
+            step=self._step,
         )
 
 

@@ -201,6 +201,7 @@ class Engine:
                 running_max=self._running_max,
                 label=loaded.artifact.source,
                 ahead_tokens=self._ahead_tokens,
+                step=loaded.step,
             )
             self._say("warming up")
             loaded = prepare_batch(

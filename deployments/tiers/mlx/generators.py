@@ -28,11 +28,14 @@ from deployments.tiers.mlx.pace import STEP_TOKENS_MAX
 __all__ = ["build_generator"]
 
 
-def build_generator(model: Any, ends: Iterable[int], *, running_max: int, policy: DraftPolicy | None) -> Any:
-    """Build one. `policy`: what was learned of guesses so far; None: no guesses from the text."""
+def build_generator(
+    model: Any, ends: Iterable[int], *, running_max: int, policy: DraftPolicy | None, step: Any = None
+) -> Any:
+    """Build one. `policy`: what was learned of guesses so far; None: no guesses from the text. `step` computes at once
+    what the model would compute late."""
     cache = importlib.import_module("mlx_lm.models.cache")
     if is_ragged(cache.make_prompt_cache(model)):
-        return LookupGenerator(model, stop_tokens=ends, prefill_step_size=STEP_TOKENS_MAX, policy=policy)
+        return LookupGenerator(model, stop_tokens=ends, prefill_step_size=STEP_TOKENS_MAX, policy=policy, step=step)
     # By name: the package's attribute `generate` is a function that hides the module.
     module: Any = importlib.import_module("mlx_lm.generate")
     # Otherwise each generator wires 75 % of the machine's memory for itself, and there is one in every tier.

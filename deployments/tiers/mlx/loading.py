@@ -28,6 +28,7 @@ from deployments.models.sources import ModelSource, ModelUnavailable
 from deployments.tiers.call_split import CallFormat, strict_json_call
 from deployments.tiers.mlx.cpu import attention, gate
 from deployments.tiers.mlx.cpu.binary import NotHere
+from deployments.tiers.mlx.cpu.step import Step, build_step
 from deployments.tiers.mlx.opening import read_turn_start
 from deployments.tiers.mlx.sampling import Sampling
 from deployments.tiers.template_check import check_call_template
@@ -63,6 +64,8 @@ class Loaded:
     warning: str | None = None
     # Whether what it keeps of a prompt can always be cut back to a shorter one.
     cuttable: bool = True
+    # What computes its steps in its place, where something does.
+    step: Step | None = None
 
 
 def load(
@@ -102,6 +105,7 @@ def load(
         versions=versions(),
         turn_start=read_turn_start(tokenizer),
         warning=_check_calls(tokenizer, artifact),
+        step=_build_step(model),
     )
 
 
@@ -113,6 +117,14 @@ def _speed_up(cache_dir: Path | None, threads: int | None) -> None:
             what.install(library.threads)
         except NotHere as reason:
             _LOG.info("%s is MLX's own: %s", what.__name__.rpartition(".")[2], reason)
+
+
+def _build_step(model: Any) -> Step | None:
+    try:
+        return build_step(model)
+    except NotHere as reason:
+        _LOG.info("steps are MLX's own: %s", reason)
+        return None
 
 
 def _check_calls(tokenizer: Any, artifact: Artifact) -> str | None:

@@ -10,6 +10,8 @@
 
 // Keys of a block, queries of a chunk, and the size of a query, at most. A block of keys is turned once for a chunk.
 enum { KEYS = 256, QUERIES = 96, SIZE_MAX = 256 };
+// Up to so many queries the keys aren't turned.
+enum { DIRECT = 12 };
 // Below every score; a weight of it is 0 beside any real one.
 #define LEAST -3.0e38f
 

@@ -12,6 +12,24 @@ TARGET INLINE float NAME(sum_up)(NAME(vec) v) {
   return part[0];
 }
 
+TARGET INLINE four NAME(fold)(NAME(vec) v) {
+#if WIDTH == 16
+  eight half = __builtin_shufflevector(v, v, 0, 1, 2, 3, 4, 5, 6, 7) +
+               __builtin_shufflevector(v, v, 8, 9, 10, 11, 12, 13, 14, 15);
+#else
+  eight half = v;
+#endif
+  return __builtin_shufflevector(half, half, 0, 1, 2, 3) + __builtin_shufflevector(half, half, 4, 5, 6, 7);
+}
+
+// The sums of four registers, in one.
+TARGET INLINE four NAME(sum_up_four)(const NAME(vec) * v) {
+  four a = NAME(fold)(v[0]), b = NAME(fold)(v[1]), c = NAME(fold)(v[2]), d = NAME(fold)(v[3]);
+  four first = __builtin_shufflevector(a, b, 0, 4, 1, 5) + __builtin_shufflevector(a, b, 2, 6, 3, 7);
+  four second = __builtin_shufflevector(c, d, 0, 4, 1, 5) + __builtin_shufflevector(c, d, 2, 6, 3, 7);
+  return __builtin_shufflevector(first, second, 0, 1, 4, 5) + __builtin_shufflevector(first, second, 2, 3, 6, 7);
+}
+
 TARGET INLINE float NAME(find_most)(NAME(vec) v) {
   float part[WIDTH];
   *(NAME(loose) *)part = v;
@@ -39,6 +57,25 @@ TARGET INLINE void NAME(score)(const int rows, const struct task *task, const fl
       *(NAME(loose) *)(scores + i * KEYS + at) = sums[i][0] * task->scale;
       *(NAME(loose) *)(scores + i * KEYS + at + WIDTH) = sums[i][1] * task->scale;
     }
+  }
+}
+
+// The same of keys as they are, four at a time.
+TARGET INLINE void NAME(score_directly)(const int rows, const struct task *task, const float *const *queries,
+                                        const float *keys, long count, float *scores) {
+  for (long at = 0; at < count; at += 4) {
+    const float *key[4];
+    UNROLLED(int j = 0; j < 4; j++) key[j] = keys + (at + j < count ? at + j : at) * task->key_stride;
+    NAME(vec) sums[TILE][4];
+    UNROLLED(int i = 0; i < rows; i++)
+      UNROLLED(int j = 0; j < 4; j++) sums[i][j] = (NAME(vec)){0};
+    for (long d = 0; d < task->size; d += WIDTH)
+      UNROLLED(int i = 0; i < rows; i++) {
+        NAME(vec) part = *(const NAME(loose) *)(queries[i] + d);
+        UNROLLED(int j = 0; j < 4; j++) sums[i][j] += part * *(const NAME(loose) *)(key[j] + d);
+      }
+    UNROLLED(int i = 0; i < rows; i++)
+      *(four_loose *)(scores + i * KEYS + at) = NAME(sum_up_four)(sums[i]) * task->scale;
   }
 }
 
@@ -85,7 +122,7 @@ TARGET INLINE void NAME(mix)(const int rows, const struct task *task, const floa
   }
 }
 
-// Takes one block of keys for a tile of queries, of which `row` is the first.
+// Takes one block of keys for a tile of queries, of which `row` is the first. `turned`: the block, where it pays.
 TARGET INLINE void NAME(take_block)(const int rows, const struct task *task, long row, long from, long keys,
                                     const float *turned, float *sums, struct state *states) {
   float scores[TILE * KEYS], shrinks[TILE];
@@ -101,7 +138,10 @@ TARGET INLINE void NAME(take_block)(const int rows, const struct task *task, lon
   if (!seen)
     return;
   long wide = (seen + 2 * WIDTH - 1) / (2 * WIDTH) * (2 * WIDTH);
-  NAME(score)(rows, task, queries, turned, wide, scores);
+  if (turned)
+    NAME(score)(rows, task, queries, turned, wide, scores);
+  else
+    NAME(score_directly)(rows, task, queries, task->keys + from * task->key_stride, seen, scores);
   for (int i = 0; i < rows; i++) {
     float *line = scores + i * KEYS;
     for (long key = limits[i]; key < wide; key++)
@@ -137,19 +177,22 @@ TARGET static void NAME(attend)(const struct task *task, long first, long last) 
   float turned[SIZE_MAX * KEYS], sums[QUERIES * SIZE_MAX];
   struct state states[QUERIES];
   for (; first < last; first += QUERIES) {
-    long rows = last - first < QUERIES ? last - first : QUERIES;
+    long rows = last - first < QUERIES ? last - first : QUERIES, tiles = (rows + TILE - 1) / TILE;
+    long step = (rows + tiles - 1) / tiles;
+    const float *block = rows > DIRECT ? turned : 0;
     for (long i = 0; i < rows * SIZE_MAX; i++)
       sums[i] = 0;
     for (long i = 0; i < rows; i++)
       states[i] = (struct state){LEAST, 0};
     for (long from = 0; from < task->keys_count; from += KEYS) {
       long keys = task->keys_count - from < KEYS ? task->keys_count - from : KEYS;
-      NAME(turn)(task, from, keys, turned);
-      for (long i = 0; i < rows; i += TILE) {
-        switch (rows - i < TILE ? rows - i : TILE) {
+      if (block)
+        NAME(turn)(task, from, keys, turned);
+      for (long i = 0; i < rows; i += step) {
+        switch (rows - i < step ? rows - i : step) {
 #define CASE(count)                                                                                                    \
   case count:                                                                                                          \
-    NAME(take_block)(count, task, first + i, from, keys, turned, sums + i * SIZE_MAX, states + i);                      \
+    NAME(take_block)(count, task, first + i, from, keys, block, sums + i * SIZE_MAX, states + i);                       \
     break;
           CASE(1)
           CASE(2)

@@ -16,10 +16,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-__all__ = ["BINARY", "SHA256", "Kernels", "NotHere", "Task", "check_place", "find_features", "load_kernels"]
+__all__ = [
+    *("BINARY", "SHA256", "Kernels", "NotHere", "StepTask", "Task", "TaskLayer"),
+    *("check_place", "find_features", "load_kernels"),
+]
 
 BINARY = Path(__file__).with_name("kernels_x86_64.so")
-SHA256 = "38b5aa57406420bada549be2cab38a88ac5c685520a7e1b5437736c3d1f57da3"
+SHA256 = "0066b9d70ccd7be8c5e91cb1a1a39b7fadb32c5cbf1d689ecf423dcb5e629358"
 # By what the processor must have: how the functions end, and how many floats a register has.
 _KINDS = ((frozenset({"avx512f", "fma"}), "avx512", 16), (frozenset({"avx2", "fma"}), "avx2", 8))
 
@@ -40,14 +43,39 @@ class Task(ctypes.Structure):
     )
 
 
+class TaskLayer(ctypes.Structure):
+    """`struct layer` of step.h."""
+
+    _fields_ = tuple(
+        (name, ctypes.c_void_p)
+        for name in (
+            *("first_norm", "query", "query_bias", "key", "key_bias", "value", "value_bias", "output"),
+            *("second_norm", "gate", "up", "down", "keys", "values"),
+        )
+    )
+
+
+class StepTask(ctypes.Structure):
+    """`struct step` of step.h."""
+
+    _fields_ = (
+        *((name, ctypes.c_void_p) for name in ("multiply", "share", "layers", "embedding", "norm", "head")),
+        *((name, ctypes.c_void_p) for name in ("cosines", "sines", "tokens", "held", "work", "made")),
+        *((name, ctypes.c_long) for name in ("layers_count", "sequences", "count", "places", "hidden")),
+        *((name, ctypes.c_long) for name in ("heads", "groups", "size", "inner", "vocabulary")),
+        *((name, ctypes.c_float) for name in ("epsilon", "scale")),
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class Kernels:
-    """The functions for one kind of registers, which hold so many `floats`. Each takes what is to be done, and from
-    where to where."""
+    """The functions for one kind of registers, which hold so many `floats`. Each takes what is to be done, and all but
+    `step` from where to where."""
 
     floats: int
     attend: Any
     gate: Any
+    step: Any
 
 
 def check_place() -> None:
@@ -89,6 +117,7 @@ def load_kernels(has: frozenset[str]) -> list[Kernels]:
             floats,
             attend=_declare(library[f"attend_with_{name}"], task, place, place),
             gate=_declare(library[f"gate_with_{name}"], numbers, numbers, numbers, place, place),
+            step=_declare(library[f"step_with_{name}"], ctypes.POINTER(StepTask)),
         )
         for name, floats in kinds
     ]

@@ -7,7 +7,12 @@
 #define INLINE static inline __attribute__((always_inline))
 #define UNROLLED _Pragma("clang loop unroll(full)") for
 
+typedef float four __attribute__((vector_size(16)));
+typedef float four_loose __attribute__((vector_size(16), aligned(4), may_alias));
+typedef float eight __attribute__((vector_size(32)));
+
 #include "attention.h"
+#include "step.h"
 
 #define WIDTH 16
 #define TILE 6
@@ -16,6 +21,7 @@
 #include "lanes.h"
 #include "attention_lanes.h"
 #include "gate_lanes.h"
+#include "step_lanes.h"
 #undef WIDTH
 #undef TILE
 #undef TARGET
@@ -28,6 +34,7 @@
 #include "lanes.h"
 #include "attention_lanes.h"
 #include "gate_lanes.h"
+#include "step_lanes.h"
 
 #define EXPORTED __attribute__((visibility("default"))) void
 
@@ -42,3 +49,7 @@ EXPORTED gate_with_avx512(const float *gate, const float *other, float *made, lo
 EXPORTED gate_with_avx2(const float *gate, const float *other, float *made, long first, long last) {
   gate_avx2(gate, other, made, first, last);
 }
+
+// Makes a step.
+EXPORTED step_with_avx512(const struct step *step) { step_avx512(step); }
+EXPORTED step_with_avx2(const struct step *step) { step_avx2(step); }

@@ -148,10 +148,10 @@ class DraftPolicy:
         rows, tokens = len(offers), len(offers) * (1 + count)
         if seconds is not None:
             self.costs.learn(rows, tokens, seconds)
-        more = 0.0
-        if count:
+        more, plain = 0.0, self.costs.estimate(rows, rows)
+        if count and plain:
             spent = self.costs.estimate(rows, tokens) if seconds is None else seconds
-            more = spent / self.costs.estimate(rows, rows) - 1
+            more = spent / plain - 1
         for offer, good in zip(offers, right, strict=True):
             offer.record.credit = min(_CREDIT_MAX, offer.record.credit + _GRANT + good - more)
             read = min(count, offer.count)

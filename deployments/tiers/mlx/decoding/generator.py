@@ -11,7 +11,8 @@ wrong guess costs time and nothing else, and `draft_policy.py` sees to how much.
 It has the part of the interface of mlx-lm's `BatchGenerator` that `batch.py` uses, and takes its place for every model
 whose caches are plain keys and values; mlx-lm's own can't draft. A turn is one step of all that decode and one chunk of
 what is being prefilled. Where no guess pays, the next step is begun before the last one is read, as mlx-lm does, so the
-machine computes while this thread does the rest; before a step with guesses the last tokens must be known.
+machine computes while this thread does the rest; before a step with guesses the last tokens must be known. Where a step
+is computed at once (`cpu/step.py`), none is begun before it is wanted.
 
 What must never happen: a token that is drawn behind a processor's error, without the grammar. A row's turn ends there,
 and the batch ends its sequence. Nor a cache that holds other tokens than its row says: what is read is counted as held
@@ -30,7 +31,7 @@ from typing import Any
 from deployments.tiers.mlx.decoding.draft_policy import COUNT_MAX, DraftPolicy, Offer
 from deployments.tiers.mlx.decoding.drawing import index_rows, normalise, pad_lines, process, sample
 from deployments.tiers.mlx.decoding.lookup import Guess, Lookup
-from deployments.tiers.mlx.decoding.rows import Processor, Row, Rows
+from deployments.tiers.mlx.decoding.rows import Computer, Processor, Row, Rows
 
 __all__ = ["Drawn", "LookupGenerator", "Progress", "Work"]
 
@@ -86,11 +87,13 @@ class LookupGenerator:
         stop_tokens: Iterable[int],
         prefill_step_size: int,
         policy: DraftPolicy | None,
+        step: Computer | None = None,
     ) -> None:
         self._model, self._stops = model, frozenset(stop_tokens)
+        self._begins_ahead = step is None  # what computes at once would only keep the last token waiting
         self.prefill_step_size = prefill_step_size
         self._policy, self._drafts = policy or DraftPolicy(), policy is not None
-        self._filling, self._filled, self._decoding = Rows(model), Rows(model), Rows(model)
+        self._filling, self._filled, self._decoding = (Rows(model, step) for _ in range(3))
         self._ahead: _Ahead | None = None
         self._uids = itertools.count()
         self._undisturbed = False  # whether nothing but decoding was computed since the last step
@@ -174,7 +177,7 @@ class LookupGenerator:
         if not rows:
             return done
         chunks = [self._cut_chunk(row) for row in rows.rows]
-        rows.read(pad_lines(chunks))
+        rows.fill(pad_lines(chunks))
         rows.advance([len(chunk) for chunk in chunks])
         mx.eval(rows.state)
         mx.clear_cache()
@@ -223,8 +226,8 @@ class LookupGenerator:
         self._policy.learn(offers, count, right, spent_s)
         self._undisturbed = True
         drawn = self._let_go(drawn)
-        if self._filled and self._ahead is None:  # their first tokens are under way before this thread goes on
-            self._join()
+        if self._begins_ahead and self._filled and self._ahead is None:
+            self._join()  # their first tokens are under way before this thread goes on
             self._ahead = self._begin_last()
         return drawn
 
@@ -260,7 +263,7 @@ class LookupGenerator:
         """Read one token in each row, the next step begun already where that helps."""
         rows = self._decoding
         ahead = self._ahead or self._begin_last()
-        follows = not self._filled and not self._will_guess()
+        follows = self._begins_ahead and not self._filled and not self._will_guess()
         self._ahead = self._begin(ahead.tokens) if follows else None
         drawn = []
         for place, (row, token) in enumerate(zip(rows.rows, ahead.tokens.tolist(), strict=True)):

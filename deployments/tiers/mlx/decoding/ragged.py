@@ -97,7 +97,7 @@ class RaggedCache:
         """Write these behind each row; return all up to the longest."""
         count = keys.shape[2]
         end = self.lengths.longest + count
-        self._reserve(end, keys, values)
+        self._reserve(end, (*keys.shape[:2], keys.shape[3]), (*values.shape[:2], values.shape[3]), keys.dtype)
         if self.lengths.even:
             start = self.lengths.longest
             self.keys[:, :, start:end] = keys
@@ -107,6 +107,13 @@ class RaggedCache:
                 self.keys[row : row + 1, :, start : start + count] = keys[row : row + 1]
                 self.values[row : row + 1, :, start : start + count] = values[row : row + 1]
         return self.keys[:, :, :end], self.values[:, :, :end]
+
+    def reserve(self, count: int, like: tuple[int, int, int]) -> None:
+        """Let there be room for `count` tokens behind each row, for somebody who writes them there by himself.
+        `like`: the (rows, heads, size) of float32 keys and values."""
+        import mlx.core as mx
+
+        self._reserve(self.lengths.longest + count, like, like, mx.float32)
 
     def extract(self, row: int) -> Any:
         """Give a row as a cache of mlx-lm's own: without a copy where the arrays hold little else, since memory that
@@ -156,13 +163,14 @@ class RaggedCache:
         )
         return keys, values
 
-    def _reserve(self, end: int, keys: Any, values: Any) -> None:
+    def _reserve(self, end: int, keys: tuple[int, int, int], values: tuple[int, int, int], kind: Any) -> None:
+        """Let there be `end` places. `keys`, `values`: their (rows, heads, size)."""
         import mlx.core as mx
 
         if self.keys is None:
-            rows, heads = keys.shape[:2]
-            self.keys = mx.zeros((rows, heads, _round_up(end), keys.shape[3]), keys.dtype)
-            self.values = mx.zeros((rows, heads, _round_up(end), values.shape[3]), values.dtype)
+            self.keys, self.values = (
+                mx.zeros((rows, heads, _round_up(end), size), kind) for rows, heads, size in (keys, values)
+            )
         elif end > self.keys.shape[2]:
             self.keys, self.values = _pad(self.keys, _round_up(end)), _pad(self.values, _round_up(end))
 

@@ -10,7 +10,7 @@ from deployments.tiers.mlx.decoding.draft_policy import Record
 from deployments.tiers.mlx.decoding.lookup import Lookup
 from deployments.tiers.mlx.decoding.ragged import Lengths, RaggedCache, build_caches
 
-__all__ = ["Processor", "Row", "Rows"]
+__all__ = ["Computer", "Processor", "Row", "Rows"]
 
 
 class Processor(Protocol):
@@ -63,11 +63,23 @@ class Row:
         return len(self.prompt) - 1 - self.read
 
 
-class Rows:
-    """Rows and their caches, changed together."""
+class Computer(Protocol):
+    """Computes a model's steps at once, in its place (`cpu/step.py`)."""
 
-    def __init__(self, model: Any) -> None:
-        self._model = model
+    lines_max: int
+
+    def read(self, tokens: Any, lengths: Lengths, caches: Sequence[RaggedCache]) -> Any:
+        """Return the logits behind each token."""
+
+    def fill(self, tokens: Any, lengths: Lengths, caches: Sequence[RaggedCache]) -> None:
+        """Compute their keys and values alone."""
+
+
+class Rows:
+    """Rows and their caches, changed together. `step` computes what it can; the model does the rest."""
+
+    def __init__(self, model: Any, step: Computer | None = None) -> None:
+        self._model, self._step = model, step
         self.rows: list[Row] = []
         self.lengths = Lengths([])
         self.caches: list[RaggedCache] = []
@@ -84,7 +96,7 @@ class Rows:
         """Let the rows at these places go over to another batch."""
         if not places:
             return
-        going = Rows(self._model)
+        going = Rows(self._model, self._step)
         going._extend(self.rows, self.lengths, [RaggedCache(self.lengths, c.keys, c.values) for c in self.caches])
         going.keep(places)
         self.keep([place for place in range(len(self)) if place not in set(places)])
@@ -103,7 +115,16 @@ class Rows:
 
     def read(self, tokens: Any) -> Any:
         """Let the model read these, one line for each row; return its logits. The lengths stay as they are."""
+        if step := self._choose_step(tokens):
+            return step.read(tokens, self.lengths, self.caches)
         return self._model(tokens, cache=self.caches)
+
+    def fill(self, tokens: Any) -> None:
+        """Let the model read these without a word about what comes next."""
+        if step := self._choose_step(tokens):
+            step.fill(tokens, self.lengths, self.caches)
+        else:
+            self._model(tokens, cache=self.caches)
 
     def advance(self, counts: Sequence[int]) -> None:
         """Keep so many of the tokens that were read last, in each row."""
@@ -117,6 +138,9 @@ class Rows:
     def state(self) -> list[Any]:
         """What has to be computed for all caches to be there."""
         return [cache.state for cache in self.caches if not cache.empty()]
+
+    def _choose_step(self, tokens: Any) -> Computer | None:
+        return self._step if self._step is not None and tokens.size <= self._step.lines_max else None
 
     def _extend(self, rows: Sequence[Row], lengths: Lengths, caches: Sequence[RaggedCache]) -> None:
         if not self.rows:

@@ -239,6 +239,24 @@ class TestProductsOfFewRows:
         finally:
             openblas.scipy_openblas_set_num_threads(before)
 
+    @pytest.mark.parametrize(("count", "step"), [(0, 1), (1, 1), (7, 3), (1000, 1), (1000, 999)])
+    def test_other_work_is_shared_out_whole(self, count: int, step: int) -> None:
+        """Law: whoever comes, each piece is done once, and all is done when the call returns."""
+        library, openblas = load_products()
+        done: list[int] = []
+        work = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_long, ctypes.c_long)(
+            lambda _, first, last: done.extend(range(first, last))
+        )
+        before = openblas.scipy_openblas_get_num_threads()
+        try:
+            for threads in (1, 3):
+                openblas.scipy_openblas_set_num_threads(threads)
+                done.clear()
+                library.share_few_rows(work, None, ctypes.c_long(count), ctypes.c_long(step))
+                assert sorted(done) == list(range(count))
+        finally:
+            openblas.scipy_openblas_set_num_threads(before)
+
     def test_a_fork_and_an_idle_process_are_at_ease(self) -> None:
         """Law: a process that was forked off, which has none of the helping threads, multiplies as before; and the
         helpers sleep where nothing is multiplied."""

@@ -80,6 +80,15 @@ def test_nothing_is_read_before_a_step_was_measured_nor_without_guesses():
     assert policy.choose_count([Offer(Record(), 5, 30)]) == 1  # how wide it may be is found step by step
 
 
+def test_guesses_that_were_read_before_a_step_was_measured_count_too():
+    """Nobody knows what they cost; how many were right is learned."""
+    policy, offer = DraftPolicy(), Offer(Record(), 4, 9)
+    before = policy._rate(offer)
+    policy.learn([offer], 4, [4], None)
+
+    assert policy._rate(offer) > before
+
+
 def test_a_wide_step_that_was_slow_once_is_tried_again():
     """An interrupted step counts for little, and what is known of wide ones fades while none are made."""
     costs = StepCosts()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import random
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -23,6 +24,7 @@ from deployments.tiers.mlx.sampling import Sampling
 from deployments.tiers.mlx.starting import prepare_batch
 from reliability.types import Event, Failed, Fault, Finish
 from tests.support.engine_rig import text_of
+from tests.support.kernels import only_here
 from tests.support.tier_asking import ask
 
 PLACES = 4
@@ -55,13 +57,18 @@ class Told(LookupGenerator):
         return Guess(tokens, 9) if tokens else None
 
 
-@pytest.fixture(scope="module")
-def loaded(folder: Path) -> Loaded:
-    return load(parse_source(f"path:{folder}"), cache_dir=None, context_tokens=None, say=lambda _: None)
+@pytest.fixture(scope="module", params=["later", pytest.param("at once", marks=only_here)])
+def loaded(folder: Path, request: pytest.FixtureRequest) -> Loaded:
+    """Whose steps MLX computes, or those that are computed at once."""
+    made = load(parse_source(f"path:{folder}"), cache_dir=None, context_tokens=None, say=lambda _: None)
+    if request.param == "later":
+        return dataclasses.replace(made, step=None)
+    assert made.step is not None
+    return made
 
 
 def plain_batch(loaded: Loaded) -> Batch:
-    made = Batch(loaded.model, loaded.tokenizer, running_max=PLACES, label="t", drafts=False)
+    made = Batch(loaded.model, loaded.tokenizer, running_max=PLACES, label="t", drafts=False, step=loaded.step)
     prepare_batch(made, loaded, PLACES, 1 << 30, None)
     return made
 
@@ -70,7 +77,13 @@ def told_batch(loaded: Loaded, texts: Sequence[Sequence[int]], wrong: float, see
     made = plain_batch(loaded)
 
     def build() -> Told:
-        told = Told(loaded.model, stop_tokens=loaded.tokenizer.eos_token_ids, prefill_step_size=64, policy=Eager())
+        told = Told(
+            loaded.model,
+            stop_tokens=loaded.tokenizer.eos_token_ids,
+            prefill_step_size=64,
+            policy=Eager(),
+            step=loaded.step,
+        )
         told.texts, told.wrong, told.dice = texts, wrong, random.Random(seed)
         return told
 
@@ -268,16 +281,16 @@ def test_a_step_that_raises_is_taken_back(loaded):
     jobs = [{"prompt": list(range(40, 90))}, {"prompt": [50, 60, 70]}]
     plain = [run(plain_batch(loaded), [job])[0] for job in jobs]
     batch = told_batch(loaded, learn_texts(jobs, plain), 0.3)
-    steps, model = [0], loaded.model
+    steps, rows = [0], batch._generator._decoding
+    read = rows.read
 
-    class Failing:
-        def __call__(self, *inputs: Any, **options: Any) -> Any:
-            steps[0] += 1
-            if steps[0] == 5:
-                raise RuntimeError("not this time")
-            return model(*inputs, **options)
+    def fail(tokens: Any) -> Any:
+        steps[0] += 1
+        if steps[0] == 5:
+            raise RuntimeError("not this time")
+        return read(tokens)
 
-    batch._generator._decoding._model = Failing()
+    rows.read = fail
 
     assert run(batch, jobs) == plain
     assert steps[0] == 5

@@ -11,12 +11,13 @@ from hypothesis import strategies as st
 
 from deployments.models.sources import parse_source
 from deployments.tiers.mlx.decoding.rows import Row, Rows
-from deployments.tiers.mlx.loading import load
+from deployments.tiers.mlx.loading import Loaded, load
+from tests.support.kernels import only_here
 
 
 @pytest.fixture(scope="module")
-def model(folder: Any) -> Any:
-    return load(parse_source(f"path:{folder}"), cache_dir=None, context_tokens=None, say=lambda _: None).model
+def loaded(folder: Any) -> Loaded:
+    return load(parse_source(f"path:{folder}"), cache_dir=None, context_tokens=None, say=lambda _: None)
 
 
 def build_row(uid: int, tokens: list[int]) -> Row:
@@ -37,12 +38,15 @@ def check(model: Any, rows: Rows) -> None:
 
 @settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(seed=st.integers(0, 10_000))
-def test_moved_kept_and_read_they_hold_what_they_say(model, seed):
-    """Any order of coming, going over to another batch, leaving and growing."""
+@pytest.mark.parametrize("at_once", [False, pytest.param(True, marks=only_here)])
+def test_moved_kept_and_read_they_hold_what_they_say(loaded, at_once, seed):
+    """Any order of coming, going over to another batch, leaving and growing; and what was kept of a row on the way is
+    still what it was, whatever was written behind it."""
     import mlx.core as mx
     from mlx_lm.models.cache import make_prompt_cache
 
-    dice, here, there = random.Random(seed), Rows(model), Rows(model)
+    model, dice, kept = loaded.model, random.Random(seed), []
+    here, there = (Rows(model, loaded.step if at_once else None) for _ in range(2))
     for uid in range(8):
         tokens, cache = [dice.randrange(200) for _ in range(dice.randint(0, 20))], make_prompt_cache(model)
         if tokens:
@@ -50,7 +54,7 @@ def test_moved_kept_and_read_they_hold_what_they_say(model, seed):
         here.add(build_row(uid, tokens), cache)
         if dice.random() < 0.5:
             grown = [[dice.randrange(200) for _ in range(2)] for _ in here.rows]
-            here.read(mx.array(grown))
+            (here.read if dice.random() < 0.5 else here.fill)(mx.array(grown))
             counts = [dice.randint(0, 2) for _ in here.rows]
             here.advance(counts)
             for row, line, count in zip(here.rows, grown, counts, strict=True):
@@ -59,7 +63,13 @@ def test_moved_kept_and_read_they_hold_what_they_say(model, seed):
             here.move(sorted(dice.sample(range(len(here)), dice.randint(0, len(here)))), there)
         if there and dice.random() < 0.4:
             there.keep(sorted(dice.sample(range(len(there)), dice.randint(0, len(there)))))
+        if here and dice.random() < 0.4:
+            place = dice.randrange(len(here))
+            kept.append((here.extract(place), list(here.rows[place].tokens)))
         check(model, here)
         check(model, there)
         for rows in (here, there):
             assert rows.lengths.values == [len(row.tokens) for row in rows.rows]
+    for cache, tokens in kept:
+        logits = model(mx.array([[7]]), cache=cache)[0, -1]
+        assert mx.allclose(logits, model(mx.array([[*tokens, 7]]))[0, -1], atol=1e-4).item()
