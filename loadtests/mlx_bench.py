@@ -10,7 +10,7 @@
     server   the whole graph against `mlx_lm.server`: tokens a second and the time to the first text (server_bench.py)
     grammar  what decoding under a grammar costs, and whether its answers are valid (grammar_bench.py)
     blas     prefill and batch-8 decode on the library that comes with MLX, and on the one that this server loads
-    alone    one sequence: a bare loop on OpenBLAS as it is, one with what sends products of few rows to gemv, and the
+    alone    one sequence: a bare loop on OpenBLAS as it is, one with products of few rows before it, and the
              engine
 
 Both sides of a comparison take turns, `--rounds` times, and the ratio is the median of the rounds' ratios. The model is

@@ -12,7 +12,7 @@ import numpy as np
 
 from deployments.models.gguf import convert
 
-HEADS, KV_HEADS, HEAD_DIM, LAYERS, WIDE, CONTEXT = 4, 2, 64, 2, 96, 256
+HEADS, KV_HEADS, HEAD_DIM, LAYERS, WIDE, CONTEXT = 4, 2, 16, 2, 96, 256
 HIDDEN = HEADS * HEAD_DIM
 PACKAGE, VERSION, FILE = "tiny-gguf-model", "1.0", "tiny_gguf_model/tiny.gguf"
 TEMPLATE = (
@@ -39,7 +39,7 @@ def weights(seed: int = 0) -> dict[str, Any]:
     dice = np.random.default_rng(seed)
 
     def matrix(rows: int, columns: int) -> Any:
-        return dice.normal(0, 0.1, (rows, columns)).astype(np.float32)
+        return dice.normal(0, 0.2, (rows, columns)).astype(np.float32)
 
     out = {"token_embd.weight": matrix(len(TOKENS), HIDDEN), "output_norm.weight": np.ones(HIDDEN, np.float32)}
     for block in range(LAYERS):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import importlib
 from typing import Any
 
 import numpy as np
@@ -17,48 +16,7 @@ from deployments.tiers.mlx.cpu.binary import NotHere, find_features, load_kernel
 from deployments.tiers.mlx.cpu.step import Step, build_step
 from deployments.tiers.mlx.decoding.ragged import Lengths, RaggedCache
 from tests.support.kernels import only_here
-
-SHAPE = {
-    "hidden_size": 96,
-    "num_hidden_layers": 2,
-    "intermediate_size": 100,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "rms_norm_eps": 1e-5,
-    "vocab_size": 130,
-    "max_position_embeddings": 4096,
-}
-LLAMA_3 = {
-    "rope_type": "llama3",
-    "factor": 4.0,
-    "low_freq_factor": 1.0,
-    "high_freq_factor": 4.0,
-    "original_max_position_embeddings": 1024,
-}
-# By what a model has that others don't: several heads that share keys or none, heads wider than the hidden state,
-# biases, a head of its own, scaled places.
-MODELS = {
-    "one group": ("llama", {"num_key_value_heads": 1, "head_dim": 64}),
-    "no groups": ("llama", {"num_key_value_heads": 4, "head_dim": 32}),
-    "wide heads": ("llama", {"head_dim": 256, "tie_word_embeddings": False}),
-    "scaled": ("llama", {"head_dim": 64, "rope_scaling": LLAMA_3}),
-    "biases": ("qwen2", {"hidden_size": 256}),
-    "own head": ("qwen2", {"hidden_size": 896, "num_attention_heads": 14, "tie_word_embeddings": False}),
-}
-
-
-def build_model(kind: str, seed: int = 1) -> Any:
-    """A small model of mlx-lm's with weights by chance."""
-    import mlx.core as mx
-    from mlx.utils import tree_map
-
-    family, more = MODELS[kind]
-    found: Any = importlib.import_module(f"mlx_lm.models.{family}")
-    model = found.Model(found.ModelArgs(model_type=family, **(SHAPE | more)))
-    mx.random.seed(seed)
-    model.update(tree_map(lambda one: mx.random.normal(one.shape) * 0.1, model.parameters()))
-    mx.eval(model.parameters())
-    return model
+from tests.support.random_models import MODELS, VOCABULARY, build_model
 
 
 @pytest.fixture(scope="module")
@@ -103,7 +61,7 @@ class TestStep:
         try:
             for _ in range(2):
                 count = data.draw(st.sampled_from([1, 2, 3, 7, 13, 40]))
-                tokens = mx.array(random.integers(0, SHAPE["vocab_size"], (sequences, count)))
+                tokens = mx.array(random.integers(0, VOCABULARY, (sequences, count)))
                 old = [] if mine[1][0].empty() else [np.array(one) for cache in mine[1] for one in cache.state]
                 made, right = step.read(tokens, *mine), model(tokens, cache=theirs[1])
                 np.testing.assert_allclose(np.asarray(made), np.asarray(right), atol=2e-4 * np.abs(right).max().item())
@@ -177,7 +135,9 @@ class TestStep:
         elif what == "family":
             monkeypatch.setattr(type(model), "__module__", "mlx_lm.models.qwen3")
         elif what == "else":
-            monkeypatch.setattr(type(model), "__call__", lambda self, tokens, **_: mx.zeros((1, tokens.shape[1], 130)))
+            monkeypatch.setattr(
+                type(model), "__call__", lambda self, tokens, **_: mx.zeros((1, tokens.shape[1], VOCABULARY))
+            )
         else:
             monkeypatch.setenv("MLX_STACK_BLAS", "stock")
 
@@ -205,7 +165,7 @@ def _fill_caches(model: Any, held: list[int]) -> tuple[Lengths, list[RaggedCache
     lengths = Lengths([0] * len(held))
     caches = [RaggedCache(lengths) for _ in model.layers]
     if longest := max(held):
-        model(mx.array(np.random.default_rng(7).integers(0, 130, (len(held), longest))), cache=caches)
+        model(mx.array(np.random.default_rng(7).integers(0, VOCABULARY, (len(held), longest))), cache=caches)
         mx.eval([cache.state for cache in caches])
     lengths.set(held)
     return lengths, caches

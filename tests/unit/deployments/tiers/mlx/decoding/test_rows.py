@@ -9,15 +9,19 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from deployments.models.sources import parse_source
+from deployments.models import blas
+from deployments.tiers.mlx.cpu.step import Step, build_step
 from deployments.tiers.mlx.decoding.rows import Row, Rows
-from deployments.tiers.mlx.loading import Loaded, load
 from tests.support.kernels import only_here
+from tests.support.random_models import build_model
 
 
-@pytest.fixture(scope="module")
-def loaded(folder: Any) -> Loaded:
-    return load(parse_source(f"path:{folder}"), cache_dir=None, context_tokens=None, say=lambda _: None)
+@pytest.fixture(scope="module", params=["later", pytest.param("at once", marks=only_here)])
+def computers(request: pytest.FixtureRequest) -> tuple[Any, Step | None]:
+    """A model whose steps MLX computes, or what computes them at once."""
+    blas.preload()
+    model = build_model("biases", 200)
+    return model, build_step(model) if request.param == "at once" else None
 
 
 def build_row(uid: int, tokens: list[int]) -> Row:
@@ -38,15 +42,14 @@ def check(model: Any, rows: Rows) -> None:
 
 @settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(seed=st.integers(0, 10_000))
-@pytest.mark.parametrize("at_once", [False, pytest.param(True, marks=only_here)])
-def test_moved_kept_and_read_they_hold_what_they_say(loaded, at_once, seed):
+def test_moved_kept_and_read_they_hold_what_they_say(computers, seed):
     """Any order of coming, going over to another batch, leaving and growing; and what was kept of a row on the way is
     still what it was, whatever was written behind it."""
     import mlx.core as mx
     from mlx_lm.models.cache import make_prompt_cache
 
-    model, dice, kept = loaded.model, random.Random(seed), []
-    here, there = (Rows(model, loaded.step if at_once else None) for _ in range(2))
+    (model, step), dice, kept = computers, random.Random(seed), []
+    here, there = (Rows(model, step) for _ in range(2))
     for uid in range(8):
         tokens, cache = [dice.randrange(200) for _ in range(dice.randint(0, 20))], make_prompt_cache(model)
         if tokens:
