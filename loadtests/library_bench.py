@@ -60,9 +60,9 @@ def measure_library() -> None:
 
 
 def bench_alone(turns: Turns) -> Iterator[Figure]:
-    """Compare one sequence with a bare loop on OpenBLAS as it is: the engine with all that it has, and the bare loop with
-    `few_rows_x86_64.so`, which mustn't be slower by it; with one thread and with one for each core; each in a process of
-    its own, by turns."""
+    """Compare one sequence with a bare loop on OpenBLAS as it is: the engine with all that it has, and the bare loop
+    with `few_rows_x86_64.so`, which mustn't be slower by it; with one thread and with one for each core; each in a
+    process of its own, by turns."""
     for threads in sorted({1, os.cpu_count() or 1}):
         own, more = Turns(turns.most, turns.seconds), {"OPENBLAS_NUM_THREADS": str(threads)}
         runs = [

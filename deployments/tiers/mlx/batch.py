@@ -384,13 +384,8 @@ class Batch:
         return self._samplers(sampling) if sampling.seed is None else make_sampler(sampling, drawn)
 
     def _new_generator(self) -> Any:
-        return build_generator(
-            self._model,
-            self._tokenizer.eos_token_ids,
-            running_max=self._running_max,
-            policy=self._policy if self._drafts else None,
-            step=self._step,
-        )
+        ends, policy = self._tokenizer.eos_token_ids, self._policy if self._drafts else None
+        return build_generator(self._model, ends, running_max=self._running_max, policy=policy, step=self._step)
 
 
 def _build_failed(what: str, error: Exception | None) -> Failed:
