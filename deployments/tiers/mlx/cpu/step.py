@@ -99,10 +99,11 @@ class Step:
             scale=attention.scale,
         )
         self._cosines = self._sines = np.empty((0, self._task.size // 2), np.float32)
+        self._tokens_end = inner.embed_tokens.weight.shape[0]
 
     def read(self, tokens: Any, lengths: Lengths, caches: Sequence[RaggedCache]) -> Any:
         """Read tokens, (sequences, count), behind what the caches hold; return the logits behind each, (sequences,
-        count, vocabulary). The lengths stay as they are."""
+        count, vocabulary). The lengths stay as they are. Raises IndexError for a token that the model doesn't have."""
         import mlx.core as mx
 
         made = np.empty((*tokens.shape, self._task.vocabulary), np.float32)
@@ -118,6 +119,8 @@ class Step:
         numbers = np.ascontiguousarray(np.asarray(tokens), np.int64)
         held = np.asarray(lengths.values, np.int64)
         sequences, count = numbers.shape
+        if numbers.min() < 0 or numbers.max() >= self._tokens_end:
+            raise IndexError(f"tokens from {numbers.min()} to {numbers.max()}, and the model has {self._tokens_end}")
         for cache in caches:
             cache.reserve(count, (sequences, task.groups, task.size))
         self._reserve_places(lengths.longest + count)

@@ -86,6 +86,18 @@ class TestStep:
             assert mx.array_equal(one.keys, other.keys).item()
             assert mx.array_equal(one.values, other.values).item()
 
+    @pytest.mark.parametrize("token", [-1, VOCABULARY, 1 << 30])
+    def test_a_token_that_there_is_not_is_refused(self, models: dict[str, Any], token: int) -> None:
+        """Law: nothing is read that isn't the model's, and the caches stay as they are."""
+        import mlx.core as mx
+
+        lengths, caches = _fill_caches(models["biases"], [3])
+        before = np.array(caches[0].keys)
+        with pytest.raises(IndexError, match=str(token)):
+            build_step(models["biases"]).read(mx.array([[5, token]]), lengths, caches)
+
+        np.testing.assert_array_equal(np.asarray(caches[0].keys), before)
+
     def test_rows_that_were_let_go_are_no_gap(self, models: dict[str, Any]) -> None:
         """Law: keys that lie in memory with gaps, as after a row has left, are read and written as they should."""
         import mlx.core as mx
