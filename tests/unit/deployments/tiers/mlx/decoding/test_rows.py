@@ -16,12 +16,16 @@ from tests.support.kernels import only_here
 from tests.support.random_models import build_model
 
 
-@pytest.fixture(scope="module", params=["later", pytest.param("at once", marks=only_here)])
+@pytest.fixture(scope="module", params=[0, pytest.param(4, marks=only_here), pytest.param(1024, marks=only_here)])
 def computers(request: pytest.FixtureRequest) -> tuple[Any, Step | None]:
-    """A model whose steps MLX computes, or what computes them at once."""
+    """A model, and what computes its steps of up to so many tokens at once; MLX computes the others."""
     blas.preload()
     model = build_model("biases", 200)
-    return model, build_step(model) if request.param == "at once" else None
+    if not request.param:
+        return model, None
+    step = build_step(model)
+    step.lines_max = request.param
+    return model, step
 
 
 def build_row(uid: int, tokens: list[int]) -> Row:
