@@ -22,7 +22,7 @@ __all__ = [
 ]
 
 BINARY = Path(__file__).with_name("kernels_x86_64.so")
-SHA256 = "0066b9d70ccd7be8c5e91cb1a1a39b7fadb32c5cbf1d689ecf423dcb5e629358"
+SHA256 = "77dde84b5bbda57f9c97671f7ab16460358e6a17b536e478e68072834f57d41d"
 # By what the processor must have: how the functions end, and how many floats a register has.
 _KINDS = ((frozenset({"avx512f", "fma"}), "avx512", 16), (frozenset({"avx2", "fma"}), "avx2", 8))
 

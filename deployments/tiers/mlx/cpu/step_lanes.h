@@ -97,7 +97,7 @@ static void NAME(attend_all)(const struct step *s, const struct layer *layer, co
   long keys = 0, rows = s->heads / s->groups * s->count;
   for (long sequence = 0; sequence < s->sequences; sequence++)
     keys += s->held[sequence] + s->count;
-  struct attending all = {s, layer, queries, made, rows > DIRECT ? rows / DIRECT : (rows + TILE - 1) / TILE};
+  struct attending all = {s, layer, queries, made, rows > DIRECT ? (rows + QUERIES - 1) / QUERIES : (rows + TILE - 1) / TILE};
   long pieces = s->sequences * s->groups * all.parts;
   if (keys * s->heads * s->count * s->size * 2 < SHARED_ATTENTION)
     NAME(attend_pieces)(&all, 0, pieces);
