@@ -52,12 +52,15 @@ class Binary:
 
 FEW_ROWS = Binary(
     ROOT / "deployments/models/few_rows_x86_64.so",
-    ("few_rows.c", "few_rows_lanes.h", "few_rows_threads.h"),
+    ("few_rows.c", "sums_lanes.h", "few_rows_lanes.h", "few_rows_threads.h"),
     "libfewrows.so",
 )
 KERNELS = Binary(
     ROOT / "deployments/tiers/mlx/cpu/kernels_x86_64.so",
-    ("kernels.c", "attention.h", "lanes.h", "attention_lanes.h", "gate_lanes.h", "step.h", "step_lanes.h"),
+    (
+        *("kernels.c", "../../../models/sums_lanes.h", "lanes.h", "attention.h", "attention_lanes.h", "gate_lanes.h"),
+        *("step.h", "step_lanes.h"),
+    ),
     "libkernels.so",
 )
 
@@ -67,7 +70,7 @@ def build(binary: Binary, target: Path) -> None:
     with tempfile.TemporaryDirectory() as folder:
         work = Path(folder)
         for source in binary.sources:
-            (work / source).write_bytes((binary.target.parent / source).read_bytes())
+            (work / Path(source).name).write_bytes((binary.target.parent / source).read_bytes())
         libraries: tuple[str, ...] = ()
         if names := binary.from_openblas:
             (work / "empty.c").write_text("".join(f"void {name}(void) {{}}\n" for name in names), encoding="utf-8")

@@ -37,8 +37,6 @@ enum { SMALL_MULTIPLICATIONS = 1000000 };
 #define ROLLED _Pragma("clang loop vectorize(disable) unroll(disable)") for
 
 typedef const float *matrix;
-typedef float four __attribute__((vector_size(16)));
-typedef float eight __attribute__((vector_size(32)));
 
 // A product by a transposed matrix, in CBLAS's names.
 struct product {
@@ -57,6 +55,7 @@ static int is_streamed(const struct product *p) {
 #define TILE 5
 #define TARGET __attribute__((target("avx512f,fma")))
 #define NAME(x) x##_avx512
+#include "sums_lanes.h"
 #include "few_rows_lanes.h"
 #undef WIDTH
 #undef TILE
@@ -67,6 +66,7 @@ static int is_streamed(const struct product *p) {
 #define TILE 3
 #define TARGET __attribute__((target("avx2,fma")))
 #define NAME(x) x##_avx2
+#include "sums_lanes.h"
 #include "few_rows_lanes.h"
 
 extern void scipy_cblas_sgemv(int order, int trans, int m, int n, float alpha, matrix a, int lda, matrix x, int incx,

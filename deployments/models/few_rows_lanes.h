@@ -1,33 +1,12 @@
 // The part of few_rows.c that depends on the processor: registers of WIDTH floats, TILE rows at a time in them.
-// Included once for each kind; NAME(x) is x with the kind behind it.
-
-typedef float NAME(vec) __attribute__((vector_size(WIDTH * 4)));
-typedef float NAME(loose) __attribute__((vector_size(WIDTH * 4), aligned(4), may_alias));
+// Included once for each kind, behind sums_lanes.h.
 
 TARGET INLINE NAME(vec) NAME(load)(const float *from) { return *(const NAME(loose) *)from; }
-
-TARGET INLINE four NAME(fold)(NAME(vec) v) {
-#if WIDTH == 16
-  eight half = __builtin_shufflevector(v, v, 0, 1, 2, 3, 4, 5, 6, 7) +
-               __builtin_shufflevector(v, v, 8, 9, 10, 11, 12, 13, 14, 15);
-#else
-  eight half = v;
-#endif
-  return __builtin_shufflevector(half, half, 0, 1, 2, 3) + __builtin_shufflevector(half, half, 4, 5, 6, 7);
-}
-
-// The sums of four registers, in one.
-TARGET INLINE four NAME(sum_up)(const NAME(vec) * v) {
-  four a = NAME(fold)(v[0]), b = NAME(fold)(v[1]), c = NAME(fold)(v[2]), d = NAME(fold)(v[3]);
-  four first = __builtin_shufflevector(a, b, 0, 4, 1, 5) + __builtin_shufflevector(a, b, 2, 6, 3, 7);
-  four second = __builtin_shufflevector(c, d, 0, 4, 1, 5) + __builtin_shufflevector(c, d, 2, 6, 3, 7);
-  return __builtin_shufflevector(first, second, 0, 1, 4, 5) + __builtin_shufflevector(first, second, 2, 3, 6, 7);
-}
 
 // Write what the registers of a row add up to, and the numbers behind the last whole register: from `at` to `depth`.
 TARGET INLINE void NAME(write)(const int columns, const struct product *p, const NAME(vec) * sums, const float *a,
                                const float *b, float *c, long at, long depth, int first) {
-  four made = NAME(sum_up)(sums);
+  four made = NAME(sum_up_four)(sums);
   UNROLLED(int j = 0; j < columns; j++) {
     float sum = made[j];
     ROLLED(long k = at; k < depth; k++)

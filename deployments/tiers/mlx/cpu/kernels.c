@@ -7,9 +7,7 @@
 #define INLINE static inline __attribute__((always_inline))
 #define UNROLLED _Pragma("clang loop unroll(full)") for
 
-typedef float four __attribute__((vector_size(16)));
 typedef float four_loose __attribute__((vector_size(16), aligned(4), may_alias));
-typedef float eight __attribute__((vector_size(32)));
 
 #include "attention.h"
 #include "step.h"
@@ -18,6 +16,7 @@ typedef float eight __attribute__((vector_size(32)));
 #define TILE 6
 #define TARGET __attribute__((target("avx512f,fma")))
 #define NAME(x) x##_avx512
+#include "sums_lanes.h"
 #include "lanes.h"
 #include "attention_lanes.h"
 #include "gate_lanes.h"
@@ -31,6 +30,7 @@ typedef float eight __attribute__((vector_size(32)));
 #define TILE 3
 #define TARGET __attribute__((target("avx2,fma")))
 #define NAME(x) x##_avx2
+#include "sums_lanes.h"
 #include "lanes.h"
 #include "attention_lanes.h"
 #include "gate_lanes.h"

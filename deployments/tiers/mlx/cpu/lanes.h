@@ -1,9 +1,7 @@
 // What depends on the processor: registers of WIDTH floats. Included once for each kind; NAME(x) is x with the kind
 // behind it.
 
-typedef float NAME(vec) __attribute__((vector_size(WIDTH * 4)));
 typedef int NAME(bits) __attribute__((vector_size(WIDTH * 4)));
-typedef float NAME(loose) __attribute__((vector_size(WIDTH * 4), aligned(4), may_alias));
 
 TARGET INLINE NAME(vec) NAME(choose)(NAME(bits) which, NAME(vec) yes, NAME(vec) no) {
   return (NAME(vec))(((NAME(bits))yes & which) | ((NAME(bits))no & ~which));
