@@ -43,6 +43,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from deployments.tiers.mlx.decoding.draft_policy import DraftPolicy
+from deployments.tiers.mlx.decoding.rows import Computer
 from deployments.tiers.mlx.generators import build_generator
 from deployments.tiers.mlx.kv import detach, layout_of
 from deployments.tiers.mlx.memory_budget import Layout, MemoryBudget
@@ -89,7 +90,7 @@ class Batch:
         running_max: int,
         label: str,
         ahead_tokens: int = AHEAD_TOKENS,
-        step: Any = None,
+        step: Computer | None = None,
         drafts: bool = True,
     ) -> None:
         self._model, self._tokenizer, self._label = model, tokenizer, label

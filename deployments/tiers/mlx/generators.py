@@ -23,13 +23,14 @@ from typing import Any
 from deployments.tiers.mlx.decoding.draft_policy import DraftPolicy
 from deployments.tiers.mlx.decoding.generator import LookupGenerator
 from deployments.tiers.mlx.decoding.ragged import is_ragged
+from deployments.tiers.mlx.decoding.rows import Computer
 from deployments.tiers.mlx.pace import STEP_TOKENS_MAX
 
 __all__ = ["build_generator"]
 
 
 def build_generator(
-    model: Any, ends: Iterable[int], *, running_max: int, policy: DraftPolicy | None, step: Any = None
+    model: Any, ends: Iterable[int], *, running_max: int, policy: DraftPolicy | None, step: Computer | None = None
 ) -> Any:
     """Build one. `policy`: what was learned of guesses so far; None: no guesses from the text. `step` computes at once
     what the model would compute late."""
