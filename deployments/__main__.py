@@ -8,7 +8,6 @@ server ended by itself, 2 a wrong configuration, which is one line on standard e
 from __future__ import annotations
 
 import argparse
-import importlib.metadata
 import io
 import json
 import os
@@ -18,6 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from deployments import __version__
 from deployments.cli import operators
 from deployments.cli.agents import AGENTS, SDKS
 from deployments.cli.completion.shell_completion import SHELLS, write_completion
@@ -78,7 +78,7 @@ def build_parser() -> argparse.ArgumentParser:
         description="An OpenAI-compatible server that makes weak local models reliable for autonomous agents.",
         epilog=EPILOG,
     )
-    parser.add_argument("-V", "--version", action="version", version=_find_version())
+    parser.add_argument("-V", "--version", action="version", version=__version__)
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND", title="commands")
     for name, words in HELP.items():
         command = commands.add_parser(name, help=words, description=f"{words[0].upper()}{words[1:]}.")
@@ -92,13 +92,6 @@ def _split_arguments(argv: list[str]) -> tuple[list[str], list[str]]:
         return argv, []
     at = argv.index("--")
     return argv[:at], argv[at + 1 :]
-
-
-def _find_version() -> str:
-    try:
-        return importlib.metadata.version("mlx-stack-serve")
-    except importlib.metadata.PackageNotFoundError:
-        return "not installed"
 
 
 def _add_config(command: argparse.ArgumentParser) -> None:

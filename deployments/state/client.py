@@ -13,12 +13,12 @@ import sys
 import uuid
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import ray
 
+from deployments import __version__
 from deployments.config import ConfigError, StateConfig
 from deployments.state.actor import SessionState
 from deployments.state.history import RequestQuery, SessionQuery, Span
@@ -307,7 +307,7 @@ def _build_actor_class() -> Any:
 
 def actor_name(app: str) -> str:
     """Return the actor's name in Ray. It carries the version: an actor of older code is not found, and gives way."""
-    return f"SessionState:{app}:{version('mlx-stack-serve')}-{SCHEMA_VERSION}"
+    return f"SessionState:{app}:{__version__}-{SCHEMA_VERSION}"
 
 
 def ray_finder(app: str, config: StateConfig) -> Callable[[], Awaitable[Actor]]:

@@ -15,10 +15,9 @@ CLOSED  what was left has been sent once more; every request fails.
 
 Who owns it: the Router replica's event loop. The actor is found by its name and made where it is missing.
 
-What must never happen: an item that is applied twice, one that is lost while this process lives (beyond `ITEMS_MAX`,
-which the log reports), a request that waits for an actor that is known to be away although its tier costs nothing.
-Where too many items wait, kept answers and reports go first, then grants (they expire at what they were last known to
-have used), and only then charges.
+What must never happen: an item that is applied twice, one that is lost while this process lives (beyond
+`ITEMS_MAX`, which the log reports: `deployments.state.waiting_items`), a request that waits for an actor that is known
+to be away although its tier costs nothing.
 """
 
 from __future__ import annotations
@@ -30,20 +29,17 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from typing import Any, Protocol
 
-from deployments.state.kept_answers import KeptItem
 from deployments.state.records import (
-    AnswerItem,
     Health,
     Item,
     Reply,
-    ReportItem,
     SettlementItem,
     StateLimits,
     Step,
     StepAnswer,
     StepRequest,
-    TurnItem,
 )
+from deployments.state.waiting_items import ITEMS_MAX, WaitingItems
 from deployments.telemetry import log_error, log_info
 from reliability.admission.admit import Grant
 from reliability.admission.events import Progress, Settlement
@@ -51,12 +47,12 @@ from reliability.types import Usage, Verdict
 
 __all__ = ["Actor", "Link", "StateSilent"]
 
-ITEMS_MAX = 20_000
 ITEMS_PER_STEP = 512
 REQUESTS_PER_STEP = 256
 CALL_S = 5.0  # an actor that takes longer is as good as dead; a replay of a full journal takes less
 RETRY_S = 0.25
 HEARTBEAT_S = 1.0
+LOST_PER_LINE = 1000
 AWAY = "the state actor is away"
 
 
@@ -90,7 +86,8 @@ class Link:
         self._number = 1
         self._in_flight: tuple[Item, ...] = ()  # sent under `_number`, and not answered
         self._attempt = 0  # over 0: `_number` was sent before, may have been done, and keeps its items
-        self._items: deque[Item] = deque()
+        self._items = WaitingItems(ITEMS_MAX)
+        self._lost = 0  # items that gave way since the actor last answered
         self._progress: dict[str, Progress] = {}  # of each open grant the newest; none that has been settled
         self._requests: deque[tuple[StepRequest, asyncio.Future[StepAnswer]]] = deque()
         self._up = True
@@ -149,10 +146,8 @@ class Link:
         """Hand over an item. Without `flush` it goes with the next step, whenever that is."""
         if isinstance(item, SettlementItem):
             self._progress.pop(item.settlement.grant_id, None)
-        self._items.append(item)
-        if len(self._items) > ITEMS_MAX:
-            lost = self._drop_one()
-            log_error("state_item_lost", StateSilent(f"over {ITEMS_MAX} items wait"), item=type(lost).__name__)
+        if (lost := self._items.put(item)) is not None:
+            self._note_lost(lost)
         if flush:
             self._wake.set()
 
@@ -245,8 +240,7 @@ class Link:
 
     def _take_items(self) -> tuple[Item, ...]:
         progress, self._progress = tuple(self._progress.values()), {}
-        count = min(len(self._items), ITEMS_PER_STEP)
-        return (*progress, *(self._items.popleft() for _ in range(count)))
+        return (*progress, *self._items.take(ITEMS_PER_STEP))
 
     def _take_requests(self) -> list[tuple[StepRequest, asyncio.Future[StepAnswer]]]:
         taken: list[tuple[StepRequest, asyncio.Future[StepAnswer]]] = []
@@ -301,7 +295,15 @@ class Link:
     def _mark_up(self) -> None:
         if not self._up:
             self._up = True
-            log_info("state_back")
+            log_info("state_back", items_lost=self._lost)
+            self._lost = 0
+
+    def _note_lost(self, item: Item) -> None:
+        """Count it, and log the first of many: a line for each would fill the disk that the actor may wait for."""
+        if self._lost % LOST_PER_LINE == 0:
+            too_many = StateSilent(f"over {ITEMS_MAX} items wait")
+            log_error("state_item_lost", too_many, item=type(item).__name__, lost_before=self._lost)
+        self._lost += 1
 
     def _forget(self) -> None:
         """Look for it anew before the next call."""
@@ -329,12 +331,3 @@ class Link:
                 if finding.done() and self._finding is finding:
                     self._finding = None
         return self._actor
-
-    def _drop_one(self) -> Item:
-        """Drop what can best be spared: a kept answer, a report, else a settlement, else the oldest; return it."""
-        for kind in (KeptItem, ReportItem | TurnItem | AnswerItem, SettlementItem):
-            for at, item in enumerate(self._items):
-                if isinstance(item, kind):
-                    del self._items[at]
-                    return item
-        return self._items.popleft()

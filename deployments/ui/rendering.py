@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import importlib.metadata
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from starlette.responses import Response
 
+from deployments import __version__
 from deployments.ui.shown import FILTERS
 
 __all__ = ["ASSETS", "GUARDED", "POLICY", "find_digest", "read_asset", "render", "respond"]
@@ -61,7 +61,7 @@ def _build_environment() -> Environment:
         auto_reload=False,
     )
     made.filters.update(FILTERS)
-    made.globals["version"] = importlib.metadata.version("mlx-stack-serve")
+    made.globals["version"] = __version__
     return made
 
 

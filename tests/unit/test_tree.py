@@ -157,3 +157,9 @@ def test_the_table_of_the_others_is_true():
     """It names modules and test files that are there."""
     assert set(TESTED_BY) <= set(MODULE_FILES)
     assert [path for path in TESTED_BY.values() if path not in SOURCES] == []
+
+
+def test_the_version_is_the_codes_own():
+    """Nothing asks what version is installed: a checkout runs also where none is, or an older one."""
+    asking = [name for name in OURS if 'version("mlx-stack-serve")' in (ROOT / name).read_text(encoding="utf-8")]
+    assert not asking

@@ -10,7 +10,6 @@ What must never happen: a word in it that isn't the same for everybody: it is sh
 from __future__ import annotations
 
 import functools
-import importlib.metadata
 import re
 from collections.abc import Iterable
 from http import HTTPStatus
@@ -19,6 +18,7 @@ from typing import Any
 import orjson
 from pydantic.json_schema import models_json_schema
 
+from deployments import __version__
 from deployments.api.openapi.operations import OPERATIONS, Access, Operation
 from deployments.api.openapi.schemas import SCHEMAS
 from deployments.errors import TABLE
@@ -55,7 +55,7 @@ def build_document(root: str = "") -> dict[str, Any]:
         "openapi": "3.1.0",
         "info": {
             "title": "MLX Stack Serve",
-            "version": importlib.metadata.version("mlx-stack-serve"),
+            "version": __version__,
             "description": INTRO,
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },
