@@ -32,13 +32,13 @@ seen twice or not at all.
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import importlib
 import itertools
 import logging
 import time
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -156,8 +156,13 @@ class Batch:
         """Take a sequence out and send its request why."""
         sequence = self._sequences.pop(ticket, None)
         if sequence is not None:
-            sequence.flush(0.0, last=_add_usage(failed, sequence))
+            sequence.fail(failed)
             self._take_out(sequence)
+
+    def estimate_prefill_s(self, prompt: Sequence[int]) -> float:
+        """Estimate how long this prompt will take, less what of it is kept."""
+        kept = 0 if self._prompts is None else self._prompts.count_usable(prompt)
+        return self._pace.estimate_s(len(prompt) - kept)
 
     def find_overdue(self, now_s: float) -> list[int]:
         """Find the tickets whose deadline has passed."""
@@ -197,7 +202,7 @@ class Batch:
         self._queue.extendleft(reversed(again))
         for ticket in ended:
             sequence = self._sequences.pop(ticket)
-            sequence.flush(0.0, last=_add_usage(failed, sequence))
+            sequence.fail(failed)
 
     def fail_all(self, failed: Failed) -> None:
         """End every sequence."""
@@ -207,7 +212,7 @@ class Batch:
         self._prefilling = []
         self._generator = self._new_generator()
         for sequence in sequences:
-            sequence.flush(0.0, last=_add_usage(failed, sequence))
+            sequence.fail(failed)
 
     def _advance(self) -> tuple[list[Any], list[Any]]:
         """Make mlx-lm's step. Its decoding comes first, and is counted at its end: that shows what raised."""
@@ -267,7 +272,7 @@ class Batch:
                 self._insert(sequence, start)
             except Exception as error:  # the generator won't take it: that harms nobody else
                 del self._sequences[sequence.ticket]
-                sequence.flush(0.0, last=_add_usage(_build_failed("take the request", error), sequence))
+                sequence.fail(_build_failed("take the request", error))
             if sequence.suspected or not self.prefills_together:
                 break
 
@@ -392,7 +397,3 @@ class Batch:
 def _build_failed(what: str, error: Exception | None) -> Failed:
     _LOG.error("the engine could not %s", what, exc_info=error)
     return Failed(fault=Fault.SERVER_ERROR, message=f"the engine could not {what} ({type(error).__name__})")
-
-
-def _add_usage(failed: Failed, sequence: SequenceState) -> Failed:
-    return dataclasses.replace(failed, usage=sequence.usage())

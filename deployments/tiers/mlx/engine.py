@@ -48,9 +48,9 @@ _FAILURES_MAX = 3
 _RESTART_S = 5.0  # Serve starts another replica in place of one that ends
 _CLOSE_S, _CLOSE_LOADING_S = 10.0, 0.5
 _SAVE_S = 5.0  # of it, for prompts that aren't on disk yet
-# How long an idle engine waits for more after each request that comes, as a share of what its first step takes, and in
-# all. Those that begin together share their steps: eight clients at once get their first token in 0.7 s, in 1.2 s where
-# the first of them begins alone (2 cores, 2026-11-22).
+# How long an idle engine waits for more after each request that comes, as a share of what those that have come will
+# take to prefill, and in all. Those that begin together share their steps: eight clients at once get their first token
+# in 0.7 s, in 1.2 s where the first of them begins alone (2 cores, 2026-11-22).
 _GATHER_SHARE, _GATHER_MAX_S = 0.1, 0.06
 
 
@@ -98,7 +98,6 @@ class Engine:
         self._tickets = itertools.count()
         self._waiting: dict[int, Job] = {}  # in order of arrival
         self._expected = 0  # requests that are being made ready to be submitted
-        self._first_step_s = 0.0  # how long the last step took that was made from rest
         self._batch: Batch | None = None
         self._failures = 0
         self._busy_since_s: float | None = None  # when the step under way began; None while there is nothing to do
@@ -228,14 +227,12 @@ class Engine:
         """Take commands, then make one step if anything runs."""
         batch = self._batch
         assert batch is not None
-        first = False
         if not batch and not self._waiting:
             self._busy_since_s = None
             while not self._idle(_save_prompts(batch, idle=True)):
                 pass
-            self._gather()
-            first = True
-        self._busy_since_s = began_s = time.monotonic()
+            self._gather(batch)
+        self._busy_since_s = time.monotonic()
         try:
             self._take_commands()
             self._end_overdue(batch)
@@ -245,8 +242,6 @@ class Engine:
             _save_prompts(batch, idle=False)
             if batch.step():  # health is tokens: prefill that goes on doesn't count as a cure
                 self._failures = 0
-            if first:
-                self._first_step_s = time.monotonic() - began_s
         except Exception as error:  # taking a sequence out computes too
             self._failures += 1
             _LOG.exception("a step of the engine failed, with %d requests", len(batch))
@@ -277,14 +272,15 @@ class Engine:
             return False
         return True
 
-    def _gather(self) -> None:
+    def _gather(self, batch: Batch) -> None:
         """Wait for those that come at the same time as the first."""
-        last_s = time.monotonic() + _GATHER_MAX_S
+        last_s, seen, prefill_s = time.monotonic() + _GATHER_MAX_S, 0, 0.0
         while (now_s := time.monotonic()) < last_s:
-            gap_s = last_s - now_s if self._expected else min(last_s - now_s, _GATHER_SHARE * self._first_step_s)
-            before = len(self._waiting)
+            come = list(self._waiting.values())[seen:]
+            seen, prefill_s = seen + len(come), prefill_s + sum(batch.estimate_prefill_s(one.prompt) for one in come)
+            gap_s = last_s - now_s if self._expected else min(last_s - now_s, _GATHER_SHARE * prefill_s)
             self._idle(gap_s)
-            if len(self._waiting) == before and not self._expected:
+            if len(self._waiting) <= seen and not self._expected:
                 return
 
     def _take_commands(self) -> None:

@@ -22,6 +22,10 @@ class PrefillPace:
     tokens_max: int = STEP_TOKENS_MAX
     tokens: int = 32
 
+    def estimate_s(self, tokens: int) -> float:
+        """Estimate how long so many tokens take, one step after the other."""
+        return tokens / self.tokens * self.target_s
+
     def learn(self, tokens: int, seconds: float) -> None:
         """Learn from a chunk. A short one says little about speed, unless even it took too long."""
         if seconds <= 0 or (tokens < self.tokens // 2 and seconds < self.target_s):

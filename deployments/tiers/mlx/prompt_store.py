@@ -287,6 +287,10 @@ class PromptStore:
             _LOG.warning("prompts can't be kept on disk, or read from it: %s", error, exc_info=bug)
         self._failing = True
 
+    def count_usable(self, tokens: Sequence[int]) -> int:
+        """Count the tokens that `take` would give, from memory."""
+        return self._memory.count_usable(tokens)
+
     def _collect(self) -> None:
         """Let go of what has been written."""
         if self._write is not None and self._write.done.is_set():

@@ -10,7 +10,7 @@ more than a token.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from deployments.tiers.logprobs import LogprobReader
@@ -21,7 +21,7 @@ from deployments.tiers.mlx.grammar.compiler import Constraint
 from deployments.tiers.mlx.grammar.masker import Masker
 from deployments.tiers.mlx.sampling import Guarded, Processor, Sampling
 from reliability.answer.logprobs import WaitingLogprobs
-from reliability.types import Counted, Event, FinishReason, Reasoning, Text, Usage
+from reliability.types import Counted, Event, Failed, FinishReason, Reasoning, Text, Usage
 
 __all__ = ["WINDOW_S", "Job", "SequenceState"]
 
@@ -210,6 +210,10 @@ class SequenceState:
             else:
                 self.logprobs.forget()
         return out
+
+    def fail(self, failed: Failed) -> None:
+        """Send why it ends, with all that is due."""
+        self.flush(0.0, last=replace(failed, usage=self.usage()))
 
     def flush(self, now_s: float, *, last: Event | None = None) -> None:
         """Send what is due: the first piece at once, the following in windows, everything with the last event.

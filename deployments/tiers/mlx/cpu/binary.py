@@ -22,7 +22,7 @@ __all__ = [
 ]
 
 BINARY = Path(__file__).with_name("kernels_x86_64.so")
-SHA256 = "77dde84b5bbda57f9c97671f7ab16460358e6a17b536e478e68072834f57d41d"
+SHA256 = "31a918950aeeea03c1417cf1b96e52b21148b003261576b38a18898261a7de8c"
 # By what the processor must have: how the functions end, and how many floats a register has.
 _KINDS = ((frozenset({"avx512f", "fma"}), "avx512", 16), (frozenset({"avx2", "fma"}), "avx2", 8))
 
@@ -60,9 +60,9 @@ class StepTask(ctypes.Structure):
 
     _fields_ = (
         *((name, ctypes.c_void_p) for name in ("multiply", "share", "layers", "embedding", "norm", "head")),
-        *((name, ctypes.c_void_p) for name in ("cosines", "sines", "tokens", "held", "work", "made")),
+        *((name, ctypes.c_void_p) for name in ("cosines", "sines", "tokens", "held", "wanted", "work", "made")),
         *((name, ctypes.c_long) for name in ("layers_count", "sequences", "count", "places", "hidden")),
-        *((name, ctypes.c_long) for name in ("heads", "groups", "size", "inner", "vocabulary")),
+        *((name, ctypes.c_long) for name in ("heads", "groups", "size", "inner", "vocabulary", "wanted_count")),
         *((name, ctypes.c_float) for name in ("epsilon", "scale")),
     )
 

@@ -16,16 +16,17 @@ struct layer {
 };
 
 // `tokens`: of each sequence `count`, behind the `held` that it has. `cosines` and `sines`: a line of size / 2 for each
-// place. `work`: room for `count_work` floats; `made`: a line of logits for each token.
+// place. `work`: room for eight arrays, see `step`. `made`: a line of logits for each of the `wanted` tokens, whose
+// numbers rise; of none where `wanted_count` is 0, and then only keys and values are computed.
 struct step {
   void (*multiply)(int order, int transa, int transb, int m, int n, int k, float alpha, const float *a, int lda,
                    const float *b, int ldb, float beta, float *c, int ldc);
   void (*share)(void (*work)(const void *what, long first, long last), const void *what, long count, long step);
   const struct layer *layers;
   const float *embedding, *norm, *head, *cosines, *sines;
-  const long *tokens, *held;
+  const long *tokens, *held, *wanted;
   float *work, *made;
-  long layers_count, sequences, count, places, hidden, heads, groups, size, inner, vocabulary;
+  long layers_count, sequences, count, places, hidden, heads, groups, size, inner, vocabulary, wanted_count;
   float epsilon, scale;
 };
 

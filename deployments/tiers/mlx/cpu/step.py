@@ -106,21 +106,27 @@ class Step:
         count, vocabulary). The lengths stay as they are. Raises IndexError for a token that the model doesn't have."""
         import mlx.core as mx
 
-        made = np.empty((*tokens.shape, self._task.vocabulary), np.float32)
-        self._compute(tokens, lengths, caches, made)
-        return mx.array(made)
+        made = self._compute(tokens, lengths, caches, np.arange(tokens.size))
+        return mx.array(made.reshape(*tokens.shape, -1))
 
-    def fill(self, tokens: Any, lengths: Lengths, caches: Sequence[RaggedCache]) -> None:
-        """Read tokens of which only keys and values are wanted."""
-        self._compute(tokens, lengths, caches, None)
+    def fill(self, tokens: Any, lengths: Lengths, caches: Sequence[RaggedCache], wanted: Sequence[int] = ()) -> Any:
+        """Read tokens of which keys and values are wanted, and the logits behind a few: of `wanted`, numbers that rise
+        in all of them, sequence by sequence. Return (wanted, vocabulary), None for none."""
+        import mlx.core as mx
 
-    def _compute(self, tokens: Any, lengths: Lengths, caches: Sequence[RaggedCache], made: Array | None) -> None:
+        made = self._compute(tokens, lengths, caches, np.array(wanted, np.int64))
+        return mx.array(made) if wanted else None
+
+    def _compute(self, tokens: Any, lengths: Lengths, caches: Sequence[RaggedCache], wanted: Array) -> Array:
         task = self._task
         numbers = np.ascontiguousarray(np.asarray(tokens), np.int64)
         held = np.asarray(lengths.values, np.int64)
         sequences, count = numbers.shape
         if numbers.min() < 0 or numbers.max() >= self._tokens_end:
             raise IndexError(f"tokens from {numbers.min()} to {numbers.max()}, and the model has {self._tokens_end}")
+        if len(wanted) and not (wanted[0] >= 0 and wanted[-1] < numbers.size and (np.diff(wanted) > 0).all()):
+            raise IndexError(f"wanted are {wanted.tolist()}, which don't rise in {numbers.size} tokens")
+        made = np.empty((len(wanted), task.vocabulary), np.float32)
         for cache in caches:
             cache.reserve(count, (sequences, task.groups, task.size))
         self._reserve_places(lengths.longest + count)
@@ -130,10 +136,11 @@ class Step:
         width = 2 * (task.hidden + (task.heads + task.groups) * task.size + task.inner)
         work = np.empty(sequences * count * width, np.float32)
         task.tokens, task.held, task.work = numbers.ctypes.data, held.ctypes.data, work.ctypes.data
-        task.made = None if made is None else made.ctypes.data
+        task.wanted, task.wanted_count, task.made = wanted.ctypes.data, len(wanted), made.ctypes.data
         task.cosines, task.sines = self._cosines.ctypes.data, self._sines.ctypes.data
         task.sequences, task.count, task.places = sequences, count, views[0].shape[2]
         self._run(ctypes.byref(task))
+        return made
 
     def _describe(self, layer: Any) -> TaskLayer:
         attention, mlp = layer.self_attn, layer.mlp

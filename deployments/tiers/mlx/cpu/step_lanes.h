@@ -2,8 +2,8 @@
 // attention_lanes.h and gate_lanes.h.
 
 // Scales each line, so that the mean of its squares is 1: "RMSNorm" (Zhang and Sennrich, arXiv:1910.07467).
-TARGET static void NAME(norm)(const struct step *s, const float *lines, const float *weights, float *made) {
-  for (long line = 0; line < s->sequences * s->count; line++, lines += s->hidden, made += s->hidden) {
+TARGET static void NAME(norm)(const struct step *s, long count, const float *lines, const float *weights, float *made) {
+  for (long line = 0; line < count; line++, lines += s->hidden, made += s->hidden) {
     NAME(vec) sum = {0};
     for (long at = 0; at < s->hidden; at += WIDTH) {
       NAME(vec) x = *(const NAME(loose) *)(lines + at);
@@ -16,20 +16,24 @@ TARGET static void NAME(norm)(const struct step *s, const float *lines, const fl
   }
 }
 
-// Multiplies all lines by a layer's weights: into `made`, or in addition to what is there.
-static void NAME(apply)(const struct step *s, const float *lines, long depth, const float *weights, long columns,
-                        int adds, float *made) {
-  int count = (int)(s->sequences * s->count);
-  s->multiply(ROW_MAJOR, PLAIN, TRANSPOSED, count, (int)columns, (int)depth, 1, lines, (int)depth, weights, (int)depth,
-              adds ? 1 : 0, made, (int)columns);
+// Multiplies `count` lines by a layer's weights: into `made`, or in addition to what is there.
+static void NAME(apply)(const struct step *s, long count, const float *lines, long depth, const float *weights,
+                        long columns, int adds, float *made) {
+  s->multiply(ROW_MAJOR, PLAIN, TRANSPOSED, (int)count, (int)columns, (int)depth, 1, lines, (int)depth, weights,
+              (int)depth, adds ? 1 : 0, made, (int)columns);
 }
 
-TARGET static void NAME(apply_biased)(const struct step *s, const float *lines, const float *weights, const float *bias,
-                                      long columns, float *made) {
-  for (long line = 0; bias && line < s->sequences * s->count; line++)
+TARGET static void NAME(apply_biased)(const struct step *s, long count, const float *lines, const float *weights,
+                                      const float *bias, long columns, float *made) {
+  for (long line = 0; bias && line < count; line++)
     for (long at = 0; at < columns; at += WIDTH)
       *(NAME(loose) *)(made + line * columns + at) = *(const NAME(loose) *)(bias + at);
-  NAME(apply)(s, lines, s->hidden, weights, columns, bias != 0, made);
+  NAME(apply)(s, count, lines, s->hidden, weights, columns, bias != 0, made);
+}
+
+TARGET static void NAME(copy)(const float *from, long count, float *to) {
+  for (long at = 0; at < count; at += WIDTH)
+    *(NAME(loose) *)(to + at) = *(const NAME(loose) *)(from + at);
 }
 
 // Turns a query or key by its place ("RoPE", Su et al., arXiv:2104.09864; the halves of it are the pairs).
@@ -57,8 +61,7 @@ TARGET static void NAME(put)(const struct step *s, const struct layer *layer, fl
       long from = (line * s->groups + group) * s->size;
       long to = ((sequence * s->groups + group) * s->places + place) * s->size;
       NAME(rotate)(s, place, keys + from, layer->keys + to);
-      for (long at = 0; at < s->size; at += WIDTH)
-        *(NAME(loose) *)(layer->values + to + at) = *(const NAME(loose) *)(values + from + at);
+      NAME(copy)(values + from, s->size, layer->values + to);
     }
   }
 }
@@ -121,25 +124,25 @@ TARGET static void NAME(step)(const struct step *s) {
   float *keys = queries + lines * wide, *values = keys + lines * narrow, *seen = values + lines * narrow;
   float *gate = seen + lines * wide, *up = gate + lines * s->inner;
   for (long line = 0; line < lines; line++)
-    for (long at = 0; at < s->hidden; at += WIDTH)
-      *(NAME(loose) *)(x + line * s->hidden + at) =
-          *(const NAME(loose) *)(s->embedding + s->tokens[line] * s->hidden + at);
+    NAME(copy)(s->embedding + s->tokens[line] * s->hidden, s->hidden, x + line * s->hidden);
   for (const struct layer *layer = s->layers; layer < s->layers + s->layers_count; layer++) {
-    NAME(norm)(s, x, layer->first_norm, normed);
-    NAME(apply_biased)(s, normed, layer->query, layer->query_bias, wide, queries);
-    NAME(apply_biased)(s, normed, layer->key, layer->key_bias, narrow, keys);
-    NAME(apply_biased)(s, normed, layer->value, layer->value_bias, narrow, values);
+    NAME(norm)(s, lines, x, layer->first_norm, normed);
+    NAME(apply_biased)(s, lines, normed, layer->query, layer->query_bias, wide, queries);
+    NAME(apply_biased)(s, lines, normed, layer->key, layer->key_bias, narrow, keys);
+    NAME(apply_biased)(s, lines, normed, layer->value, layer->value_bias, narrow, values);
     NAME(put)(s, layer, queries, keys, values);
+    if (!s->wanted_count && layer == s->layers + s->layers_count - 1)
+      return;
     NAME(attend_all)(s, layer, queries, seen);
-    NAME(apply)(s, seen, wide, layer->output, s->hidden, 1, x);
-    NAME(norm)(s, x, layer->second_norm, normed);
-    NAME(apply)(s, normed, s->hidden, layer->gate, s->inner, 0, gate);
-    NAME(apply)(s, normed, s->hidden, layer->up, s->inner, 0, up);
+    NAME(apply)(s, lines, seen, wide, layer->output, s->hidden, 1, x);
+    NAME(norm)(s, lines, x, layer->second_norm, normed);
+    NAME(apply)(s, lines, normed, s->hidden, layer->gate, s->inner, 0, gate);
+    NAME(apply)(s, lines, normed, s->hidden, layer->up, s->inner, 0, up);
     NAME(gate_all)(s, gate, up, gate);
-    NAME(apply)(s, gate, s->inner, layer->down, s->hidden, 1, x);
+    NAME(apply)(s, lines, gate, s->inner, layer->down, s->hidden, 1, x);
   }
-  if (!s->made)
-    return;
-  NAME(norm)(s, x, s->norm, normed);
-  NAME(apply)(s, normed, s->hidden, s->head, s->vocabulary, 0, s->made);
+  for (long line = 0; line < s->wanted_count; line++)  // no line moves onto one that is still wanted
+    NAME(copy)(x + s->wanted[line] * s->hidden, s->hidden, x + line * s->hidden);
+  NAME(norm)(s, s->wanted_count, x, s->norm, normed);
+  NAME(apply)(s, s->wanted_count, normed, s->hidden, s->head, s->vocabulary, 0, s->made);
 }

@@ -1,14 +1,27 @@
-"""From the model's logits to one token a row, in the order in which everybody does it: processors, log-probabilities,
-the sampler. And the arrays that rows of different lengths are read as."""
+"""From the model's logits to tokens, in the order in which everybody does it: processors, log-probabilities, the
+sampler. And the arrays that rows of different lengths are read as."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from deployments.tiers.mlx.decoding.rows import Row
 
-__all__ = ["index_rows", "normalise", "pad_lines", "process", "sample"]
+__all__ = ["Drawn", "draw_line", "index_rows", "normalise", "note_drawn", "pad_lines", "process", "sample"]
+
+
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """One token of an answer; with the last one come the cache and the tokens that it holds."""
+
+    uid: int
+    token: int
+    logprobs: Any
+    finish_reason: str | None = None
+    prompt_cache: Any = None
+    all_tokens: list[int] | None = None
 
 
 def process(row: Row, tokens: Any, logits: Any) -> Any:
@@ -63,3 +76,51 @@ def index_rows(places: Sequence[int]) -> Any:
     import mlx.core as mx
 
     return mx.array(list(places))
+
+
+def draw_line(
+    row: Row, line: Sequence[int], logits: Any, likely: Sequence[int] | None, stops: Container[int]
+) -> list[Drawn]:
+    """Draw behind each token of the line, up to the first guess that is wrong; the row holds what stands.
+
+    `logits`: behind each; of a row that takes the `likely` ones, their log-probabilities.
+    """
+    out: list[Drawn] = []
+    row.last = None
+    for place, token in enumerate(line):
+        if likely is None:
+            drawn, logprobs = _draw_one(row, token, logits[place : place + 1])
+            if drawn is None:
+                return out
+        else:
+            drawn, logprobs = likely[place], logits[place]
+        row.tokens.append(token)
+        out.append(note_drawn(row, drawn, logprobs, stops))
+        row.last = drawn
+        if out[-1].finish_reason or drawn not in line[place + 1 : place + 2]:
+            break
+    return out
+
+
+def _draw_one(row: Row, token: int, logits: Any) -> tuple[int | None, Any]:
+    """Draw behind `token`; None where a processor failed on it."""
+    import mlx.core as mx
+
+    logits = process(row, mx.array([token]), logits)
+    if row.failed:
+        return None, None
+    logprobs = normalise(logits)
+    return sample([row.sampler], logits, logprobs).tolist()[0], logprobs[0]
+
+
+def note_drawn(row: Row, token: int, logprobs: Any, stops: Container[int]) -> Drawn:
+    """Count a token as given; it is the last one where it is in `stops`, or there is no room for more."""
+    row.given += 1
+    if row.lookup is not None:
+        row.lookup.append(token)
+    reason = None
+    if token in stops:
+        reason = "stop"
+    elif row.given >= row.max_tokens:
+        reason = "length"
+    return Drawn(row.uid, token, logprobs, reason)

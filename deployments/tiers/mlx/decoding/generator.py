@@ -29,11 +29,20 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from deployments.tiers.mlx.decoding.draft_policy import COUNT_MAX, DraftPolicy, Offer
-from deployments.tiers.mlx.decoding.drawing import index_rows, normalise, pad_lines, process, sample
+from deployments.tiers.mlx.decoding.drawing import (
+    Drawn,
+    draw_line,
+    index_rows,
+    normalise,
+    note_drawn,
+    pad_lines,
+    process,
+    sample,
+)
 from deployments.tiers.mlx.decoding.lookup import Guess, Lookup
 from deployments.tiers.mlx.decoding.rows import Computer, Processor, Row, Rows
 
-__all__ = ["Drawn", "LookupGenerator", "Progress", "Work"]
+__all__ = ["LookupGenerator", "Progress", "Work"]
 
 
 @dataclass(slots=True)
@@ -53,18 +62,6 @@ class Progress:
     progress: tuple[int, int]
     end_of_segment: bool
     end_of_prompt: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Drawn:
-    """One token of an answer; with the last one come the cache and the tokens that it holds."""
-
-    uid: int
-    token: int
-    logprobs: Any
-    finish_reason: str | None = None
-    prompt_cache: Any = None
-    all_tokens: list[int] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +135,8 @@ class LookupGenerator:
         drawn = self._decode()
         # Counted at the end of decoding: it says that what may raise from here on is a prompt's.
         self._work.generation_tokens += len(drawn)
-        return self._prefill(), drawn
+        done, first = self._prefill()
+        return done, drawn + first
 
     def extract_cache(self, uids: Sequence[int]) -> dict[int, tuple[Any, list[int]]]:
         """Copy what was computed for these, with the tokens that it holds."""
@@ -167,28 +165,46 @@ class LookupGenerator:
 
     # Prefill.
 
-    def _prefill(self) -> list[Progress]:
+    def _prefill(self) -> tuple[list[Progress], list[Drawn]]:
+        """Read a chunk of each prompt; return how far they are, and the first tokens of those that are read whole."""
         import mlx.core as mx
 
         rows = self._filling
-        if not rows:
-            return []
         began_s, done = time.perf_counter(), self._pass_on_filled()
         if not rows:
-            return done
-        chunks = [self._cut_chunk(row) for row in rows.rows]
-        rows.fill(pad_lines(chunks))
+            return done, []
+        chunks = self._cut_chunks()
+        width, whole = max(map(len, chunks)), self._find_whole(chunks)
+        logits = rows.fill(pad_lines(chunks), [place * width + len(chunks[place]) - 1 for place in whole])
         rows.advance([len(chunk) for chunk in chunks])
         mx.eval(rows.state)
         mx.clear_cache()
-        for row, chunk in zip(rows.rows, chunks, strict=True):
+        for place, (row, chunk) in enumerate(zip(rows.rows, chunks, strict=True)):
             row.read += len(chunk)
-            row.tokens += chunk
-            done.append(Progress(row.uid, (row.read, len(row.prompt)), row.read in row.ends, False))
+            row.tokens += chunk[:-1] if place in whole else chunk
+            done.append(Progress(row.uid, (row.read, len(row.prompt)), row.read in row.ends, place in whole))
         self._work.prompt_tokens += sum(map(len, chunks))
         self._work.prompt_time += time.perf_counter() - began_s
         self._undisturbed = False
-        return done + self._pass_on_filled()
+        drawn = self._draw_first([rows.rows[place] for place in whole], logits)
+        rows.move(whole, self._filled)
+        return done + self._pass_on_filled(), self._let_go(self._filled, drawn)
+
+    def _draw_first(self, rows: Sequence[Row], logits: Any) -> list[Drawn]:
+        """Draw the first token of each answer, behind the last of its prompt."""
+        import mlx.core as mx
+
+        if not rows:
+            return []
+        likely: Any = mx.argmax(logits, axis=-1).tolist()
+        logprobs, drawn = normalise(logits), []
+        for place, row in enumerate(rows):
+            here = slice(place, place + 1)
+            if row.plain:
+                drawn += draw_line(row, row.prompt[-1:], logprobs[here], likely[here], self._stops)
+            else:
+                drawn += draw_line(row, row.prompt[-1:], logits[here], None, self._stops)
+        return drawn
 
     def _pass_on_filled(self) -> list[Progress]:
         """Let those go on to decoding of which all is read but the last token: the first is drawn behind that."""
@@ -201,6 +217,23 @@ class LookupGenerator:
             done.append(Progress(row.uid, (len(row.prompt), len(row.prompt)), True, True))
         rows.move(places, self._filled)
         return done
+
+    def _cut_chunks(self) -> list[list[int]]:
+        """Cut the next chunk of each prompt. The last token of a prompt comes with the rest only where the logits
+        behind it can be had alone; else it is the first that decoding reads."""
+        rows = self._filling
+        chunks = [self._cut_chunk(row) for row in rows.rows]
+        if rows.picks(len(chunks) * (max(map(len, chunks)) + 1)):
+            for row, chunk in zip(rows.rows, chunks, strict=True):
+                end = row.read + len(chunk)
+                if end == len(row.prompt) - 1 and end not in row.ends:  # where a segment ends its cache may be wanted
+                    chunk.append(row.prompt[-1])
+        return chunks
+
+    def _find_whole(self, chunks: Sequence[Sequence[int]]) -> list[int]:
+        """Find the rows whose prompt is read whole with these."""
+        rows = zip(self._filling.rows, chunks, strict=True)
+        return [place for place, (row, chunk) in enumerate(rows) if row.read + len(chunk) == len(row.prompt)]
 
     def _cut_chunk(self, row: Row) -> list[int]:
         end = min(next(end for end in row.ends if end > row.read), len(row.prompt) - 1)
@@ -225,7 +258,7 @@ class LookupGenerator:
         spent_s = time.perf_counter() - began_s if self._undisturbed else None
         self._policy.learn(offers, count, right, spent_s)
         self._undisturbed = True
-        drawn = self._let_go(drawn)
+        drawn = self._let_go(rows, drawn)
         if self._begins_ahead and self._filled and self._ahead is None:
             self._join()  # their first tokens are under way before this thread goes on
             self._ahead = self._begin_last()
@@ -270,7 +303,7 @@ class LookupGenerator:
             row.last = None if follows else token
             row.tokens += [token] if follows else []
             if row.uid not in ahead.failed:
-                drawn.append(self._note(row, token, ahead.logprobs[place]))
+                drawn.append(note_drawn(row, token, ahead.logprobs[place], self._stops))
         return drawn
 
     def _will_guess(self) -> bool:
@@ -312,9 +345,9 @@ class LookupGenerator:
         for place, (row, line) in enumerate(zip(rows.rows, lines, strict=True)):
             held = len(row.tokens)
             if row.plain:
-                drawn += self._draw(row, line, logprobs[place], likely[place])
+                drawn += draw_line(row, line, logprobs[place], likely[place], self._stops)
             else:  # a penalty that divides wants them as the model gave them
-                drawn += self._draw(row, line, logits[place], None)
+                drawn += draw_line(row, line, logits[place], None, self._stops)
             counts.append(len(row.tokens) - held)
         rows.advance(counts)
         right = [max(0, count - 1) for count in counts]
@@ -322,52 +355,9 @@ class LookupGenerator:
         self.right_tokens += sum(right)
         return drawn, right
 
-    def _draw(self, row: Row, line: Sequence[int], logits: Any, likely: Sequence[int] | None) -> list[Drawn]:
-        """Draw behind each token of the line, up to the first guess that is wrong.
-
-        `likely`: what is drawn, where nothing but the model has a say.
-        """
-        out: list[Drawn] = []
-        row.last = None
-        for place, token in enumerate(line):
-            if likely is None:
-                drawn, logprobs = self._draw_one(row, token, logits[place : place + 1])
-                if drawn is None:
-                    return out
-            else:
-                drawn, logprobs = likely[place], logits[place]
-            row.tokens.append(token)
-            out.append(self._note(row, drawn, logprobs))
-            row.last = drawn
-            if out[-1].finish_reason or drawn not in line[place + 1 : place + 2]:
-                break
-        return out
-
-    def _draw_one(self, row: Row, token: int, logits: Any) -> tuple[int | None, Any]:
-        """Draw behind `token`; None where a processor failed on it."""
-        import mlx.core as mx
-
-        logits = process(row, mx.array([token]), logits)
-        if row.failed:
-            return None, None
-        logprobs = normalise(logits)
-        return sample([row.sampler], logits, logprobs).tolist()[0], logprobs[0]
-
-    def _note(self, row: Row, token: int, logprobs: Any) -> Drawn:
-        """Count a token as given."""
-        row.given += 1
-        if row.lookup is not None:
-            row.lookup.append(token)
-        reason = None
-        if token in self._stops:
-            reason = "stop"
-        elif row.given >= row.max_tokens:
-            reason = "length"
-        return Drawn(row.uid, token, logprobs, reason)
-
-    def _let_go(self, drawn: list[Drawn]) -> list[Drawn]:
+    def _let_go(self, rows: Rows, drawn: list[Drawn]) -> list[Drawn]:
         """Let the rows go that are finished, each with its cache."""
-        rows, ended = self._decoding, {one.uid for one in drawn if one.finish_reason}
+        ended = {one.uid for one in drawn if one.finish_reason}
         if not ended:
             return drawn
         kept = {row.uid: (rows.extract(place), row.tokens) for place, row in enumerate(rows.rows) if row.uid in ended}

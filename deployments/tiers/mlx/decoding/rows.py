@@ -71,8 +71,8 @@ class Computer(Protocol):
     def read(self, tokens: Any, lengths: Lengths, caches: Sequence[RaggedCache]) -> Any:
         """Return the logits behind each token."""
 
-    def fill(self, tokens: Any, lengths: Lengths, caches: Sequence[RaggedCache]) -> None:
-        """Compute their keys and values alone."""
+    def fill(self, tokens: Any, lengths: Lengths, caches: Sequence[RaggedCache], wanted: Sequence[int]) -> Any:
+        """Compute their keys and values, and the logits behind the `wanted`, by their numbers among all tokens."""
 
 
 class Rows:
@@ -115,16 +115,23 @@ class Rows:
 
     def read(self, tokens: Any) -> Any:
         """Let the model read these, one line for each row; return its logits. The lengths stay as they are."""
-        if step := self._choose_step(tokens):
+        if step := self._choose_step(tokens.size):
             return step.read(tokens, self.lengths, self.caches)
         return self._model(tokens, cache=self.caches)
 
-    def fill(self, tokens: Any) -> None:
-        """Let the model read these without a word about what comes next."""
-        if step := self._choose_step(tokens):
-            step.fill(tokens, self.lengths, self.caches)
-        else:
-            self._model(tokens, cache=self.caches)
+    def fill(self, tokens: Any, wanted: Sequence[int] = ()) -> Any:
+        """Let the model read these; return its logits behind the `wanted` ones, by their numbers among all of them, and
+        None for none. Some may be wanted only where it `picks` them."""
+        if step := self._choose_step(tokens.size):
+            return step.fill(tokens, self.lengths, self.caches, wanted)
+        assert not wanted
+        self._model(tokens, cache=self.caches)
+        return None
+
+    def picks(self, tokens: int) -> bool:
+        """Whether of so many tokens the logits of a few can be computed, and not all: for a long chunk they would cost
+        as much as the rest."""
+        return self._choose_step(tokens) is not None
 
     def advance(self, counts: Sequence[int]) -> None:
         """Keep so many of the tokens that were read last, in each row."""
@@ -139,8 +146,8 @@ class Rows:
         """What has to be computed for all caches to be there."""
         return [cache.state for cache in self.caches if not cache.empty()]
 
-    def _choose_step(self, tokens: Any) -> Computer | None:
-        return self._step if self._step is not None and tokens.size <= self._step.lines_max else None
+    def _choose_step(self, tokens: int) -> Computer | None:
+        return self._step if self._step is not None and tokens <= self._step.lines_max else None
 
     def _extend(self, rows: Sequence[Row], lengths: Lengths, caches: Sequence[RaggedCache]) -> None:
         if not self.rows:

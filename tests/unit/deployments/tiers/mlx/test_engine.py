@@ -12,6 +12,7 @@ import pytest
 
 from deployments.tiers.mlx import engine as engine_module
 from deployments.tiers.mlx.answer import AnswerReader
+from deployments.tiers.mlx.batch import Batch
 from deployments.tiers.mlx.sampling import Sampling
 from reliability.types import Failed, Fault, Finish, FinishReason, Reasoning, Text
 from tests.support import tiny_model as tiny
@@ -215,6 +216,28 @@ class TestGathering:
         _, two = rig.ask()
         assert all(isinstance(whole(out)[-1], Finish) for out in (one, two))
         assert rig.model.shapes[0] == (2, len(PROMPT) - 1)
+
+    def test_who_has_little_to_read_waits_little(self, rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Law: the wait for others is a tenth of what those that have come will take, whatever was read before them,
+        and what is kept of a prompt isn't read."""
+        gather, idle, gaps = rig.engine._gather, rig.engine._idle, []
+
+        def note(timeout_s: float) -> bool:
+            gaps.append(timeout_s)
+            return idle(timeout_s)
+
+        def watch(batch: Batch) -> None:
+            with monkeypatch.context() as patch:
+                patch.setattr(rig.engine, "_idle", note)
+                gather(batch)
+
+        monkeypatch.setattr(rig.engine, "_gather", watch)
+        long = [token for token in PROMPT for _ in range(4)]
+        for prompt, left in ((long, len(long)), ([*long, 9, 9], 2)):
+            half_a_second = rig.engine._batch._pace.tokens
+            rig.answer(prompt=prompt)
+            assert gaps == [pytest.approx(min(0.1 * 0.5 * left / half_a_second, 0.06), rel=0.1)]
+            gaps.clear()
 
     def test_it_waits_for_nobody_for_ever(self, rig: Rig) -> None:
         """Law: a request is answered while another is expected that never comes."""

@@ -28,3 +28,11 @@ class TestPace:
         for _ in range(10):
             pace.learn(pace.tokens, pace.tokens / tokens_per_s)
         assert pace.tokens == pytest.approx(tokens_per_s / 2, abs=1) or pace.tokens in (32, 512)
+
+    @given(st.integers(1, 5000), st.floats(70, 900))
+    def test_what_it_estimates_is_what_it_learned(self, tokens: int, tokens_per_s: float) -> None:
+        """Law: at a steady speed a prompt takes as long as it says, but for what a step's rounding makes."""
+        pace = PrefillPace()
+        for _ in range(10):
+            pace.learn(pace.tokens, pace.tokens / tokens_per_s)
+        assert pace.estimate_s(tokens) == pytest.approx(tokens / tokens_per_s, rel=0.04)

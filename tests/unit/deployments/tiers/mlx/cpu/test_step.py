@@ -86,6 +86,38 @@ class TestStep:
             assert mx.array_equal(one.keys, other.keys).item()
             assert mx.array_equal(one.values, other.values).item()
 
+    @given(rows=st.lists(st.integers(0, 300), min_size=1, max_size=4), count=st.integers(1, 20), data=st.data())
+    @settings(max_examples=40, deadline=None)
+    def test_logits_of_a_few_are_those_among_all(
+        self, models: dict[str, Any], rows: list[int], count: int, data: st.DataObject
+    ) -> None:
+        """Law: the logits behind the tokens that are wanted are what they are where all are, keys and values too."""
+        import mlx.core as mx
+
+        size = len(rows) * count
+        wanted = sorted(data.draw(st.sets(st.integers(0, size - 1))))
+        step = build_step(models["biases"])
+        read, filled = (_fill_caches(models["biases"], rows) for _ in range(2))
+        tokens = mx.array(np.random.default_rng(size).integers(0, VOCABULARY, (len(rows), count)))
+        right, made = step.read(tokens, *read), step.fill(tokens, *filled, wanted)
+
+        if wanted:
+            right = np.asarray(right).reshape(size, -1)[wanted]
+            np.testing.assert_allclose(np.asarray(made), right, atol=1e-5 * np.abs(right).max())
+        else:
+            assert made is None
+        for one, other in zip(read[1], filled[1], strict=True):
+            assert mx.array_equal(one.keys, other.keys).item()
+            assert mx.array_equal(one.values, other.values).item()
+
+    @pytest.mark.parametrize("wanted", [[-1], [2], [0, 0], [1, 0]])
+    def test_what_there_is_not_can_t_be_wanted(self, models: dict[str, Any], wanted: list[int]) -> None:
+        """Law: numbers that aren't of these tokens, or don't rise, are refused before anything is read."""
+        import mlx.core as mx
+
+        with pytest.raises(IndexError, match="wanted"):
+            build_step(models["biases"]).fill(mx.array([[5, 6]]), *_fill_caches(models["biases"], [3]), wanted)
+
     @pytest.mark.parametrize("token", [-1, VOCABULARY, 1 << 30])
     def test_a_token_that_there_is_not_is_refused(self, models: dict[str, Any], token: int) -> None:
         """Law: nothing is read that isn't the model's, and the caches stay as they are."""
