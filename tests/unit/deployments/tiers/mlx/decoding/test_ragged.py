@@ -11,8 +11,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from deployments.models.sources import parse_source
-from deployments.tiers.mlx.decoding.ragged import GROWTH_TOKENS, Lengths, RaggedCache, build_caches, is_ragged
+from deployments.tiers.mlx.decoding.ragged import GROWTH_TOKENS_MIN, Lengths, RaggedCache, build_caches, is_ragged
 from deployments.tiers.mlx.loading import load
+from deployments.tiers.mlx.memory_budget import Layer, Layout
 
 
 @pytest.fixture(scope="module")
@@ -132,7 +133,18 @@ def test_a_batch_of_one_begins_with_what_is_kept_and_leaves_it_alone(model):
 
     assert mx.allclose(logits[0], read_alone(model, text)[30:], atol=1e-4).item()
     assert all(mx.array_equal(one.keys[..., :30, :], old).item() for one, old in zip(kept, before, strict=True))
-    assert caches[0].keys.shape[2] % GROWTH_TOKENS == 0
+
+
+@given(tokens=st.integers(1, 20_000))
+def test_places_to_spare_are_few(tokens):
+    """An eighth at most, but for very short rows; and never more than rows that grow by 256, by which memory is set
+    aside."""
+    cache = RaggedCache(Lengths([tokens - 1]))
+    cache.reserve(1, (1, 1, 1))
+    places = cache.keys.shape[2]
+
+    assert tokens <= places <= Layout((Layer(1),)).sequence_bytes(tokens)
+    assert places - tokens <= max(tokens / 8, GROWTH_TOKENS_MIN)
 
 
 def test_a_window_is_masked_too():
