@@ -17,114 +17,45 @@ it.
 
 from __future__ import annotations
 
-import gzip
 import json
-import re
 import statistics
 import sys
 import time
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from random import Random
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from deployments.request.attempt import Reading  # noqa: E402
-from deployments.request.attempt_record import record_attempt  # noqa: E402
-from reliability.answer.gate import Hold  # noqa: E402
-from reliability.answer.judgement import expect  # noqa: E402
-from reliability.loops import LoopConfig  # noqa: E402
-from reliability.tools import (  # noqa: E402
-    CheckConfig,
-    Checked,
-    RawCall,
-    ToolBox,
-    build_toolbox,
-    check_calls,
-    extract_calls,
-    id_source,
+from deployments.request.attempt import Reading
+from deployments.request.attempt_record import record_attempt
+from reliability.answer.gate import Hold
+from reliability.answer.judgement import expect
+from reliability.loops import LoopConfig
+from reliability.tools import CheckConfig, Checked, RawCall, ToolBox, check_calls, extract_calls
+from reliability.types import Finish, FinishReason, Started, Text
+from tests.evals.damages import DAMAGES, Damaged, hermes
+from tests.evals.standins import HONEST, STANDINS, declare
+from tests.evals.texts_eval import inline_parameters, malformed_outputs, prose, written_formats
+from tests.evals.tool_cases import (
+    IDS,
+    Case,
+    Row,
+    judge_native,
+    judge_text,
+    records,
+    right,
+    same,
+    toolbox,
 )
-from reliability.types import Finish, FinishReason, Started, Text  # noqa: E402
-from tests.evals.damages import DAMAGES, Damaged, hermes  # noqa: E402
-from tests.evals.standins import HONEST, STANDINS, declare  # noqa: E402
-from tests.support.renderings import schema_of, tool  # noqa: E402
-from tests.support.streaming import Outcome, cut_at, play, whole  # noqa: E402
+from tests.support.renderings import tool
 
-RECORDED = ROOT.parent / "shared" / "data"
-FIXTURES = Path(__file__).parent / "fixtures"
 VALIDATION_US_MAX = 150.0
 SEEDS = 3
-IDS = id_source("evaluation")
-
-Case = Mapping[str, Any]
-
-
-@dataclass
-class Row:
-    """One row of the table: what was found, and what may not be."""
-
-    name: str
-    total: int = 0
-    counts: Counter[str] = field(default_factory=Counter)
-    failures: list[str] = field(default_factory=list)
-
-    def __str__(self) -> str:
-        counts = self.counts.most_common()
-        shares = ", ".join(f"{word} {n} ({100 * n / self.total:.1f} %)" for word, n in counts)
-        verdict = f"FAILED {len(self.failures)}" if self.failures else "ok"
-        return f"| {self.name} | {self.total} | {shares} | {verdict} |"
-
-
-def records(name: str, folder: Path | None = None) -> list[Any]:
-    """The records of one data set: from a folder, as recorded, or the set that stands in."""
-    for path in ([folder / f"{name}.jsonl.gz"] if folder else []) + [RECORDED / f"{name}.jsonl.gz"]:
-        if path.exists():
-            return [json.loads(line) for line in gzip.decompress(path.read_bytes()).decode().splitlines()]
-    fixture = FIXTURES / f"{'agent_runs' if name == 'agent_traces' else name}.jsonl"
-    return [json.loads(line) for line in fixture.read_text(encoding="utf-8").splitlines()]
-
-
-def written_calls() -> tuple[list[Any], list[Case]]:
-    """The tools and the samples of how model families write calls into their text: `family`, `text`, `calls`, and
-    `where` the text may stand: any, a line, a sentence, last (alone behind other lines), alone, thought (with reasoning
-    before it)."""
-    tools, *cases = [
-        json.loads(line) for line in (FIXTURES / "call_formats.jsonl").read_text(encoding="utf-8").splitlines()
-    ]
-    return tools["tools"], cases
-
-
-def toolbox(tools: Any) -> ToolBox:
-    box = build_toolbox(tools)
-    assert isinstance(box, ToolBox), box
-    return box
-
-
-def same(calls: Iterable[Any], expected: Sequence[Case]) -> bool:
-    """True where the delivered calls are the expected ones, to the type."""
-    got = [(call.name, json.dumps(json.loads(call.arguments), sort_keys=True)) for call in calls]
-    return got == [(call["name"], json.dumps(call["arguments"], sort_keys=True)) for call in expected]
-
-
-def judge_text(text: str, box: ToolBox, conversation: Sequence[str] | None = None) -> Checked:
-    found = extract_calls(text, box)
-    return check_calls(found.calls, box, new_id=IDS, malformed=found.malformed, conversation=conversation)
-
-
-def judge_native(calls: Iterable[Case], box: ToolBox, conversation: Sequence[str] | None = None) -> Checked:
-    raw = [RawCall(name=call["name"], arguments=call["arguments"], id=f"own_{i}") for i, call in enumerate(calls)]
-    return check_calls(raw, box, new_id=IDS, conversation=conversation)
 
 
 # --- ground truths ------------------------------------------------------------------------------------------
-
-
-def right(cases: Iterable[Case]) -> list[Case]:
-    return [case for case in cases if case["gt_valid"] and case["ground_truth"]]
 
 
 def ground_truths(cases: Iterable[Case]) -> Row:
@@ -309,176 +240,6 @@ def _recorded_call(row: Row, id: str, function: Case, said: Sequence[str]) -> No
         convicted = [violation for violation in verdict.violations if violation.kind == "placeholder"]
         row.counts["convicted" if convicted else "accepted"] += 1
         row.failures += [f"{id}: {violation}" for violation in convicted]
-
-
-# --- inline parameters --------------------------------------------------------------------------------------
-
-EDGES = ("", "\n", "\r\n", " ", "\n\n", "  \n")
-FRAMED = re.compile(r"(\r?\n).*\1", re.DOTALL)
-TAGGED = (
-    "<tool_call>\n<function=save>\n<parameter=text>{0}</parameter>\n</function>\n</tool_call>",
-    "<function=save><parameter=text>{0}</parameter></function>",
-    '<function_calls><invoke name="save"><parameter name="text">{0}</parameter></invoke></function_calls>',
-)
-
-
-def inline_parameters() -> Row:
-    """A value between tags, with every kind of edge: it loses one line break of the framing at each end, or nothing."""
-    row = Row("tags: values to the letter")
-    box = toolbox([tool("save", {"properties": {"text": {"type": "string"}}})])
-    for before in EDGES:
-        for behind in EDGES:
-            for body in ("def f():\n    pass", "a", "a\n\nb", ""):
-                value = before + body + behind
-                for form in TAGGED:
-                    for framed, text in ((False, value), (True, f"\n{value}\n")):
-                        if framed or FRAMED.fullmatch(value) is None:
-                            _inline(row, judge_text(form.format(text), box), value, text)
-    return row
-
-
-def _inline(row: Row, verdict: Checked, value: str, text: str) -> None:
-    got = json.loads(verdict.calls[0].arguments).get("text") if verdict.calls else None
-    row.total += 1
-    row.counts["kept" if got == value else "CHANGED"] += 1
-    if got != value:
-        row.failures.append(f"{text!r} -> {got!r} instead of {value!r}")
-
-
-# --- malformed outputs --------------------------------------------------------------------------------------
-
-
-def malformed_outputs(cases: Iterable[Case]) -> Iterator[Row]:
-    """Tool texts with their calls, and damaged JSON as the arguments of a call, natively and inside an
-    envelope."""
-    texts, natives, inside = (
-        Row("malformed: tool texts"),
-        Row("malformed: JSON as native arguments"),
-        Row("malformed: JSON in an envelope"),
-    )
-    for case in cases:
-        expected = case["expected"]
-        if case["kind"] == "json_text":
-            _json_text(case, expected, natives, inside)
-        elif expected is not None:
-            _malformed(texts, case, judge_text(case["raw"], _box_of(expected)), expected)
-    yield from (texts, natives, inside)
-
-
-def _box_of(calls: Sequence[Case]) -> ToolBox:
-    """Tools for the expected calls: each field has the type of its expected value."""
-    known: dict[str, dict[str, Any]] = {}
-    for call in calls:
-        known.setdefault(call["name"], {}).update(call["arguments"])
-    return toolbox([tool(name, schema_of(arguments)) for name, arguments in known.items()])
-
-
-def _json_text(case: Case, expected: Any, natives: Row, inside: Row) -> None:
-    box = toolbox([tool("save", {})])
-    calls = [{"name": "save", "arguments": expected}] if isinstance(expected, dict) else []
-    if case["raw"].strip().strip('"').lower() in ("", "null"):  # no arguments, for a tool that needs none
-        calls = [{"name": "save", "arguments": {}}]
-    if _valid_object(case["raw"]):  # nothing is wrong with it: it must arrive as it is
-        calls = [{"name": "save", "arguments": json.loads(case["raw"])}]
-    _malformed(natives, case, judge_native([{"name": "save", "arguments": case["raw"]}], box), calls)
-    text = f'<tool_call>\n{{"name": "save", "arguments": {case["raw"]}}}\n</tool_call>'
-    _malformed(inside, case, judge_text(text, box), calls)
-
-
-def _valid_object(raw: str) -> bool:
-    try:
-        return isinstance(json.loads(raw), dict)
-    except ValueError:
-        return False
-
-
-def _malformed(row: Row, case: Case, verdict: Checked, expected: Sequence[Case]) -> None:
-    exact = bool(verdict.calls) and same(verdict.calls, expected)
-    word = ("recovered" if exact else "WRONG" if verdict.calls else "LOST") if verdict.ok else "refused"
-    row.total += 1
-    row.counts[word] += 1
-    if word not in ("recovered", "refused"):
-        row.failures.append(f"{word}: {case['raw'][:200]!r} -> {verdict} instead of {str(expected)[:200]}")
-
-
-# --- calls as families write them ---------------------------------------------------------------------------
-
-STREAM_SIZES = (1, 7)
-BEFORE = {
-    "any": ("", "I look it up. ", "Ja, é:\n\n"),
-    "line": ("", "Ja, é:\n\n"),
-    "last": ("", "Ja, é:\n\n"),
-    "sentence": ("", "I look it up. "),
-}
-
-
-def families(folder: Path | None = None) -> Iterator[tuple[ToolBox, Case]]:
-    """The own samples, and the recorded ones where they are."""
-    tools, cases = written_calls()
-    yield from ((toolbox(tools), case) for case in cases)
-    recorded = (folder or RECORDED) / "call_formats.jsonl"
-    if recorded.exists():
-        box = toolbox(json.loads(recorded.with_name("call_formats_tools.json").read_text(encoding="utf-8")))
-        yield from ((box, json.loads(line)) for line in recorded.read_text(encoding="utf-8").splitlines())
-
-
-def outcomes(text: str, box: ToolBox) -> list[Outcome]:
-    """What an answer comes to: held to its end, and streamed in pieces of several sizes."""
-    return [whole(text, box), *(play(cut_at(text, [size]), box) for size in STREAM_SIZES)]
-
-
-def written_formats(folder: Path | None = None) -> Iterator[Row]:
-    """Each family's call is the call, wherever it may stand; in a thought it is none."""
-    acting, thinking = Row("calls as model families write them"), Row("the same in a thought, and unclosed")
-    for box, case in families(folder):
-        calls = [(call["name"], call["arguments"]) for call in case["calls"]]
-        for before in BEFORE.get(case.get("where", ""), ("",)):
-            _written(acting, case, outcomes(before + case["text"], box), calls)
-        if case.get("where") in BEFORE:
-            _written(thinking, case, outcomes(f"<think>\n{case['text']}\n</think>\nNo.", box), [])
-            _written(thinking, case, outcomes(f"<think>\n{case['text']}", box), [])
-    yield acting
-    yield thinking
-
-
-def _written(row: Row, case: Case, found: Sequence[Outcome], expected: Sequence[Any]) -> None:
-    first = found[0]
-    word = "right" if first.calls == expected and not first.refused else "refused" if first.refused else "LEAKED"
-    word = "WRONG" if first.calls and first.calls != expected else word
-    word = "STREAMED OTHERWISE" if any(one != first for one in found) else word
-    row.total += 1
-    row.counts[word] += 1
-    if word != "right":
-        row.failures.append(f"{word}: {case['family']}: {case['text'][:200]!r} -> {first}")
-
-
-def prose(folder: Path | None = None) -> Row:
-    """What agents said beside their calls, with the tools that they had: no call, no flaw."""
-    row, seen = Row("texts of agents that are no calls"), set[str]()
-    for run in records("agent_traces", folder) if (RECORDED / "agent_traces.jsonl.gz").exists() else []:
-        box = toolbox(_tools_of(run) or [tool(name, {}) for name in ("bash", "search", "edit", "open", "submit")])
-        for message in run["messages"]:
-            text = message.get("content")
-            if message["role"] != "assistant" or not isinstance(text, str) or not text.strip() or text in seen:
-                continue
-            seen.add(text)
-            found = extract_calls(text, box)
-            row.total += 1
-            row.counts["CALLED" if found.calls else "FLAWED" if found.malformed else "prose"] += 1
-            if found.calls or found.malformed:
-                row.failures.append(f"{run['id']}: {text[:200]!r} -> {found.calls or found.malformed}")
-    return row
-
-
-def _tools_of(run: Case) -> list[Any]:
-    """The tools that a run has used, with the arguments that it gave them."""
-    keys: dict[str, set[str]] = {}
-    for message in run["messages"]:
-        for call in message.get("tool_calls") or []:
-            given = call["function"]["arguments"]
-            given = json.loads(given) if isinstance(given, str) and _valid_object(given) else given
-            keys.setdefault(call["function"]["name"], set()).update(given if isinstance(given, dict) else ())
-    return [tool(name, {"properties": {key: {} for key in given}}) for name, given in keys.items()]
 
 
 # --- cost ---------------------------------------------------------------------------------------------------

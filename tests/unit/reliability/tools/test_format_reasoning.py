@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from reliability.tools import build_toolbox
 from reliability.tools.format_reasoning import REASONING
-from tests.evals.tools_eval import written_calls
+from tests.evals.tool_cases import written_calls
 from tests.support.streaming import cut_at, inked, live, play, whole
 
 TOOLS, SAMPLES = written_calls()

@@ -17,7 +17,7 @@ from reliability.tools import extract_calls
 from reliability.tools.delimiters import CLOSER, OPENER, SPEECH_END
 from reliability.tools.format_row import Place, Reader
 from reliability.tools.formats import CALL_FORMATS, HERMES
-from tests.evals.tools_eval import _box_of, records
+from tests.evals.tool_cases import box_of, records
 from tests.support.call_values import made, nearly_calls
 from tests.support.renderings import tool
 from tests.support.streaming import byte_cuts, cut_at, inked, live, play, whole
@@ -149,7 +149,7 @@ def malformed_calls() -> list[Any]:
     found = []
     for case in records("malformed_tool_calls"):
         if case["expected"] is not None and case["kind"] != "json_text":
-            found.append(pytest.param(case["raw"], _box_of(case["expected"]), id=case["kind"]))
+            found.append(pytest.param(case["raw"], box_of(case["expected"]), id=case["kind"]))
         elif case["kind"] == "tool_text":
             names = dict.fromkeys(re.findall(r"(?:call:|functions\.|[=\[\"]|^)([a-z][\w-]{2,})", case["raw"]))
             found.append(pytest.param(case["raw"], made([tool(name, {}) for name in names]), id=case["raw"][:20]))

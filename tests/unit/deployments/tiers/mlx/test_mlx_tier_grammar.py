@@ -15,7 +15,7 @@ from deployments.tiers.mlx.grammar.vocabulary import Vocabulary
 from deployments.tiers.mlx.mlx_tier import MlxTier
 from reliability.tools import RawCall, ToolBox, build_toolbox, check_calls, id_source
 from reliability.types import Event, Failed, Fault, Finish, FinishReason
-from tests.evals.tools_eval import FIXTURES
+from tests.evals.tool_cases import FIXTURES
 from tests.support.tier_asking import WEATHER_TOOL, answer, ask, calls_of, text_of
 from tests.support.tiny_model import byte_alphabet
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.evals.tools_eval import toolbox, written_calls
+from tests.evals.tool_cases import toolbox, written_calls
 from tests.support.streaming import cut_at, inked, play, whole
 
 TOOLS, _ = written_calls()

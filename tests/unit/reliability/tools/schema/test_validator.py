@@ -13,7 +13,7 @@ from reliability.steps import OutOfSteps, Steps
 from reliability.tools import BadSchema, compile_schema
 from reliability.tools.schema.format_keyword import FORMATS
 from reliability.tools.schema.validator import UNBOUNDED, Run, Validator
-from tests.evals.tools_eval import records
+from tests.evals.tool_cases import records
 
 KEYS = ["a", "b", "ab", "x1"]
 NUMBERS = [*range(-3, 7), 0.0, 1.0, 1.5, 2.5, 1e3, 10**30]
