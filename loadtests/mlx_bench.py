@@ -183,7 +183,10 @@ def _measure_crowd(tier: MlxTier, ahead_tokens: int) -> float:
     batch = tier._engine._batch
     assert batch is not None
     batch._ahead = ahead_tokens
-    batch._drafts, batch._generator = False, batch._new_generator()  # a lone answer that goes in circles gains by guesses
+    batch._drafts, batch._generator = (
+        False,
+        batch._new_generator(),
+    )  # a lone answer that goes in circles gains by guesses
     return asyncio.run(_run_crowd(tier))
 
 

@@ -19,6 +19,7 @@ from typing import Any
 from deployments.models import cache_folder as store
 from deployments.models import conversion, hub
 from deployments.models.cache_folder import Say, quiet
+from deployments.models.precision import find_held_dtype, find_stored_dtype, grow_to_held
 from deployments.models.sources import ModelSource, ModelUnavailable
 
 __all__ = ["BESIDE_WEIGHTS_BYTES", "Artifact", "find_on_disk", "resolve"]
@@ -31,7 +32,7 @@ BESIDE_WEIGHTS_BYTES = 400 << 20
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Artifact:
     """A complete mlx-lm model folder and where it came from. `sha256` is that of the GGUF
-    file that it was converted from, else None.
+    file that it was converted from, else None. `weight_bytes`: in memory (`precision.py`).
     """
 
     path: Path
@@ -103,7 +104,7 @@ def _describe(folder: Path, source: ModelSource, *, revision: str | None = None,
         source=source.text,
         revision=revision,
         sha256=sha256,
-        weight_bytes=sum(file.stat().st_size for file in weights),
+        weight_bytes=grow_to_held(sum(file.stat().st_size for file in weights), config),
         quantization=_describe_quantization(config, folder),
         context_tokens=_read_context(config) or _read_context(_text_config(config)),
     )
@@ -128,11 +129,11 @@ def _describe_quantization(config: Mapping[str, Any], folder: Path) -> str | Non
     quantization = config.get("quantization")
     if isinstance(quantization, Mapping):
         return f"{quantization.get('bits')}-bit, group {quantization.get('group_size')}"
-    dtype = config.get("torch_dtype") or config.get("dtype") or _text_config(config).get("dtype")
+    stored, held = find_stored_dtype(config), find_held_dtype(config)
     facts = folder / "artifact.json"
     if facts.exists():
-        return f"{dtype} (from {json.loads(facts.read_text(encoding='utf-8'))['converted_from']})"
-    return dtype if isinstance(dtype, str) else None
+        return f"{stored} (from {json.loads(facts.read_text(encoding='utf-8'))['converted_from']})"
+    return stored if held == stored else f"{stored}, held as {held}"
 
 
 def _text_config(config: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -21,6 +21,7 @@ from deployments.config_tiers import HostedTierConfig, MlxTierConfig, TierBase
 from deployments.memory.plan import MemoryPlan, TierNeed, settings_of
 from deployments.models.artifact import BESIDE_WEIGHTS_BYTES, Artifact, find_on_disk
 from deployments.models.catalog import choose_here, weight_bytes_of
+from deployments.models.precision import find_held_dtype
 from deployments.models.sources import parse_source
 
 __all__ = ["KV_TOKENS", "kv_bytes", "plan_of", "replica_bytes", "tier_needs"]
@@ -80,16 +81,15 @@ def kv_bytes(artifact: Artifact, context_tokens: int | None) -> int:
         return 0
     shape = config.get("text_config") if isinstance(config.get("text_config"), Mapping) else config
     tokens = min(n for n in (KV_TOKENS, context_tokens, artifact.context_tokens) if n)
-    return tokens * _count_token_bytes(shape)
+    return tokens * _count_token_bytes(shape, 4 if find_held_dtype(config) == "float32" else 2)
 
 
-def _count_token_bytes(shape: Mapping[str, Any]) -> int:
+def _count_token_bytes(shape: Mapping[str, Any], width: int) -> int:
     layers, heads = _read_count(shape, "num_hidden_layers"), _read_count(shape, "num_attention_heads")
     if not heads:
         return 0
     kv_heads = _read_count(shape, "num_key_value_heads") or heads
     head_dim = _read_count(shape, "head_dim") or _read_count(shape, "hidden_size") // heads
-    width = 4 if (shape.get("torch_dtype") or shape.get("dtype")) == "float32" else 2
     return 2 * layers * kv_heads * head_dim * width
 
 

@@ -25,13 +25,14 @@ LLAMA_3 = {
     "original_max_position_embeddings": 1024,
 }
 # By what a model has that others don't: several heads that share keys or none, heads wider than the hidden state,
-# biases, a head of its own, scaled places.
+# biases, a head of its own, scaled places, norms of queries and keys.
 MODELS = {
     "one group": ("llama", {"num_key_value_heads": 1, "head_dim": 64}),
     "no groups": ("llama", {"num_key_value_heads": 4, "head_dim": 32}),
     "wide heads": ("llama", {"head_dim": 256, "tie_word_embeddings": False}),
     "scaled": ("llama", {"head_dim": 64, "rope_scaling": LLAMA_3}),
     "biases": ("qwen2", {"hidden_size": 256}),
+    "normed": ("qwen3", {"hidden_size": 256, "head_dim": 64, "rope_theta": 1e6, "tie_word_embeddings": True}),
     "own head": ("qwen2", {"hidden_size": 896, "num_attention_heads": 14, "tie_word_embeddings": False}),
 }
 

@@ -29,6 +29,7 @@ from deployments.tiers.call_split import CallFormat, strict_json_call
 from deployments.tiers.mlx.cpu import attention, gate
 from deployments.tiers.mlx.cpu.binary import NotHere
 from deployments.tiers.mlx.cpu.step import Step, build_step
+from deployments.tiers.mlx.cpu.widening import widen
 from deployments.tiers.mlx.opening import read_turn_start
 from deployments.tiers.mlx.sampling import Sampling
 from deployments.tiers.template_check import check_call_template
@@ -169,13 +170,16 @@ def _load_mlx(folder: Path, adapter: Adapter | None) -> tuple[Any, Any]:
 
     if mx.metal.is_available():
         mx.set_cache_limit(_METAL_BUFFERS_BYTES)  # the default keeps freed buffers up to the whole memory limit
-    if adapter is None:
-        model, tokenizer = mlx_load(str(folder))
-        return model, tokenizer
     try:
-        model, tokenizer = mlx_load(str(folder), adapter_path=str(adapter.path))
+        # Late, so that what is held in another precision is read and changed array by array.
+        model, tokenizer = mlx_load(str(folder), adapter_path=str(adapter.path) if adapter else None, lazy=True)
     except ValueError as error:
+        if adapter is None:
+            raise
         raise ModelUnavailable(f"adapter {adapter.label} doesn't fit this model: {_shorten(error)}") from error
+    if mx.default_device() == mx.Device(mx.cpu):
+        widen(model)
+    mx.eval(model.parameters())
     return model, tokenizer
 
 

@@ -22,7 +22,7 @@ __all__ = [
 ]
 
 BINARY = Path(__file__).with_name("kernels_x86_64.so")
-SHA256 = "31a918950aeeea03c1417cf1b96e52b21148b003261576b38a18898261a7de8c"
+SHA256 = "50e02ec25d6ab4d874d1cc1e47aca7b8311ac957185f85de428514095a91fe97"
 # By what the processor must have: how the functions end, and how many floats a register has.
 _KINDS = ((frozenset({"avx512f", "fma"}), "avx512", 16), (frozenset({"avx2", "fma"}), "avx2", 8))
 
@@ -50,7 +50,7 @@ class TaskLayer(ctypes.Structure):
         (name, ctypes.c_void_p)
         for name in (
             *("first_norm", "query", "query_bias", "key", "key_bias", "value", "value_bias", "output"),
-            *("second_norm", "gate", "up", "down", "keys", "values"),
+            *("query_norm", "key_norm", "second_norm", "gate", "up", "down", "keys", "values"),
         )
     )
 

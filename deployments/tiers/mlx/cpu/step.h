@@ -8,9 +8,10 @@
 // CBLAS's: rows one after the other, plain, transposed.
 enum { ROW_MAJOR = 101, PLAIN = 111, TRANSPOSED = 112 };
 
-// One layer. A bias may be missing. `keys` and `values`: of all sequences, (sequences, groups, places, size).
+// One layer. Biases may be missing, and the norms of queries and keys. `keys` and `values`: of all sequences, (sequences, groups, places, size).
 struct layer {
   const float *first_norm, *query, *query_bias, *key, *key_bias, *value, *value_bias, *output;
+  const float *query_norm, *key_norm;
   const float *second_norm, *gate, *up, *down;
   float *keys, *values;
 };

@@ -4,7 +4,7 @@ MLX's CPU build makes some twenty operations of a layer and hands over each of t
 half the time. `step.h` goes through all layers by itself: products by `few_rows.c`, attention and the gate as they are
 in this folder, shared out among the same threads. Weights, keys and values stay where MLX has them.
 
-    Rows ──▶ Step ──▶ step.h        Llama's layers in float32: mlx-lm's `llama` and `qwen2`, tokens up to `LINES_MAX`
+    Rows ──▶ Step ──▶ step.h        Llama's layers in float32 (mlx-lm's `llama`, `qwen2`, `qwen3`), `LINES_MAX` tokens
         └──▶ MLX                    every other model, adapters, quantized weights, a GPU
 
 Milliseconds of a step, its logits and the most likely tokens; MLX with the kernels of this folder → this
@@ -44,7 +44,7 @@ from deployments.tiers.mlx.decoding.ragged import Lengths, RaggedCache
 __all__ = ["LINES_MAX", "Step", "build_step"]
 
 LINES_MAX = 1024  # tokens of a step, of all sequences; MLX takes more of them
-_FAMILIES = ("mlx_lm.models.llama", "mlx_lm.models.qwen2")
+_FAMILIES = ("mlx_lm.models.llama", "mlx_lm.models.qwen2", "mlx_lm.models.qwen3")
 _SIZE_MAX = 256  # of a head
 _STEP_REGISTERS = 4  # it must be a multiple of so many
 _PLACES = 512  # the table of places grows by so many at a time
@@ -155,6 +155,8 @@ class Step:
         for name, linear in (("query", attention.q_proj), ("key", attention.k_proj), ("value", attention.v_proj)):
             setattr(made, name, self._take(linear.weight))
             setattr(made, f"{name}_bias", self._take(linear.bias) if "bias" in linear else None)
+        if "q_norm" in attention:
+            made.query_norm, made.key_norm = self._take(attention.q_norm.weight), self._take(attention.k_norm.weight)
         return made
 
     def _take(self, weights: Any) -> int:

@@ -2,15 +2,16 @@
 // attention_lanes.h and gate_lanes.h.
 
 // Scales each line, so that the mean of its squares is 1: "RMSNorm" (Zhang and Sennrich, arXiv:1910.07467).
-TARGET static void NAME(norm)(const struct step *s, long count, const float *lines, const float *weights, float *made) {
-  for (long line = 0; line < count; line++, lines += s->hidden, made += s->hidden) {
+TARGET static void NAME(norm)(const struct step *s, long count, long width, const float *lines, const float *weights,
+                              float *made) {
+  for (long line = 0; line < count; line++, lines += width, made += width) {
     NAME(vec) sum = {0};
-    for (long at = 0; at < s->hidden; at += WIDTH) {
+    for (long at = 0; at < width; at += WIDTH) {
       NAME(vec) x = *(const NAME(loose) *)(lines + at);
       sum += x * x;
     }
-    float factor = 1 / __builtin_sqrtf(NAME(sum_up)(sum) / (float)s->hidden + s->epsilon);
-    for (long at = 0; at < s->hidden; at += WIDTH)
+    float factor = 1 / __builtin_sqrtf(NAME(sum_up)(sum) / (float)width + s->epsilon);
+    for (long at = 0; at < width; at += WIDTH)
       *(NAME(loose) *)(made + at) =
           *(const NAME(loose) *)(lines + at) * factor * *(const NAME(loose) *)(weights + at);
   }
@@ -126,16 +127,20 @@ TARGET static void NAME(step)(const struct step *s) {
   for (long line = 0; line < lines; line++)
     NAME(copy)(s->embedding + s->tokens[line] * s->hidden, s->hidden, x + line * s->hidden);
   for (const struct layer *layer = s->layers; layer < s->layers + s->layers_count; layer++) {
-    NAME(norm)(s, lines, x, layer->first_norm, normed);
+    NAME(norm)(s, lines, s->hidden, x, layer->first_norm, normed);
     NAME(apply_biased)(s, lines, normed, layer->query, layer->query_bias, wide, queries);
     NAME(apply_biased)(s, lines, normed, layer->key, layer->key_bias, narrow, keys);
     NAME(apply_biased)(s, lines, normed, layer->value, layer->value_bias, narrow, values);
+    if (layer->query_norm) {
+      NAME(norm)(s, lines * s->heads, s->size, queries, layer->query_norm, queries);
+      NAME(norm)(s, lines * s->groups, s->size, keys, layer->key_norm, keys);
+    }
     NAME(put)(s, layer, queries, keys, values);
     if (!s->wanted_count && layer == s->layers + s->layers_count - 1)
       return;
     NAME(attend_all)(s, layer, queries, seen);
     NAME(apply)(s, lines, seen, wide, layer->output, s->hidden, 1, x);
-    NAME(norm)(s, lines, x, layer->second_norm, normed);
+    NAME(norm)(s, lines, s->hidden, x, layer->second_norm, normed);
     NAME(apply)(s, lines, normed, s->hidden, layer->gate, s->inner, 0, gate);
     NAME(apply)(s, lines, normed, s->hidden, layer->up, s->inner, 0, up);
     NAME(gate_all)(s, gate, up, gate);
@@ -143,6 +148,6 @@ TARGET static void NAME(step)(const struct step *s) {
   }
   for (long line = 0; line < s->wanted_count; line++)  // no line moves onto one that is still wanted
     NAME(copy)(x + s->wanted[line] * s->hidden, s->hidden, x + line * s->hidden);
-  NAME(norm)(s, s->wanted_count, x, s->norm, normed);
+  NAME(norm)(s, s->wanted_count, s->hidden, x, s->norm, normed);
   NAME(apply)(s, s->wanted_count, normed, s->hidden, s->head, s->vocabulary, 0, s->made);
 }

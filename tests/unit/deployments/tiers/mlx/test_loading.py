@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,30 @@ def test_all_that_is_loaded_counts_as_memory(folder: Path, tmp_path: Path) -> No
 
     assert alone == (folder / "model.safetensors").stat().st_size
     assert adapted.artifact.weight_bytes == alone + adapter_bytes
+
+
+@pytest.mark.parametrize("short", ["bfloat16", "float16"])
+def test_weights_of_16_bits_are_held_in_32(tmp_path: Path, short: str) -> None:
+    """Law: without Metal a model whose files are of a short type computes in float32, by the same numbers, and its
+    memory is counted so."""
+    import mlx.core as mx
+    from mlx.utils import tree_flatten
+
+    folder = tiny.write_folder(tmp_path / "m")
+    file = folder / "model.safetensors"
+    held: Any = mx.load(str(file))
+    mx.eval(held)
+    mx.save_safetensors(str(file), {name: one.astype(getattr(mx, short)) for name, one in held.items()})
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | {"torch_dtype": short}))
+    got = loaded(folder)
+
+    assert {one.dtype for _, one in tree_flatten(got.model.parameters())} == {mx.float32}
+    weights = dict(tree_flatten(got.model.parameters()))
+    for name, one in held.items():
+        assert mx.array_equal(weights[name], one.astype(getattr(mx, short)).astype(mx.float32)).item()
+    assert got.artifact.weight_bytes == 2 * file.stat().st_size
+    assert got.artifact.quantization == f"{short}, held as float32"
 
 
 @pytest.mark.parametrize(("asked", "given"), [(None, tiny.CONTEXT), (20, 20), (10**6, tiny.CONTEXT)])

@@ -160,7 +160,7 @@ class TestStep:
             "adapter": "an adapter",
             "bias": "more than these",
             "size": "heads of 48",
-            "family": "qwen3",
+            "family": "mlx_lm.models.phi3",
             "else": "something else",
             "stock": "stock",
         }
@@ -177,7 +177,7 @@ class TestStep:
             monkeypatch.setitem(MODELS, "biases", ("llama", {"head_dim": 48}))
             model = build_model("biases")
         elif what == "family":
-            monkeypatch.setattr(type(model), "__module__", "mlx_lm.models.qwen3")
+            monkeypatch.setattr(type(model), "__module__", "mlx_lm.models.phi3")
         elif what == "else":
             monkeypatch.setattr(
                 type(model), "__call__", lambda self, tokens, **_: mx.zeros((1, tokens.shape[1], VOCABULARY))
