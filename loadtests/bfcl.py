@@ -18,7 +18,7 @@ from typing import Any
 from deployments.evaluate.calls.call_score import are_right
 from reliability.tools import RawCall, ToolBox, build_toolbox, check_calls, id_source
 from reliability.types import CallDelta, ChatRequest, Event
-from tests.evals.tools_eval import records
+from tests.evals.tool_cases import records
 
 __all__ = [
     "SEED",

@@ -32,7 +32,7 @@ from loadtests.bfcl import Case, Score, build_request, collect_events, find_vali
 from loadtests.table import Figure
 from loadtests.turns import Turns
 from reliability.types import TierState
-from tests.evals.tools_eval import records
+from tests.evals.tool_cases import records
 
 TIER = "fast"
 LOAD_S = 600.0

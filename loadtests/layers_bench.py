@@ -7,14 +7,14 @@ without grammars, then with them; an attempt that both would make alike (greedy,
 first row a call counts only as it came from the model, unrepaired. With two models the last row is their chain: what
 the first gives up goes to the second.
 
-Measured 2026-11-22 on 2 vCPU AMD EPYC, Linux, no GPU, SmolLM2-135M f32, the hundred cases (35 minutes):
+Measured 2026-11-25 on 2 × AMD EPYC, Linux, no GPU, SmolLM2-135M f32, the hundred cases (13 minutes):
 
     layer                   valid    right    attempts a case
     raw model                 2 %      0 %    1.00
     + repair                  2 %      0 %    1.00
     + retries                 3 %      0 %    3.90
-    + constraint             99 %     29 %    2.95
-    tool_choice required    100 %     37 %    1.00
+    + constraint             99 %     30 %    2.96
+    tool_choice required    100 %     38 %    1.03
 
 The one case without a call under `+ constraint` was answered in prose, which `tool_choice: auto` allows.
 Valid is not right: the grammar makes a weak model call, not think.
