@@ -171,15 +171,13 @@ def _load_mlx(folder: Path, adapter: Adapter | None) -> tuple[Any, Any]:
     if mx.metal.is_available():
         mx.set_cache_limit(_METAL_BUFFERS_BYTES)  # the default keeps freed buffers up to the whole memory limit
     try:
-        # Late, so that what is held in another precision is read and changed array by array.
-        model, tokenizer = mlx_load(str(folder), adapter_path=str(adapter.path) if adapter else None, lazy=True)
+        model, tokenizer = mlx_load(str(folder), adapter_path=str(adapter.path) if adapter else None)
     except ValueError as error:
         if adapter is None:
             raise
         raise ModelUnavailable(f"adapter {adapter.label} doesn't fit this model: {_shorten(error)}") from error
     if mx.default_device() == mx.Device(mx.cpu):
         widen(model)
-    mx.eval(model.parameters())
     return model, tokenizer
 
 
