@@ -14,10 +14,23 @@ import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from tests.mutants import doors, faults, formats, guards, loops, seams, sessions, stops, tools, walk
+from tests.mutants import (
+    comparisons,
+    doors,
+    extractions,
+    faults,
+    formats,
+    guards,
+    loops,
+    seams,
+    sessions,
+    stops,
+    tools,
+    walk,
+)
 
 ROOT = Path(__file__).resolve().parents[2]
-FILES = (walk, seams, faults, guards, doors, loops, sessions, tools, formats, stops)
+FILES = (walk, seams, faults, guards, doors, loops, comparisons, sessions, tools, extractions, formats, stops)
 MUTANTS = [one for file in FILES for one in file.MUTANTS]
 _FORMATS = "tests/unit/reliability/tools/test_formats.py"
 # What else notices, beside the tests that mirror a mutant's file: for all files whose paths begin so.
