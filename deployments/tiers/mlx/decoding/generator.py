@@ -186,25 +186,10 @@ class LookupGenerator:
         self._work.prompt_tokens += sum(map(len, chunks))
         self._work.prompt_time += time.perf_counter() - began_s
         self._undisturbed = False
-        drawn = self._draw_first([rows.rows[place] for place in whole], logits)
+        read = [rows.rows[place] for place in whole]
+        drawn = self._draw(read, [row.prompt[-1:] for row in read], logits[:, None]) if read else []
         rows.move(whole, self._filled)
         return done + self._pass_on_filled(), self._let_go(self._filled, drawn)
-
-    def _draw_first(self, rows: Sequence[Row], logits: Any) -> list[Drawn]:
-        """Draw the first token of each answer, behind the last of its prompt."""
-        import mlx.core as mx
-
-        if not rows:
-            return []
-        likely: Any = mx.argmax(logits, axis=-1).tolist()
-        logprobs, drawn = normalise(logits), []
-        for place, row in enumerate(rows):
-            here = slice(place, place + 1)
-            if row.plain:
-                drawn += draw_line(row, row.prompt[-1:], logprobs[here], likely[here], self._stops)
-            else:
-                drawn += draw_line(row, row.prompt[-1:], logits[here], None, self._stops)
-        return drawn
 
     def _pass_on_filled(self) -> list[Progress]:
         """Let those go on to decoding of which all is read but the last token: the first is drawn behind that."""
@@ -330,30 +315,34 @@ class LookupGenerator:
 
     def _step_with(self, guesses: Sequence[Sequence[int]]) -> tuple[list[Drawn], list[int]]:
         """Read the last token of each row and its guesses; return what was drawn, and how many guesses were right."""
-        import mlx.core as mx
-
         rows = self._decoding
         lines = [[row.pending, *guess] for row, guess in zip(rows.rows, guesses, strict=True)]
         logits = rows.read(pad_lines(lines))
-        logprobs: Any = None
-        likely: Any = None
-        if any(row.plain for row in rows.rows):
-            likely = mx.argmax(logits, axis=-1).tolist()
-            logprobs = normalise(logits)  # computed where somebody wants to see them
-        drawn: list[Drawn] = []
-        counts = []
-        for place, (row, line) in enumerate(zip(rows.rows, lines, strict=True)):
-            held = len(row.tokens)
-            if row.plain:
-                drawn += draw_line(row, line, logprobs[place], likely[place], self._stops)
-            else:  # a penalty that divides wants them as the model gave them
-                drawn += draw_line(row, line, logits[place], None, self._stops)
-            counts.append(len(row.tokens) - held)
+        held = [len(row.tokens) for row in rows.rows]
+        drawn = self._draw(rows.rows, lines, logits)
+        counts = [len(row.tokens) - before for row, before in zip(rows.rows, held, strict=True)]
         rows.advance(counts)
         right = [max(0, count - 1) for count in counts]
         self.guessed_tokens += sum(map(len, guesses))
         self.right_tokens += sum(right)
         return drawn, right
+
+    def _draw(self, rows: Sequence[Row], lines: Sequence[Sequence[int]], logits: Any) -> list[Drawn]:
+        """Draw behind the tokens of each row's line. `logits`: (rows, tokens, vocabulary)."""
+        import mlx.core as mx
+
+        logprobs: Any = None
+        likely: Any = None
+        if any(row.plain for row in rows):
+            likely = mx.argmax(logits, axis=-1).tolist()
+            logprobs = normalise(logits)  # computed where somebody wants to see them
+        drawn: list[Drawn] = []
+        for place, (row, line) in enumerate(zip(rows, lines, strict=True)):
+            if row.plain:
+                drawn += draw_line(row, line, logprobs[place], likely[place], self._stops)
+            else:  # a penalty that divides wants them as the model gave them
+                drawn += draw_line(row, line, logits[place], None, self._stops)
+        return drawn
 
     def _let_go(self, rows: Rows, drawn: list[Drawn]) -> list[Drawn]:
         """Let the rows go that are finished, each with its cache."""
