@@ -201,7 +201,13 @@ class TierHealthConfig(Section):
     open_s: float = Field(
         default=5.0, gt=0, le=3600, description="how long a tier is left alone the first time; it doubles each time"
     )
-    open_max_s: float = Field(default=300.0, gt=0, le=86400, description="and how long at most")
+    open_max_s: float = Field(
+        default=10.0,
+        gt=0,
+        le=86400,
+        description="and how long at most (`open_s` where that is more): a tier that is back is found by the first "
+        "request after this time",
+    )
     retry_after_max_s: float = Field(
         default=600.0,
         ge=0,
@@ -211,7 +217,7 @@ class TierHealthConfig(Section):
 
     @model_validator(mode="after")
     def _check_open_times(self) -> TierHealthConfig:
-        if self.open_s > self.open_max_s:
+        if self.open_s > self.open_max_s and "open_max_s" in self.model_fields_set:
             raise ValueError(f"open_s ({self.open_s:g}) is over open_max_s ({self.open_max_s:g})")
         return self
 
@@ -277,7 +283,11 @@ class MemoryPressureConfig(Section):
         default=None, ge=0, description="what all replicas of a node may hold together; not set: `budget_share`"
     )
     budget_share: float = Field(
-        default=0.75, gt=0, le=1, description="of the node's memory (or its container's), where no bytes are given"
+        default=0.75,
+        gt=0,
+        le=1,
+        description="of the node's memory (or its container's), where no bytes are given; "
+        "on a Mac, where neither is set, the budget is what Metal recommends, or `iogpu.wired_limit_mb`",
     )
     poll_s: float = Field(default=1.0, ge=0.05, le=60, description="seconds between two readings")
     calm_s: float = Field(

@@ -63,7 +63,7 @@ class Traits:
     `rejected_by`: what of admission is this fault. `upstream_words`: what follows the name of an
     upstream in the error text, where its own error is this fault. `tool_call`: the answer is an
     attempt at a tool call, so that a grammar may help. `nudge`: it is a loop of the conversation,
-    and the next call carries a nudge about it.
+    and the next call carries a nudge about it. `correct`: the model can be told what was wrong.
     """
 
     again: Again
@@ -78,6 +78,7 @@ class Traits:
     upstream_words: str = "failed"
     tool_call: bool = False
     nudge: bool = False
+    correct: bool = False
 
 
 # Short names, so that each row of the table is one line.
@@ -114,6 +115,7 @@ TRAITS: Mapping[Fault | Flaw, Traits] = {
                                       upstream_words="can't hold a prompt of this length"),
     Fault.UNSUPPORTED:         Traits(NO,    ALWAYS, IGNORED, IF_STARTED, Reason.SERVER_ERROR,    Code.UNSUPPORTED,
                                       upstream_words="can't do what this request asks"),
+    Fault.DEADLINE:            Traits(NO,    IF_ON,  IGNORED, RAN,        Reason.TIMEOUT,         Code.TIMEOUT),
     Fault.BAD_REQUEST:         Traits(NO,    NEVER,  IGNORED, RAN,        Reason.SERVER_ERROR,    Code.BAD_REQUEST,
                                       upstream_words="refused the request"),
     # Not the tier's answer: the call was rejected.
@@ -131,9 +133,11 @@ TRAITS: Mapping[Fault | Flaw, Traits] = {
     Fault.CLOUD_BARRED:        Traits(NO,    ALWAYS, IGNORED, NOTHING,    Reason.SERVER_ERROR,    Code.CLOUD_BARRED),
     # An answer came, so the tier is well.
     Flaw.TOOL_CALL_INVALID:    Traits(REASK, IF_ON,  SUCCESS, RAN, Reason.TOOL_VALIDATION_FAILURE, Code.INVALID_ANSWER,
-                                      tool_call=True),
+                                      tool_call=True, correct=True),
     Flaw.TRUNCATED:            Traits(REASK, IF_ON,  SUCCESS, RAN, Reason.TOOL_VALIDATION_FAILURE, Code.INVALID_ANSWER,
                                       tool_call=True),
+    Flaw.FORM_INVALID:         Traits(REASK, IF_ON,  SUCCESS, RAN, Reason.TOOL_VALIDATION_FAILURE, Code.INVALID_ANSWER,
+                                      correct=True),
     Flaw.EMPTY:                Traits(REASK, IF_ON,  SUCCESS, RAN, Reason.TOOL_VALIDATION_FAILURE, Code.INVALID_ANSWER),
     Flaw.CYCLE:                Traits(REASK, IF_ON,  SUCCESS, RAN, Reason.LOOP_DETECTED,           Code.INVALID_ANSWER),
     Flaw.LOOP:                 Traits(NUDGE, IF_ON,  SUCCESS, RAN, Reason.LOOP_DETECTED,           Code.INVALID_ANSWER,

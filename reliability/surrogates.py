@@ -6,7 +6,17 @@ that left for a client would break the encoding of its whole answer.
 
 from __future__ import annotations
 
-__all__ = ["Halves", "join_surrogates"]
+import re
+from typing import Any
+
+__all__ = ["Halves", "join_all", "join_surrogates", "may_hold_halves"]
+
+_HALF = re.compile(r"\\u[dD][89a-fA-F]|[\ud800-\udfff]")
+
+
+def may_hold_halves(json_text: str) -> bool:
+    """Return whether a JSON text may hold halves of characters: as they are, or escaped."""
+    return _HALF.search(json_text) is not None
 
 
 def join_surrogates(text: str) -> str:
@@ -16,6 +26,30 @@ def join_surrogates(text: str) -> str:
     except UnicodeEncodeError:
         return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
     return text
+
+
+def join_all(value: Any) -> Any:
+    """Return a JSON value with every text and key in it joined; the same object where all of them were.
+
+    Raises:
+        ValueError: two keys of one object are the same then, so that one value would be lost.
+    """
+    if isinstance(value, str):
+        return join_surrogates(value)
+    if isinstance(value, list):
+        items = [join_all(inner) for inner in value]
+        return value if all(map(_is_same, items, value)) else items
+    if not isinstance(value, dict):
+        return value
+    joined = {join_surrogates(key): join_all(inner) for key, inner in value.items()}
+    if len(joined) < len(value):
+        raise ValueError("two keys differ in nothing but half characters")
+    same = all(map(_is_same, joined, value)) and all(map(_is_same, joined.values(), value.values()))
+    return value if same else joined
+
+
+def _is_same(one: object, other: object) -> bool:
+    return one is other
 
 
 class Halves:

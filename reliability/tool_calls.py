@@ -14,7 +14,7 @@ shown, since valid is not right.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
@@ -41,6 +41,8 @@ class RepairKind(StrEnum):
     EXTRA_TEXT = "extra_text"  # prose before or after one complete JSON value was taken off
     LITERAL = "literal"  # a Python or JavaScript literal was read as the JSON it spells
     ESCAPE = "escape"  # a raw control character, or a lone backslash, inside a string
+    SURROGATE = "surrogate"  # half a character (a lone surrogate) became U+FFFD
+    LAYOUT = "layout"  # line breaks or indentation between a parameter's tags and its text were taken off
     # An opening or closing tag, or the wrapper's own last brace, was missing; or the tags or the text of a native call
     # were left in the content.
     ENVELOPE = "envelope"
@@ -66,6 +68,7 @@ class Flaws(StrEnum):
     PLACEHOLDER = "placeholder"
     TOOL_CHOICE = "tool_choice"
     PARALLEL = "parallel"
+    FORM = "form"  # the text isn't the JSON that `response_format` asks for
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,10 +126,11 @@ class Malformed:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Extraction:
     """What one answer's text holds. `before` is the prose in front of the first call, `text` is all prose
-    that is left.
+    that is left. `behind` counts the calls behind the end of the answer's turn: they are dropped.
+    `dropped`: so were marks that hold nothing. `unended`: a list of calls lacks its end, as the text does.
 
-    Every character of the input is in `text`, in `reasoning`, in a call, in a `Malformed`, or is framing
-    of a known format.
+    Every character of the input is in `text`, in `reasoning`, in a call, in a `Malformed`, is framing of a known
+    format, or stands behind the end of the answer's turn.
     """
 
     text: str
@@ -134,6 +138,14 @@ class Extraction:
     reasoning: str = ""
     calls: tuple[RawCall, ...] = ()
     malformed: tuple[Malformed, ...] = ()
+    behind: int = 0
+    dropped: bool = False
+    unended: bool = False
+
+    def refuse_list(self) -> Extraction:
+        """Return this with its list of calls as cut off: others may have been to come."""
+        cut = Malformed(raw="", reason="the list of calls was cut off", format=self.calls[-1].format)
+        return replace(self, malformed=(*self.malformed, cut))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

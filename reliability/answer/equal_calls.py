@@ -1,8 +1,9 @@
 """Equal calls in one answer, and the answer that was stopped in the middle of one of them.
 
 Within one answer no result can come between two calls, so a call that is written twice says what it says once: the
-first stands for all of them, in the order in which the calls were first written. Two calls are equal when they mean the
-same tool and the same arguments, whatever their ids, their spacing and the order of their keys.
+first stands for all of them, in the order in which the calls were first written. A pair of equal native calls stays:
+a tool that draws or counts is called twice on purpose; three and more repeat themselves. Two calls are equal when they
+mean the same tool and the same arguments, whatever their ids, their spacing and the order of their keys.
 
 An answer is stopped while it decodes where its calls repeat themselves, mostly in the middle of a copy: it is read up
 to the end of a complete copy, so that what is broken off there spoils none of the calls before it. Where that place is
@@ -12,8 +13,9 @@ doesn't depend on how the text was cut into pieces.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 
 from reliability.answer.native_calls import as_loop_call, identify_call
 from reliability.loops import Kind, Loop
@@ -23,16 +25,28 @@ from reliability.types import ToolCall
 
 __all__ = ["collapse_calls", "drop_equal", "read_stopped"]
 
+PAIR = 2
 CUTS_MAX = 24  # places of one unit of a cycle that are tried
 _BOUNDARY = re.compile(r"\n|(?<=[>\])}])|(?=[<\[{])")
 
 
 def collapse_calls(calls: Sequence[RawCall], box: ToolBox) -> tuple[tuple[RawCall, ...], int]:
     """Collapse equal calls into the first of them; return the calls, and how many were dropped."""
-    kept = {identify_call(call, box): call for call in reversed(calls)}
-    first = {id(call) for call in kept.values()}
-    distinct = tuple(call for call in calls if id(call) in first)
+    distinct = _keep_first([(identify_call(call, box), call) for call in calls])
     return distinct, len(calls) - len(distinct)
+
+
+def _keep_first(calls: Sequence[tuple[tuple[str, str], RawCall]]) -> tuple[RawCall, ...]:
+    """Keep the first of equal calls; and the second of a pair of native ones, which may be meant."""
+    groups: dict[tuple[str, str], list[RawCall]] = {}
+    for key, call in calls:
+        groups.setdefault(key, []).append(call)
+    kept = {
+        id(call)
+        for group in groups.values()
+        for call in (group if len(group) <= PAIR and all(one.format == "native" for one in group) else group[:1])
+    }
+    return tuple(call for _, call in calls if id(call) in kept)
 
 
 def drop_equal(calls: Sequence[RawCall], delivered: Sequence[ToolCall]) -> tuple[RawCall, ...]:
@@ -40,18 +54,18 @@ def drop_equal(calls: Sequence[RawCall], delivered: Sequence[ToolCall]) -> tuple
     becomes of the calls, in order; nothing where they are refused."""
     if len(delivered) != len(calls):
         return tuple(calls)
-    first: dict[tuple[str, str], RawCall] = {}
-    for call, one in zip(calls, delivered, strict=True):
-        plain = as_loop_call(RawCall(name=one.name, arguments=one.arguments))
-        first.setdefault((plain.name, plain.arguments), call)
-    return tuple(first.values())
+    plain = [as_loop_call(RawCall(name=one.name, arguments=one.arguments)) for one in delivered]
+    return _keep_first([((one.name, one.arguments), call) for one, call in zip(plain, calls, strict=True)])
 
 
-def read_stopped(text: str, sent: int, box: ToolBox, loop: Loop | None) -> tuple[Extraction, int]:
+def read_stopped(
+    text: str, sent: int, box: ToolBox, loop: Loop | None, *, thought: bool = False
+) -> tuple[Extraction, int]:
     """Read the calls of a text of which the first `sent` characters have left; count the calls that were broken off.
-    `loop`: what the answer was stopped for."""
-    found = extract_calls(text, box, sent)
-    kept = _read_copies(text, sent, box, loop)
+    `loop`: what the answer was stopped for; `thought`: reasoning has come before the text."""
+    read = partial(extract_calls, box=box, sent=sent, thought=thought)
+    found = read(text)
+    kept = _read_copies(text, read, box, loop)
     if kept is None:
         return found, 0
     if found.malformed or len(found.calls) <= len(kept.calls):
@@ -59,16 +73,16 @@ def read_stopped(text: str, sent: int, box: ToolBox, loop: Loop | None) -> tuple
     return replace(kept, calls=found.calls), int(len(kept.text) < len(found.text))
 
 
-def _read_copies(text: str, sent: int, box: ToolBox, loop: Loop | None) -> Extraction | None:
+def _read_copies(text: str, read: Callable[[str], Extraction], box: ToolBox, loop: Loop | None) -> Extraction | None:
     """Read a stopped text up to the end of a complete copy; None where it was stopped for something else."""
     if loop is None:
         return None
     if loop.kind is Kind.ANSWER_CALLS:
-        found = extract_calls(cut_before_repeats(text), box, sent)
+        found = read(cut_before_repeats(text))
         return found if found.calls else None
     best: Extraction | None = None
     for end in _list_cuts(text, loop):
-        found = extract_calls(text[:end], box, sent)
+        found = read(text[:end])
         if _is_run(found, box) and (best is None or len(found.text) < len(best.text)):
             best = found
             if len(found.text.rstrip()) <= len(found.before):

@@ -79,7 +79,8 @@ def text_bytes(text: str) -> int:
 def prompt_bytes(messages: Iterable[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]] = ()) -> int:
     """Count the bytes of text in a prompt of these messages and tools; images count as text of their size in tokens."""
     size = sum(
-        MESSAGE_BYTES + _measure_content(m.get("content")) + _measure_calls(m.get("tool_calls")) for m in messages
+        MESSAGE_BYTES + _measure_content(m.get("content") or m.get("refusal")) + _measure_calls(m.get("tool_calls"))
+        for m in messages
     )
     return size + (text_bytes(json.dumps(tools, ensure_ascii=False)) if tools else 0)
 
@@ -127,7 +128,7 @@ def _measure_content(content: Any) -> int:
 def _measure_part(part: Any) -> int:
     if not isinstance(part, Mapping):
         return 0
-    text = part.get("text")
+    text = part.get("text") or part.get("refusal")
     if isinstance(text, str):
         return text_bytes(text)
     return IMAGE_TOKENS * BYTES_PER_TOKEN_LEAST if "image" in str(part.get("type")) else 0

@@ -7,13 +7,14 @@ States
     BODY     a candidate has begun. It waits until `settle_text` says what it is.
     HELD     a call has been seen, or everything is to be held: nothing leaves any more.
 
-Reasoning that an upstream leaves in the text passes: thinking is not acting, so no call begins in it (`thinking`). The
-answer begins anew behind it.
+Where reasoning begins in the text, or a mark stands that is no part of it, the gate stops (`Stopped`): what stands
+behind is read by `thoughts.py`, and the answer begins anew there.
 
-Tool-call parts are always held, and so is all text after one. Text is looked at only where the request
-declares tools. With hold mode `all`, text, reasoning and calls are held from the start. `Started`, `Finish`,
-`Failed` and (with hold mode `tool_calls`) `Reasoning` pass in any state; they are no part of the text. (`Logprobs` pass
-too, but whoever drives the attempt keeps them until their text has left: `logprobs.py`.)
+Tool-call parts and refusals are always held, and so is all text after one. Text is looked at for calls only where the
+request declares tools, and for the marks of turns and of messages in any. With hold mode `all`, text, reasoning and
+calls are held from the start. `Started`, `Finish`, `Failed` and (with hold mode `tool_calls`) `Reasoning` pass in any
+state; they are no part of the text. (`Logprobs` pass too, but whoever drives the attempt keeps them until their text
+has left: `logprobs.py`.)
 
 The gate doesn't parse calls. It finds the moments at which a candidate may be decided and asks `settle_text`,
 which must be pure and total, with the candidate's text from where the call would begin, and the last `BEFORE_CHARS`
@@ -44,19 +45,31 @@ from enum import StrEnum
 
 from reliability.answer.call_starts import (
     CallStart,
-    ThoughtEnd,
-    ThoughtStart,
+    Mark,
     ToolNames,
+    count_fences,
     find_call_start,
-    find_thought_end,
     fold_text,
     place_behind,
     prepare_names,
 )
+from reliability.tools.format_reasoning import Thought
 from reliability.tools.format_row import Place, Until
-from reliability.types import CallDelta, Counted, Event, Failed, Finish, Logprobs, Passed, Reasoning, Started, Text
+from reliability.types import (
+    CallDelta,
+    Counted,
+    Event,
+    Failed,
+    Finish,
+    Logprobs,
+    Passed,
+    Reasoning,
+    Refusal,
+    Started,
+    Text,
+)
 
-__all__ = ["BEFORE_CHARS", "HOLD_CHARS", "Gate", "Hold", "TextKind", "finish", "open_gate", "step"]
+__all__ = ["BEFORE_CHARS", "HOLD_CHARS", "Gate", "Hold", "Stopped", "TextKind", "finish", "open_gate", "step"]
 
 HOLD_CHARS = 65_536  # of one undecided candidate
 AGAIN_CHARS = 256  # at the end of a candidate that was prose, which are looked through for another one
@@ -151,7 +164,7 @@ class Body:
 @dataclass(frozen=True, slots=True)
 class Gate:
     """The state of one attempt's gate. `tail` waits in PARTIAL, `held` in BODY and HELD; `before` is the end of what
-    has left, and `place` what kind of place that is. `thinking`: reasoning has begun in the text."""
+    has left, and `place` what kind of place that is; `fenced`: it stands in a code block."""
 
     rules: Rules
     mode: Mode = Mode.PASS
@@ -160,12 +173,22 @@ class Gate:
     tail: str = ""
     body: Body | None = None
     held: Pieces = NOTHING
-    thinking: bool = False
+    fenced: bool = False
 
     @property
     def open_chars(self) -> int:
         """How much text is held that may have to be looked at again to settle what it is."""
         return self.body.chars if self.body is not None else len(self.tail)
+
+
+@dataclass(frozen=True, slots=True)
+class Stopped(Gate):
+    """A gate that has stopped at a mark of so many `chars`: reasoning of this row begins there, or the answer anew.
+    `rest`: the text behind it."""
+
+    row: Thought | None = None
+    chars: int = 0
+    rest: str = ""
 
 
 def open_gate(tools: Iterable[str], settle_text: SettleText, hold: Hold = Hold.TOOL_CALLS) -> Gate:
@@ -180,8 +203,6 @@ def step(gate: Gate, event: Event) -> tuple[Gate, tuple[Event, ...]]:
         case Text(text):
             if gate.mode is Mode.HELD:
                 return _hold_event(gate, event), ()
-            if not gate.rules.names.names:
-                return gate, (event,)
             return _take_text(gate, text)
         case Started() | Counted() | Logprobs() | Passed() | Finish() | Failed():
             return gate, (event,)
@@ -189,7 +210,7 @@ def step(gate: Gate, event: Event) -> tuple[Gate, tuple[Event, ...]]:
             if gate.rules.hold is Hold.ALL:
                 return _hold_event(gate, event), ()
             return gate, (event,)
-        case CallDelta():
+        case CallDelta() | Refusal():
             settled, out = _settle_open_text(gate)
             return replace(settled, mode=Mode.HELD, held=settled.held.plus(event)), out
 
@@ -208,10 +229,14 @@ def finish(gate: Gate) -> tuple[Gate, tuple[Event, ...], tuple[Event, ...]]:
 
 def _settle_open_text(gate: Gate) -> tuple[Gate, tuple[Event, ...]]:
     """Decide what is still open, since no more text follows it: only prose leaves."""
-    if gate.mode is Mode.PARTIAL and gate.thinking:
-        return Gate(gate.rules), (Text(gate.tail),)
     if gate.mode is Mode.PARTIAL:
         waiting, skip = gate.tail, 0
+        at, place, found = find_call_start(
+            gate.rules.names, f"{waiting}\n ", 0, gate.place, gate.before, fenced=gate.fenced
+        )
+        if isinstance(found, Mark) and at == 0 and (found.row is None or place is Place.LINE):
+            rest = waiting[found.end :].lstrip()
+            return Stopped(gate.rules, row=found.row), (Text(rest),) if rest else ()
     elif gate.mode is Mode.BODY and gate.body is not None:
         waiting, skip = _text_of(gate.held), gate.body.skip
     else:
@@ -228,10 +253,8 @@ def _take_text(gate: Gate, text: str) -> tuple[Gate, tuple[Event, ...]]:
     while at < len(text):
         if gate.mode is Mode.PARTIAL:
             text, at = gate.tail + text[at:], 0
-            gate = Gate(gate.rules, Mode.PASS, gate.place, gate.before, thinking=gate.thinking)
-        if gate.mode is Mode.PASS and gate.thinking:
-            gate, end, piece = _pass_thought(gate, text, at)
-        elif gate.mode is Mode.PASS:
+            gate = Gate(gate.rules, Mode.PASS, gate.place, gate.before, fenced=gate.fenced)
+        if gate.mode is Mode.PASS:
             gate, end, piece = _pass_text(gate, text, at)
         elif gate.mode is Mode.BODY and gate.body is not None:
             gate, end, piece = _follow_candidate(gate, gate.body, text, at)
@@ -246,8 +269,11 @@ def _take_text(gate: Gate, text: str) -> tuple[Gate, tuple[Event, ...]]:
 def _pass_text(gate: Gate, text: str, at: int) -> tuple[Gate, int, str]:
     """Let text pass up to where a call may begin."""
     rules = gate.rules
-    start, place, found = find_call_start(rules.names, text, at, gate.place, gate.before)
+    start, place, found = find_call_start(rules.names, text, at, gate.place, gate.before, fenced=gate.fenced)
     passed = text[at:start]
+    if isinstance(found, Mark):
+        return Stopped(rules, row=found.row, chars=found.end - start, rest=text[found.end :]), len(text), passed
+    fenced = gate.fenced if "`" not in passed else gate.fenced ^ (count_fences(gate.before, passed) % 2 == 1)
     before = (gate.before + passed)[-BEFORE_CHARS:]
     if isinstance(found, CallStart):
         body = Body(
@@ -258,25 +284,10 @@ def _pass_text(gate: Gate, text: str, at: int) -> tuple[Gate, int, str]:
             round=text[found.scan : found.scan + 1] == "(",
         )
         held = NOTHING.plus(Text(text[start : found.scan])) if found.scan > start else NOTHING
-        return Gate(rules, Mode.BODY, place, before, "", body, held), found.scan, passed
-    if isinstance(found, ThoughtStart):
-        before = (before + text[start : found.end])[-BEFORE_CHARS:]
-        return Gate(rules, before=before, thinking=True), found.end, text[at : found.end]
-    if isinstance(found, ThoughtEnd):
-        return Gate(rules), found.end, text[at : found.end]
+        return Gate(rules, Mode.BODY, place, before, "", body, held, fenced), found.scan, passed
     if found is None:
-        return Gate(rules, Mode.PASS, place, before), len(text), passed
-    return Gate(rules, Mode.PARTIAL, place, before, text[start:]), len(text), passed
-
-
-def _pass_thought(gate: Gate, text: str, at: int) -> tuple[Gate, int, str]:
-    """Let reasoning pass, up to behind its end."""
-    start, found = find_thought_end(text, at, gate.before)
-    if isinstance(found, ThoughtEnd):
-        return Gate(gate.rules), found.end, text[at : found.end]
-    mode = Mode.PASS if found is None else Mode.PARTIAL
-    before = (gate.before + text[at:start])[-BEFORE_CHARS:]
-    return Gate(gate.rules, mode, gate.place, before, text[start:], thinking=True), len(text), text[at:start]
+        return Gate(rules, Mode.PASS, place, before, fenced=fenced), len(text), passed
+    return Gate(rules, Mode.PARTIAL, place, before, text[start:], fenced=fenced), len(text), passed
 
 
 def _follow_candidate(gate: Gate, body: Body, text: str, at: int) -> tuple[Gate, int, str]:
@@ -308,13 +319,14 @@ def _let_go(gate: Gate, body: Body, waiting: str) -> tuple[Gate, str]:
         at = max(body.skip + 1, end - AGAIN_CHARS)
         end, place, found = find_call_start(gate.rules.names, waiting, at, place_behind(waiting[at - 1]), waiting[:at])
     passed, rest = waiting[:end], waiting[end:]
+    fenced = gate.fenced ^ (count_fences(gate.before, passed) % 2 == 1)
     before = (gate.before + passed)[-BEFORE_CHARS:]
     if not isinstance(found, CallStart):
-        return Gate(gate.rules, Mode.PARTIAL if rest else Mode.PASS, place, before, rest), passed
+        return Gate(gate.rules, Mode.PARTIAL if rest else Mode.PASS, place, before, rest, fenced=fenced), passed
     skip = found.call - end
     chars = len(rest) - skip
     again = Body(until=Until.ASKED, strong=found.strong, skip=skip, chars=chars, ask_at=2 * chars)
-    return Gate(gate.rules, Mode.BODY, place, before, "", again, NOTHING.plus(Text(rest))), passed
+    return Gate(gate.rules, Mode.BODY, place, before, "", again, NOTHING.plus(Text(rest)), fenced), passed
 
 
 def _read_to_bracket(body: Body, text: str, at: int, limit: int) -> tuple[Body, int | None]:

@@ -6,10 +6,9 @@ The checks stand in this order because each needs the one before: only a complet
 answer is worth asking whether it goes round in circles. The first one that fails is the flaw; a flawed answer still
 carries what could be delivered, since a loop that a second tier repeats is delivered, marked.
 
-Calls: those in the text and the native ones (see `native_calls`) are judged together. Equal ones in one answer say one
-thing: the first stands for all of them, and how many were dropped is shown. Apart from that calls are delivered all or
-none. Text: what an earlier attempt has already sent stands, and this attempt's own text is
-dropped; such an attempt is asked for its calls only.
+Calls in the text and native ones (`native_calls`) are judged together and delivered all or none; of equal ones
+the first stands for all, and the report counts the others. Text that an earlier attempt has sent stands: this attempt's
+own text is dropped. A refusal without calls is a complete answer, whatever was asked for.
 """
 
 from __future__ import annotations
@@ -24,6 +23,7 @@ from reliability.answer.equal_calls import collapse_calls, drop_equal, read_stop
 from reliability.answer.gate import TextKind
 from reliability.answer.native_calls import drop_leaks, read_native_calls, write_native_calls
 from reliability.answer.turn_start import drop_turn_start
+from reliability.answer.wanted_form import WantedForm, judge_form
 from reliability.loops import (
     Loop,
     LoopConfig,
@@ -43,10 +43,12 @@ from reliability.loops import (
 )
 from reliability.sessions import name_request
 from reliability.steps import Steps
+from reliability.surrogates import join_surrogates
 from reliability.tools import (
     CheckConfig,
     Checked,
     Extraction,
+    Flaws,
     RawCall,
     Repair,
     ToolBox,
@@ -59,7 +61,7 @@ from reliability.tools.check.ids import assign
 from reliability.tools.extract.envelope import may_open
 from reliability.tools.extract.harmony import is_harmony
 from reliability.tools.extract.scanner import is_prose
-from reliability.types import CallDelta, Event, Finish, FinishReason, Flaw, Reasoning, Text, ToolCall
+from reliability.types import CallDelta, Event, Finish, FinishReason, Flaw, Reasoning, Refusal, Text, ToolCall
 
 __all__ = ["Expected", "Judged", "expect", "judge", "settle_text"]
 
@@ -71,10 +73,10 @@ PROSE_BEHIND = "\n\nAnd so on."
 class Expected:
     """What the request asks of every answer to it. `checks` and `loops` are None where they are switched off.
 
-    `asked` names the request where it brings no history; then `window`, what its session was answered before, is held
-    against the answer once the owner of the windows has sent it. `shown`: what the request shows of its session, to be
-    joined with what the window has kept. `memo` is what the loop rules have found out about
-    `turns`.
+    `form`: what its text must be, where `response_format` says so. `asked` names the request where it brings no
+    history; then `window`, what its session was answered before, is held against the answer once the owner of
+    the windows has sent it. `shown`: what the request shows of its session, to be joined with what the window has
+    kept. `memo` is what the loop rules have found out about `turns`.
     """
 
     toolbox: ToolBox
@@ -82,6 +84,7 @@ class Expected:
     tool_choice: Any = None
     parallel_tool_calls: bool | None = None
     checks: CheckConfig | None = None
+    form: WantedForm | None = None
     loops: LoopConfig | None = None
     turns: tuple[Turn, ...] = ()
     window: Window | None = None
@@ -145,8 +148,11 @@ def expect(
     parallel_tool_calls: bool | None = None,
     checks: CheckConfig | None = None,
     loops: LoopConfig | None = None,
+    form: WantedForm | None = None,
 ) -> Expected:
     """Read the request once, for all attempts on it."""
+    wants_json = tool_choice == "none" or form is not None
+    toolbox = replace(toolbox, wants_json=True) if wants_json and toolbox.tools else toolbox
     turns = read_turns(messages, loops.turns_needed) if loops is not None else ()
     return Expected(
         toolbox=toolbox,
@@ -154,6 +160,7 @@ def expect(
         tool_choice=tool_choice,
         parallel_tool_calls=parallel_tool_calls,
         checks=checks,
+        form=None if checks is None else form,
         loops=loops,
         turns=turns,
         asked="" if loops is None or carries_history(messages) else _name_request(messages),
@@ -195,36 +202,36 @@ def judge(
     sent: str,
     text_committed: bool,
     attempt: int,
+    told: str = "",
     stopped: Loop | None = None,
     reasoned: str = "",
     steps: Steps | None = None,
 ) -> Judged:
-    """Judge one complete answer.
-
-    `held` is what the gate kept back, `sent` what it let pass, `text_committed` whether an earlier attempt's text
-    stands before the client, `attempt` the number of this attempt (so that ids don't meet). Whole, so that it is judged
-    the same however much has left. `stopped`: what it was stopped for while it decoded. `reasoned`: its reasoning,
-    which is the answer as far as loops go where it wrote nothing else.
+    """Judge one complete answer. `held` is what the gate kept back, `sent` what it let pass, `text_committed` if an
+    earlier attempt's text stands before the client, `attempt` the number of this attempt (so that ids don't meet).
+    Whole, so that it is judged the same however much has left. `told`: what had left before the answer began anew,
+    behind a mark of reasoning. `stopped`: for what it was. `reasoned`: its reasoning, an answer where it is all.
 
     Raises:
         OutOfSteps: judging the calls takes more than `steps` (None: as many as it takes); never where they are final.
     """
-    held = held if sent else drop_turn_start(held)
+    held = held if told + sent else drop_turn_start(held)
     text = "".join(event.text for event in held if isinstance(event, Text))
-    found, cut_off = read_stopped(sent + text, len(sent), expected.toolbox, stopped)
+    thought = bool(told or reasoned) or any(isinstance(event, Reasoning) for event in held)
+    found, cut_off = read_stopped(sent + text, len(sent), expected.toolbox, stopped, thought=thought)
+    found = found.refuse_list() if found.unended and finish.reason is FinishReason.LENGTH else found
     found, native = drop_leaks(found, read_native_calls(held), expected.toolbox)
-    raw, copies = collapse_calls((*found.calls, *native), expected.toolbox)
-    checked = _check(expected, raw, found, attempt, steps)
-    distinct = drop_equal(raw, checked.calls)
-    if len(distinct) < len(raw):  # a repair has made them equal
-        raw, copies = distinct, copies + len(raw) - len(distinct)
-        checked = _check(expected, raw, found, attempt, steps)
-    flaw, detail = _find_flaw(checked, finish, raw, found, sent=sent, text_committed=text_committed)
-    turn, loop = _check_loops(expected, checked, sent + found.text, reasoned or found.reasoning, flaw)
-    flaw, detail = (flaw, detail) if loop is None else _describe_loop(loop)
+    copies, checked, flaw, detail, turn, loop = 0, Checked(), None, "", None, None
+    if found.calls or native or not any(isinstance(event, Refusal) for event in held):
+        raw, copies, checked = _check_distinct(expected, (*found.calls, *native), found, attempt, steps)
+        found, checked = judge_form(expected.form, checked, found, "" if told + sent else text, finish, steps)
+        spoken = told + sent + found.text
+        flaw, detail = _find_flaw(checked, finish, raw, found, spoken, text_committed=text_committed)
+        turn, loop = _check_loops(expected, checked, spoken, reasoned or found.reasoning, flaw)
+        flaw, detail = (flaw, detail) if loop is None else _describe_loop(loop)
     return Judged(
         events=tuple(_build_deliverable(checked, held, found, text_committed=text_committed)),
-        finish=_correct_finish(finish, checked),
+        finish=_note_behind(_correct_finish(finish, checked), found.behind),
         flaw=flaw,
         detail=detail,
         calls=checked.calls,
@@ -234,9 +241,22 @@ def judge(
         turn=turn,
         dropped_calls=copies + cut_off,
         native_calls=len(native),
-        raw_text=sent + text,
-        written=sent + text + write_native_calls(held),
+        raw_text=told + sent + text,
+        written=told + sent + text + write_native_calls(held),
     )
+
+
+def _check_distinct(
+    expected: Expected, calls: Sequence[RawCall], found: Extraction, attempt: int, steps: Steps | None
+) -> tuple[Sequence[RawCall], int, Checked]:
+    """Check the calls, of equal ones the first; return those, how many others there were, and the findings."""
+    raw, copies = collapse_calls(calls, expected.toolbox)
+    checked = _check(expected, raw, found, attempt, steps)
+    distinct = drop_equal(raw, checked.calls)
+    if len(distinct) < len(raw):  # a repair has made them equal
+        raw, copies = distinct, copies + len(raw) - len(distinct)
+        checked = _check(expected, raw, found, attempt, steps)
+    return raw, copies, checked
 
 
 def _check(expected: Expected, raw: Sequence[RawCall], found: Extraction, attempt: int, steps: Steps | None) -> Checked:
@@ -251,7 +271,7 @@ def _check(expected: Expected, raw: Sequence[RawCall], found: Extraction, attemp
         expected.checks,
         new_id=new_id,
         used_ids=expected.used_ids,
-        conversation=expected.words,
+        conversation=expected.words or None,  # an empty conversation tells nothing of what was said
         malformed=found.malformed,
         steps=steps,
     )
@@ -263,15 +283,19 @@ def _pass_unchecked(expected: Expected, raw: Sequence[RawCall], new_id: Callable
     texts = [c.arguments if isinstance(c.arguments, str) else json.dumps(c.arguments) for c in raw]
     return Checked(
         calls=tuple(
-            ToolCall(id=id, name=call.name, arguments=text) for id, call, text in zip(ids, raw, texts, strict=True)
+            ToolCall(id=id, name=join_surrogates(call.name), arguments=join_surrogates(text))
+            for id, call, text in zip(ids, raw, texts, strict=True)
         )
     )
 
 
 def _find_flaw(
-    checked: Checked, finish: Finish, raw: Sequence[RawCall], found: Extraction, *, sent: str, text_committed: bool
+    checked: Checked, finish: Finish, raw: Sequence[RawCall], found: Extraction, spoken: str, *, text_committed: bool
 ) -> tuple[Flaw | None, str]:
     cut = finish.reason is FinishReason.LENGTH
+    if checked.violations and checked.violations[0].kind is Flaws.FORM:
+        words = "; ".join(f"{v.path} {v.message}".strip() for v in checked.violations[:3])
+        return Flaw.FORM_INVALID, f"its text is not the JSON that response_format asks for: {words}"
     if checked.violations:
         words = "; ".join(f"{v.path} {v.message}".strip() for v in checked.violations[:3])
         if cut and (found.malformed or raw):
@@ -283,8 +307,7 @@ def _find_flaw(
         return Flaw.EMPTY, "it announced tool calls and sent none"
     if text_committed:
         return Flaw.EMPTY, "it brought no call where one was open"
-    silent = not (sent + found.text).strip()
-    if silent and finish.reason is FinishReason.STOP:
+    if not spoken.strip() and finish.reason is FinishReason.STOP:
         return Flaw.EMPTY, "its answer is empty"
     return None, ""
 
@@ -331,12 +354,14 @@ def _describe_loop(loop: Loop) -> tuple[Flaw, str]:
 def _build_deliverable(
     checked: Checked, held: Sequence[Event], found: Extraction, *, text_committed: bool
 ) -> list[Event]:
-    """Build what would be delivered: reasoning, the text that is left, complete calls."""
+    """Build what would be delivered: reasoning, the text that is left, a refusal, complete calls."""
     events: list[Event] = [event for event in held if isinstance(event, Reasoning)]
     events += [Reasoning(found.reasoning)] if found.reasoning else []
     text = found.text if not checked.calls or found.text.strip() else ""
     if text and not text_committed:
         events.append(Text(text))
+    refusal = "".join(event.text for event in held if isinstance(event, Refusal))
+    events += [Refusal(refusal)] if refusal else []
     events += [
         CallDelta(index=i, id=call.id, name=call.name, arguments=call.arguments) for i, call in enumerate(checked.calls)
     ]
@@ -349,6 +374,12 @@ def _correct_finish(finish: Finish, checked: Checked) -> Finish:
     if not checked.calls and reason is FinishReason.TOOL_CALLS:
         reason = FinishReason.STOP
     return finish if reason is finish.reason else replace(finish, reason=reason)
+
+
+def _note_behind(finish: Finish, behind: int) -> Finish:
+    """Note the calls that stood behind the end of the answer's turn, and were dropped."""
+    note = f"the model went on behind its turn: {behind} tool call(s) that rest on made-up messages were dropped"
+    return replace(finish, notes=(*finish.notes, note)) if behind else finish
 
 
 def _collect_words(messages: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:

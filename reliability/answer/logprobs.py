@@ -12,7 +12,7 @@ what its tokens begin with is more by so much, and from there on it isn't counte
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from reliability.types import Event, Logprobs, Text, TokenLogprob
@@ -39,6 +39,10 @@ class WaitingLogprobs:
 
     def __init__(self) -> None:
         self._waiting: deque[TokenLogprob] = deque()
+        self._came_bytes = 0  # of the text, with reasoning in it
+        self._told_bytes = 0  # of it, up to where the answer's last words end
+        self._added_bytes = 0  # of its tokens
+        self._gaps: list[tuple[int, int]] = []  # where reasoning stands in it
         self._begin()
 
     def _begin(self) -> None:
@@ -50,8 +54,28 @@ class WaitingLogprobs:
     def add(self, tokens: Iterable[TokenLogprob]) -> None:
         """Add the next tokens, in the order of the text."""
         for token in tokens:
-            self._waiting.append(token)
-            self._tokens_head.take(token.raw)
+            at, self._added_bytes = self._added_bytes, self._added_bytes + len(token.raw)
+            if not any(start <= at < end for start, end in self._gaps):
+                self._waiting.append(token)
+                self._tokens_head.take(token.raw)
+
+    def leave_out(self, text: Event, parts: Sequence[Event]) -> None:
+        """Leave out the tokens of reasoning and of its marks that a text had. `parts`: what it became."""
+        if not isinstance(text, Text):
+            return
+        before, self._came_bytes = self._came_bytes, self._came_bytes + _count_bytes(text)
+        if len(parts) > 1 and isinstance(parts[0], Text):
+            self._told_bytes = before + _count_bytes(parts[0])
+        if not parts or not isinstance(parts[-1], Text):
+            return
+        gap = (self._told_bytes, self._came_bytes - _count_bytes(parts[-1]))
+        self._told_bytes = self._came_bytes
+        if gap[0] < gap[1]:
+            self._gaps = [*(one for one in self._gaps if one[1] > self._added_bytes), gap]
+            waiting, self._waiting = self._waiting, deque()
+            self._added_bytes -= sum(len(token.raw) for token in waiting)
+            self._tokens_head = _Head() if not self._left_bytes else self._tokens_head
+            self.add(waiting)
 
     def leave_with(self, events: Iterable[Event]) -> list[Event]:
         """Return what leaves with these events, as one event or none."""
@@ -73,6 +97,8 @@ class WaitingLogprobs:
 
     def rest(self) -> list[Event]:
         """Return all that is left: the answer is delivered whole."""
+        if self._came_bytes > self._told_bytes:  # it ends in reasoning
+            return []
         out, self._waiting = tuple(self._waiting), deque()
         return [Logprobs(out)] if out else []
 
@@ -83,3 +109,7 @@ class WaitingLogprobs:
         self._left_bytes -= surplus  # below zero: before the text
         while self._waiting and self._left_bytes < 0 and self._left_bytes + len(self._waiting[0].raw) <= 0:
             self._left_bytes += len(self._waiting.popleft().raw)
+
+
+def _count_bytes(event: Text) -> int:
+    return len(event.text.encode(errors="replace"))

@@ -42,12 +42,12 @@ def drop_leaks(found: Extraction, native: Sequence[RawCall], box: ToolBox) -> tu
 
     However often the text says a native call, it is that call.
     """
-    if not (native and (found.calls or found.malformed)):
+    if not (native and (found.calls or found.malformed or found.dropped)):
         return found, native
     malformed = tuple(one for one in found.malformed if not has_only_delimiters(one.raw))
     copies = {identify_call(call, box) for call in native}
     calls = [call for call in found.calls if identify_call(call, box) not in copies]
-    if len(malformed) == len(found.malformed) and len(calls) == len(found.calls):
+    if not found.dropped and len(malformed) == len(found.malformed) and len(calls) == len(found.calls):
         return found, native
     noted = replace(native[0], repairs=(Repair(RepairKind.ENVELOPE, ""),))
     return replace(found, calls=tuple(calls), malformed=malformed), (noted, *native[1:])

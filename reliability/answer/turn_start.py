@@ -5,8 +5,8 @@
 
 A model that may not end its turn, or open one, by the token for it spells that token out of others (seen 2026-11-24:
 Qwen2.5-Coder-1.5B behind a tool's result, the last answer of 14 of 29 clients), and small servers send such tokens as
-text. Only the head of an answer is looked at: further on they may be what the answer is about. The marks of calls are
-the call formats' own (`reliability.tools.formats`).
+text. Only the head of an answer is looked at here; where it goes on behind its own turn is told by
+`reliability.tools.turns`, which has the marks.
 """
 
 from __future__ import annotations
@@ -14,18 +14,52 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from reliability.tools.turns import MARKS
 from reliability.types import Event, Text
 
-__all__ = ["drop_turn_start", "may_be_turn_start", "strip_turn_start"]
+__all__ = ["Head", "drop_turn_start", "may_be_turn_start", "strip_turn_start"]
 
-_MARK = r"<\|(?:im_start|im_end|endoftext|begin_of_text|end_of_text|start_header_id|end_header_id|eot_id|eom_id)\|>"
+_MARK = rf"(?:{'|'.join((*MARKS, r'<[|]end_header_id[|]>'))})"
 _ROLE = "assistant"
 _ROLE_BEGUN = "|".join(_ROLE[:length] for length in range(1, len(_ROLE) + 1))
 _TURN = re.compile(rf"\s*(?:<\|im_start\|>(?:{_ROLE}(?!\w))?\s*)+")
-_ONLY_MARKS = re.compile(rf"(?:\s|{_MARK})*\Z")
+_ONLY_MARKS = re.compile(rf"(?:\s|{_MARK})*+\Z")
 _WAITS = re.compile(
-    rf"(?:\s|{_MARK}|{_TURN.pattern})*(?:<\|?|<\|\w{{1,32}}\|?|(?<=<\|im_start\|>)(?:{_ROLE_BEGUN}))?\Z"
+    rf"(?:<\|im_start\|>(?:{_ROLE}(?!\w))?|\s|{_MARK})*+"
+    rf"(?:[<\[][|｜]?|[<\[][|｜]?[\w▁]{{1,32}}[|｜]?|(?<=<\|im_start\|>)(?:{_ROLE_BEGUN}))?\Z"
 )
+_MARK_CHARS = 64
+
+
+class Head:
+    """The head of an answer, of which nothing has left: it waits while it may still be the opening of a turn. Each
+    piece is looked at once."""
+
+    __slots__ = ("_last", "_parts")
+
+    def __init__(self) -> None:
+        self._parts: list[str] = []  # what surely waits
+        self._last = ""  # what hasn't been told yet, and the beginning of a mark
+
+    def text(self) -> str:
+        """Return what waits."""
+        return "".join((*self._parts, self._last))
+
+    def take(self, text: str) -> str | None:
+        """Take the next piece; return the whole head where it waits no longer."""
+        self._last += text
+        if not may_be_turn_start(self._last):
+            return self.text()
+        cut = _find_last_settled(self._last)
+        self._parts.append(self._last[:cut])
+        self._last = self._last[cut:]
+        return None
+
+
+def _find_last_settled(text: str) -> int:
+    """Find the last place up to which a text that waits is marks and white space."""
+    place = max(text.rfind(" "), text.rfind("\n"), text.rfind("<"), 0)
+    return place if place > _MARK_CHARS else 0
 
 
 def may_be_turn_start(text: str) -> bool:
@@ -36,7 +70,7 @@ def may_be_turn_start(text: str) -> bool:
 def strip_turn_start(text: str) -> str:
     """Return the head of an answer without the opening of its turn; nothing where it is nothing but marks."""
     if _ONLY_MARKS.match(text):
-        return "" if "<|" in text else text
+        return "" if text.strip() else text
     opening = _TURN.match(text)
     return text[opening.end() :] if opening else text
 

@@ -24,7 +24,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from reliability.answer.estimate import tokens_max, tokens_near
-from reliability.types import CallDelta, Event, Passed, Reasoning, Text, Usage
+from reliability.types import CallDelta, Event, Passed, Reasoning, Refusal, Text, Usage
 
 __all__ = ["HIDDEN_TOKENS_MAX", "REASONING_TOKENS_MAX", "Possible", "estimate_written_tokens", "verify_usage"]
 
@@ -101,7 +101,7 @@ def _check_completion_count(reported: Usage, possible: Possible) -> tuple[bool, 
 def estimate_written_tokens(event: Event) -> int:
     """Estimate the tokens that a model has written for this piece of its answer."""
     match event:
-        case Text(text) | Reasoning(text):
+        case Text(text) | Reasoning(text) | Refusal(text):
             return tokens_near(text)
         case Passed(text_bytes=size):
             return tokens_max(size)

@@ -20,7 +20,7 @@ class Limits:
 
     `strategies` are the retry strategies of the tiers that have one of their own; `grammars` the
     tiers that can decode under a grammar. `cheap` is the tier that a session goes on with when its
-    budget rejects the others.
+    budget rejects the others. `loose_form`: the client wishes for a form of the text and doesn't insist on it.
     """
 
     retries_max: int
@@ -31,6 +31,7 @@ class Limits:
     grammars: frozenset[str] = frozenset()
     cheap: str | None = None
     continuations_max: int = 0
+    loose_form: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -149,6 +149,15 @@ def take_looped_call(situation: Situation) -> Decision | None:
     return Accept(attempt=looped) if wordy or stuck else None
 
 
+def take_loose_form(situation: Situation) -> Decision | None:
+    """Deliver the text whose form was only a wish, where no other attempt can be made."""
+    last, loose = _last(situation), _find_loose_form(situation)
+    if last is None or loose is None:
+        return None
+    stuck = situation.remaining_ns <= 0 or last.hard_stop or traits_of(last).other_tier is OtherTier.NEVER
+    return Accept(attempt=loose) if stuck else None
+
+
 def stop_bad_request(situation: Situation) -> Decision | None:
     """Refuse a request that is wrong in itself: it is wrong on every tier."""
     last = _last(situation)
@@ -214,7 +223,7 @@ def reask_flaw(situation: Situation) -> Decision | None:
     if not _may_repeat(situation, last):
         return None
     strategy = situation.limits.strategies.get(last.tier, RETRY_STRATEGY)
-    if last.flaw is not Flaw.TOOL_CALL_INVALID:
+    if not traits_of(last).correct:
         # There is nothing to correct in an empty or runaway answer; saying so would only lengthen the prompt.
         strategy = tuple(step for step in strategy if step is not RetryStep.CORRECT) or (RetryStep.RESAMPLE,)
     # A grammar demands a call, so it is for a model that tried to call; one that wrote nothing may
@@ -252,6 +261,9 @@ def conclude_exhausted(situation: Situation) -> Decision:
     looped = _find_looped_call(situation)
     if looped is not None:
         return Accept(attempt=looped)
+    loose = _find_loose_form(situation)
+    if loose is not None:
+        return Accept(attempt=loose)
     attempts = situation.attempts
     told = [number for number, attempt in enumerate(attempts) if attempt.text_out]
     cycles = [number for number, attempt in enumerate(attempts) if attempt.flaw is Flaw.CYCLE]
@@ -283,6 +295,7 @@ POLICIES: tuple[Policy, ...] = (
     go_on_with_text,
     stop_after_text,
     take_looped_call,
+    take_loose_form,
     stop_bad_request,
     stop_on_budget,
     stop_when_spent,
@@ -310,6 +323,14 @@ def _find_looped_call(situation: Situation) -> int | None:
     if any(a.flaw is Flaw.CIRCUIT_BREAK for a in attempts):
         return None
     return next((i for i, a in reversed(list(enumerate(attempts))) if a.flaw is Flaw.LOOP and a.calls_held), None)
+
+
+def _find_loose_form(situation: Situation) -> int | None:
+    """Find the newest text of another form than the wanted one, where the client doesn't insist on it."""
+    attempts = situation.attempts
+    if not situation.limits.loose_form or any(attempt.text_out for attempt in attempts):
+        return None
+    return next((i for i, a in reversed(list(enumerate(attempts))) if a.flaw is Flaw.FORM_INVALID), None)
 
 
 def _climb_from(situation: Situation, last: Attempt, *, nudge: bool) -> Call | None:

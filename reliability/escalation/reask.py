@@ -12,10 +12,11 @@ from dataclasses import replace
 from typing import Any
 
 from reliability.answer.equal_calls import collapse_calls
+from reliability.answer.wanted_form import form_message
 from reliability.escalation.decisions import Call
 from reliability.escalation.retry_strategy import RetryStep
 from reliability.loops import Loop, nudge, unwind
-from reliability.tools import ToolBox, Violation, corrective_message, extract_calls
+from reliability.tools import Flaws, ToolBox, Violation, corrective_message, extract_calls
 from reliability.types import ChatRequest
 
 __all__ = ["RESAMPLE_TEMPERATURE", "request_for", "resume_for"]
@@ -44,6 +45,8 @@ def request_for(
         return request
     if call.reask.constrained:
         request = replace(request, constrained=True, calls_tried=_count_calls(failed_text, toolbox or ToolBox()))
+    if call.reask.step is RetryStep.CORRECT and violations and violations[0].kind is Flaws.FORM:
+        return _add_correction(request, failed_text, form_message(violations, original.response_format))
     if call.reask.step is RetryStep.CORRECT and violations:
         return _add_correction(request, failed_text, corrective_message(violations, toolbox or ToolBox()))
     return replace(_resample(request, attempts), must_speak=not failed_text.strip())

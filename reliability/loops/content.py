@@ -98,7 +98,7 @@ def text_of(content: Any) -> str:
 
 
 def _read_text(part: Any) -> str | None:
-    text = part.get("text") if isinstance(part, dict) else None
+    text = part.get("refusal" if part.get("type") == "refusal" else "text") if isinstance(part, dict) else None
     return text if isinstance(text, str) else None
 
 
@@ -119,11 +119,11 @@ def _sample(value: Any, depth: int = 8) -> Any:
 
 
 def read_answer_text(message: Message) -> str:
-    """Read the text of an answer, without its call and reasoning blocks."""
-    content = message.get("content")
+    """Read the text of an answer, without its call and reasoning blocks; where it has none, its refusal."""
+    content = message.get("content") or message.get("refusal")
     if not isinstance(content, list):
         return content if isinstance(content, str) else ""
-    texts = [part if isinstance(part, str) else part.get("text") for part in content if isinstance(part, (str, dict))]
+    texts = [part if isinstance(part, str) else _read_text(part) for part in content]
     return "\n".join(text for text in texts if isinstance(text, str))
 
 

@@ -33,6 +33,8 @@ from reliability.loops.text_calls import read_text_calls
 __all__ = ["MESSAGES_MAX", "ConversationTail"]
 
 MESSAGES_MAX = 256
+#: How far back the user's last request is looked for.
+REQUEST_MESSAGES_MAX = 2_048
 #: How many user messages before and after one are looked at for one that says the same, and how much of them.
 NEIGHBOURS = 16
 WORDS_CHARS = 2_000
@@ -77,6 +79,16 @@ class ConversationTail:
             if role == "user" and self.is_own(index):
                 return index + 1
         return self.lowest
+
+    def find_request(self, start: int) -> str:
+        """Find what the user said last before an index, be it only a few words or long ago."""
+        for index in range(start - 1, max(-1, start - 1 - REQUEST_MESSAGES_MAX), -1):
+            message = self.messages[index]
+            if not isinstance(message, dict) or message.get("role") != "user":
+                continue
+            if self.is_own(index) if index >= self.lowest else classify_speaker(message) is Who.SPEAKS:
+                return read_spoken_text(message)
+        return ""
 
     def is_own(self, index: int) -> bool:
         """Return whether the user message is the user's own, and more than a "go on"."""

@@ -11,6 +11,8 @@ holds two full repetitions and the answer starts the third.
             (every call of it is a poll)                  poller_duplicate_...  poller_break_...
     NEAR    same calls, results nearly the same           break_threshold - 1   break_threshold
             (their figures drift, see `movement`)         poller_duplicate_...  poller_break_...
+            (steps that lead on, see `steps`)             poller_duplicate_...  poller_break_...
+            (other places, where there is nothing)        break_threshold - 1   poller_break_...
     ERRORS  same error of one tool, any arguments         duplicate_threshold   break_threshold
     TEXTS   same text, or texts in turn, no call between  duplicate_threshold   break_threshold
 
@@ -18,6 +20,10 @@ A user message re-arms every rule, and so does any answer of another kind; a too
 model thinks is looked through. Where user messages that say the same again stand between the laps, breaking takes
 `PUSHED_LAPS` more: the first of them re-armed as long as it was the only one, so the laps come into sight at once.
 The strictest verdict wins, then the one with the most repetitions.
+
+Steps that lead on are nudged once. Where the user's message names a number ("twelve times down"), neither a nudge nor a
+break comes before so many steps; nor does it for a step that only says it was done. Where it says how often a thing is
+to be done ("run the tests ten times"), that holds for any call.
 
 NEAR nudges late, since a near result may be news, as two or three of them on recorded runs were. The results of its
 streak must change more than once, and what changes must be no way to an end. Figures show only lap by lap where they
@@ -98,28 +104,53 @@ def _only_thinks(turn: Turn) -> bool:
 
 def _find_acting_loops(row: TurnRow) -> list[Loop | None]:
     """Find the loops of calls: for every period, and the errors of one tool."""
-    found: list[Loop | None] = []
+    found: list[Loop] = []
+    same: list[int] = []  # the periods of streaks that are the same
+    near: list[int] = []  # and of those that are nearly the same, whatever that tells
     for period in filter(row.starts_again, range(1, min(row.config.max_period, row.size) + 1)):
-        if any(loop is not None and loop.kind is Kind.CALLS and period % loop.period == 0 for loop in found):
+        if any(period % known == 0 for known in same):
             continue  # the same streak, with fewer rounds
-        found.append(loop := _find_same_calls(row, period) or _find_near_calls(row, period))
-        if loop is not None and loop.stage is Stage.BREAK and row.memo.spent:
+        loop, is_same = _find_same_calls(row, period)
+        if not is_same and not any(period % known == 0 for known in near):
+            loop, is_near = _find_near_calls(row, period)
+            near += [period] * is_near
+        same += [period] * (is_same or (loop is not None and loop.stage is Stage.BREAK))
+        if loop is None:
+            continue
+        found.append(loop)
+        if loop.stage is Stage.BREAK and row.memo.spent:
             break  # so much is compared already that a verdict is enough
     errors = count_same_errors(row)
     return [*found, None if errors is None else _build_streak_loop(Kind.ERRORS, *errors)]
 
 
-def _find_same_calls(row: TurnRow, period: int) -> Loop | None:
-    """Find CALLS for one period."""
-    config, size = row.config, row.size
+def _find_same_calls(row: TurnRow, period: int) -> tuple[Loop | None, bool]:
+    """Find CALLS for one period, and whether there is a streak at all."""
+    config, newest = row.config, range(row.size - period, row.size)
     count = row.count_repetitions(period, row.has_same_results, max(config.duplicate_threshold, config.break_threshold))
-    polls = count > 1 and all(row.polls_at(i) for i in range(size - period, size))
-    warn = config.poller_duplicate_threshold if polls else config.duplicate_threshold
-    limit = config.poller_break_threshold if polls else config.break_threshold
+    warn, limit = config.duplicate_threshold, config.break_threshold
     if stage_of(count, warn, limit) is None:
-        return None
+        return None, False
+    patient = all(map(row.polls_at, newest)) or row.makes_new(period)
+    if patient:
+        warn, limit = config.poller_duplicate_threshold, config.poller_break_threshold
+    elif row.is_beyond(period):
+        warn = config.poller_duplicate_threshold if row.seeks_bounds(period) else _near_thresholds(config)[0]
+        limit = config.poller_break_threshold
+    stage = _judge_count(row, period, count, (warn, limit), patient)
+    return None if stage is None else _build_calls_loop(row, period, count, stage, Kind.CALLS), True
+
+
+def _judge_count(row: TurnRow, period: int, count: int, limits: tuple[int, int], patient: bool) -> Stage | None:
+    """Judge a streak by its limits, later ones where the user asked for so many. `patient`: they are those of polls;
+    what doesn't poll is nudged once then."""
+    newest = range(row.size - period, row.size)
+    leads = patient or any(map(row.steps_in, newest))
+    asked = max(row.times, row.asked if leads else 0)
+    warn, limit = (max(bound, asked + 1 if asked else 0) if bound > 0 else bound for bound in limits)
     stage = stage_of(count, warn, _give_laps(limit, row.turns, period * limit))
-    return None if stage is None else _build_calls_loop(row, period, count, stage, Kind.CALLS)
+    once = patient and not all(map(row.polls_at, newest))
+    return None if stage is Stage.WARN and once and count > warn else stage
 
 
 def _give_laps(limit: int, turns: Sequence[Turn], size: int) -> int:
@@ -127,24 +158,22 @@ def _give_laps(limit: int, turns: Sequence[Turn], size: int) -> int:
     return limit + PUSHED_LAPS if limit > 0 and any(turn.pushed for turn in turns[-size:]) else limit
 
 
-def _find_near_calls(row: TurnRow, period: int) -> Loop | None:
-    """Find NEAR for one period."""
+def _find_near_calls(row: TurnRow, period: int) -> tuple[Loop | None, bool]:
+    """Find NEAR for one period, and whether there is a streak at all."""
     warn, limit = _near_thresholds(row.config)
-    if limit <= 0:
-        return None
-    count = row.count_repetitions(period, row.has_near_results, limit)
+    count = row.count_repetitions(period, row.has_near_results, limit) if limit > 0 else 0
     if stage_of(count, warn, limit) is None:
-        return None
+        return None, False
     movement = _judge_streak(row, period, count)
     if movement is Movement.PROGRESS:
-        return None
+        return None, True
     if movement is Movement.DRIFT:
         warn, limit = row.config.poller_duplicate_threshold, row.config.poller_break_threshold
-        count = row.count_repetitions(period, row.has_near_results, limit)
-    stage = stage_of(count, warn, _give_laps(limit, row.turns, period * limit))
+    count = row.count_repetitions(period, row.has_near_results, max(limit, row.asked + 1, row.times + 1))
+    stage = _judge_count(row, period, count, (warn, limit), movement is Movement.DRIFT)
     if stage is Stage.BREAK and _judge_streak(row.cut_at(row.size - period), period, count - 1) is not movement:
         stage = Stage.WARN
-    return None if stage is None else _build_calls_loop(row, period, count, stage, Kind.NEAR)
+    return None if stage is None else _build_calls_loop(row, period, count, stage, Kind.NEAR), True
 
 
 def _near_thresholds(config: LoopConfig) -> tuple[int, int]:
@@ -163,7 +192,10 @@ def _judge_streak(row: TurnRow, period: int, count: int) -> Movement:
             results = [lap[key] for lap in laps if lap.get(key) is not None]
             texts = [result.text for result in results if result is not None]
             changes = max(changes, _count_changes(texts, row.is_equal))
-            told = max(told, follow_figures(texts, has_failed(newest)))
+            step = key in row.steps_in(place)
+            told = max(told, follow_figures(texts, has_failed(newest), step))
+            if step and len(set(map(mask_figures, texts))) == len(texts):
+                told = max(told, Movement.DRIFT)  # each lap has led to something else
     return told if changes >= CHANGES_MIN else Movement.PROGRESS
 
 

@@ -7,8 +7,8 @@ What makes a call a poll is mostly its shape:
   checks`), or is empty and only reads on; `action: poll`;
 - its result does: it says that something is pending or still goes on, that one must come again later (HTTP 429), or
   that an inbox holds nothing yet;
-- it is one step of many, and its result says no more than that it was done: a key, a click, a debugger's `next`,
-  `cd ..`, one more in the cart. Nobody but the world knows where that step has led.
+- it is a step (see `leading_steps`), and its result says no more than that it was done: where
+  the step has led, the world alone knows; `cd ..` is one.
 
 Pollers have limits of their own, far higher ones, and their results are compared as they are: a second more on the
 clock of a job is progress.
@@ -26,12 +26,12 @@ from collections.abc import Iterable
 from functools import lru_cache
 from itertools import pairwise
 
-from reliability.loops.comparison.canonical import parse
 from reliability.loops.comparison.findings import Call, Result
 from reliability.loops.comparison.same_result import is_ongoing
 from reliability.loops.comparison.volatile_fields import NAMES_MAX, word_set, words_of
+from reliability.loops.leading_steps import ACTION_KEYS, acknowledges, is_done, is_generic_tool, read_texts
 
-__all__ = ["is_generic_tool", "is_poll", "is_thought", "polls_by_name", "takes_notes"]
+__all__ = ["is_poll", "is_thought", "polls_by_name", "takes_notes"]
 
 _LAST = word_set("poll polling wait await sleep progress watch tail scroll clock now datetime")
 _FIRST = word_set("poll wait await sleep watch scroll tail")
@@ -48,14 +48,9 @@ _PAIRS = frozenset(
         ("write", "stdin"),
     ]
 )
-_GENERIC = word_set(
-    "bash shell sh terminal exec execute run command cmd console powershell python ipython jupyter code repl "
-    "browser computer"
-)
 _WAITS = frozenset({"poll", "wait", "await", "sleep", "watch", "tail"})
 _SLEEPS = re.compile(r"(?:^|[;&|(\s\"])sleep\s+\d", re.IGNORECASE)
 _COMMAND_KEYS = ("command", "cmd", "input", "chars", "keys")
-_ACTION_KEYS = ("action", "operation", "op", "mode", "command", "cmd", "key", "type")
 #: Commands that ask how another system stands, and change nothing.
 _ASKS = re.compile(
     r"\s*(?:sudo )?(?:kubectl\b.{0,80}?\b(?:get|describe|rollout status|logs|top|wait)\b|oc get\b|helm status\b"
@@ -86,20 +81,7 @@ _COME_AGAIN = re.compile(
     re.IGNORECASE,
 )
 COME_AGAIN_CHARS = 400
-#: What is done step by step: each lap leads one step on.
-_STEPS = word_set(
-    "press key keys hotkey keypress click tap swipe scroll step next continue resume move turn go "
-    "forward back backward "
-    "backwards up down left right add increment increase decrement decrease raise lower advance rotate undo redo jump "
-    "walk zoom tab enter drag skip play roll draw n s c fin stepi nexti"
-)
 _FOLDER_UP = re.compile(r"\s*(?:cd|pushd|popd)\b[ ./~-]*(?:&& ls)?\s*")
-_DONE = re.compile(
-    r"\W*(?:ok(?:ay)?|done|success(?:ful(?:ly)?)?|succeeded|true|null|none|completed|executed|performed|pressed|clicked|"
-    r"tapped|moved|added|sent|stepped|scrolled|updated)?\W*",
-    re.IGNORECASE,
-)
-DONE_CHARS = 80
 _THOUGHTS = word_set(
     "think thinking thought thoughts reflect reflection sequentialthinking ponder brainstorm scratchpad"
 )
@@ -140,7 +122,7 @@ def is_poll(call: Call, result: Result | None, declared: Iterable[str] = ()) -> 
     """Return whether this call, with this result, waits for the world, pages through it or goes one step on in it."""
     if polls_by_name(call.name, declared):
         return True
-    texts = _read_texts(call)
+    texts = read_texts(call)
     if _waits(call, texts):
         return True
     if result is None:
@@ -148,16 +130,8 @@ def is_poll(call: Call, result: Result | None, declared: Iterable[str] = ()) -> 
     return is_ongoing(result.text) or _says_later(call, result.text) or _is_step(call, texts, result.text)
 
 
-def _read_texts(call: Call) -> dict[str, str]:
-    """Return the texts among a call's arguments, by name."""
-    known, arguments = parse(call.arguments)
-    if not known or not isinstance(arguments, dict):
-        return {}
-    return {key: value for key, value in arguments.items() if isinstance(value, str)}
-
-
 def _waits(call: Call, texts: dict[str, str]) -> bool:
-    if any(texts.get(key, "").lower() in _WAITS for key in _ACTION_KEYS):
+    if any(texts.get(key, "").lower() in _WAITS for key in ACTION_KEYS):
         return True
     commands = [texts[key] for key in _COMMAND_KEYS if key in texts]
     if not commands or not is_generic_tool(call.name):
@@ -182,29 +156,10 @@ _EMPTY_FIELDS = re.compile(r'\{(?:\s*"\w{1,40}"\s*:\s*(?:\[\s*\]|0|null|\{\s*\})
 
 def _is_step(call: Call, texts: dict[str, str], result: str) -> bool:
     """Return whether the call goes one step on, and its result only says that it was done."""
-    if len(result) > DONE_CHARS or not _acknowledges(result):
-        return False
-    if is_generic_tool(call.name) and any(_FOLDER_UP.fullmatch(texts.get(key, "-")) for key in _COMMAND_KEYS):
+    if acknowledges(call, result):
         return True
-    named = set(words_of(call.name))
-    for key in _ACTION_KEYS:
-        named.update(words_of(texts.get(key, "")) if len(texts.get(key, "")) <= ACTION_CHARS else ())
-    return not _STEPS.isdisjoint(named)
-
-
-#: A longer text is a command or a content, and names no step.
-ACTION_CHARS = 16
-
-
-def _acknowledges(result: str) -> bool:
-    """Return whether a result says no more than that something was done."""
-    known, value = parse(result)
-    if known and isinstance(value, dict):
-        return all(
-            item in (True, None, 0, "") or (isinstance(item, str) and _DONE.fullmatch(item)) for item in value.values()
-        )
-    words = words_of(result)
-    return bool(_DONE.fullmatch(result)) or (0 < len(words) <= 3 and bool(_DONE.fullmatch(words[0])))
+    climbs = is_generic_tool(call.name) and any(_FOLDER_UP.fullmatch(texts.get(key, "-")) for key in _COMMAND_KEYS)
+    return climbs and is_done(result)
 
 
 def is_thought(call: Call) -> bool:
@@ -217,8 +172,3 @@ def takes_notes(name: str) -> bool:
     """Return whether a tool of this name only takes notes."""
     words = words_of(name)
     return not _THOUGHTS.isdisjoint(words) or not _NOTES.isdisjoint(pairwise(words))
-
-
-def is_generic_tool(name: str) -> bool:
-    """Return whether it is a shell, a code runner or a browser: with other arguments another tool."""
-    return not _GENERIC.isdisjoint(words_of(name))

@@ -5,10 +5,11 @@ count, and equal calls in it count once. Its exact key holds the arguments as th
 compared by their results, call by call:
 
     has_same_results   the same but for volatile fields; where the calls aren't equal to the letter, the results must
-                       also say something
+                       also say something, or the calls ask for places where there is nothing (`is_beyond`)
     has_near_results   nearly the same, and the calls equal to the letter
 
-Results of polls are compared as they are, and are never nearly the same.
+Results of polls are compared as they are, and are never nearly the same. In those of calls that ask for other places,
+what only repeats the call counts as nothing (see `echoes`).
 """
 
 from __future__ import annotations
@@ -16,12 +17,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 
-from reliability.loops.comparison.blurring import HOLE, blur_call, says_enough
+from reliability.loops.comparison.blurring import BOUND, HOLE, PLACE, blur_call, says_done, says_enough
 from reliability.loops.comparison.canonical import call_key
+from reliability.loops.comparison.echoes import mask_echoes
 from reliability.loops.comparison.findings import Call, Result, Turn
 from reliability.loops.comparison.memo import Memo
 from reliability.loops.comparison.near import is_near_result
 from reliability.loops.comparison.same_result import is_same_result
+from reliability.loops.leading_steps import acts, find_entities, leads_on
 from reliability.loops.polling import is_poll, is_thought, takes_notes
 from reliability.loops.thresholds import LoopConfig
 
@@ -123,10 +126,65 @@ class TurnRow:
         exact = frozenset(self._spell(call) for call in self.candidate.calls if not is_thought(call))
         if exact == self._exact_key(first):
             return True
-        return first >= period and not self._asks_the_same(first - period, first) and self._say_enough(first)
+        if first < period or self._asks_the_same(first - period, first):
+            return False
+        return self._say_enough(first) or self._finds_nothing(first)
 
     def _say_enough(self, index: int) -> bool:
         return all(result is not None and says_enough(result) for result in self.results(index).values())
+
+    def _finds_nothing(self, index: int) -> bool:
+        """Return whether the turn asks for places only, and its results don't say that something was done."""
+        if not _has_only(self.key(index), PLACE, BOUND):
+            return False
+        return all(result is not None and not says_done(result.text) for result in self.results(index).values())
+
+    def is_beyond(self, period: int) -> bool:
+        """Return whether the newest repetition asks for other places than the one before, where there is nothing
+        either."""
+        return any(
+            index >= period
+            and not self._asks_the_same(index - period, index)
+            and self._finds_nothing(index)
+            and not self._say_enough(index)
+            for index in range(self.size - period, self.size)
+        )
+
+    def seeks_bounds(self, period: int) -> bool:
+        """Return whether what differs from lap to lap are the limits of a search."""
+        return any(BOUND in call for key in self.cycle_key(period) for call in key)
+
+    @property
+    def asked(self) -> int:
+        """The largest number that the user's last message names."""
+        return self.turns[-1].asked if self.turns else 0
+
+    @property
+    def times(self) -> int:
+        """How often the user's last message says that a thing is to be done."""
+        return self.turns[-1].times if self.turns else 0
+
+    def steps_in(self, index: int) -> frozenset[str]:
+        """Name the calls of the turn that lead on, as `results` names them."""
+        return self.memo.once(
+            ("steps", index),
+            lambda: self._list_steps(index),
+        )
+
+    def _list_steps(self, index: int) -> frozenset[str]:
+        pollers = self.config.pollers
+        pairs = self._pairs(index).items()
+        return frozenset(k for k, (c, r) in pairs if acts(c) and leads_on(r) and not is_poll(c, None, pollers))
+
+    def makes_new(self, period: int) -> bool:
+        """Return whether the steps of the newest repetition have made something else than those of the one before."""
+        for index in range(max(self.size - period, period), self.size):
+            for key in self.steps_in(index) & self.steps_in(index - period):
+                older, newer = (self.results(i)[key] for i in (index - period, index))
+                made = find_entities(newer.text) if newer is not None else frozenset()
+                if made and older is not None and made.isdisjoint(find_entities(older.text)):
+                    return True
+        return False
 
     def polls_at(self, index: int) -> bool:
         """Return whether every call of the turn waits or pages."""
@@ -138,19 +196,27 @@ class TurnRow:
 
     def results(self, index: int) -> dict[str, Result | None]:
         """Return the turn's results by what was asked."""
+        return {key: result for key, (_, result) in self._pairs(index).items()}
+
+    def _pairs(self, index: int) -> dict[str, tuple[Call, Result | None]]:
         return self.memo.once(("results", index), lambda: self._map_results(self.turns[index]))
 
-    def _map_results(self, turn: Turn) -> dict[str, Result | None]:
+    def _map_results(self, turn: Turn) -> dict[str, tuple[Call, Result | None]]:
         pairs = list(zip(turn.calls, turn.results, strict=False))
         acted = [pair for pair in pairs if not is_thought(pair[0])] or pairs
-        return {self._blur(call): result for call, result in acted}
+        return {self._blur(call): (call, result) for call, result in acted}
 
     def _results_pass(self, older: int, newer: int, test: Callable[[str, str], bool]) -> bool:
         """Return whether each call of the two turns has two known results that pass the test."""
-        a, b = self.results(older), self.results(newer)
-        for key, result in a.items():
-            other = b.get(key)
-            if result is None or other is None or not test(result.text, other.text):
+        a, b = self._pairs(older), self._pairs(newer)
+        for key, (call, result) in a.items():
+            asked, other = b.get(key, (call, None))
+            if result is None or other is None:
+                return False
+            texts = result.text, other.text
+            if call != asked and _has_only(frozenset([key]), PLACE, BOUND) and texts[0] != texts[1]:
+                texts = mask_echoes(call, texts[0]), mask_echoes(asked, texts[1])
+            if not test(*texts):
                 return False
         return True
 
@@ -162,11 +228,13 @@ class TurnRow:
         exact = self.polls_at(older) and self.polls_at(newer)
         if not self._results_pass(older, newer, _is_literally_equal if exact else self.is_equal):
             return False
-        return not _has_holes(self.key(newer)) or self._asks_the_same(older, newer) or self._say_enough(newer)
+        if not _has_holes(self.key(newer)) or self._asks_the_same(older, newer):
+            return True
+        return self._say_enough(newer) or self._finds_nothing(newer)
 
     def is_equal(self, older: str, newer: str) -> bool:
         """Return whether two results say the same."""
-        return older == newer or self.memo.once((older, newer), lambda: is_same_result(older, newer, self.memo.parse))
+        return older == newer or self.memo.once((older, newer), lambda: is_same_result(older, newer, self.memo))
 
     def has_near_results(self, older: int, newer: int) -> bool:
         """Return whether the two turns have results that are nearly the same or the same, and neither polls."""
@@ -175,11 +243,11 @@ class TurnRow:
     def _compare_nearly(self, older: int, newer: int) -> bool:
         if self.polls_at(older) or self.polls_at(newer) or not self._asks_the_same(older, newer):
             return False
-        threshold, parse = self.config.near_threshold, self.memo.parse
+        threshold, memo = self.config.near_threshold, self.memo
         return self._results_pass(
             older,
             newer,
-            lambda a, b: self.is_equal(a, b) or is_near_result(a, b, threshold, parse, self.is_equal),
+            lambda a, b: self.is_equal(a, b) or is_near_result(a, b, threshold, memo, self.is_equal),
         )
 
 
@@ -191,6 +259,17 @@ def _name_tools(calls: Iterable[Call]) -> frozenset[str]:
 
 def _has_holes(key: Key) -> bool:
     return any(HOLE in call for call in key)
+
+
+def _has_only(key: Key, *holes: str) -> bool:
+    """Return whether the calls have holes, of these kinds alone."""
+    return _has_holes(key) and not _has_holes(frozenset(_drop(call, holes) for call in key))
+
+
+def _drop(text: str, parts: Iterable[str]) -> str:
+    for part in parts:
+        text = text.replace(part, "")
+    return text
 
 
 def _is_literally_equal(older: str, newer: str) -> bool:

@@ -10,13 +10,15 @@ from collections.abc import Iterable
 
 from reliability.tools.format_reasoning import REASONING_CLOSES, REASONING_OPENS
 from reliability.tools.format_row import Place, Reader, Until
-from reliability.tools.formats import CALL_FORMATS, SPEECH_ENDS
+from reliability.tools.formats import CALL_FORMATS, INNER_CLOSES, SPEECH_ENDS
 
 __all__ = [
     "BLANK",
     "CLOSER",
     "ENDLESS",
     "FENCE",
+    "INDENT_MAX",
+    "INNER_CLOSERS",
     "OPENER",
     "QUOTES",
     "REASONING_CLOSE",
@@ -30,7 +32,6 @@ __all__ = [
     "compile_closers",
     "has_only_delimiters",
     "is_quoted",
-    "is_reasoning_end",
 ]
 
 _ENVELOPES = [row for row in CALL_FORMATS if row.reader is Reader.ENVELOPE]
@@ -62,6 +63,7 @@ OPENER = compile_any(opener for row in _ENVELOPES for opener in row.opens)
 CLOSER = compile_any([*(closer for row in _ENVELOPES for closer in row.closes), *SPEECH_ENDS])
 ENDLESS = compile_any(opener for row in _ENVELOPES if row.endless for opener in row.opens)
 SPEECH_END = compile_any(SPEECH_ENDS)
+INNER_CLOSERS = re.compile(rf"(?:(?:{'|'.join(INNER_CLOSES)})\s*+)+", re.IGNORECASE)
 REASONING_OPEN = compile_any(REASONING_OPENS)
 REASONING_CLOSE = compile_any(REASONING_CLOSES)
 START_MARKER = compile_any(
@@ -73,7 +75,6 @@ START_MARKER = compile_any(
 SENTENCE_ENDS = "\n.!?:>"
 INDENT_MAX = 256
 QUOTES = "`\"'"
-_BEHIND_A_MENTION = (" ", "\t", ",", ".", ";", ":", ")")
 BLANK = re.compile(r"\s*+")
 FENCE = re.compile(r"`{3,}+[\w-]{0,32}+")
 _ONLY_DELIMITERS = re.compile(rf"(?:{OPENER.pattern}|{CLOSER.pattern}|\s)*+", re.IGNORECASE)
@@ -88,14 +89,6 @@ def begins_sentence(text: str, at: int) -> bool:
 def is_quoted(text: str, start: int, end: int) -> bool:
     """Return whether a delimiter is only talked about: it stands between two equal quotes."""
     return start > 0 and end < len(text) and text[start - 1] in QUOTES and text[end] == text[start - 1]
-
-
-def is_reasoning_end(text: str, start: int, end: int) -> bool:
-    """Return whether a closer of reasoning that stands here is used, not talked about."""
-    if is_quoted(text, start, end):
-        return False
-    apart = text[max(0, start - 1) : start] in (" ", "\t") and text[end : end + 1] in _BEHIND_A_MENTION
-    return not apart or begins_sentence(text, start)
 
 
 def has_only_delimiters(text: str) -> bool:

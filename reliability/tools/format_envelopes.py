@@ -16,7 +16,7 @@ from reliability.tools.format_parts import (
     M3_TOKEN,
     PARAMETERS_CALL,
     SPACES_OF_TAGS,
-    SUFFIXES_OF_TAGS,
+    SUFFIX_OF_TAGS,
 )
 from reliability.tools.format_row import Format, Place, Reader, Start
 
@@ -26,17 +26,17 @@ __all__ = ["ENVELOPES", "HERMES"]
 def _tags(*names: str) -> tuple[str, ...]:
     """Return opening tags of these names, with any namespace: `<name>`, `<|name|>`, `<minimax:name>`, `<dots_name>`,
     `<ifm|name>`, `<｜DSML｜name>`, `<name:opensource>`."""
-    return tuple(
-        rf"<\|?{space}{name}{suffix}\|?>" for name in names for space in SPACES_OF_TAGS for suffix in SUFFIXES_OF_TAGS
-    )
+    return tuple(tag for name in names for space in SPACES_OF_TAGS for tag in _tag("", f"{space}{name}"))
 
 
 def _end_tags(*names: str) -> tuple[str, ...]:
     """Return the same, closing; and `<name|>`, as Gemma 4 writes it."""
-    ends = [
-        rf"<\|?/{space}{name}{suffix}\|?>" for name in names for space in SPACES_OF_TAGS for suffix in SUFFIXES_OF_TAGS
-    ]
+    ends = [tag for name in names for space in SPACES_OF_TAGS for tag in _tag("/", f"{space}{name}")]
     return (*ends, *(rf"<{name}\|>" for name in names))
+
+
+def _tag(slash: str, name: str) -> tuple[str, ...]:
+    return (rf"<\|?{slash}{name}\|?>", rf"<{slash}{name}{SUFFIX_OF_TAGS}>")
 
 
 def _envelope(
@@ -95,11 +95,12 @@ ENVELOPES: tuple[Format, ...] = (
         closes=_end_tags("function[_-]?calls?"),
     ),
     _envelope(
-        "DeepSeek V3.2 to V4",
+        "DeepSeek V3.2 to V4, GigaChat 3.5",
         f"<｜｜DSML｜｜ calls>\n{DSML_CALL}\n</｜｜DSML｜｜ calls>",
         f"<｜DSML｜tool_calls>\n{DSML_CALL}\n</｜DSML｜tool_calls>",
         f"<｜DSML｜function_calls>\n{DSML_CALL}\n</｜DSML｜function_calls>",
         f"<｜DSML｜tool_calls>\n{DSML_CALL}\n</｜DSML｜tool_calls>".replace("｜", "|"),
+        f"<｜DSML｜tool_calls>\n{DSML_CALL}\n</｜DSML｜tool_calls>".replace("DSML", "GCML"),
         opens=(rf"<{DSML}calls>",),
         closes=(rf"</{DSML}calls>",),
     ),
@@ -128,6 +129,15 @@ ENVELOPES: tuple[Format, ...] = (
         "<|plamo:end_tool_requests:plamo|>",
         opens=(r"<\|plamo:begin_tool_requests?:plamo\|>",),
         closes=(r"<\|plamo:end_tool_requests?:plamo\|>",),
+    ),
+    _envelope(
+        "Solar Open",
+        '<|tool_call:begin|>a1b2c3d4e5<|tool_call:name|>search<|tool_call:args|>{"query": "x"}<|tool_call:end|>',
+        "<|tool_calls|><|tool_call:begin|>a1b2c3d4e5<|tool_call:name|>search<|tool_call:args|>"
+        '{"query": "x"}<|tool_call:end|><|calls|>',
+        "<|tool_call:start|>search\n<|tool_arg:start|>query<|tool_arg:value|>x<|tool_arg:end|>\n<|tool_call:end|>",
+        opens=(r"<\|tool_call:begin\|>", r"<\|tool_call:start\|>"),
+        closes=(r"<\|tool_call:end\|>", r"<\|calls\|>"),
     ),
     _envelope(
         "Apertus",

@@ -13,6 +13,7 @@ from reliability.tools.format_parts import (
     GEMMA_CALL,
     INVOKE_CALL,
     JSON_CALL,
+    K3_CALL,
     M3_CALL,
     M3_TOKEN,
     NAME,
@@ -32,7 +33,11 @@ _ELEMENT_ENDS = (*(f"</{space}" for space in _SPACES_OF_ELEMENTS), rf"{M3_TOKEN}
 _KEYS = (r"\"[^\"\n]{0,128}\"", r"'[^'\n]{0,128}'", r"“[^”\n]{0,128}”")
 _BARE_KEY = r"[^\W\d]\w{0,128}"
 _CHANNELS = ("", "commentary ", "analysis ", "assistantcommentary ", "assistantanalysis ")
-_HEADER_WORDS = ("assistant", "analysis", "commentary", "final")
+_HEADER_WORDS = ("assistant", "analysis", "commentary", "final", "to=self", "to=user")
+_ATEM_CALL = (
+    '<atem:function_calls>\n<atem:invoke name="search">\n<atem:parameter name="query">x</atem:parameter>\n'
+    "</atem:invoke>\n</atem:function_calls>"
+)
 _HARMONY = (r"<\|start\|>", r"<\|channel\|>", r"<\|constrain\|>", r"<\|message\|>")
 _SEPARATORS = (r"\[ARGS\]", r"\[CALL_ID\]")
 _ESCAPED_NAME = r"[A-Za-z_\\][A-Za-z0-9_.:/\\-]{0,127}+"
@@ -80,9 +85,18 @@ NOTATIONS: tuple[Format, ...] = (
             '<|plamo:constrain|>json<|plamo:msg|>{"query": "x"}<|plamo:end_tool_arguments:plamo|>',
         ),
         reader=Reader.SECTIONS,
-        opens=(r"<\|open\|>call tool=", r"<\|plamo:begin_tool_name:plamo\|>"),
+        opens=(
+            K3_CALL,
+            r"call tool=(?=\"[^\"<>]{1,128}\"[^<>]{0,64}<\|sep\|>)",
+            r"<\|plamo:begin_tool_name:plamo\|>",
+        ),
+        holds=(
+            Start(K3_CALL),
+            Start("call tool=", place=Place.SENTENCE),
+            Start(r"<\|plamo:begin_tool_name:plamo\|>"),
+        ),
         closes=(r"<\|close\|>call<\|sep\|>", r"<\|plamo:end_tool_arguments:plamo\|>"),
-        compared=(r"<\|open\|>call tool=", r"<\|plamo:begin_tool_name:plamo\|>"),
+        compared=(K3_CALL, r"<\|plamo:begin_tool_name:plamo\|>"),
         explicit=True,
     ),
     Format(
@@ -290,6 +304,16 @@ NOTATIONS: tuple[Format, ...] = (
         closes=(r"<\|call\|>", r"<\|end\|>", r"<\|return\|>"),
         explicit=True,
         compared=(r"<\|start\|>assistant<\|channel\|>commentary to=", r"<\|channel\|>commentary to="),
+    ),
+    Format(
+        family="Harmony with tags in it: Muse",
+        examples=(f" to=search<|message|>{_ATEM_CALL}<|eom|>", f"<|start|>assistant to=search<|message|>{_ATEM_CALL}"),
+        reader=Reader.MESSAGES,
+        opens=_HARMONY[:1],
+        holds=(Start("to=", r"\s{0,8}<\|", place=Place.SENTENCE),),
+        closes=(r"<\|eom\|>", r"<\|eot\|>"),
+        explicit=True,
+        compared=(r"<\|start\|>assistant to=[\w.:-]{1,48}<\|message\|>", r"to=[\w.:-]{1,48}<\|message\|>"),
     ),
     Format(
         family="parameters as tags: Cline, Roo",

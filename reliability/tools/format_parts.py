@@ -12,20 +12,24 @@ __all__ = [
     "GEMMA_CALL",
     "INVOKE_CALL",
     "JSON_CALL",
+    "K3_CALL",
     "M3_CALL",
     "M3_TOKEN",
     "NAME",
     "PARAMETERS_CALL",
     "SPACES_OF_TAGS",
-    "SUFFIXES_OF_TAGS",
+    "SUFFIX_OF_TAGS",
 ]
 
 NAME = r"[A-Za-z_][A-Za-z0-9_.:/-]{0,127}+"
 
-# Between the `<` of a tag and its name, and behind its name: `minimax:`, `longcat_`, `ifm|`, `｜DSML｜`; `:opensource`.
-DSML = r"[|｜]{1,2}DSML[|｜]{1,2} ?"
+# Between the `<` of a tag and its name, and behind its name: `minimax:`, `longcat_`, `ifm|`, `｜DSML｜` of DeepSeek and
+# `｜GCML｜` of GigaChat 3.5; `:opensource`.
+DSML = r"[|｜]{1,2}[A-Z]{2}ML[|｜]{1,2} ?"
 SPACES_OF_TAGS = ("", r"\w{1,32}[:_]", r"\w{1,16}\|", DSML)
-SUFFIXES_OF_TAGS = ("", r":\w{1,10}")
+SUFFIX_OF_TAGS = r":\w{1,10}"
+# Kimi K3 may lose marks between the first one of its tools and its call: `<|open|>toolscall tool=`.
+K3_CALL = r"<\|open\|>[a-z<>|/ \n]{0,24}call tool="
 # MiniMax M3 writes this token before each of its tags.
 M3_TOKEN = r"\]<\]minimax\[>\["
 

@@ -39,14 +39,21 @@ from __future__ import annotations
 
 from reliability.tools.format_envelopes import ENVELOPES, HERMES
 from reliability.tools.format_notations import NOTATIONS
+from reliability.tools.format_parts import DSML
 from reliability.tools.format_row import Format
 
-__all__ = ["CALL_FORMATS", "FRAME_FENCE", "FRAME_TAG", "HERMES", "SPEECH_ENDS"]
+__all__ = ["CALL_FORMATS", "FRAME_FENCE", "FRAME_TAG", "HERMES", "INNER_CLOSES", "SPEECH_ENDS"]
 
 CALL_FORMATS: tuple[Format, ...] = (*ENVELOPES, *NOTATIONS)
 
 # What may frame a call without being a delimiter: a code fence, or any tag that is closed behind it.
 FRAME_FENCE = r"`{3,8}[\w+.#-]{0,32}"
 FRAME_TAG = r"<\|?[A-Za-z][\w:-]{0,40}\|?>"
+# What closes a part of a call: with nothing like a call before it, it is lost.
+INNER_CLOSES = tuple(
+    rf"</{space}{name}>"
+    for space in ("", r"\w{1,32}:", DSML)
+    for name in ("parameter", "param", "function", "invoke", "arg_key", "arg_value")
+)
 # What ends whatever a model says, a call or not.
 SPEECH_ENDS = (r"<\|call\|>", r"<\|eom_id\|>", r"<\|eot_id\|>", r"<\|im_end\|>", r"<\|end\|>", r"<\|return\|>")

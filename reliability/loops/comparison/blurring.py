@@ -5,9 +5,11 @@ Left out or masked, where something else is left of the call:
 - arguments that say something about the run or the model: a description, a reason, an attempt, a timeout, a request id,
   a timestamp (`date` and the like stay: they are what is asked for);
 - in a command or code: comments, `timeout 30`, the number and kind of white space, `./`;
-- numbers that stand for themselves (a line, an offset, a page), and in a command or code a UUID or a moment: masked by
-  `HOLE`. Such a call is the same only where its results say something (see `says_enough`): five orders that are deleted
-  by id all answer `ok`, and five ranges of prices may hold nothing. An id, a port, a day are what is asked for.
+- numbers that stand for themselves, and in a command or code a UUID or a moment: masked by `HOLE`. Such a call is the
+  same only where its results say something (see `says_enough`): five orders that are deleted by id all answer `ok`. An
+  id, a port, a day are what is asked for.
+- places in a text or a list (a line, an offset, a page) and limits of a search (the least price): masked by `PLACE` and
+  `BOUND`. Such calls are the same even where there is nothing at those places, but for far longer (see `history`).
 
 Blurred calls count as equal only where their results are the same; nearly the same is not enough. An edit's texts are
 never blurred.
@@ -25,9 +27,10 @@ from reliability.loops.comparison.errors import has_failed
 from reliability.loops.comparison.findings import Call, Result
 from reliability.loops.comparison.volatile_fields import NAMES_MAX, is_volatile, word_set, words_of
 
-__all__ = ["HOLE", "blur_call", "says_enough"]
+__all__ = ["BOUND", "HOLE", "PLACE", "blur_call", "names_place", "names_range", "says_done", "says_enough"]
 
 HOLE = "\ufffc"
+PLACE, BOUND = f"{HOLE}p", f"{HOLE}b"
 #: A longer command is its own spelling.
 COMMAND_CHARS = 20_000
 #: A longer one is a script: its figures are its own.
@@ -50,7 +53,13 @@ _PATHS = frozenset({"path", "file", "filename", "filepath", "directory", "dir", 
 _COMMENT = re.compile(r"(?:^|(?<=\s))(?:#(?!!)|//)[^\n]*", re.MULTILINE)
 _TIMEOUT = re.compile(r"\btimeout (?:-\S+ )*\d+\w? |--(?:timeout|max-time|wait)[= ]\d+\w*")
 _HERE = re.compile(r"(?<![\w./])\./(?=\w)")
-_ENTITIES = word_set("id ids uuid number no key port user account year month day zip code version pid channel seed")
+_ENTITIES = word_set("id ids uuid key port user account year month day zip code version pid channel seed")
+_PLACES = word_set(
+    "offset start begin end stop skip page pages cursor line lines position range limit first last view count size"
+)
+_BOUNDS = word_set("min max lower upper minimum maximum since until after before from to least most")
+#: Commands that show some lines of a file.
+_SHOWS_LINES = re.compile(r"\s*(?:cat \S+ \| )?(?:sed -n|awk '?\"?NR)\b")
 _CHANGING = re.compile(
     r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
     r"|20\d\d-[01]\d-[0-3]\d[T _]\d\d[:-]\d\d(?:[:-]\d\d)?(?:\.\d+)?Z?"
@@ -58,10 +67,13 @@ _CHANGING = re.compile(
     r"|(?:(?<=\s)-|(?<=[\s=(,:'\"\[]))\d+(?:[,.:-]\d+)*[a-z%]?(?=[\s),;:'\"\]|]|$)",
     re.IGNORECASE,
 )
-_SAYS_NOTHING = re.compile(
+_FINDS_NOTHING = re.compile(
     r"\bnot (?:be )?found\b|\bno (?:\w+ )?(?:such|match(?:es)?|results?|items?|data)\b|\bdoes(?:n't| "
-    r"not) exist\b|\b404\b"
-    r"|\[\s*\]|\{\s*\}|\b(?:success\w*|performed|done|completed|ok|updated|clicked|pressed|moved|typed|sent|written|"
+    r"not) exist\b|\b404\b|\[\s*\]|\{\s*\}",
+    re.IGNORECASE,
+)
+_SAYS_DONE = re.compile(
+    r"\b(?:success\w*|performed|done|completed|ok|updated|clicked|pressed|moved|typed|sent|written|"
     r"created|saved|added|deleted|removed|inserted|executed|applied)\b",
     re.IGNORECASE,
 )
@@ -99,7 +111,9 @@ class _About(Enum):
     ENTITY = 5
     CODE = 6
     PATH = 7
-    OTHER = 8
+    PLACE = 8
+    BOUND = 9
+    OTHER = 10
 
 
 _BY_WORDS = (
@@ -108,6 +122,9 @@ _BY_WORDS = (
     (_REMARKS, _About.REMARK),
     (_CODE, _About.CODE),
     (_ENTITIES, _About.ENTITY),
+    (_PLACES, _About.PLACE),
+    (_BOUNDS, _About.BOUND),
+    (frozenset({"number", "no"}), _About.ENTITY),
     (_PATHS, _About.PATH),
 )
 
@@ -120,6 +137,16 @@ def _classify_argument(key: str) -> _About:
     return next((about for known, about in _BY_WORDS if not known.isdisjoint(words)), _About.OTHER)
 
 
+def names_place(key: str) -> bool:
+    """Return whether an argument of this name says where something stands (a file), or is code."""
+    return _classify_argument(key) in (_About.PATH, _About.CODE)
+
+
+def names_range(key: str) -> bool:
+    """Return whether an argument of this name is a place in a text or a list, or a limit of a search."""
+    return _classify_argument(key) in (_About.PLACE, _About.BOUND)
+
+
 def _tells_run(about: _About, key: str, value: Any) -> bool:
     """Return whether the argument is about the run: how long to wait, which attempt, which request it is."""
     if about is _About.RUN:
@@ -128,6 +155,8 @@ def _tells_run(about: _About, key: str, value: Any) -> bool:
 
 
 def _blur_value(about: _About, value: Any) -> Any:
+    if about in (_About.PLACE, _About.BOUND) and _holds_numbers(value):
+        return PLACE if about is _About.PLACE else BOUND
     if isinstance(value, str):
         if about is _About.CODE:
             return _blur_command(value)
@@ -137,13 +166,22 @@ def _blur_value(about: _About, value: Any) -> Any:
     return value
 
 
+def _holds_numbers(value: Any) -> bool:
+    items = value if isinstance(value, list) and value else [value]
+    return all(
+        (isinstance(item, (int, float)) and not isinstance(item, bool)) or (isinstance(item, str) and item.isdecimal())
+        for item in items[:RUN_CHARS]
+    )
+
+
 def _blur_command(text: str) -> str:
     """Blur a command or code: each step only where there is something for it."""
     if len(text) > COMMAND_CHARS:
         return text
     bare = _COMMENT.sub("", text) if "#" in text or "//" in text else text
     if len(bare) <= FIGURES_CHARS:
-        bare = _CHANGING.sub(HOLE, _HERE.sub("", _TIMEOUT.sub(" ", bare)))
+        hole = PLACE if _SHOWS_LINES.match(bare) else HOLE
+        bare = _CHANGING.sub(hole, _HERE.sub("", _TIMEOUT.sub(" ", bare)))
     return " ".join(bare.split()) or " ".join(text.split())
 
 
@@ -153,4 +191,9 @@ def says_enough(result: Result) -> bool:
     text = result.text.strip()
     if sum(map(str.isalpha, text[:SAID_CHARS])) < SAID_LETTERS_MIN:
         return False
-    return len(text) >= SAID_CHARS or not (_SAYS_NOTHING.search(text) or has_failed(result))
+    return len(text) >= SAID_CHARS or not (_FINDS_NOTHING.search(text) or says_done(text) or has_failed(result))
+
+
+def says_done(text: str) -> bool:
+    """Return whether a result says that something was done: then other figures were another deed."""
+    return bool(_SAYS_DONE.search(text))

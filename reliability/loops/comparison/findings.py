@@ -54,7 +54,8 @@ class Turn:
     """One answer of the model. `results` stand in the order of `calls`; None where no result is known.
 
     A turn with `continued` set is no answer: it marks a user message that only says "go on". `written`: its calls stand
-    in its text, and its results came as a user message.
+    in its text, and its results came as a user message. `asked`: the largest number that the user's last message names;
+    `times`: how often it says that a thing is to be done.
     """
 
     calls: tuple[Call, ...] = ()
@@ -63,6 +64,8 @@ class Turn:
     continued: bool = False
     written: bool = False
     pushed: bool = False
+    asked: int = 0
+    times: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

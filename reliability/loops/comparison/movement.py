@@ -10,7 +10,9 @@ followed through all laps, with the words beside it as its name:
     moves one way by unlike steps, goes down, or is an age             DRIFT: it may be news
     goes up by the same step each lap (the lap counts itself: the      nothing
     lines of a file that grows by each edit), or up and down (memory,
-    a port, a seed), or is no number (a clock, a hash)
+    a port, a seed): in the result of a step (see `leading_steps`) DRIFT
+    is no number (a clock, a hash)                                     nothing
+    is a price or a rate                                               DRIFT
 
 Where most figures tell nothing, one that drifts is chance: of three noisy values every third rises twice. In a failure
 nothing counts as a way to an end: "4 of 5 retries failed" is on its way to none. On 2,066 recorded runs
@@ -41,14 +43,17 @@ _REPETITIONS = word_set(
     "attempt attempts try tries retry retries retried times call calls called repeat repeated repetition repetitions "
     "consecutive strike strikes steps turns iterations"
 )
+#: What a step counts as well: how far it has led.
+_LAPS = word_set("steps turns iterations times time")
 _ORDINAL = re.compile(r"(?:st|nd|rd|th)\b")
 _ENDS = word_set(
     "progress percent percentage pct done complete completed processed finished found remaining left downloaded "
-    "uploaded copied written received sent transferred fetched indexed scanned imported exported migrated synced "
+    "uploaded copied received sent transferred fetched indexed scanned imported exported migrated synced "
     "converted rendered encoded decoded crawled rows records documents bytes kb mb gb kib mib gib eta epoch epochs "
     "batch offset cursor loaded"
 )
 _AGES = word_set("duration elapsed age uptime seconds minutes hours secs mins since running waited")
+_QUOTES = word_set("price prices quote bid ask rate rates")
 _WHOLE = re.compile(r"\s?(?:%|[a-z]{0,5}\s?(?:/|of|out of)\s?\d)", re.IGNORECASE)
 _RATE = re.compile(r"\s?[kmg]?i?b?(?:ytes)?/s", re.IGNORECASE)
 
@@ -61,9 +66,9 @@ class Movement(IntEnum):
     PROGRESS = 2
 
 
-def follow_figures(texts: Sequence[str], failed: bool) -> Movement:
+def follow_figures(texts: Sequence[str], failed: bool, step: bool = False) -> Movement:
     """Tell where the figures go in the results of one call, oldest first, of which each differs from the next in
-    little. `failed`: the newest says that the call failed."""
+    little. `failed`: the newest says that the call failed. `step`: the call leads on."""
     laps = _trim_shared([text.strip() for text in texts[-LAPS_MAX:]])
     figures = [find_figures(lap)[:FIGURES_MAX] for lap in laps]
     if failed or len(laps) < 2 or len({len(found) for found in figures}) > 1:
@@ -72,10 +77,10 @@ def follow_figures(texts: Sequence[str], failed: bool) -> Movement:
     for column in zip(*figures, strict=True):
         values = [match[0] for match in column]
         if any(value != values[0] for value in values):
-            told[_judge_column(values, laps[-1], column[-1])] += 1
+            told[_judge_column(values, laps[-1], column[-1], step)] += 1
     if told[Movement.PROGRESS]:
         return Movement.PROGRESS
-    return Movement.DRIFT if told[Movement.DRIFT] > told[Movement.NOTHING] else Movement.NOTHING
+    return Movement.DRIFT if told[Movement.DRIFT] > (0 if step else told[Movement.NOTHING]) else Movement.NOTHING
 
 
 def _trim_shared(texts: list[str]) -> list[str]:
@@ -85,20 +90,21 @@ def _trim_shared(texts: list[str]) -> list[str]:
     return [clip(text[start : len(text) - end]) for text in texts]
 
 
-def _judge_column(values: list[str], text: str, place: re.Match[str]) -> Movement:
+def _judge_column(values: list[str], text: str, place: re.Match[str], step: bool) -> Movement:
     if not all(map(_NUMBER.fullmatch, values)):
         return Movement.NOTHING
-    steps = [newer - older for older, newer in pairwise(map(_read_number, values))]
-    if any(step > 0 for step in steps) and any(step < 0 for step in steps):
-        return Movement.NOTHING
+    moves = [newer - older for older, newer in pairwise(map(_read_number, values))]
+    turns = min(moves) < 0 < max(moves)
     before, behind = _read_label(text, place)
     words = {*words_of(before), *words_of(behind)}
-    if not words.isdisjoint(_REPETITIONS) or _ORDINAL.match(behind):
+    if turns and not step:
+        return Movement.NOTHING if words.isdisjoint(_QUOTES) else Movement.DRIFT
+    if words & (_REPETITIONS - _LAPS if step else _REPETITIONS) or (_ORDINAL.match(behind) and not step):
         return Movement.NOTHING
-    if (not words.isdisjoint(_ENDS) and not _RATE.match(behind)) or _WHOLE.match(behind):
+    if not turns and ((not words.isdisjoint(_ENDS) and not _RATE.match(behind)) or _WHOLE.match(behind)):
         return Movement.PROGRESS
-    even = all(abs(step - steps[0]) < 1e-9 for step in steps)
-    return Movement.NOTHING if even and steps[0] > 0 and words.isdisjoint(_AGES) else Movement.DRIFT
+    even = all(abs(move - moves[0]) < 1e-9 for move in moves)
+    return Movement.NOTHING if even and moves[0] > 0 and words.isdisjoint(_AGES) and not step else Movement.DRIFT
 
 
 def _read_number(text: str) -> float:

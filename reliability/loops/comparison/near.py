@@ -24,8 +24,9 @@ from typing import Any
 
 from rapidfuzz import fuzz
 
-from reliability.loops.comparison.canonical import dumps, parse
-from reliability.loops.comparison.same_result import Parse, count_shared_ends, is_same_result
+from reliability.loops.comparison.canonical import dumps
+from reliability.loops.comparison.memo import Memo
+from reliability.loops.comparison.same_result import count_shared_ends, is_same_result
 
 __all__ = ["clip", "find_difference", "find_figures", "is_near_result", "mask_figures"]
 
@@ -51,17 +52,22 @@ _STATES = frozenset({"status", "state", "phase", "stage", "step", "progress", "c
 
 
 def is_near_result(
-    older: str, newer: str, threshold: float, parse: Parse = parse, same: Callable[[str, str], bool] = is_same_result
+    older: str,
+    newer: str,
+    threshold: float,
+    memo: Memo | None = None,
+    same: Callable[[str, str], bool] = is_same_result,
 ) -> bool:
-    """Return whether the two are nearly, and not quite, the same, and the difference is no progress by itself. `parse`
-    and `same`: those of `canonical` and `same_result`, or some that remember."""
+    """Return whether the two are nearly, and not quite, the same, and the difference is no progress by itself. `same`:
+    `is_same_result`, or one that remembers."""
     a, b = older.strip(), newer.strip()
     if not a or not b or same(older, newer):
         return False
     if _is_shuffled(a, b):
         return True
-    known_a, value_a = parse(older)
-    known_b, value_b = parse(newer)
+    memo = Memo() if memo is None else memo
+    known_a, value_a = memo.parse(older)
+    known_b, value_b = memo.parse(newer)
     if known_a and known_b:
         if _collect_states(value_a) != _collect_states(value_b):
             return False

@@ -18,17 +18,19 @@ same when they differ in volatile fields only:
 
 Where this errs, it errs towards progress. Comparing is local: only fields and lines that differ are looked
 at, and nothing is looked at where the texts are equal: what they share at their beginning and at their end
-is compared in one go. Bounds: `MASKED_CHARS` of lines that differ, `LINES_MAX` lines between the first and the
-last that differ, `VALUES_MAX` values of JSON, `DEPTH_MAX` for nesting; beyond one of them two results differ.
+is compared in one go. Bounds: `MASKED_CHARS` of lines that differ and what the request's `Memo` still masks,
+`LINES_MAX` lines between the first and the last that differ, `VALUES_MAX` values of JSON, `DEPTH_MAX` for nesting;
+beyond one of them two results differ.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from reliability.loops.comparison.canonical import parse
+from reliability.loops.comparison.memo import Memo
 from reliability.loops.comparison.volatile_fields import (
     DURATIONS,
     ONGOING_NEAR,
@@ -50,6 +52,8 @@ VALUES_MAX = 50_000
 STATUS_CHARS = 2_000
 #: What is masked with a difference: room for its label and for the rest of the value.
 AROUND_CHARS = 96
+#: A line that isn't longer is masked as a whole: it is the same text in every comparison.
+WHOLE_CHARS = 2 * AROUND_CHARS
 DEPTH_MAX = 40
 HOLE = "\x00"
 #: How far from a duration the words count that say "not finished yet".
@@ -63,6 +67,7 @@ _RECORDS = word_set(
 #: How deep a field may lie that tells how a job stands, and how many values are looked at.
 STATUS_DEPTH, STATUS_VALUES = 4, 200
 
+#: JSON objects and arrays only: a bare number or string is text.
 _JSON_BEGINS = re.compile(r"\s*+[{\[]")
 _STATUS_LINE = re.compile(
     rf"^[ \t]*(?:{'|'.join(STATUS_KEYS)})[ \t]*[:=][ \t]*[\"']?(?:{'|'.join(ONGOING_WORDS)})\b",
@@ -83,17 +88,15 @@ REMARK_CHARS = 1_000
 _REMARK = re.compile(r"\n\[[^\]\n]{0,60}\b(?:loop|repeat\w{0,8}|identical)\b", re.IGNORECASE)
 
 
-Parse = Callable[[str], tuple[bool, Any]]
-
-
-def is_same_result(older: str, newer: str, parse: Parse = parse) -> bool:
-    """Return whether the two results say the same of the world. `parse`: `canonical.parse`, or one that remembers."""
+def is_same_result(older: str, newer: str, memo: Memo | None = None) -> bool:
+    """Return whether the two results say the same of the world. `memo`: what is known of this request's results."""
     if older == newer or older.strip() == newer.strip():
         return True
     older, newer = _drop_remark(older), _drop_remark(newer)
-    known_a, a = _parse_json(older, parse)
-    known_b, b = _parse_json(newer, parse)
-    comparison = _Comparison()
+    memo = Memo() if memo is None else memo
+    known_a, a = memo.parse(older) if _JSON_BEGINS.match(older) else (False, None)
+    known_b, b = memo.parse(newer) if _JSON_BEGINS.match(newer) else (False, None)
+    comparison = _Comparison(memo)
     if known_a and known_b:
         return bool(comparison.compare_values(a, b, "", False, DEPTH_MAX))
     return not (known_a or known_b) and bool(comparison.compare_texts(older.strip(), newer.strip()))
@@ -109,7 +112,7 @@ def _drop_remark(text: str) -> str:
 
 def is_ongoing(text: str) -> bool:
     """Return whether the result says that what was asked about still goes on: then asking again is polling."""
-    known, value = _parse_json(text[:STATUS_JSON_CHARS], parse)
+    known, value = parse(text[:STATUS_JSON_CHARS]) if _JSON_BEGINS.match(text) else (False, None)
     if known:
         return _holds_ongoing(value)
     return bool(_STATUS_LINE.search(text[:STATUS_CHARS]) or _STATUS_COLUMN.search(text[:STATUS_CHARS]))
@@ -139,11 +142,6 @@ def _list_inner(value: Any) -> list[Any]:
     return [item for item in value[:STATUS_VALUES] if isinstance(item, (dict, list))] if isinstance(value, list) else []
 
 
-def _parse_json(text: str, parse: Parse) -> tuple[bool, Any]:
-    """Parse JSON objects and arrays only: a bare number or string is text."""
-    return parse(text) if _JSON_BEGINS.match(text) else (False, None)
-
-
 def _goes_on(value: Mapping[str, Any], report_fields: int = REPORT_FIELDS) -> bool:
     words = [v.strip().lower().replace("_", " ").replace("-", " ") for k, v in value.items() if _is_status(k, v)]
     return any(word in ONGOING_WORDS or (word == "pending" and len(value) <= report_fields) for word in words)
@@ -157,7 +155,8 @@ class _Comparison:
     """One comparison of two results. Each method returns None where they differ, else how much they share beside
     volatile fields: 0 means that there is nothing but naked ones."""
 
-    def __init__(self) -> None:
+    def __init__(self, memo: Memo) -> None:
+        self.memo = memo
         self.left = MASKED_CHARS
         self.values_left = VALUES_MAX
 
@@ -221,12 +220,14 @@ class _Comparison:
         self.left -= len(x) + len(y)
         if self.left < 0:
             return None
-        masked = _mask(x)
-        return masked if masked == _mask(y) else None
+        masked = self.memo.mask(x, _mask)
+        return masked if masked is not None and masked == self.memo.mask(y, _mask) else None
 
 
 def _cut_to_difference(x: str, y: str) -> tuple[str, str]:
     """Cut the two lines to where they differ and what stands around it."""
+    if max(len(x), len(y)) <= WHOLE_CHARS:
+        return x, y
     start = _count_shared(x, y)
     end = _count_shared_end(x, y, start)
     lowest = max(0, start - AROUND_CHARS)

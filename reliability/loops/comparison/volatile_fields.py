@@ -14,6 +14,7 @@ from typing import Any
 
 __all__ = [
     "DURATIONS",
+    "MARKED",
     "NAMES_MAX",
     "ONGOING_NEAR",
     "ONGOING_WORDS",
@@ -81,7 +82,7 @@ _READINGS = word_set(
     departure departs arrival arrives due scheduled deadline progress"""
 )
 _ID_WORDS = frozenset({"id", "uuid", "guid"})
-_MARKED = word_set(
+MARKED = word_set(
     """transaction conversation container operation delivery chunk request req trace span correlation
     message msg call execution exec run invocation event response resp log tool use process thread
     session"""
@@ -134,10 +135,10 @@ VOLATILE_FORMS = _compile_patterns(
     rf"\[(?P<v>{_CLOCK})\]",
     rf"^(?P<v>{_CLOCK})",
     rf"\b(?:at|time|timestamp){_LINK}(?P<v>{_CLOCK})",
-    rf"\b\w{{0,16}}?(?:timestamp|ts|time|epoch|at|date){_LINK}(?P<v>1\d{{9}}(?:\d{{9}}|\d{{6}}|\d{{3}}|\.\d{{1,9}})?)\b",
+    rf"(?:timestamp|ts|time|epoch|at|date){_LINK}(?P<v>1\d{{9}}(?:\d{{9}}|\d{{6}}|\d{{3}}|\.\d{{1,9}})?)\b",
     rf"\b(?P<v>{_UUID})\b",
     r"\b(?P<v>0x[0-9a-f]{6,16})\b",
-    rf"\b\w{{0,16}}?{_LABELS}[ _-]?(?:id|uuid|guid){_LINK}(?P<v>[\w-]{{1,64}})",
+    rf"{_LABELS}[ _-]?(?:id|uuid|guid){_LINK}(?P<v>[\w-]{{1,64}})",
     rf"\b(?:{_LABELS}|id|uuid|guid|nonce){_LINK}(?P<v>{_HEX})\b",
     r"\b(?P<v>(?:req|call|msg|trace|span|resp|run|evt|toolu|chatcmpl)[_-](?=[a-z0-9]{0,64}\d)[a-z0-9]{6,64})\b",
     rf"\bp?pid{_LINK}(?P<v>\d{{1,10}})\b",
@@ -160,7 +161,7 @@ VOLATILE_FORMS = _compile_patterns(
     r"|omitted|elided|hidden)",
 )
 DURATIONS = _compile_patterns(
-    rf"\b\w{{0,16}}?(?:duration|elapsed|took|latency|runtime|{_TIMED_LABEL})\w{{0,16}}{_LINK}(?:was |of )?"
+    rf"(?:duration|elapsed|took|latency|runtime|{_TIMED_LABEL})\w{{0,16}}{_LINK}(?:was |of )?"
     rf"(?P<v>{_NUMBER}(?:\s?{_UNIT}\b)?)",
     rf"\b(?:in|after)\s(?P<v>{_NUMBER}\s?{_SMALL}|\d{{1,9}}[.,]\d{{1,9}}\s?{_SECONDS}|\d{{1,9}}s)\b",
     rf"[(\[](?P<v>{_NUMBER}\s?{_join_alternatives(_SMALL, _SECONDS)})[)\]]",
@@ -216,7 +217,7 @@ def _both_are(a: Any, b: Any, form: Any) -> bool:
 
 def _is_id(words: tuple[str, ...], named: set[str]) -> bool:
     counted = words[-1] == "count" and bool(named & {"execution", "exec"})
-    return counted or bool(named & _PID_WORDS) or (words[-1] in _ID_WORDS and bool(named & _MARKED))
+    return counted or bool(named & _PID_WORDS) or (words[-1] in _ID_WORDS and bool(named & MARKED))
 
 
 def _is_duration(words: tuple[str, ...], named: set[str]) -> bool:

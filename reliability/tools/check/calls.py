@@ -21,6 +21,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict
 
 from reliability.steps import Steps
+from reliability.surrogates import join_all, join_surrogates, may_hold_halves
 from reliability.tool_calls import Checked, Flaws, Malformed, RawCall, Repair, RepairKind, Violation, join
 from reliability.tools.check.choice import find_breaches, parse_choice
 from reliability.tools.check.complaints import describe, report_unknown_tool
@@ -37,6 +38,7 @@ from reliability.types import ToolCall
 __all__ = ["CheckConfig", "check_calls"]
 
 ENCODINGS_MAX = 3
+_QUOTED = re.compile(r'\s*"(?:[^"\\]|\\.)*+"\s*', re.DOTALL)
 STEPS_A_GUESS = 5  # at what an unknown name may mean, for each tool
 VIOLATIONS_MAX = 100
 RAW_CHARS_MAX = 300
@@ -115,10 +117,11 @@ def _judge(
     if tool is not None and tool.name != raw.name:
         before = (*before, Repair(RepairKind.NAME, join(i, "name")))
     name = raw.name if tool is None else tool.name
-    given = _read_raw(raw)
+    name = join_surrogates(name)
+    given = _read_whole(raw, None if tool is None else tool.free_text)
     if isinstance(given, _Refused):
         if not config.validate_json and isinstance(raw.arguments, str):
-            return _Judged(name, raw.arguments, before)
+            return _Judged(name, join_surrogates(raw.arguments), before)
         return _Judged(name, "", before, (Violation(given.kind, join(i, "arguments"), given.message, name),))
     value, text, kinds = given
     repairs = (*before, *(Repair(kind, join(i, "arguments")) for kind in kinds))
@@ -172,6 +175,23 @@ class _Refused:
     message: str
 
 
+def _read_whole(raw: RawCall, free_text: str | None) -> tuple[dict[str, Any], str, tuple[RepairKind, ...]] | _Refused:
+    """Return the arguments as `_read_raw` does, without half characters: no dialect could deliver them, and no client
+    send them back. `free_text`: the one key of a tool whose input is free text."""
+    given = _read_raw(raw)
+    if free_text is not None:
+        given = _read_free_text(raw, given, free_text)
+    if isinstance(given, _Refused) or not may_hold_halves(given[1]):
+        return given
+    value, _, kinds = given
+    try:
+        joined = join_all(value)
+    except ValueError as error:
+        return _Refused(Flaws.NOT_JSON, f"can't be read without loss: {error}")
+    # A text with whole characters only may have spelled some of them as two escapes: it stays as it is.
+    return given if joined is value else (joined, dump(joined), (*kinds, RepairKind.SURROGATE))
+
+
 def _read_raw(raw: RawCall) -> tuple[dict[str, Any], str, tuple[RepairKind, ...]] | _Refused:
     """Return the arguments as an object, as JSON text, and what was repaired."""
     given = raw.arguments
@@ -187,6 +207,24 @@ def _read_raw(raw: RawCall) -> tuple[dict[str, Any], str, tuple[RepairKind, ...]
     except (Unreadable, ValueError, TypeError, RecursionError):
         return _Refused(Flaws.NOT_JSON, "can't be written as JSON")
     return value, text, (RepairKind.OBJECT,) if raw.format == "native" else ()
+
+
+def _read_free_text(
+    raw: RawCall, given: tuple[dict[str, Any], str, tuple[RepairKind, ...]] | _Refused, key: str
+) -> tuple[dict[str, Any], str, tuple[RepairKind, ...]] | _Refused:
+    """Return what a tool of free text is given: one text under another key, or the bare text, is its input."""
+    found, bare = None if isinstance(given, _Refused) else given[0], raw.arguments
+    if found is not None and key in found:
+        return given
+    if isinstance(bare, str) and bare.strip() and not bare.lstrip().startswith(("{", '"', "`")):
+        return {key: bare}, dump({key: bare}), (RepairKind.ENVELOPE,)
+    if isinstance(bare, str) and bare.lstrip().startswith('"'):
+        quoted = read(bare).value if _QUOTED.fullmatch(bare) else None
+        found = {key: quoted}
+    texts = list((found or {}).values())
+    if len(texts) != 1 or not isinstance(texts[0], str):
+        return given
+    return {key: texts[0]}, dump({key: texts[0]}), (RepairKind.ENVELOPE,)
 
 
 def _read_text(text: str) -> tuple[dict[str, Any], str, tuple[RepairKind, ...]] | _Refused:

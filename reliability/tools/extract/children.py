@@ -19,7 +19,7 @@ from reliability.tool_calls import RawCall, RepairKind
 from reliability.tools.extract.literal import Unreadable, read
 from reliability.tools.extract.payloads import Found, record_repairs, skip_space
 from reliability.tools.extract.shapes import HalfCall, Setting
-from reliability.tools.extract.typing_text import Arguments, strip_framing, type_text
+from reliability.tools.extract.typing_text import Arguments, type_text
 from reliability.tools.format_parts import M3_TOKEN, NAME
 from reliability.tools.schema.toolbox import Tool
 from reliability.tools.schema.types_allowed import find_allowed_types, property_schema
@@ -61,7 +61,7 @@ def read_children(text: str, at: int, setting: Setting) -> Found | None:
         end = text.find(closing, child.end())
         if end < 0:
             raise HalfCall("a parameter without an end", len(text))
-        found.add(child["key"], strip_framing(text[child.end() : end]), at)
+        found.add_framed(child["key"], text, child.end(), end, on_lines=False)
         at = skip_space(text, end + len(closing))
     closing = f"</{head['name']}>"
     if not found.found:
@@ -93,15 +93,15 @@ def read_m3_children(text: str, at: int, tool: Tool | None) -> tuple[Arguments, 
             raise Unreadable("a parameter is given twice", at)
         schema = property_schema(tool.parameters, tool.parameters, opened["key"]) if tool else None
         root = tool.parameters if tool else {}
-        found.found[opened["key"]], at = _read_m3_value(text, opened, schema, root, 0)
+        found.found[opened["key"]], at = _read_m3_value(text, opened, schema, root, found.kinds)
         at = skip_space(text, at)
     return found, at
 
 
 def _read_m3_value(
-    text: str, opened: re.Match[str], schema: Any, root: Mapping[str, Any], depth: int
+    text: str, opened: re.Match[str], schema: Any, root: Mapping[str, Any], kinds: list[RepairKind], depth: int = 0
 ) -> tuple[Any, int]:
-    """Read what stands in one tag, and the place behind its closing tag."""
+    """Read what stands in one tag, and the place behind its closing tag; add what was repaired to `kinds`."""
     if depth > DEPTH_MAX:
         raise Unreadable("nested too deeply", opened.end())
     closing, start = f"</{opened['key']}>", opened.end()
@@ -109,27 +109,36 @@ def _read_m3_value(
     if token is None:
         raise Unreadable("a parameter without an end", len(text))
     lone = text.find(closing, start, token.start())
-    if lone >= 0:  # its closing tag lacks the token
-        return type_text(text[start:lone], schema, root)[0], lone + len(closing)
     place = skip_space(text, token.end())
-    if text.startswith(closing, place):
-        return type_text(text[start : token.start()], schema, root)[0], place + len(closing)
+    if lone >= 0:  # its closing tag lacks the token
+        kinds.append(RepairKind.ENVELOPE)
+    if lone >= 0 or text.startswith(closing, place):
+        end, behind = (lone, lone) if lone >= 0 else (token.start(), place)
+        value, repaired = type_text(text[start:end], schema, root)
+        kinds += repaired
+        return value, behind + len(closing)
     if text[start : token.start()].strip():
         raise Unreadable("text and tags in one parameter", start)
-    return _read_m3_members(text, token.start(), closing, schema, root, depth)
+    return _read_m3_members(text, token.start(), closing, schema, root, kinds, depth)
 
 
 def _read_m3_members(
-    text: str, at: int, closing: str, schema: Any, root: Mapping[str, Any], depth: int
+    text: str,
+    at: int,
+    closing: str,
+    schema: Any,
+    root: Mapping[str, Any],
+    kinds: list[RepairKind],
+    depth: int,
 ) -> tuple[Any, int]:
     """Read the members of an object, or the items of an array, up to the closing tag around them."""
-    kinds = find_allowed_types(schema, root) if schema is not None else None
+    allowed = find_allowed_types(schema, root) if schema is not None else None
     pairs: list[tuple[str, Any]] = []
     while (child := _M3_OPEN.match(text, at)) is not None:
         inner = property_schema(schema, root, child["key"])
         if inner is None and isinstance(schema, Mapping):
             inner = schema.get("items")
-        value, at = _read_m3_value(text, child, inner, root, depth + 1)
+        value, at = _read_m3_value(text, child, inner, root, kinds, depth + 1)
         pairs.append((child["key"], value))
         at = skip_space(text, at)
     token = M3.match(text, at)
@@ -138,7 +147,7 @@ def _read_m3_members(
         raise Unreadable("a parameter without an end", at)
     end = place + len(closing)
     keys = {key for key, _ in pairs}
-    if len(keys) == 1 and (keys == {"item"} or len(pairs) > 1) and (kinds is None or "array" in kinds):
+    if len(keys) == 1 and (keys == {"item"} or len(pairs) > 1) and (allowed is None or "array" in allowed):
         return [value for _, value in pairs], end
     if len(keys) < len(pairs):
         raise Unreadable("a parameter is given twice", at)

@@ -3,7 +3,7 @@
 `SPOT` finds the places that are worth a look, fast: the ends of lines, and the signs that stand in every delimiter.
 `find_delimiter_at` says what stands at such a place (a word that begins a call stands before its sign: `call:`, `to=`),
 `find_delimiter_in_line` what begins a line. A delimiter is an opener of a row of the table (`Delimiter.row`), a
-closer, or the beginning or the end of reasoning.
+closer, a mark of a turn, or the beginning or the end of reasoning.
 
 A word in the middle of a sentence is no part of the call that it begins: where the answer is streamed it has left by
 then (`Place`), and a complete answer says the same as a streamed one.
@@ -16,9 +16,10 @@ from dataclasses import dataclass, replace
 
 from reliability.tools.delimiters import CLOSER, begins_sentence
 from reliability.tools.format_parts import NAME
-from reliability.tools.format_reasoning import REASONING_CLOSES, REASONING_OPENS
+from reliability.tools.format_reasoning import ANSWER_MARKS, REASONING_CLOSES, REASONING_OPENS
 from reliability.tools.format_row import Format, Place, Reader
 from reliability.tools.formats import CALL_FORMATS
+from reliability.tools.turns import MARKS
 
 __all__ = ["SPOT", "Delimiter", "find_delimiter_at", "find_delimiter_in_line"]
 
@@ -30,8 +31,8 @@ _READ = [row for row in CALL_FORMATS if row.opens and row.reader not in (None, R
 @dataclass(frozen=True, slots=True)
 class Delimiter:
     """What was found: where it begins (with the name before it), where it ends, and of which row it is. `kind` is the
-    row's reader, `close`, `think` or `thought` (its end). The text of a call that is read here is taken away from
-    `held` on."""
+    row's reader, `close`, `think`, `thought` (its end), `says` (a mark of the answer) or `turn`. The text of a call
+    that is read here is taken away from `held` on."""
 
     kind: Reader | str
     start: int
@@ -62,11 +63,13 @@ _WORDS = tuple(
 )
 
 _REASONING = [
-    f"(?P<thought>{'|'.join(REASONING_CLOSES)})",  # first: `<|END_THINKING|>` is no opener with a namespace
+    f"(?P<thought>{'|'.join(REASONING_CLOSES)})",  # `<|END_THINKING|>` and closers are no openers with a namespace
     f"(?P<think>{'|'.join(REASONING_OPENS)})",
+    f"(?P<says>{'|'.join(ANSWER_MARKS)})",
+    rf"(?=[<\[\]])(?P<turn>{'|'.join(MARKS)})",  # few places are worth the long row
 ]
-SPOT = re.compile(r"[<\[{\n=:.✿◁]|\](?=<\]minimax)|(?<=-> tool)/")
-_DELIMITER = re.compile("|".join([*_REASONING, *_ENVELOPES, f"(?P<close>{CLOSER.pattern})", *_OTHERS]), re.I)
+SPOT = re.compile(r"[<\[{\n=:.✿◁]|\](?=<\]minimax|~)|(?<=-> tool)/")
+_DELIMITER = re.compile("|".join([*_REASONING, f"(?P<close>{CLOSER.pattern})", *_ENVELOPES, *_OTHERS]), re.I)
 _LINE = re.compile("|".join(_build_groups([row for row in _READ if row.place is Place.LINE])))
 _BRACKET = re.compile(r"[<\[{]")
 _NAME_BEFORE = re.compile(rf"{_WHOLE_WORD}{NAME}\s{{0,8}}\Z")
@@ -107,7 +110,7 @@ def find_delimiter_in_line(text: str, at: int) -> Delimiter | None:
 
 def _build_delimiter(match: re.Match[str]) -> Delimiter:
     group = match.lastgroup or ""
-    if group in ("think", "thought", "close"):
+    if group in ("think", "thought", "says", "turn", "close"):
         return Delimiter(group, match.start(), match.end(), match.start())
     row = _READ[int(group[1:])]
     return Delimiter(row.reader or "", match.start(), match.end(), match.start(), row)

@@ -12,7 +12,15 @@ import re
 from collections.abc import Callable
 
 from reliability.tool_calls import RepairKind
-from reliability.tools.delimiters import CLOSER, ENDLESS, OPENER, REASONING_CLOSE, SPEECH_END, START_MARKER
+from reliability.tools.delimiters import (
+    CLOSER,
+    ENDLESS,
+    INNER_CLOSERS,
+    OPENER,
+    REASONING_CLOSE,
+    SPEECH_END,
+    START_MARKER,
+)
 from reliability.tools.extract.children import may_have_children, read_children, read_name_and_arguments
 from reliability.tools.extract.literal import Unreadable
 from reliability.tools.extract.markup import read_elements, read_pairs
@@ -27,8 +35,10 @@ __all__ = [
     "FENCE_LINE",
     "Nothing",
     "find_delimiter",
+    "find_empty_end",
     "find_region_end",
     "is_closer_next",
+    "is_closing",
     "may_open",
     "read_envelope",
     "skip_closers",
@@ -53,9 +63,10 @@ _READERS: tuple[NotationReader, ...] = (
 
 FENCE_LINE = re.compile(r"`{3,}[\w-]{0,32}\s*")
 _DELIMITER = re.compile(
-    rf"(?P<thought>{REASONING_CLOSE.pattern})|(?P<open>{OPENER.pattern})|(?P<close>{CLOSER.pattern})", re.IGNORECASE
+    rf"(?P<thought>{REASONING_CLOSE.pattern})|(?P<close>{CLOSER.pattern})|(?P<open>{OPENER.pattern})", re.IGNORECASE
 )
 _SEPARATORS = re.compile(r"[\s,;]*+")
+_EMPTY = re.compile(r"[\s,;]*+(?:(?P<list>\[\s*+\]|\{\s*+\}|null\b)|(?:none|nil|n/a)\b)?[\s,;.]*+", re.IGNORECASE)
 _FRAMING = re.compile(r"[\s`]*+")
 _NEXT = re.compile(
     rf"\{{|\[\{{|(?:{M3_TOKEN})?<(?:\w{{1,32}}:|{DSML})?(?:function|invoke)\b|<\|open\|>call\b|{NAME}\[ARGS\]"
@@ -75,20 +86,20 @@ def read_envelope(text: str, start: int, at: int, setting: Setting, *, inline: b
     prose before a call must be short."""
     at, fenced = _skip_openers(text, at)
     found, before = _read_first(text, at, setting, inline)
-    calls = list(found.calls)
+    calls, unended = list(found.calls), found.unended
     end, closed = skip_closers(text, found.end)
     while not closed and (place := _find_next(text, end)) >= 0:
         more = _read_notation(text, place, setting)
         if more is None or not more.calls:
             break
-        calls += more.calls
+        calls, unended = calls + more.calls, more.unended
         end, closed = skip_closers(text, more.end)
     behind = False
     if not closed:
         end, closed, behind = _find_end(text, end)
     missing = not closed and ENDLESS.match(text, start) is None
     kinds = [RepairKind.FENCE] * fenced + [RepairKind.EXTRA_TEXT] * (before or behind) + [RepairKind.ENVELOPE] * missing
-    return Found([record_repairs(call, kinds) for call in calls], end)
+    return Found([record_repairs(call, kinds) for call in calls], end, unended=unended)
 
 
 def find_region_end(text: str, at: int) -> int:
@@ -98,6 +109,16 @@ def find_region_end(text: str, at: int) -> int:
     if delimiter is None:
         return len(text)
     return skip_closers(text, delimiter.start())[0] if delimiter.lastgroup == "close" else delimiter.start()
+
+
+def find_empty_end(text: str, at: int) -> int | None:
+    """Find the place behind an envelope in which nothing stands, an empty list, or a word for nothing; None where
+    something does."""
+    inside = _EMPTY.match(text, _skip_openers(text, at)[0])
+    if inside is None:
+        return None
+    end, closed = skip_closers(text, inside.end())
+    return end if closed or inside["list"] else None
 
 
 def find_delimiter(text: str, at: int) -> int:
@@ -146,7 +167,7 @@ def _read_notation(text: str, at: int, setting: Setting) -> Found | None:
 def may_open(text: str) -> bool:
     """Return whether a text that begins with a start marker (or a name and one) in a line of prose
     may still become a call."""
-    if may_have_children(text):
+    if may_have_children(text) or is_closing(text):
         return True
     name = _NAME_FIRST.match(text)
     delimiter = START_MARKER.match(text, name.end() if name else 0)
@@ -154,6 +175,12 @@ def may_open(text: str) -> bool:
         return False
     rest = text[_skip_openers(text, delimiter.end())[0] :].strip()
     return _fits_line(rest) or _FENCED_NAME.fullmatch(rest) is not None
+
+
+def is_closing(text: str) -> bool:
+    """Return whether a text closes parts of a call and nothing else, so that the closer of the call may follow."""
+    parts = INNER_CLOSERS.match(text)
+    return parts is not None and (parts.end() == len(text) or text[parts.end()] in "<[]")
 
 
 def _fits_line(prose: str) -> bool:

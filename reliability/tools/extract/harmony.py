@@ -3,8 +3,9 @@
     <|start|>assistant<|channel|>commentary to=functions.NAME <|constrain|>json<|message|>{...}<|call|>
 
 What a message is follows from its header alone: a recipient makes it a call (wherever the recipient
-stands, in the role or after the channel, and whatever the channel), `analysis` without one is the model's
-reasoning, and the rest is text. The body of a call must be one object; the end token may be missing, since
+stands, in the role or after the channel, and whatever the channel), and so does the end of a call, or `constrain`, on
+`commentary`: a call of nothing, then. `analysis` without one is the model's reasoning, and the rest is text. Where a
+user or a tool speaks, the answer is over. The body of a call must be one object; the end token may be missing, since
 it is a stop token that engines cut off. A header with a recipient and no body is a call that was cut. The beginning
 of the first header may stand in the prompt.
 """
@@ -15,21 +16,27 @@ import re
 from dataclasses import dataclass
 
 from reliability.tools.delimiters import OPENER, begins_sentence
+from reliability.tools.turns import is_in_code_block, stands_in_code
 
-__all__ = ["Message", "is_harmony", "split"]
+__all__ = ["Message", "has_header", "is_harmony", "split"]
 
-_DELIMITER = re.compile(r"<\|(start|channel|constrain|message|end|call|return)\|>")
+_DELIMITER = re.compile(r"<\|(start|channel|constrain|message|end|call|return|eom|eot)\|>")
 _RECIPIENT = re.compile(r"\bto=([A-Za-z0-9_.:/-]{1,160})")
 _HEADER = re.compile(
     r"(?:assistant|analysis|commentary|final|(?:assistant)?(?:(?:commentary|analysis) )?to=[\w.:/-]{1,160})\s*\Z"
 )
+_HEADER_WITH_BODY = re.compile(
+    r"<\|(?:start|channel)\|>[^<]{0,200}(?:<\|(?:channel|constrain)\|>[^<]{0,200}){0,3}<\|message\|>"
+)
+_CHANNEL = re.compile(r"channel:\s*(\w+)")
+_ROLE = re.compile(r"start:\s*([\w.:/-]+)")
 _NOBODY = frozenset({"assistant", "user", "all"})
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
     """One message; its body begins `at` this place of the text. `complete` is False where its header was cut before any
-    body."""
+    body. A `recipient` of "" is a call that doesn't say of what."""
 
     recipient: str | None
     channel: str
@@ -37,6 +44,12 @@ class Message:
     raw: str
     at: int
     complete: bool = True
+    role: str = ""
+
+    @property
+    def is_foreign(self) -> bool:
+        """True where a user, or a tool, speaks: the answer's turn is over."""
+        return self.role not in ("", "assistant")
 
     @property
     def is_reasoning(self) -> bool:
@@ -44,14 +57,24 @@ class Message:
         return self.recipient is None and self.channel == "analysis"
 
 
-def is_harmony(text: str) -> bool:
-    """Return whether a text has messages of this format, not only their delimiters in a call of
-    another."""
+def is_harmony(text: str, fences: list[int] | None = None) -> bool:
+    """Return whether a text has messages of this format, not only their delimiters in a call of another, or in code.
+    `fences`: the lines that open or close a code block."""
     delimiter = _DELIMITER.search(text)
     if delimiter is None or "<|message|>" not in text:
         return False
+    before = text[: delimiter.start()]
+    if delimiter[1] == "message" and before.strip() and not _split_header(before)[1]:
+        return False
+    if stands_in_code(text, delimiter.start()) or is_in_code_block(fences or [], delimiter.start()):
+        return False
     inside = text.count("{", 0, delimiter.start()) > text.count("}", 0, delimiter.start())
     return not inside and OPENER.search(text, 0, delimiter.start()) is None
+
+
+def has_header(text: str) -> bool:
+    """Return whether a message with a complete header stands in a text: its delimiters are no part of the answer."""
+    return _HEADER_WITH_BODY.search(text) is not None
 
 
 def split(text: str) -> list[Message]:
@@ -64,7 +87,8 @@ def split(text: str) -> list[Message]:
     for delimiter, end in zip(delimiters, ends, strict=True):
         kind, part = delimiter[1], text[delimiter.end() : end]
         if kind == "message":
-            found.append(_build_message(header, part, f"{raw}{delimiter[0]}{part}", delimiter.end()))
+            called = text.startswith("<|call|>", end)
+            found.append(_build_message(header, part, f"{raw}{delimiter[0]}{part}", delimiter.end(), called=called))
             header, raw = "", ""
         elif kind in ("start", "channel", "constrain"):
             header, raw = f"{header} {kind}:{part}", f"{raw}{delimiter[0]}{part}"
@@ -86,8 +110,14 @@ def _split_header(text: str) -> tuple[str, str]:
     return text[:at], text[at:]
 
 
-def _build_message(header: str, body: str, raw: str, at: int, *, complete: bool = True) -> Message:
+def _build_message(
+    header: str, body: str, raw: str, at: int, *, complete: bool = True, called: bool = False
+) -> Message:
     recipient = _RECIPIENT.search(header)
-    channel = re.search(r"channel:\s*(\w+)", header)
+    channel, role = _CHANNEL.search(header), _ROLE.search(header)
     name = None if recipient is None or recipient[1] in _NOBODY else recipient[1].removeprefix("functions.")
-    return Message(name, channel[1] if channel else "", body, raw, at, complete)
+    if name == "self":
+        return Message(None, "analysis", body, raw, at, complete, role[1] if role else "")
+    if name is None and channel is not None and channel[1] == "commentary" and (called or "constrain:" in header):
+        name = ""
+    return Message(name, channel[1] if channel else "", body, raw, at, complete, role[1] if role else "")

@@ -12,7 +12,7 @@ What has two readings is `Unreadable`, never guessed: an unquoted value, a missi
 expression (5*11), adjacent strings, NaN, a number with a leading zero or beyond a double, a key given twice
 with two values, an ellipsis, and a string that mixes lone backslashes with true escapes ("C:\\dir\\new").
 
-An outermost object may lack its last brace where the caller says what may follow it (`ends`); the caller
+An outermost object or array may lack its last bracket where the caller says what may follow it (`ends`); the caller
 decides what that is worth.
 
 Depth and the number of values are bounded, so that neither the reader nor anything after it can run out of
@@ -44,6 +44,7 @@ _BLANK = re.compile(r"[ \t\r\n]*+")
 _STRING = re.compile(r'"([^"\\]*+(?:\\.[^"\\]*+)*+)"|' r"'([^'\\]*+(?:\\.[^'\\]*+)*+)'", re.DOTALL)
 _TRIPLE = re.compile(r'"""((?:[^"\\]|\\.|"(?!""))*+)"""|' r"'''((?:[^'\\]|\\.|'(?!''))*+)'''", re.DOTALL)
 _NUMBER = re.compile(r"-?(?:(?:0|[1-9]\d*+(?:_\d++)*+)(?:\.(?:\d++(?:_\d++)*+)?)?|\.\d++)(?:[eE][+-]?\d++)?", re.ASCII)
+_MANTISSA = re.compile(r"\A[-._0]*+[1-9]")  # of a number that is none of the zeros
 _AFTER_NUMBER = re.compile(r"[ \t\r\n]*+(?:[,\]})]|\Z|/\*|\#|<)")
 _WORD = re.compile(r"[A-Za-z_$][A-Za-z0-9_$]*+")
 _INDEX = re.compile(r"(?:0|[1-9]\d{0,17})(?=\s*:)", re.ASCII)
@@ -72,8 +73,8 @@ class Unreadable(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """A value read from a text: where it ends, what was repaired, and whether its outermost object
-    lacks its last brace."""
+    """A value read from a text: where it ends, what was repaired, and whether its outermost object or array
+    lacks its last bracket."""
 
     value: Any
     end: int
@@ -143,7 +144,7 @@ def _list_inner(value: object) -> Iterable[Any]:
 
 def _parse_finite(text: str) -> float:
     number = float(text)
-    if math.isinf(number):
+    if math.isinf(number) or (number == 0 and _MANTISSA.search(text)):
         raise Unreadable("a number beyond what a double holds", 0)
     return number
 
@@ -241,6 +242,9 @@ class _Reader:
             value, at = self.read_value(at, depth)
             items.append(value)
             before = at = self._skip_space(at)
+            if depth == 1 and close == "]" and self._is_at_end(at):
+                self.unclosed = True
+                return items, at, False
             at = self._skip_comma(at, close)
             comma = at > before
         return items, at + 1, comma

@@ -23,7 +23,7 @@ from reliability.tools.extract.children import read_m3_children
 from reliability.tools.extract.literal import Unreadable, read
 from reliability.tools.extract.payloads import Found, record_repairs, skip_space
 from reliability.tools.extract.shapes import Setting
-from reliability.tools.extract.typing_text import Arguments, strip_framing
+from reliability.tools.extract.typing_text import Arguments
 from reliability.tools.format_parts import DSML, M3_TOKEN, NAME
 from reliability.tools.format_row import Reader
 from reliability.tools.schema.toolbox import Tool
@@ -36,10 +36,12 @@ _HEAD = re.compile(
     rf"(?P<m3>{_M3})<{_SPACE}(?P<tag>function|invoke)(?:=\s*[\"']?(?P<bare>{NAME})[\"']?|\s{{0,8}}name\s*=\s*[\"']?(?P<quoted>{NAME})[\"']?)\s*>"
 )
 _PARAMETER = re.compile(
-    rf"{_M3}<{_SPACE}param(?:eter)?(?:=\s*[\"']?(?P<bare>[^<>\"'\s]{{1,128}})[\"']?|\s{{0,8}}name\s*=\s*(?:[\"'](?P<quoted>[^<>\"']{{1,128}})[\"']|(?P<plain>[^<>\"'\s]{{1,128}})))"
+    rf"(?P<m3>{_M3})<{_SPACE}param(?:eter)?(?:=\s*[\"']?(?P<bare>[^<>\"'\s]{{1,128}})[\"']?|\s{{0,8}}name\s*=\s*(?:[\"'](?P<quoted>[^<>\"']{{1,128}})[\"']|(?P<plain>[^<>\"'\s]{{1,128}})))"
     r"(?:\s+string=[\"'](?P<string>true|false)[\"'])?(?:\s+[\w-]{1,32}=[\"'][^<>\"']{0,64}[\"'])*+\s*>"
 )
-_PARAMETER_END = re.compile(rf"{_M3}</{_SPACE}param(?:eter)?>")
+_PARAMETER_TAG = re.compile(rf"<{_SPACE}param(?:eter)?\b")
+_PARAMETER_END = re.compile(rf"</{_SPACE}param(?:eter)?>")
+_M3_PARAMETER_END = re.compile(rf"{_M3}{_PARAMETER_END.pattern}")
 _FUNCTION_END = compile_closers(Reader.ELEMENTS)
 _PAIR_SPACE, _PAIR_SUFFIX = r"(?:\w{1,16}[_|:])?", r"(?::\w{1,10})?"
 _PAIRS = re.compile(rf"(?P<name>{NAME})\s*(?:<tool_sep{_PAIR_SUFFIX}>\s*)?(?=<{_PAIR_SPACE}arg_key{_PAIR_SUFFIX}>)")
@@ -92,19 +94,41 @@ def _find_end(text: str, at: int, kinds: list[RepairKind], *, complete: bool) ->
 def _read_parameters(text: str, at: int, tool: Tool | None) -> tuple[Arguments, int]:
     found = Arguments(tool)
     while (opened := _PARAMETER.match(text, at)) is not None:
-        closed = _PARAMETER_END.search(text, opened.end())
-        if closed is None:
-            raise Unreadable("a parameter without an end", len(text))
-        if _PARAMETER.search(text, opened.end(), closed.start()) or _FUNCTION_END.search(
-            text, opened.end(), closed.start()
-        ):
-            raise Unreadable("a parameter's closing tag is missing", closed.start())
-        value = text[opened.end() : closed.start()]
+        end, behind = _find_parameter_end(text, opened, found)
         is_string = None if opened["string"] is None else opened["string"] == "true"
         key = opened["bare"] or opened["quoted"] or opened["plain"]
-        found.add(key, strip_framing(value) if is_string is None else value, at, is_string)
-        at = skip_space(text, closed.end())
+        if is_string is None:
+            found.add_framed(key, text, opened.end(), end, on_lines=opened["bare"] is not None)
+        else:
+            found.add(key, text[opened.end() : end], at, is_string)
+        at = skip_space(text, behind)
     return found, at
+
+
+def _find_parameter_end(text: str, opened: re.Match[str], found: Arguments) -> tuple[int, int]:
+    """Find where a parameter's text ends, and the place behind its closing tag. A closing tag that stands there twice
+    is one; the last parameter's may be missing, where the call's own stands in its place and no other comes before the
+    next call's parameters."""
+    closing, at = _M3_PARAMETER_END if opened["m3"] else _PARAMETER_END, opened.end()
+    closed = closing.search(text, at)
+    bound = closed.start() if closed else len(text)
+    call_end, opener = _FUNCTION_END.search(text, at, bound), _PARAMETER.search(text, at, bound)
+    if call_end is not None and (opener is None or call_end.start() < opener.start()):
+        if opener is None and closed is not None:
+            raise Unreadable("a parameter's closing tag is missing", bound)
+        found.kinds.append(RepairKind.ENVELOPE)
+        return call_end.start(), call_end.start()
+    if opener is not None:
+        raise Unreadable("a parameter's closing tag is missing", bound)
+    if closed is None:
+        raise Unreadable("a parameter without an end", len(text))
+    end, holds_tag = closed.end(), _PARAMETER_TAG.search(text, at, bound) is not None
+    while (again := closing.match(text, skip_space(text, end))) is not None:
+        if holds_tag or again[0] != closed[0]:
+            raise Unreadable("a closing tag that may be the text's own", bound)
+        found.kinds.append(RepairKind.ENVELOPE)
+        end = again.end()
+    return closed.start(), end
 
 
 def read_pairs(text: str, at: int, setting: Setting) -> Found | None:
@@ -120,7 +144,9 @@ def read_pairs(text: str, at: int, setting: Setting) -> Found | None:
     for pair in _match_all(_PAIR, text, at):
         if _JSON_TEXT.fullmatch(pair["value"].strip()):
             raise Unreadable("a quoted value: the quotes may belong to it or not", at)
-        found.add(pair["key"].strip(), pair["value"], at)
+        key = pair["key"].strip()
+        found.add(key, pair["value"], at)
+        found.kinds += [RepairKind.LAYOUT] if len(key) < len(pair["key"]) else []
         at = pair.end()
     if _PAIR_PART.match(text, at):
         raise Unreadable("a key or a value without its closing tag", at)

@@ -4,7 +4,8 @@
                 arguments, behind it; with a closer behind it, where a sentence begins
     talked of   "A call begins with <tool_call> and ends with </tool_call>.", in all other places
 
-The same for a closer: it is meant behind something that looks like a call, and where a sentence would begin.
+A closer is meant behind something that looks like a call. Where a sentence would begin, or glued to the last word, it
+is lost: it closes nothing, and is dropped.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from reliability.tools.extract.envelope import find_delimiter, is_closer_next
 from reliability.tools.format_parts import NAME
 from reliability.tools.schema.toolbox import ToolBox
 
-__all__ = ["is_closer_meant", "is_opener_meant", "is_tag_meant"]
+__all__ = ["is_closer_lost", "is_closer_meant", "is_opener_meant", "is_tag_meant"]
 
 NEAR_CHARS = 400
 
@@ -41,12 +42,17 @@ def is_opener_meant(text: str, start: int, at: int, box: ToolBox, *, begins_line
     return begins_line and _LINE_ENDS.match(text, at) is not None
 
 
-def is_closer_meant(text: str, begin: int, start: int, end: int, box: ToolBox) -> bool:
-    """Return whether a closer, from `start` to `end`, was meant that no call stands before. `begin`: where the
-    paragraph begins that it ends."""
+def is_closer_meant(text: str, begin: int, start: int, box: ToolBox) -> bool:
+    """Return whether a closer at `start` was meant that no call stands before: what stands there looks like one.
+    `begin`: where the paragraph begins that it ends."""
+    return _looks_like_calling(text[max(begin, start - NEAR_CHARS) : start], box)
+
+
+def is_closer_lost(text: str, begin: int, start: int, end: int) -> bool:
+    """Return whether a closer, from `start` to `end`, closes nothing and says nothing. `begin`: as above."""
     ends = _ends_behind_delimiters(text, end) or _LINE_ENDS.match(text, end) is not None
-    lone = ends and (begins_sentence(text, start) or not text[begin:start].strip())
-    return lone or _looks_like_calling(text[max(begin, start - NEAR_CHARS) : start], box)
+    glued = start > begin and (text[start - 1].isalnum() or text[start - 1] in ")]>*_")
+    return ends and (glued or begins_sentence(text, start) or not text[begin:start].strip())
 
 
 def is_tag_meant(text: str, start: int, box: ToolBox) -> bool:

@@ -13,10 +13,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from reliability.tool_calls import RawCall, Repair, RepairKind
-from reliability.tools.delimiters import BLANK, CLOSER, FENCE, has_only_delimiters
+from reliability.tools.delimiters import BLANK, CLOSER, FENCE, SPEECH_END, has_only_delimiters
 from reliability.tools.extract.literal import Unreadable, read
 from reliability.tools.extract.rows import ends_here
-from reliability.tools.extract.shapes import ARGUMENT_KEYS, WRAPPERS, HalfCall, Setting, find_calls
+from reliability.tools.extract.shapes import ARGUMENT_KEYS, WRAPPERS, HalfCall, Setting, find_calls, means_call
 from reliability.tools.format_parts import NAME
 from reliability.tools.schema.toolbox import Tool
 from reliability.tools.schema.types_allowed import find_allowed_types, property_schema
@@ -39,17 +39,20 @@ _QUOTE = re.compile(r'<\|"\|>|<escape>')
 _BARE = re.compile(r"[^,{}\[\]<]+")
 _PLAIN = re.compile(r"true|false|null|-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?", re.ASCII)
 BRACES_DEPTH_MAX = 64
+KEY_CHARS_MAX = 256
 CLOSERS_CHARS = 128
+_TURN_END = re.compile(rf"(?!<\|call\|>)(?:{SPEECH_END.pattern})", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
     """Calls, and the place after them. No calls: what stands here is data, up to that place; or it would be the calls
-    `waiting`, if nothing but calls stood behind it."""
+    `waiting`, if nothing but calls stood behind it. `unended`: a list of calls lacks its end, as the text does."""
 
     calls: list[RawCall]
     end: int
     waiting: tuple[RawCall, ...] = ()
+    unended: bool = False
 
 
 def skip_space(text: str, at: int) -> int:
@@ -63,7 +66,9 @@ def read_json(text: str, at: int, setting: Setting) -> Found | None:
     if text[at : at + 1] not in ("{", "["):
         return None
     value = read(text, at, ends=ENDS)
-    explicit = setting.explicit or CLOSER.match(text, skip_space(text, value.end)) is not None
+    explicit = setting.explicit or (
+        _is_closed(text, skip_space(text, value.end)) and means_call(value.value, setting.box)
+    )
     begins = setting.last
     ends = (setting.alone or setting.last) and ends_here(text, value.end)
     setting = replace(
@@ -77,11 +82,18 @@ def read_json(text: str, at: int, setting: Setting) -> Found | None:
     if calls is None:
         return Found([], value.end, _find_waiting(value.value, setting) if begins and not value.unclosed else ())
     kinds = list(value.repair_kinds)
+    listed = isinstance(value.value, list)
     if value.unclosed:
-        if not _has_arguments(value.value) or any(_holds_object(call.arguments) for call in calls):
+        if not listed and (not _has_arguments(value.value) or any(_holds_object(call.arguments) for call in calls)):
             raise HalfCall("a closing brace is missing, and it can't be told which", value.end)
         kinds.append(RepairKind.ENVELOPE)
-    return Found([record_repairs(call, kinds) for call in calls], value.end)
+    unended = listed and value.unclosed and value.end == len(text)
+    return Found([record_repairs(call, kinds) for call in calls], value.end, unended=unended)
+
+
+def _is_closed(text: str, at: int) -> bool:
+    """Return whether the closer of a call stands here. The end of a turn is none: it ends an answer of data as well."""
+    return CLOSER.match(text, at) is not None and _TURN_END.match(text, at) is None
 
 
 def _find_waiting(value: Any, setting: Setting) -> tuple[RawCall, ...]:
@@ -156,12 +168,13 @@ def read_braces(text: str, at: int, setting: Setting) -> Found | None:
     tool = setting.box.find(match["name"]) if match is not None else None
     if match is None or (not setting.explicit and tool is None):
         return None
-    arguments, end = _read_braces_object(text, match.end(), 1)
+    kinds: list[RepairKind] = []
+    arguments, end = _read_braces_object(text, match.end(), 1, kinds)
     arguments = _settle_bare(arguments, tool, match.start())
-    return Found([RawCall(name=match["name"], arguments=arguments, format=setting.format)], end)
+    return Found([record_repairs(RawCall(name=match["name"], arguments=arguments, format=setting.format), kinds)], end)
 
 
-def _read_braces_value(text: str, at: int, depth: int) -> tuple[Any, int]:
+def _read_braces_value(text: str, at: int, depth: int, kinds: list[RepairKind]) -> tuple[Any, int]:
     if depth > BRACES_DEPTH_MAX:
         raise Unreadable("nested too deeply", at)
     quote = _QUOTE.match(text, at)
@@ -171,16 +184,18 @@ def _read_braces_value(text: str, at: int, depth: int) -> tuple[Any, int]:
             raise Unreadable("a string without an end", len(text))
         return text[quote.end() : end], end + len(quote[0])
     if text[at : at + 1] == "{":
-        return _read_braces_object(text, at + 1, depth + 1)
+        return _read_braces_object(text, at + 1, depth + 1, kinds)
     if text[at : at + 1] == "[":
-        return _read_braces_array(text, at + 1, depth + 1)
+        return _read_braces_array(text, at + 1, depth + 1, kinds)
     if text[at : at + 1] in ('"', "'"):
-        value = read(text, at)
-        return value.value, value.end
+        return _read_quoted(text, at, kinds)
     word = _BARE.match(text, at)
     if word is None or not word[0].strip():
         raise Unreadable("a value was expected", at)
-    return _Bare(word[0].strip()), word.end()
+    bare = word[0].rstrip(" \t\r\n")
+    if (len(bare) < len(word[0]) or text[at - 1].isspace()) and not _PLAIN.fullmatch(bare):
+        kinds.append(RepairKind.LAYOUT)  # of a text without quotes, white space around it may be its own
+    return _Bare(bare), word.end()
 
 
 class _Bare(str):
@@ -224,37 +239,62 @@ def _types_of(value: Any) -> frozenset[str]:
     return frozenset({"number"} if isinstance(value, float) else ())
 
 
-def _read_braces_object(text: str, at: int, depth: int) -> tuple[dict[str, Any], int]:
+def _read_quoted(text: str, at: int, kinds: list[RepairKind]) -> tuple[Any, int]:
+    """Read a key or a text in the quotes of JSON or Python, which this notation doesn't have."""
+    value = read(text, at)
+    kinds += (RepairKind.LITERAL, *value.repair_kinds)
+    return value.value, value.end
+
+
+def _read_braces_object(text: str, at: int, depth: int, kinds: list[RepairKind]) -> tuple[dict[str, Any], int]:
     found: dict[str, Any] = {}
-    at = skip_space(text, at)
+    begin, at = at, skip_space(text, at)
     while text[at : at + 1] != "}":
-        quote = _QUOTE.match(text, at)
-        at = quote.end() if quote else at
-        colon = text.find(quote[0] + ":" if quote else ":", at, at + 256)
-        if colon < 0:
-            raise Unreadable("a key was expected", at)
-        key = text[at:colon].strip()
+        key, at = _read_braces_key(text, begin, at, kinds)
         if key in found:
             raise Unreadable("a key is given twice", at)
-        found[key], at = _read_braces_value(text, skip_space(text, colon + (len(quote[0]) if quote else 0) + 1), depth)
-        at = _skip_to_next(text, at, "}")
+        found[key], at = _read_braces_value(text, skip_space(text, at), depth, kinds)
+        begin, at = _skip_to_next(text, at, "}")
     return found, at + 1
 
 
-def _read_braces_array(text: str, at: int, depth: int) -> tuple[list[Any], int]:
+def _read_braces_key(text: str, begin: int, at: int, kinds: list[RepairKind]) -> tuple[str, int]:
+    """Read the key whose white space begins at `begin`, and the place behind its colon."""
+    quote = _QUOTE.match(text, at)
+    if quote is None and text[at : at + 1] in ('"', "'"):
+        key, end = _read_quoted(text, at, kinds)
+        end = skip_space(text, end)
+        if text[end : end + 1] != ":":
+            raise Unreadable("a colon was expected", end)
+        return key, end + 1
+    at = quote.end() if quote else at
+    mark = quote[0] + ":" if quote else ":"
+    colon = text.find(mark, at, at + KEY_CHARS_MAX)
+    if colon < 0:
+        raise Unreadable("a key was expected", at)
+    if quote:
+        return text[at:colon], colon + len(mark)
+    key = text[at:colon].strip()
+    if len(key) < colon - begin:  # of a key without quotes, white space around it may be the layout's or its own
+        kinds.append(RepairKind.LAYOUT)
+    return key, colon + 1
+
+
+def _read_braces_array(text: str, at: int, depth: int, kinds: list[RepairKind]) -> tuple[list[Any], int]:
     found: list[Any] = []
     at = skip_space(text, at)
     while text[at : at + 1] != "]":
-        value, at = _read_braces_value(text, at, depth)
+        value, at = _read_braces_value(text, at, depth, kinds)
         found.append(value)
-        at = _skip_to_next(text, at, "]")
+        _, at = _skip_to_next(text, at, "]")
     return found, at + 1
 
 
-def _skip_to_next(text: str, at: int, close: str) -> int:
+def _skip_to_next(text: str, at: int, close: str) -> tuple[int, int]:
+    """Return the place behind the comma and where the next item begins; both are `close`'s at the end."""
     at = skip_space(text, at)
     if text[at : at + 1] == close:
-        return at
+        return at, at
     if text[at : at + 1] != ",":
         raise Unreadable(f"a comma or {close} was expected", at)
-    return skip_space(text, at + 1)
+    return at + 1, skip_space(text, at + 1)

@@ -13,8 +13,9 @@ from reliability.tools.formats import FRAME_FENCE, FRAME_TAG
 __all__ = ["Prose"]
 
 _FRAME_BEFORE = re.compile(rf"(?:{FRAME_FENCE}|(?P<tag>{FRAME_TAG}))\s*\Z")
+_FENCE = re.compile(r"`{3,}")
 _FENCE_AFTER = re.compile(r"\s*`{3,}")
-_ONLY_SEPARATORS = re.compile(r"[\s,;]*\Z")
+_ONLY_SEPARATORS = re.compile(r"(?:[\s,;\\]|\b(?:and|then|also)\b)*+\Z", re.IGNORECASE)
 
 
 class Prose:
@@ -22,19 +23,22 @@ class Prose:
     text has left already."""
 
     def __init__(self, sent: int = 0) -> None:
-        self._sent = sent
+        self.sent = sent
         self._pieces: list[tuple[int, str]] = []
         self._first_call: int | None = None
         self._after_call = False
+        self._behind_mark = False
+        self._fences = 0  # how many have opened or closed a code block
 
     def add(self, text: str, at: int) -> None:
         """Take the prose that stands next, at this place."""
-        if self._after_call:
+        if self._after_call or self._behind_mark:
             given, text = text, text.lstrip()
             at += len(given) - len(text)
         if text:
             self._pieces.append((at, text))
-            self._after_call = False
+            self._fences += text.count("```") and len(_FENCE.findall(text))
+            self._after_call = self._behind_mark = False
 
     def add_call(self, source: str, end: int) -> int:
         """Take the call that stands next, and ends here; return the place behind the frame that was
@@ -42,9 +46,12 @@ class Prose:
         at, last = self._pieces.pop() if self._pieces and not self._after_call else (0, "")
         kept = last.rstrip()
         frame = _FRAME_BEFORE.search(last, max(0, len(last) - 64))
+        if frame and not frame["tag"] and self._fences % 2 == 0:
+            frame = None  # it closes a code block before the call
         close = _find_closing(frame, source, end) if frame else None
         if frame and close:
             kept, end = last[: frame.start()].rstrip(), close.end()
+            self._fences -= not frame["tag"]
         if self._first_call is not None and _ONLY_SEPARATORS.match(kept):
             kept = ""
         if kept:
@@ -54,9 +61,13 @@ class Prose:
         self._after_call = True
         return end
 
+    def skip(self) -> None:
+        """Leave out a mark that stands next, with the white space behind it."""
+        self._behind_mark = True
+
     def forget(self) -> None:
         """Begin anew: what was taken for calls was none."""
-        self._pieces, self._first_call, self._after_call = [], None, False
+        self._pieces, self._first_call, self._after_call, self._fences = [], None, False, 0
 
     def text(self) -> str:
         """Return all prose that hasn't left yet."""
@@ -68,7 +79,7 @@ class Prose:
         return "\n".join(self._cut_sent(self._first_call or 0))
 
     def _cut_sent(self, count: int) -> list[str]:
-        pieces = [piece[max(0, self._sent - at) :] for at, piece in self._pieces[:count]]
+        pieces = [piece[max(0, self.sent - at) :] for at, piece in self._pieces[:count]]
         return [piece for piece in pieces if piece]
 
 

@@ -6,7 +6,7 @@ answer.
 Values are literals, read by `literal.read`; nothing is ever evaluated. An argument without a name would
 need a guess at the order of the parameters, so it is `Unreadable`, and so are expressions, calls inside
 calls and `**`; an object whose keys are the parameters is all of them. Where Markdown has escaped the underscores of a
-name, one in a string may be its own or Markdown's: `Unreadable`.
+name or a key, one in a string may be its own or Markdown's: `Unreadable`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import re
 from typing import Any
 
 from reliability.tool_calls import RawCall, RepairKind
-from reliability.tools.delimiters import BLANK
+from reliability.tools.delimiters import BLANK, CLOSER, FENCE
 from reliability.tools.extract.literal import Unreadable, read
 from reliability.tools.extract.payloads import Found, record_repairs, skip_space
 from reliability.tools.extract.shapes import HalfCall, Setting
@@ -29,6 +29,7 @@ _PRINT = re.compile(r"print\(\s{0,8}")
 _KEY = re.compile(r"([A-Za-z_](?:\\?\w){0,127}+)\s*=(?!=)\s*")
 _BETWEEN = re.compile(r"[\s,;]*+")
 _SIGN = re.compile(r"[()]|\"(?:[^\"\\\n]|\\.)*+\"|'(?:[^'\\\n]|\\.)*+'")
+_ENDS = re.compile(rf"{CLOSER.pattern}|{FENCE.pattern}", re.IGNORECASE)
 _TEXTS = re.compile(r"\[\s{0,64}[\"']")
 
 
@@ -49,15 +50,17 @@ def read_python(text: str, at: int, setting: Setting) -> Found | None:
 
 
 def is_one_call(text: str, at: int) -> bool:
-    """Return whether all from here on is one `name(...)`, well or badly written."""
-    name = _NAME.match(text, at)
+    """Return whether all from here on is one `name(...)`, or a list of such, well or badly written."""
+    bracket = text[at : at + 1] == "["
+    name = _NAME.match(text, skip_space(text, at + 1) if bracket else at)
     if name is None or text[name.end() : name.end() + 1] != "(":
         return False
     depth = 0
     for sign in _SIGN.finditer(text, name.end()):
         depth += {"(": 1, ")": -1}.get(sign[0], 0)
         if depth == 0:
-            return not text[sign.end() :].strip(" \t\r\n`;")
+            rest = text[sign.end() :].strip(" \t\r\n`;")
+            return rest == "]" or rest[:1] + rest[-1:] == ",]" if bracket else not rest
     return False
 
 
@@ -91,6 +94,9 @@ def _read_row(text: str, place: int, bracket: bool, setting: Setting) -> Found:
         place = between.end() if between else end
         if bracket and text[place : place + 1] == "]":
             return Found(calls, place + 1)
+        if bracket and skip_space(text, end) == place and (place == len(text) or _ENDS.match(text, place)):
+            calls = [record_repairs(call, [RepairKind.ENVELOPE]) for call in calls]
+            return Found(calls, end, unended=place == len(text))
         if not bracket and not _CALL.match(text, place):
             return Found(calls, end)
 
@@ -102,14 +108,14 @@ def _read_call(text: str, at: int, setting: Setting) -> tuple[RawCall, int]:
     name = _NAME.match(text, printed.end() if printed else at)
     if name is None or text[name.end() : name.end() + 1] != "(":
         raise Unreadable("a call was expected", at)
-    escaped = "\\_" in name["name"]
     tool_name = _strip_escapes(name["name"])
     start = skip_space(text, name.end() + 1)
     if text[start : start + 1] == "{":
         arguments, kinds, end = _read_object(text, start, setting.box.find(tool_name))
+        escaped = False
     else:
-        arguments, kinds, end = _read_arguments(text, start)
-    if escaped and "\\_" in text[start:end] and _has_escaped_text(arguments):
+        arguments, kinds, end, escaped = _read_arguments(text, start)
+    if (escaped or "\\_" in name["name"]) and "\\_" in text[start:end] and _has_escaped_text(arguments):
         raise Unreadable("an escaped underscore: its own, or one of Markdown", at)
     if printed:
         end = skip_space(text, end)
@@ -135,22 +141,24 @@ def _read_object(text: str, at: int, tool: Tool | None) -> tuple[dict[str, Any],
     return value.value, [kind for kind in value.repair_kinds if kind is not RepairKind.LITERAL], end + 1
 
 
-def _read_arguments(text: str, at: int) -> tuple[dict[str, Any], list[RepairKind], int]:
-    """Read `key=value, ...)`; and the place behind the call."""
+def _read_arguments(text: str, at: int) -> tuple[dict[str, Any], list[RepairKind], int, bool]:
+    """Read `key=value, ...)`; the place behind the call; and whether Markdown has escaped a key."""
     arguments: dict[str, Any] = {}
+    escaped = False
     kinds: list[RepairKind] = []
     while text[at : at + 1] != ")":
         key = _KEY.match(text, at)
         if key is None:
             raise Unreadable("an argument without a name", at)
         name = _strip_escapes(key[1])
+        escaped = escaped or name != key[1]
         if name in arguments:
             raise Unreadable("an argument is given twice", at)
         value = read(text, key.end(), python=True)
         arguments[name] = value.value
         kinds += [kind for kind in value.repair_kinds if kind is not RepairKind.LITERAL]
         at = _skip_to_next(text, value.end)
-    return arguments, kinds, at + 1
+    return arguments, kinds, at + 1, escaped
 
 
 def _skip_to_next(text: str, at: int) -> int:

@@ -18,10 +18,16 @@ from typing import NamedTuple
 from reliability.tool_calls import RawCall
 from reliability.tools.format_parts import NAME
 from reliability.tools.schema.toolbox import ToolBox
+from reliability.tools.turns import may_give_result
 
 __all__ = ["Row", "ends_here", "goes_on"]
 
-_BETWEEN = re.compile(r"[\s,;]*+(?:`{3,8}[\w+.#-]{0,32}\s*+){0,2}")
+_BETWEEN = re.compile(
+    r"(?:[\s,;\\]|\b(?:and|then|also)\b(?=[ \t,:]*(?:\n|\Z))|(?:#|//)[^\n]{0,200}(?:\n|\Z))*+"
+    r"(?:`{3,8}[\w+.#-]{0,32}\s*+){0,2}",
+    re.IGNORECASE,
+)
+_CUT_JOINT = re.compile(r"(?:an?|th?|the|al|als|/)\Z", re.IGNORECASE)
 _REST = re.compile(r"[ \t\r\n`]*+\Z")
 _BRACKETED = re.compile(rf"\[{NAME}\]\s*+")
 _CALLED = re.compile(rf"[\"'`]?({NAME})[\"'`]?\s{{0,8}}(?=\()")
@@ -64,16 +70,17 @@ class Row:
         """Let calls wait that stand here; those before them go on waiting where nothing stands between."""
         if start < self.end:
             return
-        if not self._reaches(text, start):
+        if not self.reaches(text, start):
             self.waiting = []
         self.waiting.append(Waiting(start, end, calls))
 
     def take(self, text: str, start: int) -> list[Waiting]:
         """Return those that are calls since one that counts begins here, and wait for none any more."""
-        taken, self.waiting = self.waiting if self._reaches(text, start) else [], []
+        taken, self.waiting = self.waiting if self.reaches(text, start) else [], []
         return taken
 
-    def _reaches(self, text: str, start: int) -> bool:
+    def reaches(self, text: str, start: int) -> bool:
+        """Return whether what waits stands right before this place."""
         between = _BETWEEN.match(text, self.end) if self.waiting else None
         return between is not None and self.end <= start <= between.end() and _is_blank(text[between.end() : start])
 
@@ -93,6 +100,10 @@ def goes_on(text: str, at: int, box: ToolBox) -> bool:
     while True:
         between = _BETWEEN.match(text, at)
         at = between.end() if between else at
+        if between is not None and at == len(text) and between[0].strip():
+            return True
+        if _CUT_JOINT.match(text, at) or may_give_result(text, at):
+            return True
         head = _BRACKETED.match(text, at)
         if head is not None and head.end() == len(text):
             return True

@@ -4,6 +4,10 @@
               <|open|>argument key="key" type="string"<|sep|>value<|close|>argument<|sep|> ...   or
               <|open|>json type="object"<|sep|>{json}<|close|>json<|sep|>
               <|close|>call<|sep|>
+    Solar     <|tool_call:begin|>id<|tool_call:name|>name<|tool_call:args|>{json}<|tool_call:end|>            or
+              <|tool_call:start|>name
+              <|tool_arg:start|>key<|tool_arg:value|>value<|tool_arg:end|> ...
+              <|tool_call:end|>
     PLaMo 3   <|plamo:begin_tool_name:plamo|>name<|plamo:end_tool_name:plamo|>
               <|plamo:begin_tool_arguments:plamo|><|plamo:msg|>{json}<|plamo:end_tool_arguments:plamo|>
     Qwen2     ✿FUNCTION✿: name
@@ -18,16 +22,20 @@ from __future__ import annotations
 import re
 
 from reliability.tool_calls import RawCall, RepairKind
+from reliability.tools.delimiters import CLOSER
 from reliability.tools.extract.literal import Unreadable, read
 from reliability.tools.extract.payloads import Found, record_repairs, skip_space
 from reliability.tools.extract.shapes import HalfCall, Setting
 from reliability.tools.extract.typing_text import Arguments
-from reliability.tools.format_parts import NAME
+from reliability.tools.format_parts import K3_CALL, NAME
 
 __all__ = ["read_flowers", "read_sections"]
 
 _ATTRIBUTES = r"(?:\s+[\w-]{1,32}=\"[^\"<>]{0,128}\")*+\s*"
-_CALL = re.compile(rf"<\|open\|>call(?=[^<>]*?\stool=\"(?P<name>[^\"<>]{{1,160}})\"){_ATTRIBUTES}<\|sep\|>")
+_CALL = re.compile(
+    rf"(?:<\|open\|>[a-z<>|/ \n]{{0,24}}?)?call(?=[^<>]*?\stool=\"(?P<name>[^\"<>]{{1,160}})\"){_ATTRIBUTES}<\|sep\|>"
+)
+_BEGUN = re.compile(rf"{K3_CALL}|(?:<\|open\|>)?call |<\|plamo:begin_tool_name:plamo\|>")
 _ARGUMENT = re.compile(
     rf"<\|open\|>argument(?=[^<>]*?\skey=\"(?P<key>[^\"<>]{{1,128}})\")"
     rf"(?=(?:[^<>]*?\stype=\"(?P<type>\w{{1,32}})\")?){_ATTRIBUTES}<\|sep\|>"
@@ -39,20 +47,33 @@ _PLAMO = re.compile(
     r"<\|plamo:begin_tool_arguments:plamo\|>\s*(?:<\|plamo:constrain\|>\s*json\s*)?(?:<\|plamo:msg\|>)?\s*"
 )
 _PLAMO_END = re.compile(r"\s*<\|plamo:end_tool_arguments:plamo\|>")
+# The envelope's own marks have been read; behind the first of them stands an id.
+_SOLAR = re.compile(
+    rf"(?:(?P<id>[\w-]{{1,64}})\s*)?<\|tool_call:name\|>\s*(?P<name>{NAME})\s*<\|tool_call:args\|>\s*(?=\{{)"
+)
+_SOLAR_ARGUMENTS = re.compile(rf"(?P<name>{NAME})\s*(?=<\|tool_arg:start\|>)")
+_SOLAR_ARGUMENT = re.compile(
+    r"<\|tool_arg:start\|>(?P<key>[^<>]{1,128})<\|tool_arg:value\|>"
+    r"(?P<value>[^<]*+(?:<(?!\|tool_(?:arg|call):)[^<]*+)*+)<\|tool_arg:end\|>\s*"
+)
 _FLOWER = re.compile(rf"✿FUNCTION✿\s{{0,8}}[:：]\s{{0,8}}(?P<name>{NAME})\s{{0,8}}")
 _FLOWER_ARGUMENTS = re.compile(r"✿ARGS✿\s{0,8}[:：]\s{0,8}")
 _FLOWER_END = re.compile(r"\s*✿(?:RESULT|RETURN)✿\s{0,8}[:：]?")
 
 
 def read_sections(text: str, at: int, setting: Setting) -> Found | None:
-    """Read one call of Kimi K3 or of PLaMo 3."""
+    """Read one call of Kimi K3, Solar Open or PLaMo 3; in an envelope its own first mark may be lost."""
+    if not (setting.explicit or text.startswith("<", at)):
+        return None
+    if setting.explicit and (found := _read_solar(text, at, setting)) is not None:
+        return found
     head = _CALL.match(text, at)
     if head is not None:
         return _read_kimi(text, head, setting)
     head = _PLAMO.match(text, at)
     if head is not None:
         return _read_plamo(text, head, setting)
-    if text.startswith(("<|open|>call ", "<|plamo:begin_tool_name:plamo|>"), at):
+    if _BEGUN.match(text, at):
         raise HalfCall("a call without a name, or cut off", at)
     return None
 
@@ -95,6 +116,27 @@ def _skip_close(text: str, at: int, section: str) -> int:
     if not text.startswith(closing, at):
         raise Unreadable(f"the end of the {section} is missing", at)
     return at + len(closing)
+
+
+def _read_solar(text: str, at: int, setting: Setting) -> Found | None:
+    head = _SOLAR.match(text, at)
+    if head is not None:
+        value = read(text, head.end())
+        if not isinstance(value.value, dict):
+            raise Unreadable("the arguments must be an object", value.end)
+        call = RawCall(name=head["name"], arguments=value.value, id=head["id"], format=setting.format)
+        return Found([record_repairs(call, list(value.repair_kinds))], value.end)
+    head = _SOLAR_ARGUMENTS.match(text, at)
+    if head is None:
+        return None
+    found, at = Arguments(setting.box.find(head["name"])), head.end()
+    while (argument := _SOLAR_ARGUMENT.match(text, at)) is not None:
+        found.add(argument["key"].strip(), argument["value"], at)
+        at = argument.end()
+    if not CLOSER.match(text, at):
+        raise Unreadable("an argument, or the call, without an end", at)
+    call = RawCall(name=head["name"], arguments=found.found, format=setting.format)
+    return Found([record_repairs(call, found.kinds)], at)
 
 
 def _read_plamo(text: str, head: re.Match[str], setting: Setting) -> Found:

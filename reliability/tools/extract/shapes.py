@@ -16,13 +16,18 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from rapidfuzz import fuzz
+
 from reliability.tool_calls import RawCall
 from reliability.tools.extract.literal import Unreadable
+from reliability.tools.schema.tool_names import fold
 from reliability.tools.schema.toolbox import Tool, ToolBox
 
-__all__ = ["ARGUMENT_KEYS", "CALLS_MAX", "NAME_KEYS", "WRAPPERS", "HalfCall", "Setting", "find_calls"]
+__all__ = ["ARGUMENT_KEYS", "CALLS_MAX", "NAME_KEYS", "WRAPPERS", "HalfCall", "Setting", "find_calls", "means_call"]
 
 CALLS_MAX = 128
+NAME_CHARS_MAX = 128
+NEARLY = 80  # percent of two names that must be alike for one to be meant by the other
 
 NAME_KEYS = ("name", "tool_name", "function_name", "tool", "function", "action", "recipient_name")
 ARGUMENT_KEYS = (
@@ -77,12 +82,24 @@ def find_calls(value: Any, setting: Setting) -> list[RawCall] | None:
     calls = [call for call in found if call is not None]
     known = [call for call in calls if setting.box.find(call.name) is not None]
     if not setting.explicit and not known:
-        if setting.alone and calls and len(calls) == len(found):
+        if setting.alone and calls and len(calls) == len(found) and not setting.box.wants_json:
             raise HalfCall(f"{calls[0].name[:80]!r} is no declared tool", 0)
         return None
     if len(calls) < len(found) or not found:
         raise HalfCall("the name or the arguments are missing, or there are keys that no call has", 0)
     return calls
+
+
+def means_call(value: Any, box: ToolBox) -> bool:
+    """Return whether a value that only a closer stands behind is meant as a call: it names a tool or holds arguments,
+    or its keys are parameters of a tool. `{"total": 3}` is data."""
+    if isinstance(value, list):
+        return any(means_call(item, box) for item in value[: CALLS_MAX + 1])
+    if not isinstance(value, dict):
+        return False
+    if any(key in value for key in (*NAME_KEYS, *ARGUMENT_KEYS, *WRAPPERS)) or any(box.find(key) for key in value):
+        return True
+    return any(value.keys() <= tool.parameters.get("properties", {}).keys() for tool in box.tools)
 
 
 def _walk(value: Any, setting: Setting) -> Iterable[RawCall | None]:
@@ -135,9 +152,18 @@ def _read_call(value: Mapping[str, Any], setting: Setting) -> RawCall | None:
             else RawCall(name=name, arguments=given, id=_find_id(value), format=setting.format)
         )
     tool = setting.box.find(name)
-    if not (setting.explicit or (setting.alone and len(value) == 1)) or (tool is not None and not tool.takes_nothing):
+    means_call = setting.explicit or (setting.alone and len(value) == 1 and _is_nearly_declared(name, setting.box))
+    if not means_call or (tool is not None and not tool.takes_nothing):
         return None
     return RawCall(name=name, arguments={}, id=_find_id(value), format=setting.format)
+
+
+def _is_nearly_declared(name: str, box: ToolBox) -> bool:
+    """Return whether a name alone is meant as the name of a tool: `{"name": "Ada"}` is data."""
+    if box.wants_json:
+        return False
+    plain = fold(name[:NAME_CHARS_MAX])
+    return box.find(name) is not None or any(fuzz.ratio(plain, fold(known)) >= NEARLY for known in box.names)
 
 
 def _read_named_by_key(value: Mapping[str, Any], setting: Setting) -> RawCall | None:
@@ -147,7 +173,7 @@ def _read_named_by_key(value: Mapping[str, Any], setting: Setting) -> RawCall | 
     tool = setting.box.find(name)
     if len(value) != 1 or not isinstance(given, dict) or tool is None:
         return None
-    if not setting.opened and not (setting.last and _fits(given, tool)):
+    if not setting.opened and (setting.box.wants_json or not (setting.last and _fits(given, tool))):
         return None
     return RawCall(name=name, arguments=given, format=setting.format)
 
@@ -163,7 +189,7 @@ def _refuse_half_calls(value: Mapping[str, Any], names: list[str], arguments: li
     guessed at."""
     for key in names:
         tool = setting.box.find(value[key])
-        if tool is None:
+        if tool is None or (setting.box.wants_json and not setting.explicit):
             continue
         rest = value.keys() - {key, *_SILENT}
         flat = bool(rest) and rest <= tool.parameters.get("properties", {}).keys() and rest >= set(tool.required)

@@ -6,6 +6,7 @@ letter; where it isn't, the text is read as a literal, and left as it is where t
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from reliability.tool_calls import RepairKind
@@ -15,18 +16,58 @@ from reliability.tools.schema.types_allowed import find_allowed_types, property_
 
 __all__ = ["Arguments", "strip_framing", "type_text"]
 
+LINE_CHARS_MAX = 1024  # of a parameter's opening tag with its indentation
+_BREAK = re.compile(r"\r?\n")
+
 
 def strip_framing(text: str) -> str:
-    """Strip the framing of a parameter's text: a line break at each end, or a CDATA section. A text that stands on the
-    line of only one of its tags has no framing: its line breaks are its own."""
-    for line_break in ("\r\n", "\n"):
-        if text.startswith(line_break):
-            ends = len(text) >= 2 * len(line_break) and text.endswith(line_break)
-            text = text[len(line_break) : -len(line_break)] if ends else text
-            break
+    """Return a parameter's text without its layout: the line break behind its opening tag, then the one before its
+    closing tag with the closing tag's indentation, or a CDATA section. Where the text begins on the line of its opening
+    tag, every line break is its own."""
+    return _split_framing(text)[0]
+
+
+def _split_framing(text: str) -> tuple[str, str | None]:
+    """Return the text without its layout, and the indentation of a closing tag on a line of its own."""
+    opened, indent = _BREAK.match(text), None
+    if opened is not None:
+        last = text.rfind(opened[0])
+        rest = text[last + len(opened[0]) :]
+        indent = None if rest.strip(" \t") else rest
+        text = text[opened.end() : len(text) if indent is None else last]
     if text.startswith("<![CDATA[") and text.endswith("]]>"):
-        return text[9:-3]
-    return text
+        text = text[9:-3]
+    return text, indent
+
+
+def read_framed(text: str, at: int, end: int, *, on_lines: bool) -> tuple[str, tuple[RepairKind, ...]]:
+    """Read the parameter's text from `at` to `end` without its layout, and what was repaired in it. `on_lines`: the
+    template writes the text on lines of its own, so that one line break at each end is no repair.
+
+    Raises:
+        Unreadable: tags and lines are indented, and the indentation may be the layout's or the text's own.
+    """
+    opened = _BREAK.match(text, at, end)
+    framed, indent = _split_framing(text[at:end])
+    if opened is None:  # a CDATA section, or nothing but the text
+        return framed, (RepairKind.LAYOUT,) if len(framed) < end - at else ()
+    if indent and _begins_line(text, at, f"{indent}<") and _is_indented(framed, indent):
+        if "\n" in framed.strip():
+            raise Unreadable("an indented text: the indentation may be its own or the layout's", at)
+        framed = framed.lstrip(" \t")
+    expected = on_lines and indent == "" and opened[0] == "\n" and end - opened.end() == len(framed) + 1
+    return framed, () if expected else (RepairKind.LAYOUT,)
+
+
+def _begins_line(text: str, at: int, start: str) -> bool:
+    """Return whether the line of this place begins with `start`."""
+    return text.startswith(start, text.rfind("\n", max(0, at - LINE_CHARS_MAX), at) + 1)
+
+
+def _is_indented(text: str, indent: str) -> bool:
+    """Return whether each line that isn't blank begins with this indentation."""
+    lines = [line for line in text.split("\n") if line.strip()]
+    return bool(lines) and all(line.startswith(indent) for line in lines)
 
 
 def type_text(text: str, schema: Any, root: Any) -> tuple[Any, tuple[RepairKind, ...]]:
@@ -56,11 +97,18 @@ class Arguments:
         self.kinds: list[RepairKind] = []
 
     def add(self, key: str, text: str, at: int, is_string: bool | None = None) -> None:
-        """Take one parameter. `is_string`: what the model itself says of it, None where it says nothing."""
+        """Take one parameter whose text has no layout. `is_string`: what the model itself says of it, None where it
+        says nothing."""
         if key in self.found:
             raise Unreadable("a parameter is given twice", at)
         literal = _read_literal(text) if is_string is False else None
         self.found[key], kinds = literal or self._type(key, text)
+        self.kinds += kinds
+
+    def add_framed(self, key: str, text: str, at: int, end: int, *, on_lines: bool) -> None:
+        """Take one parameter whose text stands from `at` to `end`, as `read_framed` reads it."""
+        framed, kinds = read_framed(text, at, end, on_lines=on_lines)
+        self.add(key, framed, at)
         self.kinds += kinds
 
     def _type(self, key: str, text: str) -> tuple[Any, tuple[RepairKind, ...]]:

@@ -23,9 +23,11 @@ from reliability.tools.schema.dialects import BadSchema
 from reliability.tools.schema.tool_names import prepare_tool_names
 from reliability.tools.schema.validator import UNBOUNDED, Validator
 
-__all__ = ["BadTools", "Tool", "ToolBox", "build_toolbox"]
+__all__ = ["FREE_TEXT", "BadTools", "Tool", "ToolBox", "build_toolbox"]
 
 TOOLS_MAX = 1_024
+FREE_TEXT = "the input of the tool, as it is"
+"""Describes the one parameter of a tool of free text."""
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:/-]{0,127}")
 
 
@@ -37,7 +39,7 @@ class BadTools:
     message: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Tool:
     """One declared tool. `parameters` is its schema in draft 2020-12; `unchecked` says what of it is not
     asserted."""
@@ -67,6 +69,13 @@ class Tool:
         """The names that the schema's top level requires."""
         return tuple(self.parameters.get("required", ()))
 
+    @cached_property
+    def free_text(self) -> str | None:
+        """The one parameter of a tool that takes free text."""
+        properties = self.parameters.get("properties", {})
+        texts = [key for key, value in properties.items() if value == {"type": "string", "description": FREE_TEXT}]
+        return texts[0] if len(texts) == len(properties) == 1 and self.required == (texts[0],) else None
+
     @property
     def takes_nothing(self) -> bool:
         """True where `{}` is a valid set of arguments."""
@@ -75,9 +84,11 @@ class Tool:
 
 @dataclass(frozen=True)
 class ToolBox:
-    """The tools of one request, in the client's order."""
+    """The tools of one request, in the client's order. `wants_json`: JSON in the open is the answer itself unless it
+    names a declared tool and its arguments, since the client forbids calls or asks for JSON."""
 
     tools: tuple[Tool, ...] = ()
+    wants_json: bool = False
 
     @cached_property
     def by_name(self) -> Mapping[str, Tool]:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
+from typing import Any
+
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reliability.surrogates import Halves, join_surrogates
+from reliability.surrogates import Halves, join_all, join_surrogates, may_hold_halves
 
 texts = st.lists(st.sampled_from(["a", "é", "😀", "\ud83d", "\ude00"]), max_size=12).map("".join)
 
@@ -31,3 +34,17 @@ def test_a_pair_survives_every_cut(text: str, sizes: list[int]) -> None:
     assert "".join(out) == join_surrogates(text)
     assert all(piece.encode().decode() == piece for piece in out)
     assert halves.end() == ""
+
+
+@given(st.recursive(texts, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts, inner, max_size=3)))
+def test_every_text_and_key_of_a_value_is_joined(value: Any) -> None:
+    """A value in which all texts are whole is the same object; else each text and key in it is joined, or the value is
+    refused where two keys would be one."""
+    try:
+        joined = join_all(value)
+    except ValueError:
+        assert "\\ud" in json.dumps(value)
+        return
+    assert json.dumps(joined, ensure_ascii=False).encode()
+    assert (joined is value) is (joined == value)
+    assert may_hold_halves(json.dumps(value)) or joined is value

@@ -32,7 +32,10 @@ def stop(text: str) -> Loop:
 @given(drawn)
 def test_the_first_of_equal_calls_stands_for_all(calls):
     """Order is kept, nothing else is dropped, and doing it twice changes nothing."""
-    raw = [RawCall(name="search", arguments=spelling.format(letter), id=id) for letter, spelling, id in calls]
+    raw = [
+        RawCall(name="search", arguments=spelling.format(letter), id=id, format="bare")
+        for letter, spelling, id in calls
+    ]
     kept, copies = collapse_calls(raw, BOX)
 
     assert [json.loads(call.arguments)["q"] for call in kept] == list(dict.fromkeys(letter for letter, *_ in calls))
@@ -61,7 +64,7 @@ def test_calls_that_say_something_else_both_stay(one, other):
 
 def test_refused_calls_are_no_copies():
     """Where nothing is delivered, nothing was made equal."""
-    raw = (RawCall(name="search", arguments="{}"), RawCall(name="search", arguments='{"q": 1}'))
+    raw = tuple(RawCall(name="search", arguments=given, format="bare") for given in ("{}", '{"q": 1}'))
     same = tuple(ToolCall(id=id, name="search", arguments='{"q":"x"}') for id in "ab")
 
     assert drop_equal(raw, ()) == raw
@@ -94,3 +97,11 @@ def test_what_is_no_row_of_calls_is_read_as_it_stands():
     assert [call.arguments["q"] for call in read_stopped(prose, 0, BOX, stop(prose))[0].calls] == ["cats"]
     assert read_stopped(broken, 0, BOX, stop(broken))[0].malformed
     assert stop(prose).kind is stop(broken).kind is Kind.CYCLE
+
+
+@pytest.mark.parametrize(("count", "left"), [(1, 1), (2, 2), (3, 1), (9, 1)])
+def test_a_pair_of_native_calls_is_meant(count, left):
+    """A tool that draws or counts is called twice on purpose; from three on a call repeats itself."""
+    raw = [RawCall(name="search", arguments='{"q":"a"}', id=f"c{at}") for at in range(count)]
+
+    assert len(collapse_calls(raw, BOX)[0]) == left

@@ -92,3 +92,11 @@ def test_real_texts_lie_between(text: str, tokens: int) -> None:
 def test_what_is_shown_lies_between_the_bounds(size):
     """The figure for a person is no bound, and so between the two; it is never nothing."""
     assert max(1, tokens_min(size)) <= tokens_about(size) <= max(1, tokens_max(size))
+
+
+def test_a_refusal_of_the_history_counts():
+    """Law: it is read as any other text is, whether it stands beside the content or in it."""
+    plain = prompt_bytes([{"role": "assistant", "content": "No." * 50}])
+
+    assert prompt_bytes([{"role": "assistant", "content": None, "refusal": "No." * 50}]) == plain
+    assert prompt_bytes([{"role": "assistant", "content": [{"type": "refusal", "refusal": "No." * 50}]}]) == plain

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from reliability.answer import gate as gates
@@ -15,6 +15,7 @@ from reliability.types import (
     Finish,
     FinishReason,
     Reasoning,
+    Refusal,
     Started,
     Text,
 )
@@ -56,6 +57,7 @@ def test_nothing_is_lost(text: str, seed: int, kind: object) -> None:
 
 
 @given(SOUP, st.integers(), st.sampled_from([decide, never, always_open]))
+@example("[functions.functions.", 0, decide)
 def test_cuts_do_not_matter(text: str, seed: int, kind: object) -> None:
     """Where the line between left and held runs doesn't depend on the cuts."""
     gate = open_gate(TOOLS, kind)  # type: ignore[arg-type]
@@ -220,13 +222,13 @@ def test_the_frame_of_an_answer_passes(hold: Hold) -> None:
 def test_hold_all_holds_all() -> None:
     """With hold mode `all` neither text nor reasoning nor calls leave before the end."""
     gate = open_gate((), decide, Hold.ALL)
-    events = (Reasoning("hm"), Text("a"), Text("b"), CallDelta(index=0), Text("c"))
+    events = (Reasoning("hm"), Text("a"), Text("b"), Refusal("no"), CallDelta(index=0), Text("c"))
     for event in events:
         gate, out = step(gate, event)
         assert out == ()
     new, out, held = finish(gate)
     assert out == ()
-    assert held == (Reasoning("hm"), Text("ab"), CallDelta(index=0), Text("c"))
+    assert held == (Reasoning("hm"), Text("ab"), Refusal("no"), CallDelta(index=0), Text("c"))
     assert step(new, Text("x"))[1] == ()
 
 
@@ -234,6 +236,16 @@ def test_reasoning_passes_a_held_call() -> None:
     """Reasoning is no part of the text: it passes even while a call is held."""
     gate, _ = step(open_gate(TOOLS, decide), CallDelta(index=0))
     assert step(gate, Reasoning("hm"))[1] == (Reasoning("hm"),)
+
+
+def test_a_refusal_waits_for_the_end() -> None:
+    """Law: no word of it leaves before the answer is complete, so that one that breaks off leaves no trace; text before
+    it has left."""
+    gate, out = step(open_gate((), decide), Text("Well. "))
+    gate, held = step(gate, Refusal("I can't"))
+
+    assert (out, held) == ((Text("Well. "),), ())
+    assert finish(gate)[1:] == ((), (Refusal("I can't"),))
 
 
 def test_without_tools_text_is_not_looked_at() -> None:

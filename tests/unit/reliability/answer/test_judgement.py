@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 from reliability.answer import gate
 from reliability.answer.gate import TextKind
 from reliability.answer.judgement import settle_text
-from reliability.types import CallDelta, Finish, FinishReason, Flaw, Reasoning, Text
+from reliability.answer.wanted_form import read_wanted_form
+from reliability.steps import Steps
+from reliability.types import CallDelta, Event, Finish, FinishReason, Flaw, Reasoning, Refusal, Text
 from tests.support.judgements import BOX, GOOD, lapped, native, ruled
 
 
@@ -62,6 +64,7 @@ def test_calls_that_came_as_calls_are_counted(held, count):
         ([native(GOOD), native("{", index=1)], FinishReason.TOOL_CALLS, Flaw.TOOL_CALL_INVALID),
         ([Text('<tool_call>{"name": "search", "argu')], FinishReason.LENGTH, Flaw.TRUNCATED),
         ([native('{"q": "ca')], FinishReason.LENGTH, Flaw.TRUNCATED),
+        ([Text('[search(q="cats")')], FinishReason.LENGTH, Flaw.TRUNCATED),
         ([], FinishReason.STOP, Flaw.EMPTY),
         ([Text(" \n")], FinishReason.STOP, Flaw.EMPTY),
         ([Text("I will search.")], FinishReason.TOOL_CALLS, Flaw.EMPTY),
@@ -167,3 +170,59 @@ def test_thinking_is_no_answer():
 
     assert judged.events == (Reasoning("hm"),)
     assert judged.flaw is Flaw.EMPTY
+
+
+@given(
+    st.sampled_from(["auto", "required", {"type": "function", "function": {"name": "search"}}]),
+    st.sampled_from([FinishReason.STOP, FinishReason.TOOL_CALLS, FinishReason.CONTENT_FILTER]),
+    st.booleans(),
+    st.sampled_from(["", "Well. "]),
+)
+def test_a_refusal_is_a_complete_answer(choice, reason, committed, sent):
+    """Law: without a call it is delivered as it is, whatever was asked for and whatever has left: neither empty, nor
+    invalid, nor the next lap of a loop."""
+    held: list[Event] = [Refusal("I can't "), Refusal("help.")]
+    finish = Finish(reason=reason)
+    judged = ruled(held, finish, sent=sent, committed=committed, messages=lapped(6), tool_choice=choice)
+
+    assert (judged.flaw, judged.violations, judged.loop) == (None, (), None)
+    assert judged.events == (Refusal("I can't help."),)
+    assert judged.finish.reason is not FinishReason.TOOL_CALLS
+
+
+def test_calls_beside_a_refusal_are_judged_as_ever():
+    """Law: a bad call isn't delivered because words of refusal stand next to it."""
+    assert ruled([Refusal("No."), native("{")]).flaw is Flaw.TOOL_CALL_INVALID
+    assert [type(event) for event in ruled([Refusal("No."), native(GOOD)]).events] == [Refusal, CallDelta]
+
+
+@pytest.mark.parametrize("calls", ["", f'\n<tool_call>{{"name": "search", "arguments": {GOOD}}}</tool_call>'])
+def test_a_thought_without_an_end_is_no_answer(calls):
+    """Nothing but an open thought is empty, as it is where it comes as reasoning."""
+    assert ruled([Text(f"<think>I need it.{calls}")]).flaw is Flaw.EMPTY
+    assert ruled([Text("<think>I need it.</think>It is 5.")]).flaw is None
+
+
+def test_calls_behind_the_turn_are_noted():
+    """What is dropped of an answer that goes on behind its own turn stands in the report."""
+    call = f'<tool_call>{{"name": "search", "arguments": {GOOD}}}</tool_call>'
+    judged = ruled([Text(f"{call}<tool_response>21</tool_response>{call.replace('cats', 'dogs')}")])
+
+    assert [json.loads(one.arguments) for one in judged.calls] == [{"q": "cats"}]
+    assert "1 tool call" in judged.finish.notes[-1]
+
+
+@pytest.mark.parametrize("query", ["Example Product", "exampleRequestId", "q"])
+def test_without_a_conversation_words_are_no_placeholders(query):
+    """Where nothing was said, no value is told from what was said."""
+    assert ruled([native(json.dumps({"q": query}))], messages=[]).calls
+
+
+@pytest.mark.parametrize(
+    "keys", [{"tool_choice": "none"}, {"form": read_wanted_form({"type": "json_object"}, Steps(1_000))}]
+)
+def test_json_that_was_asked_for_is_the_answer(keys):
+    """With calls forbidden, or JSON asked for, a name without arguments is data, be it a tool's."""
+    text = '{"name": "search"}'
+
+    assert ruled([Text(text)], **keys).events == (Text(text),)

@@ -8,7 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from reliability.answer.logprobs import WaitingLogprobs
-from reliability.types import Logprobs, Text, TokenLogprob
+from reliability.types import Logprobs, Reasoning, Text, TokenLogprob
 
 
 def cut(data: bytes, places: list[int]) -> list[bytes]:
@@ -126,3 +126,32 @@ def test_a_token_without_bytes_leaves_too():
     waiting.add(tokens)
 
     assert waiting.leave_with([Text("Hi")]) == [Logprobs(tokens)]
+
+
+def test_the_tokens_of_reasoning_that_was_taken_out_are_left_out():
+    """Law: the numbers that leave are those of the text that leaves, whether they come token by token or at once."""
+    written = ["<think>", "hm", ".", "</think>", "\n", "It", " is", " 5"]
+    tokens = [TokenLogprob(one.encode(), -0.1) for one in written]
+
+    waiting = WaitingLogprobs()
+    parts = [[], [Reasoning("hm")], [Reasoning(".")], [], [], [Text("It")], [Text(" is")], [Text(" 5")]]
+    left = []
+    for token, text, part in zip(tokens, written, parts, strict=True):
+        waiting.leave_out(Text(text), part)
+        waiting.add([token])
+        left += waiting.leave_with(part)
+    assert [token.raw for event in left for token in event.tokens] == [b"It", b" is", b" 5"]
+
+    at_once = WaitingLogprobs()
+    at_once.leave_out(Text("".join(written)), [Reasoning("hm."), Text("It is 5")])
+    at_once.add(tokens)
+    assert [token.raw for event in at_once.leave_with([Text("It is 5")]) for token in event.tokens] == [
+        b"It",
+        b" is",
+        b" 5",
+    ]
+
+    only = WaitingLogprobs()
+    only.leave_out(Text("<think>hm"), [Reasoning("hm")])
+    only.add(tokens[:2])
+    assert only.rest() == []

@@ -7,6 +7,7 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from reliability.answer.seam import ANCHOR_CHARS, Seam, find_anchor
+from tests.support.upstream_habits import ANCHORED, HABITS, OWN_WORDS, TEXTS, Asked
 
 WORDS = ["the", "pump", "valve", "opens", "slowly", "when", "pressure", "in", "line", "two", "falls", "below", "half"]
 texts = st.lists(st.sampled_from([*WORDS, "\n\n", "1.", "—", "été"]), min_size=20, max_size=60).map(" ".join)
@@ -21,7 +22,6 @@ def joined(begun: str, said: str, sizes: list[int], *, trusted: bool) -> str | N
         size = sizes[number % len(sizes)]
         out, at, number = out + seam.feed(said[at : at + size]), at + size, number + 1
     out += seam.finish()
-    assert not (seam.torn and out), "words left of an answer that doesn't join"
     return None if seam.torn else out
 
 
@@ -32,12 +32,13 @@ def test_a_model_that_says_the_end_again_is_joined_to_the_letter(text, share, si
     cut = max(1, int(share * len(text)))
     begun, rest = text[:cut], text[cut:]
     anchor = find_anchor(begun)
-    assume(anchor)  # white space alone never stands; a text that only repeats itself has none
-    if trusted and (len(anchor) < ANCHOR_CHARS or begun.count(anchor) > 1):
-        return  # so short an echo is taken for the text's own
+    assume(len(anchor) >= ANCHOR_CHARS)  # white space alone never stands; a text that only repeats itself has none
     out = joined(begun, lead + anchor + begun[len(begun.rstrip()) :] + rest, sizes, trusted=trusted)
 
-    assert begun + (out or "") == text
+    assert out is None or begun + out == text
+    anew = rest.lstrip().startswith((anchor, begun.lstrip()[:ANCHOR_CHARS]))  # all of it once more looks the same
+    if not trusted and not anew and begun[-1].isspace() and len(begun) > 2 * ANCHOR_CHARS:
+        assert out is not None
 
 
 @given(texts, st.floats(0.1, 0.95), pieces, st.booleans())
@@ -45,22 +46,25 @@ def test_a_model_that_says_all_of_it_again_is_joined_too(text, share, sizes, tru
     """Law: what stands is the largest overlap there can be."""
     cut = max(2 * ANCHOR_CHARS, int(share * len(text)))
     anchor = find_anchor(text[:cut])
-    assume(trusted or (anchor and not text.lstrip().startswith(anchor)))  # else it may have said only that
+    assume(anchor and not text.lstrip().startswith(anchor))  # else it may have said only that
     out = joined(text[:cut], text, sizes, trusted=trusted)
 
-    assert text[:cut] + (out or "") == text
+    assert out is None or text[:cut] + out == text
 
 
 @given(texts, st.floats(0.05, 0.95), pieces)
 @example("ha " * 30, 0.5, [1])
 def test_one_that_promises_to_go_on_at_once_is_believed(text, share, sizes):
-    """Law: its words follow as they come, also where they repeat the last ones: a short repetition is the text's."""
+    """Law: its words follow as they come, also where they repeat the last ones: a short repetition is the text's. Not
+    where they begin with all of the last line: that may be the line once more."""
     cut = max(1, int(share * len(text)))
     begun, rest = text[:cut], text[len(text[:cut].rstrip()) :]  # it is shown no white space at its end
     assume(begun.strip())
     heads = (rest, rest.lstrip(" \n….\"'`"))
     echo = any(begun.rstrip().endswith(head[:n]) for head in heads for n in range(ANCHOR_CHARS, len(head) + 1))
-    assume(not echo and not rest.lstrip().startswith(begun.lstrip()[:ANCHOR_CHARS]))
+    end = begun.rstrip()
+    again = any(rest.startswith(end[at:]) for at in range(1, len(end)) if end[at - 1] == "\n")
+    assume(not echo and not again and not rest.lstrip().startswith(begun.lstrip()[:ANCHOR_CHARS]))
     out = joined(begun, rest, sizes, trusted=True)
 
     assert begun + (out or "") == text
@@ -95,6 +99,15 @@ def test_such_words_may_be_the_text_s_own(sizes, parts):
     assert joined(f"A long story about a valve. {begun}", rest, sizes, trusted=True) == rest.lstrip(
         " " * begun.endswith(" ")
     )
+
+
+@given(pieces, st.sampled_from(["<|im_end|>", "<|im_end|>\n", "<|im_end|>\n<|im_start|>user\nThanks.", "<|eot_id|>"]))
+def test_the_end_of_the_turn_is_joined_as_it_came(sizes, said):
+    """Law: an upstream that has nothing to add but the end of its turn says so; what stands there is for the judgement,
+    and the words are whole."""
+    begun = "A valve opens when the pressure falls."
+
+    assert joined(begun, said, sizes, trusted=True) == said
 
 
 @given(texts, texts, pieces, st.booleans())
@@ -132,3 +145,101 @@ def test_a_text_that_only_repeats_itself_has_no_end_to_begin_with(said):
     assert find_anchor("ok " * 200) == ""
     assert joined("ok " * 200, said, [3], trusted=False) is None
     assert find_anchor("well, then " + "ok " * 14).startswith("well, then ok")
+
+
+def cuts(text: str) -> list[int]:
+    """Where the text may break off: everywhere, in steps that meet each place within a row."""
+    return [at for at in range(1, len(text)) if text[:at].strip()][:: max(1, len(text) // 25)]
+
+
+@pytest.mark.parametrize(
+    ("habit", "trusted"),
+    [(habit, trusted) for trusted in (True, False) for habit in (*HABITS, *([] if trusted else ANCHORED))],
+)
+def test_whatever_an_upstream_does_the_whole_is_the_whole_or_there_is_an_error(habit, trusted):
+    """Law: no word and no row twice, none missing, and no mark around it: for each habit, each text and each cut."""
+    for name, text in TEXTS.items():
+        for cut in cuts(text):
+            begun = text[:cut]
+            end = begun.rstrip()
+            asked = Asked(end, text[len(end) :], "" if trusted else find_anchor(begun))
+            if not trusted and not asked.anchor:
+                continue
+            said = {**HABITS, **ANCHORED}[habit](asked)
+            outs = {joined(begun, said, sizes, trusted=trusted) for sizes in ([2], [len(said) + 1])}
+
+            assert len(outs) == 1, (name, begun, said, outs)
+            out = outs.pop()
+            assert out is None or (begun + out).rstrip() in (text.rstrip(), begun.rstrip()), (name, begun, said, out)
+
+
+@pytest.mark.parametrize("again", ["val", "the val", "you open the val"])
+def test_a_word_begun_anew_within_the_word_is_not_joined(again):
+    """Law: behind the anchor too, the end said again makes a word that is none: `the valthe valve`."""
+    begun, rest = "First you wait a moment, and then you open the val", "ve on the left."
+
+    assert joined(begun, find_anchor(begun) + again + rest, [3], trusted=False) is None
+    assert joined(begun, find_anchor(begun) + rest, [3], trusted=False) == rest
+
+
+@pytest.mark.parametrize("habit", OWN_WORDS)
+def test_the_words_of_an_upstream_that_is_trusted_leave_as_they_are_or_not_at_all(habit):
+    """Law: where it promises to continue at once, nothing of what it writes is lost or said twice by the seam."""
+    for text in TEXTS.values():
+        for cut in cuts(text):
+            begun = text[:cut]
+            end = begun.rstrip()
+            said = OWN_WORDS[habit](Asked(end, text[len(end) :], ""))
+            outs = {joined(begun, said, sizes, trusted=True) for sizes in ([1], [len(said) + 1])}
+
+            assert len(outs) == 1, (begun, said, outs)
+            out = outs.pop()
+            assert out is None or out.strip() in (said.strip(), text[cut:].strip()), (begun, said, out)
+
+
+@pytest.mark.parametrize(
+    "text", ["prose", "equal rows", "CSV", "refrain", "equal code", "fenced code", "quotes", "nested"]
+)
+@pytest.mark.parametrize("trusted", [True, False])
+def test_an_upstream_that_keeps_its_promise_is_joined(text, trusted):
+    """Law: nearly all cuts join, but for the first words that an anchor is too short behind: refusing all of them would
+    be safe and of no use."""
+    text = TEXTS[text]
+    shares = []
+    for cut in cuts(text):
+        begun = text[:cut]
+        rest = text[len(begun.rstrip()) :]
+        said = rest if trusted else find_anchor(begun) + rest
+        shares.append(joined(begun, said, [4], trusted=trusted) is not None)
+
+    assert sum(shares) / len(shares) >= (0.85 if trusted else 0.7), sum(shares) / len(shares)
+
+
+def test_equal_rows_are_continued_to_the_letter():
+    """Law: three of six equal rows stand, three follow: an echo counts only where it stands once."""
+    row = "| pump | open | 3.5 bar | checked |\n"
+
+    assert joined("| a | b |\n" + row * 3, "\n" + row * 3, [5], trusted=True) == row * 3
+
+
+@pytest.mark.parametrize(
+    ("said", "out"),
+    [
+        ('"{anchor}"sor shows', "sor shows"),
+        ("...{anchor}...sor shows", "sor shows"),
+        ("{anchor}\n\nsor shows", None),
+        ("{anchor}{anchor}sor shows", None),
+        ("```\n{anchor}sor shows\n```", "sor shows"),
+        ('"{anchor}sor shows"', "sor shows"),
+    ],
+)
+def test_what_stands_around_the_words_that_were_asked_for_is_taken_off(said, out):
+    """Law: within a word only its letters follow; the closing mark of what was opened goes; else nothing is joined."""
+    begun = "The pressure in line two is read by the sen"
+
+    assert joined(begun, said.format(anchor=find_anchor(begun)), [3], trusted=False) == out
+
+
+def test_a_remark_that_begins_as_the_answer_did_is_not_joined():
+    """Law: a beginning of one or two words may as well open an answer about it."""
+    assert joined("As", "As requested, here is the rest of it.", [4], trusted=False) is None

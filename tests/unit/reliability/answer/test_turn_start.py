@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reliability.answer.turn_start import drop_turn_start, may_be_turn_start, strip_turn_start
+from reliability.answer.turn_start import Head, drop_turn_start, may_be_turn_start, strip_turn_start
 from reliability.types import CallDelta, Text
 
 OPENINGS = ["<|im_start|>", "<|im_start|>assistant\n", "\n<|im_start|>assistant", "<|im_start|><|im_start|>assistant\n"]
@@ -60,3 +60,21 @@ def test_events_keep_their_order():
     assert list(drop_turn_start([Text("<|im_start|>"), call])) == [call]
     assert list(drop_turn_start([call])) == [call]
     assert list(drop_turn_start([Text("<|im_start|>assistant\nHi"), call])) == [Text("Hi"), call]
+
+
+@given(
+    st.lists(st.sampled_from([" ", "\n", "<|im_end|>", "<|im_start|>", "assistant", "a", "<thi", "nk>"]), max_size=12)
+)
+def test_the_head_is_the_same_in_any_pieces(pieces):
+    """Law: what waits and what leaves doesn't depend on the cuts, but for how much has come by then."""
+    text, out, head = "".join(pieces), "", Head()
+    for piece in pieces:
+        taken = head.take(piece) if not out else piece
+        out += taken or ""
+
+    assert bool(out) == any(not may_be_turn_start(text[:at]) for at in _ends(pieces))
+    assert (out or head.text()) == text
+
+
+def _ends(pieces):
+    return [len("".join(pieces[:at])) for at in range(1, len(pieces) + 1)]

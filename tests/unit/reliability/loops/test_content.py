@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from reliability.loops.content import Who, classify_speaker, text_of
+from reliability.loops.content import Who, classify_speaker, read_answer_text, text_of
 
 
 def test_images_compare_by_content() -> None:
@@ -19,3 +19,11 @@ def test_a_message_of_reminders_is_read_in_one_go():
     piece = "<system-reminder>x</system-reminder>\n"
     assert classify_speaker({"role": "user", "content": piece * 250_000}) is Who.NOBODY
     assert classify_speaker({"role": "user", "content": piece * 250_000 + "hello"}) is Who.SPEAKS
+
+
+def test_a_refusal_is_what_an_answer_says():
+    """Law: beside an empty content or as a part of it, a refusal is read as the answer's text."""
+    for message in ({"content": None, "refusal": "No."}, {"content": [{"type": "refusal", "refusal": "No."}]}):
+        assert read_answer_text({"role": "assistant", **message}) == "No."
+    assert text_of([{"type": "refusal", "refusal": "No."}]) == "No."
+    assert read_answer_text({"role": "assistant", "content": "Yes.", "refusal": None}) == "Yes."

@@ -8,6 +8,7 @@ import pytest
 
 from reliability.loops import Kind, LoopConfig, Memo, Stage, calls_turn, find_loop, read_turns
 from reliability.loops.comparison import same_result as volatile
+from reliability.loops.comparison.memo import MASKED_CHARS_MAX
 from reliability.loops.transcript import TURNS_MAX
 
 CONFIG = LoopConfig()
@@ -31,7 +32,7 @@ def compared(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
     seen: list[tuple[str, str]] = []
     same = volatile.is_same_result
     monkeypatch.setattr(
-        "reliability.loops.turn_row.is_same_result", lambda a, b, parse: (seen.append((a, b)), same(a, b, parse))[1]
+        "reliability.loops.turn_row.is_same_result", lambda a, b, memo: (seen.append((a, b)), same(a, b, memo))[1]
     )
     return seen
 
@@ -75,3 +76,13 @@ def test_many_results_of_few_calls_are_read_in_one_go():
     results = turns[0].results
     assert all(result is not None for result in results)
     assert len(results[-1].text) == 3 * 40_001 - 1  # type: ignore[union-attr]
+
+
+def test_a_request_masks_no_more_than_its_bound():
+    """Law: a line is masked once, and past the bound results count as different, so that the near rule judges them."""
+    memo, made = Memo(), []
+    line = "took 1.5 s " * 100
+    assert memo.mask(line, lambda text: made.append(text) or text) == line
+    assert memo.mask(line, lambda text: made.append(text) or text) == line
+    assert len(made) == 1
+    assert memo.mask("x" * MASKED_CHARS_MAX, str) is None

@@ -9,68 +9,56 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reliability.tools import build_toolbox
-from reliability.tools.format_reasoning import REASONING
+from reliability.tools.format_reasoning import MESSAGES, REASONING
 from tests.evals.tool_cases import written_calls
 from tests.support.streaming import cut_at, inked, live, play, whole
+from tests.support.thought_marks import MARKS as FAMILIES
+from tests.support.thought_marks import OPENED
 
 TOOLS, SAMPLES = written_calls()
 BOX = build_toolbox(TOOLS)
 CALL = '<tool_call>\n{"name": "find_part", "arguments": {"code": "K-7"}}\n</tool_call>'
 CALLS = [("find_part", {"code": "K-7"})]
-MARKS = [
-    ("<think>", "</think>"),
-    ("<thinking>", "</thinking>"),
-    ("<reasoning>", "</reasoning>"),
-    ("<thought>", "</thought>"),
-    ("<seed:think>", "</seed:think>"),
-    ("<think:opensource>", "</think:opensource>"),
-    ("<think_fast>", "</think_fast>"),
-    ("[THINK]", "[/THINK]"),
-    ("◁think▷", "◁/think▷"),
-    ("<|think:start|>", "<|think:end|>"),
-    ("<|open|>think<|sep|>", "<|close|>think<|sep|>"),
-    ("<|START_THINKING|>", "<|END_THINKING|>"),
-    ("<|inner_prefix|>", "<|inner_suffix|>"),
-    ("<｜begin▁of▁thinking｜>", "<｜end▁of▁thinking｜>"),
-    ("<|begin_of_thought|>", "<|end_of_thought|>"),
-    ("<|plamo:begin_think:plamo|>", "<|plamo:end_think:plamo|>"),
-    ("<|channel>thought\n", "<channel|>"),
-    ("<unused94>thought\n", "<unused95>"),
-]
+MARKS = [(opener.strip(), closer.strip()) for opener, closer, *_ in FAMILIES if "im_start" not in opener]
 # Harmony has a channel for reasoning; what is only a call with nothing but it in the answer isn't one in a thought.
 INSIDE = [case for case in SAMPLES if case["where"] not in ("alone", "thought")]
 PROSE = ["", "Let me see.\n", "I could do ", "Then: ", "\n", "é漢😀 ", "`</think>` ends it. ", "The </think> tag, so. "]
 
 
 def test_each_family_is_here():
-    """Each row has marks that open it and close it."""
-    for _, opens, closes in REASONING:
-        assert any(re.match("|".join(opens), opener, re.IGNORECASE) for opener, _ in MARKS)
-        assert any(re.match("|".join(closes), closer, re.IGNORECASE) for _, closer in MARKS)
+    """Law: each row of the table that is opened in an answer has marks that open it, and marks that close it."""
+    for row in (*REASONING, *MESSAGES):
+        ends = "|".join((*row.closes, *row.until))
+        written = [one for one in OPENED if re.search("|".join(row.opens) or "(?!)", one[0], re.IGNORECASE)]
+        assert not row.opens or any(re.search(ends, closer, re.IGNORECASE) for _, closer, *_ in written)
 
 
 @pytest.mark.parametrize(("opener", "closer"), MARKS)
 def test_a_thought_of_a_call_is_none(opener, closer):
-    """Closed or not, whole and in any pieces: the call is prose, to the letter."""
-    for text in (f"{opener}I could do {CALL} but no.{closer}Hello.", f"{opener}\n{CALL}", f"Well.\n{opener}{CALL}"):
+    """Closed or not, whole and in any pieces: there is no call, and nothing of it in the text."""
+    for text, said in (
+        (f"{opener}I could do {CALL} but no.{closer}Hello.", "Hello."),
+        (f"{opener}\n{CALL}", ""),
+        (f"Well.\n{opener}{CALL}", "Well."),
+    ):
         for size in (1, 2, 3, 7, 1000):
-            assert play(cut_at(text, [size]), BOX) == whole(text, BOX) == ([], False, inked(text))
+            assert play(cut_at(text, [size]), BOX) == whole(text, BOX) == ([], False, said)
 
 
 @pytest.mark.parametrize(("opener", "closer"), MARKS)
 def test_what_stands_behind_a_thought_is_read(opener, closer):
-    """The call behind the reasoning is one, also where the prompt has opened it, and its text stays."""
-    for thought in (
-        f"{opener}I could do {CALL} but no.{closer}",
-        f"I could do {CALL} but no.{closer}",
-        f"So.\n{closer}",
+    """The call behind the reasoning is one, also where the prompt has opened it, and so is the text. In a stream what
+    the prompt has opened has left as text, up to the first call in it."""
+    for thought, left in (
+        (f"{opener}I could do {CALL} but no.{closer}", ""),
+        (f"I could do {CALL} but no.{closer}", "Icoulddo"),
+        (f"So.\n{closer}", "So."),
     ):
         for between in ("", "\n\n", "Now: "):
             text = thought + between + CALL
-            told = whole(text, BOX)
-            assert told == (CALLS, False, inked(thought + between))
+            assert whole(text, BOX) == (CALLS, False, inked(between))
             for size in (1, 2, 3, 7, 1000):
-                assert play(cut_at(text, [size]), BOX) == told
+                assert play(cut_at(text, [size]), BOX) == (CALLS, False, left + inked(between))
 
 
 @pytest.mark.parametrize("case", INSIDE, ids=lambda case: case["family"])
@@ -82,8 +70,7 @@ def test_no_format_acts_in_a_thought(case):
         f"<think>\n{case['text']}",
         f"{case['text']}\n</think>\nYes.",
     ):
-        assert whole(text, BOX) == ([], False, inked(text))
-        assert play(cut_at(text, [3]), BOX) == whole(text, BOX)
+        assert whole(text, BOX)[:2] == play(cut_at(text, [3]), BOX)[:2] == ([], False)
     behind = f"<think>\n{case['text']}\n</think>\n\n{case['text']}"
     assert whole(behind, BOX).calls == calls
     assert play(cut_at(behind, [5]), BOX) == whole(behind, BOX)

@@ -14,7 +14,7 @@ from reliability.answer.call_starts import CallStart, find_call_start, prepare_n
 from reliability.loops import Scan, finish, step
 from reliability.loops.written import DELIMITER_CHARS
 from reliability.tools import extract_calls
-from reliability.tools.delimiters import CLOSER, OPENER, SPEECH_END
+from reliability.tools.delimiters import CLOSER, OPENER
 from reliability.tools.format_row import Place, Reader
 from reliability.tools.formats import CALL_FORMATS, HERMES
 from tests.evals.tool_cases import box_of, records
@@ -118,6 +118,7 @@ def test_a_row_twice_is_two_calls(row, text):
 @settings(deadline=None, max_examples=300)
 @given(st.lists(prose, max_size=3), examples, st.lists(prose, max_size=2), st.lists(st.integers(1, 12), min_size=1))
 @example(["I use "], 'search[ARGS]{"query": "x"}', [], [1])
+@example(['{"name": "Bob", "age": 3}\n', "```\n`</tool_call>`\n```\n"], "<tool>{}</tool>", [], [1])
 @example(["the "], 'commentary to=functions.search json{"query": "x"}', [], [3])
 def test_prose_around_a_call_and_random_cuts(before, text, after, sizes):
     """Prose that talks of marks, quotes them or looks like them stands before and behind a call: a stream in any
@@ -253,13 +254,13 @@ def test_the_gate_holds_what_the_row_opens_with(row, text):
 @pytest.mark.parametrize("row", [row for row in READ if row.reader is Reader.ENVELOPE], ids=lambda row: row.family)
 def test_envelopes_open_and_close(row):
     """The first example begins with an opener of its row, and ends with a closer where it needs one; a closer without
-    a call is held back as well."""
+    a call is dropped."""
     text = row.examples[0]
     assert re.compile("|".join(row.opens), re.IGNORECASE).match(text)
     closed = re.search(f"(?:{'|'.join(row.closes)})\\Z", text, re.IGNORECASE) if row.closes else None
     assert closed or row.endless
     if closed:
-        assert whole("Look. " + closed[0], BOX).refused or SPEECH_END.fullmatch(closed[0])
+        assert whole("Look. " + closed[0], BOX).text.strip() == "Look."
         assert play(list("Look. " + closed[0]), BOX) == whole("Look. " + closed[0], BOX)
 
 

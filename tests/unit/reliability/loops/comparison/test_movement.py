@@ -18,7 +18,7 @@ from reliability.loops.comparison.movement import LAPS_MAX, Movement, follow_fig
         "rows found so far: {}",
         "training, epoch {}/20",
         '{{"job": "import", "progress": {}}}',
-        "written: {} kB",
+        "sent: {} kB",
     ],
 )
 @pytest.mark.parametrize("values", [[1, 2, 3, 4], [10, 11, 40, 90]])

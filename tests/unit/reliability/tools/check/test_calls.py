@@ -9,6 +9,7 @@ import pytest
 from reliability.steps import OutOfSteps, Steps
 from reliability.tools import CheckConfig, Flaws, Malformed, RawCall, Repair, RepairKind, check_calls
 from reliability.tools.check.calls import VIOLATIONS_MAX
+from reliability.tools.schema.toolbox import FREE_TEXT
 from tests.support.call_values import IDS, made
 from tests.support.checking import BOX, verdict, with_city
 from tests.support.renderings import tool
@@ -138,3 +139,60 @@ def test_arguments_that_the_schema_cant_judge_are_refused():
     assert said.message == "the arguments take longer to check than this server allows"
     with pytest.raises(OutOfSteps):
         check_calls(raw, box, new_id=IDS, steps=Steps(1_000))
+
+
+@pytest.mark.parametrize(
+    ("given", "read"),
+    [
+        ('{"a": "x\\ud83dy", "\\udc00": ["\\ud83d\\ude00 \\ude00"]}', {"a": "x\ufffdy", "\ufffd": ["😀 \ufffd"]}),
+        ('{"a": "\ud83d"}', {"a": "\ufffd"}),
+        ({"a": "\ud83d", "n": 10**30}, {"a": "\ufffd", "n": 10**30}),
+    ],
+)
+def test_half_a_character_is_replaced_and_noted(given, read):
+    """No half character is delivered, in a value or a key; that it was replaced is a repair, and a pair is none."""
+    box = made([tool("f", {})])
+    found = check_calls([RawCall(name="f", arguments=given, format="text")], box, new_id=IDS)
+    assert json.loads(found.calls[0].arguments) == read
+    assert found.calls[0].arguments.encode()
+    assert found.repairs == (Repair(RepairKind.SURROGATE, "/0/arguments"),)
+    pair = '{"a": "\\ud83d\\ude00"}'
+    assert check_calls([RawCall(name="f", arguments=pair)], box, new_id=IDS).repairs == ()
+
+
+def test_keys_that_half_characters_alone_tell_apart_are_refused():
+    """Two keys that would be one are no reason to lose a value: the call is refused."""
+    found = check_calls(
+        [RawCall(name="f", arguments='{"\\ud83d": 1, "\\udc00": 2}')], made([tool("f", {})]), new_id=IDS
+    )
+    assert found.calls == ()
+    assert [violation.kind for violation in found.violations] == [Flaws.NOT_JSON]
+
+
+FREE = {
+    "type": "object",
+    "properties": {"input": {"type": "string", "description": FREE_TEXT}},
+    "required": ["input"],
+    "additionalProperties": False,
+}
+
+
+@pytest.mark.parametrize(
+    ("given", "read"),
+    [
+        ('{"input": "*** Begin"}', "*** Begin"),
+        ('{"patch": "*** Begin"}', "*** Begin"),
+        ('*** Begin\n+{"a": "b"}', '*** Begin\n+{"a": "b"}'),
+        ('"*** Begin\\n"', "*** Begin\n"),
+        ('{"input": "a', None),
+        ('{"input": "a", "more": "b"}', None),
+        ('{"a": "b", "c": "d"}', None),
+        ('{"a": 1}', None),
+    ],
+)
+def test_a_tool_of_free_text_takes_the_text(given, read):
+    """One text under any key, or the bare text, is its input; what may be cut, or is more than one, is refused."""
+    box = made([tool("apply_patch", FREE)])
+    checked = check_calls([RawCall(name="apply_patch", arguments=given)], box, new_id=IDS)
+
+    assert [json.loads(call.arguments) for call in checked.calls] == ([] if read is None else [{"input": read}])

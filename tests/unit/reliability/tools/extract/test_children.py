@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from reliability.tool_calls import RepairKind
 from reliability.tools import build_toolbox, extract_calls
 from reliability.tools.extract.children import may_have_children
 from tests.support.renderings import tool
@@ -79,6 +80,20 @@ def m3(inner: str) -> str:
 def test_values_of_minimax_nest(inner, arguments):
     """Children of a child are items or members; a closing tag may lack the token."""
     assert found(m3(inner)) == ([("note", {"title": "a", **arguments})], 0)
+
+
+@pytest.mark.parametrize(
+    ("inner", "kind"),
+    [
+        (f"{M3}<count>3</count>", RepairKind.ENVELOPE),
+        (f"{M3}<tags>[1, ]{M3}</tags>", RepairKind.LITERAL),
+        (f"{M3}<box>{{'w': 1}}{M3}</box>", RepairKind.LITERAL),
+    ],
+)
+def test_what_is_repaired_in_a_child_is_noted(inner, kind):
+    """A lost token, and a literal that is no JSON."""
+    (call,) = extract_calls(m3(inner), BOX).calls
+    assert {repair.kind for repair in call.repairs} == {kind}
 
 
 @pytest.mark.parametrize(

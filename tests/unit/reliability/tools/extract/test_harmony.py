@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from reliability.tools import extract_calls
+import pytest
+
+from reliability.tools import build_toolbox, extract_calls
 from tests.support.extracting import BOX, calls
+from tests.support.streaming import cut_at, play, whole
 
 
 def test_harmony_messages_are_told_apart():
@@ -29,3 +32,58 @@ def test_harmony_marks_inside_a_call_are_its_text():
     assert calls(f'<tool_call>{{"name": "search", "arguments": {{"query": "{inner}"}}}}</tool_call>') == [
         ("search", {"query": inner})
     ]
+
+
+FINAL = "<|channel|>analysis<|message|>hm<|end|><|start|>assistant<|channel|>final{}<|message|>Hi"
+
+
+@pytest.mark.parametrize("box", [BOX, build_toolbox([])], ids=["tools", "no tools"])
+@pytest.mark.parametrize("constrain", ["", " <|constrain|>json"])
+@pytest.mark.parametrize("end", ["", "<|return|>", "<|end|>"])
+def test_it_is_split_with_tools_and_without(box, constrain, end):
+    """The final message is the answer, the analysis is reasoning; no header leaves, whole or streamed."""
+    text = FINAL.format(constrain) + end
+    found = extract_calls(text, box)
+
+    assert (found.text, found.reasoning, found.calls) == ("Hi", "hm", ())
+    assert all(play(cut_at(text, [size]), box) == whole(text, box) == ([], False, "Hi") for size in (1, 5, 1000))
+
+
+@pytest.mark.parametrize("header", ["commentary to=<|constrain|>json", "commentary", "commentary to=assistant json"])
+def test_a_call_of_nothing_is_asked_for_again(header):
+    """Arguments without a recipient are no text: the end of the message says that it calls."""
+    text = f'<|channel|>{header}<|message|>{{"city": "Oslo"}}<|call|>'
+
+    assert [one.reason for one in extract_calls(text, BOX).malformed] == ["a call without a name"]
+    assert all(play(cut_at(text, [size]), BOX).refused for size in (1, 5, 1000))
+
+
+def test_a_tool_that_speaks_ends_the_answer():
+    """The result and the call that rests on it are the model's own invention."""
+    call = '<|start|>assistant<|channel|>commentary to=functions.search<|message|>{"query": "x"}<|call|>'
+    result = "<|start|>functions.search to=assistant<|channel|>commentary<|message|>21<|end|>"
+    found = extract_calls(call + result + call, BOX)
+
+    assert (len(found.calls), found.behind, found.text) == (1, 1, "")
+
+
+ATEM = (
+    '<atem:function_calls>\n<atem:invoke name="search">\n<atem:parameter name="query">{}</atem:parameter>\n'
+    "</atem:invoke>\n</atem:function_calls>"
+)
+
+
+def test_calls_in_tags_stand_in_messages_too():
+    """Law: a message to a tool may hold a call in tags; one to the model itself is its reasoning, one to the user its
+    answer."""
+    head = "<|start|>assistant to="
+    text = f" to=self<|message|>Hm.<|eom|>{head}search<|message|>{ATEM.format('x')}<|eom|>"
+    text += f"{head}search<|message|>{ATEM.format('y')}<|eom|>{head}user<|message|>I look.<|eot|>"
+    found = extract_calls(text, BOX)
+
+    assert [(call.name, call.arguments) for call in found.calls] == [
+        ("search", {"query": "x"}),
+        ("search", {"query": "y"}),
+    ]
+    assert (found.reasoning, found.text, found.malformed) == ("Hm.", "I look.", ())
+    assert play(list(text), BOX) == play([text], BOX) == whole(text, BOX)

@@ -51,6 +51,8 @@ def test_one_reading_is_read(text, value):
         '{"a": Infinity}',
         '{"a": 1e999}',
         "{'a': 1e999}",
+        '{"a": -1e-999}',
+        "{'a': .01e-999}",
         '{"a": 1.1.1}',
         '{"a": +1}',
         '{"a": 0x10}',

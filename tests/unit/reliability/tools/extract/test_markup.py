@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.extracting import calls
+from reliability.tool_calls import RepairKind
+from tests.support.extracting import calls, kinds
 
 
 def test_bare_values_take_the_type_that_the_schema_gives_them():
@@ -76,7 +77,72 @@ def test_a_framed_value_is_what_stands_in_its_frame(tags, value, line_break):
 
 
 @pytest.mark.parametrize("tags", TAGS)
-@pytest.mark.parametrize("value", ["def f():\n    pass\n", "\na", "a\n", "\n", "\r\n", "a\r\n", "\r\na", " a ", "\n a"])
+@pytest.mark.parametrize("value", ["def f():\n    pass\n", "a\n", "a\r\n", " a ", " \n a", "a\n  "])
 def test_an_inline_value_is_kept_to_the_letter(tags, value):
-    """A value that stands on the line of a tag has no frame: an edit's last line break is its own."""
+    """A value that begins on the line of its opening tag has no frame: an edit's last line break is its own."""
     assert calls(tags.format(value)) == [("save", {"path": value})]
+    assert kinds(tags.format(value)) == set()
+
+
+@pytest.mark.parametrize("tags", TAGS)
+@pytest.mark.parametrize("value", ["a", "\na", "a\n\n  b", " a", ""])
+@pytest.mark.parametrize("line_break", ["\n", "\r\n"])
+def test_a_line_break_behind_the_opening_tag_is_layout(tags, value, line_break):
+    """A value never begins with the line break behind its opening tag, whatever stands before the closing tag; that it
+    was taken off is noted, since the value may have meant it."""
+    assert calls(tags.format(line_break + value)) == [("save", {"path": value})]
+    assert kinds(tags.format(line_break + value)) == {RepairKind.LAYOUT}
+
+
+def test_the_indentation_of_tags_is_layout():
+    """A closing tag's indentation is never the value's. Where all tags and the one line are indented, its
+    indentation is layout too; of several indented lines it may be their own, so that the call is refused."""
+    indented = "<function=save>\n  <parameter=path>\n{}\n  </parameter>\n</function>"
+    assert calls(indented.format("    a.txt")) == [("save", {"path": "a.txt"})]
+    assert calls(indented.format("a\n    b")) == [("save", {"path": "a\n    b"})]
+    assert calls(indented.format("    a\n    b")) == []
+    assert calls("<function=save><parameter=path>\n  a\n  </parameter></function>") == [("save", {"path": "  a"})]
+
+
+def test_a_closing_tag_too_many_or_too_few_is_mended():
+    """A parameter's closing tag that stands there twice is one, and the call's own stands for the last parameter's:
+    noted as repaired. A value that may hold a closing tag is refused."""
+    whole = "<function=save>\n<parameter=path>\na\n</parameter>\n</function>"
+    for text in (whole.replace("</parameter>", "</parameter>\n</parameter>"), whole.replace("</parameter>\n", "")):
+        assert calls(text) == [("save", {"path": "a"})]
+        assert kinds(text) == {RepairKind.ENVELOPE}
+        assert calls(text + "\n" + whole.replace("\na\n", "\nb\n")) == [
+            ("save", {"path": "a"}),
+            ("save", {"path": "b"}),
+        ]
+    assert calls(whole.replace("\na\n", "\na</function>b\n")) == []
+    assert calls(whole.replace("\na\n", "\na</parameter>b\n")) == []
+
+
+@pytest.mark.parametrize("tags", TAGS)
+def test_what_is_no_layout_of_this_format_stays_in_the_value(tags):
+    """The token of another format before a closing tag is the value's, and a CDATA section is taken off with a note."""
+    assert calls(tags.format("a]<]minimax[>[")) == [("save", {"path": "a]<]minimax[>["})]
+    for framed in ("<![CDATA[a]]>", "\n<![CDATA[a]]>\n"):
+        assert calls(tags.format(framed)) == [("save", {"path": "a"})]
+        assert kinds(tags.format(framed)) == {RepairKind.LAYOUT}
+
+
+@pytest.mark.parametrize("value", ["<param>a</param>", "a</param>", "/// <param>a</param>", "<parameter>a</parameter>"])
+@pytest.mark.parametrize("framed", ["{}", "\n{}\n"])
+def test_a_closing_tag_that_may_be_the_texts_own_is_not_dropped(value, framed):
+    """Of two closing tags in a row one is too many only where they are the same and the text opens none: else a part
+    of the text would be lost."""
+    text = f"<function=save><parameter=path>{framed.format(value)}</parameter></function>"
+    assert calls(text) in ([], [("save", {"path": value})])
+
+
+def test_white_space_that_is_taken_off_is_noted():
+    """Where white space around a key, or the line ends of Windows around a text, may be its own, taking it off is
+    noted."""
+    for text in (
+        "<tool_call>save\n<arg_key> path </arg_key>\n<arg_value>a</arg_value>\n</tool_call>",
+        "<function=save>\n<parameter=path>\r\na\r\n</parameter>\n</function>",
+    ):
+        assert calls(text) == [("save", {"path": "a"})]
+        assert kinds(text) == {RepairKind.LAYOUT}

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
+from reliability.tools.delimiters import OPENER, SPEECH_END
+from reliability.tools.format_row import Reader
+from reliability.tools.formats import CALL_FORMATS
 from tests.evals.tool_cases import toolbox, written_calls
 from tests.support.streaming import cut_at, inked, play, whole
 
@@ -57,7 +62,6 @@ MEANT = [
     "<tool_call>\nI look it up\n</tool_call>",
     "I look it up: <tool_call>the part</tool_call>",
     "find_part K-7 </tool_call>",
-    "Look. </tool_call>",
     '{"name": "find_part", "arguments": {</tool_call>',
 ]
 
@@ -76,3 +80,52 @@ def test_a_mark_that_was_meant_is_a_broken_call(text):
     """What begins as a call does and can't be read is asked for again, not delivered as an answer."""
     for size in (1, 4, 1000):
         assert play(cut_at(text, [size]), BOX) == whole(text, BOX) == ([], True, "")
+
+
+ENVELOPES = [row for row in CALL_FORMATS if row.reader is Reader.ENVELOPE]
+EXAMPLES = [(example, row) for row in ENVELOPES for example in row.examples if row.closes]
+ANSWER = "The sky is clear."
+
+
+def _closers(example, row):
+    """The closers with which an example ends."""
+    return re.search(rf"(?:(?:{'|'.join(row.closes)})\s*)+\Z", example, re.IGNORECASE)
+
+
+@pytest.mark.parametrize(
+    ("example", "row"), EXAMPLES, ids=[f"{row.family}-{at}" for at, (_, row) in enumerate(EXAMPLES)]
+)
+@pytest.mark.parametrize("inside", ["", "\n", "[]", "\n[]\n", "{}", "null", "\nNone\n", "N/A"])
+def test_an_envelope_that_holds_nothing_is_dropped(example, row, inside):
+    """Nothing in it is no call: the answer beside it is the answer, whole and streamed."""
+    opener, closers = re.match("|".join(row.opens), example), _closers(example, row)
+    if opener is None or (closers is None and "[" not in inside) or (closers and OPENER.search(closers[0])):
+        return
+    block = opener[0] + inside + (closers[0] if closers else "")
+    for text in (f"{ANSWER}{block}", f"{ANSWER}\n\n{block}\n", f"{block}\n\n{ANSWER}"):
+        if re.search("|".join(row.opens), text) is not None:
+            assert whole(text, BOX) == ([], False, inked(ANSWER))
+            assert all(play(cut_at(text, [size]), BOX) == whole(text, BOX) for size in (1, 4, 1000))
+
+
+@pytest.mark.parametrize(
+    ("example", "row"), EXAMPLES, ids=[f"{row.family}-{at}" for at, (_, row) in enumerate(EXAMPLES)]
+)
+@pytest.mark.parametrize("inner", ["", "</parameter>\n</function>\n", "</invoke>\n"])
+def test_a_closer_that_closes_nothing_is_dropped(example, row, inner):
+    """With nothing like a call before it, it is lost, and so are those of a call's parts before it."""
+    closers = _closers(example, row)
+    if closers is None or SPEECH_END.search(closers[0]) or OPENER.search(closers[0]):  # it may mean something else
+        return
+    for text in (f"{ANSWER}\n{inner}{closers[0]}", f"{inner}{closers[0]}\n\n{ANSWER}", f"{ANSWER}{inner}{closers[0]}"):
+        assert whole(text, BOX) == ([], False, inked(ANSWER)), text
+        assert all(play(cut_at(text, [size]), BOX) == whole(text, BOX) for size in (1, 4, 1000)), text
+
+
+@pytest.mark.parametrize("inner", ["</parameter>", "</function>\n", "</invoke>", "</arg_value>"])
+def test_a_part_that_closes_at_the_head_is_dropped(inner):
+    """Nothing has opened it; further on it may be what the answer shows."""
+    assert whole(f"{inner}\n{ANSWER}", BOX).text == inked(ANSWER)
+    shown = f"<config>\n  <x>\n  {inner.strip()}\n{ANSWER}"
+    assert whole(shown, BOX).text == inked(shown)
+    assert all(play(cut_at(shown, [size]), BOX) == whole(shown, BOX) for size in (1, 4, 1000))

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
+from reliability.tool_calls import RepairKind
 from reliability.tools import extract_calls
-from tests.support.extracting import BOX, calls
+from tests.support.extracting import BOX, calls, kinds
 
 
 def test_json_behind_a_name_and_in_parentheses():
@@ -12,3 +15,42 @@ def test_json_behind_a_name_and_in_parentheses():
     assert calls('search\n```json\n{"query": "x"}\n```') == [("search", {"query": "x"})]
     assert extract_calls('<tool_call>search(["x"])</tool_call>', BOX).malformed
     assert extract_calls('<tool_call>search[ARGS]["x"]</tool_call>', BOX).malformed
+
+
+@pytest.mark.parametrize(
+    ("written", "options"),
+    [
+        ('{"sort": "date"}', {"sort": "date"}),
+        ('{\'k\':[{"z":1}],<|"|>a b<|"|>:<|"|>x<|"|>}', {"k": [{"z": 1}], "a b": "x"}),
+        ('{"a:b": 1}', {"a:b": 1}),
+        ("{ k : 1 }", {"k": 1}),
+    ],
+)
+def test_a_key_of_the_brace_notation_is_read_without_its_quotes(written, options):
+    """A key in the quotes of JSON or Python is the text in them, at every depth; since the notation has no such quotes,
+    and none of the white space around a bare key, taking them off is noted."""
+    for text, found in (
+        (f"<|tool_call>call:save{{data:{written}}}<tool_call|>", {"data": options}),
+        (f'<|tool_call>call:save{{"data":{written}}}<tool_call|>', {"data": options}),
+        (f"<|tool_call>call:save{{data:{{a:[{written}]}}}}<tool_call|>", {"data": {"a": [options]}}),
+    ):
+        assert calls(text) == [("save", found)]
+        assert kinds(text) <= {RepairKind.LITERAL, RepairKind.LAYOUT}
+        assert kinds(text)
+
+
+def test_a_key_that_can_not_be_read_in_one_way_makes_no_call():
+    """A key given twice, in quotes and without, and a quoted key without its colon are refused."""
+    for written in ('{a:1,"a":2}', '{"a" 1}', '{"a:1}'):
+        assert extract_calls(f"<|tool_call>call:save{{data:{written}}}<tool_call|>", BOX).malformed
+
+
+@pytest.mark.parametrize("written", ["a ", "  a", "a\n", "\ta\r\n"])
+def test_white_space_around_a_bare_text_is_taken_off_with_a_note(written):
+    """A text of the brace notation without its quotes has no edges of its own; white space that isn't layout in any
+    notation stays, and around a number there is nothing to note."""
+    text = f"<|tool_call>call:save{{path:{written},on: true }}<tool_call|>"
+    assert calls(text) == [("save", {"path": "a", "on": True})]
+    assert kinds(text) == {RepairKind.LAYOUT}
+    assert calls("<|tool_call>call:save{path:a\xa0}<tool_call|>") == [("save", {"path": "a\xa0"})]
+    assert kinds("<|tool_call>call:save{on: true }<tool_call|>") == set()

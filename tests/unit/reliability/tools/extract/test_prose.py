@@ -24,3 +24,12 @@ def test_what_has_left_is_not_given_back(sent, left):
 
     assert [call.name for call in found.calls] == ["search"]
     assert found.text == left
+
+
+@pytest.mark.parametrize("blocks", [1, 2, 3])
+def test_the_fence_that_closes_a_code_block_stays(blocks):
+    """A fence right before a call frames it only where it opens a block."""
+    shown = "\n".join(["```python\nx = 1\n```"] * blocks)
+
+    assert extract_calls(f"{shown}\n<tool_call>{CALL}</tool_call>", BOX).text == shown
+    assert extract_calls(f"{shown}\n```json\n{CALL}\n```", BOX).text == shown

@@ -7,6 +7,7 @@ import pytest
 from reliability.tools import extract_calls
 from reliability.tools.extract.rows import goes_on
 from tests.support.extracting import BOX, CALL
+from tests.support.streaming import cut_at, inked, play, whole
 
 FORMS = ['{{"search": {{"query": "{}"}}}}', """["search(query='{}')"]""", '[search]\n{{"query": "{}"}}']
 
@@ -52,3 +53,16 @@ def test_what_may_become_a_call_goes_on(text):
 def test_what_is_prose_does_not(text):
     """It is no name, or goes on behind its brackets."""
     assert goes_on(text, 0, BOX) is (text == "search (")
+
+
+@pytest.mark.parametrize("joint", [", \\\n", "\nand\n", "\nthen\n", "\n# second\n", "\n// then\n", ";\n", ",\n", "\n"])
+@pytest.mark.parametrize("count", [2, 3])
+def test_a_joint_between_calls_loses_none(joint, count):
+    """All of a row are delivered, never one of several; and none where prose ends it. Whole and streamed."""
+    row = joint.join(f"search(query='{at}')" for at in range(count))
+
+    for text in (row, f"I look it up:\n{row}"):
+        assert whole(text, BOX).calls == [("search", {"query": str(at)}) for at in range(count)]
+        assert all(play(cut_at(text, [size]), BOX) == whole(text, BOX) for size in (1, 2, 5, 9, 1000))
+    shown = f"{row}\nThat is how it is done."
+    assert all(play(cut_at(shown, [size]), BOX) == ([], False, inked(shown)) for size in (1, 2, 5, 9, 1000))

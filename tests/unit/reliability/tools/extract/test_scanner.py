@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from reliability.tools import RepairKind, extract_calls
+from reliability.tools import Extraction, RepairKind, build_toolbox, extract_calls
 from tests.support.call_values import made
 from tests.support.extracting import BOX, CALL, calls, kinds
 
@@ -81,7 +81,6 @@ def test_one_call_in_many_disguises(text):
         "In prose a <tool_call> is only a word.",
         "See [search](https://x/y) and [1].",
         "search\nis what I do { not }",
-        f"<think>I could {CALL}</think> No.",
         "Action: think about it\nAction Input: none",
         "function search() { return { name: 1 } }",
         "{'a', 'b'} and {1: 2} and [x for x in y]",
@@ -229,3 +228,78 @@ def test_python_lines_are_calls_where_nothing_follows():
     assert calls("So:\n```tool_code\nsearch(query='x')\n```\nDone.") == [("search", {"query": "x"})]
     assert calls("One writes\nsearch(query='x')\nto find things.") == []
     assert calls("```python\nsearch(query='x')\n```\nfinds things.") == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        r"[save(pa\_th='x\_y')]",
+        r"save(pa\_th='x\_y')",
+        r"[get\_time(a='b\_c')]",
+        r"[get\_time(a='b\_c'), get\_time(a='d')]",
+        r"get\_time(a='b\_c')",
+        r"<|tool_call_start|>[save(pa\_th='x\_y')]<|tool_call_end|>",
+    ],
+)
+def test_an_underscore_that_markdown_may_have_escaped_is_refused(text):
+    """Where the underscores of a name or a key are escaped, one in a string may be Markdown's too: no call, and no
+    text either."""
+    found = extract_calls(text, BOX)
+    assert found.calls == ()
+    assert found.malformed
+    assert calls(r"[save(pa\_th='x_y')]") == [("save", {"pa_th": "x_y"})]
+    assert calls(r"[save(path='x\_y')]") == [("save", {"path": r"x\_y"})]
+
+
+@pytest.mark.parametrize("text", ["`search(query='x')`", "Call `search(query='x')`", "`search(query='x')`\n"])
+def test_inline_code_is_text(text):
+    """It leaves as text, and only as text."""
+    assert extract_calls(text, BOX) == Extraction(text=text)
+
+
+def test_a_list_that_cant_be_read_is_no_answer():
+    """With its brackets or without them, a call that is the whole answer is asked for again."""
+    for call in (r"get\_time(a='b\_c')", r"[get\_time(a='b\_c')]", r"[get\_time(a='b\_c'), search(query='x')]"):
+        assert len(extract_calls(call, BOX).malformed) == 1
+    assert calls("search(query='x'),") == [("search", {"query": "x"})]
+
+
+@pytest.mark.parametrize(
+    "data", ['{"a": "x"}', '{"query": "x"}', '[{"name": "Ada"}, {"name": "Bo"}]', 'It is {"a": 1}', "{}"]
+)
+@pytest.mark.parametrize("mark", ["<|im_end|>", "<|eot_id|>", "<|eom_id|>", "<|end|>", "<|return|>", "\n<|im_end|>\n"])
+def test_data_before_the_end_of_a_turn_is_no_call(data, mark):
+    """The end of a turn closes an answer of data as well as one of calls: a JSON answer is delivered without it, and
+    what has a call's form is judged as if the mark weren't there."""
+    found = extract_calls(data + mark, BOX)
+
+    assert (found.calls, found.malformed, found.text.rstrip()) == ((), (), data)
+    assert calls(CALL + mark) == calls(CALL)
+    foreign = CALL.replace("search", "unknown")
+    assert extract_calls(foreign + mark, BOX).malformed
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '<|tool_call>call:q7{a:{{"b": 1}:2,</think>|>é</tool_call>:<|"|>[q7(<|start|>assistant<|"|>}}<tool_call|>',
+        "<tool_call>q7\n<arg_key>a</arg_key>\n<arg_value></arg_value><|im_end|>[END_TOOL_REQUEST]/*</arg_value>\n"
+        "</tool_call>",
+        "<tool_call>q7\n<arg_key>a</arg_key>\n<arg_value></arg_value></tool_call> b</arg_value>\n</tool_call>",
+        '<minimax:tool_call>\n<invoke name="q7">\n<parameter name="a"></function><tool_call></think></parameter>\n'
+        "</invoke>\n</minimax:tool_call>",
+    ],
+)
+def test_a_value_that_holds_the_ends_of_its_call_is_refused(text):
+    """Law: a value that can't be told from the end of its call, or of a thought, is neither cut nor sent as text."""
+    box = build_toolbox([{"type": "function", "function": {"name": "q7", "parameters": {"type": "object"}}}])
+
+    assert extract_calls(text, box).malformed
+
+
+def test_a_call_may_hold_the_marks_of_harmony():
+    """Law: a text is Harmony's where a header stands before its message, and not where a value holds the mark."""
+    box = build_toolbox([{"type": "function", "function": {"name": "q7", "parameters": {"type": "object"}}}])
+    [call] = extract_calls("q7(a='<|message|>')", box).calls
+
+    assert call.arguments == {"a": "<|message|>"}

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from reliability.tools import extract_calls
-from reliability.tools.extract.scanner import MALFORMED_MAX
+from reliability.tools.extract.settling import MALFORMED_MAX
 from tests.support.extracting import BOX, CALL, calls
 
 

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
-from reliability.tools import extract_calls
+from dataclasses import replace
+
+import pytest
+
+from reliability.tool_calls import RepairKind
+from reliability.tools import Extraction, extract_calls
 from tests.support.extracting import BOX, calls
+from tests.support.streaming import inked, play, whole
 
 
 def test_model_ids_are_kept():
@@ -12,6 +18,47 @@ def test_model_ids_are_kept():
     assert extract_calls("[TOOL_CALLS]search[CALL_ID]abc123def[ARGS]{}", BOX).calls[0].id == "abc123def"
     kimi = "<|tool_call_begin|>functions.search:3<|tool_call_argument_begin|>{}<|tool_call_end|>"
     assert [(call.name, call.id) for call in extract_calls(kimi, BOX).calls] == [("search", "functions.search:3")]
+
+
+@pytest.mark.parametrize("text", ['{"total": 3}', '[{"total": 3}]', '{"total": {"query": "x"}}'])
+def test_data_before_a_closer_is_data(text):
+    """Law: what names no tool, holds no arguments and has other keys than a tool's is an answer: the closer is dropped,
+    streamed and whole. What a closer may end as a call, or an opener begins, is refused."""
+    for full in (f"{text}</tool_call>", f"So:\n{text}\n</tool_call>\nDone."):
+        told = whole(full, BOX)
+        assert (told.calls, told.refused, told.text) == ([], False, inked(full.replace("</tool_call>", "")))
+        assert play(list(full), BOX) == play([full], BOX) == told
+    assert extract_calls(f"<tool_call>{text}</tool_call>", BOX).malformed
+
+
+@pytest.mark.parametrize("text", ['{"query": "x"}', '{"arguments": {"total": 3}}', '{"search": 1}', '{"name": "a b"}'])
+def test_half_a_call_before_a_closer_is_one(text):
+    """Law: with a closer behind it a value that has a part of a call is no answer."""
+    found = extract_calls(f"{text}</tool_call>", BOX)
+    assert found.malformed or found.calls
+
+
+LISTS = ['[search(query="x")', '[search(query="x"), get_time()', '[{"name": "search", "arguments": {"query": "x"}}']
+
+
+@pytest.mark.parametrize("text", LISTS)
+@pytest.mark.parametrize("frame", ["{}", "{}\n", "<tool_call>{}</tool_call>", "[TOOL_CALLS]{}", "Sure:\n{}"])
+def test_a_list_that_lacks_its_bracket_is_read(text, frame):
+    """Law: where each call is complete and nothing follows, the bracket alone is missing; where the text ends there,
+    it may have been cut off."""
+    full = frame.format(text)
+    found = extract_calls(full, BOX)
+    assert [call.name for call in found.calls] == ["search", "get_time"][: 1 + text.count("get_time")]
+    assert all(RepairKind.ENVELOPE in [repair.kind for repair in call.repairs] for call in found.calls)
+    assert (found.malformed, found.unended) == ((), not full.endswith(">"))
+    assert play(list(full), BOX) == play([full], BOX) == whole(full, BOX)
+
+
+@pytest.mark.parametrize("text", LISTS)
+@pytest.mark.parametrize("end", [",", ", ", " and", ', search(query="'])
+def test_a_list_that_goes_on_is_not_complete(text, end):
+    """Law: a call that was begun, or announced by a comma, is never dropped."""
+    assert calls(text + end) == []
 
 
 def test_a_lone_name_is_a_call_only_where_nothing_is_needed():
@@ -38,3 +85,33 @@ def test_python_as_the_whole_answer():
     for text in ('search({"hits": 3})', 'search("x")', r'get\_time(a="x\_y")', "search(query=f(1))"):
         found = extract_calls(text, BOX)
         assert (found.calls, len(found.malformed)) == ((), 1), text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"name": "Ada Lovelace"}',
+        '[{"name": "Ada"}, {"name": "Bo"}]',
+        '{"action": "wait"}',
+        '{"tool": "hammer"}',
+        '{"function": "sine"}',
+    ],
+)
+def test_a_name_that_is_no_tools_is_data(text):
+    """An answer in JSON is the answer, though tools are declared; a name that is nearly a tool's is asked about."""
+    assert extract_calls(text, BOX) == Extraction(text=text)
+    assert len(extract_calls('{"name": "getTime"}', BOX).calls) == 1
+    assert len(extract_calls('{"name": "serch"}', BOX).malformed) == 1
+
+
+def test_where_json_is_wanted_it_is_the_answer():
+    """With calls forbidden, or JSON asked for, only a declared name with its arguments is a call."""
+    box = replace(BOX, wants_json=True)
+    for text in (
+        '{"name": "get_time"}',
+        '{"name": "x", "arguments": {}}',
+        '{"search": {"query": "x"}}',
+        '{"action": "search", "query": "x"}',
+    ):
+        assert extract_calls(text, box) == Extraction(text=text)
+    assert len(extract_calls('{"name": "search", "arguments": {"query": "x"}}', box).calls) == 1

@@ -16,13 +16,19 @@ from tests.support.extracting import BOX
         ("\r\na\r\n", "a"),
         ("a\n", "a\n"),
         ("def f():\n    pass\n", "def f():\n    pass\n"),
-        ("\na", "\na"),
-        ("\n", "\n"),
+        ("\na", "a"),
+        ("\n", ""),
+        ("\n\na", "\na"),
+        ("\na\n    ", "a"),
+        ("\n  a\n    ", "  a"),
+        ("\n    ", ""),
+        ("a\n    ", "a\n    "),
         ("<![CDATA[a\n]]>", "a\n"),
     ],
 )
 def test_only_a_framed_text_loses_its_line_breaks(text, stripped):
-    """A value that stands on the line of one of its tags keeps its line breaks."""
+    """A line break behind the opening tag is layout, and then the closing tag's own line is; a value that begins on the
+    line of its opening tag keeps its line breaks."""
     assert strip_framing(text) == stripped
 
 

@@ -1,0 +1,209 @@
+"""Reasoning apart from the answer, for every family and every tier, as it comes.
+
+    tier ─▶ Thoughts ─▶ Reasoning | Text ─▶ gate ─▶ client
+               ▲                             │
+               └── a mark stands in the text ┘   the gate knows what is a call, and that no mark in one is used
+
+`Thoughts` reads the head of an answer and each piece of reasoning, up to where the answer begins; from there on text
+passes. A mark farther in is found where calls are (`call_starts.find_call_start`), and what stands behind it is read
+here. `format_reasoning.py` has the marks, and says which of them count. Text that is held is read as a whole
+(`tools/extract/scanner.py`), by the same rules.
+
+The marks go, and so does white space beside them. At most the beginning of a mark and white space wait. Reasoning
+that never ends is all reasoning.
+
+A chat template may have opened the reasoning at the end of the prompt. A tier that has rendered it says so (`inside`).
+For a hosted one only the closer tells: where the answer is held, all before it becomes reasoning; in a stream that has
+left as text by then, and stays, since to wait for a closer would delay every answer that has none. The closer goes, and
+the answer begins anew behind it.
+
+Law: what comes out doesn't depend on how the text was cut.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from collections.abc import Sequence
+from functools import cache
+
+from reliability.answer.gate import Gate, Stopped, finish, step
+from reliability.answer.starts import PARTIAL, Starts
+from reliability.tools.delimiters import INDENT_MAX, QUOTES
+from reliability.tools.format_reasoning import MESSAGES, REASONING, Thought
+from reliability.tools.reasoning_marks import ends_reasoning, is_said_of, is_unsettled
+from reliability.types import CallDelta, Event, Reasoning, Refusal, Text
+
+__all__ = ["Thoughts", "close", "pass_on"]
+
+Passed = tuple[Event, Gate, tuple[Event, ...]]
+"""A part of an event, the gate behind it, and what may leave."""
+
+PIECE_CHARS = 65_536
+HELD_CHARS_MAX = 512  # of a head, and of white space in reasoning
+
+_ROWS = (*REASONING, *MESSAGES)
+_CLOSES = [mark for row in _ROWS for mark in (*row.closes, *row.says, *row.ends)]
+_BLANK = re.compile(r"\s*+")
+_TURN = re.compile(r"(?:\s|<\|im_start\|>(?:assistant(?!\w))?)*+")
+_SPOT = re.compile(r"[<\[◁]")
+_BESIDE_MENTIONS = frozenset((*QUOTES, " ", "\t"))
+
+
+@cache
+def _compile_head(own: Thought | None) -> tuple[Starts, list[Thought]]:
+    """Compile what an answer may begin with, and the rows of the openers in it, which stand behind the other marks."""
+    opens = [(opener, row) for row in ((own,) if own else ()) + _ROWS for opener in row.opens]
+    starts = Starts((*_CLOSES, *(opener for opener, _ in opens), r"<\|im_start\|>"))
+    return starts, [row for _, row in opens]
+
+
+@cache
+def _compile_ends(row: Thought) -> Starts:
+    return Starts((*row.closes, *row.until))
+
+
+class Thoughts:
+    """The reasoning of one answer. `own`: marks of the model's that needn't be in the table; `inside`: the prompt ends
+    within reasoning of this row; `begun`: the answer has begun."""
+
+    __slots__ = ("_before", "_behind", "_held", "_own", "_row", "_trim", "speaking")
+
+    def __init__(self, *, own: Thought | None = None, inside: Thought | None = None, begun: bool = False) -> None:
+        self._own = own
+        self.speaking = begun  # the answer has begun: text passes
+        self._row = inside
+        self._trim = True  # white space that comes next in the reasoning is markup
+        self._behind = False  # a mark stands before what comes next
+        self._held = ""
+        self._before = ""  # the end of the reasoning that has left
+
+    @property
+    def thinking(self) -> bool:
+        """Whether what comes next is reasoning."""
+        return self._row is not None
+
+    def split(self, event: Event) -> Sequence[Event]:
+        """Return an event with the reasoning in its text apart; before a call or a refusal, what waits."""
+        if isinstance(event, Text):
+            return (event,) if self.speaking else self.feed(event.text)
+        if isinstance(event, CallDelta | Refusal) and not self.speaking:
+            return (*self.feed("", last=True), event)
+        return (event,)
+
+    def feed(self, text: str, *, last: bool = False) -> list[Event]:
+        """Return what the next piece of text is. `last`: no more text follows directly."""
+        text, self._held = self._held + text, ""
+        out: list[Event] = []
+        while text and not self.speaking:
+            text = self._read_head(text, last) if self._row is None else self._read_thought(text, out, last)
+        return [*out, Text(text)] if text else out
+
+    def end(self) -> list[Event]:
+        """Return what waits: no more text follows."""
+        return [] if self.speaking else self.feed("", last=True)
+
+    def begin_again(self, row: Thought | None) -> None:
+        """Note a mark in the answer: reasoning of this row begins, or the answer does, behind its end."""
+        self.speaking, self._row, self._trim, self._behind = False, row, True, True
+
+    def _read_head(self, text: str, last: bool) -> str:
+        """Read the next mark of the head; return what stands behind it, or the text of the answer."""
+        turn = _TURN.match(text)
+        at = turn.end() if turn else 0
+        head, rows = _compile_head(self._own)
+        open_role = text[:at].endswith("|>") and "assistant".startswith(text[at:])
+        found = PARTIAL if at == len(text) or open_role else head.find_at(text, at)
+        said = isinstance(found, re.Match) and self._own is None and is_said_of(text, found.end())
+        if isinstance(found, re.Match) and self._own is None and not last and is_unsettled(text, found.end()):
+            found = PARTIAL
+        if isinstance(found, re.Match) and not said:
+            place = (found.lastindex or 1) - 1 - len(_CLOSES)
+            self.begin_again(rows[place] if place >= 0 else None)
+            return text[found.end() :]
+        if found is PARTIAL and not last and len(text) <= HELD_CHARS_MAX:
+            self._held = text
+            return ""
+        blank = _BLANK.match(text) if self._behind else None
+        self.speaking = blank is None or blank.end() < len(text)
+        return text[blank.end() :] if blank else text
+
+    def _read_thought(self, text: str, out: list[Event], last: bool) -> str:
+        """Read reasoning up to its end, as far as it is there; return what stands behind it."""
+        assert self._row is not None
+        ends, keep = _compile_ends(self._row), len(text)
+        for spot in _SPOT.finditer(text):
+            found = ends.find_at(text, spot.start())
+            if isinstance(found, re.Match) and (last or not self._waits(text, found)):
+                if self._ends(text, found):
+                    self._think(text[: spot.start()].rstrip(), out)
+                    self._row, self._behind = None, True
+                    return text[found.end() :]
+            elif found is not None and not last:
+                keep = spot.start()
+                break
+        keep = len(text) if last else keep
+        kept = len(text[:keep].rstrip())
+        if keep - kept > HELD_CHARS_MAX or last:
+            kept = keep
+        self._think(text[:kept], out)
+        self._held = text[kept:]
+        return ""
+
+    def _waits(self, text: str, closer: re.Match[str]) -> bool:
+        """Return whether only the next character can tell if a closer is used."""
+        before = text[closer.start() - 1] if closer.start() else self._before[-1:]
+        return closer.end() == len(text) and before in _BESIDE_MENTIONS
+
+    def _ends(self, text: str, closer: re.Match[str]) -> bool:
+        """Return whether a closer is used, by what stands around it."""
+        start = max(0, closer.start() - INDENT_MAX)
+        lead = ("" if start else self._before) + text[start : closer.start()]
+        end = len(lead) + len(closer[0])
+        return ends_reasoning(lead + text[closer.start() : closer.end() + 1], len(lead), end)
+
+    def _think(self, text: str, out: list[Event]) -> None:
+        text = text.lstrip() if self._trim else text
+        if text:
+            self._trim = False
+            self._before = (self._before + text)[-INDENT_MAX:]
+            out.append(Reasoning(text))
+
+
+def pass_on(thoughts: Thoughts, gate: Gate, event: Event) -> list[Passed]:
+    """Pass an event on to the gate. Where that stops at a mark, the part ends before it."""
+    passed: list[Passed] = []
+    for piece in _cut(event):
+        gate = _pass_piece(thoughts, gate, piece, passed)
+    return passed
+
+
+def _cut(event: Event) -> Sequence[Event]:
+    """Cut a very long text: what stands behind a mark is looked at anew."""
+    if not isinstance(event, Text) or len(event.text) <= PIECE_CHARS:
+        return (event,)
+    return [Text(event.text[at : at + PIECE_CHARS]) for at in range(0, len(event.text), PIECE_CHARS)]
+
+
+def _pass_piece(thoughts: Thoughts, gate: Gate, piece: Event, passed: list[Passed]) -> Gate:
+    parts = deque(thoughts.split(piece))
+    while parts:
+        part = parts.popleft()
+        gate, out = step(gate, part)
+        if isinstance(part, Text) and isinstance(gate, Stopped):
+            part = Text(part.text[: max(0, len(part.text) - len(gate.rest) - gate.chars)])
+            thoughts.begin_again(gate.row)
+            parts.extendleft(reversed(thoughts.feed(gate.rest)))
+        passed.append((part, gate, out))
+        gate = Gate(gate.rules) if isinstance(gate, Stopped) else gate
+    return gate
+
+
+def close(thoughts: Thoughts, gate: Gate) -> tuple[tuple[Event, ...], tuple[Event, ...]]:
+    """Return what may still leave, and what is held for whoever parses it: the answer is over."""
+    out: tuple[Event, ...] = ()
+    for event in thoughts.end():
+        gate, left = step(gate, event)
+        out += left
+    _, left, held = finish(gate)
+    return out + left, held

@@ -1,0 +1,104 @@
+"""Take off the marks that a model puts around the rest of an answer: quotation marks, dots, a code fence.
+
+    "ANCHOR" rest        the closing mark stands directly behind the words that were asked for
+    "ANCHOR rest"        it stands at the very end
+    ```
+    ANCHOR rest
+    ```                  so does that of a fence
+
+A mark at the very end waits until the text is over. Whether it is the wrapping's is counted: fences come in pairs, so
+with an odd number of them in the whole text the last one is one too many. Quotation marks don't: where the text has
+others of the same kind, the last one may be the text's own, and the seam tears. So it does where the model has opened
+several of them, or where its fence closes behind the words that were asked for: they are not told apart.
+"""
+
+from __future__ import annotations
+
+import re
+
+__all__ = ["Wrapping", "read_wrapping"]
+
+_CLOSINGS = {'"': '"', "“": "”", "«": "»", "'": "'", "‘": "’", "`": "`"}
+_OPENING = re.compile(r"\s*(?:`{3,8}[\w+-]{0,20}[ \t]*\r?\n)?[ \t\r\n\"'`“”«»‘….]*")
+_APOSTROPHES = ("'", "’")
+_FENCE = "```"
+_FENCE_OPENED = re.compile(r"`{3,8}[\w+-]{0,20}\s*")
+_DOTS = re.compile(r"\.{2,}|…")
+TAIL_CHARS_MAX = 64  # of marks and white space that may close a wrapping
+_FENCES = re.compile(r"`{3,8}")
+_END = re.compile(r"\r?\n?[ \t]*`{1,8}\s*\Z|[\"”»'’]\s*\Z|(?:\r|\r?\n\s*)\Z")
+
+
+def read_wrapping(text: str) -> tuple[str, str]:
+    """Return the text behind the marks that it begins with, and those marks."""
+    match = _OPENING.match(text)
+    end = match.end() if match else 0
+    return text[end:], text[:end].strip()
+
+
+class Wrapping:
+    """What a model has `opened` around the rest of `begun`, and the end of the text that may close it.
+
+    `torn`: a mark may close the wrapping or be the text's own.
+    """
+
+    def __init__(self, begun: str, opened: str) -> None:
+        fence = _FENCE_OPENED.match(opened)
+        self._fenced, marks = fence is not None, opened[fence.end() :] if fence else opened
+        self._begun = begun
+        quotes = [mark for mark in marks if mark in _CLOSINGS]
+        self._quote = quotes[0] if quotes and not fence else ""
+        self._dots = (_DOTS.search(marks) or [""])[0]
+        self._fence = (_FENCES.match(opened) or [_FENCE])[0]
+        self._fences, self._last = begun.count(_FENCE), begun[-2:]
+        self._kinds = {self._quote, _CLOSINGS.get(self._quote, "")} - {""}
+        self._quotes = sum(map(begun.count, self._kinds))
+        self._tail = ""
+        self.torn = len(quotes) + self._fenced > 1
+
+    def drop_closing(self, rest: str) -> str:
+        """Drop the closing mark of the words that were asked for, where it stands directly behind them."""
+        closing = _CLOSINGS.get(self._quote, "")
+        if self._fenced and rest.lstrip().startswith(_FENCE):
+            self.torn = True  # it may be the text's own
+        if self._dots:
+            rest = rest.removeprefix(self._dots)
+        elif closing and (dots := _DOTS.match(rest)) is not None and rest.startswith(closing, dots.end()):
+            self.torn = True  # the dots may be the model's or the text's own
+        if closing and rest.startswith(closing):
+            # It may close what the text itself has opened, or be the apostrophe of a word.
+            apostrophe = closing in _APOSTROPHES and self._begun[-1:].isalnum()
+            self.torn = self.torn or apostrophe or self._is_open(closing) or self._begun.endswith(closing)
+            self._quote = ""
+            return rest[len(closing) :]
+        return rest
+
+    def _is_open(self, closing: str) -> bool:
+        if self._quote == closing:
+            return self._quotes % 2 == 1
+        return self._begun.count(self._quote) > self._begun.count(closing)
+
+    def feed(self, text: str) -> str:
+        """Return what may leave; a mark at the very end waits."""
+        whole = self._tail + text
+        match = _END.search(whole, max(0, len(whole) - TAIL_CHARS_MAX))
+        cut = match.start() if match else len(whole)
+        self._tail = whole[cut:]
+        return self._count(whole[:cut])
+
+    def finish(self) -> str:
+        """Return what waited, without the closing mark."""
+        tail, self._tail = self._tail, ""
+        closing = _CLOSINGS.get(self._quote, "")
+        if closing and tail.strip() == closing:
+            self.torn = self._quotes > 0
+            return ""
+        if tail.strip() == self._fence and (self._fences % 2 == 0 or len(self._fence) > len(_FENCE)):
+            return ""  # it would open one that nothing closes
+        return tail
+
+    def _count(self, text: str) -> str:
+        self._fences += (self._last + text).count(_FENCE)
+        self._last = (self._last + text)[-2:]
+        self._quotes += sum(text.count(mark) for mark in self._kinds)
+        return text

@@ -1,0 +1,225 @@
+"""What a walk over a text has found so far, and how it settles what it finds.
+
+All before `kept` is settled: prose, calls, calls that can't be read, or marks that hold nothing and are dropped. What
+waits right before a call is a call like it (`rows.py`). Reasoning is taken apart here.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left
+
+from reliability.tool_calls import Malformed, RawCall
+from reliability.tools.delimiters import (
+    CLOSER,
+    INNER_CLOSERS,
+    SPEECH_END,
+    begins_sentence,
+    has_only_delimiters,
+    is_quoted,
+)
+from reliability.tools.extract.delimiter_search import Delimiter
+from reliability.tools.extract.envelope import FENCE_LINE, is_closer_next, skip_closers
+from reliability.tools.extract.mentions import is_closer_lost, is_closer_meant
+from reliability.tools.extract.payloads import Found, record_repairs, skip_space
+from reliability.tools.extract.prose import Prose
+from reliability.tools.extract.rows import Row
+from reliability.tools.extract.shapes import CALLS_MAX
+from reliability.tools.extract.text import read_arguments
+from reliability.tools.reasoning_marks import compile_ends, ends_reasoning, find_row, is_used, opens_reasoning
+from reliability.tools.schema.toolbox import ToolBox
+from reliability.tools.turns import is_in_code_block
+
+__all__ = ["FENCE_CHARS_MAX", "LOOK_CHARS", "MALFORMED_MAX", "Findings"]
+
+MALFORMED_MAX = 32
+LOOK_CHARS = 400
+FENCE_CHARS_MAX = 64
+SHOWN_CHARS = 120  # of what stands before a call, fewer than the gate keeps
+
+_SHOWN_BEFORE = re.compile(
+    r"(?:\b(?:don['’]?t|do not|never|avoid|wrong|instead of|for example|e\.g\.)[^\n]*:"
+    r"|(?:\A|\n)[ \t]*(?:async )?(?:def|class|if|elif|else|for|while|with|try|except)\b[^\n]*:)[ \t]*\n\s*\Z",
+    re.IGNORECASE,
+)
+_LOST_PARTS = re.compile(rf"{INNER_CLOSERS.pattern}\Z", re.IGNORECASE)
+
+
+class Findings:
+    """The state of one walk over one text, and over the bodies of its messages."""
+
+    def __init__(self, box: ToolBox, sent: int) -> None:
+        self.box = box
+        self.calls: list[RawCall] = []
+        self.malformed: list[Malformed] = []
+        self.reasoning: list[str] = []  # what was taken out; empty where a mark was
+        self.prose = Prose(sent)
+        self.row = Row()
+        self.text = ""
+        self.base = 0  # the place of this text in the whole answer
+        self.at = 0
+        self.kept = 0  # up to here the text is settled
+        self.begins = 0  # where the answer begins: behind its reasoning
+        self.dropped = False  # True where marks were dropped
+        self.unended = False  # True where a list of calls lacks its end, as the text does
+        self.has_thought = False  # True where reasoning has ended
+        self.endless: set[str] = set()  # families of which no reasoning ends any more
+        self.fences: list[int] = []  # the lines that open or close a code block, where a mark may stand in one
+
+    @property
+    def found(self) -> bool:
+        """True where something is no prose."""
+        return bool(self.calls or self.malformed or self.reasoning or self.dropped)
+
+    def settle(self, start: int, end: int) -> None:
+        """Add what stands before `start` to the prose, and go on at `end`; what waits there is a call like this."""
+        for one in self.row.take(self.text, start):
+            self.take_calls(one.start, one.end, list(one.calls))
+        self.prose.add(self.text[self.kept : start], self.base + self.kept)
+        self.at = self.kept = self.prose.add_call(self.text, end)
+
+    def take_calls(self, start: int, end: int, calls: list[RawCall]) -> None:
+        """Take the calls that stand from `start` to `end`."""
+        self.settle(start, end)
+        self.keep_calls(calls, self.text[start:end])
+
+    def take(self, start: int, end: int, found: Found) -> None:
+        """Take what a reader has found."""
+        self.take_calls(start, end, found.calls)
+        self.unended = self.unended or found.unended
+
+    def drop_closers(self, at: int) -> None:
+        """Drop the closers of a call that stand behind data."""
+        closer = skip_space(self.text, at)
+        if CLOSER.match(self.text, closer) and not SPEECH_END.match(self.text, closer):
+            self.drop(at, skip_closers(self.text, closer)[0])
+
+    def keep_calls(self, calls: list[RawCall], raw: str) -> None:
+        """Keep calls, as many as an answer may have."""
+        if len(self.calls) + len(calls) > CALLS_MAX:
+            reason = f"more than {CALLS_MAX} calls in one answer"
+            self.malformed.append(Malformed(raw=raw, reason=reason, format=calls[0].format))
+        else:
+            self.calls += calls
+
+    def report_malformed(self, start: int, end: int, reason: str, format: str) -> None:
+        """Report a call, from `start` to `end`, that can't be read."""
+        if len(self.malformed) >= MALFORMED_MAX - 1:
+            end, reason = len(self.text), f"{MALFORMED_MAX} or more calls that can't be read"
+        self.settle(start, end)
+        self.malformed.append(Malformed(raw=self.text[start:end], reason=reason, format=format))
+
+    def drop(self, start: int, end: int) -> None:
+        """Drop marks, from `start` to `end`, that hold nothing."""
+        self.row = Row()
+        self.settle(start, end)
+        self.dropped = True
+
+    def take_apart(self, start: int, end: int, thought: int = 0, until: int = 0) -> None:
+        """Take what stands from `start` to `end` out of the prose: marks, and reasoning from `thought` to `until`."""
+        self.row = Row()
+        self.prose.add(self.text[self.kept : start], self.base + self.kept)
+        self.prose.skip()
+        self.reasoning.append(self.text[max(thought, self.prose.sent - self.base) : until].strip())
+        self.at = self.kept = end
+
+    def skip_reasoning(self, opener: Delimiter) -> None:
+        """Go on behind a section of reasoning; behind the text, where it isn't closed. It is taken apart where it is
+        used, and prose where it is talked about."""
+        if is_quoted(self.text, opener.start, opener.end):
+            return
+        closer = self._find_reasoning_end(opener)
+        if closer is None and not begins_sentence(self.text, opener.start):
+            return
+        start, end = closer.span() if closer else (len(self.text), len(self.text))
+        fenced = bisect_left(self.fences, self.base + opener.start) % 2 == 1
+        if opens_reasoning(self.text, opener.start, opener.end) and not fenced:
+            self.take_apart(opener.start, end, opener.end, start)
+        self.at = end
+        if closer is not None:
+            self.has_thought, self.begins = True, end
+
+    def _find_reasoning_end(self, opener: Delimiter) -> re.Match[str] | None:
+        """Find what closes the reasoning that has begun here."""
+        row = find_row(self.text, opener.start)
+        if row is None or row.family in self.endless:
+            return None
+        for closer in compile_ends(row).finditer(self.text, opener.end):
+            if ends_reasoning(self.text, *closer.span()):
+                return closer
+        self.endless.add(row.family)
+        return None
+
+    def end_reasoning(self, closer: Delimiter) -> None:
+        """Begin anew behind the end of reasoning. Where nothing has opened it the chat template has, in the prompt:
+        all that was found before was only thought."""
+        if not self.is_used(closer):
+            return
+        within = bool(self.malformed) and has_only_delimiters(self.text[self.kept : closer.start][:LOOK_CHARS])
+        if within and is_closer_next(self.text, closer.end):
+            return  # a word in a call that can't be read
+        if self.has_thought:
+            self.take_apart(closer.start, closer.end)
+        else:
+            self.calls, self.malformed, self.kept = [], [], 0
+            self.prose.forget()
+            self.take_apart(0, closer.end, 0, closer.start)
+        self.has_thought, self.begins = True, closer.end
+
+    def is_used(self, mark: Delimiter) -> bool:
+        """Return whether a mark of reasoning or of the answer that no opener stands before is used."""
+        in_block = is_in_code_block(self.fences, self.base + mark.start)
+        return not in_block and is_used(self.text, mark.start, mark.end)
+
+    def read_body(self, name: str, body: str, raw: str, format: str) -> None:
+        """Read a call whose name is known and whose arguments are all of this text."""
+        value = read_arguments(body)
+        if isinstance(value, str) or not name:
+            reason = value if isinstance(value, str) else "a call without a name"
+            self.malformed.append(Malformed(raw=raw, reason=reason, format=format))
+        else:
+            call = RawCall(name=name, arguments=value.value, format=format)
+            self.keep_calls([record_repairs(call, list(value.repair_kinds))], raw)
+
+    def report_stray(self, closer: Delimiter) -> None:
+        """Settle a closer that no call stands before: report what stands there and was meant to be one; else drop the
+        closer, and those of its parts, unless prose talks of it. Behind a call they show that it ended too early: its
+        value held a closer."""
+        if SPEECH_END.fullmatch(self.text, closer.start, closer.end):
+            return
+        blank = self.text.rfind("\n\n", self.kept, closer.start)
+        start = min(max(self.kept, self.begins, blank + 2 if blank >= 0 else 0), closer.start)
+        if is_closer_meant(self.text, start, closer.start, self.box):
+            self.report_malformed(start, closer.end, "a closing tag, and no call that can be read before it", "closer")
+        elif is_closer_lost(self.text, start, closer.start, row := skip_closers(self.text, closer.start)[0]):
+            parts = _LOST_PARTS.search(self.text, max(self.kept, closer.start - LOOK_CHARS), closer.start)
+            if parts and self.calls and self.text[self.kept : parts.start()].strip():
+                self.report_malformed(self.kept, row, "the closing tags of a call that ended within a value", "closer")
+            else:
+                self.drop(parts.start() if parts else closer.start, row)
+
+    # --- where a place stands ---------------------------------------------------------------------------------
+
+    def is_used_as_closer(self, start: int, at: int) -> bool:
+        """Return whether an opener was written instead of a closer: right behind a call, and the end
+        of all."""
+        return (
+            bool(self.calls)
+            and skip_space(self.text, self.kept) == start
+            and skip_space(self.text, at) == len(self.text)
+        )
+
+    def begins_line(self, start: int) -> bool:
+        """Return whether nothing but white space, or a call, stands before this place in its line."""
+        least = max(self.kept, self.row.end, start - LOOK_CHARS)
+        line = max(self.text.rfind("\n", least, start) + 1, least)
+        return not self.text[line:start].strip()
+
+    def is_shown(self, start: int) -> bool:
+        """Return whether the line before tells that a call is shown, or the head of a block in which it stands."""
+        return _SHOWN_BEFORE.search(self.text, max(self.begins, start - SHOWN_CHARS), start) is not None
+
+    def leads(self, start: int) -> bool:
+        """Return whether nothing but reasoning and a fence stands before this place."""
+        near = start - self.begins <= FENCE_CHARS_MAX
+        return near and not FENCE_LINE.sub("", self.text[self.begins : start]).strip()

@@ -1,0 +1,185 @@
+"""ONE table of the marks of chat templates: what ends a turn, what begins another one, and what begins a tool's result.
+
+A model that isn't stopped at the end of its turn writes the conversation on: its end mark, the next role, a result, and
+calls that rest on it. The answer ends where the turn does:
+
+    It is clear.<|im_end|>\\n<|im_start|>user\\n...     an end mark, and another role, a result or nothing behind it
+    It is clear.<|user|>                              a role's mark that ends turns itself, glued to the last word
+    {call}<tool_response>21</tool_response>{call}     behind a call: a result, or another role
+
+An answer may talk of such marks. In quotes, in inline code and in a closed code block they are the answer's, and so is
+an end mark with other text behind it, one that stands apart in a sentence, and one whose turn was opened in the
+answer: there a template is explained.
+
+The expressions are made as `Format.opens` is (`formats.py`), so that a cut text can be asked whether it ends in one.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left
+from typing import NamedTuple
+
+from reliability.tools.delimiters import QUOTES, beginnings, begins_sentence, compile_any, is_quoted
+
+__all__ = [
+    "ENDS",
+    "MARK",
+    "MARKS",
+    "RESULT_LINE",
+    "TURNS",
+    "Turns",
+    "ends_answer",
+    "is_in_code_block",
+    "list_fences",
+    "may_give_result",
+    "opens_turn",
+    "skip_ends",
+    "stands_in_code",
+]
+
+RESULT_CHARS = 24  # more than the beginning of a line that gives a result
+LINE_CHARS = 100  # of the line before a mark, looked through for inline code: fewer than the gate keeps
+ROLE_WORDS = "user|human|system|developer|tool|function|observation|ipython|assistant|model"
+
+
+class Turns(NamedTuple):
+    """The marks of one family. `stops`: the marks of roles that end the turn before them, without an end mark."""
+
+    family: str
+    ends: tuple[str, ...] = ()
+    roles: tuple[str, ...] = ()
+    stops: tuple[str, ...] = ()
+    results: tuple[str, ...] = ()
+
+
+TURNS: tuple[Turns, ...] = (
+    Turns("ChatML: Qwen, Hermes, Yi, LFM2", (r"<\|im_end\|>", r"<\|endoftext\|>"), (r"<\|im_start\|>",)),
+    Turns(
+        "Llama 3",
+        (r"<\|eot_id\|>", r"<\|eom_id\|>", r"<\|end_of_text\|>"),
+        (r"<\|start_header_id\|>", r"<\|begin_of_text\|>"),
+    ),
+    Turns("Llama 4", (r"<\|eot\|>", r"<\|eom\|>"), (r"<\|header_start\|>",)),
+    Turns("Llama 2, Mistral", ("</s>",), ("<s>",), (r"\[INST\]",), (r"\[TOOL_RESULTS\]",)),
+    Turns("Gemma", ("<end_of_turn>", "<eos>"), ("<start_of_turn>",), (), ("<start_function_response>",)),
+    Turns("Gemma 4", (r"<turn\|>",), (r"<\|turn>",), (), (r"<\|tool_response>",)),
+    Turns("GLM", (), (r"<\|assistant\|>", r"<\|system\|>"), (r"<\|user\|>", r"<\|observation\|>")),
+    Turns(
+        "DeepSeek",
+        (r"<[|｜]end[▁_]of[▁_]sentence[|｜]>",),
+        (r"<[|｜]Assistant[|｜]>",),
+        (r"<[|｜]User[|｜]>",),
+        (r"<[|｜]tool[▁_]outputs?[▁_]begin[|｜]>",),
+    ),
+    Turns("Kimi", (), (r"<\|im_assistant\|>",), (r"<\|im_user\|>", r"<\|im_system\|>")),
+    Turns("Harmony: gpt-oss", (r"<\|return\|>", r"<\|call\|>", r"<\|end\|>"), (r"<\|start\|>",)),
+    Turns("MiniMax", (r"\[e~\[",), (r"\]~b\]", r"\]~!b\[")),
+    Turns("Granite", (), (r"<\|start_of_role\|>",), (), (r"<\|tool_response\|>",)),
+    Turns(
+        "Command",
+        (r"<\|END_OF_TURN_TOKEN\|>",),
+        (r"<\|START_OF_TURN_TOKEN\|>",),
+        (),
+        (r"<\|START_TOOL_RESULT\|>",),
+    ),
+    Turns("EXAONE", (r"\[\|endofturn\|\]",), (r"\[\|assistant\|\]",), (r"\[\|user\|\]",), (r"\[\|tool\|\]",)),
+    Turns("Seed", ("<seed:eos>",), ("<seed:bos>",)),
+    Turns("Hunyuan", (r"<\|eos\|>",), (), (r"<[|｜]hy_User[|｜]>",)),
+    Turns("Ling", (r"<\|role_end\|>",), ("<role>",)),
+    Turns("dots", (r"<\|endofresponse\|>",), (r"<\|userprompt\|>",)),
+    Turns("LongCat", ("</longcat_s>",)),
+    Turns("TeleChat", ("<_end>",), ("<_bot>",), ("<_user>",)),
+    Turns("Apertus", (r"<\|assistant_end\|>",), (r"<\|user_start\|>", r"<\|assistant_start\|>")),
+    Turns(
+        "results of many families",
+        results=(
+            "<tool_response>",
+            "<tool_results?>",
+            "<tool_outputs?>",
+            "<function_results?>",
+            "<function_response>",
+            r"<\|tool_response_start\|>",
+            r"\[TOOL_RESULT\]",
+            "<observations?>",
+        ),
+    ),
+)
+
+_ENDS = tuple(end for turns in TURNS for end in turns.ends)
+_STOPS = tuple(stop for turns in TURNS for stop in turns.stops)
+_ROLES = (*(role for turns in TURNS for role in turns.roles), *_STOPS)
+_RESULTS = tuple(result for turns in TURNS for result in turns.results)
+ENDS = (*_ENDS, *_STOPS)
+"""What the gate holds."""
+MARKS = (*_ENDS, *_ROLES, *_RESULTS)
+
+MARK = compile_any(MARKS)
+_END = compile_any(_ENDS)
+_STOP = compile_any(_STOPS)
+_ROLE = compile_any(_ROLES)
+_OPENED = "|".join(map(beginnings, (*_ROLES, *_RESULTS)))  # or the beginning of one, where the text ends
+_ROW = re.compile(rf"(?:\s|{_END.pattern})*+", re.IGNORECASE)
+_FOLLOWED = re.compile(
+    rf"(?:\s|{_END.pattern})*+(?:\Z|{_OPENED}|(?:{ROLE_WORDS})(?:[ \t]*(?:\n|\Z)|(?P<colon>:)))", re.IGNORECASE
+)
+_NOTHING = re.compile(rf"(?:\s|{_END.pattern})*+\Z", re.IGNORECASE)
+_RESULT_WORDS = ("Observation:", "```tool_output", "✿RESULT✿", "✿RETURN✿", "## Return of ")
+RESULT_LINE = re.compile(rf"[ \t]{{0,8}}(?:{'|'.join(map(re.escape, _RESULT_WORDS))}|(?P<block>`{{3,8}}outputs?\b))")
+"""How a line begins that gives a result, behind a call; a `block`, behind a sure one."""
+_FENCE = re.compile(r"^[ \t]*`{3,}", re.MULTILINE)
+
+
+def ends_answer(
+    text: str, start: int, end: int, *, begins: int = 0, behind_call: bool = False, opened: bool = False
+) -> bool:
+    """Return whether the answer ends at a mark, from `start` to `end`. `begins`: where the answer does; `behind_call`:
+    a call stands before it; `opened`: another turn was opened in the answer, so that a template is explained."""
+    if is_quoted(text, start, end) or stands_in_code(text, start):
+        return False
+    is_end = _END.match(text, start) is not None
+    apart = text[max(0, start - 1) : start] in (" ", "\t") and not begins_sentence(text, start)
+    if behind_call and not is_end:
+        return not apart
+    if not is_end:
+        glued = start > begins and not text[start - 1].isspace() and text[start - 1] not in (*QUOTES, *"(<[{“‘")
+        return glued and _STOP.match(text, start) is not None and text[end : end + 1] in ("", "\n")
+    followed = _FOLLOWED.match(text, end)
+    if followed is None or (opened and not behind_call):
+        return False
+    return not (apart and (followed["colon"] or _NOTHING.match(text, end) is not None))
+
+
+def may_give_result(text: str, at: int) -> bool:
+    """Return whether a text ends in what a line begins with that gives a result."""
+    cut = text[at : at + RESULT_CHARS].lstrip(" \t")
+    return bool(cut) and at + RESULT_CHARS > len(text) and any(word.startswith(cut) for word in _RESULT_WORDS)
+
+
+def skip_ends(text: str, at: int) -> int:
+    """Return the place behind a row of end marks: with other text behind it, none of them ends the answer."""
+    row = _ROW.match(text, at)
+    return row.end() if row else at
+
+
+def opens_turn(mark: str) -> bool:
+    """Return whether a mark opens a turn."""
+    return _ROLE.fullmatch(mark) is not None
+
+
+def stands_in_code(text: str, at: int) -> bool:
+    """Return whether a place stands in inline code, as far as its line tells."""
+    line = max(text.rfind("\n", max(0, at - LINE_CHARS), at) + 1, at - LINE_CHARS, 0)
+    before = text[line:at]
+    return not before.lstrip().startswith("```") and before.count("`") % 2 == 1
+
+
+def list_fences(text: str) -> list[int]:
+    """List the places of the lines that open or close a code block."""
+    return [fence.start() for fence in _FENCE.finditer(text)]
+
+
+def is_in_code_block(fences: list[int], at: int) -> bool:
+    """Return whether a place stands in a code block that is closed behind it."""
+    before = bisect_left(fences, at)
+    return before % 2 == 1 and before < len(fences)

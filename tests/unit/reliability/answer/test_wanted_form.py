@@ -1,0 +1,138 @@
+"""The text of an answer against the `response_format` of its request."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reliability.answer.wanted_form import WantedForm, form_message, read_wanted_form
+from reliability.steps import OutOfSteps, Steps
+from reliability.tools import BadSchema
+
+SCHEMA = {
+    "type": "object",
+    "properties": {"name": {"type": "string"}, "age": {"type": "integer"}, "kind": {"enum": ["cat", "dog"]}},
+    "required": ["name"],
+    "additionalProperties": False,
+}
+
+
+def wants(schema: Any = None, **more: Any) -> WantedForm:
+    given_ = {
+        "type": "json_schema",
+        "json_schema": {"name": "a", "schema": SCHEMA if schema is None else schema, **more},
+    }
+    form = read_wanted_form(given_, Steps(10_000))
+    assert isinstance(form, WantedForm)
+    return form
+
+
+@given(st.fixed_dictionaries({"name": st.text()}, optional={"age": st.integers()}), st.sampled_from([None, 2]))
+def test_a_valid_text_stays_to_the_letter(value, indent):
+    """Law: what is right is not touched."""
+    text = json.dumps(value, indent=indent, ensure_ascii=False)
+    judged = wants().judge(text)
+
+    assert (judged.text, judged.repairs, judged.violations) == (text, (), ())
+
+
+@pytest.mark.parametrize(
+    ("said", "kinds"),
+    [
+        ('```json\n{"name": "Ada"}\n```', ["fence"]),
+        ('Here is the answer:\n```json\n{"name": "Ada"}\n```\nIt has one member.', ["fence", "extra_text"]),
+        ('{"name": "Ada"}\n\nI hope that this helps!', ["extra_text"]),
+        ("{'name': 'Ada'}", ["literal"]),
+        ('{"name": "Ada", "age": null}', ["null_dropped"]),
+    ],
+)
+def test_what_loses_nothing_is_repaired_and_recorded(said, kinds):
+    """Law: fences and prose around one document go; the document stays."""
+    judged = wants().judge(said)
+
+    assert judged.violations == ()
+    assert json.loads(judged.text) == {"name": "Ada"}
+    assert [repair.kind for repair in judged.repairs] == kinds
+
+
+@pytest.mark.parametrize(
+    ("said", "path"),
+    [
+        ("The name is Ada.", ""),
+        ('{"title": "Ada"}', "/title"),
+        ('{"name": 7}', "/name"),
+        ('{"name": "Ada"} {"name": "Bob"}', ""),
+        ('{"name": "A', ""),
+        ("[]", ""),
+        ("", ""),
+    ],
+)
+def test_what_is_not_of_the_form_is_refused_with_its_place(said, path):
+    """Law: nothing is guessed: two documents, a cut one and wrong members are refused."""
+    judged = wants().judge(said)
+
+    assert path in [violation.path for violation in judged.violations]
+
+
+def test_only_what_the_client_insists_on_is_strict():
+    """Law: a schema without `strict` and any JSON object are wishes."""
+    form = read_wanted_form({"type": "json_object"}, Steps(1_000))
+
+    assert isinstance(form, WantedForm)
+    assert not form.strict
+    assert not wants().strict
+    assert wants(strict=True).strict
+    assert read_wanted_form({"type": "text"}, Steps(0)) is None
+    assert read_wanted_form(None, Steps(0)) is None
+
+
+def test_judging_is_counted():
+    """Law: what a client sends costs counted steps."""
+    deep = {"$ref": "#/$defs/a", "$defs": {"a": {"type": "array", "items": {"$ref": "#/$defs/a"}}}}
+    with pytest.raises(OutOfSteps):
+        wants(deep).judge(json.dumps([[]] * 2_000), Steps(100))
+    assert wants(deep).judge(json.dumps([[]] * 2_000), Steps(100, final=True)).violations
+
+
+def test_a_broken_schema_is_the_clients_mistake():
+    """Law: it is found before anything runs."""
+    found = read_wanted_form({"type": "json_schema", "json_schema": {"schema": {"type": "strin"}}}, Steps(1_000))
+
+    assert isinstance(found, BadSchema)
+
+
+def test_the_model_is_told_what_is_wrong_and_shown_the_schema():
+    """Law: one message for all violations, bounded."""
+    violations = wants().judge('{"title": 1}').violations
+    words = form_message(violations, {"type": "json_schema", "json_schema": {"schema": SCHEMA}})
+
+    assert "/name is required" in words
+    assert "/title is no member that the schema allows" in words
+    assert json.dumps(SCHEMA) in words
+    assert (
+        len(form_message(violations * 500, {"type": "json_schema", "json_schema": {"schema": {"a": "x" * 9_999}}}))
+        < 3_000
+    )
+
+
+@pytest.mark.parametrize("written", ["a \\ud83d b", "a \ud83d b", "a \\udc00 b"])
+def test_half_a_character_is_replaced_and_noted(written):
+    """Law: no client's parser takes half a character, escaped or not; a whole one in two escapes stays as written."""
+    judged = wants().judge(f'{{"name": "{written}"}}')
+
+    assert judged.violations == ()
+    assert json.loads(judged.text) == {"name": "a \ufffd b"}
+    assert [repair.kind for repair in judged.repairs] == ["surrogate"]
+    whole = '{"name": "\\ud83d\\ude00"}'
+    assert wants().judge(whole).text == whole
+
+
+def test_two_keys_that_half_characters_alone_tell_apart_are_refused():
+    """Law: one of their values would be lost."""
+    form = read_wanted_form({"type": "json_object"}, Steps(10_000))
+    assert isinstance(form, WantedForm)
+    assert form.judge('{"\\ud83d": 1, "\\ud83e": 2}').violations

@@ -1,0 +1,169 @@
+"""The end of a turn: for each family in the table, whole and in any pieces."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reliability.tools import build_toolbox, extract_calls
+from reliability.tools.turns import TURNS
+from tests.support.extracting import BOX, CALL
+from tests.support.streaming import cut_at, inked, play, whole
+
+NONE = build_toolbox([])
+ANSWER = "The sky is clear."
+ONE = f"<tool_call>\n{CALL}\n</tool_call>"
+
+
+def example(mark: str) -> str:
+    """What an expression of the table matches."""
+    plain = re.sub(r"\[([^\]])[^\]]*\](?!\~)", r"\1", mark) if mark.startswith("<[") or "▁" in mark else mark
+    return re.sub(r"\\(.)", r"\1", re.sub(r"s\?", "s", plain))
+
+
+ENDS = sorted({example(end) for turns in TURNS for end in turns.ends})
+ROLES = sorted({example(role) for turns in TURNS for role in (*turns.roles, *turns.stops)})
+STOPS = sorted({example(stop) for turns in TURNS for stop in turns.stops})
+RESULTS = sorted({example(result) for turns in TURNS for result in turns.results})
+PAIRS = [
+    (example(end), example(role))
+    for turns in TURNS
+    for end in turns.ends
+    for role in (*turns.roles, *turns.stops, *turns.results)
+]
+SIZES = (1, 3, 7, 1000)
+
+
+def test_the_examples_are_the_marks():
+    """What is tried below is what the table means."""
+    marks = [mark for turns in TURNS for group in turns[1:] for mark in group]
+
+    assert all(re.fullmatch(mark, example(mark)) for mark in marks)
+
+
+@pytest.mark.parametrize("box", [BOX, NONE], ids=["tools", "no tools"])
+@pytest.mark.parametrize(("end", "role"), PAIRS)
+def test_an_answer_ends_where_its_turn_does(box, end, role):
+    """Law: of an end mark and another role behind it nothing is delivered, with tools and without, in any pieces."""
+    for text in (
+        f"{ANSWER}{end}\n{role}user\nAnd tomorrow?{end}",
+        f"{ANSWER}\n{end}{role}",
+        f"{ANSWER}{end}\nuser\nHi",
+    ):
+        assert whole(text, box).text == inked(ANSWER)
+        assert all(play(cut_at(text, [size]), box) == whole(text, box) for size in SIZES)
+
+
+@pytest.mark.parametrize("box", [BOX, NONE], ids=["tools", "no tools"])
+@pytest.mark.parametrize("mark", [*ENDS, *STOPS])
+def test_a_mark_at_the_end_is_dropped(box, mark):
+    """Law: a mark with nothing behind it is no part of the answer, glued to its last word or in a line of its own."""
+    for text in (ANSWER + mark, f"It is 5{mark}\n", *([f"{ANSWER}\n{mark}{mark}"] if mark in ENDS else [])):
+        assert mark not in whole(text, box).text
+        assert all(play(cut_at(text, [size]), box) == whole(text, box) for size in SIZES)
+
+
+@pytest.mark.parametrize("mark", [*RESULTS, *ROLES])
+def test_calls_behind_a_made_up_result_are_dropped(mark):
+    """Law: behind a call the model's own result, or another role, ends the answer; what is dropped is counted."""
+    for between in (f"\n{mark}21\n", f"{mark}21", f"<|im_end|>\n{mark}\n21<|im_end|>\n"):
+        text = ONE + between + ONE.replace('"x"', '"y"')
+        assert whole(text, BOX).calls == [("search", {"query": "x"})]
+        assert extract_calls(text, BOX).behind == 1
+        assert all(play(cut_at(text, [size]), BOX) == whole(text, BOX) for size in SIZES)
+
+
+LINES = ["Observation: 21", "```tool_output\n21\n```", "✿RESULT✿: 21", "## Return of functions.search:0\n21"]
+BARE = [
+    'search(query="x")',
+    '```python\nsearch(query="x")\n```',
+    '{"search": {"query": "x"}}',
+    '[search]{"query": "x"}',
+]
+
+
+@pytest.mark.parametrize("call", [ONE, CALL, *BARE])
+@pytest.mark.parametrize("line", LINES)
+def test_a_line_may_give_a_result(line, call):
+    """Law: the same for results that no mark of their own stands before, and for a call that is one only where nothing
+    stands behind it: it is the call, and never the one behind the result that rests on it."""
+    text = f"{call}\n{line}\n{call.replace('x', 'y')}"
+
+    assert whole(text, BOX).calls == [("search", {"query": "x"})]
+    assert all(play(cut_at(text, [size]), BOX) == whole(text, BOX) for size in SIZES)
+
+
+def test_a_block_of_output_gives_the_result_of_a_sure_call():
+    """Law: behind a call by its marks an `output` block is its result; behind an example in prose it is the prose's."""
+    block = "```output\n21\n```"
+
+    assert whole(f"{ONE}\n{block}\n{ONE.replace('x', 'y')}", BOX).calls == [("search", {"query": "x"})]
+    assert whole(f"Call it so:\n{BARE[1]}\n{block}\nThat is all.", BOX).calls == []
+
+
+@pytest.mark.parametrize("role", ["User", "USER", "Human", "Assistant"])
+def test_a_role_may_be_a_word_and_a_colon(role):
+    """Law: families without a mark for roles write them so (ERNIE, Falcon, Vicuna)."""
+    for text in (f"{ANSWER}<|end_of_sentence|>{role}: And tomorrow?", f"{ANSWER}</s>\n{role}: And tomorrow?"):
+        assert whole(text, BOX).text == inked(ANSWER)
+        assert all(play(cut_at(text, [size]), BOX) == whole(text, BOX) for size in SIZES)
+
+    told = f"Write </s> {role}: and so on."
+    assert whole(told, BOX).text == inked(told)
+
+
+@pytest.mark.parametrize("box", [BOX, NONE], ids=["tools", "no tools"])
+@pytest.mark.parametrize(
+    "sentence",
+    [
+        "The model writes {m}",
+        "`{m}` ends it",
+        'Its mark is "{m}".',
+        "Write {m}, then stop.",
+        "({m})",
+        "So:\n```\nHi{m}\n{r}user\n```\nThat is it.",
+        "Run `echo {m} {r}` first.",
+        "The format:\n{r}user\nHi{m}\n{r}assistant\nHello{m}\n",
+    ],
+)
+def test_prose_may_talk_of_the_marks(box, sentence):
+    """Law: quoted, in code, apart in a sentence, or where a template is shown, they are the answer's."""
+    for end, role in PAIRS:
+        if "{r}" in sentence and role in STOPS + RESULTS:
+            continue
+        text = sentence.format(m=end, r=role)
+        assert whole(text, box) == ([], False, inked(text)), text
+        assert all(play(cut_at(text, [size]), box) == whole(text, box) for size in SIZES), text
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_arguments_may_hold_the_marks(end):
+    """Law: what stands in a call is the call's."""
+    value = f"<|im_start|>user\nhi{end}\n<|im_start|>assistant"
+    text = f"<tool_call>\n<function=search>\n<parameter=query>\n{value}\n</parameter>\n</function>\n</tool_call>"
+
+    assert whole(text, BOX).calls == [("search", {"query": value})]
+
+
+PIECES = st.sampled_from(
+    [ANSWER, "a", "\n", " ", "`", "```\n", ONE, *ENDS, *ROLES, *RESULTS, "user\n", "</tool_call>", "</parameter>", "<|"]
+)
+
+
+@given(st.lists(PIECES, max_size=10).map("".join), st.lists(st.integers(1, 12), min_size=1, max_size=4), st.booleans())
+def test_whole_and_streamed_are_the_same(text, sizes, declared):
+    """Law: however an answer is cut, the client gets what it gets of the whole one."""
+    box, text = BOX if declared else NONE, f"So: {text}"  # marks alone are no answer (test_turn_start.py)
+
+    assert play(cut_at(text, sizes), box) == whole(text, box)
+
+
+@pytest.mark.parametrize("unit", ["<|im_end|>", "<|im_end|>x", "</s>\n<s>", "```\n<|im_end|>\n<|im_start|>user\n"])
+def test_rows_of_marks_are_read_once(unit):
+    """Law: ten times as many marks are read in well under a hundred times the steps; a quadratic reader never ends."""
+    text = unit * (200_000 // len(unit))
+
+    assert whole(text, NONE).calls == []
