@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import functools
 import logging
+import os
 import threading
 import time
 import uuid
@@ -31,6 +32,7 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from deployments.collector import settle_collector
+from deployments.config import ConfigError
 from deployments.ports import Clock
 from deployments.state.journal import Bounds, Superseded
 from deployments.state.kept_answers import KeptAnswers, KeptItem, KeptQuestion, KeptReply
@@ -47,7 +49,7 @@ from deployments.state.records import (
 )
 from deployments.state.recovery import JOURNAL, open_journal
 from deployments.state.transaction import Batch
-from deployments.state.unix_socket import StepListener
+from deployments.state.unix_socket import StepListener, find_socket_folder
 from deployments.state.watching import Watchable
 from deployments.state.windows import Windows
 from deployments.telemetry import MonotonicClock
@@ -57,7 +59,7 @@ from reliability.admission.admit import AdmissionConfig, Grant
 from reliability.admission.breaker import Phase
 from reliability.admission.budget import loads
 from reliability.admission.events import Close, Isolate, Reset, Restore, Sweep
-from reliability.admission.ledger import count_running_tokens, owner_of, session_of
+from reliability.admission.ledger import count_running_tokens, session_of
 from reliability.loops import LoopConfig
 from reliability.sessions import Conversations
 
@@ -220,15 +222,13 @@ class SessionState(Watchable):
     def find_socket(self) -> tuple[str, str]:
         """Return the node that this actor is on, and the path of its socket there; empty where there can be none."""
         import ray
-        from ray._private import worker
 
         node = ray.get_runtime_context().get_node_id()
         if self._listener is None:
             try:
-                # Beside Ray's own, whose names are as long: where those fit, this one does.
-                sockets = Path(worker._global_node.get_session_dir_path()) / "sockets"
-                self._listener = StepListener(sockets / f"state-{self._incarnation[:6]}", self.step)
-            except (OSError, AttributeError) as error:  # without it the steps go through Ray, too
+                path = find_socket_folder(os.environ) / f"state-{self._incarnation[:6]}"
+                self._listener = StepListener(path, self.step)
+            except (OSError, ConfigError) as error:  # without it the steps go through Ray, too
                 LOG.warning("the state actor has no socket: %s", error)
                 return node, ""
         return node, str(self._listener.path)
@@ -246,12 +246,6 @@ class SessionState(Watchable):
         """Return what one session has done, or None."""
         self._last_call_s = time.monotonic()
         return self._journal.session(key, session)
-
-    @_one_at_a_time
-    def owner(self, session: str) -> str | None:
-        """Return the key that a session of this name came with, as far as the ledger knows one."""
-        self._last_call_s = time.monotonic()
-        return owner_of(self._state.budget, session)
 
     @_one_at_a_time
     def budget(self, key: str, session: str) -> dict[str, Any]:

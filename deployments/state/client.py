@@ -14,7 +14,7 @@ import uuid
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import ray
 
@@ -94,23 +94,23 @@ class State:
 
     # -- questions and orders: each raises StateSilent ---------------------------------------------------------
 
-    async def report(self, key: str | None, request_id: str) -> dict[str, Any] | None:
+    async def find_keys(self, kind: Literal["request", "session"], name: str) -> list[str]:
+        """Return the API keys that have a request or a session of this name."""
+        found: list[str] = await self.link.call("find_keys", kind, name)
+        return found
+
+    async def report(self, key: str, request_id: str) -> dict[str, Any] | None:
         """Return the report of one request."""
         found: dict[str, Any] | None = await self.link.call("report", key, request_id)
         return found
 
-    async def session(self, key: str | None, session: str) -> dict[str, Any] | None:
+    async def session(self, key: str, session: str) -> dict[str, Any] | None:
         """Return what one session has done, spent and reserved."""
         known: dict[str, Any] | None = await self.link.call("session", key, session)
-        owner = known["key"] if known else key
-        if owner is None:  # no request of it has ended yet: it may be running, or its Router has died with it
-            owner = await self.link.call("owner", session)
-        if owner is None:
-            return None
-        ledger = await self.link.call("budget", owner, session)
+        ledger = await self.link.call("budget", key, session)
         if known is None and not ledger["spent_tokens"] and not ledger["open_calls"]:
             return None
-        return {"session": session, "key": owner, **(known or {}), **ledger}
+        return {"session": session, "key": key, **(known or {}), **ledger}
 
     async def incidents(self, query: Query) -> list[dict[str, Any]]:
         """Return the newest incidents that match."""
@@ -150,6 +150,14 @@ class State:
     async def get_page_secret(self) -> str:
         """Return what the control room's cookies are sealed with."""
         return str(await self.link.call("get_page_secret"))
+
+    async def sign_out(self, nonce: str, expires_s: int) -> None:
+        """End a cookie of the control room."""
+        await self.link.call("sign_out", nonce, expires_s)
+
+    async def is_signed_out(self, nonce: str, expires_s: int) -> bool:
+        """Return whether a cookie of the control room was ended."""
+        return bool(await self.link.call("is_signed_out", nonce, expires_s))
 
     async def keep_response(self, response: KeptResponse) -> None:
         """Keep a response. It may be large, and is handed to Ray on a thread."""

@@ -7,6 +7,7 @@
     reports    finished requests          incidents   what went wrong, and what was done about it
     report_facts   what requests are found by (`report_facts.py`)
     responses  what clients may go on from (`response_shelf.py`)
+    signed_out   cookies of the control room that were ended (`sign_outs.py`)
 
 One process writes. Everything that one step does is one transaction, committed before the step is answered: a grant
 that a Router holds is always in the journal. Who opens the journal becomes its owner by writing its own name into it;
@@ -38,6 +39,7 @@ from deployments.state.private import make_private_file, make_private_folder
 from deployments.state.records import Query
 from deployments.state.report_facts import FACTS_SCHEMA, build_facts, trim_facts, write_facts
 from deployments.state.response_shelf import SHELF_SCHEMA, ResponseShelf
+from deployments.state.sign_outs import SIGN_OUT_SCHEMA, SignOuts
 from reliability.admission import events as replay
 from reliability.admission.admit import AdmissionConfig, AdmissionState
 
@@ -152,6 +154,7 @@ class Journal:
         self.owner = owner
         self._bounds = bounds
         self._db = sqlite3.connect(path, timeout=BUSY_S, isolation_level=None, check_same_thread=False)
+        self.sign_outs = SignOuts(self._db)
         self.shelf = ResponseShelf(self._db, bytes_max=bounds.responses_bytes_max, ttl_s=bounds.responses_ttl_s)
 
     def begin(self) -> Restored:
@@ -165,7 +168,7 @@ class Journal:
         self._db.execute("PRAGMA journal_mode=WAL")
         self._db.execute("PRAGMA synchronous=NORMAL")
         self._db.execute(f"PRAGMA journal_size_limit={WAL_BYTES_MAX}")
-        self._db.executescript(SCHEMA + SHELF_SCHEMA + FACTS_SCHEMA + HISTORY_SCHEMA)
+        self._db.executescript(SCHEMA + SHELF_SCHEMA + FACTS_SCHEMA + HISTORY_SCHEMA + SIGN_OUT_SCHEMA)
         self._check_pages()
         self._check_version()
         with self._transaction():
@@ -190,6 +193,11 @@ class Journal:
             (request_id, key),
         )
         return None if row is None else dict(orjson.loads(row[0]))
+
+    def find_keys(self, kind: str, name: str) -> set[str]:
+        """Return the keys that have a "request" or a "session" of this name."""
+        table, column = {"request": ("reports", "request_id"), "session": ("sessions", "session")}[kind]
+        return {key for (key,) in self._db.execute(f"SELECT DISTINCT key FROM {table} WHERE {column} = ?", (name,))}
 
     def session(self, key: str | None, session: str) -> dict[str, Any] | None:
         """Return the totals of one session; of the key that used it last where `key` is None."""

@@ -13,8 +13,9 @@ nobody who has read half of one answer is told the other half of another.
 
 A Router speaks to the state each second, so one that is silent for `ALIVE_S` is dead, and what it ran has stopped.
 
-Bounds: `KEPT_S` after the last change (a running record lives as long as its Router does), `RECORDS_MAX`, `BYTES_MAX`;
-the one that changed longest ago goes first. It owns no thread and no clock.
+Bounds: `KEPT_S` after the last change (a running record lives as long as its Router does), `RECORDS_MAX`, `BYTES_MAX`.
+Above a bound, the API key that holds the most loses the record that changed longest ago: no key can push out the few
+records of another. It owns no thread and no clock.
 
 What must never happen: an answer that is told to another key or to another body, a piece twice or a gap between two,
 a call of an answer that isn't complete.
@@ -22,14 +23,14 @@ a call of an answer that isn't complete.
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import takewhile
 from typing import NamedTuple
 
-from reliability.types import CallDelta, Finish, Reasoning, Text
+from reliability.types import CallDelta, Finish, Reasoning, Refusal, Text
 
 __all__ = [
     "ALIVE_S",
@@ -53,7 +54,8 @@ BYTES_MAX = 32 * 1024 * 1024
 PIECE_BYTES = 128  # what a piece takes beside its characters
 TIDY_EVERY_S = 1.0
 
-Piece = Text | Reasoning | CallDelta
+LAST = CallDelta | Refusal  # they leave when the answer is complete
+Piece = Text | Reasoning | Refusal | CallDelta
 
 
 class KeptName(NamedTuple):
@@ -162,9 +164,10 @@ class KeptAnswers:
 
     def __init__(self, records_max: int = RECORDS_MAX, bytes_max: int = BYTES_MAX) -> None:
         self._records_max, self._bytes_max = records_max, bytes_max
-        self._records: OrderedDict[KeptName, _Record] = OrderedDict()  # the one that changed longest ago first
+        self._records: dict[KeptName, _Record] = {}
+        self._order: dict[str, OrderedDict[KeptName, None]] = {}  # by API key, the one that changed longest ago first
         self._heard: dict[str, int] = {}
-        self._bytes = 0
+        self._bytes: Counter[str] = Counter()  # by API key
         self._tidied_ns = 0
 
     def __len__(self) -> int:
@@ -174,7 +177,7 @@ class KeptAnswers:
     @property
     def size(self) -> int:
         """How many bytes they take."""
-        return self._bytes
+        return self._bytes.total()
 
     def hear(self, client: str, now_ns: int) -> None:
         """Hear that a Router is alive."""
@@ -195,7 +198,7 @@ class KeptAnswers:
         if item.standing is Standing.DROPPED or item.at > len(record.pieces):
             self._drop(item.name)  # what has a gap can't be told again
             return
-        self._extend(record, item.pieces[len(record.pieces) - item.at :])
+        self._extend(item.name, record, item.pieces[len(record.pieces) - item.at :])
         record.standing, record.end = item.standing, item.end
         record.tier, record.session, record.written = item.tier, item.session, item.written
         self._touch(item.name, record, now_ns)
@@ -239,26 +242,37 @@ class KeptAnswers:
         self._drop(name)
         record = _Record(digest=digest, ticket=ticket, story=ticket, client=client, changed_ns=now_ns)
         self._records[name] = record
-        self._extend(record, ())
+        self._order.setdefault(name.key, OrderedDict())[name] = None
+        self._extend(name, record, ())
         self._touch(name, record, now_ns)
         return record
 
-    def _extend(self, record: _Record, pieces: Sequence[Piece]) -> None:
+    def _extend(self, name: KeptName, record: _Record, pieces: Sequence[Piece]) -> None:
         more = sum(map(size_of, pieces)) + (0 if record.size else PIECE_BYTES)
         record.pieces += pieces
         record.size += more
-        self._bytes += more
+        self._bytes[name.key] += more
 
     def _touch(self, name: KeptName, record: _Record, now_ns: int) -> None:
         """Note a change: it is the last one to go now. A large one makes room for itself, with itself at last."""
         record.changed_ns = now_ns
-        self._records.move_to_end(name)
-        while self._bytes > self._bytes_max or len(self._records) > self._records_max:
-            self._drop(next(iter(self._records)))
+        self._order[name.key].move_to_end(name)
+        while self.size > self._bytes_max:
+            self._drop_oldest(max(self._order, key=self._bytes.__getitem__))
+        while len(self._records) > self._records_max:
+            self._drop_oldest(max(self._order, key=lambda key: len(self._order[key])))
+
+    def _drop_oldest(self, key: str) -> None:
+        self._drop(next(iter(self._order[key])))
 
     def _drop(self, name: KeptName) -> None:
         record = self._records.pop(name, None)
-        self._bytes -= record.size if record is not None else 0
+        if record is None:
+            return
+        self._bytes[name.key] -= record.size
+        del self._order[name.key][name]
+        if not self._order[name.key]:
+            del self._order[name.key], self._bytes[name.key]
 
     def _read_heard_ns(self, record: _Record) -> int:
         return max(record.changed_ns, self._heard.get(record.client, 0))
@@ -279,11 +293,11 @@ def size_of(piece: Piece) -> int:
 
 
 def _before_calls(pieces: Sequence[Piece]) -> Iterator[Piece]:
-    return takewhile(lambda piece: not isinstance(piece, CallDelta), pieces)
+    return takewhile(lambda piece: not isinstance(piece, LAST), pieces)
 
 
 def _can_go_on(pieces: Sequence[Piece]) -> bool:
-    """Tell whether it has text to go on from. Where calls had left, nothing of it can be told again: who knows whether
-    they were all."""
-    called = any(isinstance(piece, CallDelta) for piece in pieces)
-    return not called and any(isinstance(piece, Text) and piece.text.strip() for piece in pieces)
+    """Tell whether it has text to go on from. Where calls or a refusal had left, nothing of it can be told
+    again: who knows whether they were all."""
+    ended = any(isinstance(piece, LAST) for piece in pieces)
+    return not ended and any(isinstance(piece, Text) and piece.text.strip() for piece in pieces)

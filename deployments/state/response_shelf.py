@@ -5,13 +5,17 @@
 Each row holds its own input and output only, so a conversation of n turns takes n rows and not their sum of sums; who
 needs all of it walks back along `previous`, a bounded piece at a time, since the state actor has others to answer.
 
-Bounds: `bytes_max` of all rows, for which the oldest go in the same transaction; `ttl_s` of each. What must never
-happen: a row that another key can see.
+Bounds: `bytes_max` of all rows, `ttl_s` of each. Above `bytes_max`, the API key that holds the most loses its oldest
+rows, in the same transaction. What each key holds is known without a look at the rows: the state actor has one thread,
+and a write that reads 64 MiB of rows would hold up every request of every key.
+
+Invariant: no key sees a row of another, or pushes it out while it holds more.
 """
 
 from __future__ import annotations
 
 import sqlite3
+from collections import Counter
 from dataclasses import astuple
 
 from deployments.state.records import KeptResponse
@@ -23,6 +27,7 @@ CREATE TABLE IF NOT EXISTS responses (
     id TEXT NOT NULL, key TEXT NOT NULL, session TEXT NOT NULL, previous TEXT, at_s REAL NOT NULL,
     size INTEGER NOT NULL, record BLOB NOT NULL, UNIQUE (key, id));
 CREATE INDEX IF NOT EXISTS responses_by_time ON responses (at_s);
+CREATE INDEX IF NOT EXISTS responses_by_key ON responses (key, at_s, length(record));
 """
 COLUMNS = "key, id, session, previous, at_s, size, record"
 # What one call hands back at most, beyond its first row.
@@ -37,20 +42,21 @@ class ResponseShelf:
 
     def __init__(self, db: sqlite3.Connection, *, bytes_max: int, ttl_s: float) -> None:
         self._db, self._bytes_max, self._ttl_s = db, bytes_max, ttl_s
-        self._used: int | None = None  # None: to be counted; a transaction may have been taken back
+        self._held: Counter[str] | None = None  # by key; None: to be counted, a transaction may have been taken back
 
     def write(self, response: KeptResponse) -> None:
         """Keep one, and let the oldest go for it; the same one again replaces itself. One that alone is over the
         bound isn't kept."""
-        used, self._used = self._count_bytes(), None
+        held, self._held = self._count_bytes(), None
         old = self._db.execute(
             "DELETE FROM responses WHERE key = ? AND id = ? RETURNING length(record)", (response.key, response.id)
         ).fetchone()
-        used -= old[0] if old else 0
+        held[response.key] -= old[0] if old else 0
         if len(response.record) <= self._bytes_max:  # else not a byte of it reaches the disk
             self._db.execute(f"INSERT INTO responses ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?)", astuple(response))
-            used = self._drop_oldest(used + len(response.record), self._bytes_max)
-        self._used = used
+            held[response.key] += len(response.record)
+            self._drop_oldest(held, self._bytes_max)
+        self._held = held
 
     def find(self, key: str, response_id: str) -> KeptResponse | None:
         """Find one of this key."""
@@ -75,37 +81,45 @@ class ResponseShelf:
 
     def delete(self, key: str, response_id: str) -> bool:
         """Delete one; False where there is none."""
-        self._used = None
-        done = self._db.execute("DELETE FROM responses WHERE key = ? AND id = ?", (key, response_id))
-        return done.rowcount > 0
+        held, self._held = self._count_bytes(), None
+        done = self._db.execute(
+            "DELETE FROM responses WHERE key = ? AND id = ? RETURNING length(record)", (key, response_id)
+        ).fetchone()
+        held[key] -= done[0] if done else 0
+        self._held = held
+        return done is not None
 
     def trim(self, now_s: float) -> None:
         """Let go what is too old."""
-        self._used = None
+        self._held = None
         self._db.execute("DELETE FROM responses WHERE at_s < ?", (now_s - self._ttl_s,))
 
     def drop_share(self) -> bool:
         """Let a share of the rows go, the oldest; return False where there are none."""
-        used, self._used = self._count_bytes(), None
-        self._used = self._drop_oldest(used, used - -(-used // TRIM_SHARE))
-        return self._used < used
+        held, self._held = self._count_bytes(), None
+        used = held.total()
+        self._drop_oldest(held, used - -(-used // TRIM_SHARE))
+        self._held = held
+        return held.total() < used
 
-    def _count_bytes(self) -> int:
-        if self._used is None:
-            self._used = int(self._db.execute("SELECT coalesce(sum(length(record)), 0) FROM responses").fetchone()[0])
-        return self._used
+    def _count_bytes(self) -> Counter[str]:
+        if self._held is None:
+            self._held = Counter(dict(self._db.execute("SELECT key, sum(length(record)) FROM responses GROUP BY key")))
+        return self._held
 
-    def _drop_oldest(self, used: int, bytes_max: int) -> int:
-        """Delete the oldest rows until the rest fits; return what the rest takes."""
+    def _drop_oldest(self, held: Counter[str], bytes_max: int) -> None:
+        """Delete the oldest rows of the API key that holds the most until the rest fits."""
+        used = held.total()
         while used > bytes_max:
+            key = max(held, key=held.__getitem__)
             rows = self._db.execute(
-                "SELECT rowid, length(record) FROM responses ORDER BY at_s LIMIT ?", (DROPPED_ROWS,)
+                "SELECT rowid, length(record) FROM responses WHERE key = ? ORDER BY at_s LIMIT ?", (key, DROPPED_ROWS)
             ).fetchall()
             for rowid, size in rows:
-                if used <= bytes_max:
+                if used <= bytes_max or held[key] < max(held.values()):
                     break
                 self._db.execute("DELETE FROM responses WHERE rowid = ?", (rowid,))
+                held[key] -= size
                 used -= size
-            if not rows:
-                return 0
-        return used
+            if not rows:  # nothing is left of it, and what was counted is none
+                used -= held.pop(key)

@@ -10,33 +10,78 @@ Nothing else differs: the same step, the same answer, the same exceptions.
 Measured 2026-11-22 (2 vCPU AMD EPYC, one hosted tier on the upstream of `loadtests.bench`), a request of one client: 17
 ms and 23 ms of CPU through Ray, 10 and 12 through the socket; at 32 clients, who share steps, 5 % more requests.
 
-A frame is its length in four bytes and a pickle. Who may connect may run code in the other process, so the socket is
-its owner's alone (mode 0600, before anybody can connect); it lies where Ray's own sockets are and goes with them. An
-actor that dies closes its sockets, which its Routers see at once; a connection whose call was cancelled or broken is
+A frame is its length in four bytes, and a `Question` or an `Answer` as `deployments/wire.py` writes them. Another user
+of the machine gets nowhere: the socket has mode 0600 and lies in a folder of mode 0700 (`find_socket_folder`), and each
+end asks the kernel for the other's user before it reads or writes a byte (`peer.py`). Bytes that are no question are
+answered with a refusal. The refused step, and one that can't be encoded, goes through Ray.
+
+An actor that dies closes its sockets, which its Routers see at once. A connection whose call was canceled or broken is
 closed, since what comes on it next would answer another question.
+
+Invariants:
+- Nothing is built from a frame but the dataclasses of a step.
+- A frame has at most `FRAME_BYTES_MAX` bytes, in both directions.
+- Nothing that comes through the socket ends the actor.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
-import pickle
 import socket
 import struct
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from deployments.state.link import Actor
+from deployments.running.folder import base_folder
+from deployments.running.own_folder import make_own
+from deployments.state.link import Actor, StateSilent
+from deployments.state.peer import Foreigner, refuse_foreigner
+from deployments.state.records import Reply, StateLimits, Step
+from deployments.telemetry import log_error
+from deployments.wire import codec_of
 
-__all__ = ["SocketActor", "StepListener"]
+__all__ = ["SocketActor", "StepListener", "find_socket_folder"]
 
 FRAME_BYTES_MAX = 64 * 1024 * 1024
 LENGTH = struct.Struct(">I")
 WAITING_MAX = 64  # Routers that connect at the same moment
 OWNER_ONLY = 0o177
+RUN = "MLX_STACK_RUN"  # the folder of this run, where a supervisor has made one
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What a Router sends: a step, and its limits where the actor has asked for them."""
+
+    step: Step
+    limits: StateLimits | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What the actor sends. `failed`: what the step raised; `refused`: these bytes were no question."""
+
+    reply: Reply | None = None
+    failed: str = ""
+    refused: str = ""
+
+
+QUESTION, ANSWER = codec_of(Question), codec_of(Answer)
+
+
+def find_socket_folder(environ: Mapping[str, str]) -> Path:
+    """Return a folder that only this user can reach, for the socket: the run's, or where `serve run` was started
+    without a supervisor, the folder of all runs.
+
+    Raises:
+        ConfigError: there is none.
+    """
+    return make_own(Path(environ[RUN])) if environ.get(RUN) else base_folder(environ)
 
 
 class StepListener:
@@ -71,14 +116,23 @@ class StepListener:
 
     def _serve(self, router: socket.socket) -> None:
         with router, suppress(OSError, EOFError):  # the Router is gone
+            try:
+                refuse_foreigner(router)
+            except Foreigner as error:
+                log_error("state_socket_foreigner", error)
+                return
             while True:
-                router.sendall(_frame(self._call_step(pickle.loads(_read_frame(router)))))
+                router.sendall(_frame(ANSWER.encode(self._answer(_read_frame(router)))))
 
-    def _call_step(self, args: tuple[Any, ...]) -> tuple[bool, Any]:
+    def _answer(self, frame: bytes) -> Answer:
         try:
-            return True, self._step(*args)
+            question: Question = QUESTION.decode(frame)
+        except ValueError as error:
+            return Answer(refused=str(error))
+        try:
+            return Answer(reply=self._step(question.step, question.limits))
         except Exception as error:
-            return False, error
+            return Answer(failed=f"{type(error).__name__}: {error}")
 
 
 class SocketActor:
@@ -89,20 +143,40 @@ class SocketActor:
         self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
 
     async def call(self, method: str, *args: Any) -> Any:
-        """Call as the protocol says. Raises what the method raises, and OSError or EOFError where the actor is gone."""
+        """Call as the protocol says.
+
+        Raises:
+            StateSilent: the step failed; the message says by what.
+            OSError, EOFError: the actor is gone, or another user's process is in its place.
+        """
         if method != "step":
             return await self._ray_actor.call(method, *args)
-        streams, self._streams = self._streams, None
-        if streams is None:
-            streams = await asyncio.open_unix_connection(self._path, limit=FRAME_BYTES_MAX)
         try:
-            returned, answer = await _exchange(*streams, args)
+            frame = _frame(QUESTION.encode(Question(*args)))
+        except (TypeError, ValueError) as error:  # a value that the types don't promise, or too much of it
+            return await self._call_through_ray(error, args)
+        answer = await self._exchange(frame)
+        if answer.refused:
+            return await self._call_through_ray(ValueError(answer.refused), args)
+        if answer.failed:
+            raise StateSilent(answer.failed)
+        return answer.reply
+
+    async def _call_through_ray(self, error: Exception, args: tuple[Any, ...]) -> Any:
+        """Call by Ray, whose transport carries any value; without it the same step would fail for ever."""
+        log_error("state_socket_unfit", error)
+        return await self._ray_actor.call("step", *args)
+
+    async def _exchange(self, frame: bytes) -> Answer:
+        streams, self._streams = self._streams, None
+        reader, writer = streams = streams or await _connect(self._path)
+        try:
+            writer.write(frame)
+            answer: Answer = ANSWER.decode(await reader.readexactly(_length(await reader.readexactly(LENGTH.size))))
         except BaseException:
-            streams[1].close()
+            writer.close()
             raise
         self._streams = streams
-        if not returned:
-            raise answer
         return answer
 
     def close(self) -> None:
@@ -112,24 +186,31 @@ class SocketActor:
             streams[1].close()
 
 
-async def _exchange(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, args: tuple[Any, ...]) -> Any:
-    writer.write(_frame(args))
-    (length,) = LENGTH.unpack(await reader.readexactly(LENGTH.size))
-    return pickle.loads(await reader.readexactly(length))
+async def _connect(path: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    reader, writer = await asyncio.open_unix_connection(path, limit=FRAME_BYTES_MAX)
+    try:
+        refuse_foreigner(writer.get_extra_info("socket"))
+    except BaseException:
+        writer.close()
+        raise
+    return reader, writer
 
 
-def _frame(value: Any) -> bytes:
-    data = pickle.dumps(value, protocol=pickle.HIGHEST_PROTOCOL)
+def _frame(data: bytes) -> bytes:
     if len(data) > FRAME_BYTES_MAX:
         raise ValueError(f"a frame of {len(data)} bytes is over {FRAME_BYTES_MAX}")
     return LENGTH.pack(len(data)) + data
 
 
-def _read_frame(router: socket.socket) -> bytes:
-    (length,) = LENGTH.unpack(_read_exactly(router, LENGTH.size))
+def _length(head: bytes) -> int:
+    (length,) = LENGTH.unpack(head)
     if length > FRAME_BYTES_MAX:
         raise OSError(f"a frame of {length} bytes is over {FRAME_BYTES_MAX}")
-    return _read_exactly(router, length)
+    return int(length)
+
+
+def _read_frame(router: socket.socket) -> bytes:
+    return _read_exactly(router, _length(_read_exactly(router, LENGTH.size)))
 
 
 def _read_exactly(router: socket.socket, count: int) -> bytes:

@@ -23,6 +23,8 @@ from typing import Any
 from deployments.state.history import History, RequestQuery, SessionQuery, Span
 from deployments.state.journal import Journal
 from deployments.state.records import Query
+from reliability.admission.admit import AdmissionState
+from reliability.admission.ledger import owners_of
 
 __all__ = ["Watchable"]
 
@@ -35,6 +37,7 @@ class Watchable:
     """What may be asked of the actor outside of its lock. Ray calls these one at a time."""
 
     _journal: Journal
+    _state: AdmissionState
     _lock: threading.RLock
     _last_call_s: float
     _history: History | None = None
@@ -83,6 +86,26 @@ class Watchable:
         """Count the incidents of a span by piece and kind."""
         self._last_call_s = time.monotonic()
         return self._open_history().count_incidents(span)
+
+    def find_keys(self, kind: str, name: str) -> list[str]:
+        """Return the API keys that have a "request" or a "session" of this name: both are named by clients. A session
+        may be in the ledger alone, where none of its requests has ended."""
+        self._last_call_s = time.monotonic()
+        with self._lock:
+            found = self._journal.find_keys(kind, name)
+            return sorted(found | owners_of(self._state.budget, name) if kind == "session" else found)
+
+    def sign_out(self, nonce: str, expires_s: int) -> None:
+        """End a cookie of the control room, for every Router and the next start."""
+        self._last_call_s = time.monotonic()
+        with self._lock, self._journal.step() as journal:
+            journal.sign_outs.add(nonce, expires_s, time.time())
+
+    def is_signed_out(self, nonce: str, expires_s: int) -> bool:
+        """Return whether a cookie of the control room was ended."""
+        self._last_call_s = time.monotonic()
+        with self._lock:
+            return self._journal.sign_outs.has(nonce, expires_s)
 
     def get_page_secret(self) -> str:
         """Return what the control room's cookies are sealed with: made once, kept in the journal, which is its owner's

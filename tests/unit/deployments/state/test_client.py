@@ -226,11 +226,12 @@ def test_what_is_known_of_a_session(tmp_path):
     async def play(state, near):
         await called(state, S0, "r1", tokens=60)
         await asyncio.sleep(1)
-        known = await state.session(None, S0)
+        assert await state.find_keys("session", S0) == await state.find_keys("request", "r1") == ["k"]
+        known = await state.session("k", S0)
         assert (known["key"], known["requests"], known["spent_tokens"]) == ("k", 1, 60)
         assert known["windows"]["session"] == {"tokens": 60, "tokens_max": 10**6}
         assert await state.session("other", S0) is None
-        assert await state.session(None, "stranger") is None
+        assert await state.find_keys("session", "stranger") == await state.find_keys("request", S0) == []
         assert (await state.report("k", "r1"))["request_id"] == "r1"
         await state.reset("k", S0)
         assert await state.session("k", S0) is None
@@ -279,15 +280,15 @@ def test_a_call_that_nobody_settles_is_in_the_books_while_it_runs_and_after(tmp_
         for completion in range(0, 21, 10):
             port.progress(grant, Usage(prompt_tokens=48, completion_tokens=completion))
         await asyncio.sleep(1)
-        for key in (None, "k"):
-            books = await state.session(key, S0)
-            assert (books["key"], books["spent_tokens"], books["reserved_tokens"]) == ("k", 68, 32)
-            assert books["open_calls"] == 1
+        assert await state.find_keys("session", S0) == ["k"]
+        books = await state.session("k", S0)
+        assert (books["key"], books["spent_tokens"], books["reserved_tokens"]) == ("k", 68, 32)
+        assert books["open_calls"] == 1
         await asyncio.sleep(40)
         charged = 68 if local else 100
-        books = await state.session(None, S0)
+        books = await state.session("k", S0)
         assert (books["spent_tokens"], books["reserved_tokens"], books["open_calls"]) == (charged, 0, 0)
-        assert await state.session(None, "nobody") is None
+        assert await state.session("k", "nobody") is None
 
     playing(tmp_path, play)
 

@@ -20,7 +20,7 @@ from deployments.state.kept_answers import (
     Piece,
     Standing,
 )
-from reliability.types import CallDelta, Finish, FinishReason, Reasoning, Text
+from reliability.types import CallDelta, Finish, FinishReason, Reasoning, Refusal, Text
 
 S = 1_000_000_000
 NAME = KeptName("k", "chat", "name n")
@@ -98,10 +98,12 @@ def test_what_runs_for_long_is_kept_as_long_as_its_router_lives():
         ((Reasoning("hm"),), Found.ANEW),
         ((Text(" \n"),), Found.ANEW),
         ((Text("words"), CallDelta(index=0, id="c", name="f")), Found.ANEW),
+        ((Refusal("No."),), Found.ANEW),
+        ((Text("words"), Refusal("No.")), Found.ANEW),
     ],
 )
 def test_only_a_text_is_gone_on_with(pieces, found):
-    """Law: reasoning alone is no answer, and of calls that had left nobody knows whether they were all."""
+    """Law: reasoning alone is no answer, and of calls and refusals that had left nobody knows whether they were all."""
     kept = begun(*pieces, standing=Standing.INTERRUPTED)
 
     assert kept.ask(question(), 0).found is found
@@ -200,3 +202,26 @@ def test_it_is_bounded_and_tells_what_it_was_told(drawn):
         assert kept.size == sum(record.size for record in kept._records.values())
     kept.hear("last", now_ns + int((KEPT_S + 1) * S))
     assert (len(kept), kept.size) == (0, 0)
+
+
+@given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 400)), max_size=60))
+def test_a_key_that_holds_little_loses_nothing_to_another(puts: list[tuple[str, int]]) -> None:
+    """Law: within both bounds at each moment, and a key that holds less than its share of both loses nothing."""
+    kept, mine = KeptAnswers(records_max=12, bytes_max=3_000), 0
+    for number, (key, length) in enumerate(puts):
+        small = key == "a"
+        if small and mine == 2:
+            continue
+        mine += small
+        name = KeptName(key, "chat", str(number))
+        text = Text("x" * (10 if small else length))
+        kept.take(item("t", 0, text, digest="d", name=name, standing=Standing.FINISHED, end=END), "router", 0)
+
+        assert kept.size <= 3_000
+        assert len(kept) <= 12
+    found = [
+        kept.ask(question(name=KeptName("a", "chat", str(n)), anew=True), 0).found
+        for n, (k, _) in enumerate(puts)
+        if k == "a"
+    ]
+    assert found.count(Found.REPLAY) == mine

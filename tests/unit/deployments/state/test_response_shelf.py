@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from deployments.state import response_shelf
 from deployments.state.actor import SessionState
 from deployments.state.journal import Bounds, Journal
 from deployments.state.records import KeptResponse
+from deployments.state.response_shelf import ResponseShelf
 from tests.support.incarnations import HandClock, killed, life
 
 
@@ -139,3 +141,39 @@ def test_a_walk_ends_where_something_is_missing(tmp_path, missing):
     assert [each.id for each in actor.recall_responses("k", "r2")] == (
         ["r2"] if missing == "r1" else ["r2", "r1", "r0"]
     )
+
+
+def test_a_key_pushes_out_nothing_of_one_that_holds_less(tmp_path):
+    """Law: above the bound, the key that holds the most loses its oldest rows, also where another's are older."""
+    journal = open_journal(tmp_path, responses_bytes_max=1_000)
+    with journal.step():
+        journal.shelf.write(make("mine", key="small", at_s=0.0, size=100))
+        for number in range(20):
+            journal.shelf.write(make(f"r{number}", key="large", at_s=1.0 + number, size=100))
+
+    assert journal.shelf.walk("small", "mine")
+    assert journal.shelf.walk("large", "r19")
+    assert not journal.shelf.walk("large", "r0")
+
+
+@pytest.mark.parametrize("act", ["write", "delete and write"])
+def test_a_write_to_a_full_shelf_costs_the_same_however_many_rows_it_has(act):
+    """Law: the state actor has one thread for all keys, so what a key has stored slows no other's step: SQLite's own
+    instructions are counted, and their number doesn't follow the rows."""
+
+    def count_steps(rows: int) -> int:
+        db = sqlite3.connect(":memory:", isolation_level=None)
+        db.executescript(response_shelf.SHELF_SCHEMA)
+        shelf = ResponseShelf(db, bytes_max=10 * rows, ttl_s=1e9)
+        for number in range(rows + 5):
+            shelf.write(make(f"r{number}", key=f"k{number % 3}", at_s=number))
+        steps = []
+        db.set_progress_handler(lambda: steps.append(1), 10)
+        for number in range(5):
+            if act != "write":
+                assert shelf.delete(f"k{(rows + number) % 3}", f"r{rows + number}")
+            shelf.write(make(f"new{number}", at_s=rows + number))
+        db.close()
+        return len(steps)
+
+    assert count_steps(4_000) < 2 * count_steps(100)

@@ -1,8 +1,9 @@
-"""The Unix socket of the state actor: a real one, with the same answers as any other way."""
+"""The Unix socket of the state actor: a real one, with the same answers as any other way, and closed to others."""
 
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 import stat
 import struct
@@ -17,8 +18,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from deployments.state.link import Link
-from deployments.state.unix_socket import FRAME_BYTES_MAX, SocketActor, StepListener
+from deployments.config import ConfigError
+from deployments.state.link import Link, StateSilent
+from deployments.state.records import Reply, ReportItem, StateLimits, Step
+from deployments.state.unix_socket import (
+    ANSWER,
+    FRAME_BYTES_MAX,
+    QUESTION,
+    Question,
+    SocketActor,
+    StepListener,
+    find_socket_folder,
+)
 from reliability.admission.admit import Grant
 from tests.support.incarnations import ask, life, settled, tight
 
@@ -44,65 +55,150 @@ def door(step: Any) -> Iterator[str]:
             opened.close()
 
 
-values = st.recursive(st.none() | st.integers() | st.text() | st.binary(max_size=50_000), st.lists, max_leaves=8)
+def echo(step: Step, limits: StateLimits | None = None) -> Reply | None:
+    """An actor that says by its answer which step it was."""
+    return None if limits is None else Reply(watched=step.number % 2 == 1)
+
+
+def numbered(number: int, **more: Any) -> Step:
+    return Step(client="c", number=number, config="d", **more)
 
 
 @settings(max_examples=30, deadline=None)
-@given(st.lists(st.tuples(values, values), min_size=1, max_size=5))
+@given(st.lists(st.tuples(st.integers(0, 99), st.booleans()), min_size=1, max_size=5))
 def test_what_is_asked_is_answered_in_order(asked):
-    """Every value comes over whole, one call after another on one connection; what is no step goes the far way."""
+    """One call after another on one connection; what is no step goes the far way."""
 
     async def go(path: str) -> list[Any]:
         actor = SocketActor(Far(), path)
-        answers = [await actor.call("step", *args) for args in asked]
+        answers = [await actor.call("step", numbered(n), *([tight(9)] if full else [])) for n, full in asked]
         assert await actor.call("budget", 1) == ("budget", (1,))
         actor.close()
         return answers
 
-    with door(lambda first, second: [second, first]) as path:
-        assert asyncio.run(go(path)) == [[second, first] for first, second in asked]
+    with door(echo) as path:
+        assert asyncio.run(go(path)) == [Reply(watched=n % 2 == 1) if full else None for n, full in asked]
 
 
-def test_an_exception_comes_over_and_the_connection_stays():
-    """The caller gets what the method raised, and its next call is answered."""
+def test_an_exception_comes_over_in_words_and_the_connection_stays():
+    """The caller hears what the method raised, and its next call is answered."""
 
-    def step(value: int) -> int:
-        if value < 0:
-            raise ValueError(f"{value} is negative")
-        return value
+    def step(given: Step, limits: StateLimits | None) -> Reply:
+        if given.number < 0:
+            raise ValueError(f"{given.number} is negative")
+        return Reply()
 
-    async def go(path: str) -> int:
+    async def go(path: str) -> Any:
         actor = SocketActor(Far(), path)
-        with pytest.raises(ValueError, match="-1 is negative"):
-            await actor.call("step", -1)
-        return await actor.call("step", 2)
+        with pytest.raises(StateSilent, match="ValueError: -1 is negative"):
+            await actor.call("step", numbered(-1))
+        return await actor.call("step", numbered(2))
 
     with door(step) as path:
-        assert asyncio.run(go(path)) == 2
+        assert asyncio.run(go(path)) == Reply()
 
 
 def test_an_answer_that_nobody_waits_for_is_no_others():
     """A call that is cancelled takes its connection along: the next one gets its own answer."""
     begun, go_on = Event(), Event()
 
-    def step(value: int) -> int:
-        if value == 1:
+    def step(given: Step, limits: StateLimits | None) -> Reply:
+        if given.number == 1:
             begun.set()
             go_on.wait(10)
-        return value
+        return Reply(watched=given.number == 2)
 
-    async def go(path: str) -> int:
+    async def go(path: str) -> Any:
         actor = SocketActor(Far(), path)
-        late = asyncio.create_task(actor.call("step", 1))
+        late = asyncio.create_task(actor.call("step", numbered(1)))
         await asyncio.to_thread(begun.wait, 10)
         late.cancel()
         await asyncio.gather(late, return_exceptions=True)
-        answer = await actor.call("step", 2)
+        answer = await actor.call("step", numbered(2))
         go_on.set()
         return answer
 
     with door(step) as path:
-        assert asyncio.run(go(path)) == 2
+        assert asyncio.run(go(path)) == Reply(watched=True)
+
+
+def test_a_step_that_the_types_do_not_promise_goes_through_ray():
+    """Neither what can't be encoded nor what the other side refuses is sent again and again: Ray carries it."""
+    unfit = [numbered(1, items=(ReportItem(key="k", session="s", report={"x": object()}),)), numbered(1.5)]
+
+    async def go(path: str) -> None:
+        actor = SocketActor(Far(), path)
+        for step in unfit:
+            assert await actor.call("step", step) == ("step", (step,))
+        assert await actor.call("step", numbered(2)) is None
+
+    with door(echo) as path:
+        asyncio.run(go(path))
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.binary(max_size=300) | st.binary(max_size=60).map(lambda end: QUESTION.encode(Question(numbered(1)))[:-5] + end)
+)
+def test_bad_bytes_are_refused_and_the_door_stays_open(frame):
+    """Whatever a frame holds, the answer is a refusal in words, or it was a step; the next frame is answered."""
+    with door(echo) as path, socket.socket(socket.AF_UNIX) as router:
+        router.settimeout(10)
+        router.connect(path)
+        for sent in (frame, QUESTION.encode(Question(numbered(2)))):
+            router.sendall(struct.pack(">I", len(sent)) + sent)
+            (size,) = struct.unpack(">I", router.recv(4, socket.MSG_WAITALL))
+            answer = ANSWER.decode(router.recv(size, socket.MSG_WAITALL))
+            assert answer.refused.startswith("this is no Question") or not answer.refused
+    assert not answer.refused
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+def test_another_user_is_shown_out_at_both_ends(tmp_path, caplog):
+    """Even where modes are wide open: the actor reads nothing of a foreigner, and a Router sends nothing to one."""
+    with door(echo) as path:
+        for opened in (Path(path), Path(path).parent):
+            opened.chmod(0o777)
+        foreign = path + "-theirs"
+        asks, answers = os.pipe(), os.pipe()
+        child = os.fork()
+        if child == 0:  # another user, with a socket of its own in the folder
+            try:
+                os.setgroups([])
+                os.setgid(65534)
+                os.setuid(65534)
+                with socket.socket(socket.AF_UNIX) as peer, socket.socket(socket.AF_UNIX) as trap:
+                    peer.settimeout(10)
+                    peer.connect(path)
+                    os.write(answers[1], b"%d" % len(peer.recv(100)))
+                    trap.bind(foreign)
+                    os.chmod(foreign, 0o777)
+                    trap.listen()
+                    os.write(answers[1], b"!")
+                    os.read(asks[0], 1)
+                    caught, _ = trap.accept()
+                    caught.settimeout(10)
+                    os.write(answers[1], b"%d" % len(caught.recv(100)))
+            finally:
+                os._exit(0)
+        assert os.read(answers[0], 1) == b"0"  # closed, without a byte
+        assert os.read(answers[0], 1) == b"!"
+        with pytest.raises(PermissionError, match="belongs to user 65534"):
+            asyncio.run(SocketActor(Far(), foreign).call("step", numbered(1)))
+        os.write(asks[1], b"x")
+        assert os.read(answers[0], 1) == b"0"
+        os.waitpid(child, 0)
+
+
+def test_the_socket_lies_where_only_its_owner_gets(tmp_path):
+    """In the run's folder, else in the folder of all runs; a folder that others reach is refused."""
+    assert find_socket_folder({"MLX_STACK_RUN": str(tmp_path / "run")}) == tmp_path / "run"
+    alone = find_socket_folder({"RAY_TMPDIR": str(tmp_path)})
+    assert alone == tmp_path / f"ms-{os.geteuid()}"
+    assert {stat.S_IMODE(path.stat().st_mode) for path in (tmp_path / "run", alone)} == {0o700}
+    alone.chmod(0o750)
+    with pytest.raises(ConfigError, match="other users can reach it"):
+        find_socket_folder({"RAY_TMPDIR": str(tmp_path)})
 
 
 def test_who_is_gone_is_an_error_at_once():
@@ -110,28 +206,28 @@ def test_who_is_gone_is_an_error_at_once():
 
     async def go(path: str) -> None:
         with pytest.raises((OSError, EOFError)):
-            await SocketActor(Far(), path).call("step", 1)
+            await SocketActor(Far(), path).call("step", numbered(1))
 
-    with door(lambda value: value) as path:
+    with door(echo) as path:
         pass
     asyncio.run(go(path))
     asyncio.run(go(path + "-never"))
 
 
 def test_only_the_owner_may_enter_and_an_old_socket_gives_way():
-    """Whoever connects may run code here. A path that is left of an earlier life is taken over."""
+    """A path that is left of an earlier life is taken over."""
     with TemporaryDirectory(prefix="ms-", dir="/tmp") as folder:
         path = Path(folder) / "s"
-        first, second = StepListener(path, lambda: 1), StepListener(path, lambda: 2)
+        first, second = StepListener(path, lambda *_: None), StepListener(path, echo)
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
-        assert asyncio.run(SocketActor(Far(), str(path)).call("step")) == 2
+        assert asyncio.run(SocketActor(Far(), str(path)).call("step", numbered(1), tight(9))) == Reply(watched=True)
         first.close()
         second.close()
 
 
 def test_a_frame_has_a_bound():
     """Who announces more than that is shown out before anything is read."""
-    with door(lambda: 1) as path, socket.socket(socket.AF_UNIX) as router:
+    with door(echo) as path, socket.socket(socket.AF_UNIX) as router:
         router.settimeout(10)
         router.connect(path)
         router.sendall(struct.pack(">I", FRAME_BYTES_MAX + 1))
