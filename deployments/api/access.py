@@ -14,8 +14,8 @@ peer's address (see `deployments.listener.listening` for the mode in which an ad
 nothing). It also keeps web pages out: a browser on this machine is a peer on loopback, and any page
 that it shows may send requests. Those name the page's site in `Origin`, or, where the site's name
 was turned into 127.0.0.1 (DNS rebinding), in `Host`. Agents send no `Origin`. The pages that
-`server.cors_origins` names may ask all the same, and read the answers
-(`deployments/api/boundary.py`).
+`server.cors_origins` names may ask all the same, and read the answers. `deployments/api/boundary.py`
+asks `guard` and `refuse_page` before any route, so that no route can forget it.
 
 A key is compared by its digest, in constant time, with all entries: the time tells nothing of which one was near. What
 must never happen: a key in a repr, a log or an error, and a request without a caller.
@@ -50,6 +50,7 @@ class Caller:
     tokens_per_hour: int | None = None
 
 
+SAFE = ("GET", "HEAD", "OPTIONS")  # no route changes anything by these
 ANYBODY = Caller(name="", admin=True, allow_cloud=True)
 
 
@@ -141,6 +142,20 @@ class Access:
             else:
                 return
         raise ApiError("forbidden", f"{words}: configure keys (server.api_keys_file), or set server.allow_open")
+
+    def refuse_page(self, method: str, headers: Mapping[str, str]) -> None:
+        """Refuse a change that the page of another site asks for, as far as the browser says so (`Sec-Fetch-Site`): a
+        form, or a text that a page may send unasked. With keys it brings none, so there is nothing to refuse. A page
+        that `lets_read` lets in may also change something: one at http://localhost:3000 is of another site than
+        http://127.0.0.1:8000.
+
+        Raises:
+            ApiError: `forbidden`.
+        """
+        if self._callers or method in SAFE or headers.get("sec-fetch-site", "none") in ("none", "same-origin"):
+            return
+        if not self.lets_read(headers.get("origin", "")):
+            raise ApiError("forbidden", "a page of another site may change nothing here: see server.cors_origins")
 
     def lets_read(self, origin: str) -> bool:
         """Tell whether web pages of `origin` may read what is answered: those of this machine, and

@@ -2,14 +2,15 @@
 
 A caller sees what came with its own key: its requests and its sessions. Incidents, tiers and everything that changes
 something need an admin key. Without configured keys everybody is admin (and only loopback listens). What belongs to
-somebody else is answered as if it weren't there.
+somebody else is answered as if it weren't there. Ids of requests and names of sessions are the clients': where several
+keys have the same one, an admin must say whose is meant.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Awaitable, Callable, Collection, Mapping
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -25,10 +26,11 @@ from deployments.state.link import StateSilent
 from deployments.state.records import Health, Query
 from deployments.telemetry import log_error, log_info
 
-__all__ = ["Insight", "await_state", "choose_scope", "parse_limit", "parse_number", "refuse_unknown"]
+__all__ = ["Insight", "await_state", "choose_scope", "find_key", "parse_limit", "parse_number", "refuse_unknown"]
 
 FILTERS = ("kind", "tier", "session", "key", "request_id", "since", "until", "before", "limit")
 LIMIT_MAX = 500
+KEYS_SHOWN = 20
 LIMIT = 50
 BACK_S = 2.0
 T = TypeVar("T")
@@ -61,7 +63,8 @@ class Insight:
         """Answer with the report of one finished request."""
         caller = self._identify_caller(request)
         request_id = request.path_params["request_id"]
-        report = await await_state(self._state.report(choose_scope(caller), request_id))
+        key = await find_key(self._state, caller, request.query_params, "request", request_id)
+        report = None if key is None else await await_state(self._state.report(key, request_id))
         if report is None:
             raise ApiError("not_found", f"there is no report of request {request_id!r}")
         return json_response(report)
@@ -70,8 +73,8 @@ class Insight:
         """Answer what one session has done, spent and reserved."""
         caller = self._identify_caller(request)
         name = request.path_params["session"]
-        key = request.query_params.get("key") if caller.admin else caller.name
-        found = await await_state(self._state.session(key, name))
+        key = await find_key(self._state, caller, request.query_params, "session", name)
+        found = None if key is None else await await_state(self._state.session(key, name))
         if found is None:
             raise ApiError("not_found", f"there is no session {name!r}")
         return json_response(found)
@@ -109,8 +112,8 @@ class Insight:
         """Forget what one session has spent."""
         caller = self._require_admin(request)
         name = request.path_params["session"]
-        given = request.query_params.get("key")
-        found = await await_state(self._state.session(given, name))
+        key = await find_key(self._state, caller, request.query_params, "session", name)
+        found = None if key is None else await await_state(self._state.session(key, name))
         if found is None:
             raise ApiError("not_found", f"there is no session {name!r}")
         await await_state(self._state.reset(found["key"], name))
@@ -142,6 +145,26 @@ class Insight:
 def choose_scope(caller: Caller) -> str | None:
     """Choose the key whose things the caller may see; None: everybody's."""
     return None if caller.admin else caller.name
+
+
+async def find_key(
+    state: State, caller: Caller, params: Mapping[str, str], kind: Literal["request", "session"], name: str
+) -> str | None:
+    """Find the API key whose request or session is meant: the caller's own, or that which an admin names, or the only
+    one that has such a name; None where no key has.
+
+    Raises:
+        ApiError: `invalid_request`: clients choose these names, several keys have this one, and none is named.
+    """
+    if not caller.admin or "key" in params:
+        return params["key"] if caller.admin else caller.name
+    keys = await await_state(state.find_keys(kind, name))
+    if len(keys) > 1:
+        listed = ", ".join(f"?key={key}" for key in keys[:KEYS_SHOWN]) + (", ..." if len(keys) > KEYS_SHOWN else "")
+        raise ApiError(
+            "invalid_request", f"{len(keys)} API keys have a {kind} {name!r}: name one ({listed})", param="key"
+        )
+    return keys[0] if keys else None
 
 
 def _parse_query(params: Mapping[str, str]) -> Query:

@@ -1,5 +1,7 @@
 """The Router's ASGI app: Starlette's, with what comes before any route.
 
+    Host, Origin     without keys, a request that was meant for another host, or that a page from elsewhere sent, is a
+                     403, also where there is no route; so is a change that a page of another site asks for
     OPTIONS          answered here, without a key: a preflight of CORS, or the methods of a path in `Allow`
     Origin           an answer to a page that may read it says so: `Access-Control-Allow-Origin` and what it may see
     trailing slash   `/v1/chat/completions/` is `/v1/chat/completions`: clients don't follow a redirect of a POST
@@ -8,7 +10,7 @@
 Who may read: pages of this machine (the origins that `deployments/api/access.py` lets in without keys), and those that
 `server.cors_origins` names. To all others a preflight is a 403 and an answer has no CORS header, so the browser keeps
 it from them. No cookies are ever allowed (`Access-Control-Allow-Credentials`): a key is sent by the page itself.
-Whether a request is answered at all isn't decided here, but by its key and by `Access.guard`.
+What the rules are says `deployments/api/access.py`. A WebSocket is closed: there is no route for one.
 
 It is a wrapper of `send` and holds nothing back: a stream is a stream. What must never happen: an origin in
 `Access-Control-Allow-Origin` that isn't allowed, or `*`.
@@ -18,19 +20,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, MutableMapping
+from contextlib import ExitStack
 from typing import Any
 
 from starlette.applications import Starlette
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import Message, Receive, Scope, Send
 
 from deployments.api.access import Access
-from deployments.api.responses import error_response, find_inner_path
+from deployments.api.responses import error_response, find_inner_path, find_methods
 from deployments.errors import ApiError
 
-__all__ = ["EXPOSED", "BoundaryApp"]
+__all__ = ["EXPOSED", "BoundaryApp", "find_ending"]
 
 # What a page may read of an answer's headers, besides those that every page may.
 EXPOSED = (
@@ -66,13 +70,33 @@ class BoundaryApp(Starlette):
         origin = headers.get("origin")
         if origin is not None:
             send = _add_cors_headers(send, origin if self._access().lets_read(origin) else None)
-        await super().__call__(scope, receive, send)
+        try:
+            self._refuse(scope, headers)
+        except ApiError as error:
+            await (await self._explain(Request(scope), error))(scope, receive, send)
+            return
+        with ExitStack() as scope["mlx_stack.ending"]:
+            await super().__call__(scope, receive, send)
+
+    def _refuse(self, scope: Scope, headers: Headers) -> None:
+        """Refuse what no route may answer.
+
+        Raises:
+            ApiError: `forbidden`.
+        """
+        access, client = self._access(), scope.get("client")
+        access.guard(client[0] if client else None, headers)
+        access.refuse_page(scope["method"], headers)
+
+    async def _explain(self, request: Request, error: ApiError) -> Response:
+        """Answer with an error in the shape that the app's routes give it."""
+        handler: Any = self.exception_handlers.get(ApiError)
+        return error_response(error) if handler is None else await handler(request, error)
 
     def _answer_options(self, scope: Scope, headers: Headers) -> Response:
-        client = scope.get("client")
         try:
-            self._access().guard(client[0] if client else None, headers)
-            methods = self._find_methods(scope)
+            self._refuse(scope, headers)
+            methods = find_methods(self.routes, find_inner_path(scope))
             if "access-control-request-method" in headers:
                 return self._answer_preflight(headers, methods or ["GET", "POST"])
             if not methods:
@@ -100,20 +124,20 @@ class BoundaryApp(Starlette):
             allowed["access-control-allow-private-network"] = "true"
         return Response(status_code=204, headers=allowed)
 
-    def _find_methods(self, scope: Scope) -> list[str]:
-        """Find the methods of a path; none where there is no such route."""
-        path = find_inner_path(scope)
-        routes = [route for route in self.routes if isinstance(route, Route) and route.path_regex.match(path)]
-        return sorted({"OPTIONS"}.union(*(route.methods or () for route in routes))) if routes else []
-
     def _tidy_path(self, scope: MutableMapping[str, Any]) -> None:
         path = find_inner_path(scope)
         if path.startswith(TWICE):
             at = scope["path"].rindex(path)
             scope["path"] = scope["path"][:at] + path[len(TWICE) - len("/v1/") :]
             path = find_inner_path(scope)
-        if path.endswith("/") and any(getattr(route, "path", None) == path[:-1] for route in self.routes):
+        if path.endswith("/") and any(isinstance(route, Route) and route.path == path[:-1] for route in self.routes):
             scope["path"] = scope["path"][:-1]
+
+
+def find_ending(scope: Scope) -> ExitStack:
+    """Return what is closed behind the last byte of the request's answer, however the request ends."""
+    ending: ExitStack = scope["mlx_stack.ending"]
+    return ending
 
 
 def _parse_names(asked: str) -> str:

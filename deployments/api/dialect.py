@@ -65,7 +65,8 @@ class Dialect:
     `deployments.api.openai_chat.parse_chat` takes. `error_body` makes the JSON object of an error, for a request of
     this id. `id_header`: where its clients look for the request's id, beside `x-request-id`. `sign`: a header that
     its clients send with everything, also to paths that several dialects share. `statuses`: of errors, by their code,
-    where its clients want another one than the table's."""
+    where its clients want another one than the table's. `counted`: what stands beside the count of a prompt's
+    tokens."""
 
     name: str
     parse: Callable[..., ChatCall]
@@ -75,6 +76,7 @@ class Dialect:
     id_header: str | None = None
     sign: str | None = None
     statuses: Mapping[str, int] = field(default_factory=dict)
+    counted: Mapping[str, str] = field(default_factory=dict)
 
     def id_headers(self, request_id: str) -> Mapping[str, str]:
         """Build the header that names the request, where the dialect has one of its own."""

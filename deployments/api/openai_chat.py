@@ -11,16 +11,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
-import orjson
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from deployments.api.keeping import may_keep
 from deployments.api.session import name_beginning, read_session
 from deployments.errors import ApiError
-from deployments.work.json_values import VALUES_MAX, has_more_values
+from deployments.wire import Named
+from deployments.work.json_text import join_arguments, read_json
+from deployments.work.json_values import VALUES_MAX, has_more_values, is_too_deep
+from reliability.answer.wanted_form import WantedForm, read_wanted_form
 from reliability.sessions import Trail, read_trail
 from reliability.steps import OutOfSteps, Steps
-from reliability.tools import BadSchema, BadTools, ToolBox, build_toolbox, compile_schema, parse_choice
+from reliability.tools import BadSchema, BadTools, ToolBox, build_toolbox, parse_choice
 from reliability.types import ChatRequest
 
 __all__ = [
@@ -45,7 +47,7 @@ TOOLS_MAX = 512
 STOPS_MAX = 16
 TOP_LOGPROBS_MAX = 20
 MODEL_CHARS_MAX = 256
-# Of objects and lists in one another. Whoever visits, pickles or dumps the body further in has bounds of their own, the
+# Of objects and lists in one another. Whoever visits, encodes or dumps the body further in has bounds of their own, the
 # nearest at about 250, and would break in the middle of the work.
 DEPTH_MAX = 100
 TOO_LARGE = "the schemas are larger than this server takes"
@@ -68,6 +70,7 @@ class Message(Strict):
     content: str | list[dict[str, Any]] | None = None
     name: str | None = None
     tool_call_id: str | None = None
+    refusal: str | None = None
     tool_calls: list[dict[str, Any]] | None = None
 
 
@@ -123,6 +126,7 @@ class ChatCall:
 
     `trail`: what the request shows of its conversation, where it names no session. `wanted`: what its dialect's way out
     must know. `notes`: what was asked for and has no effect here, in words for the report.
+    `form`: what the text of its answer must be.
     """
 
     model: str
@@ -130,8 +134,9 @@ class ChatCall:
     request: ChatRequest
     toolbox: ToolBox
     trail: Trail | None
-    wanted: Any = ChatWanted()
+    wanted: Named = ChatWanted()
     notes: tuple[str, ...] = ()
+    form: WantedForm | None = None
 
 
 def parse_chat(
@@ -149,7 +154,8 @@ def parse_chat(
         ApiError: `invalid_json`, `invalid_request`, `invalid_tools` or `unsupported`, with the field in `param`.
         OutOfSteps: its schemas take more than `steps` to compile; never where they are final.
     """
-    fields = parse_object(raw)
+    notes: list[str] = []
+    fields = parse_object(raw, notes)
     return build_call(
         fields,
         headers,
@@ -158,6 +164,7 @@ def parse_chat(
         timeout_s=timeout_s,
         steps=steps,
         body_bytes=len(raw),
+        notes=tuple(notes),
     )
 
 
@@ -178,12 +185,11 @@ def build_call(
 ) -> ChatCall:
     """Build the call of a chat completion's fields. Another dialect brings those that it has translated its own into;
     `names` are then its own, by which a body may name its session, and `keep` what it says of being kept. Raises what
-    `parse_chat` does.
-    """
-    steps = steps or Steps(sys.maxsize)
-    body = _validate(fields)
+    `parse_chat` does."""
+    body, steps = _validate(fields), steps or Steps(sys.maxsize)
     tools, choice, toolbox = _read_tools(body, steps)
-    messages, asked = tuple(fields["messages"]), body.max_completion_tokens or body.max_tokens
+    messages, changed = join_arguments(fields["messages"])
+    asked = body.max_completion_tokens or body.max_tokens
     session = read_session(headers, fields if names is None else names)
     request = ChatRequest(
         request_id=request_id,
@@ -194,7 +200,7 @@ def build_call(
         timeout_s=timeout_s,
         tools=tools,
         tool_choice=choice,
-        response_format=_read_response_format(body, steps),
+        response_format=_check_response_format(body),
         thinking=thinking,
         keep=may_keep(headers, fields) if keep is None else keep,
         **_read_sampling(body),
@@ -209,7 +215,8 @@ def build_call(
         toolbox=toolbox,
         trail=None if session else _read_trail(headers, messages),
         wanted=_read_wanted(body) if wanted is None else wanted,
-        notes=notes,
+        notes=tuple(dict.fromkeys((*notes, *changed))),
+        form=_read_form(body.response_format, steps),
     )
 
 
@@ -236,8 +243,8 @@ def _read_trail(headers: Mapping[str, str], messages: tuple[dict[str, Any], ...]
     return read_trail(messages, headers.get("authorization") or headers.get("x-api-key") or "")
 
 
-def parse_object(raw: bytes) -> dict[str, Any]:
-    """Parse a body that is a JSON object within the bounds.
+def parse_object(raw: bytes, notes: list[str] | None = None) -> dict[str, Any]:
+    """Parse a body that is a JSON object within the bounds. `notes` takes what was changed in it.
 
     Raises:
         ApiError: `invalid_json`; `invalid_request` where it is larger or deeper than they allow.
@@ -246,24 +253,17 @@ def parse_object(raw: bytes) -> dict[str, Any]:
         message = f"the body holds more than {VALUES_MAX} values: texts, numbers, lists, objects, each with its key"
         raise ApiError("invalid_request", message)
     try:
-        value = orjson.loads(raw)
-    except orjson.JSONDecodeError as error:
+        value = read_json(raw, notes=notes)
+    except ValueError as error:
         raise ApiError("invalid_json", f"the body is not valid JSON: {error}") from None
+    except RecursionError:
+        raise ApiError("invalid_request", f"the body is nested deeper than {DEPTH_MAX} levels") from None
     if not isinstance(value, dict):
         raise ApiError("invalid_json", "the body must be a JSON object")
     # No deeper than it has brackets: most bodies need not be searched.
-    if raw.count(b"{") + raw.count(b"[") > DEPTH_MAX and _is_too_deep(value):
+    if raw.count(b"{") + raw.count(b"[") > DEPTH_MAX and is_too_deep(value, DEPTH_MAX):
         raise ApiError("invalid_request", f"the body is nested deeper than {DEPTH_MAX} levels")
     return value
-
-
-def _is_too_deep(value: Any) -> bool:
-    """Tell whether there is a level beyond `DEPTH_MAX`."""
-    level = [value]
-    for _ in range(DEPTH_MAX):
-        inner = (node.values() if isinstance(node, dict) else node for node in level)
-        level = [child for children in inner for child in children if isinstance(child, dict | list)]
-    return bool(level)
 
 
 def _validate(fields: dict[str, Any]) -> ChatBody:
@@ -308,7 +308,7 @@ def _check_message_parts(messages: list[dict[str, Any]]) -> None:
                 raise ApiError("invalid_request", f"{param}: each part needs a type", param=param)
 
 
-def _read_response_format(body: ChatBody, steps: Steps) -> Mapping[str, Any] | None:
+def _check_response_format(body: ChatBody) -> Mapping[str, Any] | None:
     value = body.response_format
     if value is None or value.get("type") == "text":
         return None
@@ -325,15 +325,15 @@ def _read_response_format(body: ChatBody, steps: Steps) -> Mapping[str, Any] | N
     if not isinstance(schema, dict):
         param = "response_format.json_schema.schema"
         raise ApiError("invalid_request", f"{param}: a schema is needed", param=param)
-    _check_schema(schema, steps)
     return value
 
 
-def _check_schema(schema: Mapping[str, Any], steps: Steps) -> None:
-    """Refuse a schema that no tier could use, or that would cost one its time: it is the client's
-    mistake, as in a tool."""
+def _read_form(response_format: Mapping[str, Any] | None, steps: Steps) -> WantedForm | None:
+    """Read the form that is asked for. A schema that no tier could use, or that would cost one its time, is the
+    client's mistake, as in a tool."""
+    found: WantedForm | BadSchema | None
     try:
-        found = compile_schema(schema, steps, arguments=False)
+        found = read_wanted_form(response_format, steps)
     except OutOfSteps:
         if not steps.final:
             raise
@@ -342,6 +342,7 @@ def _check_schema(schema: Mapping[str, Any], steps: Steps) -> None:
         raise _make_tools_error(
             "invalid_request", BadTools("/response_format/json_schema/schema" + found.path, found.message)
         )
+    return found
 
 
 def _read_tools(

@@ -14,7 +14,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
-import orjson
 from pydantic import Field, ValidationError
 
 from deployments.api.dialect import Dialect
@@ -32,6 +31,7 @@ from deployments.api.openai_render import DONE, KEEP_ALIVE, sse
 from deployments.api.session import name_beginning, read_session
 from deployments.errors import ApiError
 from deployments.request.run_record import Run
+from deployments.work.json_text import read_json
 from reliability.steps import Steps
 from reliability.tools import ToolBox
 from reliability.types import ChatRequest, Event, Finish, Passed
@@ -235,7 +235,7 @@ class PassedWriter:
         if not self.held:
             return DONE
         *before, end = self.held
-        return b"".join(map(_frame, before)) + sse(orjson.loads(end) | {"mlx_stack": report}) + DONE
+        return b"".join(map(_frame, before)) + sse(read_json(end) | {"mlx_stack": report}) + DONE
 
     def error(self, error: ApiError, report: dict[str, Any] | None) -> bytes:
         """Write the error's object as a frame; no `[DONE]` follows it."""

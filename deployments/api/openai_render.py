@@ -18,18 +18,31 @@ from deployments.api.openai_chat import ChatCall, parse_chat
 from deployments.errors import ApiError
 from deployments.reports.report import usage_json
 from deployments.request.run_record import Run
-from reliability.types import CallDelta, Event, Finish, FinishReason, Logprobs, Reasoning, Text, TokenLogprob, Usage
+from deployments.work.json_text import write_json
+from reliability.types import (
+    CallDelta,
+    Event,
+    Finish,
+    FinishReason,
+    Logprobs,
+    Reasoning,
+    Refusal,
+    Text,
+    TokenLogprob,
+    Usage,
+)
 
 __all__ = ["CHAT", "COMMENTS_PER_EVENT", "DONE", "KEEP_ALIVE", "Answer", "ChunkWriter", "add_call", "sse"]
 
 KEEP_ALIVE = b": keep-alive\n\n"
 COMMENTS_PER_EVENT = 6
 DONE = b"data: [DONE]\n\n"
+FIELDS: dict[type[Event], str] = {Text: "content", Reasoning: "reasoning_content", Refusal: "refusal"}
 
 
 def sse(value: Any) -> bytes:
     """Write one server-sent event."""
-    return b"data: " + orjson.dumps(value) + b"\n\n"
+    return b"data: " + write_json(value) + b"\n\n"
 
 
 @dataclass(slots=True, kw_only=True)
@@ -41,6 +54,7 @@ class Answer:
     legacy_functions: bool
     texts: list[str] = field(default_factory=list)
     reasoning: list[str] = field(default_factory=list)
+    refusals: list[str] = field(default_factory=list)
     calls: dict[int, dict[str, Any]] = field(default_factory=dict)
     tokens: list[TokenLogprob] = field(default_factory=list)
 
@@ -52,6 +66,8 @@ class Answer:
                     self.texts.append(text)
                 case Reasoning(text=text):
                     self.reasoning.append(text)
+                case Refusal(text=text):
+                    self.refusals.append(text)
                 case CallDelta():
                     add_call(self.calls, event)
                 case Logprobs(tokens=tokens):
@@ -77,8 +93,9 @@ class Answer:
         )
 
     def _make_message(self) -> dict[str, Any]:
-        text = "".join(self.texts)
-        message: dict[str, Any] = {"role": "assistant", "content": text or (None if self.calls else "")}
+        text, refusal = "".join(self.texts), "".join(self.refusals) or None
+        content = text or (None if self.calls or refusal else "")
+        message: dict[str, Any] = {"role": "assistant", "content": content, "refusal": refusal}
         if self.reasoning:
             message["reasoning_content"] = "".join(self.reasoning)
         calls = [self.calls[index] for index in sorted(self.calls)]
@@ -171,33 +188,34 @@ class ChunkWriter:
         return sse(self._make_body(model, [choice]))
 
     def _make_body(self, model: str, choices: list[dict[str, Any]]) -> dict[str, Any]:
-        return {
+        body = {
             "id": self.answer_id,
             "object": "chat.completion.chunk",
             "created": self.created_s,
             "model": model,
             "choices": choices,
         }
+        return body | {"usage": None} if self.include_usage else body
 
     def _add_role(self, delta: dict[str, Any]) -> dict[str, Any]:
         if self.role_sent:
             return delta
         self.role_sent = True
-        return {"role": "assistant", "content": ""} | delta
+        return {"role": "assistant", "content": None if "refusal" in delta else ""} | delta
 
 
 def _merge_deltas(events: Iterable[Event], *, legacy: bool) -> Iterable[dict[str, Any]]:
-    """Render OpenAI deltas; neighbouring texts become one."""
+    """Render OpenAI deltas; neighboring texts become one."""
     key, pending = "", ""
     for event in events:
         if isinstance(event, Logprobs):
             continue  # they stand beside a delta, not in one
-        kind = {Text: "content", Reasoning: "reasoning_content"}.get(type(event), "")
+        kind = FIELDS.get(type(event), "")
         if kind != key and pending:
             yield {key: pending}
             pending = ""
         key = kind
-        if isinstance(event, (Text, Reasoning)):
+        if isinstance(event, (Text, Reasoning, Refusal)):
             pending += event.text
         elif isinstance(event, CallDelta):
             yield _render_call_delta(event, legacy=legacy)

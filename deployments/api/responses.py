@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-import orjson
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.routing import Mount, Route
 
 from deployments.api.dialect import Dialect
 from deployments.api.headers import request_id_of
 from deployments.errors import ApiError
 from deployments.telemetry import log_error
+from deployments.work.json_text import write_json
 
-__all__ = ["build_error_handlers", "error_response", "find_inner_path", "json_response"]
+__all__ = ["build_error_handlers", "error_response", "find_inner_path", "find_methods", "json_response"]
 
 # What a client asks for whose base URL has one `/v1` too few.
 BASE_HINTS = dict.fromkeys(
@@ -26,7 +27,7 @@ BASE_HINTS = dict.fromkeys(
 
 def json_response(value: Any, *, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
     """Answer in JSON."""
-    return Response(orjson.dumps(value), status_code=status, media_type="application/json", headers=headers)
+    return Response(write_json(value), status_code=status, media_type="application/json", headers=headers)
 
 
 def error_response(
@@ -52,6 +53,17 @@ def find_inner_path(scope: Mapping[str, Any]) -> str:
     return path[len(root) :] if root and path.startswith(root + "/") else path
 
 
+def find_methods(routes: Iterable[Any], path: str) -> list[str]:
+    """Find the methods of a path, of all routes that it fits; none where there is no such route."""
+    found: set[str] = set()
+    for route in routes:
+        if isinstance(route, Mount) and path.startswith(f"{route.path}/"):
+            found.update(find_methods(route.routes, path.removeprefix(route.path)))
+        elif isinstance(route, Route) and route.path_regex.match(path):
+            found.update(route.methods or (), ("OPTIONS",))
+    return sorted(found)
+
+
 def build_error_handlers(dialects: Mapping[str, Dialect]) -> dict[Any, Any]:
     """Build the handlers of what a route raises. `dialects` by path: an error there, and below it, has the dialect's
     shape; elsewhere it has that of the dialect whose sign the request has, or else OpenAI's."""
@@ -70,8 +82,8 @@ def build_error_handlers(dialects: Mapping[str, Dialect]) -> dict[Any, Any]:
 
     async def handle_http_error(request: Request, error: Exception) -> Response:
         response = answer(request, _read_http_error(request, error))
-        if "Allow" in (getattr(error, "headers", None) or {}):
-            response.headers["allow"] = error.headers["Allow"]  # type: ignore[attr-defined]
+        if response.status_code == 405:
+            response.headers["allow"] = ", ".join(find_methods(request.app.routes, find_inner_path(request.scope)))
         return response
 
     async def handle_bug(request: Request, error: Exception) -> Response:
@@ -89,5 +101,7 @@ def _read_http_error(request: Request, error: Exception) -> ApiError:
         hint = next((f"; {words}" for start, words in BASE_HINTS.items() if path.startswith(start)), "")
         return ApiError("not_found", f"there is no route {request.url.path}{hint}")
     if status == 405:
-        return ApiError("method_not_allowed", "this method isn't allowed here")
+        methods = ", ".join(find_methods(request.app.routes, find_inner_path(request.scope)))
+        words = f"{request.method[:16]} isn't allowed for {request.url.path}; it takes {methods}"
+        return ApiError("method_not_allowed", words)
     return ApiError("internal_error", "an error inside the server")

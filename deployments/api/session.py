@@ -18,6 +18,8 @@ from typing import Any
 
 import orjson
 
+from deployments.work.json_text import write_json
+
 __all__ = ["SESSION_CHARS_MAX", "SESSION_HEADERS", "name_beginning", "read_session"]
 
 SESSION_CHARS_MAX = 256
@@ -62,7 +64,7 @@ def name_beginning(headers: Mapping[str, str], messages: Sequence[Mapping[str, A
     key = headers.get("authorization", "")
     system = next((m.get("content") for m in messages if m.get("role") in ("system", "developer")), None)
     first = next((m.get("content") for m in messages if m.get("role") == "user"), None)
-    return "c-" + _digest(orjson.dumps([key, system, first], option=orjson.OPT_SORT_KEYS))
+    return "c-" + _digest(write_json([key, system, first], option=orjson.OPT_SORT_KEYS))
 
 
 def _list_carried(body: Mapping[str, Any]) -> Iterator[Any]:

@@ -1,4 +1,4 @@
-"""`POST /v1/messages/count_tokens`: how many tokens a prompt is, before anybody is asked to read it.
+"""`POST /v1/messages/count_tokens`, `POST /v1/responses/input_tokens`: count the tokens of a prompt without a model.
 
 The tier at which the request would start counts, by its own tokenizer and chat template: then it is exactly what that
 tier's usage will say. One that can't (it is hosted, loading, asleep, full, or can't read this prompt) leaves an

@@ -34,6 +34,7 @@ from deployments.api.openai_chat import (
     parse_object,
 )
 from deployments.errors import ApiError
+from reliability.steps import Steps
 
 __all__ = ["MessagesBody", "MessagesWanted", "parse_messages", "rename"]
 
@@ -86,19 +87,20 @@ NAMES: Sequence[tuple[re.Pattern[str], str]] = tuple(
 )
 
 
-def parse_messages(raw: bytes, headers: Mapping[str, str], **named: Any) -> ChatCall:
+def parse_messages(raw: bytes, headers: Mapping[str, str], *, steps: Steps | None = None, **named: Any) -> ChatCall:
     """Parse one body; `named` is what `deployments.api.openai_chat.parse_chat` takes.
 
     Raises:
         ApiError: `invalid_json`, `invalid_request`, `invalid_tools` or `unsupported`, with the field in `param`.
         OutOfSteps: its schemas take more than `steps` to compile; never where they are final.
     """
-    fields = parse_object(raw)
+    changed: list[str] = []
+    fields = parse_object(raw, changed)
     body = _validate(fields)
     translated = _translate(body)
     thinking = read_thinking(body.thinking)
     wanted = MessagesWanted(thinking=thinking.shown)
-    notes = write_notes(fields, FIELDS)
+    notes = (*changed, *write_notes(fields, FIELDS))
     try:
         return build_call(
             translated,
@@ -108,6 +110,7 @@ def parse_messages(raw: bytes, headers: Mapping[str, str], **named: Any) -> Chat
             names=fields,
             wanted=wanted,
             notes=notes,
+            steps=steps,
             **named,
         )
     except ApiError as error:

@@ -24,9 +24,8 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-import orjson
-
 from deployments.errors import ApiError
+from deployments.work.json_text import write_json
 
 __all__ = ["drop_billing_line", "refuse", "translate_history"]
 
@@ -163,7 +162,7 @@ def _make_call(block: Block, path: str) -> dict[str, Any]:
     arguments = block.get("input")
     if not isinstance(arguments, dict):
         raise refuse(f"{path}.input", "an object is needed")
-    written = orjson.dumps(arguments).decode()
+    written = write_json(arguments).decode()
     return {"id": call_id, "type": "function", "function": {"name": name, "arguments": written}}
 
 

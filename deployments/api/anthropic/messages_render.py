@@ -14,6 +14,8 @@ are `cache_read_input_tokens`, and `input_tokens` are the others, as Anthropic c
 
 Thoughts are blocks of their own where the client has asked for thinking, and stay away where it hasn't: many clients
 read the first block as the text. Nobody signs them; the signature says so.
+
+A refusal is a text, as the API has no other place for it, and the stop reason says what it is.
 """
 
 from __future__ import annotations
@@ -32,8 +34,10 @@ from deployments.api.openai_chat import ChatCall
 from deployments.api.openai_render import KEEP_ALIVE, add_call
 from deployments.errors import ApiError
 from deployments.request.run_record import Run
+from deployments.work.json_text import read_json, write_json
 from reliability.answer.estimate import tokens_about
-from reliability.types import CallDelta, Event, Finish, FinishReason, Reasoning, Text, Usage
+from reliability.surrogates import may_hold_halves
+from reliability.types import CallDelta, Event, Finish, FinishReason, Reasoning, Refusal, Text, Usage
 
 __all__ = ["MESSAGES", "MessageCollector", "MessageWriter"]
 
@@ -62,6 +66,7 @@ class MessageCollector:
     stops: Collection[str] = ()
     texts: list[str] = field(default_factory=list)
     thoughts: list[str] = field(default_factory=list)
+    refused: bool = False
     calls: dict[int, dict[str, Any]] = field(default_factory=dict)
 
     def take(self, events: Iterable[Event]) -> None:
@@ -70,6 +75,9 @@ class MessageCollector:
             match event:
                 case Text(text=text):
                     self.texts.append(text)
+                case Refusal(text=text):
+                    self.texts.append(text)
+                    self.refused = True
                 case Reasoning(text=text) if self.thinking:
                     self.thoughts.append(text)
                 case CallDelta():
@@ -78,25 +86,39 @@ class MessageCollector:
     def body(self, model: str, finish: Finish) -> bytes:
         """Write the complete message."""
         message = _make_message(self.answer_id, model, _make_usage(finish.usage))
-        return orjson.dumps(message | {"content": self._make_content()} | _make_end(finish, self.stops))
+        end = _make_end(finish, self.stops, refused=self.refused)
+        return orjson.dumps(message | {"content": self._make_content()} | end)
 
     def _make_content(self) -> list[dict[str, Any]]:
         content: list[dict[str, Any]] = []
         if self.thoughts:
             content.append({"type": "thinking", "thinking": "".join(self.thoughts), "signature": UNSIGNED})
         if text := "".join(self.texts):
-            content.append({"type": "text", "text": text, "citations": None})
+            content.append({"type": "text", "text": text})
         for index in sorted(self.calls):
             call = self.calls[index]
-            arguments = orjson.loads(call["function"]["arguments"] or "{}")
-            content.append({"type": "tool_use", "id": call["id"], "name": call["function"]["name"], "input": arguments})
+            function = call["function"]
+            given = _write_input(function["arguments"])
+            content.append({"type": "tool_use", "id": call["id"], "name": function["name"], "input": given})
         return content
+
+
+def _write_input(arguments: str) -> orjson.Fragment | dict[str, str]:
+    """Write a call's arguments as they stand, so that no number in them changes; in an object where they are none,
+    which is only delivered where their validation is switched off."""
+    try:
+        value = read_json(arguments.encode() or b"{}")
+    except (ValueError, RecursionError):
+        return {"arguments": arguments}
+    if not isinstance(value, dict):
+        return {"arguments": arguments}
+    return orjson.Fragment(write_json(value) if may_hold_halves(arguments) else arguments or "{}")
 
 
 @dataclass(slots=True, kw_only=True)
 class MessageWriter:
     """Writes one stream. `open` is the kind of the block that is open (`""`: none), of a call with its index; `count`
-    is how many blocks there were."""
+    is how many blocks there were; `refused`: one of them was a refusal."""
 
     answer_id: str
     thinking: bool
@@ -104,6 +126,7 @@ class MessageWriter:
     begun: bool = False
     open: str = ""
     count: int = 0
+    refused: bool = False
 
     def chunks(self, model: str, events: Iterable[Event]) -> bytes:
         """Write the events of a batch; neighbours of one kind are one delta."""
@@ -111,8 +134,9 @@ class MessageWriter:
         kind, pieces = "", list[str]()
         for event in events:
             match event:
-                case Text(text=text):
+                case Text(text=text) | Refusal(text=text):
                     wanted = "text"
+                    self.refused = self.refused or isinstance(event, Refusal)
                 case Reasoning(text=text) if self.thinking:
                     wanted = "thinking"
                 case CallDelta(arguments=text):
@@ -137,7 +161,7 @@ class MessageWriter:
         start = b"" if self.begun else self._start(model)
         delta = {
             "type": "message_delta",
-            "delta": _make_end(finish, self.run.request.stop),
+            "delta": _make_end(finish, self.run.request.stop, refused=self.refused),
             "usage": _make_usage(finish.usage),
         }
         stop = {"type": "message_stop", "mlx_stack": report}
@@ -161,7 +185,7 @@ class MessageWriter:
         if not text:
             return []
         if kind == "text":
-            block, delta = {"type": "text", "text": "", "citations": None}, {"type": "text_delta", "text": text}
+            block, delta = {"type": "text", "text": ""}, {"type": "text_delta", "text": text}
         elif kind == "thinking":
             block = {"type": "thinking", "thinking": "", "signature": ""}
             delta = {"type": "thinking_delta", "thinking": text}
@@ -205,11 +229,11 @@ def _make_message(answer_id: str, model: str, usage: dict[str, Any]) -> dict[str
     }
 
 
-def _make_end(finish: Finish, stops: Collection[str]) -> dict[str, Any]:
+def _make_end(finish: Finish, stops: Collection[str], *, refused: bool) -> dict[str, Any]:
     """Make what says why it ended; not every server tells which stop sequence it was, and some tell other things."""
-    reason = STOP_REASONS[finish.reason]
+    reason = "refusal" if refused and finish.reason is FinishReason.STOP else STOP_REASONS[finish.reason]
     stop = finish.stop if finish.reason is FinishReason.STOP and finish.stop in stops else None
-    if stop is not None:
+    if stop is not None and not refused:
         reason = "stop_sequence"
     return {"stop_reason": reason, "stop_sequence": stop, "stop_details": None, "container": None}
 

@@ -3,7 +3,8 @@
     previous_response_id   input and output of each response of the chain, the oldest first, before the request's own
     item_reference         the item of that name, in the place of the reference
 
-What must never happen: a reference that is dropped because nothing was found.
+What must never happen: a reference that is dropped because nothing was found; a request that holds more of a record
+than all of it, since what is recalled is reserved by its size.
 """
 
 from __future__ import annotations
@@ -44,13 +45,18 @@ def check_recalled(previous: str | None, given: str | Sequence[Any] | None, reca
 
 
 def _list_references(given: Sequence[Any]) -> list[tuple[str, str]]:
-    """List the names of the items that are referred to, by their paths."""
-    found = []
+    """List the names of the items that are referred to, by their paths; each once, as at OpenAI."""
+    found: list[tuple[str, str]] = []
+    names: set[str] = set()
     for place, item in enumerate(given):
         if _is_reference(item):
             path = f"input.{place}.id"
             if not isinstance(item.get("id"), str) or find_response(item["id"]) is None:
                 raise _deny(item.get("id"), path)
+            if item["id"] in names:
+                words = f"Duplicate item found with id {item['id']}. Remove duplicate items from your input and retry."
+                raise ApiError("invalid_request", words, param="input")
+            names.add(item["id"])
             found.append((path, item["id"]))
     return found
 

@@ -6,7 +6,8 @@
     max_tokens                   max_output_tokens
 
 What the translation itself refuses it names rightly at once; this is for what is found further in: by the checks that
-all dialects share, by a tier, by an API behind one. Where a place in `tools` can't be known it is left out.
+all dialects share, by a tier, by an API behind one. Where a place in `tools` can't be known it is left out. An error
+may come here twice, from the parser and on its way out: what is translated stays as it is.
 
 What must never happen: a `param` or a text that begins with a path which the client's body doesn't have.
 """
@@ -63,6 +64,8 @@ def translate_path(path: str, places: Sequence[int] | None = None) -> str:
 
 
 def _translate_tool(parts: Sequence[str], places: Sequence[int] | None) -> str:
+    if places is None and len(parts) > 2 and parts[1].isdigit() and parts[2] != "function":
+        return ".".join(parts)  # the client's own form: it was translated before, where the places were known
     if len(parts) == 1 or places is None or not parts[1].isdigit() or int(parts[1]) >= len(places):
         return "tools"
     inner = parts[3:] if parts[2:3] == ["function"] else parts[2:]

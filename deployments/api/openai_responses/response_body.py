@@ -39,6 +39,7 @@ from deployments.api.openai_responses.response_items import History
 from deployments.api.openai_responses.response_tools import ToolsRead, read_tools
 from deployments.api.openai_responses.stored_record import RECORD_BYTES_MAX, Recalled
 from deployments.errors import ApiError
+from deployments.work.json_text import write_json
 from reliability.steps import Steps
 
 __all__ = ["Wanted", "parse_response"]
@@ -76,6 +77,8 @@ class ResponseBody(Strict):
     max_tool_calls: int | None = Field(default=None, ge=1, le=2**31)
     temperature: float | None = Field(default=None, ge=0, le=2)
     top_p: float | None = Field(default=None, gt=0, le=1)
+    presence_penalty: float | None = Field(default=None, ge=-2, le=2)
+    frequency_penalty: float | None = Field(default=None, ge=-2, le=2)
     top_logprobs: int | None = Field(default=None, ge=0, le=20)
     parallel_tool_calls: bool | None = None
     tools: list[dict[str, Any]] | None = Field(default=None, max_length=TOOLS_MAX)
@@ -99,7 +102,7 @@ class ResponseBody(Strict):
 READ_HERE = frozenset(ResponseBody.model_fields)
 # They have the same name and meaning in chat completions, and go on to whoever heeds them.
 PASSED_ON = ("temperature", "top_p", "parallel_tool_calls", "stream", "user", "prompt_cache_key", "safety_identifier")
-PASSED_ON_TOO = ("service_tier", "prompt_cache_retention")
+PASSED_ON_TOO = ("service_tier", "prompt_cache_retention", "presence_penalty", "frequency_penalty")
 # What this server can't do at all, and why.
 REFUSED = {
     "background": "responses can't be made in the background here",
@@ -118,6 +121,8 @@ OF_CHAT = {
     "function_call": "tool_choice",
     "logprobs": 'include: ["message.output_text.logprobs"]',
 }
+# What OpenAI echoes of a function tool that leaves it out.
+FUNCTION = {"description": None, "parameters": None, "strict": None}
 LOGPROBS, SEALED = "message.output_text.logprobs", "reasoning.encrypted_content"
 INCLUDABLE = frozenset(
     {
@@ -137,13 +142,14 @@ INCLUDABLE = frozenset(
 class Wanted:
     """What the way out must know. `echo`: the fields of the response object that repeat the request, as JSON, since a
     client's tools may be large; `custom`: the tools whose calls are free text; `sealed`: reasoning goes out in its
-    opaque form, too. `items`: the input as it is stored, None where nothing is; `previous`: the response that this one
-    goes on from."""
+    opaque form, too; `summary`: as a summary. `items`: the input as it is stored, None where nothing is; `previous`:
+    the response that this one goes on from."""
 
     tag: str
     echo: Mapping[str, bytes]
     custom: frozenset[str] = frozenset()
     sealed: bool = False
+    summary: bool = False
     items: bytes | None = None
     previous: str | None = None
 
@@ -163,9 +169,10 @@ def parse_response(
     Raises:
         NeedsRecall: it refers to stored responses, and `recalled` is None.
     """
-    fields = parse_object(raw)
+    changed: list[str] = []
+    fields = parse_object(raw, changed)
     body = _validate(fields)
-    notes = _list_notes(body)
+    notes = [*changed, *_list_notes(body)]
     recalled = check_recalled(body.previous_response_id, body.input, recalled)
     given = resolve_items(body.input, recalled)
     history = _read_input(body, given, recalled)
@@ -222,9 +229,14 @@ def _list_notes(body: ResponseBody) -> list[str]:
         found.append("truncation: auto has no effect here; a prompt that is too long is refused")
     if body.max_tool_calls is not None:
         found.append("max_tool_calls has no effect here: it bounds the calls of tools that the server runs")
-    if body.reasoning is not None and (body.reasoning.summary or body.reasoning.generate_summary):
-        found.append("reasoning.summary has no effect here; reasoning is given as it is, where a model shows any")
+    if _wants_summary(body):
+        found.append("reasoning.summary: reasoning is given as it is, where a model shows any; it isn't summarized")
     return found
+
+
+def _wants_summary(body: ResponseBody) -> bool:
+    asked = body.reasoning and (body.reasoning.summary or body.reasoning.generate_summary)
+    return bool(asked) and asked != "none"
 
 
 def _read_input(body: ResponseBody, given: str | list[Any], recalled: Recalled) -> History:
@@ -284,7 +296,7 @@ def _translate_text(text: TextField) -> dict[str, Any]:
 def _build_wanted(body: ResponseBody, tools: ToolsRead, given: str | list[Any]) -> Wanted:
     tag = make_tag()
     echo = _write_echo(body)
-    items = None if body.store is False else orjson.dumps(complete_items(given, tag))
+    items = None if body.store is False else write_json(complete_items(given, tag))
     if items is not None and len(items) + sum(map(len, echo.values())) > RECORD_BYTES_MAX:
         items = None
     return Wanted(
@@ -292,32 +304,36 @@ def _build_wanted(body: ResponseBody, tools: ToolsRead, given: str | list[Any]) 
         echo=echo | {"store": orjson.dumps(items is not None)},
         custom=tools.custom,
         sealed=SEALED in (body.include or ()),
+        summary=_wants_summary(body),
         items=items,
         previous=body.previous_response_id,
     )
 
 
 def _write_echo(body: ResponseBody) -> dict[str, bytes]:
-    """Write the fields of the response object that repeat the request."""
+    """Write the fields of the response object that repeat the request; where it leaves one out, OpenAI's default."""
     reasoning, text = body.reasoning or ReasoningField(), body.text or TextField()
     echo = {
+        "frequency_penalty": body.frequency_penalty or 0,
         "instructions": body.instructions,
         "max_output_tokens": body.max_output_tokens,
         "max_tool_calls": body.max_tool_calls,
         "metadata": body.metadata or {},
         "parallel_tool_calls": body.parallel_tool_calls is not False,
+        "presence_penalty": body.presence_penalty or 0,
         "previous_response_id": body.previous_response_id,
         "prompt_cache_key": body.prompt_cache_key,
         "reasoning": {"effort": reasoning.effort, "summary": reasoning.summary},
         "safety_identifier": body.safety_identifier,
         "service_tier": body.service_tier or "default",
-        "temperature": body.temperature,
+        "temperature": 1.0 if body.temperature is None else body.temperature,
         "text": {"format": text.format or {"type": "text"}} | ({"verbosity": text.verbosity} if text.verbosity else {}),
         "tool_choice": body.tool_choice or "auto",
-        "tools": body.tools or [],
+        "tools": [FUNCTION | tool if tool["type"] == "function" else tool for tool in body.tools or ()],
         "top_logprobs": body.top_logprobs or 0,
-        "top_p": body.top_p,
+        "top_p": 1.0 if body.top_p is None else body.top_p,
         "truncation": "disabled",
-        "user": body.user,
     }
-    return {name: orjson.dumps(value) for name, value in echo.items()}
+    if body.user is not None:
+        echo["user"] = body.user
+    return {name: write_json(value) for name, value in echo.items()}

@@ -2,7 +2,8 @@
 
     response.created, response.in_progress
     for each item      output_item.added
-                         content_part.added, (reasoning_text | output_text).delta*, .done, content_part.done
+                         content_part.added, (reasoning_text | output_text | refusal).delta*, .done, content_part.done
+                         or reasoning_summary_part.added, reasoning_summary_text.delta*, .done, ..._part.done
                          or (function_call_arguments | custom_tool_call_input).delta, .done
                        output_item.done
     response.completed | response.incomplete | response.failed
@@ -39,7 +40,7 @@ from deployments.api.openai_chat import ChatCall
 from deployments.api.openai_render import COMMENTS_PER_EVENT, KEEP_ALIVE
 from deployments.api.openai_responses.field_paths import translate_error
 from deployments.api.openai_responses.response_body import Wanted, parse_response
-from deployments.api.openai_responses.response_object import Output, Saying, build_response, render_tokens
+from deployments.api.openai_responses.response_object import TEXT, Output, Saying, build_response, render_tokens
 from deployments.errors import ApiError
 from deployments.request.run_record import Run
 from reliability.types import Event, Finish, FinishReason, TokenLogprob
@@ -150,24 +151,20 @@ class EventWriter:
         self._open = saying
         item = saying.item("in_progress", sealed=self.wanted.sealed)
         self._add("response.output_item.added", {"output_index": saying.place, "item": item})
-        self._add_of("response.content_part.added", saying, part=saying.part(complete=False))
+        self._add_of(f"{saying.form.part}.added", saying, part=saying.part(complete=False))
 
     def _add_delta(self, saying: Saying, text: str, tokens: list[TokenLogprob]) -> None:
-        if saying.reasons:
-            self._add_of("response.reasoning_text.delta", saying, delta=text)
-        else:
-            self._add_of("response.output_text.delta", saying, delta=text, logprobs=render_tokens(tokens))
+        more = {"logprobs": render_tokens(tokens)} if saying.form is TEXT else {}
+        self._add_of(f"{saying.form.text}.delta", saying, delta=text, **more)
 
     def _close_saying(self, status: str) -> None:
         saying, self._open = self._open, None
         if saying is None:
             return
-        part = saying.part()
-        if saying.reasons:
-            self._add_of("response.reasoning_text.done", saying, text=part["text"])
-        else:
-            self._add_of("response.output_text.done", saying, text=part["text"], logprobs=part["logprobs"])
-        self._add_of("response.content_part.done", saying, part=part)
+        part, form = saying.part(), saying.form
+        more = {"logprobs": part["logprobs"]} if form is TEXT else {}
+        self._add_of(f"{form.text}.done", saying, **{form.key: part[form.key]}, **more)
+        self._add_of(f"{form.part}.done", saying, part=part)
         item = saying.item(status, sealed=self.wanted.sealed)
         self._add("response.output_item.done", {"output_index": saying.place, "item": item})
 
@@ -176,11 +173,11 @@ class EventWriter:
         for (place, item), (_, complete) in zip(begun, self.output.call_items(), strict=True):
             named: dict[str, Any] = {"item_id": item["id"], "output_index": place}
             self._add("response.output_item.added", {"output_index": place, "item": item})
-            kind, given = ("function_call_arguments", "arguments")
+            kind, given, told = "function_call_arguments", "arguments", {"name": complete["name"]}
             if item["type"] == "custom_tool_call":
-                kind, given = "custom_tool_call_input", "input"
+                kind, given, told = "custom_tool_call_input", "input", {}
             self._add(f"response.{kind}.delta", named | {"delta": complete[given]})
-            self._add(f"response.{kind}.done", named | {given: complete[given]})
+            self._add(f"response.{kind}.done", named | {given: complete[given]} | told)
             self._add("response.output_item.done", {"output_index": place, "item": complete})
 
     def _add_end(self, kind: str, response: bytes, report: dict[str, Any] | None) -> None:
@@ -189,7 +186,7 @@ class EventWriter:
 
     def _add_of(self, kind: str, saying: Saying, **more: Any) -> None:
         """Add an event of an item's part."""
-        named = {"item_id": saying.item_id, "output_index": saying.place, "content_index": 0}
+        named = {"item_id": saying.item_id, "output_index": saying.place, saying.form.at: 0}
         self._add(kind, named | more)
 
     def _add(self, kind: str, fields: dict[str, Any]) -> None:
@@ -234,4 +231,5 @@ RESPONSES = Dialect(
     writer=_open_writer,
     error_body=lambda error, _: translate_error(error).body(),
     statuses=STATUSES,
+    counted={"object": "response.input_tokens"},
 )

@@ -182,16 +182,20 @@ def _read_call_id(item: Mapping[str, Any], path: str) -> str:
 
 def _read_reasoning(item: Mapping[str, Any], path: str) -> str | None:
     """Read the reasoning itself; None where only another server could."""
-    content, sealed = item.get("content"), item.get("encrypted_content")
-    if content is not None and not isinstance(content, list):
-        raise refuse(f"{path}.content", "a list of parts is needed")
-    texts: list[str] = []
-    for place, part in enumerate(content or ()):
-        if not isinstance(part, Mapping) or not isinstance(part.get("text"), str):
-            raise refuse(f"{path}.content.{place}.text", "a text is needed")
-        texts.append(part["text"])
-    if texts or sealed is None:
-        return "".join(texts)
+    content, sealed = _read_parts(item, "content", path), item.get("encrypted_content")
+    summary = _read_parts(item, "summary", path)
+    if content or sealed is None:
+        return "".join(content) or "\n\n".join(summary)
     if not isinstance(sealed, str):
         raise refuse(f"{path}.encrypted_content", "a text is needed")
     return open_seal(sealed)
+
+
+def _read_parts(item: Mapping[str, Any], name: str, path: str) -> list[str]:
+    parts = item.get(name)
+    if parts is not None and not isinstance(parts, list):
+        raise refuse(f"{path}.{name}", "a list of parts is needed")
+    for place, part in enumerate(parts or ()):
+        if not isinstance(part, Mapping) or not isinstance(part.get("text"), str):
+            raise refuse(f"{path}.{name}.{place}.text", "a text is needed")
+    return [part["text"] for part in parts or ()]

@@ -1,7 +1,8 @@
 """The response object and its items, outwards: an answer's events become items, in the order in which they came.
 
-    Reasoning ─▶ a reasoning item     Text ─▶ a message     a call ─▶ function_call, or custom_tool_call
+    Reasoning ─▶ a reasoning item     Text, Refusal ─▶ a message     a call ─▶ function_call, or custom_tool_call
 
+Reasoning is the content of its item, or its summary where the client asked for one: some clients show nothing else.
 Reasoning and text that alternate become as many items, each complete before the next begins. Calls leave a tier all at
 once at the end, so they stand behind everything else. An answer without anything is a message without text: a client
 that waits for one finds it.
@@ -16,7 +17,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import orjson
 
@@ -24,11 +25,44 @@ from deployments.api.openai_render import add_call
 from deployments.api.openai_responses.item_ids import name_response
 from deployments.api.openai_responses.reasoning_seal import seal
 from deployments.api.openai_responses.response_body import Wanted
-from reliability.types import CallDelta, Event, Finish, FinishReason, Logprobs, Reasoning, Text, TokenLogprob, Usage
+from deployments.work.json_text import read_json
+from reliability.types import (
+    CallDelta,
+    Event,
+    Finish,
+    FinishReason,
+    Logprobs,
+    Reasoning,
+    Refusal,
+    Text,
+    TokenLogprob,
+    Usage,
+)
 
-__all__ = ["Output", "Saying", "build_response", "render_tokens", "render_usage"]
+__all__ = ["TEXT", "Output", "Saying", "build_response", "render_tokens", "render_usage"]
 
+SAMPLED = ("temperature", "top_p")
 INCOMPLETE = {FinishReason.LENGTH: "max_output_tokens", FinishReason.CONTENT_FILTER: "content_filter"}
+
+
+class Form(NamedTuple):
+    """What an item's one part is: its type, the key of its text, and how the events of a stream name it. `part` begins
+    the names of the events of the part, `text` those of its text; `at` is the key of the part's place."""
+
+    kind: str
+    key: str
+    part: str
+    text: str
+    at: str = "content_index"
+
+
+TEXT = Form("output_text", "text", "response.content_part", "response.output_text")
+REFUSAL = Form("refusal", "refusal", "response.content_part", "response.refusal")
+REASONING = Form("reasoning_text", "text", "response.content_part", "response.reasoning_text")
+SUMMARY = Form(
+    "summary_text", "text", "response.reasoning_summary_part", "response.reasoning_summary_text", "summary_index"
+)
+REASONS = (REASONING, SUMMARY)
 
 
 @dataclass(slots=True)
@@ -37,24 +71,25 @@ class Saying:
 
     item_id: str
     place: int
-    reasons: bool
+    form: Form
     texts: list[str] = field(default_factory=list)
     tokens: list[TokenLogprob] = field(default_factory=list)
 
     def part(self, *, complete: bool = True) -> dict[str, Any]:
         """Build its one part; at its beginning that is empty."""
         text = "".join(self.texts) if complete else ""
-        if self.reasons:
-            return {"type": "reasoning_text", "text": text}
-        tokens = render_tokens(self.tokens) if complete else []
-        return {"type": "output_text", "text": text, "annotations": [], "logprobs": tokens}
+        part = {"type": self.form.kind, self.form.key: text}
+        if self.form is not TEXT:
+            return part
+        return part | {"annotations": [], "logprobs": render_tokens(self.tokens) if complete else []}
 
     def item(self, status: str, *, sealed: bool = False) -> dict[str, Any]:
         """Build the item; as long as it is in progress it has no parts."""
         parts = [] if status == "in_progress" else [self.part()]
-        if not self.reasons:
+        if self.form not in REASONS:
             return {"id": self.item_id, "type": "message", "role": "assistant", "status": status, "content": parts}
-        item: dict[str, Any] = {"id": self.item_id, "type": "reasoning", "summary": [], "content": parts}
+        summary, content = (parts, []) if self.form is SUMMARY else ([], parts)
+        item: dict[str, Any] = {"id": self.item_id, "type": "reasoning", "summary": summary, "content": content}
         if sealed:
             item["encrypted_content"] = seal("".join(self.texts)) if parts else None
         return item | {"status": status}
@@ -74,11 +109,13 @@ class Output:
         for event in events:
             match event:
                 case Text(text=text):
-                    added.append((self._find(reasons=False), text, []))
+                    added.append((self._find(TEXT), text, []))
+                case Refusal(text=text):
+                    added.append((self._find(REFUSAL), text, []))
                 case Reasoning(text=text):
-                    added.append((self._find(reasons=True), text, []))
+                    added.append((self._find(SUMMARY if self.wanted.summary else REASONING), text, []))
                 case Logprobs():
-                    added.append((self._find(reasons=False), "", list(event.tokens)))
+                    added.append((self._find(TEXT), "", list(event.tokens)))
                 case CallDelta():
                     add_call(self.calls, event)
         runs = added if len(added) < 2 else _merge_runs(added)
@@ -89,8 +126,8 @@ class Output:
 
     def end(self) -> None:
         """Give an answer without anything its message."""
-        if not self.calls and all(saying.reasons for saying in self.sayings):
-            self._find(reasons=False)
+        if not self.calls and all(saying.form in REASONS for saying in self.sayings):
+            self._find(TEXT)
 
     def call_items(self, status: str = "completed") -> list[tuple[int, dict[str, Any]]]:
         """Build the items of the calls, each with its place; in progress they are without what is handed over."""
@@ -107,12 +144,12 @@ class Output:
         ]
         return said + [item for _, item in self.call_items()]
 
-    def _find(self, *, reasons: bool) -> Saying:
-        """Return the item that more of this kind goes into."""
-        if self.sayings and self.sayings[-1].reasons is reasons:
+    def _find(self, form: Form) -> Saying:
+        """Return the item that more of this form goes into."""
+        if self.sayings and self.sayings[-1].form is form:
             return self.sayings[-1]
         place = len(self.sayings)
-        saying = Saying(f"{'rs' if reasons else 'msg'}_{self.wanted.tag}_{place}", place, reasons)
+        saying = Saying(f"{'rs' if form in REASONS else 'msg'}_{self.wanted.tag}_{place}", place, form)
         self.sayings.append(saying)
         return saying
 
@@ -138,7 +175,11 @@ def _merge_runs(added: list[tuple[Saying, str, list[TokenLogprob]]]) -> list[tup
 
 def _read_input(arguments: str) -> str:
     """Read the free text of a custom tool's call, which is checked before it gets here."""
-    given = orjson.loads(arguments).get("input")
+    try:
+        value = read_json(arguments.encode())
+    except (ValueError, RecursionError):
+        return arguments
+    given = value.get("input") if isinstance(value, dict) else None
     return given if isinstance(given, str) else arguments
 
 
@@ -180,6 +221,7 @@ def build_response(
     if error is not None:
         status = "failed"
     broken = "incomplete" if status in ("incomplete", "failed") else "completed"
+    sampled = {} if finish is None or finish.sampled is None else dict(zip(SAMPLED, finish.sampled, strict=True))
     return {
         "id": name_response(wanted.tag),
         "object": "response",
@@ -193,4 +235,5 @@ def build_response(
         "output": [] if output is None else output.items(broken),
         "usage": None if finish is None else render_usage(finish.usage or Usage(exact=False)),
         **{name: orjson.Fragment(value) for name, value in wanted.echo.items()},
+        **sampled,
     }

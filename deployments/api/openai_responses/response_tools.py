@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from deployments.api.openai_responses.field_paths import refuse
+from reliability.tools.schema.toolbox import FREE_TEXT
 
 __all__ = ["ToolsRead", "read_tools"]
 
@@ -122,7 +123,7 @@ def _read_custom(tool: Mapping[str, Any], path: str, notes: list[str]) -> dict[s
         notes.append(f"{path}.format: the grammar of {name[:64]} is shown to the model and isn't enforced")
     schema = {
         "type": "object",
-        "properties": {"input": {"type": "string", "description": "the input of the tool, as it is"}},
+        "properties": {"input": {"type": "string", "description": FREE_TEXT}},
         "required": ["input"],
         "additionalProperties": False,
     }

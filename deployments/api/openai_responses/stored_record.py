@@ -15,9 +15,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-import orjson
+from deployments.work.json_text import read_json
 
-__all__ = ["RECORD_BYTES_MAX", "NeedsRecall", "Recalled", "open_record", "write_record"]
+__all__ = ["RECORD_BYTES_MAX", "NeedsRecall", "Recalled", "count_used_tokens", "open_record", "write_record"]
 
 # Of one response: its own input, its output and what it echoes.
 RECORD_BYTES_MAX = 4 * 1024 * 1024
@@ -48,10 +48,16 @@ def write_record(items: bytes, response: bytes) -> tuple[int, bytes]:
     return len(data), zlib.compress(data, 1)
 
 
+def count_used_tokens(record: bytes) -> int:
+    """Return the tokens of a response's prompt and answer, as its tier counted them; 0 where it says nothing."""
+    usage = open_record(record)["response"].get("usage") or {}
+    return int(usage.get("total_tokens") or 0)
+
+
 def open_record(record: bytes) -> dict[str, Any]:
     """Open a record that `write_record` has written."""
     opener = zlib.decompressobj()
     data = opener.decompress(record, 2 * RECORD_BYTES_MAX)
     if not opener.eof:
         raise ValueError("a stored response is larger than it may be")
-    return dict(orjson.loads(data))
+    return dict(read_json(data))

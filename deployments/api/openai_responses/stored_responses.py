@@ -3,10 +3,10 @@
     complete answer ─▶ keep (a reference, no work) ─▶ packed on the thread for large work ─▶ state actor ─▶ journal
     previous_response_id, item_reference ─▶ recall: what still waits here, else the state actor, a piece at a time
 
-Handing over waits behind nobody's answer and holds nobody up: packing is done beside the event loop, one response after
-the other, and an actor that is away is asked again for `PATIENCE_S`. What waits is bounded in bytes; where it is more
-the oldest is let go, and the log says so. A request that comes before its predecessor has arrived at the actor (another
-Router replica may have it still) is asked for again for a moment.
+Handing over delays no answer: packing runs next to the event loop, one response after the other, and an actor that is
+away is asked again for `PATIENCE_S`. What waits is bounded in bytes: above it, the API key that has the most loses its
+oldest, and the log says so. A request that comes before its predecessor has arrived at the actor (another
+Router replica may have it still) is asked for again for a moment. What requests recall has a bound (recall_budget.py).
 
 What must never happen: a response with `store: false` in here, or one that another key can find.
 """
@@ -15,16 +15,23 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import OrderedDict
-from collections.abc import Sequence
-from contextlib import suppress
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from deployments.api.openai_chat import ChatCall
 from deployments.api.openai_responses.item_ids import find_response, has_just_begun, is_response_id, name_response
+from deployments.api.openai_responses.recall_budget import RecallBudget
 from deployments.api.openai_responses.response_body import Wanted
-from deployments.api.openai_responses.stored_record import RECORD_BYTES_MAX, NeedsRecall, Recalled, write_record
+from deployments.api.openai_responses.stored_record import (
+    RECORD_BYTES_MAX,
+    NeedsRecall,
+    Recalled,
+    count_used_tokens,
+    write_record,
+)
 from deployments.errors import ApiError
 from deployments.request.run_record import Run
 from deployments.state.link import StateSilent
@@ -44,6 +51,8 @@ CLOSE_S = 2.0
 YOUNG_S = 3_600.0
 LOOKS, LOOK_S = 5, 0.1
 BACK_S = 2.0
+# Tokenizers differ: a conversation is surely too long for a tier where another one counted twice its context.
+CONTEXTS_MAX = 2
 
 
 class Shelf(Protocol):
@@ -85,10 +94,12 @@ class _Waiting:
 
 
 class StoredResponses:
-    """The responses that one Router replica has written, on their way, and the way to all others."""
+    """The responses that one Router replica has written, on their way, and the way to all others. `context_tokens`
+    returns the largest context of any tier; None where one is unknown."""
 
-    def __init__(self, shelf: Shelf) -> None:
-        self._shelf = shelf
+    def __init__(self, shelf: Shelf, context_tokens: Callable[[], int | None] = lambda: None) -> None:
+        self._shelf, self._context_tokens = shelf, context_tokens
+        self._budget = RecallBudget()
         self._waiting: OrderedDict[tuple[str, str], _Waiting] = OrderedDict()
         self._bytes = 0
         self._task: asyncio.Task[None] | None = None
@@ -113,7 +124,7 @@ class StoredResponses:
         self._waiting[waiting.key, waiting.id] = waiting
         self._bytes += waiting.size
         while self._bytes > WAITING_BYTES_MAX:
-            self._let_go(next(iter(self._waiting.values())), StateSilent("too many responses wait to be kept"))
+            self._let_go(self._find_excess(), StateSilent("too many responses wait to be kept"))
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._hand_over())
 
@@ -145,12 +156,20 @@ class StoredResponses:
         except StateSilent as error:
             raise _say_silent(error) from None
 
-    async def recall(self, key: str, need: NeedsRecall) -> Recalled:
-        """Find what a request goes on from and refers to.
+    async def recall(self, key: str, need: NeedsRecall, ending: ExitStack) -> Recalled:
+        """Find what a request goes on from and refers to. Its bytes stay reserved until `ending` closes.
 
         Raises:
             ApiError: something of it isn't kept, or is too much; the state doesn't answer.
         """
+        async with self._budget.turn(key):
+            recalled = await self._recall(key, need)
+            await self._budget.reserve(key, recalled.size, ending)
+        return recalled
+
+    # -- finding -----------------------------------------------------------------------------------------------
+
+    async def _recall(self, key: str, need: NeedsRecall) -> Recalled:
         chain = [] if need.previous is None else await self._recall_chain(key, need.previous)
         others: dict[str, KeptResponse] = {}
         for path, item_id in need.items.items():
@@ -167,8 +186,6 @@ class StoredResponses:
             size=sum(each.size for each in (*chain, *others.values())),
         )
 
-    # -- finding -----------------------------------------------------------------------------------------------
-
     async def _recall_chain(self, key: str, response_id: str) -> list[KeptResponse]:
         """Walk to the beginning of the conversation, the newest first."""
         chain: list[KeptResponse] = []
@@ -178,10 +195,26 @@ class StoredResponses:
             if not found:
                 words = f"Previous response with id '{name[:128]}' not found."
                 raise ApiError("previous_response_not_found", words, param="previous_response_id")
+            if not chain:
+                await self._check_context(found[0])
             chain += found
             name = chain[-1].previous
             _check_size(chain, "previous_response_id")
         return chain
+
+    async def _check_context(self, newest: KeptResponse) -> None:
+        """Refuse a conversation that no tier can hold, before the rest of it is recalled and parsed.
+
+        Raises:
+            ApiError: `context_length_exceeded`: its last answer alone used twice the largest context.
+        """
+        limit = self._context_tokens()
+        if limit is None:
+            return
+        used = await large(newest.size, count_used_tokens, newest.record)
+        if used > CONTEXTS_MAX * limit:
+            words = f"The stored conversation has {used:,} tokens; the largest context of a tier is {limit:,} tokens."
+            raise ApiError("context_length_exceeded", words, param="previous_response_id")
 
     async def _walk(self, key: str, response_id: str) -> list[KeptResponse]:
         """Find one, and perhaps some of those before it."""
@@ -222,6 +255,14 @@ class StoredResponses:
                     await asyncio.sleep(RETRY_S)
                 else:
                     self._drop(waiting)
+
+    def _find_excess(self) -> _Waiting:
+        """Return the oldest response of the API key whose responses wait with the most bytes."""
+        held: Counter[str] = Counter()
+        for waiting in self._waiting.values():
+            held[waiting.key] += waiting.size
+        most = max(held, key=held.__getitem__)
+        return next(waiting for waiting in self._waiting.values() if waiting.key == most)
 
     def _let_go(self, waiting: _Waiting, error: Exception) -> None:
         self._drop(waiting)

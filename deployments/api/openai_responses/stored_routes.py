@@ -2,6 +2,9 @@
 
     GET, DELETE /v1/responses/{id}      GET /v1/responses/{id}/input_items
 
+What OpenAI's API has beside them and this server doesn't (`NOT_OFFERED`) is a 404 that says so: its path would else be
+taken for a response's name.
+
 A caller sees the responses of its own key; another's is answered as if it weren't there. Records are opened beside the
 event loop.
 """
@@ -9,6 +12,7 @@ event loop.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from starlette.requests import Request
@@ -18,14 +22,18 @@ from starlette.routing import Route
 from deployments.api.access import Caller
 from deployments.api.openai_responses.stored_record import open_record
 from deployments.api.openai_responses.stored_responses import StoredResponses
-from deployments.api.responses import json_response
+from deployments.api.responses import find_inner_path, json_response
 from deployments.errors import ApiError
 from deployments.work.large_work import large
 
-__all__ = ["StoredRoutes"]
+__all__ = ["NOT_OFFERED", "StoredRoutes"]
 
 AT = "/v1/responses/{response_id}"
 LIMIT, LIMIT_MAX = 20, 100
+NOT_OFFERED = {
+    "/v1/responses/compact": "compacting isn't offered here: send a shorter history, or summarize it by a request",
+    f"{AT}/cancel": "canceling isn't offered here: responses aren't made in the background; hang up to end one",
+}
 
 
 class StoredRoutes:
@@ -40,6 +48,7 @@ class StoredRoutes:
             Route(AT, self.retrieve, methods=["GET"]),
             Route(AT, self.delete, methods=["DELETE"]),
             Route(f"{AT}/input_items", self.list_input, methods=["GET"]),
+            *(Route(path, partial(self.deny_offer, words), methods=["POST"]) for path, words in NOT_OFFERED.items()),
         ]
 
     async def retrieve(self, request: Request) -> Response:
@@ -68,6 +77,15 @@ class StoredRoutes:
             items = items[places[0] + 1 :]
         page = items[: _read_limit(params.get("limit"))]
         return json_response(_build_list(page, has_more=len(page) < len(items)))
+
+    async def deny_offer(self, words: str, request: Request) -> Response:
+        """Say that this server doesn't do that.
+
+        Raises:
+            ApiError: always.
+        """
+        self._identify(request)
+        raise ApiError("not_found", f"{find_inner_path(request.scope)}: {words}")
 
     async def _open(self, request: Request) -> dict[str, Any]:
         caller, response_id = self._identify(request), request.path_params["response_id"]

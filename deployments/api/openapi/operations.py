@@ -17,7 +17,7 @@ from deployments.api.anthropic.messages_body import MessagesBody
 from deployments.api.openai_chat import ChatBody
 from deployments.api.openai_passed import CompletionBody, EmbeddingBody
 from deployments.api.openai_responses.response_body import ResponseBody
-from deployments.dialects import DIALECTS
+from deployments.dialects import COUNTED, DIALECTS
 from deployments.errors import TABLE
 
 __all__ = ["OPERATIONS", "Access", "Operation"]
@@ -67,7 +67,7 @@ class Operation:
 
     def find_status(self, code: str) -> int:
         """Find the status of an error of this operation: a dialect may have another one than the table."""
-        spoken = DIALECTS.get(self.path)
+        spoken = DIALECTS.get(self.path) or COUNTED.get(self.path)
         return (spoken.statuses if spoken else {}).get(code, TABLE[code].status)
 
 
@@ -117,6 +117,16 @@ CHATS = (
         example={"model": "auto", "input": QUESTION, "max_output_tokens": 32},
         stream=True,
         errors=CHAT_ANSWERS | {"previous_response_not_found"},
+    ),
+    Operation(
+        method="post",
+        path="/v1/responses/input_tokens",
+        summary="Count the tokens of a prompt, by the tier's own tokenizer where it has one",
+        answer="TokenCount",
+        tag="answers",
+        body=ResponseBody,
+        example={"model": "auto", "input": QUESTION},
+        errors=BODY | STATE | {"invalid_tools", "unsupported", "model_not_found", "previous_response_not_found"},
     ),
     Operation(
         method="get",
@@ -296,7 +306,8 @@ RELIABILITY = (
         summary="Read the report of a finished request of one's own",
         answer="Report",
         tag="reliability",
-        errors=STATE | {"not_found"},
+        query={"key": "whose request, for an admin, where several keys have this id"},
+        errors=STATE | {"not_found", "invalid_request"},
     ),
     Operation(
         method="get",
@@ -304,8 +315,8 @@ RELIABILITY = (
         summary="Read what a session of one's own has asked for, spent and reserved",
         answer="Session",
         tag="reliability",
-        query={"key": "whose session, for an admin"},
-        errors=STATE | {"not_found"},
+        query={"key": "whose session, for an admin, where several keys have this name"},
+        errors=STATE | {"not_found", "invalid_request"},
     ),
     Operation(
         method="post",
@@ -314,8 +325,8 @@ RELIABILITY = (
         answer="Done",
         tag="reliability",
         access=Access.ADMIN,
-        query={"key": "whose session"},
-        errors=STATE | {"not_found"},
+        query={"key": "whose session, where several keys have this name"},
+        errors=STATE | {"not_found", "invalid_request"},
     ),
     Operation(
         method="get",

@@ -12,12 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse
-from starlette.routing import Route
+from starlette.routing import Mount, Route
 
 from deployments.api.access import Access, access_for
 from deployments.api.boundary import EXPOSED, BoundaryApp
 from deployments.config import ConfigError, ServerConfig
 from deployments.listener.listening import is_own, is_own_page
+from tests.support.bare_router import build_app, list_all_routes
 from tests.support.repository import ROOT
 from tests.support.small_config import config_of
 
@@ -151,6 +152,20 @@ def test_a_slash_too_many_is_no_other_route(root, path):
     assert (answer.status_code, answer.text) == (200, root + path[:-1])
 
 
+@pytest.mark.parametrize("root", ["", "/app"])
+def test_what_is_mounted_is_found_with_and_without_its_slash(root):
+    """Law: no redirect leads to itself: the app below `/ui` is found at `/ui/`, and `/ui` leads there."""
+    door = BoundaryApp(access, routes=[Mount("/ui", routes=[Route("/", seen)])])
+
+    async def go() -> httpx.Response:
+        transport = httpx.ASGITransport(door, root_path=root)
+        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:8000") as http:
+            return await http.get(f"{root}/ui", follow_redirects=True)
+
+    answer = asyncio.run(go())
+    assert (answer.status_code, answer.url.path) == (200, f"{root}/ui/")
+
+
 def test_what_a_page_may_see_is_all_that_is_sent():
     """Every header of ours that the report knows is exposed."""
     source = (ROOT / "deployments/reports/report.py").read_text()
@@ -172,3 +187,111 @@ def test_a_base_url_with_v1_twice_is_the_route(root):
     """Clients of Anthropic add `/v1` to a base URL that ends in it, as OpenAI's does."""
     assert asked(access(), "GET", "/v1/v1/models", {}, root=root).status_code == 200
     assert asked(access(), "GET", "/v1/v2/models", {}, root=root).status_code == 404
+
+
+# -- every route of the Router ---------------------------------------------------------------------------------------
+
+ROUTES = [*list_all_routes(), ("GET", "/none"), ("POST", "/none"), ("DELETE", "/ui/none"), ("GET", "/v1/v1/models")]
+CHANGES = [(method, path) for method, path in ROUTES if method not in ("GET", "OPTIONS")]
+# A cloud's and a company's machines, a neighbor in the network, a name that is turned into 127.0.0.1, and near misses.
+OTHERS = ["wiki.internal", "ip-10-0-0-1.ec2.internal", "vm.c.project.internal", "docker.internal", "mac.local",
+          "x.host.docker.internal", "host.docker.internal.evil.example", "evil.example:8000",
+          "localhost.evil.example"]  # fmt: skip
+
+
+def asked_router(door: Access, method: str, path: str, headers: dict[str, str], body: str = "") -> httpx.Response:
+    async def go() -> httpx.Response:
+        transport = httpx.ASGITransport(build_app(door), raise_app_exceptions=False)
+        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:8000") as http:
+            return await http.request(method, path, headers=headers, content=body)
+
+    return asyncio.run(go())
+
+
+@pytest.mark.parametrize(("method", "path"), ROUTES)
+def test_no_route_answers_a_request_that_was_meant_for_another_host(method, path):
+    """Without keys: each route of the table, pages and assets too, and paths that don't exist. A site whose name was
+    turned into this machine's address learns nothing."""
+    path = re.sub(r"{[^}]*}", "x", path)
+    answers = [asked_router(Access(()), method, path, {"host": host}) for host in OTHERS]
+    answers += [asked_router(Access(()), method, path, {"origin": f"http://{host}"}) for host in OTHERS]
+
+    assert {answer.status_code for answer in answers} == {403}
+    assert all("header names another one" in answer.text for answer in answers)
+
+
+PAGES = [None, "null", "http://wiki.internal", "http://host.docker.internal:3000", "https://evil.example", "file://"]
+
+
+@pytest.mark.parametrize(("method", "path"), CHANGES)
+@pytest.mark.parametrize("allow_open", [False, True])
+def test_no_page_of_another_site_changes_anything(method, path, allow_open):
+    """Whatever a page may send unasked, a form or a text: the browser says that it comes from another site. That holds
+    also where everybody is let in."""
+    door = Access((), allow_open=allow_open)
+    path = re.sub(r"{[^}]*}", "x", path)
+    for site in ("cross-site", "same-site", "other"):
+        for page in PAGES:
+            headers = {"content-type": "text/plain", "sec-fetch-site": site} | ({"origin": page} if page else {})
+            assert asked_router(door, method, path, headers, "{}").status_code == 403, (site, page)
+
+
+@pytest.mark.parametrize("site", ["cross-site", "same-site", "same-origin", "none"])
+@pytest.mark.parametrize("origin", [*OWN_PAGES, NAMED])
+def test_a_page_of_this_machine_may_change_something(site, origin):
+    """http://localhost:3000 is of another site than 127.0.0.1, and a page that is named mostly is; a link from
+    elsewhere that is only followed is no change."""
+    door = access(cors_origins=(NAMED,))
+
+    assert asked(door, "POST", "/chat", {"origin": origin, "sec-fetch-site": site}).text == "/chat"
+    assert asked(door, "GET", "/v1/models", {"sec-fetch-site": site}).status_code == 200
+
+
+@pytest.mark.parametrize("path", ["/", "/ui", "/ui/live", "/v1/chat/completions", "/none"])
+@pytest.mark.parametrize("host", ["127.0.0.1:8000", "wiki.internal"])
+def test_a_web_socket_is_closed(path, host):
+    """Whoever it was meant for: there is no route for one."""
+    sent: list[Any] = []
+
+    async def receive() -> Any:
+        return {"type": "websocket.connect"}
+
+    async def send(message: Any) -> None:
+        sent.append(message["type"])
+
+    scope = {"type": "websocket", "path": path, "headers": [(b"host", host.encode())], "query_string": b""}
+    asyncio.run(build_app(Access(()))(scope, receive, send))
+
+    assert sent == ["websocket.close"]
+
+
+METHODS = {"GET", "POST", "PUT", "PATCH", "DELETE"}
+
+
+def list_paths(routes: Any, before: str = "") -> list[str]:
+    """A path for every route, the mounted ones too, with an `x` for each parameter."""
+    paths: list[str] = []
+    for route in routes:
+        if isinstance(route, Mount):
+            paths += list_paths(route.routes, before + route.path)
+        else:
+            paths.append(before + re.sub(r"\{[^}]*\}", "x", route.path))
+    return sorted(set(paths))
+
+
+def test_a_405_names_all_methods_of_its_path():
+    """Law: for every path of the server and every method that it doesn't take, `Allow` is what OPTIONS answers: the
+    methods of all routes that the path fits, not those of the first one."""
+    app = build_app(Access(()))
+
+    async def go() -> list[tuple[str, str, str, httpx.Response]]:
+        transport = httpx.ASGITransport(app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:8000") as http:
+            allowed = {path: (await http.options(path)).headers["allow"] for path in list_paths(app.routes)}
+            asked = [(path, method) for path, names in allowed.items() for method in METHODS - set(names.split(", "))]
+            return [(path, method, allowed[path], await http.request(method, path)) for path, method in asked]
+
+    refused = asyncio.run(go())
+
+    assert len(refused) > 100
+    assert [(p, m) for p, m, allow, r in refused if (r.status_code, r.headers.get("allow")) != (405, allow)] == []

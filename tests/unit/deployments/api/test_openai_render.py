@@ -1,4 +1,4 @@
-"""The probabilities of tokens in an answer, whole and streamed."""
+"""An answer whole and streamed: text, refusals, the probabilities of tokens, usage."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deployments.api.openai_render import COMMENTS_PER_EVENT, KEEP_ALIVE, Answer, ChunkWriter
-from reliability.types import CallDelta, Finish, FinishReason, Logprobs, Reasoning, Text, TokenLogprob
+from reliability.types import CallDelta, Finish, FinishReason, Logprobs, Reasoning, Refusal, Text, TokenLogprob
 
 LOGPROBS = st.builds(
     TokenLogprob,
@@ -19,6 +19,7 @@ LOGPROBS = st.builds(
 EVENTS = st.one_of(
     st.text(min_size=1, max_size=5).map(Text),
     st.text(min_size=1, max_size=5).map(Reasoning),
+    st.text(min_size=1, max_size=5).map(Refusal),
     st.lists(LOGPROBS, min_size=1, max_size=3).map(lambda tokens: Logprobs(tuple(tokens))),
     st.just(CallDelta(index=0, id="call_1", name="f", arguments="{}")),
 )
@@ -31,8 +32,8 @@ def chunks_of(sent: bytes):
 
 @given(st.lists(st.lists(EVENTS, max_size=5), max_size=5))
 def test_a_stream_tells_what_the_whole_answer_tells(batches):
-    """Text and probabilities are the same, in the same order; every chunk that has probabilities has a delta of text;
-    without any the field is null."""
+    """Text, refusal and probabilities are the same, in the same order; every chunk that has probabilities has a delta
+    of text; without any the field is null."""
     answer = Answer(answer_id="a", created_s=1, legacy_functions=False)
     writer = ChunkWriter(answer_id="a", created_s=1, legacy_functions=False)
     chunks = []
@@ -46,6 +47,8 @@ def test_a_stream_tells_what_the_whole_answer_tells(batches):
     assert told == (whole["logprobs"]["content"] if whole["logprobs"] else [])
     assert all("content" in choice["delta"] for choice in choices if choice["logprobs"])
     assert "".join(choice["delta"].get("content") or "" for choice in choices) == (whole["message"]["content"] or "")
+    refusals = [choice["delta"].get("refusal") for choice in choices]
+    assert ("".join(filter(None, refusals)) or None) == whole["message"]["refusal"]
     assert bool(told) == any(isinstance(event, Logprobs) for batch in batches for event in batch)
 
 
@@ -76,3 +79,24 @@ def test_a_long_silence_has_chunks_without_a_word_in_it():
 
     assert [frame == KEEP_ALIVE for frame in frames].count(False) == 2
     assert deltas == [{"role": "assistant", "content": ""}, {"content": ""}, {"content": "hi"}, {}]
+
+
+def test_a_refusal_has_no_content():
+    """Law: beside a refusal the content is null, as from OpenAI: a client that parses the content never meets it."""
+    answer = Answer(answer_id="a", created_s=1, legacy_functions=False)
+    answer.take([Refusal("No.")])
+    writer = ChunkWriter(answer_id="a", created_s=1, legacy_functions=False)
+    (chunk,) = chunks_of(writer.chunks("m", [Refusal("N"), Refusal("o.")]))
+
+    assert json.loads(answer.body("m", STOP))["choices"][0]["message"]["content"] is None
+    assert chunk["choices"][0]["delta"] == {"role": "assistant", "content": None, "refusal": "No."}
+
+
+def test_each_chunk_says_whether_it_has_the_usage():
+    """Law: where usage was asked for, all chunks but the last have null; where it wasn't, none has the key."""
+    for asked in (True, False):
+        writer = ChunkWriter(answer_id="a", created_s=1, legacy_functions=False, include_usage=asked)
+        chunks = chunks_of(writer.chunks("m", [Text("a")]) + writer.last("m", STOP, {}))
+
+        assert ["usage" in chunk for chunk in chunks] == [asked] * len(chunks)
+        assert [chunk["usage"] is None for chunk in chunks if asked] == ([True, True, False] if asked else [])

@@ -180,3 +180,20 @@ def test_every_error_of_the_table_can_be_told():
     for code in TABLE:
         (event,) = events_of(writer().error(ApiError(code, "no"), None))
         assert event["error"]["type"].endswith(("_error", "_too_large"))
+
+
+def test_arguments_leave_to_the_digit():
+    """A long integer keeps its digits; half a character, which only unchecked arguments hold, is U+FFFD; and what is no
+    object stays readable, in an object."""
+    given = {
+        '{"n": 12345678901234567890123, "x": 1.0}': {"n": 12345678901234567890123, "x": 1.0},
+        '{"a": "\\ud83d \\ud83d\\ude00"}': {"a": "\ufffd 😀"},
+        "": {},
+        "[1]": {"arguments": "[1]"},
+        "{": {"arguments": "{"},
+    }
+    for arguments, wanted in given.items():
+        whole = collector()
+        whole.take([CallDelta(index=0, id="c", name="f", arguments=arguments)])
+        content = json.loads(whole.body("fast", Finish(reason=FinishReason.TOOL_CALLS)))["content"]
+        assert repr(content[0]["input"]) == repr(wanted)

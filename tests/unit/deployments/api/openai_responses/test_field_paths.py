@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from deployments.api.openai_responses.field_paths import refuse, translate_error, translate_path
 from deployments.errors import ApiError
@@ -34,6 +36,21 @@ def test_a_path_is_the_clients(path, own):
 def test_a_place_that_is_not_known_is_left_out():
     """Where nobody knows which tools were kept from the model no place is better than a wrong one."""
     assert translate_path("tools.0.function.name") == "tools"
+
+
+parts = st.sampled_from(["tools", "messages", "response_format", "json_schema", "function", "name", "type", "0", "1",
+                         "7", "tool_choice", "max_tokens", "parameters", "format", "input", "seed"])  # fmt: skip
+paths = st.lists(parts, min_size=1, max_size=5).map(".".join)
+
+
+@given(paths, st.none() | st.lists(st.integers(0, 9), max_size=3))
+@example("tools.0.function.name", [3])
+def test_what_was_translated_stays(path, places):
+    """The parser translates its errors, where it knows the places of the tools, and the answer is written by who
+    doesn't: the tool that is wrong is still named."""
+    once = translate_path(path, places)
+
+    assert translate_path(once) == once
 
 
 @pytest.mark.parametrize(

@@ -36,7 +36,9 @@ def chat_message(batches: list[list[Any]]) -> dict[str, Any]:
     chat = Answer(answer_id="a", created_s=1, legacy_functions=False)
     for batch in batches:
         chat.take(batch)
-    return read_arguments(json.loads(chat.body("fast", STOP))["choices"][0]["message"])
+    message = read_arguments(json.loads(chat.body("fast", STOP))["choices"][0]["message"])
+    assert message.pop("refusal") is None
+    return message
 
 
 def read_arguments(message: dict[str, Any]) -> dict[str, Any]:
@@ -45,12 +47,13 @@ def read_arguments(message: dict[str, Any]) -> dict[str, Any]:
     return message
 
 
-@given(ANSWERS, st.sampled_from(["whole", "sealed"]))
+@given(ANSWERS, st.sampled_from(["whole", "sealed", "summary"]))
 def test_what_was_answered_comes_back_as_a_chat_would(batches, form):
     """The items of an answer, given back with the outputs of its calls, are the very messages that a chat client would
     have sent: loops, sessions and prompt caches see no difference. That holds with the opaque form of reasoning alone,
-    too."""
-    output = answer(ask(include=["reasoning.encrypted_content"]), batches, STOP)["output"]
+    and with its summary alone, too."""
+    asked = {"reasoning": {"summary": "auto"}} if form == "summary" else {"include": ["reasoning.encrypted_content"]}
+    output = answer(ask(**asked), batches, STOP)["output"]
     if form == "sealed":
         output = [{**item, "content": None} if item["type"] == "reasoning" else item for item in output]
     calls = [item for item in output if item["type"].endswith("_call")]

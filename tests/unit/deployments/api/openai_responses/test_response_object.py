@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import given
 
-from reliability.types import Finish, FinishReason
+from reliability.types import CallDelta, Finish, FinishReason
 from tests.support.response_wire import ANSWERS, FINISHES, TOOLS, answer, ask, check_response
 
 
@@ -39,4 +39,13 @@ def test_the_request_is_repeated():
     check_response(response)
 
     assert {name: response[name] for name in asked} == asked
-    assert (response["tools"], response["truncation"]) == (TOOLS, "disabled")
+    assert response["tools"] == [{"description": None, "strict": None} | TOOLS[0], *TOOLS[1:]]
+    assert response["truncation"] == "disabled"
+
+
+def test_the_text_of_a_custom_tool_is_readable_whatever_its_arguments_are():
+    """Half a character in it is U+FFFD; arguments that are no object, which only come unchecked, are the text."""
+    finish = Finish(reason=FinishReason.TOOL_CALLS)
+    for arguments, text in (('{"input": "a \\ud83d b"}', "a \ufffd b"), ("[1]", "[1]"), ("{", "{")):
+        response = answer(ask(), [[CallDelta(index=0, id="call_0", name="c", arguments=arguments)]], finish)
+        assert [item["input"] for item in response["output"]] == [text]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 from collections.abc import Callable, Coroutine
+from contextlib import ExitStack
 from types import SimpleNamespace
 from typing import Any
 
@@ -62,17 +63,24 @@ def _in_haste(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stored_responses, "LOOK_S", 0.001)
 
 
-def keep(stored: StoredResponses, *, key: str = "k", previous: str | None = None, items: bytes | None = b"[]") -> str:
+def keep(
+    stored: StoredResponses,
+    *,
+    key: str = "k",
+    previous: str | None = None,
+    items: bytes | None = b"[]",
+    tokens: int = 1,
+) -> str:
     """Keep a response; return its name."""
     wanted = Wanted(tag=make_tag(), echo={}, items=items, previous=previous)
     run: Any = SimpleNamespace(key=key, request=SimpleNamespace(session_id="s"))
-    written = f'{{"id":"{name_response(wanted.tag)}"}}'.encode()
+    written = f'{{"id":"{name_response(wanted.tag)}","usage":{{"total_tokens":{tokens}}}}}'.encode()
     stored.keep(SimpleNamespace(wanted=wanted), run, SimpleNamespace(written=written))  # type: ignore[arg-type]
     return name_response(wanted.tag)
 
 
 def recall(stored: StoredResponses, previous: str | None, key: str = "k", **items: str) -> Any:
-    return stored.recall(key, NeedsRecall(previous, items))
+    return stored.recall(key, NeedsRecall(previous, items), ExitStack())
 
 
 @on_loop
@@ -87,7 +95,7 @@ async def test_what_is_kept_is_found():
 
     assert early is not None
     assert early == late == shelf.rows["k", name]
-    assert open_record(early.record) == {"input": [], "response": {"id": name}}
+    assert open_record(early.record) == {"input": [], "response": {"id": name, "usage": {"total_tokens": 1}}}
 
 
 @on_loop
@@ -156,7 +164,7 @@ async def test_what_is_deleted_is_gone():
 @on_loop
 async def test_what_waits_has_a_bound(monkeypatch):
     """A state that is away for long costs no more memory than that; the oldest is let go."""
-    monkeypatch.setattr(stored_responses, "WAITING_BYTES_MAX", 110)
+    monkeypatch.setattr(stored_responses, "WAITING_BYTES_MAX", 180)
     monkeypatch.setattr(stored_responses, "CLOSE_S", 0.001)
     stored = StoredResponses(Memory(away=10**9))
     names = [keep(stored) for _ in range(4)]
@@ -164,6 +172,20 @@ async def test_what_waits_has_a_bound(monkeypatch):
     await stored.close()
 
     assert waiting == names[2:]
+
+
+@on_loop
+async def test_what_waits_of_one_key_pushes_out_nothing_of_another(monkeypatch):
+    """Law: above the bound, the key whose responses wait with the most bytes loses its oldest."""
+    monkeypatch.setattr(stored_responses, "WAITING_BYTES_MAX", 280)
+    monkeypatch.setattr(stored_responses, "CLOSE_S", 0.001)
+    stored = StoredResponses(Memory(away=10**9))
+    mine = keep(stored, key="other")
+    names = [keep(stored) for _ in range(6)]
+    waiting = list(stored._waiting)
+    await stored.close()
+
+    assert waiting == [("other", mine), *(("k", name) for name in names[4:])]
 
 
 @on_loop
@@ -220,10 +242,30 @@ async def test_an_item_is_recalled_with_its_response():
     stored = StoredResponses(Memory())
     name = keep(stored)
     item = name.replace("resp_", "msg_")
-    recalled = await stored.recall("k", NeedsRecall(None, {"input.0.id": f"{item}_0", "input.1.id": f"{item}_1"}))
+    items = {"input.0.id": f"{item}_0", "input.1.id": f"{item}_1"}
+    recalled = await stored.recall("k", NeedsRecall(None, items), ExitStack())
 
     assert list(recalled.others) == [name]
     with pytest.raises(ApiError) as caught:
-        await stored.recall("k", NeedsRecall(None, {"input.0.id": "msg_" + "0" * 32 + "_0"}))
+        await stored.recall("k", NeedsRecall(None, {"input.0.id": "msg_" + "0" * 32 + "_0"}), ExitStack())
     assert (caught.value.status, caught.value.param) == (404, "input.0.id")
     await stored.close()
+
+
+@on_loop
+async def test_a_conversation_beyond_every_context_is_refused_before_it_is_recalled():
+    """Law: where the newest response used twice the largest context, the rest isn't asked for; an unknown context
+    refuses nothing."""
+    shelf = Memory()
+    stored = StoredResponses(shelf, lambda: 1_000)
+    first = keep(stored)
+    name = keep(stored, previous=first, tokens=2_001)
+    await stored.close()
+    del shelf.rows["k", first]  # whoever asked for it would not find it
+
+    with pytest.raises(ApiError, match="2,001 tokens; the largest context of a tier is 1,000") as caught:
+        await recall(stored, name)
+    assert caught.value.code == "context_length_exceeded"
+    with pytest.raises(ApiError) as unknown:
+        await recall(StoredResponses(shelf), name)
+    assert unknown.value.code == "previous_response_not_found"

@@ -46,7 +46,7 @@ def test_an_error_stands_under_its_status(operation):
     """Each code is named under the status that its answer has."""
     for status, answer in operation["responses"].items():
         named = [code for code in TABLE if f"- `{code}`" in answer["description"]]
-        own = set(RESPONSES.statuses) if operation["operationId"] == "post_v1_responses" else set()
+        own = set(RESPONSES.statuses) if operation["operationId"].startswith("post_v1_responses") else set()
         assert all(TABLE[code].status == int(status) or code in own for code in named)
 
 

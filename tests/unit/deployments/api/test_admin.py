@@ -1,0 +1,98 @@
+"""Ids of requests and names of sessions are the clients': an admin's look-up never hits another key's by chance."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+from deployments.__main__ import build_parser
+from deployments.api.access import Access
+from deployments.api.api_keys import ApiKey, digest
+from tests.support.bare_router import list_all_routes
+from tests.support.room_rig import Rig, browse, find_token
+
+BOSS, AGENT = "sk-boss-0123456789abcdef0123", "sk-agent-0123456789abcdef0123"
+KEYS = Access((ApiKey(name="boss", sha256=digest(BOSS), admin=True), ApiKey(name="agent", sha256=digest(AGENT))))
+OWN = {"origin": "http://127.0.0.1:8000"}
+NAMED = re.compile(r"{(request_id|session|response_id)(:path)?}")
+# What a stored response is named, the server says itself, and every route of it looks among the caller's own.
+OWN_IDS = "/v1/responses/"
+BY_NAME = sorted({route for route in list_all_routes() if NAMED.search(route[1]) and OWN_IDS not in route[1]})
+# Each is called with the same id and name.
+SAME = "same"
+
+
+@pytest.fixture
+def rig(tmp_path) -> Rig:
+    """Two keys with a request and a session of the same name; `alone` is one key's."""
+    made = Rig(tmp_path, KEYS)
+    for key in ("agent", "other"):
+        made.finish(SAME, key=key, session=SAME)
+    made.finish("alone", key="agent", session="alone")
+    return made
+
+
+def call(client: Any, method: str, path: str, name: str, key: str | None = None) -> Any:
+    """One route, as an admin; an order of a page brings its token."""
+    path = NAMED.sub(name, path)
+    page = path.startswith("/ui")
+    named = {} if key is None else {"key": key}
+    if page and method == "POST":
+        token = find_token(client.get("/ui/sessions").text)
+        return client.post(path, data=named | {"token": token}, headers=OWN)
+    headers = {} if page else {"authorization": f"Bearer {BOSS}"}
+    return client.request(method, path, params=named, headers=headers)
+
+
+def test_the_routes_are_found():
+    """The table below is of the app's own routes: pages and orders too."""
+    assert len(BY_NAME) == 6
+
+
+@pytest.mark.parametrize(("method", "path"), BY_NAME)
+def test_where_several_keys_have_the_name_one_must_be_named(rig, method, path):
+    """400 with the names of the keys, and nothing is shown or changed; with `key` it is that one's, whichever came
+    last. A name that one key has needs none."""
+    with browse(rig) as client:
+        client.post("/ui/sign-in", data={"key": BOSS, "next": "/"}, headers=OWN)
+        refused = call(client, method, path, SAME)
+        assert refused.status_code == 400
+        assert "?key=agent" in refused.text
+        assert "?key=other" in refused.text
+        assert all(rig.here.actor.session(key, SAME) for key in ("agent", "other"))
+
+        assert call(client, method, path, "alone").status_code in (200, 303)
+        assert call(client, method, path, "none").status_code == 404
+        for key in ("agent", "other"):
+            found = call(client, method, path, SAME, key)
+            assert found.status_code in (200, 303)
+            if method == "GET":
+                assert f"{key}" in found.text
+            else:
+                assert rig.here.actor.session(key, SAME) is None
+
+
+@pytest.mark.parametrize(("method", "path"), [route for route in BY_NAME if route[1].startswith("/v1")])
+def test_who_is_no_admin_finds_only_what_is_their_own(rig, method, path):
+    """Whatever key they name."""
+    with browse(rig) as client:
+        headers = {"authorization": f"Bearer {AGENT}"}
+        found = client.request(method, NAMED.sub(SAME, path), params={"key": "other"}, headers=headers)
+
+    assert found.status_code == (403 if method == "POST" else 200)
+    assert method == "POST" or found.json()["key"] == "agent"
+
+
+def test_the_commands_that_take_such_a_name_take_the_key_too():
+    """`why REQUEST_ID` and `sessions SESSION`; what lists shows all, each with its key."""
+    (choices,) = [action.choices for action in build_parser()._actions if isinstance(action.choices, dict)]
+    by_name = {
+        name
+        for name, one in choices.items()
+        if {"request", "session"} & {a.dest for a in one._actions if not a.option_strings}
+    }
+
+    assert by_name == {"why", "sessions"}
+    assert all("--key" in choices[name].format_help() for name in by_name)
