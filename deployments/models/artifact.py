@@ -27,6 +27,8 @@ __all__ = ["BESIDE_WEIGHTS_BYTES", "Artifact", "find_on_disk", "resolve"]
 # Beside the weights: a short conversation's cache, the prefill's intermediate values, Python and its
 # libraries.
 BESIDE_WEIGHTS_BYTES = 400 << 20
+# The context length has other names at GPT-2 and GPT-J, Kimi Linear, DBRX and OpenELM.
+_CONTEXT_NAMES = ("max_position_embeddings", "n_positions", "model_max_length", "max_seq_len", "max_context_length")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,13 +55,14 @@ def resolve(source: ModelSource, *, cache_dir: Path | None = None, progress: boo
     """Return the model folder of `source`, prepared if need be. Blocks; raises only
     `ModelUnavailable`."""
     try:
+        cache_dir = cache_dir or store.default_cache_dir()
         if source.is_gguf:
-            cache_dir = cache_dir or store.default_cache_dir()
             folder = conversion.prepare_model(source, cache_dir, progress=progress, say=say)
             return _describe_converted(folder, source)
         if source.kind == "path":
             return _describe(_find_folder(source), source)
-        return _describe_snapshot(hub.fetch_snapshot(source, say), source)
+        folder = hub.fetch_snapshot(source, cache_dir, progress=progress, say=say)
+        return _describe_snapshot(folder, source)
     except OSError as error:  # a full disk, a folder that can't be written
         raise ModelUnavailable(f"{source.label}: {error.strerror or error}", again=True) from error
 
@@ -121,8 +124,8 @@ def _read_config(folder: Path, source: ModelSource) -> Mapping[str, Any]:
 
 
 def _read_context(config: Mapping[str, Any]) -> int | None:
-    tokens = config.get("max_position_embeddings")
-    return tokens if type(tokens) is int and tokens > 0 else None
+    found = (config.get(name) for name in _CONTEXT_NAMES)
+    return next((tokens for tokens in found if type(tokens) is int and tokens > 0), None)
 
 
 def _describe_quantization(config: Mapping[str, Any], folder: Path) -> str | None:

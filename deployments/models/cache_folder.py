@@ -7,13 +7,15 @@ the next builder sweeps it away. Builders of one name take turns by an advisory 
 (`flock`), which the kernel drops with the process that held it: no stale lock is possible. A
 builder that waited finds the thing made and builds nothing.
 
-What must never happen: two builders writing into one folder, or a reader opening a half-written one.
+What must never happen: two builders writing into one folder, a reader opening a half-written one, or one that another
+user has made: native code is loaded from here.
 """
 
 from __future__ import annotations
 
 import fcntl
 import glob
+import logging
 import os
 import shutil
 import sys
@@ -22,7 +24,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-__all__ = ["Say", "default_cache_dir", "is_being_made", "make_once", "quiet"]
+from deployments.running.own_folder import refuse_strangers
+
+__all__ = ["Say", "default_cache_dir", "hold", "is_being_made", "keep_text", "make_once", "quiet"]
+
+_LOG = logging.getLogger(__name__)
 
 Say = Callable[[str], None]
 
@@ -41,16 +47,35 @@ def default_cache_dir() -> Path:
 
 
 def make_once(parent: Path, name: str, build: Callable[[Path], None], *, say: Say = quiet) -> Path:
-    """Return the folder `parent/name`, built by `build(empty folder)` if it isn't there yet."""
+    """Return the folder `parent/name`, built by `build(empty folder)` if it isn't there yet.
+
+    Raises:
+        OSError: it can't be made, or another user could have made or changed it.
+    """
     final = parent / name
+    refuse_strangers(final)
     if final.is_dir():
         return final
     parent.mkdir(parents=True, exist_ok=True)
+    refuse_strangers(final)  # who was there first?
     with _lock(parent / f".{name}.lock", say):
         if not final.is_dir():
             _sweep(parent, name)
             _build(final, build)
     return final
+
+
+@contextmanager
+def hold(parent: Path, name: str, *, say: Say = quiet) -> Iterator[None]:
+    """Hold the lock of `parent/name` for what is made elsewhere: `is_being_made` is true meanwhile.
+
+    Raises:
+        OSError: it can't be held, or another user could have made the folder.
+    """
+    refuse_strangers(parent / name)
+    parent.mkdir(parents=True, exist_ok=True)
+    with _lock(parent / f".{name}.lock", say):
+        yield
 
 
 def is_being_made(parent: Path, name: str) -> bool:
@@ -64,6 +89,17 @@ def is_being_made(parent: Path, name: str) -> bool:
     except OSError:  # nobody has ever built it
         return False
     return False
+
+
+def keep_text(file: Path, text: str) -> None:
+    """Write a small file that others read only when it is whole. Without a place for it, it isn't kept."""
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile("w", dir=file.parent, delete=False) as whole:
+            whole.write(text)
+        os.replace(whole.name, file)
+    except OSError as error:
+        _LOG.info("%s: %s", file, error.strerror or error)
 
 
 def _build(final: Path, build: Callable[[Path], None]) -> None:

@@ -2,19 +2,21 @@
 
 `choose` is a pure function of role, platform, machine and memory, so that every row can be checked on any machine.
 
-On Apple silicon the models are in `mac_models.py`, and each tier fetches its own when it starts.
+The chain is three models of three sizes. The first is fetched before the server answers, the second behind the server
+once it answers, the third by `mlx-stack-serve pull` alone. The latter two sleep until they are asked
+(`min_replicas: 0`, `deployments/graph/scale_to_zero.py`), so that they cost an idle machine nothing, and a machine
+without the memory for one of them does without, and says so.
+
+On Apple silicon the models are in `mac_models.py`.
 
 Everywhere else MLX computes on the CPU, where only small models are fast enough, in float32 (4 and 8 bits are slower
-there in everything). The chain is three models of three sizes:
+there in everything):
 
     fast       SmolLM2-135M         0.5 GB of memory    a package of 98 MB, fetched before the server answers
     standard   Qwen2.5-Coder 0.5B   2.5 GB              491 MB, fetched behind the server once it answers
     longctx    Qwen2.5-Coder 1.5B   7.1 GB              1.1 GB, fetched by `mlx-stack-serve pull` alone
 
-The latter two sleep until they are asked (`min_replicas: 0`, `deployments/graph/scale_to_zero.py`), so that they cost
-an idle machine nothing, and a machine without the memory for one of them does without, and says so.
-
-What must never happen: that a server which somebody just starts fetches a gigabyte that nobody asked for.
+What must never happen: that a server which a person just starts fetches more than it needs for its first answer.
 """
 
 from __future__ import annotations
@@ -26,15 +28,16 @@ from typing import Literal
 
 import psutil
 
-from deployments.models.mac_models import MODELS, ROWS
+from deployments.models.mac_models import MODELS, ROWS, MacModel
 from deployments.models.sources import CODER_LARGE, CODER_SMALL, DEFAULT_SOURCE
 
-__all__ = ["ROLES", "Choice", "Fetch", "Role", "choose", "choose_here", "weight_bytes_of"]
+__all__ = ["ROLES", "Choice", "Fetch", "Role", "choose", "choose_here", "mac_model_of", "weight_bytes_of"]
 
 Role = Literal["fast", "standard", "longctx"]
 ROLES: tuple[Role, ...] = ("fast", "standard", "longctx")
-# When a model is fetched: when its tier loads it, behind a server that can answer, or when somebody asks for it.
+# When a model is fetched: when its tier loads it, behind a server that can answer, or when a person asks for it.
 Fetch = Literal["load", "behind", "pull"]
+_FETCH: dict[str, Fetch] = {"fast": "load", "standard": "behind", "longctx": "pull"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,20 +84,12 @@ def choose_here(role: str, model: str) -> Choice:
 def choose(role: str, system: str, machine: str, memory_bytes: int) -> Choice:
     """Choose the model for `role`. `system` is `sys.platform`, `machine` is `platform.machine()`.
 
-    A tier may have a name that isn't one of `ROLES`: it is treated as `standard` on Apple silicon, elsewhere as `fast`.
+    A tier may have a name that isn't one of `ROLES`: it is treated as `fast`.
     """
+    role = role if role in ROLES else "fast"
     if system != "darwin" or machine != "arm64":
-        return _choose_for_cpu(_CPU.get(role, _CPU["fast"]), system, machine, memory_bytes)
-    models = next(models for floor_gib, models in ROWS if memory_bytes >= floor_gib * _GIB)
-    known = role if role in ROLES else "standard"
-    model = dict(zip(ROLES, models, strict=True))[known]
-    why = (
-        f"{known} on Apple silicon with {memory_bytes // _GIB} GiB: "
-        f"about {model.weight_mb / 1000:.1f} GB of weights, {model.context_tokens} tokens of context, "
-        f"{'reasons first' if model.thinks else 'no reasoning'}, {model.license}; "
-        f"{'@main is not pinned' if model.revision == 'main' else 'pinned'}"
-    )
-    return Choice(model.source, why, context_tokens=model.context_tokens)
+        return _choose_for_cpu(_CPU[role], system, machine, memory_bytes)
+    return _choose_for_mac(role, memory_bytes)
 
 
 def weight_bytes_of(source: str) -> int | None:
@@ -102,6 +97,33 @@ def weight_bytes_of(source: str) -> int | None:
     known = {model.source: model.weight_mb for model in MODELS}
     known |= {model.source: model.weight_mb for model in _CPU.values()}
     return known[source] * 1_000_000 if source in known else None
+
+
+def mac_model_of(source: str) -> MacModel | None:
+    """Find what is known of a source of the catalogue for Apple silicon; None for any other."""
+    return next((model for model in MODELS if model.source == source), None)
+
+
+def _choose_for_mac(role: Role, memory_bytes: int) -> Choice:
+    """Choose from the largest row that the machine reaches; where that has no model for the role, say what would be
+    taken on the smallest machine that has the memory."""
+    column, sizes = ROLES.index(role), [*reversed(ROWS)]
+    reached = [models[column] for floor_gib, models in sizes if memory_bytes >= floor_gib * _GIB]
+    floor_gib, model = next((floor, one) for floor, models in sizes if (one := models[column]))
+    unfit = (
+        f"{role} has a model of its own on machines of {floor_gib} GiB of memory and more, this one has "
+        f"{memory_bytes / _GIB:.0f}: Metal's part of it holds the other tiers, each with the context that an agent "
+        "needs; name another `model`, or leave the tier out"
+    )
+    if reached[-1] is not None:
+        model, unfit = reached[-1], ""
+    why = (
+        f"{role} on Apple silicon with {memory_bytes // _GIB} GiB: "
+        f"about {model.weight_mb / 1000:.1f} GB of weights, {model.context_tokens} tokens of context, "
+        f"{'reasons first' if model.thinks else 'no reasoning'}, {model.license}; "
+        f"{'@main is not pinned' if model.revision == 'main' else 'pinned'}"
+    )
+    return Choice(model.source, why, _FETCH[role], unfit, model.context_tokens)
 
 
 def _choose_for_cpu(model: _CpuModel, system: str, machine: str, memory_bytes: int) -> Choice:

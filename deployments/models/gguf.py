@@ -12,6 +12,10 @@ key projections of `llama` are stored with the two halves of each rotary pair in
 What must never happen: something in the file that changes the model's mathematics is left out in silence. So
 only the architectures in `_ARCHITECTURES` are taken, and a tensor or a rotary scaling that this converter doesn't
 know is an error, as is one that isn't there or has another shape than the metadata say.
+
+The library that comes with the format reads nothing where a file ends early, and counts on: a damaged length in the
+metadata keeps it busy for hours, and takes all memory. So each read is held against the file's end, and each list
+against a bound (`open_gguf`).
 """
 
 from __future__ import annotations
@@ -27,14 +31,23 @@ from typing import Any
 from tqdm import tqdm
 
 from deployments.models.cache_folder import Say, quiet
-from deployments.models.gguf_reader import open_gguf
 from deployments.models.gguf_tokenizer import UnknownTokenizer, write_tokenizer
 from deployments.models.safetensors_file import write_tensors
 
-__all__ = ["CONVERTER", "UnknownModel", "convert", "model_config", "quantization_name", "unpermute"]
+__all__ = [
+    "CONVERTER",
+    "ENTRIES_MAX",
+    "UnknownModel",
+    "convert",
+    "model_config",
+    "open_gguf",
+    "quantization_name",
+    "unpermute",
+]
 
 # Part of the name of every converted folder: raise it when the output of this module changes.
 CONVERTER = 2
+ENTRIES_MAX = 4_000_000  # of a list in the metadata; a large vocabulary has 300,000
 
 _ENDS = ("<|im_end|>", "<|endoftext|>")
 
@@ -76,6 +89,25 @@ _ARCHITECTURES = {
 
 class UnknownModel(Exception):
     """The GGUF holds something that this converter can't carry over faithfully."""
+
+
+def open_gguf(path: Path) -> Any:
+    """Open the file. Raises ValueError where it ends before its header says so, and what the library raises."""
+    import gguf
+
+    class Bounded(gguf.GGUFReader):  # type: ignore[misc]  # it has no types
+        def _get(self, offset: int, dtype: Any, count: int = 1, override_order: Any = None) -> Any:
+            found = super()._get(offset, dtype, count, override_order)
+            if len(found) != count:
+                raise ValueError("it ends early")
+            return found
+
+        def _get_field_parts(self, orig_offs: int, raw_type: int) -> Any:
+            if raw_type == gguf.GGUFValueType.ARRAY and self._get(orig_offs + 4, "uint64")[0] > ENTRIES_MAX:
+                raise ValueError(f"a list has more than {ENTRIES_MAX} entries")
+            return super()._get_field_parts(orig_offs, raw_type)
+
+    return Bounded(str(path))
 
 
 def convert(

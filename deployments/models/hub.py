@@ -1,20 +1,29 @@
-"""Models of the Hugging Face hub: downloaded by its own client, into its own cache.
+"""Models of the Hugging Face hub: listed by its own client, and kept in its own cache.
 
 A hub that doesn't answer is no reason to refuse a model that was fetched before: the download then
-looks in the cache alone.
+looks in the cache alone. The large files are fetched by ranges (`hub_files.py`), so that what has arrived is kept.
 """
 
 from __future__ import annotations
 
+import fnmatch
+import json
+import re
+import shutil
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
+from deployments.models import cache_folder as store
+from deployments.models import downloads
 from deployments.models.cache_folder import Say
-from deployments.models.downloads import count_bytes, watch
+from deployments.models.downloads import watch
+from deployments.models.hub_files import BrokenOff, HubFile, count_arrived, fetch_files
 from deployments.models.sources import DEFAULT_SOURCE, ModelSource, ModelUnavailable
 
-__all__ = ["fetch_file", "fetch_snapshot", "find_snapshot"]
+__all__ = ["fetch_file", "fetch_snapshot", "find_complete", "find_progress", "find_snapshot"]
 
 # What mlx-lm itself fetches of a repository: weights and what describes them, not every format that
 # one offers.
@@ -28,45 +37,127 @@ _HF_FILES = [
     "*.jsonl",
     "*.jinja",
 ]
+_COMMIT = re.compile(r"[0-9a-f]{40}")
 _HF_ANSWER_S = 10.0  # for the hub's first answer; then its client's own timeouts per read apply
 
 
-def fetch_snapshot(source: ModelSource, say: Say) -> Path:
-    """Return the folder of a repository's snapshot in the hub's cache, downloaded if need be.
+def fetch_snapshot(source: ModelSource, cache_dir: Path, *, progress: bool, say: Say) -> Path:
+    """Return the folder of a repository's snapshot in the hub's cache, downloaded if need be. Other processes can read
+    how far it is (`find_progress`). Of a commit that was fetched to its end the hub isn't asked again: a tier that
+    wakes waits for no network. `progress`: with a bar, on a terminal.
 
     Raises:
         ModelUnavailable: it can't be had.
     """
-    say(f"asking the hub for {source.name}")
-    silence = _probe_hub(source)
-    say(f"fetching {source.name}")
-    return _load_snapshot(source, silence)
-
-
-def fetch_file(source: ModelSource, say: Say) -> Path:
-    """Return one file of a repository, in the hub's cache, downloaded if need be. Its client takes up a download where
-    it broke off, and shows a bar on a terminal.
-
-    Raises:
-        ModelUnavailable: it can't be had.
-    """
-    say(f"asking the hub for {source.name}")
-    silence = _probe_hub(source)
-    say(f"fetching {source.file}")
-    client = _import_client()
-    arrived = partial(count_bytes, Path(client.constants.HF_HUB_CACHE) / _name_repository(source), "*.incomplete")
-    with watch(arrived, source.size_bytes if silence is None else None, say, progress=False):
+    name = _name_fetch(source)
+    done = cache_dir / "models" / f".{name}.complete"
+    here = find_complete(source) if _COMMIT.fullmatch(source.revision or "") and done.exists() else None
+    if here is not None:
+        return here
+    with store.hold(cache_dir / "models", name, say=say):
+        say_all = downloads.tell(cache_dir, name, say)
         try:
-            file = client.hf_hub_download(
-                source.name, source.file, revision=source.revision, local_files_only=silence is not None
-            )
-        except Exception as error:
-            raise ModelUnavailable(_explain_unreachable(source, silence or error), again=True) from error
+            silence = _fetch_large(source, progress=progress, say=say_all)
+            folder = _load_snapshot(source, silence)
+        except ModelUnavailable as error:
+            downloads.note_failure(cache_dir, name, str(error))
+            raise
+        downloads.forget(cache_dir, name)
+        if silence is None:
+            done.touch()
+    return folder
+
+
+def fetch_file(source: ModelSource, *, progress: bool, say: Say) -> Path:
+    """Return one file of a repository, in the hub's cache, downloaded if need be.
+
+    Raises:
+        ModelUnavailable: it can't be had.
+    """
+    silence = _fetch_large(source, progress=progress, say=say)
+    client = _import_client()
+    try:
+        file = client.hf_hub_download(
+            source.name, source.file, revision=source.revision, local_files_only=silence is not None
+        )
+    except Exception as error:
+        raise ModelUnavailable(_explain_unreachable(source, silence or error), again=True) from error
     return Path(file)
 
 
-def _name_repository(source: ModelSource) -> str:
-    return "models--" + source.name.replace("/", "--")
+def find_progress(source: ModelSource, cache_dir: Path) -> downloads.Progress | None:
+    """Find how far some process of this machine is with a snapshot; None where none fetches it and none has failed."""
+    return downloads.read_progress(cache_dir, _name_fetch(source))
+
+
+def find_complete(source: ModelSource) -> Path | None:
+    """Find the folder of a snapshot that has all its weights. Reads three small files, and asks no hub."""
+    repository = _locate_repository(source)
+    try:
+        commit = source.revision or ""
+        if not _COMMIT.fullmatch(commit):
+            commit = (repository / "refs" / commit).read_text(encoding="ascii").strip()
+        folder = repository / "snapshots" / commit
+        return folder if (folder / "config.json").is_file() and _has_weights(folder) else None
+    except (OSError, ValueError):
+        return None
+
+
+def _has_weights(folder: Path) -> bool:
+    """Tell whether each file is there that the index names, or any where there is no index."""
+    index = folder / "model.safetensors.index.json"
+    if not index.is_file():
+        return any(file.is_file() for file in folder.glob("*.safetensors"))
+    named = json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()
+    return all((folder / str(file)).is_file() for file in set(named))
+
+
+def _name_fetch(source: ModelSource) -> str:
+    return re.sub(r"[^\w.-]", "-", f"hub-{source.name}-{source.revision}")
+
+
+def _locate_repository(source: ModelSource) -> Path:
+    from huggingface_hub import constants
+
+    return Path(constants.HF_HUB_CACHE) / ("models--" + source.name.replace("/", "--"))
+
+
+def _fetch_large(source: ModelSource, *, progress: bool, say: Say) -> Exception | None:
+    """Fetch the files of the source that have a sha256. Return why the hub isn't asked, where it doesn't answer."""
+    say(f"asking the hub for {source.name}")
+    info = _ask_hub(source)
+    if isinstance(info, Exception):
+        return info
+    files, blobs = list(_list_large(source, info)), _locate_repository(source) / "blobs"
+    total_bytes = sum(file.size_bytes for file in files)
+    _check_disk(source, blobs.parent.parent, total_bytes - count_arrived(files, blobs))
+    say(f"fetching {source.file or source.name}")
+    try:
+        with watch(partial(count_arrived, files, blobs), total_bytes or None, say, progress=progress):
+            fetch_files(files, blobs, _import_client().utils.build_hf_headers())
+    except BrokenOff as error:
+        raise ModelUnavailable(f"{source.label}: {error}", again=True) from error
+    return None
+
+
+def _check_disk(source: ModelSource, folder: Path, needed_bytes: int) -> None:
+    """Raise `ModelUnavailable` where the disk has no room for what is to be fetched."""
+    there = next(parent for parent in (folder, *folder.parents) if parent.exists())
+    free_bytes = shutil.disk_usage(there).free
+    if needed_bytes > free_bytes:
+        needed, free = downloads.format_size(needed_bytes), downloads.format_size(free_bytes)
+        words = f"{needed} of disk are needed, {free} are free; make room, or set HF_HOME to a larger disk"
+        raise ModelUnavailable(f"{source.label}: {words}", again=True)
+
+
+def _list_large(source: ModelSource, info: Any) -> Iterator[HubFile]:
+    """List the files of the source with a sha256 that the hub names; the client's own fetch has the others."""
+    client = _import_client()
+    for one in info.siblings or ():
+        fits = any(fnmatch.fnmatchcase(one.rfilename, pattern) for pattern in _HF_FILES)
+        if one.lfs is not None and (one.rfilename == source.file if source.file else fits):
+            url = client.hf_hub_url(source.name, one.rfilename, revision=info.sha)
+            yield HubFile(url=url, sha256=one.lfs.sha256, size_bytes=one.lfs.size)
 
 
 def find_snapshot(source: ModelSource) -> Path:
@@ -102,8 +193,8 @@ def _load_snapshot(source: ModelSource, silence: Exception | None) -> Path:
     return Path(folder)
 
 
-def _probe_hub(source: ModelSource) -> Exception | None:
-    """Probe the hub: return why it doesn't answer, or None where it does. What it answers may be a
+def _ask_hub(source: ModelSource) -> Any:
+    """Ask the hub what the repository has: its answer, or the error where it doesn't answer. What it answers may be a
     refusal.
 
     Done before the download, since the download's own first request waits without end for a silent
@@ -113,7 +204,9 @@ def _probe_hub(source: ModelSource) -> Exception | None:
     from huggingface_hub.errors import GatedRepoError, RepositoryNotFoundError, RevisionNotFoundError
 
     try:
-        client.HfApi().model_info(source.name, revision=source.revision, timeout=_HF_ANSWER_S)
+        return client.HfApi().model_info(
+            source.name, revision=source.revision, timeout=_HF_ANSWER_S, files_metadata=True
+        )
     except GatedRepoError as error:
         raise ModelUnavailable(f"{source.label} is gated: accept its terms and set HF_TOKEN") from error
     except RevisionNotFoundError as error:
@@ -122,7 +215,6 @@ def _probe_hub(source: ModelSource) -> Exception | None:
         raise ModelUnavailable(f"{source.label}: no such repository (or HF_TOKEN may not see it)") from error
     except Exception as error:  # whatever its HTTP client raises for a network that doesn't work
         return error
-    return None
 
 
 def _explain_unreachable(source: ModelSource, error: Exception) -> str:

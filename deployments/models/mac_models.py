@@ -1,18 +1,22 @@
-"""The models of `auto` on Apple silicon: what each is, and which three a machine of so much memory gets.
+"""The models of `auto` on Apple silicon: what each is, and which ones a machine of so much memory gets.
 
 All are 4-bit conversions of the community on the hub. Which they are, and why:
 
-- `fast` answers most requests, so it writes no reasoning where the memory allows one that does without.
-- `standard` is the best agent that fits: from 48 GiB on the coder models, which call tools and write no reasoning.
-- `longctx` has the longest context. Qwen3.5 and 3.6 keep a full cache for every fourth layer only (`cache`: hybrid), so
-  a long prompt costs them a quarter; such a cache can't be cut back, and the engine keeps checkpoints instead. All the
-  others keep a plain one, which mlx-lm batches and cuts exactly.
+- `fast` is fetched before the server answers and answers most requests: at most 5 GB, and no reasoning by default.
+- `standard` is the best agent that fits: from 36 GiB on the coder models, which call tools and write no reasoning.
+- `longctx` has the longest context. Below 48 GiB there is no room for a third model, and `standard` is as long.
 
-The three of a row are three models (a tier is a process: two tiers with one model would hold it twice), and fit
-together into half of the smallest memory that the row is for.
+Qwen3.5, Qwen3.6 and Coder-Next keep keys and values in every fourth layer only (`cache`: hybrid), so a long prompt
+costs them a quarter; such a cache can't be cut back, and the engine keeps checkpoints instead. The others keep a plain
+one, which mlx-lm batches and cuts exactly.
+
+The models of a row are different ones (a tier is a process: two tiers with one model would hold it twice). Together,
+each with 32,768 tokens of context, they fit into what Metal recommends on the smallest machine of the row
+(`tests/mac/test_auto_table.py` prints the figures).
 
 Names, commits and sizes were looked up in November 2026 in public files that use them; a commit is given where several
-independent ones agree, else the branch `main`, whose owner can change what it means. Nothing here was downloaded.
+independent ones agree, else the branch `main`, whose owner can change what it means. Nothing here was downloaded. The
+shapes are those of the models' published config.json; a test compares them with what mlx-lm's classes keep.
 `tools` is mlx-lm's name for the form in which the model writes its calls; the tier reads it from the template itself.
 """
 
@@ -25,7 +29,8 @@ __all__ = ["MODELS", "ROWS", "MacModel"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MacModel:
-    """One model. `thinks`: it reasons before it answers, unless it is told not to."""
+    """One model. `thinks`: it reasons before it answers, unless it is told not to. `heads` are those of the queries,
+    `token_bytes` what all layers keep of a token in 16 bits, `state_bytes` what the recurrent ones keep in any case."""
 
     repository: str
     revision: str
@@ -33,6 +38,10 @@ class MacModel:
     context_tokens: int
     tools: str
     thinks: bool
+    heads: int
+    head_dim: int
+    token_bytes: int
+    state_bytes: int = 0
     cache: str = "plain"
     license: str = "Apache-2.0"
 
@@ -42,21 +51,19 @@ class MacModel:
         return f"hf:mlx-community/{self.repository}@{self.revision}"
 
 
+# No reasoning by default, unlike its larger sisters.
 _TINY = MacModel(
-    repository="Qwen3-0.6B-4bit",
-    revision="73e3e38d981303bc594367cd910ea6eb48349da8",
-    weight_mb=350,
-    context_tokens=40_960,
-    tools="json_tools",
-    thinks=True,
-)
-_SMALL = MacModel(
-    repository="Qwen3-1.7B-4bit",
-    revision="3b1b1768f8f8cf8351c712464f906e86c2b8269e",
-    weight_mb=980,
-    context_tokens=40_960,
-    tools="json_tools",
-    thinks=True,
+    repository="Qwen3.5-2B-4bit",
+    revision="674aaa7240b91e8012fcad5d791b7dfe5ba90207",
+    weight_mb=1_060,
+    context_tokens=262_144,
+    tools="qwen3_coder",
+    thinks=False,
+    heads=8,
+    head_dim=256,
+    token_bytes=12_288,
+    state_bytes=19_537_920,
+    cache="hybrid",
 )
 _LIGHT = MacModel(
     repository="Qwen3-4B-Instruct-2507-4bit",
@@ -65,14 +72,9 @@ _LIGHT = MacModel(
     context_tokens=262_144,
     tools="json_tools",
     thinks=False,
-)
-_MIDDLE = MacModel(
-    repository="Qwen3-8B-4bit",
-    revision="545dc4251c05440727734bcd94334791f6ab0192",
-    weight_mb=4_620,
-    context_tokens=40_960,
-    tools="json_tools",
-    thinks=True,
+    heads=32,
+    head_dim=128,
+    token_bytes=147_456,
 )
 _LONG = MacModel(
     repository="Qwen3.5-9B-MLX-4bit",
@@ -81,15 +83,11 @@ _LONG = MacModel(
     context_tokens=262_144,
     tools="qwen3_coder",
     thinks=True,
+    heads=16,
+    head_dim=256,
+    token_bytes=32_768,
+    state_bytes=51_511_296,
     cache="hybrid",
-)
-_BROAD = MacModel(
-    repository="Qwen3-14B-4bit",
-    revision="main",
-    weight_mb=8_310,
-    context_tokens=40_960,
-    tools="json_tools",
-    thinks=True,
 )
 _CODER = MacModel(
     repository="Qwen3-Coder-30B-A3B-Instruct-4bit",
@@ -98,6 +96,9 @@ _CODER = MacModel(
     context_tokens=262_144,
     tools="qwen3_coder",
     thinks=False,
+    heads=32,
+    head_dim=128,
+    token_bytes=98_304,
 )
 _LONGER = MacModel(
     repository="Qwen3.6-35B-A3B-4bit",
@@ -106,6 +107,10 @@ _LONGER = MacModel(
     context_tokens=262_144,
     tools="qwen3_coder",
     thinks=True,
+    heads=16,
+    head_dim=256,
+    token_bytes=20_480,
+    state_bytes=64_389_120,
     cache="hybrid",
 )
 _CODER_NEXT = MacModel(
@@ -115,6 +120,10 @@ _CODER_NEXT = MacModel(
     context_tokens=262_144,
     tools="qwen3_coder",
     thinks=False,
+    heads=16,
+    head_dim=256,
+    token_bytes=24_576,
+    state_bytes=77_266_944,
     cache="hybrid",
 )
 _LONGEST = MacModel(
@@ -124,6 +133,10 @@ _LONGEST = MacModel(
     context_tokens=262_144,
     tools="qwen3_coder",
     thinks=True,
+    heads=32,
+    head_dim=256,
+    token_bytes=24_576,
+    state_bytes=153_649_152,
     cache="hybrid",
 )
 _GREAT = MacModel(
@@ -133,19 +146,21 @@ _GREAT = MacModel(
     context_tokens=262_144,
     tools="json_tools",
     thinks=False,
+    heads=64,
+    head_dim=128,
+    token_bytes=192_512,
 )
 
-# From this many GiB of memory on: fast, standard, longctx.
-ROWS: tuple[tuple[int, tuple[MacModel, MacModel, MacModel]], ...] = (
-    (512, (_CODER, _GREAT, _LONGEST)),
-    (256, (_CODER, _CODER_NEXT, _LONGEST)),
-    (192, (_CODER, _CODER_NEXT, _LONGER)),
+# From this many GiB of memory on: fast, standard, longctx; None where the others leave no room for one.
+ROWS: tuple[tuple[int, tuple[MacModel | None, ...]], ...] = (
+    (512, (_LIGHT, _GREAT, _LONGEST)),
+    (192, (_LIGHT, _CODER_NEXT, _LONGEST)),
     (128, (_LIGHT, _CODER_NEXT, _LONGER)),
     (96, (_LIGHT, _CODER, _LONGER)),
     (48, (_LIGHT, _CODER, _LONG)),
-    (32, (_LIGHT, _BROAD, _LONG)),
-    (24, (_LIGHT, _MIDDLE, _LONG)),
-    (16, (_SMALL, _MIDDLE, _LIGHT)),
-    (0, (_TINY, _SMALL, _LIGHT)),
+    (36, (_LIGHT, _CODER, None)),
+    (24, (_LIGHT, _LONG, None)),
+    (16, (_TINY, _LONG, None)),
+    (0, (_TINY, None, None)),
 )
-MODELS: tuple[MacModel, ...] = tuple({model.source: model for _, models in ROWS for model in models}.values())
+MODELS: tuple[MacModel, ...] = tuple({one.source: one for _, models in ROWS for one in models if one}.values())

@@ -1,32 +1,53 @@
 """How many bytes one replica of a tier takes, from what is known before it is loaded.
 
     weights        the model's files, where they are on disk; what the catalogue says of `auto` where they aren't
-    KV             KV_TOKENS tokens of cache, by the model's own shape: what all requests of a replica hold together in
-                   common use. A full context of a long-context model would be tens of GB and is hardly ever there.
+    KV             KV_TOKENS tokens of cache: what all requests of a replica hold together in common use. A full context
+                   of a long-context model would be tens of GB and is hardly ever there. On a Mac, where the working
+                   set is shared out (`memory/room.py`), it is the context that an agent needs, and what attention's
+                   scores take with it.
     beside         intermediate values of the prefill, Python and its libraries
 
-It is a plan and not a measurement; `tiers.NAME.replica_bytes` replaces it. None is "not known": a model that isn't on
+What the tokens take is measured in a process of its own, which builds mlx-lm's model of the config.json without its
+weights (`tiers/mlx/cache_size.py`). The figure stays in the cache folder, since the process takes 2 to 3 s. Without
+mlx-lm, or for a model that it can't build, the figure is estimated from the fields that most configurations have.
+
+It is a plan; `tiers.NAME.replica_bytes` replaces it. None is "not known": a model that isn't on
 disk and isn't in the catalogue. Nothing is reserved for it then, and the tier's own check before it loads remains.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
+import logging
+import os
+import subprocess
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from deployments import __version__
 from deployments.config import AppConfig
 from deployments.config_tiers import HostedTierConfig, MlxTierConfig, TierBase
 from deployments.memory.plan import MemoryPlan, TierNeed, settings_of
+from deployments.memory.prefill_scores import estimate_scores_bytes
+from deployments.memory.room import AGENT_TOKENS
+from deployments.memory.sensors.working_set import has_metal
 from deployments.models.artifact import BESIDE_WEIGHTS_BYTES, Artifact, find_on_disk
-from deployments.models.catalog import choose_here, weight_bytes_of
+from deployments.models.cache_folder import default_cache_dir, keep_text
+from deployments.models.catalog import choose_here, mac_model_of, weight_bytes_of
 from deployments.models.precision import find_held_dtype
+from deployments.models.provenance import versions
 from deployments.models.sources import parse_source
 
 __all__ = ["KV_TOKENS", "kv_bytes", "plan_of", "replica_bytes", "tier_needs"]
 
+_LOG = logging.getLogger(__name__)
+
 KV_TOKENS = 8192
+_STEP_TOKENS = 512  # of a prompt, read at once
+_MEASURING_MAX_S = 60.0
 
 
 def plan_of(config: AppConfig) -> MemoryPlan | None:
@@ -53,15 +74,20 @@ def tier_needs(config: AppConfig) -> tuple[TierNeed, ...]:
 
 
 def replica_bytes(name: str, tier: TierBase) -> int | None:
-    """Estimate the bytes of one replica on this machine; None: not known. Reads small files only,
-    fetches nothing."""
+    """Plan the bytes of one replica on this machine; None: not known. Fetches nothing, and reads small files only, but
+    for a model whose cache was never measured it runs a process of 2 to 3 s."""
     if tier.replica_bytes is not None or not isinstance(tier, MlxTierConfig):
         return tier.replica_bytes or 0
+    if tier.memory_bytes is not None and has_metal():  # it is wired, so nothing else may have it
+        return tier.memory_bytes
     return _estimate_model_bytes(name, tier.model, tier.context_tokens)
 
 
 def _estimate_model_bytes(role: str, model: str, context_tokens: int | None) -> int | None:
-    source = choose_here(role, model).source
+    choice = choose_here(role, model)
+    if choice.unfit:  # nothing is ever loaded
+        return 0
+    source = choice.source
     try:
         artifact = find_on_disk(parse_source(source))
     except (ValueError, OSError):
@@ -69,7 +95,9 @@ def _estimate_model_bytes(role: str, model: str, context_tokens: int | None) -> 
     if artifact is not None:
         return artifact.needed_bytes + kv_bytes(artifact, context_tokens)
     weight_bytes = weight_bytes_of(source)
-    return None if weight_bytes is None else weight_bytes + BESIDE_WEIGHTS_BYTES
+    if weight_bytes is None:
+        return None
+    return weight_bytes + BESIDE_WEIGHTS_BYTES + _estimate_mac_bytes(source, context_tokens)
 
 
 def kv_bytes(artifact: Artifact, context_tokens: int | None) -> int:
@@ -79,18 +107,95 @@ def kv_bytes(artifact: Artifact, context_tokens: int | None) -> int:
         config = json.loads((Path(artifact.path) / "config.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return 0
-    shape = config.get("text_config") if isinstance(config.get("text_config"), Mapping) else config
-    tokens = min(n for n in (KV_TOKENS, context_tokens, artifact.context_tokens) if n)
-    return tokens * _count_token_bytes(shape, 4 if find_held_dtype(config) == "float32" else 2)
+    usual_tokens = AGENT_TOKENS if has_metal() else KV_TOKENS
+    tokens = min(n for n in (usual_tokens, context_tokens, artifact.context_tokens) if n)
+    return _count_kv_bytes(artifact, config, tokens) + (_count_scores_bytes(config, tokens) if has_metal() else 0)
 
 
-def _count_token_bytes(shape: Mapping[str, Any], width: int) -> int:
-    layers, heads = _read_count(shape, "num_hidden_layers"), _read_count(shape, "num_attention_heads")
+def _estimate_mac_bytes(source: str, context_tokens: int | None) -> int:
+    """Estimate the cache and the scores of a model that isn't here yet, where the catalogue knows its shape."""
+    model = mac_model_of(source)
+    if model is None or not has_metal():
+        return 0
+    tokens = min(n for n in (AGENT_TOKENS, context_tokens, model.context_tokens) if n)
+    shape = {"num_attention_heads": model.heads, "head_dim": model.head_dim}
+    return tokens * model.token_bytes + model.state_bytes + _count_scores_bytes(shape, tokens)
+
+
+def _count_scores_bytes(config: Mapping[str, Any], tokens: int) -> int:
+    """Count what attention's scores of a step take on Metal behind so many tokens."""
+    inner = config.get("text_config")
+    shape = inner if isinstance(inner, Mapping) else config
+    heads = _read_count(shape, "num_attention_heads")
+    size = _read_count(shape, "head_dim") or _read_count(shape, "hidden_size") // max(1, heads)
+    fixed_bytes, token_bytes = estimate_scores_bytes(heads, size, _STEP_TOKENS, forced=True)
+    return fixed_bytes + tokens * token_bytes
+
+
+def _count_kv_bytes(artifact: Artifact, config: Mapping[str, Any], tokens: int) -> int:
+    if isinstance(config.get("model_type"), str) and "mlx-lm" in versions():
+        measured = _measure_bytes(config, tokens)
+        if measured is not None:
+            return measured
+        _LOG.warning("%s: mlx-lm can't build it to measure its cache, which is estimated", artifact.source)
+    return _estimate_bytes(config, tokens)
+
+
+def _measure_bytes(config: Mapping[str, Any], tokens: int) -> int | None:
+    """Measure what so many tokens take; None where that can't be measured. The first time it takes seconds."""
+    facts = json.dumps([config, tokens, versions(), __version__, sys.platform])
+    file = default_cache_dir() / "cache-sizes" / hashlib.sha256(facts.encode()).hexdigest()
+    try:
+        return int(file.read_text(encoding="ascii"))
+    except (OSError, ValueError):
+        pass
+    try:
+        done = subprocess.run(
+            [sys.executable, "-P", "-m", "deployments.tiers.mlx.cache_size", str(tokens)],
+            input=json.dumps(config),
+            capture_output=True,
+            text=True,
+            timeout=_MEASURING_MAX_S,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+            check=True,
+        )
+        size_bytes = int(done.stdout.split()[-1])
+    except (OSError, subprocess.SubprocessError, ValueError, IndexError) as error:
+        _LOG.info("measuring a cache failed: %s", getattr(error, "stderr", None) or error)
+        return None
+    keep_text(file, str(size_bytes))
+    return size_bytes
+
+
+def _estimate_bytes(config: Mapping[str, Any], tokens: int) -> int:
+    """Estimate what so many tokens take, from the fields that most configurations have, without recurrent states."""
+    inner = config.get("text_config")
+    shape = inner if isinstance(inner, Mapping) else config
+    heads = _read_count(shape, "num_attention_heads")
     if not heads:
         return 0
-    kv_heads = _read_count(shape, "num_key_value_heads") or heads
-    head_dim = _read_count(shape, "head_dim") or _read_count(shape, "hidden_size") // heads
-    return 2 * layers * kv_heads * head_dim * width
+    numbers = 2 * (_read_count(shape, "num_key_value_heads") or heads)
+    numbers *= _read_count(shape, "head_dim") or _read_count(shape, "hidden_size") // heads
+    if rank := _read_count(shape, "kv_lora_rank"):
+        numbers = rank + _read_count(shape, "qk_rope_head_dim")
+    full, windowed = _count_layers(shape)
+    places = full * tokens + windowed * min(tokens, _read_count(shape, "sliding_window") or tokens)
+    return places * numbers * (4 if find_held_dtype(config) == "float32" else 2)
+
+
+def _count_layers(shape: Mapping[str, Any]) -> tuple[int, int]:
+    """Count the layers that keep all tokens, and those that keep a window of them."""
+    layers, kinds = _read_count(shape, "num_hidden_layers"), shape.get("layer_types")
+    if isinstance(kinds, list) and len(kinds) == layers:
+        windowed = sum(kind == "sliding_attention" for kind in kinds)
+        return sum(kind in ("full_attention", "attention") for kind in kinds), windowed
+    if isinstance(pattern := shape.get("hybrid_override_pattern"), str):
+        return pattern.count("*"), 0
+    if every := _read_count(shape, "full_attention_interval"):
+        return layers // every, 0
+    if every := _read_count(shape, "sliding_window_pattern"):
+        return layers // every, layers - layers // every
+    return layers, 0
 
 
 def _read_count(shape: Mapping[str, Any], name: str) -> int:

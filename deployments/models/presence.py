@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Literal
 
 from deployments.models import cache_folder as store
+from deployments.models import conversion, hub
 from deployments.models.cache_folder import Say
-from deployments.models.catalog import Choice
-from deployments.models.conversion import find_progress, locate_model
+from deployments.models.catalog import Choice, weight_bytes_of
 from deployments.models.downloads import format_size
 from deployments.models.sources import ModelSource, ModelUnavailable, parse_source
 
@@ -44,9 +44,9 @@ def look(role: str, choice: Choice, *, cache_dir: Path | None = None) -> Presenc
     if choice.fetch == "load":
         return Presence("here")
     source, cache_dir = parse_source(choice.source), cache_dir or store.default_cache_dir()
-    if locate_model(source, cache_dir).is_dir():
+    if _is_here(source, cache_dir):
         return Presence("here")
-    progress = find_progress(source, cache_dir)
+    progress = (conversion if source.is_gguf else hub).find_progress(source, cache_dir)
     if progress is not None and progress.running:
         return Presence("coming", progress.words)
     why = "" if progress is None else f"{progress.words}; "
@@ -73,8 +73,14 @@ def await_model(
         raise ModelUnavailable(found.words, again=not choice.unfit)
 
 
+def _is_here(source: ModelSource, cache_dir: Path) -> bool:
+    if source.is_gguf:
+        return conversion.locate_model(source, cache_dir).is_dir()
+    return hub.find_complete(source) is not None
+
+
 def _explain_missing(role: str, choice: Choice, source: ModelSource) -> str:
-    size = format_size(source.size_bytes or 0)
+    size = format_size(source.size_bytes or weight_bytes_of(choice.source) or 0)
     if choice.fetch == "behind":
         how = f"`mlx-stack-serve serve` fetches it once it can answer, or run `mlx-stack-serve pull {role}`"
         return f"not on this machine yet ({size}): {how}"

@@ -153,7 +153,7 @@ def _can_pip_resume() -> bool:
 
 def _find_pip(spec: str) -> list[str]:
     if importlib.util.find_spec("pip") is not None:
-        return [sys.executable, "-m", "pip"]
+        return [sys.executable, "-P", "-m", "pip"]
     # An environment made by uv has no pip of its own; any pip will do for a wheel without dependencies.
     if other := shutil.which("pip3") or shutil.which("pip"):
         return [other]

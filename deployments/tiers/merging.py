@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from itertools import groupby
 
-from reliability.types import CallDelta, Event, Logprobs, Reasoning, Text
+from reliability.types import CallDelta, Event, Logprobs, Reasoning, Refusal, Text
 
 __all__ = ["merge_events"]
 
@@ -40,6 +40,8 @@ def _join(first: Event, second: Event) -> Event | None:
             return Text(first.text + second.text)
         case Reasoning(), Reasoning():
             return Reasoning(first.text + second.text)
+        case Refusal(), Refusal():
+            return Refusal(first.text + second.text)
         case Logprobs(), Logprobs():
             return Logprobs(first.tokens + second.tokens)
         case CallDelta(), CallDelta(id=None, name=None) if first.index == second.index:

@@ -3,10 +3,10 @@
 What this tier can't do yet is refused before anything runs (`find_unsupported`), never ignored: the
 chain then asks a tier that can. Messages are brought into the narrow form that chat templates agree
 on (`tidy_messages`): content is a string, `developer` is `system`, the arguments of past calls are
-objects. A template is the model's own program and may raise; that is the request's fault
-(`BAD_REQUEST`), not the tier's. But for one case: agents send system messages in the middle of a
-conversation, and many templates know them at its head only. Where one raises, it is asked once more
-with those as the user's words (`_soften_systems`).
+objects. A template is the model's own program and may raise: agents send system messages in the middle of a
+conversation, and many templates know them at its head only. What a template can't take is found when its model is
+loaded (`learn_template`), and mended from then on; where it raises all the same, it is asked again with softer forms.
+If it takes none of them, this tier can't answer the request (`UNSUPPORTED`), and another one may.
 
 What was rendered once should be rendered so again, since a prompt is computed anew from the first token that differs.
 So nothing here depends on how many messages follow, the date is the caller's, and templates that can keep the reasoning
@@ -15,19 +15,23 @@ of earlier turns are told to.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
+from deployments.tiers.history_repair import read_past_arguments
+from deployments.tiers.history_words import find_written
 from deployments.tiers.template_date import hold_date
+from deployments.tiers.template_form import AS_WRITTEN, TemplateForm, learn_form
 from reliability.types import ChatRequest, Failed, Fault
 
 __all__ = [
     "Refused",
     "find_checkpoints",
     "find_unsupported",
+    "learn_template",
     "list_tools",
     "measure_opening",
     "read_template_options",
@@ -43,6 +47,19 @@ _NEUTRAL: Mapping[str, tuple[Any, ...]] = {
     "audio": (None,),
     "modalities": (None, ["text"], []),
 }
+
+# For a template that shows how calls are written only where there are tools.
+_PROBE_TOOLS = tuple(
+    {
+        "type": "function",
+        "function": {
+            "name": f"look_{n}",
+            "description": "Look at a place.",
+            "parameters": {"type": "object", "properties": {"place": {"type": "string", "description": "which"}}},
+        },
+    }
+    for n in range(2)
+)
 
 # From a part of Unicode that no text uses: the rendered user message differs from any real one at once.
 _NOBODY_SAYS = "\ue000"
@@ -100,18 +117,35 @@ def tidy_messages(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]
     return [_tidy_message(message) for message in messages]
 
 
-def render(tokenizer: Any, request: ChatRequest, at: datetime | None = None) -> str:
+def learn_template(tokenizer: Any) -> TemplateForm:
+    """Find what a model's chat template can't take. Asked once, when the tokenizer is loaded; never raises."""
+    bare = ChatRequest(request_id="", session_id="", messages=(), max_tokens=1, timeout_s=1)
+    tools = _knows_tools(tokenizer)
+
+    def render_probe(messages: list[dict[str, Any]], with_tools: bool) -> str:
+        request = replace(bare, tools=_PROBE_TOOLS if with_tools else ())
+        return _apply(tokenizer, request, messages, None, to_answer=True)
+
+    words, tokens = "", frozenset[str]()
+    with suppress(Exception):  # see `render`
+        words = render_probe([{"role": "user", "content": _NOBODY_SAYS}], tools)
+    with suppress(Exception):  # a tokenizer is the maker's as well
+        tokens = frozenset(tokenizer.get_added_vocab())
+    return learn_form(render_probe, tools=tools, written=find_written(words, tokens))
+
+
+def render(tokenizer: Any, request: ChatRequest, at: datetime | None = None, form: TemplateForm = AS_WRITTEN) -> str:
     """Render the prompt's text, by the model's own chat template. `at`: the moment whose date a template writes that
-    writes one; now where it is None."""
+    writes one; now where it is None. `form`: what the template needs."""
     if list_tools(request) and not _knows_tools(tokenizer):
         raise Refused(_cannot("tools", "use tools: its model's chat template has no place for them"))
     try:
-        return _apply_gently(tokenizer, request, tidy_messages(request.messages), at, to_answer=True)
+        return _apply_gently(tokenizer, request, tidy_messages(request.messages), at, form, to_answer=True)
     except Refused:
         raise
     except Exception as error:  # the template is a program of the model's maker: anything may come out of it
         message = f"the model's chat template can't render these messages ({type(error).__name__}: {error})"
-        raise Refused(Failed(fault=Fault.BAD_REQUEST, message=message, param="messages")) from error
+        raise Refused(Failed(fault=Fault.UNSUPPORTED, message=message, param="messages")) from error
 
 
 def measure_opening(tokenizer: Any, request: ChatRequest) -> int:
@@ -129,7 +163,13 @@ def measure_opening(tokenizer: Any, request: ChatRequest) -> int:
 
 
 def find_checkpoints(
-    tokenizer: Any, request: ChatRequest, prompt: Sequence[int], *, turns: bool, at: datetime | None = None
+    tokenizer: Any,
+    request: ChatRequest,
+    prompt: Sequence[int],
+    *,
+    turns: bool,
+    at: datetime | None = None,
+    form: TemplateForm = AS_WRITTEN,
 ) -> tuple[int, ...]:
     """Find the places in `prompt`, in tokens, up to which a later one may be the same.
 
@@ -141,72 +181,51 @@ def find_checkpoints(
     # Not the system prompt alone: many templates want a user in every conversation.
     parts = [([*messages[:head], {"role": "user", "content": _NOBODY_SAYS}], True)]
     parts += [(messages, False)] if turns else []
-    found = {_count_shared(tokenizer, request, prompt, part, at, to_answer) for part, to_answer in parts}
+    rendered = (_render_part(tokenizer, request, part, at, form, to_answer) for part, to_answer in parts)
+    found = {_count_shared(tokenizer, text, prompt) for text in rendered if text is not None}
     return tuple(sorted(found - {0}))
 
 
-def _count_shared(
+def _render_part(
     tokenizer: Any,
     request: ChatRequest,
-    prompt: Sequence[int],
     part: list[dict[str, Any]],
     at: datetime | None,
+    form: TemplateForm,
     to_answer: bool,
-) -> int:
+) -> str | None:
     try:
-        text = _apply_gently(tokenizer, request, part, at, to_answer=to_answer)
+        return _apply_gently(tokenizer, request, part, at, form, to_answer=to_answer)
     except Exception:  # see `render`; here it only means that there is nothing to gain
-        return 0
+        return None
+
+
+def _count_shared(tokenizer: Any, text: str, prompt: Sequence[int]) -> int:
     tokens = tokenizer.encode(text, add_special_tokens=False)
     differs = (i for i, (one, other) in enumerate(zip(tokens, prompt, strict=False)) if one != other)
     return next(differs, min(len(tokens), len(prompt)))
 
 
 def _apply_gently(
-    tokenizer: Any, request: ChatRequest, messages: list[dict[str, Any]], at: datetime | None, *, to_answer: bool
+    tokenizer: Any,
+    request: ChatRequest,
+    messages: list[dict[str, Any]],
+    at: datetime | None,
+    form: TemplateForm,
+    *,
+    to_answer: bool,
 ) -> str:
+    known = form.apply(messages)
     try:
-        return _apply(tokenizer, request, messages, at, to_answer=to_answer)
+        return _apply(tokenizer, request, known, at, to_answer=to_answer)
     except Refused:
         raise
-    except Exception:  # see `render`
-        softened = _soften_systems(messages)
-        if softened == messages:
-            raise
-        try:
-            return _apply(tokenizer, request, softened, at, to_answer=to_answer)
-        except Exception:  # as above
-            return _apply(tokenizer, request, _merge_users(softened), at, to_answer=to_answer)
-
-
-def _soften_systems(messages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Make what a system message says behind the head of a conversation a part of the user's words beside it. What no
-    system message stands beside stays as it was rendered before there was one."""
-    head = next((i for i, m in enumerate(messages) if m["role"] != "system"), len(messages))
-    out, soft = list(messages[:head]), False
-    for message in messages[head:]:
-        system = message["role"] == "system"
-        if out and out[-1]["role"] == "user" and (system or (soft and message["role"] == "user")):
-            out[-1], soft = _join(out[-1], message), True
-        else:
-            out.append({"role": "user", "content": message["content"]} if system else message)
-            soft = system
-    return out
-
-
-def _merge_users(messages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Make one of the user's messages that follow one another, for templates that want roles to take turns."""
-    out: list[dict[str, Any]] = []
-    for message in messages:
-        if out and out[-1]["role"] == message["role"] == "user":
-            out[-1] = _join(out[-1], message)
-        else:
-            out.append(message)
-    return out
-
-
-def _join(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
-    return {**one, "content": f"{one['content']}\n\n{other['content']}"}
+    except Exception as error:  # see `render`
+        for softer in form.list_softer():
+            with suppress(Exception):  # as above
+                if (softened := softer.apply(messages)) != known:
+                    return _apply(tokenizer, request, softened, at, to_answer=to_answer)
+        raise error
 
 
 def _apply(
@@ -252,7 +271,7 @@ def _knows_tools(tokenizer: Any) -> bool:
 
 def _tidy_message(message: Mapping[str, Any]) -> dict[str, Any]:
     tidy = {key: value for key, value in message.items() if value is not None}
-    tidy["content"] = _read_content(message.get("content"))
+    tidy["content"] = _read_content(message.get("content") or tidy.pop("refusal", None))
     tidy["role"] = {"developer": "system", "function": "tool"}.get(str(message.get("role")), message.get("role"))
     if message.get("tool_calls"):
         tidy["tool_calls"] = [_tidy_call(call) for call in message["tool_calls"]]
@@ -283,22 +302,7 @@ def _tidy_call(call: Any) -> Any:
     function = call.get("function") if isinstance(call, Mapping) else None
     if not isinstance(function, Mapping):
         raise _bad_messages("every tool call needs a function")
-    arguments = function.get("arguments")
-    if isinstance(arguments, str):
-        arguments = _parse_object(arguments)
-    return {**call, "function": {**function, "arguments": {} if arguments is None else arguments}}
-
-
-def _parse_object(text: str) -> Any:
-    """Parse arguments that came as text. What isn't a JSON object stays as it is.
-
-    Templates write arguments out as JSON, so a string would come out quoted twice.
-    """
-    try:
-        value = json.loads(text)
-    except (ValueError, RecursionError):
-        return text
-    return value if isinstance(value, dict) else text
+    return {**call, "function": {**function, "arguments": read_past_arguments(function.get("arguments"))}}
 
 
 def _bad_messages(message: str) -> Refused:

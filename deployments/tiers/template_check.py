@@ -1,8 +1,8 @@
 """Can the calls of this model be read? Asked once, when its tokenizer is loaded.
 
-A model writes its calls as its chat template renders them. So the template renders an answer with a call, as the tier
-renders a conversation, and the answer is read as one of the model's own: by the reader of calls in texts, and by
-mlx-lm's parser where the tier uses that. What comes out must be the call.
+A model writes its calls as its chat template renders them. So the template renders an answer with a call, in the form
+in which the tier gives it conversations, and the answer is read as one of the model's own: by the reader of calls in
+texts, and by mlx-lm's parser where the tier uses that. What comes out must be the call.
 
 A template may refuse to render a call, or leave it out: then what it says about calls in the system prompt counts, and
 there must be a mark that the table of call formats knows. What can't be read doesn't stop a tier, which may answer all
@@ -13,10 +13,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from deployments.tiers.call_split import CallFormat, CallSplit
 from deployments.tiers.prompt import tidy_messages
+from deployments.tiers.template_form import AS_WRITTEN, Mend, TemplateForm
 from reliability.tools import ToolBox, build_toolbox, extract_calls
 from reliability.tools.delimiters import OPENER, START_MARKER
 from reliability.types import CallDelta
@@ -37,22 +39,30 @@ _SAID_CHARS_MAX = 200
 FindFormat = Callable[[Any, Sequence[Mapping[str, Any]]], CallFormat | None]
 
 
-def check_call_template(tokenizer: Any, find_format: FindFormat | None = None) -> str | None:
+# What would write the call in the template's place, and a result behind it.
+_NOT_ITS_OWN = frozenset({Mend.SAY_CALLS, Mend.PAIR_RESULTS})
+
+
+def check_call_template(
+    tokenizer: Any, find_format: FindFormat | None = None, form: TemplateForm = AS_WRITTEN
+) -> str | None:
     """Return what is wrong with the calls of this model, fit for operators and clients; None where they can be read.
 
-    `find_format` says how mlx-lm reads its calls. Never raises: the template is a program of the model's maker.
+    `find_format` says how mlx-lm reads its calls, `form` what its template needs. Never raises: the template is a
+    program of the model's maker.
     """
+    form = replace(form, mends=form.mends - _NOT_ITS_OWN)
     template = getattr(tokenizer, "chat_template", None)
     if isinstance(template, str) and "tools" not in template and not getattr(tokenizer, "has_tool_calling", False):
         return "its chat template has no place for tools: requests with tools go to other tiers"
     box = build_toolbox([dict(tool) for tool in _TOOLS])
     assert isinstance(box, ToolBox)
     try:
-        answer = _render_call(tokenizer)
+        answer = _render_call(tokenizer, form)
     except Exception as error:  # whatever a template raises
-        return _judge_words(tokenizer, f"it can't render one ({type(error).__name__}: {_shorten(error)})")
+        return _judge_words(tokenizer, form, f"it can't render one ({type(error).__name__}: {_shorten(error)})")
     if _NAME not in answer:
-        return _judge_words(tokenizer, "it leaves calls out")
+        return _judge_words(tokenizer, form, "it leaves calls out")
     forms = [answer, answer.rstrip().removesuffix(str(getattr(tokenizer, "eos_token", None) or "\0"))]
     if any(_is_read(form, box) for form in forms):
         return None
@@ -61,30 +71,31 @@ def check_call_template(tokenizer: Any, find_format: FindFormat | None = None) -
     return f"its calls can't be read, so they would leave as text: its chat template writes {_shorten(answer)!r}"
 
 
-def _render_call(tokenizer: Any) -> str:
+def _render_call(tokenizer: Any, form: TemplateForm) -> str:
     """Render an answer that is one call, as the template writes it behind its own prompt."""
     call = {"id": "call_0", "type": "function", "function": {"name": _NAME, "arguments": json.dumps(_ARGUMENTS)}}
     answered: list[Mapping[str, Any]] = [_ASKED, {"role": "assistant", "content": None, "tool_calls": [call]}]
-    prompt = _apply(tokenizer, [_ASKED], to_answer=True)
-    full = _apply(tokenizer, answered, to_answer=False)
+    prompt = _apply(tokenizer, form, [_ASKED], to_answer=True)
+    full = _apply(tokenizer, form, answered, to_answer=False)
     shared = next((at for at, (one, other) in enumerate(zip(prompt, full, strict=False)) if one != other), len(prompt))
-    return full[shared:]
+    tag = full.rfind("<", 0, shared)  # a tag that differs begins where it opens: `<think>` and `<function=`
+    return full[tag if tag >= 0 and ">" not in full[tag:shared] else shared :]
 
 
-def _apply(tokenizer: Any, messages: Sequence[Mapping[str, Any]], *, to_answer: bool) -> str:
+def _apply(tokenizer: Any, form: TemplateForm, messages: Sequence[Mapping[str, Any]], *, to_answer: bool) -> str:
     tools = [dict(tool) for tool in _TOOLS]
     return str(
         tokenizer.apply_chat_template(
-            tidy_messages(messages), tools=tools, add_generation_prompt=to_answer, tokenize=False
+            form.apply(tidy_messages(messages)), tools=tools, add_generation_prompt=to_answer, tokenize=False
         )
     )
 
 
-def _judge_words(tokenizer: Any, why: str) -> str | None:
+def _judge_words(tokenizer: Any, form: TemplateForm, why: str) -> str | None:
     """Judge by what the template says about calls, where it doesn't show one: `why` it doesn't."""
     said = "it can't be told whether its calls can be read: its chat template has tools, and"
     try:
-        words = _apply(tokenizer, [_ASKED], to_answer=True)
+        words = _apply(tokenizer, form, [_ASKED], to_answer=True)
     except Exception as error:  # as above
         return f"{said} can't render any ({type(error).__name__}: {_shorten(error)})"
     known = OPENER.search(words) or START_MARKER.search(words) or '"arguments"' in words or '"parameters":' in words

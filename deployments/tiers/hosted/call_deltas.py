@@ -6,6 +6,7 @@ Upstreams disagree on how a piece says to which call it belongs. The rules, in o
   the same (some upstreams number all parallel calls 0).
 - Without an index, a known `id` says it, and a new one begins a call. Two pieces of one list are never the
   same call.
+- An unknown `index` with neither an id nor a name goes on with the last call, which has its name.
 - With neither, a name begins a call, and anything else continues the last one.
 
 Ours are numbered from 0 without gaps. `id` and `name` leave with the first piece of a call and never again;
@@ -41,6 +42,7 @@ class _Call:
     named: bool = False
     held: str = ""
     halves: Halves = field(default_factory=Halves)
+    parts: list[str] = field(default_factory=list)
 
 
 class CallDeltas:
@@ -62,10 +64,16 @@ class CallDeltas:
             call = self._find_call(piece, _read_text(function.get("name")), touched)
             touched.append(call)
             arguments = call.halves.take(_read_arguments(function.get("arguments")))
+            call.parts.append(arguments)
             delta = _build_delta(call, _read_text(function.get("name")), arguments)
             if delta is not None:
                 out.append(delta)
         return out
+
+    @property
+    def complete(self) -> bool:
+        """Whether each call's arguments are complete JSON, or none at all."""
+        return all(map(_is_complete, ("".join(call.parts) for call in self._calls)))
 
     def end(self) -> list[CallDelta]:
         """Return what was held.
@@ -81,6 +89,8 @@ class CallDeltas:
             upstream_id = ""
         if isinstance(index, int) and not isinstance(index, bool):
             call = self._by_index.get(index)
+            if call is None and not name and not upstream_id and self._calls and self._calls[-1].named:
+                call = self._by_index[index] = self._calls[-1]
             if call is None or (name and upstream_id and call.upstream_id not in ("", upstream_id)):
                 call = self._by_index[index] = self._add_call()
         else:
@@ -117,6 +127,13 @@ def _read_arguments(value: Any) -> str:
     if isinstance(value, str):
         return value
     return "" if value is None else json.dumps(value, ensure_ascii=False)
+
+
+def _is_complete(arguments: str) -> bool:
+    try:
+        return not arguments.strip() or json.loads(arguments) is not None
+    except (ValueError, RecursionError):
+        return False
 
 
 def _read_text(value: Any) -> str:

@@ -4,6 +4,10 @@ Fields are written only where they are set. `extra` (what the client sent and th
 passed on, except what would take a decision away from this server: the model and its substitutes, the shape
 of the answer, and the cap on its length.
 
+What not every backend takes is brought into a form that all take: past arguments that are no object, arguments that are
+no text, and tools without parameters. The rest of the conversation is sent as the client wrote it, or in the
+`HistoryForm` that the tier's upstream is known to want.
+
 Two things go to OpenRouter alone: `reasoning`, by which a request asks for thoughts or for none, and the markers of
 `cache_control` on the parts of messages. It hands both to models that know them; other servers refuse what they don't
 know.
@@ -17,6 +21,8 @@ from typing import Any
 
 import orjson
 
+from deployments.tiers.history_repair import HistoryForm, read_past_arguments, soften
+from deployments.work.json_text import write_json
 from reliability.types import ChatRequest
 
 __all__ = ["chat_body"]
@@ -40,15 +46,18 @@ _OURS = frozenset(
 _OPTIONAL = ("tool_choice", "parallel_tool_calls", "response_format", "seed", "temperature", "top_p")
 
 
-def chat_body(request: ChatRequest, model: str, *, openrouter: bool = False) -> bytes:
+def chat_body(
+    request: ChatRequest, model: str, *, openrouter: bool = False, form: HistoryForm = HistoryForm.AS_WRITTEN
+) -> bytes:
     """Build the bytes to send.
 
     Raises ValueError or TypeError where the request can't be written as JSON.
     """
     body: dict[str, Any] = {key: value for key, value in request.extra.items() if key not in _OURS}
+    messages = list(soften([_mend_calls(_drop_nulls(message)) for message in request.messages], form))
     body |= {
         "model": model,
-        "messages": list(request.messages) if openrouter else [_drop_markers(m) for m in request.messages],
+        "messages": messages if openrouter else [_drop_markers(m) for m in messages],
         "max_tokens": request.max_tokens,
         "stream": True,
         "stream_options": {"include_usage": True},
@@ -59,14 +68,58 @@ def chat_body(request: ChatRequest, model: str, *, openrouter: bool = False) -> 
     if request.top_logprobs is not None:
         body |= {"logprobs": True, "top_logprobs": request.top_logprobs}
     if request.tools:
-        body["tools"] = list(request.tools)
+        body["tools"] = [_fill_parameters(tool) for tool in request.tools]
     if request.stop:
         body["stop"] = list(request.stop)
+    return write_json(body, default=dict)
+
+
+def _mend_calls(message: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the message with arguments that are the text of an object, in each call."""
+    calls, old = message.get("tool_calls", ()), message.get("function_call")
+    if isinstance(old, dict) and not _is_object(old.get("arguments")):
+        message = {**message, "function_call": _mend_function(old)}
+    if all(_is_object(call["function"].get("arguments")) for call in calls):
+        return message
+    return {**message, "tool_calls": [{**call, "function": _mend_function(call["function"])} for call in calls]}
+
+
+def _mend_function(function: Mapping[str, Any]) -> Mapping[str, Any]:
+    given = function.get("arguments")
+    if _is_object(given):
+        return function
+    return {**function, "arguments": json.dumps(read_past_arguments(given), ensure_ascii=False)}
+
+
+def _is_object(arguments: Any) -> bool:
     try:
-        return orjson.dumps(body, default=dict)
-    except orjson.JSONEncodeError:
-        # Half a character in a message, or a number beyond 64 bits: slower, but it can write them.
-        return json.dumps(body, default=dict, allow_nan=False, separators=(",", ":")).encode("ascii")
+        return isinstance(arguments, str) and isinstance(orjson.loads(arguments), dict)
+    except orjson.JSONDecodeError:
+        return False
+
+
+def _fill_parameters(tool: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the tool with a schema of an object: without one, and without properties, backends refuse it."""
+    function = tool.get("function")
+    if not isinstance(function, dict):
+        return tool
+    given = function.get("parameters")
+    if given and "properties" in given and given.get("type"):
+        return tool
+    if given and given.get("type", "object") not in ("object", "", None):
+        return tool
+    parameters = {"properties": {}, **(given or {}), "type": "object"}
+    return {**tool, "function": {**function, "parameters": parameters}}
+
+
+def _drop_nulls(message: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the message without what it says nothing by: a client that sends an answer back as its SDK holds it has
+    nulls in it, and an empty list of calls."""
+    if None not in message.values() and message.get("tool_calls") != []:
+        return message
+    empty = {key for key, value in message.items() if value is None and key != "content"}
+    empty |= {"tool_calls"} if not message.get("tool_calls") else set()
+    return {key: value for key, value in message.items() if key not in empty}
 
 
 def _drop_markers(message: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -5,12 +5,13 @@ asked for as such: `Mapping` answers ten times more slowly, once or more a token
 here until the end of the stream; a chunk that is an error leaves its complaint in `complaint`.
 
 Dialects that are understood: `delta` and complete `message`; content as text or as a list of parts;
-a refusal as text; reasoning in `reasoning_content`, `reasoning` or `reasoning_details` (the first
-that holds text: some upstreams send the same reasoning under two names); the legacy
-`function_call`; finish reasons of other APIs.
+a refusal beside the content or as one of its parts; reasoning in `reasoning_content`, `reasoning` or
+`reasoning_details` (the first that holds text: some upstreams send the same reasoning under two names);
+the legacy `function_call`; finish reasons of other APIs.
 
 What must never happen: an answer that was broken off counts as finished (`abort` is an error, not a
-`stop`), or half a character leaves (an upstream may split a surrogate pair over two chunks;
+`stop`), or an answer that is told once more, complete, at its end (MiniMax does) is told twice, or half a character
+leaves (an upstream may split a surrogate pair over two chunks;
 `Halves` joins it), or the numbers of reasoning's or a call's tokens count as those of the text, or
 a count that lacks a part of the answer is taken for complete: then nobody would estimate; or text
 that stands where it can't be read is left out without a word (`damaged`). Some upstreams count the
@@ -29,7 +30,7 @@ from deployments.tiers.hosted.upstream_errors import Complaint, read_complaint
 from deployments.tiers.logprobs import read_logprobs
 from reliability.answer.usage import estimate_written_tokens
 from reliability.surrogates import Halves, join_surrogates
-from reliability.types import Event, FinishReason, Logprobs, Reasoning, Text, Usage
+from reliability.types import Event, FinishReason, Logprobs, Reasoning, Refusal, Text, Usage
 
 __all__ = ["COUNT_MAX", "ChunkReader", "read_usage"]
 
@@ -53,7 +54,7 @@ _BROKEN_OFF = frozenset(
 )
 # What a delta may hold that is no text of the answer.
 _REASONING_FIELDS = frozenset({"reasoning_content", "reasoning", "reasoning_details"})
-_NO_TEXT = _REASONING_FIELDS | {"tool_calls", "function_call"}
+_NO_TEXT = _REASONING_FIELDS | {"tool_calls", "function_call", "refusal"}
 # No answer has as many tokens: beyond it a count is nonsense, and JSON libraries and databases end at 64 bits.
 COUNT_MAX = 10**12
 MODEL_CHARS_MAX = 200
@@ -71,10 +72,12 @@ class ChunkReader:
         self.complaint: Complaint | None = None
         self.written = 0  # tokens, by an estimate
         self.damaged = False  # something that may have been part of the answer could not be read
+        self._told_chars: int | None = None  # of its text, where it came in pieces
         self.strange = 0  # chunks of an unknown kind, which held nothing of an answer
         self._calls = CallDeltas()
         self._text = Halves()
         self._reasoning = Halves()
+        self._refusal = Halves()
 
     def read(self, chunk: Mapping[str, Any]) -> list[Event]:
         """Return the events of one chunk. An error chunk gives none and sets `complaint`."""
@@ -105,9 +108,15 @@ class ChunkReader:
         elif choices is None and not chunk.get("usage"):
             self.strange += 1
 
+    @property
+    def ends_well(self) -> bool:
+        """Whether what has come is an answer that nothing is missing of, as far as it shows."""
+        return self.written > 0 and not self.damaged and self._calls.complete
+
     def end(self) -> list[Event]:
         """Return what was held and will get no other half."""
-        events: list[Event] = [Text(text)] if (text := self._text.end()) else []
+        events: list[Event] = [Reasoning(text)] if (text := self._reasoning.end()) else []
+        events += [Text(text)] if (text := self._text.end()) else []
         return [*events, *self._calls.end()]
 
     def _read_choice(self, choice: Mapping[str, Any]) -> list[Event]:
@@ -115,7 +124,14 @@ class ChunkReader:
         if not isinstance(delta, dict):
             self.damaged |= bool(delta)
             delta = choice.get("message")
+            if isinstance(delta, dict) and self._told_chars is not None:
+                whole = join_surrogates(_read_content(delta.get("content"))).strip()
+                self.damaged |= len(whole) > self._told_chars
+                delta = None
         events = self._read_delta(delta) if isinstance(delta, dict) else []
+        if events and "delta" in choice:
+            said = sum(len(event.text) for event in events if isinstance(event, Text))
+            self._told_chars = (self._told_chars or 0) + said
         wanted = self._logprobs and isinstance(delta, dict) and _counts_as_text(delta)
         if wanted and (tokens := read_logprobs(choice.get("logprobs"))):
             events.append(Logprobs(tokens))
@@ -132,17 +148,18 @@ class ChunkReader:
 
     def _read_delta(self, delta: Mapping[str, Any]) -> list[Event]:
         events: list[Event] = []
-        reasoning = "" if _REASONING_FIELDS.isdisjoint(delta) else _read_reasoning(delta)
         content = delta.get("content")
+        reasoned = not _REASONING_FIELDS.isdisjoint(delta) or isinstance(content, list)
+        reasoning = _read_reasoning(delta) if reasoned else ""
         text = _read_content(content)
         if content and not text and not isinstance(content, str | list):
             self.damaged = True
-        if refusal := delta.get("refusal"):
-            text += _read_content(refusal)
         if reasoning and (reasoning := self._reasoning.take(reasoning)):
             events.append(Reasoning(reasoning))
         if text and (text := self._text.take(text)):
             events.append(Text(text))
+        if (refusal := _read_refusal(delta)) and (refusal := self._refusal.take(refusal)):
+            events.append(Refusal(refusal))
         pieces = delta.get("tool_calls")
         if not pieces and isinstance(delta.get("function_call"), Mapping):
             pieces = [{"index": 0, "function": delta["function_call"]}]
@@ -154,15 +171,31 @@ class ChunkReader:
 
 
 def _read_reasoning(delta: Mapping[str, Any]) -> str:
+    """Read the reasoning of a chunk, in the first of its fields that holds any, or in parts of its content."""
     for name in ("reasoning_content", "reasoning"):
         value = delta.get(name)
         if isinstance(value, str) and value:
             return value
     details = delta.get("reasoning_details")
     if not isinstance(details, list):
-        return ""
+        return _read_thoughts(delta.get("content"))
     texts = [part.get("text") or part.get("summary") for part in details if isinstance(part, Mapping)]
     return "".join(text for text in texts if isinstance(text, str))
+
+
+def _read_refusal(delta: Mapping[str, Any]) -> str:
+    refusal, content = delta.get("refusal"), delta.get("content")
+    if refusal or not isinstance(content, list):
+        return refusal if isinstance(refusal, str) else ""
+    texts = [part.get("refusal") for part in content if isinstance(part, Mapping) and part.get("type") == "refusal"]
+    return "".join(text for text in texts if isinstance(text, str))
+
+
+def _read_thoughts(content: Any) -> str:
+    """Read the parts of a content that are reasoning: their text, or parts of text themselves."""
+    parts = content if isinstance(content, list) else ()
+    thoughts = [part.get("thinking") for part in parts if isinstance(part, Mapping) and part.get("type") == "thinking"]
+    return "".join(thought if isinstance(thought, str) else _read_content(thought) for thought in thoughts)
 
 
 def _counts_as_text(delta: Mapping[str, Any]) -> bool:

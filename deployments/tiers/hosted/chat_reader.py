@@ -7,7 +7,8 @@ JSON object (an upstream that ignored `stream`), anything else is server-sent ev
       └────▶ json ────▶ over        json: collected to its end, then read as one chunk
 
 `over` is reached once, with a `Finish` or a `Failed`. A stream may end without `[DONE]` if a finish
-reason was seen; one that ends without a finish reason was cut, whatever else it held. `Finish`
+reason was seen, and without a finish reason at `[DONE]`, if the arguments of its calls are complete; one that
+ends with neither was cut, whatever else it held. `Finish`
 waits for the end, since usage comes after the finish reason.
 
 A chunk that can't be read is skipped where what follows can be, `SKIPPED_MAX` times: a proxy's comment, a piece of a
@@ -21,17 +22,17 @@ What must never happen: a piece of an answer is missing and nothing says so.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
-
-import orjson
 
 from deployments.tiers.hosted.call_deltas import TooManyCalls
 from deployments.tiers.hosted.chat_chunks import ChunkReader
 from deployments.tiers.hosted.sse_reader import Frame, SseReader, TooLong
 from deployments.tiers.hosted.upstream_errors import Complaint, read_complaint, translate_complaint
 from deployments.tiers.merging import merge_events
+from deployments.work.json_text import read_json
 from deployments.work.json_values import has_more_values
 from reliability.types import Counted, Event, Failed, Fault, Finish, FinishReason, Usage
 
@@ -42,6 +43,7 @@ SKIPPED_MAX = 16  # chunks of one answer
 HEAD_BYTES_MAX = 64 * 1024  # white space before the first character
 VALUES_MAX = 400_000  # of one chunk: the probabilities of a long answer, twenty at each place
 _BOM = b"\xef\xbb\xbf"
+_OBJECT = re.compile(r'(?<!\\)"arguments"\s{0,8}:\s{0,8}\{')  # arguments that are no text
 
 
 class _Unreadable(ValueError):
@@ -145,6 +147,8 @@ class ChatReader:
     def _read_frame(self, frame: Frame, events: list[Event]) -> None:
         data = frame.data.strip()
         if data == "[DONE]":
+            if self._torn is None and self._chunks.ends_well:
+                self._chunks.finish = self._chunks.finish or FinishReason.STOP
             self._finish(events, "ended its answer without a finish reason", Fault.PROTOCOL)
         elif frame.event == "error":
             self._refuse(_parse_error(data), events)
@@ -241,9 +245,14 @@ def _parse_chunk(data: str | bytes) -> Mapping[str, Any]:
     if len(data) > VALUES_MAX and has_more_values(data if isinstance(data, bytes) else data.encode(), VALUES_MAX):
         raise _Unreadable(f"sent a chunk of more than {VALUES_MAX} values")
     try:
-        value = _load_json(data)
+        value = read_json(
+            data if isinstance(data, bytes) else data.encode("utf-8", "surrogatepass"), nan=True, halves=True
+        )
     except (ValueError, RecursionError):
         raise _Unreadable("sent a chunk that is not JSON") from None
+    text = data if isinstance(data, str) else data.decode("utf-8", "replace")
+    if '"arguments"' in text and _OBJECT.search(text):
+        _refuse_twice(data)
     if isinstance(value, list) and value:
         value = value[0]  # some gateways wrap an error in a list
     if not isinstance(value, dict):
@@ -251,11 +260,16 @@ def _parse_chunk(data: str | bytes) -> Mapping[str, Any]:
     return value
 
 
-def _load_json(data: str | bytes) -> Any:
-    try:
-        return orjson.loads(data)
-    except orjson.JSONDecodeError:
-        return json.loads(data)  # knows NaN and half characters, and takes four times as long
+def _refuse_twice(data: str | bytes) -> None:
+    """Refuse an object with one key twice and two values: of a call's arguments the last would count without a word."""
+
+    def collect(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        found = dict(pairs)
+        if len(found) < len(pairs) and any(found[key] != value for key, value in pairs):
+            raise _Unreadable("sent a call with one key twice")
+        return found
+
+    json.loads(data, object_pairs_hook=collect)
 
 
 def _parse_error(data: str) -> Complaint:

@@ -1,8 +1,9 @@
 """The tier kind `hosted`: any server that speaks OpenAI chat completions (OpenRouter, LM Studio, Ollama,
 vLLM, ...).
 
-One attempt is one HTTP request; nothing is retried here. It goes through these phases, and each has its own
-clock:
+One attempt is one HTTP request. Nothing is retried here, but for one case: an upstream whose chat template refuses the
+conversation is asked once more with it in a softer form, and that form is remembered for the next requests
+(`softer_history`). A request goes through these phases, and each has its own clock:
 
     connect (connect_s) ──▶ headers (idle_s) ──▶ body (idle_s between reads, TAIL_S after the finish reason)
 
@@ -38,6 +39,7 @@ from aiohttp.http_exceptions import ContentEncodingError
 
 from deployments.listener.listening import is_loopback
 from deployments.reports.redaction import Redactor, secret_headers
+from deployments.tiers.history_repair import HistoryForm
 from deployments.tiers.hosted.chat_body import chat_body
 from deployments.tiers.hosted.chat_reader import ChatReader
 from deployments.tiers.hosted.continuing import Continues, ask_to_go_on, join
@@ -45,6 +47,7 @@ from deployments.tiers.hosted.endpoint import CHAT, build_tls, find_route, parse
 from deployments.tiers.hosted.inbox import Inbox
 from deployments.tiers.hosted.passed_reader import PassedReader, build_passed_body, cut_list
 from deployments.tiers.hosted.prefill_habits import choose_continues
+from deployments.tiers.hosted.softer_history import Refusal, send_in_form
 from deployments.tiers.hosted.upstream_errors import Complaint, read_complaint, read_retry_after_s, translate_complaint
 from deployments.work.large_work import large
 from reliability.types import ChatRequest, Event, Failed, Fault, Started, TierState, TierStatus, Usage
@@ -111,6 +114,7 @@ class HostedTier:
         self._client: aiohttp.ClientSession | None = None
         self._closed = False
         self._active = 0
+        self._form = HistoryForm.AS_WRITTEN  # the one that this upstream is known to take
         self._url, self._userinfo = parse_endpoint(base_url)
         self.continues: Continues = continues or choose_continues(self._url.host, model)
 
@@ -145,6 +149,10 @@ class HostedTier:
 
         Whether the upstream is well, only a request can show.
         """
+        return self.describe()
+
+    def describe(self) -> TierStatus:
+        """Return the status, without waiting for anything."""
         reason = self._find_problem(self._read_key())
         return TierStatus(
             name=self._name,
@@ -177,25 +185,31 @@ class HostedTier:
         deadline = asyncio.get_running_loop().time() + request.timeout_s
         # Taken: from here on the wait is the upstream's, and `first_token_s` bounds it, headers included.
         yield [Started()]
-        response = await self._send(request, key, deadline)
+        response, form = await send_in_form(
+            request,
+            self._form,
+            partial(self._send, request, key, deadline),
+            partial(self._read_refusal, request=request, key=key),
+        )
+        self._form = max(self._form, form)
         if isinstance(response, Failed):
             yield [response]
             return
         try:
-            if 200 <= response.status < 300:
-                reader = self._open_reader(request, key)
-                async with aclosing(self._answer(response, reader, deadline, request.streamed)) as answer:
-                    async for events in answer:
-                        yield events
-            else:
-                yield [_explain_route(await self._read_refusal(response, self._build_redactor(key)), request)]
+            reader = self._open_reader(request, key)
+            async with aclosing(self._answer(response, reader, deadline, request.streamed)) as answer:
+                async for events in answer:
+                    yield events
         finally:
             response.close()  # a body that was read to its end has given its connection back already
 
-    async def _send(self, request: ChatRequest, key: str, deadline: float) -> aiohttp.ClientResponse | Failed:
+    async def _send(
+        self, request: ChatRequest, key: str, deadline: float, form: HistoryForm
+    ) -> aiohttp.ClientResponse | Failed:
         """Return the upstream's response once its headers are here, or why there is none."""
         try:
-            written = partial(chat_body, openrouter=self._openrouter) if not request.route else build_passed_body
+            chat = partial(chat_body, openrouter=self._openrouter, form=form)
+            written = chat if not request.route else build_passed_body
             body = await large(request.body_bytes, written, request, self._model)
         except (ValueError, TypeError, RecursionError):
             return self._build_failed(Fault.BAD_REQUEST, "can't be sent this request: it is not plain JSON")
@@ -211,7 +225,7 @@ class HostedTier:
             return self._build_failed(*_explain_error(cause))
         except TimeoutError:
             if _has_passed(deadline):
-                return self._build_failed(Fault.TOTAL_TIMEOUT, "ran out of the request's time")
+                return self._build_failed(Fault.DEADLINE, "ran out of the request's time")
             return self._build_failed(Fault.FIRST_TOKEN_TIMEOUT, "sent nothing in time")
         except Exception as cause:
             return self._build_failed(*_explain_error(cause))
@@ -249,7 +263,7 @@ class HostedTier:
                 data = await inbox.take(not_before)
         except TimeoutError:
             if _has_passed(deadline):
-                return reader.fail(Fault.TOTAL_TIMEOUT, "ran out of the request's time")
+                return reader.fail(Fault.DEADLINE, "ran out of the request's time")
             return reader.fail(Fault.IDLE_TIMEOUT, f"was silent for {self._idle_s:g} s")
         except Exception as cause:
             if isinstance(cause.__cause__, ContentEncodingError):
@@ -257,19 +271,24 @@ class HostedTier:
             return reader.end(cut=True)
         return await large(len(data), reader.feed, data) if data else await large(reader.held_bytes, reader.end)
 
-    async def _read_refusal(self, response: aiohttp.ClientResponse, clean: Redactor) -> Failed:
-        body = await _read_error_body(response)
+    async def _read_refusal(self, response: aiohttp.ClientResponse, request: ChatRequest, key: str) -> Refusal:
+        """Read a response that is no answer to its end: its status, what it complains of, and the fault that it is."""
+        try:
+            body = await _read_error_body(response)
+        finally:
+            response.close()
         try:
             complaint = read_complaint(json.loads(body))
         except (ValueError, RecursionError):
             text = body.decode("utf-8", "replace")
             complaint = Complaint() if "<" in text else Complaint(message=text)
-        return translate_complaint(
+        failed = translate_complaint(
             self._name,
-            complaint.redact(clean),
+            complaint.redact(self._build_redactor(key)),
             status=response.status,
             retry_after_s=read_retry_after_s(response.headers, datetime.now(UTC)),
         )
+        return response.status, complaint, _explain_route(failed, request)
 
     def _open(self) -> aiohttp.ClientSession:
         if self._client is None:

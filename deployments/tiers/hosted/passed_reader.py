@@ -15,12 +15,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-import orjson
-
 from deployments.tiers.hosted.chat_chunks import read_usage
 from deployments.tiers.hosted.sse_reader import Frame, SseReader, TooLong
 from deployments.tiers.hosted.upstream_errors import read_complaint, translate_complaint
+from deployments.work.json_text import read_json, write_json
 from reliability.answer.estimate import text_bytes, tokens_near
+from reliability.surrogates import Halves
 from reliability.types import ChatRequest, Counted, Event, Failed, Fault, Finish, FinishReason, Passed, Usage
 
 __all__ = ["PassedReader", "build_passed_body", "cut_list"]
@@ -55,7 +55,7 @@ def build_passed_body(request: ChatRequest, model: str) -> bytes:
         body["max_tokens"] = request.max_tokens // (body.get("best_of") or 1)
     if body.get("stream"):
         body["stream_options"] = {"include_usage": True}
-    return orjson.dumps(body)
+    return write_json(body)
 
 
 class PassedReader:
@@ -72,6 +72,7 @@ class PassedReader:
         self._frames = SseReader()
         self._json: bytearray | None = None if self._stream else bytearray()
         self._headless = True
+        self._halves: dict[str, Halves] = {}
         self._usage: Usage | None = None
         self._written_tokens = 0
 
@@ -140,10 +141,19 @@ class PassedReader:
         self._usage = read_usage(value.get("usage")) or self._usage
         if choices == [] and value.get("usage") and not self._usage_wanted:
             return []
-        pieces = [choice for choice in choices or () if isinstance(choice, Mapping)]
+        pieces = [choice for choice in choices or () if isinstance(choice, dict)]
+        for choice in pieces:
+            self._join_text(choice)
         self.finishing |= any(choice.get("finish_reason") for choice in pieces)
         written = sum(self._count_written(choice.get("text")) for choice in pieces)
-        return [Passed(orjson.dumps(value | {"model": self._tier}), written)]
+        return [Passed(write_json(value | {"model": self._tier}), written)]
+
+    def _join_text(self, choice: dict[str, Any]) -> None:
+        """Join the halves of a character that came in two frames: the second frame says all of it."""
+        if isinstance(choice.get("text"), str):
+            halves = self._halves.setdefault(str(choice.get("index")), Halves())
+            last = not self._stream or choice.get("finish_reason")
+            choice["text"] = halves.take(choice["text"]) + (halves.end() if last else "")
 
     def _count_written(self, text: Any) -> int:
         """Count the bytes of a piece that the model has written."""
@@ -194,8 +204,8 @@ class _Unreadable(ValueError):
 
 def _parse(data: bytes) -> dict[str, Any]:
     try:
-        value = orjson.loads(data)
-    except orjson.JSONDecodeError:
+        value = read_json(data, halves=True)
+    except (ValueError, RecursionError):
         raise _Unreadable("sent an answer that is not JSON") from None
     if not isinstance(value, dict):
         raise _Unreadable("sent an answer that is not an object")

@@ -85,6 +85,8 @@ class SseReader:
             self._data.append(value.removeprefix(b" ").decode("utf-8", "replace"))
         elif field == b"event":
             self._event = value.removeprefix(b" ").decode("utf-8", "replace")
+        elif field == b"error":  # llama.cpp's own field: what it holds is an error's data
+            self._data, self._event = [value.removeprefix(b" ").decode("utf-8", "replace")], "error"
 
     def _dispatch(self) -> Frame | None:
         """Return the frame that an empty line ends; None where it would have no data."""

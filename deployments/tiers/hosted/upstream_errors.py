@@ -9,12 +9,16 @@ chain would be tried and blamed), what only this tier can't do (hold the prompt,
 looks like a wrong request (then the tier that can would never be tried), or an upstream's stack or paths reach
 the client.
 
+A chat template is a program of the model's maker, and may refuse a conversation that others take: its words tell
+(`wants_softer`). That is this tier's limit, and no mistake of the request.
+
 A 400, a 413 and a 422 say little: gateways send them for everything. So the code is asked first, then the words;
 what neither explains is the client's mistake.
 """
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -22,13 +26,23 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any
 
+from deployments.tiers.history_repair import HistoryForm
 from reliability.faults import TRAITS
 from reliability.surrogates import join_surrogates
 from reliability.types import Failed, Fault, Usage
 
-__all__ = ["MESSAGE_CHARS_MAX", "Complaint", "fault_of", "read_complaint", "read_retry_after_s", "translate_complaint"]
+__all__ = [
+    "MESSAGE_CHARS_MAX",
+    "Complaint",
+    "fault_of",
+    "read_complaint",
+    "read_retry_after_s",
+    "translate_complaint",
+    "wants_softer",
+]
 
 MESSAGE_CHARS_MAX = 500
+CAUSE_DEPTH_MAX = 4  # of errors in errors
 RETRY_AFTER_S_MAX = 86_400.0
 
 _BY_STATUS = {
@@ -86,6 +100,41 @@ _CREDENTIALS = re.compile(
     r"\bapi key (is )?(not (valid|found)|invalid|expired)|\b(incorrect|invalid) api key|\bcredit balance is too low",
     re.IGNORECASE,
 )
+# What templates and the APIs in front of them say of roles, of calls and their results, and of themselves.
+_TEMPLATE = re.compile(
+    r"\bjinja|chat[ _]?template|(error|failed) (rendering|applying) (the )?(prompt|template)|raise_exception"
+    r"|roles? must alternate|roles .{0,40}alternat|system (message|prompt|role)s?\b.{0,60}\b(must|only|first|begin|not)"
+    r"|(only|multiple) (one )?(system|developer|user) (message|role)|only user(,| and) (assistant|model)"
+    r"|(unexpected|unknown|unsupported|invalid) (message )?role\b|expected last role"
+    r"|role ['\"]?(tool|system|developer)\b"
+    r"|(no|last|first) (user )?(query|message).{0,40}(found|must|should)|must be a response to a prece"
+    r"|must be followed by tool|same number of function calls|number of function response|function call turn comes"
+    r"|tool_(use|result).{0,60}(without|unexpected|immediately)|unexpected .?tool_(use|result)"
+    r"|template[ _]error|value is not callable|cannot apply filter|list object has no element"
+    r"|tool call id\b.{0,80}\b(must|length)|has tool role|single tool-calls|both content and thinking"
+    r"|either .?content.? (or|and) |content blocks must be non-empty|non-?empty content|must contain .?content"
+    r"|content( field)? (must not|cannot|can't|should not) be (empty|null|none|blank)|content type: <nil>"
+    r"|\bcontent\W{1,3}.{0,80}\b(got null|must be satisfied)|at least one parts field|contents is not specified"
+    r"|successive (user|assistant)|2 or more assistant messages|end with a user message"
+    r"|valid role\b|role must be one of|no such role|\.role.{0,3} (does not|doesn't) support"
+    r"|invalid value: .?(developer|system|tool|function)\b"
+    r"|can only get item pairs from a mapping|object' has no attribute|can only concatenate str",
+    re.IGNORECASE | re.DOTALL,
+)
+_IN_TURN = re.compile(
+    r"alternat|successive|in a row|role .?user.? after|single tool-calls|end with a user message", re.IGNORECASE
+)
+_NO_SYSTEM = re.compile(
+    r"system (message|prompt|role)s?( (is|are))? (not|un)|(not|n't) support.{0,20}\bsystem|valid role: user, model"
+    r"|only user(,| and) (assistant|model)|unsupported (message )?role:? .?system",
+    re.IGNORECASE,
+)
+_TEMPLATE_STATUSES = frozenset({400, 422, 500})
+# Lines of a trace that say nothing: rules, places, and what was read there.
+_SAYS_NOTHING = re.compile(
+    r"[\W_]*$|traceback \(most recent|while executing|\s*(file |at |-->)|[{%\s]*[{%]", re.IGNORECASE
+)
+_NAMES_ERROR = re.compile(r"(\w*(error|exception)): +(?P<said>\S.*)", re.IGNORECASE)
 _PATH = re.compile(r"(?<![^\s\"'(=\[])/(?:[\w.@+-]+/)+[\w.@+-]*")
 
 
@@ -118,13 +167,43 @@ def read_complaint(payload: Any) -> Complaint:
         return Complaint(message=_read_text(inner))
     names = [_read_text(inner.get(key)) for key in ("code", "type")]
     metadata = inner.get("metadata")
+    message = _read_text(inner.get("message")) or _read_detail(inner.get("detail"))
+    handed_on = metadata.get("raw") if isinstance(metadata, Mapping) else None
+    cause = _read_cause(handed_on if message else inner.get("message"))
     return Complaint(
         status=_read_status(inner, names),
-        message=_read_text(inner.get("message")) or _read_detail(inner.get("detail")),
+        message=f"{message}: {cause}" if message and cause else message or cause,
         code=next((name for name in names if name and not name.isdigit()), ""),
         param=_read_text(inner.get("param")) or None,
         moderated=isinstance(metadata, Mapping) and bool(metadata.get("reasons")),
     )
+
+
+def _read_cause(given: Any, depth: int = CAUSE_DEPTH_MAX) -> str:
+    """Read what a gateway hands on of its own upstream's error: an object, its JSON text, or the words themselves."""
+    if isinstance(given, str):
+        try:
+            value = json.loads(given)
+        except (ValueError, RecursionError):
+            value = None
+        if not isinstance(value, Mapping | list):
+            return join_surrogates(given)
+        given = value
+    if isinstance(given, list) and given:
+        given = given[0]
+    if not isinstance(given, Mapping) or depth == 0:
+        return ""
+    words = (_read_cause(given.get(key), depth - 1) for key in ("error", "message"))
+    return next(filter(None, words), "") or _read_detail(given.get("detail"))
+
+
+def wants_softer(status: int, complaint: Complaint) -> HistoryForm | None:
+    """Return the form of the conversation that this refusal asks for; None where it is about something else."""
+    if status not in _TEMPLATE_STATUSES or _is_too_long(complaint) or not _TEMPLATE.search(complaint.message):
+        return None
+    if _NO_SYSTEM.search(complaint.message):
+        return HistoryForm.NO_SYSTEM
+    return HistoryForm.IN_TURN if _IN_TURN.search(complaint.message) else HistoryForm.ONE_SYSTEM
 
 
 def fault_of(status: int, complaint: Complaint, *, has_retry_after: bool) -> Fault:
@@ -156,7 +235,7 @@ def _find_by_words(status: int, complaint: Complaint) -> Fault | None:
         return Fault.AUTH
     if status == 403 and complaint.moderated:
         return Fault.BAD_REQUEST
-    return None
+    return None if wants_softer(status, complaint) is None else Fault.UNSUPPORTED
 
 
 def translate_complaint(
@@ -207,12 +286,21 @@ def _parse_seconds(value: str, unit_s: float, now: datetime) -> float | None:
 
 
 def _build_message(tier: str, fault: Fault, status: int, words: str) -> str:
-    line = words.strip().splitlines()[0] if words.strip() else ""
+    line = _find_line(words)
     if fault is Fault.BAD_REQUEST and line:
         return line[:MESSAGE_CHARS_MAX]
     if status >= 500:  # an upstream that broke may talk of its own files
         line = _PATH.sub("[path]", line)
     return f"tier {tier} {TRAITS[fault].upstream_words} ({status}){': ' + line if line else ''}"[:MESSAGE_CHARS_MAX]
+
+
+def _find_line(words: str) -> str:
+    """Find the line that says what is wrong: in a trace it is the one that names an error."""
+    lines = words.strip().splitlines()
+    if len(lines) > 1:
+        named = next((line for line in reversed(lines) if _NAMES_ERROR.match(line.strip())), "")
+        return named or next((line for line in lines if not _SAYS_NOTHING.match(line)), lines[0])
+    return lines[0] if lines else ""
 
 
 def _read_status(inner: Mapping[str, Any], names: list[str]) -> int | None:

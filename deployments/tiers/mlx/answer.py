@@ -3,11 +3,11 @@
 Three small machines in a row, each of which may hold back the end of what it has seen as long as that could
 be the beginning of a marker:
 
-    text ─▶ ThinkSplit ─▶ CallSplit ─▶ StopCut ─▶ events
-             reasoning      tool calls    stop strings
+    text ─▶ Thoughts ─▶ CallSplit ─▶ StopCut ─▶ events
+             reasoning    tool calls    stop strings
 
 The law of all three: what comes out doesn't depend on where the text was cut into pieces. And
-nothing is lost or invented: outside of the think tags, what is not a complete, parsable call leaves
+nothing is lost or invented: outside of the reasoning, what is not a complete, parsable call leaves
 as text, unchanged, markers included. Stop strings are looked for in the answer's text only, neither
 in the reasoning nor in calls; the first one to be complete ends the answer, and neither it nor
 anything behind it leaves.
@@ -18,26 +18,29 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from deployments.tiers.call_split import CallFormat, CallSplit
-from deployments.tiers.cuts import StopCut, ThinkSplit
-from reliability.types import Event, Reasoning, Text
+from deployments.tiers.cuts import StopCut
+from reliability.answer.thoughts import Thoughts
+from reliability.tools.format_reasoning import Thought
+from reliability.types import Event, Text
 
 __all__ = ["AnswerReader"]
 
 
 class AnswerReader:
-    """The three machines of one answer. Used by one thread."""
+    """The three machines of one answer. Used by one thread. `think`: the model's own marks of reasoning, if it has any;
+    `inside`: the prompt ends within reasoning of this row."""
 
     def __init__(
         self,
         *,
         stops: Iterable[str] = (),
-        think: tuple[str, str] | None = None,
-        thinking: bool = False,
+        think: Thought | None = None,
+        inside: Thought | None = None,
         calls: CallFormat | None = None,
         calls_max: int | None = None,
         distinct: bool = False,
     ) -> None:
-        self._think = ThinkSplit(think, inside=thinking)
+        self._thoughts = Thoughts(own=think, inside=inside, begun=think is None and inside is None)
         self._calls = CallSplit(calls, calls_max=calls_max, distinct=distinct)
         self._stop = StopCut(stops)
 
@@ -54,7 +57,7 @@ class AnswerReader:
     @property
     def thinking(self) -> bool:
         """Whether the model is in its reasoning."""
-        return self._think.thinking
+        return self._thoughts.thinking
 
     @property
     def calls(self) -> int:
@@ -68,23 +71,23 @@ class AnswerReader:
 
     def feed(self, text: str) -> list[Event]:
         """Return the events of one more piece of text."""
-        return self._split_calls(self._think.feed(text))
+        return self._split_calls(self._thoughts.feed(text))
 
     def finish(self, *, truncated: bool) -> list[Event]:
         """Return the events that were held back.
 
         `truncated`: the answer was cut at its token limit.
         """
-        events = self._split_calls(self._think.feed("", last=True))
+        events = self._split_calls(self._thoughts.end())
         if self._stop.stopped:
             return events
         events += self._cut_at_stop(self._calls.finish(truncated=truncated))
         return events + self._flush_stop()
 
-    def _split_calls(self, pieces: list[tuple[bool, str]]) -> list[Event]:
+    def _split_calls(self, pieces: list[Event]) -> list[Event]:
         events: list[Event] = []
-        for is_thinking, piece in pieces:
-            events += [Reasoning(piece)] if is_thinking else self._cut_at_stop(self._calls.feed(piece))
+        for piece in pieces:
+            events += self._cut_at_stop(self._calls.feed(piece.text)) if isinstance(piece, Text) else [piece]
         return events
 
     def _cut_at_stop(self, events: list[Event]) -> list[Event]:

@@ -38,27 +38,25 @@ import itertools
 import logging
 import time
 from collections import deque
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from deployments.tiers.mlx.decoding.draft_policy import DraftPolicy
 from deployments.tiers.mlx.decoding.rows import Computer
-from deployments.tiers.mlx.generators import build_generator
-from deployments.tiers.mlx.kv import detach, layout_of
-from deployments.tiers.mlx.memory_budget import Layout, MemoryBudget
-from deployments.tiers.mlx.pace import STEP_TOKENS_MAX, PrefillPace
+from deployments.tiers.mlx.generators import Sharing, build_generator
+from deployments.tiers.mlx.kv import detach
+from deployments.tiers.mlx.memory_budget import MemoryBudget
+from deployments.tiers.mlx.pace import PrefillPace
 from deployments.tiers.mlx.prompt_store import PromptStore
 from deployments.tiers.mlx.sampling import Sampling, build_penalties, make_sampler
 from deployments.tiers.mlx.sequence import WINDOW_S, Job, SequenceState
-from reliability.types import Failed, Fault, Finish, FinishReason
+from reliability.types import Failed, Fault, FinishReason
 
 __all__ = ["AHEAD_TOKENS", "WINDOW_S", "Batch", "Job"]
 
 _LOG = logging.getLogger(__name__)
 
-# Of the answer, set aside from the start and kept ahead of it. A preempted sequence goes on once
-# there is twice as much: nobody is to be preempted again at once.
+# Of the answer, set aside from the start and kept ahead of it. A preempted one goes on once there is twice as much.
 AHEAD_TOKENS = 256
 
 
@@ -76,11 +74,8 @@ class _Start:
 
 
 class Batch:
-    """The running sequences by the ticket of their request.
-
-    `prefills_together`: short prompts may share a chunk. `layout` is measured on the first answer. With `set_budget` it
-    gets a bound on its memory and keeps prompts for reuse; before, it has neither.
-    """
+    """The running sequences by the ticket of their request. With `set_budget` it gets a bound on its memory and keeps
+    prompts for reuse; before, it has neither."""
 
     def __init__(
         self,
@@ -95,7 +90,7 @@ class Batch:
     ) -> None:
         self._model, self._tokenizer, self._label = model, tokenizer, label
         self._running_max, self._ahead, self._step = running_max, ahead_tokens, step
-        self._pace = PrefillPace()
+        self.pace = self._pace = PrefillPace()
         self._policy, self._drafts = DraftPolicy(), drafts
         self._samplers = functools.lru_cache(maxsize=64)(make_sampler)
         self._sequences: dict[int, SequenceState] = {}  # by ticket, in order of arrival
@@ -104,15 +99,18 @@ class Batch:
         self._prefilling: list[SequenceState] = []
         self._by_uid: dict[int, SequenceState] = {}
         self._given_back: dict[int, Any] = {}  # the last tokens of this step, with the caches of their sequences
-        self.prefills_together = True
         self._decoded = True  # whether the last step got through its decoding
         self._budget: MemoryBudget | None = None
         self._prompts: PromptStore | None = None
-        self.layout: Layout | None = None
-        self._generator = self._new_generator()
+        self.share(Sharing.ALL)
 
     def __len__(self) -> int:
         return len(self._sequences)
+
+    def share(self, sharing: Sharing) -> None:
+        """Let sequences share so much from now on. Only while there is none."""
+        self._sharing, self._running_max = sharing, 1 if sharing is Sharing.NONE else self._running_max
+        self._generator = self._new_generator()
 
     def set_budget(self, budget: MemoryBudget, prompts: PromptStore) -> None:
         """Keep within `budget` from now on, and keep prompts for reuse."""
@@ -159,10 +157,10 @@ class Batch:
             sequence.fail(failed)
             self._take_out(sequence)
 
-    def estimate_prefill_s(self, prompt: Sequence[int]) -> float:
-        """Estimate how long this prompt will take, less what of it is kept."""
-        kept = 0 if self._prompts is None else self._prompts.count_usable(prompt)
-        return self._pace.estimate_s(len(prompt) - kept)
+    def estimate_prefill_s(self, job: Job) -> float:
+        """Estimate how long its prompt will take, less what of it is kept."""
+        kept = 0 if self._prompts is None else self._prompts.count_usable(job.prompt, job.owner)
+        return self._pace.estimate_s(len(job.prompt) - kept)
 
     def find_overdue(self, now_s: float) -> list[int]:
         """Find the tickets whose deadline has passed."""
@@ -218,7 +216,7 @@ class Batch:
         """Make mlx-lm's step. Its decoding comes first, and is counted at its end: that shows what raised."""
         decoding = len(self._by_uid) > len(self._prefilling)
         # Several share a chunk only where all of them fit into it.
-        self._generator.prefill_step_size = self._pace.tokens if len(self._prefilling) < 2 else STEP_TOKENS_MAX
+        self._generator.prefill_step_size = self._pace.tokens if len(self._prefilling) < 2 else self._pace.tokens_max
         spent: Any = None
         try:
             with self._generator.stats() as spent:
@@ -261,7 +259,8 @@ class Batch:
         tokens_max, longest = self._limit_chunk(), 0
         while self._queue:
             sequence = self._queue[0]
-            if self._prompts is not None and self._prompts.fetch(sequence.record, alone=not self._by_uid):
+            alone = not self._by_uid
+            if self._prompts is not None and self._prompts.fetch(sequence.record, sequence.job.owner, alone=alone):
                 break
             start = self._look_up(sequence)
             longest = max(longest, start.left)
@@ -273,18 +272,17 @@ class Batch:
             except Exception as error:  # the generator won't take it: that harms nobody else
                 del self._sequences[sequence.ticket]
                 sequence.fail(_build_failed("take the request", error))
-            if sequence.suspected or not self.prefills_together:
+            if sequence.suspected or self._sharing is not Sharing.ALL:
                 break
 
     def _limit_chunk(self) -> int:
         """Return how many tokens a step may prefill: twice as many where more wait than decode."""
         crowd = len(self._queue) > len(self._by_uid)
-        return min((1 + crowd) * self._pace.tokens, STEP_TOKENS_MAX)
+        return min((1 + crowd) * self._pace.tokens, self._pace.tokens_max)
 
     def _look_up(self, sequence: SequenceState) -> _Start:
-        tokens = sequence.record
-        cache, held = (None, 0) if self._prompts is None else self._prompts.take(tokens)
-        return _Start(tokens, cache, held)
+        prompts, tokens = self._prompts, sequence.record
+        return _Start(tokens, *((None, 0) if prompts is None else prompts.take(tokens, sequence.job.owner)))
 
     def _insert(self, sequence: SequenceState, start: _Start) -> None:
         job, tokens, held = sequence.job, start.tokens, start.held
@@ -309,8 +307,8 @@ class Batch:
             self._prefilling.remove(sequence)
         elif response.end_of_segment and self._prompts is not None:
             done, of = response.progress
-            here = len(sequence.job.prompt) + len(sequence.tokens) - of + done
-            if here in sequence.job.checkpoints and not self._prompts.holds(sequence.job.prompt[:here]):
+            job, here = sequence.job, len(sequence.job.prompt) + len(sequence.tokens) - of + done
+            if here in job.checkpoints and not self._prompts.holds(job.prompt[:here], job.owner):
                 cache, tokens = self._generator.extract_cache([response.uid])[response.uid]
                 self._keep(sequence, tokens, cache)
 
@@ -331,16 +329,14 @@ class Batch:
         else:
             sequence.flush(now_s)
         if ended:
-            self._keep_finished(sequence, response)
+            self._keep(sequence, response.all_tokens, response.prompt_cache)
         elif reason is None and sequence.thinks_too_long:
             self._close_thinking(sequence, now_s)
 
     def _deliver(self, sequence: SequenceState, reason: FinishReason, now_s: float) -> None:
         """Send the last event before anything else that may take time, or go wrong."""
         del self._sequences[sequence.ticket]
-        stop = sequence.job.reader.stop
-        finish = Finish(reason=reason, usage=sequence.usage(), model=self._label, notes=sequence.notes, stop=stop)
-        sequence.flush(now_s, last=finish)
+        sequence.flush(now_s, last=sequence.build_finish(reason, self._label))
         self._take_out(sequence)
 
     def _close_thinking(self, sequence: SequenceState, now_s: float) -> None:
@@ -354,12 +350,6 @@ class Batch:
                 self._deliver(sequence, reason, now_s)
                 return
         self._queue.appendleft(sequence)
-
-    def _keep_finished(self, sequence: SequenceState, response: Any) -> None:
-        """Keep what the generator gives back with the last token."""
-        if self.layout is None:
-            self.layout = layout_of(response.prompt_cache, len(response.all_tokens))
-        self._keep(sequence, response.all_tokens, response.prompt_cache)
 
     def _take_out(self, sequence: SequenceState, *, keep: bool = True) -> None:
         """Take it out of the queue or the generator; `keep` what it has computed."""
@@ -382,7 +372,7 @@ class Batch:
 
     def _keep(self, sequence: SequenceState, tokens: list[int], cache: Any) -> None:
         if self._prompts is not None and tokens:
-            self._prompts.put(tokens, detach(cache), keep=sequence.job.keep)
+            self._prompts.put(tokens, detach(cache), sequence.job.owner, keep=sequence.job.keep)
             self._shrink_prompts()
 
     def _sampler_of(self, sampling: Sampling, drawn: int) -> Any:
@@ -391,7 +381,8 @@ class Batch:
 
     def _new_generator(self) -> Any:
         ends, policy = self._tokenizer.eos_token_ids, self._policy if self._drafts else None
-        return build_generator(self._model, ends, running_max=self._running_max, policy=policy, step=self._step)
+        most, step = self._running_max, self._step
+        return build_generator(self._model, ends, self._sharing, running_max=most, policy=policy, step=step)
 
 
 def _build_failed(what: str, error: Exception | None) -> Failed:

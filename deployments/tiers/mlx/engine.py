@@ -14,7 +14,8 @@ submits empties the inbox itself.
 
 What must never happen: a request that waits for ever. After a step that raises, those that run start again from their
 own tokens, once (`batch.py`); a thread that makes no step for `hang_s` while there is work is reported by `healthy`, as
-is one whose steps fail one after the other with no token in between, and whoever runs the replica starts a new one.
+is one whose steps fail one after the other with no token in between, and whoever runs the replica starts a new one. A
+GPU that takes no more work from this process ends it at once (`gpu_lost.py`).
 """
 
 from __future__ import annotations
@@ -34,7 +35,9 @@ from dataclasses import dataclass
 from deployments.models.cache_folder import Say
 from deployments.models.sources import ModelUnavailable
 from deployments.tiers.mlx.batch import AHEAD_TOKENS, Batch, Job
+from deployments.tiers.mlx.gpu_lost import end_process, takes_no_more
 from deployments.tiers.mlx.loading import Loaded
+from deployments.tiers.mlx.metal.wired import unwire
 from deployments.tiers.mlx.starting import PromptDisk, prepare_batch
 from reliability.escalation.wording import figure
 from reliability.types import Failed, Fault, TierState
@@ -88,9 +91,12 @@ class Engine:
         memory_bytes: int | None = None,
         prompt_cache_bytes: int | None = None,
         prompt_disk: PromptDisk | None = None,
+        prompt_cache_shared: bool = False,
         ahead_tokens: int = AHEAD_TOKENS,
+        end_process: Callable[[], None] = end_process,
     ) -> None:
-        self._load, self._prompt_disk = load, prompt_disk
+        self._end_process = end_process
+        self._load, self._prompt_disk, self._prompt_cache_shared = load, prompt_disk, prompt_cache_shared
         self._running_max, self._ahead_tokens = running_max, ahead_tokens
         self._memory_bytes, self._prompt_cache_bytes = memory_bytes, prompt_cache_bytes
         self._hang_s = hang_s
@@ -210,6 +216,7 @@ class Engine:
                 self._memory_bytes,
                 self._prompt_cache_bytes,
                 self._prompt_disk,
+                shared=self._prompt_cache_shared,
             )
         except Exception as error:
             self._batch = None
@@ -243,10 +250,21 @@ class Engine:
             if batch.step():  # health is tokens: prefill that goes on doesn't count as a cure
                 self._failures = 0
         except Exception as error:  # taking a sequence out computes too
+            if takes_no_more(error):
+                self._abandon(error)
+                return
             self._failures += 1
             _LOG.exception("a step of the engine failed, with %d requests", len(batch))
             message = f"the engine failed in a step ({type(error).__name__})"
             batch.recover(Failed(fault=Fault.SERVER_ERROR, message=message))
+
+    def _abandon(self, error: Exception) -> None:
+        """End everything, and the process: its GPU does nothing more for it, and a new process has it again."""
+        self._failures = _FAILURES_MAX
+        _LOG.error("the GPU takes no more work from this process, which ends", exc_info=error)
+        message = "the GPU takes no more work from this process; another one is started"
+        self._fail_everything(Failed(fault=Fault.CRASHED, message=message, lost=True))
+        self._end_process()
 
     def _admit(self, batch: Batch) -> None:
         """Let those that wait run, in order, as long as they fit.
@@ -277,7 +295,7 @@ class Engine:
         last_s, seen, prefill_s = time.monotonic() + _GATHER_MAX_S, 0, 0.0
         while (now_s := time.monotonic()) < last_s:
             come = list(self._waiting.values())[seen:]
-            seen, prefill_s = seen + len(come), prefill_s + sum(batch.estimate_prefill_s(one.prompt) for one in come)
+            seen, prefill_s = seen + len(come), prefill_s + sum(map(batch.estimate_prefill_s, come))
             gap_s = last_s - now_s if self._expected else min(last_s - now_s, _GATHER_SHARE * prefill_s)
             self._idle(gap_s)
             if len(self._waiting) <= seen and not self._expected:
@@ -302,7 +320,7 @@ class Engine:
 
     def _end_overdue(self, batch: Batch) -> None:
         now_s = time.monotonic()
-        late = Failed(fault=Fault.TOTAL_TIMEOUT, message="the request's time ran out")
+        late = Failed(fault=Fault.DEADLINE, message="the request's time ran out")
         for ticket in batch.find_overdue(now_s):
             batch.end(ticket, late)
         for ticket in [ticket for ticket, job in self._waiting.items() if now_s >= job.deadline_s]:
@@ -348,6 +366,7 @@ def _free() -> None:
     gc.collect()
     if "mlx.core" in sys.modules:
         sys.modules["mlx.core"].clear_cache()
+        unwire()
 
 
 def _build_unavailable(error: Exception) -> Phase:

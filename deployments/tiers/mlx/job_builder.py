@@ -19,14 +19,16 @@ from deployments.tiers.mlx.grammar.compiler import Constraint, Constraints
 from deployments.tiers.mlx.grammar.lark import HERMES
 from deployments.tiers.mlx.grammar.spelling import Spelling
 from deployments.tiers.mlx.loading import Loaded, call_format
-from deployments.tiers.mlx.opening import encode_think_close, forbid_silence
+from deployments.tiers.mlx.opening import forbid_silence
 from deployments.tiers.mlx.resuming import Resumed, resume
 from deployments.tiers.mlx.sampling import Processor, Sampling, read_sampling
 from deployments.tiers.mlx.sequence import Job
 from deployments.tiers.prompt import Refused, find_checkpoints, render
 from deployments.tiers.session_prompts import SessionPrompts
+from deployments.tiers.thinking import Thinking, encode_think_close, find_opened
 from reliability.escalation.wording import figure
 from reliability.prefix import LostPrefix
+from reliability.tools.format_reasoning import Thought
 from reliability.types import ChatRequest, Event, Failed, Fault
 
 __all__ = ["JobBuilder"]
@@ -50,36 +52,38 @@ class JobBuilder:
         tokenizer, sessions = loaded.tokenizer, self._sessions_of(loaded.tokenizer)
         prepared = sessions.prepare(request, datetime.now())
         request = prepared.request
-        text = render(tokenizer, request, prepared.at)
+        text = render(tokenizer, request, prepared.at, loaded.form)
         prompt = tokenizer.encode(text, add_special_tokens=False)
-        think = (tokenizer.think_start, tokenizer.think_end) if tokenizer.has_thinking else None
-        # Some templates open the reasoning themselves, at the end of the prompt.
-        opened = think is not None and text.rstrip().endswith(think[0])
         constraints, top = self._constraints_of(tokenizer), request.top_logprobs
+        think = constraints.thinking
+        inside = find_opened(text, think)
         speller = constraints.load_speller() if request.begun else None
-        resumed = resume(tokenizer, speller, request.begun, request.begun_reasoning, think, opened=opened)
+        resumed = resume(tokenizer, speller, request.begun, request.begun_reasoning, think, opened=inside is not None)
         left_tokens = loaded.context_tokens - len(prompt) - len(resumed.tokens)
         if left_tokens < 1:
             raise Refused(_build_too_long(len(prompt) + len(resumed.tokens), loaded.context_tokens))
-        constraint = constraints.of(request, opened=opened)
+        constraint = constraints.of(request, opened=inside is not None)
         job = Job(
             prompt=prompt,
             # What is written once more isn't taken off what the client may have.
             max_tokens=len(resumed.tokens) + max(1, min(request.max_tokens + resumed.again, left_tokens)),
             sampling=read_sampling(request, self._merge_defaults(loaded), loaded.vocabulary),
-            reader=_open_reader(request, constraint, tokenizer, opened=opened),
+            reader=_open_reader(request, constraint, tokenizer, think, inside),
             sink=sink,
             deadline_s=time.monotonic() + request.timeout_s,
             reasoning_tokens_max=self._reasoning_tokens_max,
-            think_close=encode_think_close(tokenizer) if think else (),
+            think_close=encode_think_close(tokenizer, think) if think else (),
             turn_start=loaded.turn_start,
             written=resumed.tokens,
             begun=request.begun,
             processors=self._list_processors(loaded, request, len(prompt), resumed, free=constraint is None),
-            checkpoints=find_checkpoints(tokenizer, request, prompt, turns=not loaded.cuttable, at=prepared.at),
+            checkpoints=find_checkpoints(
+                tokenizer, request, prompt, turns=not loaded.cuttable, at=prepared.at, form=loaded.form
+            ),
             constraint=constraint,
             logprob_reader=None if top is None else LogprobReader(constraints.speller(), top),
             keep=request.keep,
+            owner=request.key,
         )
         return job, sessions.note(prepared, prompt)
 
@@ -114,12 +118,18 @@ class JobBuilder:
         return dataclasses.replace(loaded.defaults, temperature=self._temperature)
 
 
-def _open_reader(request: ChatRequest, constraint: Constraint | None, tokenizer: Any, *, opened: bool) -> AnswerReader:
+def _open_reader(
+    request: ChatRequest,
+    constraint: Constraint | None,
+    tokenizer: Any,
+    think: Thinking | None,
+    inside: Thought | None,
+) -> AnswerReader:
     calls, calls_max = _calls_of(request, constraint, tokenizer)
     return AnswerReader(
         stops=request.stop,
-        think=(tokenizer.think_start, tokenizer.think_end) if tokenizer.has_thinking else None,
-        thinking=opened,
+        think=None if think is None else think.row,
+        inside=inside,
         calls=calls,
         calls_max=calls_max,
         distinct=constraint is not None,

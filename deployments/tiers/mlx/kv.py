@@ -7,12 +7,13 @@ all of them alive. `detach` computes it, so that what is kept is as large as it 
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
+from deployments.memory.prefill_scores import estimate_scores_bytes
 from deployments.tiers.mlx.memory_budget import Layer, Layout
 
-__all__ = ["MlxCaches", "detach", "layout_of", "scratch_bytes"]
+__all__ = ["MlxCaches", "detach", "flatten", "layout_of", "scratch_bytes"]
 
 # Where the model's configuration doesn't say its sizes.
 _SCRATCH_UNKNOWN_BYTES = 256 << 20
@@ -26,8 +27,8 @@ class MlxCaches:
         return sum(int(layer.nbytes) for layer in cache)
 
     def is_trimmable(self, cache: Any) -> bool:
-        """Return mlx-lm's own answer; a window that has moved on can't go back."""
-        return all(layer.is_trimmable() for layer in cache)
+        """Return mlx-lm's own answer; a window that has moved on can't go back, nor can a chunk (Llama 4's)."""
+        return all(layer.is_trimmable() and not getattr(layer, "start_position", 0) for layer in cache)
 
     def copy_shortened(self, cache: Any, tokens: int) -> Any:
         """Copy and cut; the copy shares the original's arrays until one of them is written to."""
@@ -38,13 +39,11 @@ class MlxCaches:
 
     def cut(self, cache: Any, tokens: int) -> Any:
         """Copy the first tokens of plain caches; others hold more than tokens."""
-        import mlx.core as mx
         from mlx_lm.models.cache import KVCache
 
-        if any(type(layer) is not KVCache for layer in cache):
+        if any(type(one) is not KVCache for one in flatten(cache)):
             return None
-        pairs = [[mx.contiguous(one[..., :tokens, :]) for one in (layer.keys, layer.values)] for layer in cache]
-        return detach([KVCache.from_state((*pair, tokens)) for pair in pairs])
+        return detach([_cut_layer(layer, tokens) for layer in cache])
 
 
 def detach(cache: Any) -> Any:
@@ -57,35 +56,68 @@ def detach(cache: Any) -> Any:
 
 def layout_of(cache: Any, tokens: int) -> Layout:
     """Measure what each layer keeps, on a cache of `tokens` tokens."""
-    return Layout(tuple(_measure_layer(one, tokens) for one in _flatten(cache)))
+    return Layout(tuple(_measure_layer(one, tokens) for one in flatten(cache)))
 
 
-def _flatten(caches: Iterable[Any]) -> Iterator[Any]:
+def flatten(caches: Iterable[Any]) -> Iterator[Any]:
+    """Yield the caches, and in place of one that is made of several its parts."""
     for one in caches:
-        yield from _flatten(one.caches) if hasattr(one, "caches") else (one,)
+        yield from flatten(one.caches) if hasattr(one, "caches") else (one,)
+
+
+def _cut_layer(layer: Any, tokens: int) -> Any:
+    import mlx.core as mx
+    from mlx_lm.models.cache import CacheList, KVCache
+
+    if hasattr(layer, "caches"):
+        return CacheList(*(_cut_layer(one, tokens) for one in layer.caches))
+    return KVCache.from_state((*(mx.contiguous(one[..., :tokens, :]) for one in (layer.keys, layer.values)), tokens))
 
 
 def _measure_layer(one: Any, tokens: int) -> Layer:
     if not hasattr(one, "offset"):  # a recurrent state
         return Layer(0, fixed_bytes=int(one.nbytes))
     window = getattr(one, "max_size", None)
-    # mlx-lm's plain one may have more places than tokens.
-    places = one.keys.shape[2] if type(one).__name__ == "KVCache" and one.keys is not None else tokens
+    if hasattr(one, "chunk_size"):  # Llama 4's, which grows by a step before it is cut
+        window = one.chunk_size + one.step
+    # There may be more places than tokens, since caches grow by steps, and fewer, in a window.
+    keys = getattr(one, "keys", None)
+    places = tokens if keys is None else keys.shape[2]
     return Layer(-(-int(one.nbytes) // places), int(window) if window else None)
 
 
-def scratch_bytes(model: Any, step_tokens: int) -> tuple[int, int]:
-    """Estimate the most that one prefill step needs for values in between, in float32.
+def scratch_bytes(model: Any, step_tokens: int, *, forced: bool = False) -> tuple[int, int]:
+    """Estimate the most that one prefill step needs for values in between, in float32: in any case, and for each token
+    of the context.
 
-    That is a few rows of the widest layers; and, for each token of the context, the attention
-    scores, where no fused kernel spares them (on a CPU).
+    The first is a few rows of the widest layers; the second the attention scores, where no fused kernel spares them
+    (on a CPU, and for some sizes of a head on Metal: `memory/prefill_scores.py`). `forced`: those kernels are used that
+    must be asked for.
     """
     import mlx.core as mx
 
-    args = getattr(model, "args", None)
-    hidden, heads = getattr(args, "hidden_size", None), getattr(args, "num_attention_heads", None)
-    if not isinstance(hidden, int) or not isinstance(heads, int):
+    args = _read_args(getattr(model, "args", None))
+    hidden, heads = args("hidden_size"), args("num_attention_heads")
+    if not hidden or not heads:
         return _SCRATCH_UNKNOWN_BYTES, 0
-    wide = getattr(args, "intermediate_size", None) or 4 * hidden
-    scores = 0 if mx.metal.is_available() else 2 * heads * step_tokens
-    return 4 * step_tokens * (8 * hidden + 3 * int(wide)), 4 * scores
+    step_bytes = 4 * step_tokens * (8 * hidden + 3 * (args("intermediate_size") or 4 * hidden))
+    if not mx.metal.is_available():
+        return step_bytes, 4 * 2 * heads * step_tokens
+    fixed_bytes, token_bytes = estimate_scores_bytes(
+        heads, args("head_dim") or hidden // heads, step_tokens, forced=forced
+    )
+    return step_bytes + fixed_bytes, token_bytes
+
+
+def _read_args(args: Any) -> Callable[[str], int]:
+    """Return what reads a number of a model's arguments, wherever they have those of its text layers; 0 for none."""
+    inner = getattr(args, "text_config", None)
+
+    def read(name: str) -> int:
+        for one in (args, inner):
+            found = one.get(name) if isinstance(one, Mapping) else getattr(one, name, None)
+            if type(found) is int and found > 0:
+                return found
+        return 0
+
+    return read

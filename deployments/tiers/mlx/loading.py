@@ -19,6 +19,7 @@ from typing import Any
 
 import psutil
 
+from deployments.memory.room import Room, explain_lack
 from deployments.models import blas
 from deployments.models.adapter import Adapter, adapter_at
 from deployments.models.artifact import Artifact, resolve
@@ -26,13 +27,17 @@ from deployments.models.cache_folder import Say
 from deployments.models.provenance import versions, weights_sha256
 from deployments.models.sources import ModelSource, ModelUnavailable
 from deployments.tiers.call_split import CallFormat, strict_json_call
+from deployments.tiers.mlx.cache_size import find_context
 from deployments.tiers.mlx.cpu import attention, gate
 from deployments.tiers.mlx.cpu.binary import NotHere
 from deployments.tiers.mlx.cpu.step import Step, build_step
 from deployments.tiers.mlx.cpu.widening import widen
+from deployments.tiers.mlx.metal import fused
 from deployments.tiers.mlx.opening import read_turn_start
 from deployments.tiers.mlx.sampling import Sampling
+from deployments.tiers.prompt import learn_template
 from deployments.tiers.template_check import check_call_template
+from deployments.tiers.template_form import AS_WRITTEN, TemplateForm
 
 __all__ = ["Loaded", "call_format", "check_calls_on_disk", "load"]
 
@@ -57,16 +62,20 @@ class Loaded:
     adapter: str | None = None
     adapter_config_sha256: str | None = None
     versions: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    # Whether sequences that decode together give what each gives alone; None where it wasn't tried.
+    # Whether sequences that decode together give what each gives alone; if not, none do. None where it wasn't tried.
     batched_as_alone: bool | None = None
     # The tokens that open its turn, as far as it has any of its own for that.
     turn_start: Sequence[int] = ()
-    # What is wrong with its calls, None where they can be read.
+    # What is wrong with its calls, its history or its batches; None where nothing is.
     warning: str | None = None
+    # What its chat template needs.
+    form: TemplateForm = AS_WRITTEN
     # Whether what it keeps of a prompt can always be cut back to a shorter one.
     cuttable: bool = True
     # What computes its steps in its place, where something does.
     step: Step | None = None
+    # On a Mac, what this replica may use of it.
+    room: Room | None = None
 
 
 def load(
@@ -77,22 +86,25 @@ def load(
     say: Say,
     blas_threads: int | None = None,
     adapter_dir: str | None = None,
+    room: Room | None = None,
 ) -> Loaded:
-    """Fetch, check and load.
+    """Fetch, check and load. `room`: on a Mac, what this replica may use of it; else free memory is looked at.
 
     Raises `ModelUnavailable` or ImportError for what a person can repair.
     """
     adapter = adapter_at(adapter_dir) if adapter_dir else None
     artifact = _add_adapter_bytes(resolve(source, cache_dir=cache_dir, say=say), adapter)
-    available_bytes = psutil.virtual_memory().available
-    if artifact.needed_bytes > available_bytes:
-        raise ModelUnavailable(_explain_too_little(artifact, available_bytes), again=True)
+    lack = _explain_too_little(artifact) if room is None else explain_lack(artifact.needed_bytes, room)
+    if lack:
+        raise ModelUnavailable(lack, again=True)
     say("loading the weights")
     _speed_up(cache_dir, blas_threads)
     model, tokenizer = _load_mlx(artifact.path, adapter)
     if not tokenizer.has_chat_template:
         raise ModelUnavailable(f"{source.label} has no chat template: it is a base model, not an instruct model")
-    limits = [n for n in (context_tokens, artifact.context_tokens) if n] or [_CONTEXT_UNKNOWN_TOKENS]
+    form = learn_template(tokenizer)
+    own_tokens = artifact.context_tokens or find_context(model)
+    limits = [n for n in (context_tokens, own_tokens) if n] or [_CONTEXT_UNKNOWN_TOKENS]
     return Loaded(
         model=model,
         tokenizer=tokenizer,
@@ -105,8 +117,10 @@ def load(
         adapter_config_sha256=adapter.config_sha256 if adapter else None,
         versions=versions(),
         turn_start=read_turn_start(tokenizer),
-        warning=_check_calls(tokenizer, artifact),
+        warning=_check_template(tokenizer, artifact, form),
+        form=form,
         step=_build_step(model),
+        room=room,
     )
 
 
@@ -128,12 +142,12 @@ def _build_step(model: Any) -> Step | None:
         return None
 
 
-def _check_calls(tokenizer: Any, artifact: Artifact) -> str | None:
-    """Check whether the model's calls can be read, and say loudly where they can't."""
-    warning = check_call_template(tokenizer, call_format)
-    if warning is not None:
+def _check_template(tokenizer: Any, artifact: Artifact, form: TemplateForm) -> str | None:
+    """Check whether the model's calls can be read, and conversations rendered; say loudly where they can't."""
+    found = [warning for warning in (check_call_template(tokenizer, call_format, form), form.describe()) if warning]
+    for warning in found:
         _LOG.warning("%s: %s", artifact.source, warning)
-    return warning
+    return "; ".join(found) or None
 
 
 def check_calls_on_disk(folder: Path) -> str | None:
@@ -143,7 +157,8 @@ def check_calls_on_disk(folder: Path) -> str | None:
     """
     from mlx_lm.tokenizer_utils import load as load_tokenizer
 
-    return check_call_template(load_tokenizer(folder), call_format)
+    tokenizer = load_tokenizer(folder)
+    return check_call_template(tokenizer, call_format, learn_template(tokenizer))
 
 
 def call_format(tokenizer: Any, tools: Sequence[Mapping[str, Any]]) -> CallFormat | None:
@@ -170,6 +185,7 @@ def _load_mlx(folder: Path, adapter: Adapter | None) -> tuple[Any, Any]:
 
     if mx.metal.is_available():
         mx.set_cache_limit(_METAL_BUFFERS_BYTES)  # the default keeps freed buffers up to the whole memory limit
+        fused.install()
     try:
         model, tokenizer = mlx_load(str(folder), adapter_path=str(adapter.path) if adapter else None)
     except ValueError as error:
@@ -227,6 +243,9 @@ def _read_default_sampling(folder: Path) -> Sampling:
     )
 
 
-def _explain_too_little(artifact: Artifact, available_bytes: int) -> str:
+def _explain_too_little(artifact: Artifact) -> str:
+    available_bytes = psutil.virtual_memory().available
+    if artifact.needed_bytes <= available_bytes:
+        return ""
     needed, available = artifact.needed_bytes / 2**30, available_bytes / 2**30
     return f"too little memory: the model needs {needed:.1f} GiB and {available:.1f} GiB are available"

@@ -13,15 +13,27 @@ leave over.
 
 Where nobody names a budget it is the weights and a third of what the machine has left once they are
 loaded: three tiers that start at the same moment see the same free memory, and may not take more of
-it than there is.
+it than there is. On a Mac, where free memory says nothing, the working set is shared out (`memory/room.py`): a tier
+has what its weights and the context that an agent needs take, and a part of the rest.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-__all__ = ["Layer", "Layout", "MemoryBudget", "default_budget_bytes"]
+from deployments.memory.room import AGENT_TOKENS, Room
+
+__all__ = [
+    "TOKENS_MIN",
+    "Layer",
+    "Layout",
+    "MemoryBudget",
+    "count_needed",
+    "default_budget_bytes",
+    "explain_short",
+    "share_budget",
+]
 
 # mlx-lm lets a cache grow by this many tokens at a time.
 _GROWTH_TOKENS = 256
@@ -101,3 +113,27 @@ class MemoryBudget:
             middle = (low + high + 1) // 2
             low, high = (middle, high) if self.fits([middle * _GROWTH_TOKENS]) else (low, middle - 1)
         return low * _GROWTH_TOKENS
+
+
+def count_needed(context_tokens: int) -> int:
+    """Return the context that an agent needs of a model with so much."""
+    return min(AGENT_TOKENS, context_tokens)
+
+
+def share_budget(budget: MemoryBudget, room: Room, context_tokens: int) -> MemoryBudget:
+    """Return the budget with its part of a Mac's working set. `context_tokens`: the model's own."""
+    needed_bytes = replace(budget, budget_bytes=0).spare_bytes([count_needed(context_tokens)])
+    return replace(budget, budget_bytes=room.share_bytes(-needed_bytes))
+
+
+def explain_short(budget: MemoryBudget, context_tokens: int) -> str:
+    """Explain why a tier is left out whose budget doesn't hold what an agent needs; empty where it does."""
+    needed_tokens = count_needed(context_tokens)
+    short_bytes = -budget.spare_bytes([needed_tokens])
+    if short_bytes <= 0:
+        return ""
+    return (
+        f"left out: with the {needed_tokens:,} tokens of context that an agent needs, the model takes "
+        f"{(budget.budget_bytes + short_bytes) / 2**30:.1f} GiB, and {budget.budget_bytes / 2**30:.1f} are left beside "
+        "the other tiers. Name a smaller model, leave a tier out, or set memory_bytes or context_tokens for less"
+    )

@@ -21,6 +21,7 @@ from collections.abc import AsyncGenerator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from deployments.memory.room import Room, find_room_alone
 from deployments.models.cache_folder import Say, default_cache_dir
 from deployments.models.catalog import choose_here
 from deployments.models.presence import await_model
@@ -60,13 +61,15 @@ class MlxTier:
         memory_bytes: int | None = None,
         prompt_cache_bytes: int | None = None,
         prompt_cache_disk_bytes: int | None = 0,
+        prompt_cache_shared: bool = False,
         max_reasoning_tokens: int | None = None,
         blas_threads: int | None = None,
         adapter: str | None = None,
         cache_dir: Path | None = None,
+        room: Room | None = None,
     ) -> None:
         self._name = name
-        self._model, self._adapter = model, adapter
+        self._model, self._adapter, self._room = model, adapter, room
         self._context_tokens = context_tokens
         self._cache_dir, self._blas_threads = cache_dir, blas_threads
         self._max_running, self._places = max_running, max_running + max_waiting
@@ -81,6 +84,7 @@ class MlxTier:
             memory_bytes=memory_bytes,
             prompt_cache_bytes=prompt_cache_bytes,
             prompt_disk=PromptDisk((cache_dir or default_cache_dir()) / "prompts", prompt_cache_disk_bytes),
+            prompt_cache_shared=prompt_cache_shared,
         )
 
     async def stream(self, request: ChatRequest) -> AsyncGenerator[list[Event], None]:
@@ -210,6 +214,7 @@ class MlxTier:
             blas_threads=self._blas_threads,
             adapter_dir=self._adapter,
             say=say,
+            room=self._room or find_room_alone(),
         )
 
     def _choose_source(self, say: Say) -> ModelSource:
@@ -294,4 +299,4 @@ def _parse_model(text: str) -> ModelSource:
 
 def _count_prompt(loaded: Loaded, request: ChatRequest) -> int:
     """Count the prompt. Runs on the helper thread; raises `Refused`."""
-    return len(loaded.tokenizer.encode(render(loaded.tokenizer, request), add_special_tokens=False))
+    return len(loaded.tokenizer.encode(render(loaded.tokenizer, request, form=loaded.form), add_special_tokens=False))

@@ -1,4 +1,4 @@
-"""How an answer begins: behind its reasoning, with its turn opened once more, or with no word at all.
+"""How an answer begins: with its turn opened once more, or with no word at all.
 
 The prompt ends in the opening of the model's turn (`<|im_start|>assistant`). Weak models write that once more, whole or
 its first token only, before what they have to say; it is no part of their answer (`read_turn_start`). And at the end
@@ -17,7 +17,7 @@ from typing import Any
 
 from deployments.tiers.mlx.sampling import Processor
 
-__all__ = ["encode_think_close", "forbid_silence", "read_turn_start"]
+__all__ = ["forbid_silence", "read_turn_start"]
 
 _ASKED = [{"role": "user", "content": "x"}]
 _MARK_BEGUN = re.compile(r"[Ġ▁ ]?<\|.{0,40}")  # not `<` alone: many models' calls begin with it
@@ -40,12 +40,6 @@ def read_turn_start(tokenizer: Any) -> tuple[int, ...]:
         return ()
     tokens = tuple(tokenizer.encode(open_turn[len(closed) :], add_special_tokens=False))
     return tokens if tokens and tokens[0] in tokenizer.all_special_ids else ()
-
-
-def encode_think_close(tokenizer: Any) -> list[int]:
-    """Encode the end of the reasoning, as a model writes it itself."""
-    tokens: list[int] = tokenizer.encode(f"\n{tokenizer.think_end}\n\n", add_special_tokens=False)
-    return tokens
 
 
 def forbid_silence(tokenizer: Any, turn_start: Sequence[int], prompt_tokens: int) -> Processor:

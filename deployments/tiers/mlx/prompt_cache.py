@@ -15,9 +15,15 @@ prompt and before the answer begins.
 A session may outgrow what may be kept, and so may a prompt that its client left in the middle: of those the beginning
 is kept, as much as fits. To compute half of it again is better than to compute all of it.
 
-What must never happen: a cache that covers the whole prompt, since the model then has nothing to compute the first
-token from (`take` leaves at least one token); a cache that holds other tokens than it says; more bytes than
-`bytes_max`. The entry used longest ago goes first. One owner: the engine thread.
+An entry belongs to an owner (an API key's name) and serves no other owner: the number of reused tokens and the time to
+the first token would tell one key, to the token, what another has sent. Where the operator lets keys share, all are one
+owner, and reuse counts in blocks of `block_tokens`: a guess shows only once it is right for a whole block.
+
+Invariants:
+- An entry serves its owner alone.
+- `take` never returns a cache that covers the whole prompt: the model computes the first token from at least one.
+- A cache holds exactly the tokens of its key.
+- All entries together hold at most `bytes_max`; the least recently used goes first. One thread owns them: the engine's.
 
 The search compares with every entry, of which there are `entries_max` at most. Comparing is cheap (one memcmp for most
 entries), and a tree of tokens would have to be pruned, which is where mlx-lm's own one has had its bugs.
@@ -27,13 +33,29 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from deployments.tiers.mlx.stored.packed import WIDTH, count_common, count_tokens, pack
 
-__all__ = ["CacheOps", "PromptCache"]
+__all__ = ["CacheOps", "PromptCache", "PromptKey"]
 
 ENTRIES_MAX = 128
+
+
+class PromptKey(NamedTuple):
+    """Names an entry: whose it is, and its packed tokens."""
+
+    owner: str
+    tokens: bytes
+
+    @property
+    def length(self) -> int:
+        """Its number of tokens."""
+        return count_tokens(self.tokens)
+
+    def begins(self, other: PromptKey) -> bool:
+        """Return whether `other` is the same owner's, and begins with all of this one's tokens."""
+        return self.owner == other.owner and other.tokens.startswith(self.tokens)
 
 
 class CacheOps(Protocol):
@@ -57,7 +79,7 @@ class CacheOps(Protocol):
 
 
 # Hears of each entry that goes: its key, its cache, and the key of the entry that serves all that it served, if any.
-OnDrop = Callable[[bytes, Any, bytes | None], None]
+OnDrop = Callable[[PromptKey, Any, PromptKey | None], None]
 
 
 def _ignore(*_: Any) -> None:
@@ -68,22 +90,28 @@ class PromptCache:
     """The entries by their packed tokens, the one used longest ago first."""
 
     def __init__(
-        self, ops: CacheOps, *, bytes_max: int, entries_max: int = ENTRIES_MAX, on_drop: OnDrop = _ignore
+        self,
+        ops: CacheOps,
+        *,
+        bytes_max: int,
+        entries_max: int = ENTRIES_MAX,
+        block_tokens: int = 1,
+        on_drop: OnDrop = _ignore,
     ) -> None:
-        self._ops = ops
+        self._ops, self._block_tokens = ops, block_tokens
         self._bytes_max, self._entries_max, self._on_drop = bytes_max, entries_max, on_drop
-        self._entries: OrderedDict[bytes, Any] = OrderedDict()
+        self._entries: OrderedDict[PromptKey, Any] = OrderedDict()
         self.nbytes = 0
 
     def __len__(self) -> int:
         return len(self._entries)
 
-    def take(self, tokens: Sequence[int]) -> tuple[Any, int]:
+    def take(self, tokens: Sequence[int], owner: str = "") -> tuple[Any, int]:
         """Return a cache for the beginning of `tokens` and how many of them it holds.
 
         (None, 0) where nothing fits.
         """
-        wanted = pack(tokens)
+        wanted = PromptKey(owner, pack(tokens))
         best, best_tokens = None, 0
         for key, cache in self._entries.items():
             fits = self._count_usable(key, cache, wanted, best_tokens)
@@ -92,47 +120,47 @@ class PromptCache:
         if best is None:
             return None, 0
         self._entries.move_to_end(best)
-        return self._ops.copy_shortened(self._entries[best], count_tokens(best) - best_tokens), best_tokens
+        return self._ops.copy_shortened(self._entries[best], best.length - best_tokens), best_tokens
 
-    def holds(self, tokens: Sequence[int]) -> bool:
+    def holds(self, tokens: Sequence[int], owner: str = "") -> bool:
         """Return whether prompts that begin with `tokens` are served with all of them already."""
-        key = pack(tokens)
+        key = PromptKey(owner, pack(tokens))
         return any(self._covers(old, cache, key) for old, cache in self._entries.items())
 
-    def count_usable(self, tokens: Sequence[int]) -> int:
+    def count_usable(self, tokens: Sequence[int], owner: str = "") -> int:
         """Count the tokens that `take` would give."""
-        wanted, most = pack(tokens), 0
+        wanted, most = PromptKey(owner, pack(tokens)), 0
         for key, cache in self._entries.items():
             most = max(most, self._count_usable(key, cache, wanted, most))
         return most
 
-    def put(self, tokens: Sequence[int], cache: Any) -> bytes | None:
+    def put(self, tokens: Sequence[int], cache: Any, owner: str = "") -> PromptKey | None:
         """Keep `cache`, which holds exactly `tokens`; or don't, where it serves nothing new. Of one that is too large
         as many tokens are kept as fit. Return the key of the entry that serves them now."""
-        key = pack(tokens)
+        key = PromptKey(owner, pack(tokens))
         size_bytes = self._ops.nbytes(cache)
         if size_bytes > self._bytes_max:
-            return self._put_beginning(tokens, cache, len(tokens) * self._bytes_max // size_bytes)
-        if not key:
+            return self._put_beginning(tokens, cache, len(tokens) * self._bytes_max // size_bytes, owner)
+        if not key.tokens:
             return None
         known = next((old for old, held in self._entries.items() if self._covers(old, held, key)), None)
         if known is not None:
             self._entries.move_to_end(known)
             return known
         if self._ops.is_trimmable(cache):
-            for old in [old for old in self._entries if key.startswith(old)]:
+            for old in [old for old in self._entries if old.begins(key)]:
                 self._drop(old, heir=key)
         self._entries[key] = cache
         self.nbytes += size_bytes
         self.shrink(self._bytes_max)
         return key
 
-    def _put_beginning(self, tokens: Sequence[int], cache: Any, count: int) -> bytes | None:
+    def _put_beginning(self, tokens: Sequence[int], cache: Any, count: int, owner: str) -> PromptKey | None:
         cut = self._ops.cut(cache, count) if count and self._ops.is_trimmable(cache) else None
         fits = cut is not None and self._ops.nbytes(cut) <= self._bytes_max
-        return self.put(tokens[:count], cut) if fits else None
+        return self.put(tokens[:count], cut, owner) if fits else None
 
-    def get(self, key: bytes) -> Any:
+    def get(self, key: PromptKey) -> Any:
         """Return the cache of an entry; None where it is gone. Nobody may write to it."""
         return self._entries.get(key)
 
@@ -141,18 +169,19 @@ class PromptCache:
         while self._entries and (self.nbytes > bytes_max or len(self) > self._entries_max):
             self._drop(next(iter(self._entries)))
 
-    def _covers(self, old: bytes, held: Any, key: bytes) -> bool:
-        return old == key or (old.startswith(key) and self._ops.is_trimmable(held))
+    def _covers(self, old: PromptKey, held: Any, key: PromptKey) -> bool:
+        return old == key or (key.begins(old) and self._ops.is_trimmable(held))
 
-    def _count_usable(self, key: bytes, cache: Any, wanted: bytes, more_than: int) -> int:
+    def _count_usable(self, key: PromptKey, cache: Any, wanted: PromptKey, more_than: int) -> int:
         """Count the tokens of `wanted` that the entry serves; 0 unless more than `more_than`."""
-        if not key.startswith(wanted[: (more_than + 1) * WIDTH]):
+        if key.owner != wanted.owner or not key.tokens.startswith(wanted.tokens[: (more_than + 1) * WIDTH]):
             return 0
-        fits = min(count_common(key, wanted), count_tokens(wanted) - 1)
-        all_of_it = fits == count_tokens(key)
+        fits = min(count_common(key.tokens, wanted.tokens), wanted.length - 1)
+        fits -= fits % self._block_tokens
+        all_of_it = fits == key.length
         return fits if all_of_it or self._ops.is_trimmable(cache) else 0
 
-    def _drop(self, key: bytes, *, heir: bytes | None = None) -> None:
+    def _drop(self, key: PromptKey, *, heir: PromptKey | None = None) -> None:
         cache = self._entries.pop(key)
         self.nbytes -= self._ops.nbytes(cache)
         self._on_drop(key, cache, heir)

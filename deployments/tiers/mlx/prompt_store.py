@@ -1,38 +1,32 @@
-"""Prompts kept for reuse, in memory and on disk: what a restart, a sleep or a killed replica would lose is found again,
-by the next process and by any other on this machine.
+"""Keep computed prompts for reuse: in memory, and on disk for the next process and any other on this machine.
 
     memory  prompt_cache.py            put ──▶ dirty ──▶ being written ──▶ clean
     disk    stored/segment_folder.py                          │ writer thread
                                      found ──▶ checked ──▶ being restored ──▶ put, clean
                                         reader thread      engine thread, a piece at a time
 
-Theory of operation. Everything is looked for in memory first. An entry is dirty when it has tokens that the disk may
-not know. It is written once the engine has been idle for `_QUIET_S`, after `_LATE_S` where it never is, when it is
-evicted from memory before that, and at the end. Writing costs the engine thread nothing but views of the entry's
-memory, for entries are never changed; the writer thread cuts, sums and writes, and finds out first what is on disk
-already. One entry is written at a time. The views are let go on the engine thread, as everything of MLX.
+`PromptStore` searches memory first. An entry is dirty when it has tokens that the disk may not know. The writer thread
+writes it once the engine has been idle for `_QUIET_S`, after `_LATE_S` where it never is, when memory evicts it before
+that, and at the end: one entry at a time. The engine thread gives it views of the entry's memory, for entries never
+change, and lets go of them, as of everything of MLX.
 
-A prompt that memory doesn't hold is looked up by the reader thread. Where the disk has enough more of it to be worth
-its bytes, the reader checks the files and the engine copies them into MLX, some layers between two steps: those who
-decode go on. Whoever the prompt belongs to waits for it at the head of the queue, for `_PATIENCE_S` at most.
+The reader thread looks up a prompt that memory doesn't hold. Where the disk has enough more of it to be worth its
+bytes, the reader checks the files and the engine copies them into MLX, some layers between two steps. The request waits
+at the head of the queue, for `_PATIENCE_S` at most; the others decode.
 
-An entry knows how many of its first tokens may go to disk. A request that isn't to be kept adds none, though its entry
-may be the longer form of one that may: then only that part is written.
+An entry knows how many of its first tokens may go to disk: none of a request that isn't to be kept. Each prompt belongs
+to an API key, in memory and on disk. With `shared` all keys are one owner, and reuse counts in blocks.
 
-What it costs, for a prompt of 3,000 tokens of a 0.5B model in float32 (24 layers, 74 MB; CPU time, for the machine was
-busy; 2 vCPU AMD EPYC, Linux, 2026-11-24): 0.1 ms of the engine thread to hand it to the writer, which takes 36 ms; 0.1
-ms to find it, 1.2 among 500 other files; 15 ms to check it, 9 to restore it. The first token of such a prompt (3,271
-tokens, Qwen2.5-Coder 0.5B, 2 threads): 47.9 s cold, 0.24 s behind a restart, 198 times sooner; 0.67 s for the session's
-next turn, from memory, 72 times sooner (`python -m loadtests.prompt_cache_bench --rounds 2 --threads 2`). A client that
-left after 25 s of a prompt of 9,571 tokens found all 1,694 that were computed by then, and the next time 1,861.
-
-What must never happen: a token of a request that isn't to be kept in a file; memory beyond what `shrink` allows, for an
-entry that is evicted while it is being written, or one that is being restored: the writing is cancelled, the restoring
-given up. Nor an error of the disk in an answer: it is a line in the log, and the prompt is computed.
+Invariants:
+- A prompt serves no other API key, unless they share.
+- No token of a request that isn't to be kept is in a file.
+- Memory stays within what `shrink` allows, with what is being written and restored.
+- An error of the disk is a line in the log: the prompt is computed.
 """
 
 from __future__ import annotations
 
+import functools
 import logging
 import threading
 import time
@@ -41,13 +35,13 @@ from dataclasses import dataclass, field
 from queue import SimpleQueue
 from typing import Any
 
-from deployments.tiers.mlx.prompt_cache import CacheOps, PromptCache
+from deployments.tiers.mlx.prompt_cache import CacheOps, PromptCache, PromptKey
 from deployments.tiers.mlx.stored.host_cache import HostCache, Restoring, to_host
-from deployments.tiers.mlx.stored.packed import WIDTH, count_tokens, pack
+from deployments.tiers.mlx.stored.packed import WIDTH, pack
 from deployments.tiers.mlx.stored.segment_file import Cancelled, Damaged, Segment
 from deployments.tiers.mlx.stored.segment_folder import TOKENS_MIN, Found, SegmentFolder
 
-__all__ = ["PromptStore"]
+__all__ = ["BLOCK_TOKENS", "PromptStore"]
 
 _LOG = logging.getLogger(__name__)
 
@@ -60,6 +54,7 @@ _GAIN_TOKENS_MIN, _GAIN_SHARE = 64, 1 / 16
 _LOOK_S = 0.02
 _PATIENCE_S = 10.0
 _PIECE_BYTES = 64 << 20  # restored between two steps
+BLOCK_TOKENS = 256  # between API keys that share
 
 
 @dataclass(slots=True)
@@ -76,7 +71,7 @@ class _Mark:
 class _Write:
     """An entry on its way to disk. `host` is taken off it on the engine thread."""
 
-    key: bytes
+    key: PromptKey
     cache: Any
     host: HostCache | None
     cancelled: threading.Event = field(default_factory=threading.Event)
@@ -88,7 +83,7 @@ class _Fetch:
     """A prompt on its way from disk. `segments`: the files of what was `found` of it, checked; None where that isn't
     worth it."""
 
-    key: bytes
+    key: PromptKey
     held: int
     bytes_max: int
     began_s: float
@@ -100,7 +95,8 @@ class _Fetch:
 
 
 class PromptStore:
-    """The prompts kept for reuse. Without a `folder` they live as long as the process. Engine thread only."""
+    """The prompts kept for reuse, each by the API key `owner` that sent it, or by all if they are `shared`. Without a
+    `folder` they live as long as the process. Engine thread only."""
 
     def __init__(
         self,
@@ -108,16 +104,19 @@ class PromptStore:
         *,
         bytes_max: int,
         folder: SegmentFolder | None = None,
+        shared: bool = False,
         see: Callable[[Any, int], HostCache] = to_host,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._memory = PromptCache(ops, bytes_max=bytes_max, on_drop=self._note_drop)
+        self._shared, self._block_tokens = shared, BLOCK_TOKENS if shared else 1
+        self._memory = PromptCache(ops, bytes_max=bytes_max, block_tokens=self._block_tokens, on_drop=self._note_drop)
         self._ops, self._bytes_max, self._spare_bytes = ops, bytes_max, bytes_max
-        self._folder, self._see, self._clock = folder, see, clock
-        self._marks: dict[bytes, _Mark] = {}
+        self._folder_of = None if folder is None else functools.lru_cache(maxsize=64)(folder.of)
+        self._see, self._clock = see, clock
+        self._marks: dict[PromptKey, _Mark] = {}
         self._write: _Write | None = None
         self._fetch: _Fetch | None = None
-        self._fetched: bytes | None = None  # the last prompt that was looked for on disk
+        self._fetched: PromptKey | None = None  # the last prompt that was looked for on disk
         self._used_s = clock()
         self._failing = False
         self._writer, self._reader = _Worker("prompts-writer"), _Worker("prompts-reader")
@@ -127,22 +126,22 @@ class PromptStore:
         """The bytes that are held in memory for reuse."""
         return self._memory.nbytes
 
-    def take(self, tokens: Sequence[int]) -> tuple[Any, int]:
+    def take(self, tokens: Sequence[int], owner: str = "") -> tuple[Any, int]:
         """Return a cache for the beginning of `tokens`, from memory, and how many of them it holds."""
         self._used_s, self._fetched = self._clock(), None
-        return self._memory.take(tokens)
+        return self._memory.take(tokens, self._own(owner))
 
-    def holds(self, tokens: Sequence[int]) -> bool:
+    def holds(self, tokens: Sequence[int], owner: str = "") -> bool:
         """Return whether prompts that begin with `tokens` are served from memory with all of them already."""
-        return self._memory.holds(tokens)
+        return self._memory.holds(tokens, self._own(owner))
 
-    def put(self, tokens: Sequence[int], cache: Any, *, keep: bool = True) -> None:
+    def put(self, tokens: Sequence[int], cache: Any, owner: str = "", *, keep: bool = True) -> None:
         """Keep `cache`, which holds exactly `tokens`. `keep`: they may go to disk."""
         self._used_s = self._clock()
-        key = self._memory.put(tokens, cache)
+        key = self._memory.put(tokens, cache, self._own(owner))
         if key is None:
             return
-        mark, count = self._marks.setdefault(key, _Mark()), min(len(tokens), count_tokens(key))
+        mark, count = self._marks.setdefault(key, _Mark()), min(len(tokens), key.length)
         if keep and count > mark.tokens:
             mark.tokens, mark.since_s = count, self._used_s
 
@@ -157,10 +156,10 @@ class PromptStore:
             self._end_fetch()
         self._collect()
 
-    def fetch(self, tokens: Sequence[int], *, alone: bool) -> bool:
+    def fetch(self, tokens: Sequence[int], owner: str = "", *, alone: bool) -> bool:
         """Bring what the disk holds of `tokens`, where that is more than memory does, a bit on its way; return whether
         it is still on it. `alone`: the engine has nothing else to do meanwhile."""
-        key = pack(tokens)[:-WIDTH]  # `take` leaves the last one
+        key = PromptKey(self._own(owner), pack(tokens)[:-WIDTH])  # `take` leaves the last one
         fetch = self._fetch
         if fetch is None or fetch.key != key:
             fetch = self._begin_fetch(key, tokens)
@@ -178,7 +177,7 @@ class PromptStore:
     def save(self, *, idle: bool) -> float | None:
         """Write an entry if it is time for one. Return after how many seconds of idleness to call again, if at all."""
         self._collect()
-        if self._folder is None:
+        if self._folder_of is None:
             return None
         if idle:
             self._end_fetch()  # nobody waits for it
@@ -230,7 +229,7 @@ class PromptStore:
         restoring = None if self._fetch is None else self._fetch.restoring
         return 0 if restoring is None else restoring.nbytes
 
-    def _note_drop(self, key: bytes, cache: Any, heir: bytes | None) -> None:
+    def _note_drop(self, key: PromptKey, cache: Any, heir: PromptKey | None) -> None:
         """Hand what is known of an entry over to its heir; without one it is evicted, and goes to disk if it can."""
         mark = self._marks.pop(key, None)
         if mark is None:
@@ -240,17 +239,17 @@ class PromptStore:
                 self._begin_write(key, cache, mark)
             return
         to = self._marks.setdefault(heir, _Mark())
-        to.cuts |= mark.cuts | {count_tokens(key)}
+        to.cuts |= mark.cuts | {key.length}
         if mark.tokens > to.tokens:
             to.tokens, to.since_s = mark.tokens, mark.since_s
 
-    def _begin_write(self, key: bytes, cache: Any, mark: _Mark) -> None:
+    def _begin_write(self, key: PromptKey, cache: Any, mark: _Mark) -> None:
         """Hand an entry to the writer, unless that has one."""
-        if self._folder is None or self._write is not None:
+        if self._folder_of is None or self._write is not None:
             return
         mark.since_s = None
         try:
-            host = self._see(cache, count_tokens(key))
+            host = self._see(cache, key.length)
         except Exception as error:  # a cache of a kind that can't be written: the engine goes on without
             self._complain(error)
             return
@@ -258,16 +257,16 @@ class PromptStore:
             return
         self._write = write = _Write(key, cache, host)
         cuts = sorted(mark.cuts) if host.sliced else None
-        packed = key[: mark.tokens * WIDTH]
+        packed = key.tokens[: mark.tokens * WIDTH]
         self._writer.submit(lambda: self._save(write, packed, cuts), write.done)
 
     def _save(self, write: _Write, packed: bytes, cuts: list[int] | None) -> None:
         """Write an entry. Runs on the writer thread."""
         host = write.host
         assert host is not None
-        assert self._folder is not None
+        assert self._folder_of is not None
         try:
-            self._folder.save(
+            self._folder_of(write.key.owner).save(
                 packed,
                 host.form,
                 host.stretch,
@@ -283,13 +282,17 @@ class PromptStore:
 
     def _complain(self, error: Exception) -> None:
         if not self._failing:
-            bug = None if isinstance(error, OSError) else error
+            bug = None if isinstance(error, OSError | ValueError) else error  # no disk, or a cache of another kind
             _LOG.warning("prompts can't be kept on disk, or read from it: %s", error, exc_info=bug)
         self._failing = True
 
-    def count_usable(self, tokens: Sequence[int]) -> int:
+    def count_usable(self, tokens: Sequence[int], owner: str = "") -> int:
         """Count the tokens that `take` would give, from memory."""
-        return self._memory.count_usable(tokens)
+        return self._memory.count_usable(tokens, self._own(owner))
+
+    def _own(self, owner: str) -> str:
+        """Return whose a prompt of this API key counts as."""
+        return "" if self._shared else owner
 
     def _collect(self) -> None:
         """Let go of what has been written."""
@@ -297,12 +300,12 @@ class PromptStore:
             self._write.host = self._write.cache = None
             self._write = None
 
-    def _begin_fetch(self, key: bytes, tokens: Sequence[int]) -> _Fetch | None:
+    def _begin_fetch(self, key: PromptKey, tokens: Sequence[int]) -> _Fetch | None:
         """Have the prompt looked up, unless that was done last, or memory holds nearly all of it."""
-        if self._folder is None or key == self._fetched:
+        if self._folder_of is None or key == self._fetched:
             return None
-        held = self._memory.count_usable(tokens)
-        if count_tokens(key) - held < _GAIN_TOKENS_MIN:
+        held = self._memory.count_usable(tokens, key.owner)
+        if key.length - held < _GAIN_TOKENS_MIN:
             return None
         self._end_fetch()
         room_bytes = min(self._bytes_max, self._spare_bytes)
@@ -312,17 +315,19 @@ class PromptStore:
 
     def _look_up(self, fetch: _Fetch) -> None:
         """Find the prompt's files and check them. Runs on the reader thread."""
-        assert self._folder is not None
+        assert self._folder_of is not None
+        folder = self._folder_of(fetch.key.owner)
         try:
             while fetch.segments is None and not fetch.cancelled.is_set():
-                found = self._folder.find(fetch.key)
+                found = folder.find(fetch.key.tokens)
+                found = found.shorten(found.tokens - found.tokens % self._block_tokens)
                 if found.nbytes > fetch.bytes_max:
                     found = found.shorten(found.tokens * fetch.bytes_max // found.nbytes)
                 if found.tokens - fetch.held < max(_GAIN_TOKENS_MIN, _GAIN_SHARE * found.tokens):
                     return
                 fetch.found = found
                 # A file that can't be used is gone or passed by afterwards, so that the next look finds less.
-                fetch.segments = self._folder.open(found, fetch.key, cancelled=fetch.cancelled.is_set)
+                fetch.segments = folder.open(found, fetch.key.tokens, cancelled=fetch.cancelled.is_set)
         except Cancelled:
             return
         except OSError as error:
@@ -341,8 +346,8 @@ class PromptStore:
             if not fetch.restoring.advance(_PIECE_BYTES):
                 return True
         except Damaged as error:
-            assert self._folder is not None
-            self._folder.discard(fetch.found, error)
+            assert self._folder_of is not None
+            self._folder_of(fetch.key.owner).discard(fetch.found, error)
             self._end_fetch()
             return False
         except Exception as error:  # no fault of the prompt, nor of the files: it is computed
@@ -350,7 +355,8 @@ class PromptStore:
             self._end_fetch()
             return False
         count = fetch.found.tokens
-        key = self._memory.put(memoryview(fetch.key).cast("I")[:count], fetch.restoring.cache)
+        tokens = memoryview(fetch.key.tokens).cast("I")[:count]
+        key = self._memory.put(tokens, fetch.restoring.cache, fetch.key.owner)
         if key is not None:
             mark = self._marks.setdefault(key, _Mark())
             mark.tokens = max(mark.tokens, count)

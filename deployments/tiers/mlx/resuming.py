@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from deployments.tiers.mlx.grammar.spelling import Speller
+from deployments.tiers.thinking import Thinking
 
 __all__ = ["Resumed", "resume"]
 
@@ -41,7 +42,7 @@ class Resumed:
 
 
 def resume(
-    tokenizer: Any, speller: Speller | None, begun: str, reasoning: str, think: tuple[str, str] | None, *, opened: bool
+    tokenizer: Any, speller: Speller | None, begun: str, reasoning: str, think: Thinking | None, *, opened: bool
 ) -> Resumed:
     """Return the answer that begins with `reasoning` and then `begun`; both empty: one that begins at its beginning.
 
@@ -60,9 +61,9 @@ def resume(
     return Resumed((*thought, *tokens), rest, count - len(tokens))
 
 
-def _encode_reasoning(tokenizer: Any, reasoning: str, think: tuple[str, str] | None, *, opened: bool) -> Sequence[int]:
+def _encode_reasoning(tokenizer: Any, reasoning: str, think: Thinking | None, *, opened: bool) -> Sequence[int]:
     if think is None or not (reasoning or opened):
         return ()
-    text = f"{'' if opened else think[0]}{reasoning}{think[1]}"
+    text = f"{'' if opened else think.start}{reasoning}{think.closing}"
     tokens: list[int] = tokenizer.encode(text, add_special_tokens=False)
     return tokens

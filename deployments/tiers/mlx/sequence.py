@@ -21,7 +21,7 @@ from deployments.tiers.mlx.grammar.compiler import Constraint
 from deployments.tiers.mlx.grammar.masker import Masker
 from deployments.tiers.mlx.sampling import Guarded, Processor, Sampling
 from reliability.answer.logprobs import WaitingLogprobs
-from reliability.types import Counted, Event, Failed, FinishReason, Reasoning, Text, Usage
+from reliability.types import Counted, Event, Failed, Finish, FinishReason, Reasoning, Text, Usage
 
 __all__ = ["WINDOW_S", "Job", "SequenceState"]
 
@@ -39,7 +39,7 @@ class Job:
     model. `turn_start`: the tokens that open the model's turn; an answer that begins with them again
     begins behind them. `written`: the tokens that its answer has already (`resuming.py`), `begun` the text of it that
     stands before the client. `logprob_reader`: the probabilities of its tokens are wanted. `keep`: what is
-    computed for it may go to disk.
+    computed for it may go to disk. `owner`: the API key whose later prompts may use it.
     """
 
     prompt: Sequence[int]
@@ -58,6 +58,7 @@ class Job:
     written: Sequence[int] = ()
     begun: str = ""
     keep: bool = True
+    owner: str = ""
 
     @property
     def tokens_max(self) -> int:
@@ -92,7 +93,10 @@ class SequenceState:
     unsaid: str = field(init=False)  # what stands before the client and wasn't written again yet
 
     def __post_init__(self) -> None:
-        self.unsaid = self.job.begun.lstrip()  # tokenizers take white space off the head of a text
+        self.unsaid = self.job.begun
+        if hasattr(self.detokenizer, "_maybe_trim_space"):
+            # mlx-lm's takes a space off the head of an answer, which encoding the answer again doesn't bring back.
+            self.detokenizer._maybe_trim_space = str
         for token in self.job.written:
             self.take(token, None)
         self.reasoning_tokens = 0
@@ -108,6 +112,18 @@ class SequenceState:
         That is `ahead` tokens beyond what there is.
         """
         return self.job.tokens_kept(len(self.tokens) + ahead)
+
+    def build_finish(self, reason: FinishReason, model: str) -> Finish:
+        """Build the last event of a complete answer."""
+        sampling = self.job.sampling
+        return Finish(
+            reason=reason,
+            usage=self.usage(),
+            model=model,
+            notes=self.notes,
+            stop=self.job.reader.stop,
+            sampled=(sampling.temperature, sampling.top_p),
+        )
 
     def usage(self) -> Usage:
         """Count the tokens so far: true at any moment, not only at the end."""
@@ -185,16 +201,22 @@ class SequenceState:
         out: list[Event] = []
         for event in events:
             if isinstance(event, Text):
-                head = len(self.unsaid) == len(self.job.begun.lstrip())
-                text = event.text.lstrip() if head else event.text
-                shared = min(len(text), len(self.unsaid))
-                if text[:shared] != self.unsaid[:shared]:
-                    raise ValueError("the text that is gone on with came out otherwise")
-                self.unsaid = self.unsaid[shared:]
-                out += [Text(text[shared:])] if len(text) > shared else []
+                text = self._drop_said_text(event.text)
+                out += [Text(text)] if text else []
             elif not (self.unsaid and isinstance(event, Reasoning)):
                 out.append(event)
         return out
+
+    def _drop_said_text(self, text: str) -> str:
+        shared = min(len(text), len(self.unsaid))
+        if text[:shared] != self.unsaid[:shared] and not self.job.begun[: -len(self.unsaid)].strip():
+            # Another model wrote it: of the white space at its head, tokenizers and the end of reasoning take some off.
+            text, self.unsaid = text.lstrip(), self.unsaid.lstrip()
+            shared = min(len(text), len(self.unsaid))
+        if text[:shared] != self.unsaid[:shared]:
+            raise ValueError("the text that is gone on with came out otherwise")
+        self.unsaid = self.unsaid[shared:]
+        return text[shared:]
 
     def _add_logprobs(self, events: list[Event]) -> list[Event]:
         """Add the probabilities of the tokens of the text in the events.

@@ -1,14 +1,10 @@
-"""What an engine does between having a model and being ready: it generates, checks itself and
+"""What an engine does between having a model and being ready: it checks what sequences may share, generates, and
 learns its budget.
 
-Ready means "has generated": two tokens, which also measures the speed of prefill and what a token keeps in memory. Then
-a check that no specification gives: sequences that decode together must get what each gets alone. A model whose batch
-mixes them up (mlx-lm has had such bugs, in models with windows and recurrent states) would answer one client with
-another's words. The check is greedy, short, and its outcome stands in the tier's status. Where there is a difference,
-prompts are prefilled one by one from then on, each without padding, and it is checked again. A difference that stays
-doesn't stop the tier: where half precision rounds, two equally likely tokens may change places.
+The check comes first (`batch_check.py`): what follows runs as the tier will. Then two tokens, since ready means "has
+generated"; they also measure the speed of prefill.
 
-At last the memory: what a sequence of the full context needs against the budget. Where it doesn't
+At last the memory: what a sequence of the full context needs (`cache_size.py`) against the budget. Where it doesn't
 fit, the context that the tier offers is what does.
 """
 
@@ -21,31 +17,48 @@ import logging
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import psutil
 
+from deployments.models.cache_folder import default_cache_dir
 from deployments.models.provenance import file_sha256
 from deployments.models.sources import ModelUnavailable
 from deployments.tiers.mlx.answer import AnswerReader
 from deployments.tiers.mlx.batch import Batch, Job
+from deployments.tiers.mlx.batch_check import choose_sharing
+from deployments.tiers.mlx.cache_size import measure_layout
+from deployments.tiers.mlx.generators import Sharing
 from deployments.tiers.mlx.kv import MlxCaches, scratch_bytes
 from deployments.tiers.mlx.loading import Loaded
-from deployments.tiers.mlx.memory_budget import TOKENS_MIN, Layout, MemoryBudget, default_budget_bytes
+from deployments.tiers.mlx.memory_budget import (
+    TOKENS_MIN,
+    Layout,
+    MemoryBudget,
+    count_needed,
+    default_budget_bytes,
+    explain_short,
+    share_budget,
+)
+from deployments.tiers.mlx.metal.chunk import choose_chunk
+from deployments.tiers.mlx.metal.fused import is_forced
+from deployments.tiers.mlx.metal.wired import wire
 from deployments.tiers.mlx.pace import STEP_TOKENS_MAX
 from deployments.tiers.mlx.prompt_store import PromptStore
 from deployments.tiers.mlx.sampling import Sampling
 from deployments.tiers.mlx.stored.segment_file import FORMAT
 from deployments.tiers.mlx.stored.segment_folder import SegmentFolder, count_bytes
-from reliability.types import Event, Failed, Text
+from reliability.types import Event, Failed
 
 __all__ = ["PromptDisk", "prepare_batch"]
 
 _LOG = logging.getLogger(__name__)
 
-_PROBES = ("The quick brown fox jumps over the lazy dog. " * 3, "1, 2, 3, 4,")
+_PROBE = "The quick brown fox jumps over the lazy dog. " * 3
 _PROBE_TOKENS = 24
-_CHECK_TOKENS = 6
+_WARNINGS = {
+    Sharing.DECODING: "prompts are prefilled one at a time: in a batch mlx-lm computes this model's wrongly",
+    Sharing.NONE: "requests are answered one at a time: in a batch mlx-lm computes this model wrongly, or not at all",
+}
 _DISK_BYTES_MAX, _DISK_SHARE = 4 << 30, 10
 _DECIDING_FILES = ("config.json", "tokenizer.json", "tokenizer_config.json")
 
@@ -65,76 +78,90 @@ def prepare_batch(
     memory_bytes: int | None,
     prompt_cache_bytes: int | None,
     prompt_disk: PromptDisk | None = None,
+    *,
+    shared: bool = False,
 ) -> Loaded:
     """Make `batch` ready; return what is known of the model afterwards.
 
     Raises `ModelUnavailable`, and what the model raises.
     """
-    probes = [loaded.tokenizer.encode(text, add_special_tokens=False)[:_PROBE_TOKENS] for text in _PROBES]
-    _generate(batch, probes[:1], 2)
-    same = _is_batched_as_alone(batch, probes) if running_max > 1 else None
-    if same is False:
-        batch.prefills_together = False
-        same = _is_batched_as_alone(batch, probes)
-    if same is False:
-        _LOG.warning("%s: a batch gives other tokens than each sequence alone", loaded.artifact.source)
-    budget = _build_budget(batch, loaded, memory_bytes)
+    sharing = choose_sharing(loaded, running_max)
+    batch.share(sharing)
+    warnings = [loaded.warning] if loaded.warning else []
+    if sharing is not Sharing.ALL and running_max > 1:
+        warnings.append(_WARNINGS[sharing])
+        _LOG.warning("%s: %s", loaded.artifact.source, _WARNINGS[sharing])
+    _generate(batch, loaded.tokenizer.encode(_PROBE, add_special_tokens=False)[:_PROBE_TOKENS])
+    budget = _build_budget(loaded, memory_bytes)
     context_tokens = budget.fit_tokens(loaded.context_tokens)
     if context_tokens < min(TOKENS_MIN, loaded.context_tokens):
         raise ModelUnavailable(_explain_too_little(budget), again=memory_bytes is None)
+    budget = _settle_on_gpu(batch, loaded, budget, shared_out=memory_bytes is None)
+    context_tokens = budget.fit_tokens(loaded.context_tokens)
     kept_bytes_max = budget.kept_bytes_max if prompt_cache_bytes is None else prompt_cache_bytes
     folder = None if prompt_disk is None else _open_folder(prompt_disk, loaded, budget.layout)
-    batch.set_budget(budget, PromptStore(MlxCaches(), bytes_max=kept_bytes_max, folder=folder))
+    batch.set_budget(budget, PromptStore(MlxCaches(), bytes_max=kept_bytes_max, folder=folder, shared=shared))
     return dataclasses.replace(
-        loaded, context_tokens=context_tokens, batched_as_alone=same, cuttable=budget.layout.cuttable
+        loaded,
+        context_tokens=context_tokens,
+        batched_as_alone=sharing is not Sharing.NONE if running_max > 1 else None,
+        warning="; ".join(warnings) or None,
+        cuttable=budget.layout.cuttable,
     )
 
 
-def _is_batched_as_alone(batch: Batch, probes: list[list[int]]) -> bool:
-    alone = [_generate(batch, [probe], _CHECK_TOKENS)[0] for probe in probes]
-    return _generate(batch, probes, _CHECK_TOKENS) == alone
-
-
-def _generate(batch: Batch, prompts: list[list[int]], max_tokens: int) -> list[str]:
-    """Return the greedy answers, generated together."""
-    outs: list[list[Event]] = [[] for _ in prompts]
-    for number, (prompt, out) in enumerate(zip(prompts, outs, strict=True)):
-        reader = AnswerReader()
-        batch.add(
-            -1 - number,
-            Job(prompt=prompt, max_tokens=max_tokens, sampling=Sampling(), reader=reader, sink=out.extend),
-        )
+def _generate(batch: Batch, prompt: list[int]) -> None:
+    """Generate two tokens."""
+    out: list[Event] = []
+    batch.add(-1, Job(prompt=prompt, max_tokens=2, sampling=Sampling(), reader=AnswerReader(), sink=out.extend))
     while batch:
         batch.step()
-    if any(not out or isinstance(out[-1], Failed) for out in outs):
+    if not out or isinstance(out[-1], Failed):
         raise ModelUnavailable("the model is loaded but can't generate")
-    return ["".join(event.text for event in out if isinstance(event, Text)) for out in outs]
 
 
-def _build_budget(batch: Batch, loaded: Loaded, memory_bytes: int | None) -> MemoryBudget:
-    assert batch.layout is not None  # measured on the first answer
+def _build_budget(loaded: Loaded, memory_bytes: int | None) -> MemoryBudget:
     weight_bytes = loaded.artifact.weight_bytes
-    step_bytes, token_bytes = scratch_bytes(loaded.model, STEP_TOKENS_MAX)
+    step_bytes, token_bytes = scratch_bytes(loaded.model, STEP_TOKENS_MAX, forced=is_forced())
     return MemoryBudget(
-        budget_bytes=memory_bytes or default_budget_bytes(weight_bytes, _measure_available_bytes(weight_bytes)),
+        budget_bytes=memory_bytes or _choose_budget_bytes(loaded),
         weight_bytes=weight_bytes,
         scratch_bytes=step_bytes,
         scratch_token_bytes=token_bytes,
-        layout=batch.layout,
+        layout=measure_layout(loaded.model),
     )
 
 
-def _measure_available_bytes(weight_bytes: int) -> int:
-    """Measure what the machine has left.
+def _choose_budget_bytes(loaded: Loaded) -> int:
+    """Choose where the configuration doesn't: on a Mac at most what the other tiers leave, of which it gets its part
+    below."""
+    if loaded.room is not None:
+        return loaded.room.most_bytes
+    return default_budget_bytes(loaded.artifact.weight_bytes, psutil.virtual_memory().available)
 
-    On a Mac that is at most what the GPU may have of it beside the weights.
+
+def _settle_on_gpu(batch: Batch, loaded: Loaded, budget: MemoryBudget, *, shared_out: bool) -> MemoryBudget:
+    """Settle what a GPU adds: a Mac's memory is shared out and wired, and the chunk of a prompt is measured, unless a
+    larger one leaves too short a context. On a processor the budget stays as it is.
+
+    Raises `ModelUnavailable` where a Mac has no room for what an agent needs.
     """
-    import mlx.core as mx
+    if shared_out and loaded.room is not None:
+        budget = share_budget(budget, loaded.room, loaded.context_tokens)
+        if lack := explain_short(budget, loaded.context_tokens):
+            raise ModelUnavailable(lack, again=True)
+    tokens = _choose_step_tokens(loaded)
+    step_bytes, token_bytes = scratch_bytes(loaded.model, tokens, forced=is_forced())
+    suited = dataclasses.replace(budget, scratch_bytes=step_bytes, scratch_token_bytes=token_bytes)
+    if suited.fits([count_needed(loaded.context_tokens)]):
+        budget, batch.pace.tokens_max = suited, tokens
+    wire(budget.budget_bytes)
+    return budget
 
-    left: int = psutil.virtual_memory().available
-    info: dict[str, Any] = mx.device_info() if mx.metal.is_available() else {}
-    most = info.get("max_recommended_working_set_size")
-    return min(left, int(most) - weight_bytes) if most else left
+
+def _choose_step_tokens(loaded: Loaded) -> int:
+    facts = {"model": loaded.artifact.source, "sha256": loaded.artifact.sha256, "versions": dict(loaded.versions)}
+    return choose_chunk(loaded.model, facts, default_cache_dir(), STEP_TOKENS_MAX)
 
 
 def _open_folder(disk: PromptDisk, loaded: Loaded, layout: Layout) -> SegmentFolder | None:

@@ -22,6 +22,7 @@ from functools import cached_property
 from itertools import islice
 from typing import Any
 
+from deployments.tiers.cuts import StopCut
 from deployments.tiers.hosted.upstream_errors import Complaint, translate_complaint
 from deployments.tiers.scripted.script import CallSpec, Pace, Rule, Script, Step, When
 from reliability.types import (
@@ -33,6 +34,7 @@ from reliability.types import (
     Finish,
     FinishReason,
     Reasoning,
+    Refusal,
     Started,
     Text,
     Usage,
@@ -138,6 +140,7 @@ class _Player:
         self._calls = 0
         self._started = False
         self._finish: FinishReason | None = None  # set where the answer is cut short, but not broken
+        self._stop: str | None = None  # the stop sequence that has cut it
 
     def play(self) -> Iterator[ScriptEvent]:
         steps = self._rule.answer
@@ -164,12 +167,15 @@ class _Player:
             before = self._sent_tokens
             yield from self._send_text(step, self._fill(step.reasoning), Reasoning, step.delay_s)
             self._reasoning_tokens += self._sent_tokens - before
+        elif step.refusal is not None:
+            yield from self._send_text(step, self._fill(step.refusal), Refusal, step.delay_s)
         else:
             text = step.raw if step.raw is not None else self._fill(step.text or "")
-            text, stopped = self._cut_at_stop(text)
+            cut = StopCut(self._facts.request.stop)
+            text = cut.feed(text) + cut.flush()
             yield from self._send_text(step, text, Text, step.delay_s)
-            if stopped and self._finish is None:
-                self._finish = FinishReason.STOP
+            if cut.stopped and self._finish is None:
+                self._finish, self._stop = FinishReason.STOP, cut.found
 
     def _play_call(self, step: Step, call: CallSpec) -> Iterator[ScriptEvent]:
         if not self._cap_tokens(1):
@@ -227,10 +233,6 @@ class _Player:
         value: float | None = next((v for pace in paces if (v := getattr(pace, key)) is not None), None)
         return value
 
-    def _cut_at_stop(self, text: str) -> tuple[str, bool]:
-        places = [place for stop in self._facts.request.stop if stop and (place := text.find(stop)) >= 0]
-        return (text[: min(places)], True) if places else (text, False)
-
     def _fill(self, text: str) -> str:
         return _VARIABLE.sub(lambda match: self._facts.variable(match[1]), text)
 
@@ -245,7 +247,7 @@ class _Player:
         calls = FinishReason.TOOL_CALLS if self._calls else FinishReason.STOP
         reason = self._finish or self._rule.finish or calls
         usage = None if self._rule.no_usage else self._build_usage()
-        return Finish(reason=reason, usage=usage, model=f"scripted/{self._facts.tier}")
+        return Finish(reason=reason, usage=usage, model=f"scripted/{self._facts.tier}", stop=self._stop)
 
     def _build_usage(self) -> Usage:
         wanted = self._rule.usage

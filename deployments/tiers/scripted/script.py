@@ -39,6 +39,7 @@ _ACTS = (
     "text",
     "raw",
     "reasoning",
+    "refusal",
     "tool_call",
     "status",
     "cut",
@@ -127,6 +128,7 @@ class Step(Pace):
     text: str | None = None
     raw: str | None = None
     reasoning: str | None = None
+    refusal: str | None = None
     tool_call: CallSpec | None = None
     status: int | None = Field(default=None, ge=300, le=599)
     cut: Literal[True] | None = None
@@ -141,7 +143,7 @@ class Step(Pace):
     code: str = ""
     param: str | None = None
 
-    @field_validator("text", "reasoning")
+    @field_validator("text", "reasoning", "refusal")
     @classmethod
     def _variables_are_known(cls, value: str | None) -> str | None:
         for name in re.findall(r"\{\{(\w+)\}\}", value or ""):

@@ -23,8 +23,8 @@ answers; where none does, the tier echoes the last user message.
 - `when`: `last_user`, `tool_result` (the last message, if a tool's), `transcript`, each a substring or
   `{contains, regex}`; `turn` (1 + assistant messages so far), `has_tools`, `tier`.
 - `answer`: steps, each doing one thing: `text` (with `{{last_user}}`, `{{tool_result}}`, `{{turn}}`,
-  `{{tier}}`), `raw` (verbatim), `reasoning`, `tool_call {name, arguments, id}` (`arguments` as a text leaves
-  as it is), `status` (with `retry_after_s`, `message`, `code`, `param`), `cut`, `silence`, `unavailable:
+  `{{tier}}`), `raw` (verbatim), `reasoning`, `refusal`, `tool_call {name, arguments, id}` (`arguments` as a text
+  leaves as it is), `status` (with `retry_after_s`, `message`, `code`, `param`), `cut`, `silence`, `unavailable:
   reason`, `loading`, `fault: name`. A fault as the first step comes before `Started`, as a status line
   would; later ones break a running answer.
 - pace, per step, rule or script: `token_delay_s`, `chunk_tokens` or `chunk_chars`; per step `delay_s`; per

@@ -9,7 +9,7 @@ from typing import Any
 
 from deployments.tiers.mlx.decoding.rows import Row
 
-__all__ = ["Drawn", "draw_line", "index_rows", "normalise", "note_drawn", "pad_lines", "process", "sample"]
+__all__ = ["Drawn", "draw_lines", "index_rows", "normalise", "note_drawn", "pad_lines", "process", "sample"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,25 @@ def index_rows(places: Sequence[int]) -> Any:
     return mx.array(list(places))
 
 
-def draw_line(
+def draw_lines(rows: Sequence[Row], lines: Sequence[Sequence[int]], logits: Any, stops: Container[int]) -> list[Drawn]:
+    """Draw behind the tokens of each row's line. `logits`: (rows, tokens, vocabulary)."""
+    import mlx.core as mx
+
+    logprobs: Any = None
+    likely: Any = None
+    if any(row.plain for row in rows):
+        likely = mx.argmax(logits, axis=-1).tolist()
+        logprobs = normalise(logits)  # computed where somebody wants to see them
+    drawn: list[Drawn] = []
+    for place, (row, line) in enumerate(zip(rows, lines, strict=True)):
+        if row.plain:
+            drawn += _draw_line(row, line, logprobs[place], likely[place], stops)
+        else:  # a penalty that divides wants them as the model gave them
+            drawn += _draw_line(row, line, logits[place], None, stops)
+    return drawn
+
+
+def _draw_line(
     row: Row, line: Sequence[int], logits: Any, likely: Sequence[int] | None, stops: Container[int]
 ) -> list[Drawn]:
     """Draw behind each token of the line, up to the first guess that is wrong; the row holds what stands.

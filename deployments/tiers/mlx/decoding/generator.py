@@ -31,7 +31,7 @@ from typing import Any
 from deployments.tiers.mlx.decoding.draft_policy import COUNT_MAX, DraftPolicy, Offer
 from deployments.tiers.mlx.decoding.drawing import (
     Drawn,
-    draw_line,
+    draw_lines,
     index_rows,
     normalise,
     note_drawn,
@@ -40,7 +40,7 @@ from deployments.tiers.mlx.decoding.drawing import (
     sample,
 )
 from deployments.tiers.mlx.decoding.lookup import Guess, Lookup
-from deployments.tiers.mlx.decoding.rows import Computer, Processor, Row, Rows
+from deployments.tiers.mlx.decoding.rows import Computer, Processor, Row, Rows, build_row
 
 __all__ = ["LookupGenerator", "Progress", "Work"]
 
@@ -114,19 +114,7 @@ class LookupGenerator:
         logits_processors: Sequence[Sequence[Processor]],
     ) -> list[int]:
         """Take one sequence; return its number. `caches`: of the tokens in `all_tokens`."""
-        (parts,), (held,) = segments, all_tokens
-        prompt = [token for part in parts for token in part]
-        if not prompt or max_tokens[0] < 1:
-            raise ValueError("a sequence needs a prompt, and room for a token")
-        row = Row(
-            uid=next(self._uids),
-            prompt=prompt,
-            ends=list(itertools.accumulate(map(len, parts))),
-            max_tokens=max_tokens[0],
-            tokens=list(held),
-            sampler=samplers[0],
-            processors=logits_processors[0],
-        )
+        row = build_row(next(self._uids), segments, max_tokens, all_tokens, samplers, logits_processors)
         self._filling.add(row, self._new_cache() if caches is None else caches[0])
         return [row.uid]
 
@@ -187,7 +175,7 @@ class LookupGenerator:
         self._work.prompt_time += time.perf_counter() - began_s
         self._undisturbed = False
         read = [rows.rows[place] for place in whole]
-        drawn = self._draw(read, [row.prompt[-1:] for row in read], logits[:, None]) if read else []
+        drawn = draw_lines(read, [row.prompt[-1:] for row in read], logits[:, None], self._stops) if read else []
         rows.move(whole, self._filled)
         return done + self._pass_on_filled(), self._let_go(self._filled, drawn)
 
@@ -207,7 +195,7 @@ class LookupGenerator:
         """Cut the next chunk of each prompt. The last token of a prompt comes with the rest only where the logits
         behind it can be had alone; else it is the first that decoding reads."""
         rows = self._filling
-        chunks = [self._cut_chunk(row) for row in rows.rows]
+        chunks = [row.cut_chunk(self.prefill_step_size) for row in rows.rows]
         if rows.picks(len(chunks) * (max(map(len, chunks)) + 1)):
             for row, chunk in zip(rows.rows, chunks, strict=True):
                 end = row.read + len(chunk)
@@ -219,10 +207,6 @@ class LookupGenerator:
         """Find the rows whose prompt is read whole with these."""
         rows = zip(self._filling.rows, chunks, strict=True)
         return [place for place, (row, chunk) in enumerate(rows) if row.read + len(chunk) == len(row.prompt)]
-
-    def _cut_chunk(self, row: Row) -> list[int]:
-        end = min(next(end for end in row.ends if end > row.read), len(row.prompt) - 1)
-        return row.prompt[row.read : min(end, row.read + self.prefill_step_size)]
 
     # Decoding.
 
@@ -319,30 +303,13 @@ class LookupGenerator:
         lines = [[row.pending, *guess] for row, guess in zip(rows.rows, guesses, strict=True)]
         logits = rows.read(pad_lines(lines))
         held = [len(row.tokens) for row in rows.rows]
-        drawn = self._draw(rows.rows, lines, logits)
+        drawn = draw_lines(rows.rows, lines, logits, self._stops)
         counts = [len(row.tokens) - before for row, before in zip(rows.rows, held, strict=True)]
         rows.advance(counts)
         right = [max(0, count - 1) for count in counts]
         self.guessed_tokens += sum(map(len, guesses))
         self.right_tokens += sum(right)
         return drawn, right
-
-    def _draw(self, rows: Sequence[Row], lines: Sequence[Sequence[int]], logits: Any) -> list[Drawn]:
-        """Draw behind the tokens of each row's line. `logits`: (rows, tokens, vocabulary)."""
-        import mlx.core as mx
-
-        logprobs: Any = None
-        likely: Any = None
-        if any(row.plain for row in rows):
-            likely = mx.argmax(logits, axis=-1).tolist()
-            logprobs = normalise(logits)  # computed where somebody wants to see them
-        drawn: list[Drawn] = []
-        for place, (row, line) in enumerate(zip(rows, lines, strict=True)):
-            if row.plain:
-                drawn += draw_line(row, line, logprobs[place], likely[place], self._stops)
-            else:  # a penalty that divides wants them as the model gave them
-                drawn += draw_line(row, line, logits[place], None, self._stops)
-        return drawn
 
     def _let_go(self, rows: Rows, drawn: list[Drawn]) -> list[Drawn]:
         """Let the rows go that are finished, each with its cache."""

@@ -179,7 +179,10 @@ class RaggedCache:
 
 
 def is_ragged(cache: Sequence[Any]) -> bool:
-    """Return whether a model's cache is one that rows of different lengths can be made of: plain keys and values."""
+    """Return whether a model's cache is one that rows of different lengths can be made of: plain keys and values.
+
+    Whether the model reads such rows rightly is found out at the start (`batch_check.py`): AFM-7 and GPTBigCode don't.
+    """
     from mlx_lm.models.cache import KVCache
 
     return all(type(one) is KVCache for one in cache)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -10,7 +11,7 @@ from deployments.tiers.mlx.decoding.draft_policy import Record
 from deployments.tiers.mlx.decoding.lookup import Lookup
 from deployments.tiers.mlx.decoding.ragged import Lengths, RaggedCache, build_caches
 
-__all__ = ["Computer", "Processor", "Row", "Rows"]
+__all__ = ["Computer", "Processor", "Row", "Rows", "build_row"]
 
 
 class Processor(Protocol):
@@ -61,6 +62,35 @@ class Row:
     def left(self) -> int:
         """How much of the prompt is to be read before the first token can be drawn: all but its last token."""
         return len(self.prompt) - 1 - self.read
+
+    def cut_chunk(self, tokens_max: int) -> list[int]:
+        """Cut the next chunk of the prompt: up to the end of a segment, without the last token."""
+        end = min(next(end for end in self.ends if end > self.read), len(self.prompt) - 1)
+        return self.prompt[self.read : min(end, self.read + tokens_max)]
+
+
+def build_row(
+    uid: int,
+    segments: Sequence[Sequence[Sequence[int]]],
+    max_tokens: Sequence[int],
+    all_tokens: Sequence[Sequence[int]],
+    samplers: Sequence[Any],
+    logits_processors: Sequence[Sequence[Processor]],
+) -> Row:
+    """Build the row of one sequence from what mlx-lm's generator takes. Raises ValueError where it can draw nothing."""
+    (parts,), (held,) = segments, all_tokens
+    prompt = [token for part in parts for token in part]
+    if not prompt or max_tokens[0] < 1:
+        raise ValueError("a sequence needs a prompt, and room for a token")
+    return Row(
+        uid=uid,
+        prompt=prompt,
+        ends=list(itertools.accumulate(map(len, parts))),
+        max_tokens=max_tokens[0],
+        tokens=list(held),
+        sampler=samplers[0],
+        processors=logits_processors[0],
+    )
 
 
 class Computer(Protocol):

@@ -25,6 +25,7 @@ import sys
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from deployments.tiers.mlx.grammar.closing import Closers, count_owed_tokens
@@ -35,7 +36,9 @@ from deployments.tiers.mlx.grammar.narrowing import EXACT, narrow
 from deployments.tiers.mlx.grammar.spelling import Speller
 from deployments.tiers.mlx.grammar.vocabulary import NoVocabulary, Vocabulary
 from deployments.tiers.prompt import Refused
+from deployments.tiers.thinking import Thinking, find_thinking
 from reliability.tools import Tool
+from reliability.tools.format_reasoning import MESSAGES
 from reliability.types import ChatRequest, Failed, Fault
 
 __all__ = ["Constraint", "Constraints"]
@@ -87,6 +90,11 @@ class Constraints:
         self._accepted: OrderedDict[str, str] = OrderedDict()
         self._spelling: Speller | None = None
 
+    @cached_property
+    def thinking(self) -> Thinking | None:
+        """The marks between which the model reasons."""
+        return find_thinking(self._tokenizer)
+
     def of(self, request: ChatRequest, *, opened: bool = False) -> Constraint | None:
         """Return the constraint that the request demands, or None.
 
@@ -135,8 +143,11 @@ class Constraints:
         return self._vocabulary
 
     def _find_think_tags(self, opened: bool) -> ThinkTags | None:
-        tokenizer = self._tokenizer
-        return ThinkTags(tokenizer.think_start, tokenizer.think_end, opened) if tokenizer.has_thinking else None
+        """Find the tags behind which the grammar begins; not those that a header follows, as in messages."""
+        thinking = self.thinking
+        if thinking is None or thinking.row in MESSAGES:
+            return None
+        return ThinkTags(thinking.start, thinking.end, opened)
 
     def _compile(self, demand: Demand, words: Vocabulary, tags: ThinkTags | None) -> Constraint:
         schema = None if demand.schema is None else self._require_exact(demand.schema, words)

@@ -3,8 +3,9 @@
     to_host       a cache → views of its memory, without a copy; whoever holds a view holds the memory
     Restoring     checked files → a cache, some layers at a time, so that those that decode don't wait for all
 
-A cache whose layers all are mlx-lm's plain `KVCache` is cut by tokens (`sliced`): its file holds the tokens that it
-adds. Any other is written with its complete state, and is what it was when it is read.
+A cache whose layers all are mlx-lm's plain `KVCache`, or lists of them (`CacheList`), is cut by tokens (`sliced`): its
+file holds the tokens that it adds. Any other is written with its complete state, and is what it was when it is read.
+In a sliced form a layer is "KVCache", or the number of its parts.
 
 numpy has no bfloat16; such an array is seen as 16-bit integers, on both ways.
 """
@@ -65,13 +66,15 @@ class HostCache:
 def to_host(cache: Any, tokens: int) -> HostCache:
     """See a computed cache as arrays of the host. Raises ValueError for a state that can't be written."""
     tensors: list[Tensor] = []
-    if all(type(one).__name__ == _SLICED and one.offset == tokens for one in cache):
-        for number, one in enumerate(cache):
+    parts = {name: one for number, layer in enumerate(cache) for name, one in _name_parts(str(number), layer)}
+    if all(type(one).__name__ == _SLICED and one.offset == tokens for one in parts.values()):
+        for part, one in parts.items():
             for name, array in (("keys", one.keys), ("values", one.values)):
                 kind, seen = _see(array)
-                tensors.append(Tensor(f"{number}.{name}", kind, seen[..., :tokens, :]))
-        return HostCache(json.dumps({"layers": [_SLICED] * len(cache)}), True, tuple(tensors), tokens)
-    layers = [[type(one).__name__, _describe(one.state, tensors)] for one in cache]
+                tensors.append(Tensor(f"{part}.{name}", kind, seen[..., :tokens, :]))
+        sliced = [len(layer.caches) if hasattr(layer, "caches") else _SLICED for layer in cache]
+        return HostCache(json.dumps({"layers": sliced}), True, tuple(tensors), tokens)
+    layers = [[_name_kind(one), _describe(one.state, tensors)] for one in cache]
     return HostCache(json.dumps({"layers": layers}), False, tuple(tensors), tokens)
 
 
@@ -101,17 +104,20 @@ class Restoring:
 
     def _restore(self, number: int, layer: Any) -> Any:
         import mlx.core as mx
+        from mlx_lm.models.cache import CacheList
 
         if layer == _SLICED:
-            kind, state = _SLICED, (*(self._join(f"{number}.{name}") for name in ("keys", "values")), self._count())
+            made = self._restore_part(str(number))
+        elif isinstance(layer, int) and layer > 0:
+            made = CacheList(*(self._restore_part(f"{number}.{part}") for part in range(layer)))
         else:
-            kind, state = layer[0], self._rebuild(layer[1])
-        made = _find_class(kind).from_state(state)
+            made = _find_class(layer[0]).from_state(self._rebuild(layer[1]))
         mx.eval([array for array in _flatten(made.state) if isinstance(array, mx.array)])
         return made
 
-    def _count(self) -> int:
-        return self._parts[-1].end
+    def _restore_part(self, name: str) -> Any:
+        pair = (self._join(f"{name}.keys"), self._join(f"{name}.values"))
+        return _find_class(_SLICED).from_state((*pair, self._parts[-1].end))
 
     def _join(self, name: str) -> Any:
         import mlx.core as mx
@@ -129,6 +135,21 @@ class Restoring:
             segment, name = self._segments[0], state[_ARRAY]
             return _load(segment.arrays[name], segment.dtypes[name])
         return [self._rebuild(one) for one in state] if isinstance(state, list) else state
+
+
+def _name_parts(name: str, layer: Any) -> list[tuple[str, Any]]:
+    """Return the caches of a layer by their names in a file."""
+    if not hasattr(layer, "caches"):
+        return [(name, layer)]
+    return [(f"{name}.{part}", one) for part, one in enumerate(layer.caches)]
+
+
+def _name_kind(one: Any) -> str:
+    """Return the name of its class, by which `_find_class` finds it again."""
+    kind = type(one)
+    if kind.__module__ != "mlx_lm.models.cache":
+        raise ValueError(f"a {kind.__name__} can't be restored")
+    return kind.__name__
 
 
 def _see(array: Any) -> tuple[str, Any]:

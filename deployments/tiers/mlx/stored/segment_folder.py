@@ -11,7 +11,8 @@ places where segments start and end, and goes as far as they reach; a file is op
 segment in its middle. `save` writes what `find` doesn't know yet: a turn costs its own tokens, not the session's. A
 cache that can't be cut (a window, a recurrent state) is written complete (`w`), and serves what goes on behind its end.
 
-`key` stands for everything that decides what a token's keys and values are: the root may hold any number of models.
+`key` stands for everything that decides what a token's keys and values are, and for the API key they belong to (`of`):
+the root may hold any number of both. One API key never finds what another has written.
 
 Nobody owns the folder. A listing is old when it is read: a file that is gone is a miss, a file that appears is found
 the next time, two who write the same write the same name. What is used gets the present time, what comes earlier in a
@@ -32,6 +33,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
+import hashlib
 import itertools
 import logging
 import os
@@ -121,6 +123,13 @@ class SegmentFolder:
         self._root, self._key, self._folder = root, key, root / key[:32]
         self._bytes_max, self._age_s_max = bytes_max, age_s_max
         self._stuck: set[str] = set()
+
+    def of(self, owner: str) -> SegmentFolder:
+        """Return the folder of an API key's segments, of the same model. Without a key (""), this one."""
+        if not owner:
+            return self
+        key = hashlib.sha256(f"{self._key}\n{owner}".encode()).hexdigest()
+        return SegmentFolder(self._root, key, bytes_max=self._bytes_max, age_s_max=self._age_s_max)
 
     def find(self, tokens: bytes) -> Found:
         """Find how much of the prompt is here. Opens few files, and reads the tensors of none."""

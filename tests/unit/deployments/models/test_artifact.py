@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,23 @@ class TestPath:
         artifact = resolve(parse_source(f"path:{folder}"))
         assert artifact.weight_bytes == (folder / "model.safetensors").stat().st_size
         assert (artifact.context_tokens, artifact.quantization) == (tiny.CONTEXT, "float32")
+
+    @pytest.mark.parametrize(
+        "config",
+        [
+            {"max_position_embeddings": 77, "n_positions": 5},
+            {"n_positions": 77},
+            {"model_max_length": 77},
+            {"max_seq_len": 77, "max_position_embeddings": None},
+            {"max_context_length": 77},
+            {"text_config": {"max_position_embeddings": 77}},
+        ],
+    )
+    def test_a_context_length_has_several_names(self, tmp_path: Path, config: dict[str, object]) -> None:
+        """Law: the context length is found by each name that mlx-lm's architectures have for it."""
+        (tmp_path / "config.json").write_text(json.dumps(config))
+        (tmp_path / "model.safetensors").touch()
+        assert resolve(parse_source(f"path:{tmp_path}")).context_tokens == 77
 
     def test_what_is_no_model_is_said(self, tmp_path: Path) -> None:
         """Law: a missing folder and a folder without a model are unavailable, and no client reads the full

@@ -80,3 +80,16 @@ class TestMadeOnce:
         other.mkdir()
         store.make_once(tmp_path, "m[12]*", lambda folder: (folder / "whole").touch())
         assert (left.exists(), other.exists()) == (False, True)
+
+
+def test_what_a_stranger_may_have_made_is_never_returned(tmp_path: Path) -> None:
+    """Law: a folder that stands under the right name in a place where everybody may write is refused, complete or not,
+    and nothing is built there: native code is loaded from it."""
+    parent = tmp_path / "shared"
+    (parent / "thing").mkdir(parents=True)
+    parent.chmod(0o777)
+
+    for name in ("thing", "other"):
+        with pytest.raises(OSError, match="everybody can write into"):
+            store.make_once(parent, name, lambda folder: pytest.fail("it was built"))
+    assert [path.name for path in parent.iterdir()] == ["thing"]

@@ -50,7 +50,19 @@ class TestChoose:
         """Law: what the larger two are for is known before they run: 32k tokens."""
         assert {choose(role, "linux", "x86_64", 64 * GIB).context_tokens for role in ROLES[1:]} == {32_768}
 
+    @given(MEMORY)
+    def test_a_mac_fetches_little_before_its_first_answer(self, memory_bytes: int) -> None:
+        """Law: on Apple silicon, too, the first model comes in front, at most 5 GB; the second behind the server, the
+        third when a person asks for it. One that this machine has no room for says from which one on."""
+        choices = [choose(role, "darwin", "arm64", memory_bytes) for role in (*ROLES, "mine")]
+        assert [choice.fetch for choice in choices] == ["load", "behind", "pull", "load"]
+        assert (weight_bytes_of(choices[0].source) or 0) <= 5e9
+        assert choices[3] == choices[0]
+        for choice, floor_gib in zip(choices, (0, 16, 48), strict=False):
+            assert (choice.unfit == "") is (memory_bytes >= floor_gib * GIB)
+            assert not choice.unfit or f"on machines of {floor_gib} GiB" in choice.unfit
+
     def test_a_branch_is_said_not_to_be_pinned(self) -> None:
         """Law: a choice that follows a moving branch says so, and one that doesn't says that too."""
-        assert "not pinned" in choose("standard", "darwin", "arm64", 32 * GIB).why
+        assert "not pinned" in choose("longctx", "darwin", "arm64", 192 * GIB).why
         assert choose("fast", "darwin", "arm64", 32 * GIB).why.endswith("; pinned")

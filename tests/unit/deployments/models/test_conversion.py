@@ -23,7 +23,7 @@ class Hub:
     def __init__(self, file: Path | None) -> None:
         self.file, self.asked = file, 0
 
-    def fetch_file(self, source: ModelSource, say: object) -> Path:
+    def fetch_file(self, source: ModelSource, *, progress: bool, say: object) -> Path:
         self.asked += 1
         if self.file is None:
             raise ModelUnavailable(f"{source.label} can't be fetched", again=True)

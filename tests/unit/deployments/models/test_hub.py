@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
+import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -11,13 +14,15 @@ from pathlib import Path
 
 import pytest
 
+from deployments.models import hub
+from deployments.models.sources import ModelUnavailable, parse_source
 from tests.support import tiny_model
+from tests.support.fake_hub import COMMIT, run_hub
 from tests.support.repository import ROOT
 
 IMPORTS = "from deployments.models.artifact import *\nfrom deployments.models.sources import *\n"
 RESOLVE = "try: resolve(parse_source('hf:org/name@main'))\nexcept ModelUnavailable as error: print(error.again, error)"
 LOOK = "print(getattr(find_on_disk(parse_source('hf:org/name@main')), 'revision', None))"
-COMMIT = "0123456789abcdef0123456789abcdef01234567"
 
 
 def run_with_hub(code: str, hub: socket.socket, cache: Path) -> str:
@@ -63,3 +68,77 @@ def test_a_look_asks_nobody(tmp_path: Path, is_here: bool) -> None:
             hub.accept()
 
     assert said == f"{COMMIT if is_here else None}\n"
+
+
+FETCH = """
+import signal
+from pathlib import Path
+signal.signal(signal.SIGINT, signal.default_int_handler)  # as in a terminal, also where the tests run behind one
+from deployments.models import hub
+from deployments.models.presence import look
+from deployments.models.catalog import Choice
+source = parse_source(SOURCE)
+choice = Choice(source.text, '', 'behind')
+print(look('standard', choice, cache_dir=Path(CACHE)).state)
+found = resolve(source, cache_dir=Path(CACHE), progress=False, say=lambda words: print(words, flush=True))
+print(found.revision, found.weight_bytes, look('standard', choice, cache_dir=Path(CACHE)).state)
+print(hub.find_progress(source, Path(CACHE)))
+hub._ask_hub = None
+assert resolve(source, cache_dir=Path(CACHE)) == found
+print('asked no more')
+"""
+
+
+@pytest.mark.parametrize("way", [signal.SIGINT, signal.SIGKILL])
+def test_a_fetch_that_is_ended_continues(tmp_path: Path, way: signal.Signals) -> None:
+    """Law: Ctrl-C, or a kill, in the middle of a file loses nothing that has arrived: the next process fetches the rest
+    only, and then the model is here for each process. Of a pinned commit the hub is then asked no more."""
+    folder = tiny_model.write_folder(tmp_path / "made")
+    content = os.urandom(3 << 20)  # enough for several pieces, and not looked into
+    files = {file.name: file.read_bytes() for file in folder.iterdir()} | {"model-2.safetensors": content}
+    sizes = {name: len(files[name]) for name in ("model.safetensors", "model-2.safetensors")}
+    size_bytes = sum(sizes.values())
+    start = f"CACHE = {str(tmp_path / 'own')!r}\nSOURCE = 'hf:org/name@{COMMIT}'\n"
+    with run_hub(files, set(sizes)) as served:
+        env = {**os.environ, "HF_ENDPOINT": served.url, "HF_HOME": str(tmp_path / "hf"), "HF_HUB_OFFLINE": "0"}
+        command = [sys.executable, "-c", IMPORTS + start + FETCH]
+        served.breaks_after, served.stalls = 2 << 20, True
+        with subprocess.Popen(command, env=env, cwd=ROOT, stdout=subprocess.PIPE, text=True) as fetching:
+            assert fetching.stdout is not None
+            shares = (line for line in fetching.stdout if re.match(r"[1-9]\d* % of", line))
+            assert next(shares)
+            fetching.send_signal(way)
+        assert fetching.returncode != 0
+        arrived = sum(file.stat().st_size for file in (tmp_path / "hf").rglob("*.mlx-stack-serve.incomplete"))
+        assert arrived > 0
+        served.breaks_after, served.stalls, served.served_bytes = None, False, 0
+        asked = subprocess.run(command, env=env, cwd=ROOT, stdout=subprocess.PIPE, text=True, timeout=100, check=True)
+        assert served.served_bytes <= size_bytes - arrived
+    said = asked.stdout.splitlines()
+    assert said[0] == "missing"
+    assert said[-3:] == [f"{COMMIT} {size_bytes} here", "None", "asked no more"]
+
+
+def test_a_disk_that_is_too_small_is_said_before(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Law: what the disk can't hold isn't begun, with both figures and the way out."""
+    usage = shutil.disk_usage(tmp_path)._replace(free=1_000_000_000)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage)
+    source = parse_source("hf:org/name@main")
+    hub._check_disk(source, tmp_path / "absent", 1_000_000_000)
+    with pytest.raises(ModelUnavailable, match=r"2.0 GB of disk are needed, 1.0 GB are free; make room") as caught:
+        hub._check_disk(source, tmp_path / "absent", 2_000_000_000)
+    assert caught.value.again
+
+
+def test_a_snapshot_without_all_its_weights_is_not_complete(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Law: a snapshot that lacks a file which its index names isn't here."""
+    from huggingface_hub import constants
+
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
+    put_into_cache(tmp_path)
+    folder = tmp_path / "hub" / "models--org--name" / "snapshots" / COMMIT
+    assert hub.find_complete(parse_source("hf:org/name@main")) == folder
+    assert hub.find_complete(parse_source(f"hf:org/name@{COMMIT}")) == folder
+    (folder / "model.safetensors.index.json").write_text('{"weight_map": {"a": "model.safetensors", "b": "two"}}')
+    assert hub.find_complete(parse_source("hf:org/name@main")) is None
+    assert hub.find_complete(parse_source("hf:org/other@main")) is None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -38,6 +39,82 @@ def test_weights_and_cache_are_counted(tmp_path: Path):
     assert of(torch_dtype="float32") == without_cache + KV_TOKENS * token_bytes * 4
     assert of(max_position_embeddings=10) == without_cache + 10 * token_bytes * 2
     assert of(num_hidden_layers=None) == without_cache
+
+
+LAYERS = {"num_hidden_layers": 6, "sliding_window": 100}
+SLIDING, FULL = "sliding_attention", "full_attention"
+
+
+@pytest.mark.parametrize(
+    ("shape", "places"),
+    [
+        ({}, 6 * KV_TOKENS),
+        ({"layer_types": [SLIDING, FULL] * 3}, 3 * KV_TOKENS + 3 * 100),
+        ({"layer_types": ["linear_attention", "conv", FULL] * 2}, 2 * KV_TOKENS),
+        ({"layer_types": [FULL]}, 6 * KV_TOKENS),
+        ({"sliding_window_pattern": 3}, 2 * KV_TOKENS + 4 * 100),
+        ({"full_attention_interval": 3}, 2 * KV_TOKENS),
+        ({"hybrid_override_pattern": "MM*E-M"}, KV_TOKENS),
+    ],
+)
+@pytest.mark.parametrize(("more", "numbers"), [({}, 2 * 8), ({"kv_lora_rank": 5, "qk_rope_head_dim": 2}, 7)])
+@pytest.mark.parametrize("wrap", [lambda shape: shape, lambda shape: {"num_attention_heads": 1, "text_config": shape}])
+def test_an_estimate_knows_windows_hybrids_and_latents(
+    tmp_path: Path, shape: dict[str, object], places: int, more: dict[str, object], numbers: int, wrap: Callable
+) -> None:
+    """Law: without mlx-lm's own classes, a window counts as its tokens, a recurrent layer as nothing, and a latent as
+    its numbers, wherever the configuration describes the text model."""
+    source = model(tmp_path / "m", **wrap(SHAPE | LAYERS | shape | more))
+    needs = replica_bytes("t", MlxTierConfig(kind="mlx", model=source)) or 0
+
+    assert needs - 1000 - (400 << 20) == places * numbers * 2
+
+
+GEMMA_3_4B = {
+    "model_type": "gemma3",
+    "text_config": {"model_type": "gemma3_text", "hidden_size": 2560, "num_hidden_layers": 34, "sliding_window": 1024},
+    "quantization": {"bits": 4, "group_size": 64},
+}
+DBRX = {
+    "model_type": "dbrx",
+    "vocab_size": 100352,
+    "d_model": 6144,
+    "n_layers": 40,
+    "n_heads": 48,
+    "max_seq_len": 32768,
+    "ffn_config": {"ffn_hidden_size": 10752, "moe_num_experts": 16, "moe_top_k": 4},
+    "attn_config": {"kv_n_heads": 8, "clip_qkv": 8, "rope_theta": 500000},
+}
+
+
+@pytest.mark.parametrize(
+    ("config", "cache_bytes"),
+    [(GEMMA_3_4B, (5 * KV_TOKENS + 29 * 1024) * 2 * 4 * 256 * 2), (DBRX, 40 * KV_TOKENS * 2 * 8 * 128 * 2)],
+)
+def test_mlx_lm_measures_what_it_can_build(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, config: dict[str, object], cache_bytes: int
+) -> None:
+    """Law: what the configuration leaves out, as Gemma 3's leave out the heads, is as mlx-lm has it; 132 billion
+    weights are no obstacle; and a figure is measured once for all processes."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    (tmp_path / "m").mkdir()
+    (tmp_path / "m" / "config.json").write_text(json.dumps(config))
+    (tmp_path / "m" / "model.safetensors").write_bytes(b"\0" * 1000)
+    tier = MlxTierConfig(kind="mlx", model=f"path:{tmp_path / 'm'}")
+    assert replica_bytes("t", tier) == 1000 + (400 << 20) + cache_bytes
+
+    [kept] = tmp_path.rglob("cache-sizes/*")
+    kept.write_text("7")
+    assert replica_bytes("t", tier) == 1000 + (400 << 20) + 7
+
+
+def test_an_estimate_is_said_to_be_one(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Law: a model that mlx-lm doesn't know is estimated, and the log says so."""
+    source = model(tmp_path / "m", model_type="unheard_of")
+
+    assert replica_bytes("t", MlxTierConfig(kind="mlx", model=source)) == 1000 + (400 << 20) + KV_TOKENS * 64
+    assert "estimated" in caplog.text
 
 
 @given(

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from transformers import PreTrainedTokenizerFast
 
+from deployments.tiers.history_repair import UNREADABLE
 from deployments.tiers.mlx.sampling import Sampling, read_sampling
 from deployments.tiers.prompt import (
     Refused,
@@ -90,12 +91,18 @@ class TestTidied:
         assert second["content"] == ""
         assert second["tool_calls"][0]["function"]["arguments"] == {"a": "é"}
 
+    def test_a_refusal_is_what_was_said(self) -> None:
+        """Law: a model reads its refusal as its words, whether it stands beside the content or in it."""
+        part = {"type": "refusal", "refusal": "No."}
+        for said in ({"content": None, "refusal": "No."}, {"content": [part]}, {"content": "No.", "refusal": None}):
+            assert tidy_messages([{"role": "assistant", **said}]) == [{"role": "assistant", "content": "No."}]
+
     @pytest.mark.parametrize("arguments", ["{bad", "[1]", "12", '"x"'])
-    def test_arguments_that_are_no_object_stay_as_they_are(self, arguments: str) -> None:
-        """Law: unparsable arguments are neither dropped nor mended."""
+    def test_arguments_that_are_no_object_stay_in_one(self, arguments: str) -> None:
+        """Law: templates want an object; what was written is not dropped."""
         call = {**CALL, "function": {"name": "f", "arguments": arguments}}
         (message,) = tidy_messages([{"role": "assistant", "content": "", "tool_calls": [call]}])
-        assert message["tool_calls"][0]["function"]["arguments"] == arguments
+        assert message["tool_calls"][0]["function"]["arguments"] == {UNREADABLE: arguments}
 
     def test_a_picture_is_unsupported(self) -> None:
         """Law: a part that this tier can't read is refused, not skipped."""
@@ -252,12 +259,12 @@ class TestTemplate:
             render(deaf, ask(tools=(WEATHER_TOOL,)))
         assert caught.value.failed.param == "tools"
 
-    def test_a_template_that_raises_is_a_bad_request(self) -> None:
+    def test_a_template_that_raises_leaves_the_request_to_another_tier(self) -> None:
         """Law: what the template refuses is the request's fault, with the template's words."""
         strict = Tokenizer("{{ missing.field }}")
         with pytest.raises(Refused, match=r"chat template can't render.*missing") as caught:
             render(strict, ask())
-        assert caught.value.failed.fault is Fault.BAD_REQUEST
+        assert caught.value.failed.fault is Fault.UNSUPPORTED
 
     def test_a_system_message_in_between_is_the_users_where_a_template_knows_none(self) -> None:
         """Law: what an agent says as the system in the middle of a conversation reaches a model whose template takes it

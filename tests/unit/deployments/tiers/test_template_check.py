@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from deployments.tiers.mlx.loading import call_format
+from deployments.tiers.prompt import learn_template
 from deployments.tiers.template_check import check_call_template
 from tests.support.repository import ROOT
 from tests.unit.deployments.tiers.test_prompt import DeafTokenizer, Tokenizer
@@ -86,6 +87,21 @@ def test_a_template_that_shows_no_call_is_judged_by_its_words(call):
     assert known is None
     assert unknown is not None
     assert "can't be told" in unknown
+
+
+@pytest.mark.parametrize("call", [WRITTEN["Mistral"], UNKNOWN])
+def test_a_call_is_shown_in_the_form_that_the_template_takes(call):
+    """Law: a template that refuses this server's ids is judged by the call that it writes, not by its words."""
+    short = "{% if call.id|length != 9 %}{{ raise_exception('length 9') }}{% endif %}"
+    tokenizer = template(short + call, words="Answer as <tool_call>\n{...}\n</tool_call>.\n")
+    assert (check_call_template(tokenizer, form=learn_template(tokenizer)) is None) == (call is not UNKNOWN)
+
+
+@pytest.mark.parametrize("call", ["", "{{ raise_exception('no calls here') }}"])
+def test_a_call_that_this_server_writes_says_nothing_of_the_template(call):
+    """Law: where the calls are left out and written into the words of their turn, the words of the prompt count."""
+    tokenizer = Tokenizer((TURNS % ("", call, "")).replace("tools | tojson", "tools | length"))
+    assert "can't be told" in str(check_call_template(tokenizer, form=learn_template(tokenizer)))
 
 
 def test_a_broken_template_is_a_warning():

@@ -67,3 +67,10 @@ def test_a_character_split_over_two_pieces_of_a_call_is_joined() -> None:
     """Law: arguments, too, are joined where an upstream tears a character."""
     torn = [piece(0, "a", "f", '{"x": "\ud83c')], [piece(0, None, None, '\udf0d"}')]
     assert calls(*torn) == [("f", '{"x": "\U0001f30d"}')]
+
+
+def test_a_nameless_piece_goes_on_with_the_last_call() -> None:
+    """Law: an index that counts pieces, with neither an id nor a name, begins no call."""
+    assert calls([piece(0, "a", "f", '{"x"')], [piece(1, None, None, ": 1")], [piece(2, None, None, "}")]) == [
+        ("f", '{"x": 1}')
+    ]

@@ -9,7 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from deployments.tiers.history_repair import UNREADABLE
 from deployments.tiers.hosted.chat_body import chat_body
+from reliability.surrogates import join_surrogates
 from tests.support.tier_asking import ask
 
 OURS = {
@@ -42,13 +44,10 @@ def test_what_a_client_adds_decides_nothing(extra: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("text", ["\ud83c", "a\udf0d", "\ud83c\udf0d \ud800"])
 def test_half_a_character_can_be_sent(text: str) -> None:
-    """Law: a message with half a character in it leaves as JSON that has it."""
+    """Law: a message with half a character in it leaves as JSON that every server reads: with U+FFFD in its place."""
     raw = chat_body(ask(text), "m")
 
-    assert json.loads(raw)["messages"][0]["content"].encode("utf-16", "surrogatepass") == text.encode(
-        "utf-16", "surrogatepass"
-    )
-    assert raw.isascii()
+    assert json.loads(raw.decode())["messages"][0]["content"] == join_surrogates(text)
 
 
 @pytest.mark.parametrize("value", [object(), {1, 2}])
@@ -85,3 +84,22 @@ def test_thoughts_are_asked_for_in_openrouters_words(thinking: bool) -> None:
     assert "reasoning" not in json.loads(chat_body(request, "m"))
     named = ask(thinking=thinking, extra={"reasoning": {"effort": "low"}})
     assert json.loads(chat_body(named, "m", openrouter=True))["reasoning"] == {"effort": "low"}
+
+
+def test_a_refusal_goes_on_and_none_does_not() -> None:
+    """Law: a model reads what it has refused; the nulls and the empty list of calls that SDKs write into an answer that
+    is sent back are left out, since OpenAI's API and others refuse them."""
+    sent = ({"role": "assistant", "content": None, "refusal": "No."}, {"role": "assistant", "content": "a"})
+    nulls = dict.fromkeys(("refusal", "audio", "function_call", "annotations"))
+    given = (sent[0] | {"tool_calls": None}, sent[1] | nulls | {"tool_calls": []})
+
+    assert json.loads(chat_body(ask(messages=given), "m"))["messages"] == list(sent)
+    assert json.loads(chat_body(ask(messages=given), "m", openrouter=True))["messages"] == list(sent)
+
+
+def test_the_old_form_of_a_call_is_mended_too() -> None:
+    """Law: `function_call` has arguments like any call."""
+    past = {"role": "assistant", "content": None, "function_call": {"name": "f", "arguments": "{"}}
+    (sent,) = json.loads(chat_body(ask(messages=(past,)), "m"))["messages"]
+
+    assert json.loads(sent["function_call"]["arguments"]) == {UNREADABLE: "{"}

@@ -12,9 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from deployments.tiers.hosted.chat_chunks import ChunkReader
 from deployments.tiers.hosted.chat_reader import ChatReader
 from deployments.tiers.hosted.hosted_tier import HostedTier
-from reliability.types import Event, Failed, Fault, Finish, Usage
+from reliability.types import CallDelta, Event, Failed, Fault, Finish, Reasoning, Refusal, Text, Usage
 from tests.support import plays
 from tests.support.tier_asking import answer, ask, failed, play
 from tests.support.upstream import Upstream
@@ -137,3 +138,71 @@ def test_who_was_reached_may_have_read_the_prompt(upstream: Upstream) -> None:
     assert failed(play(upstream, plays.cut())).usage is None
     assert failed(play(upstream, plays.cut(2))).usage is None
     assert failed(play(upstream, plays.hang(), idle_s=0.1, connect_s=0.1)).usage is None
+
+
+REFUSALS: list[dict[str, Any]] = [
+    {"refusal": "I can't.", "content": None},
+    {"refusal": "I can't.", "content": ""},
+    {"content": [{"type": "refusal", "refusal": "I can't."}]},
+]
+
+
+@pytest.mark.parametrize("message", REFUSALS)
+@pytest.mark.parametrize("where", ["delta", "message"])
+def test_a_refusal_is_no_text(where: str, message: dict[str, Any]) -> None:
+    """Law: wherever an upstream puts its refusal, it is an event of its own, whose tokens count."""
+    reader = ChunkReader(logprobs=True)
+    choice = {"index": 0, where: message, "logprobs": {"content": None, "refusal": []}, "finish_reason": "stop"}
+
+    assert reader.read({"choices": [choice]}) == [Refusal("I can't.")]
+    assert reader.written > 0
+    assert not reader.damaged
+
+
+@given(st.lists(st.text(max_size=3), max_size=5))
+def test_a_refusal_comes_in_pieces(pieces: list[str]) -> None:
+    """Law: its pieces add up to its words; where there are none there is no refusal."""
+    reader = ChunkReader()
+    events = [event for piece in pieces for event in reader.read(chunk(refusal=piece, content=None))]
+
+    assert all(isinstance(event, Refusal) for event in events)
+    assert "".join(event.text for event in events if isinstance(event, Refusal)) == "".join(pieces)
+
+
+def test_parts_that_think_are_reasoning() -> None:
+    """Law: of a content in parts the text is the answer, and the thinking, a text or parts of text, is reasoning."""
+    inner = [{"type": "text", "text": "hm"}]
+    for thinking in (inner, "hm"):
+        reader = ChatReader("premium", str)
+        content = [{"type": "thinking", "thinking": thinking}, {"type": "text", "text": "Hi"}]
+        frame = json.dumps(chunk(finish="stop", content=content)).encode()
+        events = [*reader.feed(b"data: " + frame + b"\n\n"), *reader.end()]
+        assert events[:2] == [Reasoning("hm"), Text("Hi")]
+
+
+def read_all(*chunks: dict[str, Any]) -> tuple[str, list[str], bool]:
+    """The text of these chunks, the arguments of their calls, and whether something may be missing."""
+    reader, events = ChunkReader(), []
+    for one in chunks:
+        events += reader.read(one)
+    events += reader.end()
+    text = "".join(event.text for event in events if isinstance(event, Text))
+    return text, [event.arguments for event in events if isinstance(event, CallDelta)], reader.damaged
+
+
+CALL = {"id": "c", "function": {"name": "f", "arguments": "{}"}}
+
+
+@pytest.mark.parametrize("said", [{"content": "Hello world"}, {"content": "Hello world", "tool_calls": [CALL]}])
+def test_an_answer_that_is_told_again_at_its_end_is_told_once(said: dict[str, Any]) -> None:
+    """Law: some servers put the complete message into the last chunk of a stream: it is no further piece. A
+    longer one says that a piece is missing; white space around it is none."""
+    pieces = [chunk(content="Hello "), chunk(content="world", tool_calls=said.get("tool_calls", []))]
+    last = {"choices": [{"index": 0, "message": {"role": "assistant", **said}, "finish_reason": "stop"}]}
+    expected = ("Hello world", ["{}"] * ("tool_calls" in said), False)
+
+    assert read_all(*pieces, last) == expected
+    assert read_all(last) == expected
+    assert read_all(pieces[0], last)[2]
+    told = [chunk(content=" Hello "), *pieces[1:]]
+    assert read_all(*told, last) == (" Hello world", *expected[1:])

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deployments.tiers.hosted.chat_reader import SKIPPED_MAX, ChatReader
-from reliability.types import Counted, Event, Failed, Fault, Finish, Usage
+from reliability.types import CallDelta, Counted, Event, Failed, Fault, Finish, Usage
 from tests.support import plays
 from tests.support.plays import SSE, Abort, Head, Send
 from tests.support.tier_asking import ask, failed, play, text_of
@@ -162,3 +162,50 @@ def test_an_upstream_that_says_what_it_has_used_so_far_is_heard(upstream: Upstre
 
     assert failed(events).usage == Usage(prompt_tokens=11, completion_tokens=5)
     assert ask().max_tokens == 64
+
+
+DONE = b"data: [DONE]\n\n"
+CALLED = {"index": 0, "id": "a", "function": {"name": "f", "arguments": '{"x": 1}'}}
+
+
+def _parts(text: str) -> bytes:
+    return plays.chunk({"tool_calls": [CALLED | {"function": {"name": "f", "arguments": text}}]})
+
+
+@pytest.mark.parametrize("chunks", [WORDS[:2], [plays.chunk({"tool_calls": [CALLED]})], [*WORDS[:1], _parts("")]])
+def test_done_ends_an_answer(chunks: list[bytes]) -> None:
+    """Law: `[DONE]` without a finish reason ends an answer in which nothing is missing."""
+    assert isinstance(read(*chunks, DONE)[-1], Finish)
+    assert isinstance(read(*chunks)[-1], Failed)
+
+
+@pytest.mark.parametrize("chunks", [[], [_parts('{"x": ')], [*WORDS[:1], TORN["cut"]]])
+def test_done_ends_nothing_that_is_cut(chunks: list[bytes]) -> None:
+    """Law: no answer, arguments that break off, or a torn chunk before it: the answer is broken."""
+    last = read(*chunks, DONE)[-1]
+
+    assert isinstance(last, Failed)
+    assert last.fault is Fault.PROTOCOL
+
+
+def test_an_error_field_is_an_error() -> None:
+    """Law: llama.cpp's `error:` field ends the answer, with what it says."""
+    field = b'error: {"code": 400, "message": "too long", "type": "exceed_context_size_error"}\n\n'
+    last = read(*WORDS[:2], field, DONE)[-1]
+
+    assert isinstance(last, Failed)
+    assert last.fault is Fault.CONTEXT_LENGTH
+
+
+@pytest.mark.parametrize(
+    ("given", "read"), [('{"a": 1, "a": 2}', False), ('{"a": 1, "a": 1}', True), ('{"a": 1}', True)]
+)
+def test_a_key_that_is_given_twice_is_no_argument(given: str, read: bool) -> None:
+    """Law: arguments that an upstream sends as an object say one thing for each key, as those in a text do."""
+    call = f'{{"id": "c", "function": {{"name": "f", "arguments": {given}}}}}'
+    body = f'{{"choices": [{{"message": {{"tool_calls": [{call}]}}, "finish_reason": "tool_calls"}}]}}'
+    reader = ChatReader("premium", str)
+    events = [*reader.feed(body.encode()), *reader.end()]
+
+    assert any(isinstance(event, CallDelta) for event in events) is read
+    assert isinstance(events[-1], Finish) is read

@@ -49,7 +49,7 @@ def test_each_phase_has_its_clock(upstream: Upstream) -> None:
         tier = hosted_tier(upstream)
         return await answer(tier, ask(timeout_s=0.2))
 
-    assert failed(asyncio.run(run())).fault is Fault.TOTAL_TIMEOUT
+    assert failed(asyncio.run(run())).fault is Fault.DEADLINE
 
 
 def test_one_read_is_one_list(upstream: Upstream) -> None:

@@ -3,13 +3,21 @@ ends the walk."""
 
 from __future__ import annotations
 
+import json
 from itertools import product
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deployments.tiers.hosted.upstream_errors import _STATUS_BY_CODE, read_complaint, translate_complaint
+from deployments.tiers.history_repair import HistoryForm
+from deployments.tiers.hosted.upstream_errors import (
+    _STATUS_BY_CODE,
+    read_complaint,
+    translate_complaint,
+    wants_softer,
+)
 from reliability.types import Fault
 
 CONTEXT = [
@@ -44,6 +52,36 @@ MISTAKES = [
     "Input should be a valid list",
     "",
 ]
+# What APIs and templates say of a conversation that another one takes, and the form that they are sent then.
+CONVERSATIONS = {
+    HistoryForm.ONE_SYSTEM: [
+        "Tool call id was call_a1b2 but must be a-z, A-Z, 0-9, with a length of 9.",
+        "Assistant message must have either content or tool_calls, but not none.",
+        "Not the same number of function calls and responses",
+        "messages: text content blocks must be non-empty",
+        "messages.0: all messages must have non-empty content except for the optional final assistant message",
+        "Invalid type for 'messages[1].content': expected a string or array of objects, but got null instead.",
+        "'messages.2' : for 'role:assistant' one of these must hold: ('messages.2.content' : must be satisfied)",
+        "Unable to submit request because it must include at least one parts field, which describes the prompt input.",
+        "Template error: unknown test: test iterable is unknown (in <string>:99)",
+        "Value is not callable: null at row 1, column 72",
+        "invalid message content type: <nil>",
+        "No such role: developer",
+        "Invalid value: 'developer'. Supported values are: 'system', 'assistant', 'user', and 'tool'.",
+        "Message has tool role, but there was no previous assistant message with a tool call!",
+        "Cannot have 2 or more assistant messages at the end of the list.",
+    ],
+    HistoryForm.IN_TURN: [
+        "This model does not support successive user or assistant messages (messages[1] and messages[2]).",
+        "Unexpected role 'user' after role 'tool'",
+        "This model only supports single tool-calls at once!",
+        'messages: roles must alternate, but found multiple "user" roles in a row',
+    ],
+    HistoryForm.NO_SYSTEM: [
+        "Unsupported value: 'messages[0].role' does not support 'system' with this model.",
+        "Please use a valid role: user, model.",
+    ],
+}
 EXPECTED = {
     Fault.CONTEXT_LENGTH: CONTEXT,
     Fault.AUTH: CREDENTIALS,
@@ -99,3 +137,46 @@ def test_a_body_that_is_too_large_may_fit_elsewhere() -> None:
     """Law: a plain 413 is about length, and a tier that holds more is tried."""
     assert fault(413, "Payload Too Large") is Fault.CONTEXT_LENGTH
     assert fault(413) is Fault.CONTEXT_LENGTH
+
+
+@pytest.mark.parametrize(("form", "said"), [(form, said) for form, all_ in CONVERSATIONS.items() for said in all_])
+@pytest.mark.parametrize("status", [400, 422, 500])
+def test_a_refused_conversation_is_asked_for_in_a_softer_form(form: HistoryForm, said: str, status: int) -> None:
+    """Law: a refusal of roles, of what says nothing, or of how calls stand, is this tier's limit and no mistake."""
+    complaint = read_complaint({"error": {"message": said}})
+
+    assert wants_softer(status, complaint) is form
+    assert fault(status, said) is Fault.UNSUPPORTED
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"error": {"message": "Provider returned error", "code": 400, "metadata": {"raw": "WORDS"}}},
+        {"error": {"message": "Provider returned error", "metadata": {"raw": '{"error": {"message": "WORDS"}}'}}},
+        {"error": {"message": "Provider returned error", "metadata": {"raw": '{"message": "WORDS", "code": "3230"}'}}},
+        {"error": {"message": "Provider returned error", "metadata": {"raw": [{"error": {"message": "WORDS"}}]}}},
+        {"object": "error", "message": {"detail": [{"loc": ["body"], "msg": "WORDS"}]}},
+        {"message": {"message": "WORDS"}},
+    ],
+)
+def test_what_a_gateway_hands_on_is_read(body: dict[str, Any]) -> None:
+    """Law: the reason counts wherever it stands: OpenRouter hands its provider's body on, Mistral nests its own."""
+    said = json.loads(json.dumps(body).replace("WORDS", "Conversation roles must alternate"))
+
+    assert wants_softer(400, read_complaint(said)) is HistoryForm.IN_TURN
+    assert "must alternate" in translate_complaint("t", read_complaint(said), status=400).message
+
+
+@given(
+    st.recursive(
+        st.none() | st.text() | st.integers(),
+        lambda inner: (
+            st.dictionaries(st.sampled_from(["error", "message", "metadata", "raw", "detail", "code", "type"]), inner)
+            | st.lists(inner)
+        ),
+    )
+)
+def test_any_body_is_read(body: Any) -> None:
+    """Law: whatever an upstream answers, there is a fault."""
+    assert translate_complaint("t", read_complaint(body), status=400).fault

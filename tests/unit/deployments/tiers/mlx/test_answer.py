@@ -9,12 +9,13 @@ from hypothesis import strategies as st
 from deployments.tiers.call_split import CallFormat, strict_json_call
 from deployments.tiers.merging import merge_events
 from deployments.tiers.mlx.answer import AnswerReader
+from reliability.tools.format_reasoning import Thought
 from reliability.types import CallDelta, Event, Reasoning, Text
 from tests.support.cut_texts import CALL, cut_texts
 
 HERMES = CallFormat("<tool_call>", "</tool_call>", strict_json_call)
 TO_THE_END = CallFormat("[CALL]", "", strict_json_call)
-THINK = ("<think>", "</think>")
+THINK = Thought("tests", ("<think>",), ("</think>",))
 
 
 def read(pieces: list[str], reader: AnswerReader, *, truncated: bool = False) -> list[Event]:
@@ -45,12 +46,12 @@ def plain(events: list[Event]) -> str:
 class TestCuts:
     @given(cut_texts(), st.booleans(), st.booleans(), st.sampled_from([(), ("stop",), ("op", "stop", "\n")]))
     def test_the_events_dont_depend_on_the_cuts(
-        self, cut: tuple[str, list[str]], thinking: bool, truncated: bool, stops: tuple[str, ...]
+        self, cut: tuple[str, list[str]], inside: bool, truncated: bool, stops: tuple[str, ...]
     ) -> None:
         """Law: piece by piece or at once, the same events leave."""
 
         def reader() -> AnswerReader:
-            return AnswerReader(stops=stops, think=THINK, thinking=thinking, calls=HERMES)
+            return AnswerReader(stops=stops, think=THINK, inside=THINK if inside else None, calls=HERMES)
 
         text, pieces = cut
         assert read(pieces, reader(), truncated=truncated) == read([text], reader(), truncated=truncated)
@@ -84,7 +85,7 @@ class TestThinking:
 
     def test_a_template_may_open_it(self) -> None:
         """Law: where the prompt opened the thinking, it goes on to the closing tag."""
-        assert read(["so</think>yes"], AnswerReader(think=THINK, thinking=True)) == [Reasoning("so"), Text("yes")]
+        assert read(["so</think>yes"], AnswerReader(think=THINK, inside=THINK)) == [Reasoning("so"), Text("yes")]
 
     def test_tags_inside_an_answer_are_text(self) -> None:
         """Law: an answer that talks about the tags is left alone."""

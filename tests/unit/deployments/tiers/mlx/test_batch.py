@@ -14,6 +14,7 @@ import pytest
 from deployments.models.sources import parse_source
 from deployments.tiers.mlx.answer import AnswerReader
 from deployments.tiers.mlx.batch import Batch, Job
+from deployments.tiers.mlx.generators import Sharing
 from deployments.tiers.mlx.loading import Loaded, load
 from deployments.tiers.mlx.pace import PrefillPace
 from deployments.tiers.mlx.sampling import Sampling
@@ -27,16 +28,18 @@ ANSWER_TOKENS = 12
 
 
 class Allergic:
-    """The real model, which raises whenever it reads one token, and mixes padded rows up when told to; it counts what
-    it is asked."""
+    """The real model, which raises whenever it reads one token, and mixes padded rows up or refuses several when told
+    to; it counts what it is asked."""
 
     def __init__(self, model: Any) -> None:
         self._model = model
         self.widths: list[tuple[int, int]] = []
-        self.mixes = False
+        self.mixes = self.refuses = False
 
     def __call__(self, tokens: Any, *inputs: Any, **options: Any) -> Any:
         self.widths.append(tuple(tokens.shape))
+        if self.refuses and tokens.shape[0] > 1:
+            raise RuntimeError("only one")
         together = tokens.shape[0] > 1 and tokens.shape[1] > 1
         out = self._model(tokens[::-1] if self.mixes and together else tokens, *inputs, **options)
         if (tokens == POISON).any().item():
@@ -113,9 +116,9 @@ def test_no_step_prefills_more_than_a_chunk(batch: Batch, loaded: Loaded, seed: 
     assert max(rows * length for rows, length in loaded.model.widths if length > 1) <= 64
 
 
-@pytest.mark.parametrize("together", [True, False])
+@pytest.mark.parametrize("sharing", Sharing)
 @pytest.mark.parametrize("seed", range(6))
-def test_together_each_gets_what_it_gets_alone(batch: Batch, seed: int, together: bool) -> None:
+def test_together_each_gets_what_it_gets_alone(batch: Batch, seed: int, sharing: Sharing) -> None:
     """Whatever the lengths, and whoever joins later."""
     dice = random.Random(seed)
     prompts = some_prompts(dice, PLACES)
@@ -124,7 +127,7 @@ def test_together_each_gets_what_it_gets_alone(batch: Batch, seed: int, together
         (out,) = add(batch, [prompt])
         run(batch)
         alone.append(text_of(out))
-    batch.prefills_together = together
+    batch.share(sharing)
     first = dice.randint(1, PLACES - 1)
     outs = add(batch, prompts[:first])
     for _ in range(dice.randint(0, 4)):
@@ -156,6 +159,34 @@ def test_a_model_that_mixes_prompts_up_gets_them_one_by_one(batch: Batch, loaded
     """What the check at the start finds is cured where it can be, and the status tells the truth."""
     loaded.model.mixes = True
     ready = prepare_batch(batch, loaded, PLACES, None, None)
+    loaded.model.widths.clear()
+    add(batch, some_prompts(random.Random(1), 6))
+    run(batch)
     loaded.model.mixes = False
 
-    assert (ready.batched_as_alone, batch.prefills_together) == (True, False)
+    assert ready.batched_as_alone is True
+    assert ready.warning is not None
+    assert "prefilled one at a time" in ready.warning
+    assert all(rows == 1 for rows, length in loaded.model.widths if length > 1)
+    assert any(rows > 1 for rows, _ in loaded.model.widths)
+
+
+def test_a_model_that_reads_one_sequence_only_answers_them_in_turn(batch: Batch, loaded: Loaded) -> None:
+    """It starts, and each gets what it gets alone; with one request at a time there is nothing to warn of."""
+    prompts = some_prompts(random.Random(2), 4)
+    alone = add(batch, prompts)
+    run(batch)
+    loaded.model.refuses = True
+    ready = prepare_batch(batch, loaded, PLACES, None, None)
+    outs = add(batch, prompts)
+    admitted = batch.can_admit(next(iter(batch._sequences.values())).job)
+    run(batch)
+    single = prepare_batch(batch, loaded, 1, None, None)
+    loaded.model.refuses = False
+
+    assert [text_of(out) for out in outs] == [text_of(out) for out in alone]
+    assert not admitted
+    assert ready.batched_as_alone is False
+    assert ready.warning is not None
+    assert "answered one at a time" in ready.warning
+    assert (single.batched_as_alone, single.warning) == (None, loaded.warning)

@@ -14,6 +14,7 @@ from deployments.tiers.mlx import engine as engine_module
 from deployments.tiers.mlx.answer import AnswerReader
 from deployments.tiers.mlx.batch import Batch
 from deployments.tiers.mlx.sampling import Sampling
+from deployments.tiers.thinking import find_opened
 from reliability.types import Failed, Fault, Finish, FinishReason, Reasoning, Text
 from tests.support import tiny_model as tiny
 from tests.support.engine_rig import PATIENCE_S, PROMPT, FineLayout, Rig, fault_of, text_of, whole
@@ -66,7 +67,7 @@ class TestRequests:
             pass
         rig.model.moving.set()
         lasts = [last for out in outs if isinstance(last := whole(out)[-1], Failed)]
-        assert [last.fault for last in lasts] == [Fault.TOTAL_TIMEOUT] * 4
+        assert [last.fault for last in lasts] == [Fault.DEADLINE] * 4
         assert [last.usage is not None for last in lasts] == [True, True, False, False]
 
     def test_a_job_that_cant_run_fails_alone(self, rig: Rig) -> None:
@@ -116,7 +117,7 @@ class TestThinking:
             seen.append(tokens.tolist())
             return logits
 
-        reader = AnswerReader(think=("<think>", "</think>"), thinking=True)
+        reader = AnswerReader(inside=find_opened("<think>"))
         fields = {"reader": reader, "reasoning_tokens_max": 5, "think_close": close, "processors": [watching]}
         (_, thinker), (_, neighbour) = rig.ask(max_tokens=30, **fields), rig.ask(max_tokens=40)
         events = whole(thinker)
@@ -133,7 +134,7 @@ class TestThinking:
     def test_a_cap_at_the_end_of_the_answer_ends_it(self, rig: Rig) -> None:
         """Law: where no token is left to close the thinking with, the answer ends with `length`, to the token."""
         close = [tiny.TOKENS.index(letter) for letter in "</think>"]
-        reader = AnswerReader(think=("<think>", "</think>"), thinking=True)
+        reader = AnswerReader(inside=find_opened("<think>"))
         last = rig.answer(max_tokens=9, reader=reader, reasoning_tokens_max=5, think_close=close)[-1]
         assert isinstance(last, Finish)
         assert last.usage is not None

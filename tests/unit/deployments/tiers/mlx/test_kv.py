@@ -9,7 +9,7 @@ import mlx.core as mx
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from mlx_lm.models.cache import RotatingKVCache, make_prompt_cache
+from mlx_lm.models.cache import CacheList, ChunkedKVCache, KVCache, RotatingKVCache, make_prompt_cache
 
 from deployments.models.sources import parse_source
 from deployments.tiers.mlx.kv import MlxCaches, detach, layout_of
@@ -65,6 +65,29 @@ def test_a_cut_is_its_own_and_no_larger_than_its_tokens(
     assert caches.nbytes(cut) * cache[0].keys.shape[2] == caches.nbytes(cache) * len(kept)
     assert read(model, cut, more) == pytest.approx(read(model, short, more), abs=1e-4)
     assert caches.cut([RotatingKVCache(8)], 1) is None
+
+
+def test_a_layer_of_several_is_cut_in_each() -> None:
+    """Law: lists of plain caches are cut as plain ones are, each part to its own width; with another they aren't."""
+    parts = [KVCache(), KVCache()]
+    for one, width in zip(parts, (8, 0), strict=True):
+        one.update_and_fetch(mx.random.normal((1, 2, 9, 8)), mx.random.normal((1, 2, 9, width)))
+    (cut,) = MlxCaches().cut([CacheList(*parts)], 4)
+
+    for one, whole in zip(cut.caches, parts, strict=True):
+        assert (one.offset, one.keys.shape[2]) == (4, 4)
+        assert mx.array_equal(one.keys, whole.keys[..., :4, :])
+        assert one.values.shape == (1, 2, 4, whole.values.shape[3])
+    assert MlxCaches().cut([CacheList(parts[0], RotatingKVCache(8))], 1) is None
+
+
+def test_a_chunk_that_has_moved_on_cant_go_back() -> None:
+    """Law: once tokens before the chunk are gone, a shortened copy would lack them."""
+    chunk = ChunkedKVCache(4)
+    for expected in (True, True, False):
+        chunk.maybe_trim_front()
+        assert MlxCaches().is_trimmable([chunk]) is expected
+        chunk.update_and_fetch(*(mx.random.normal((1, 2, 3, 8)) for _ in range(2)))
 
 
 def test_what_is_measured_are_the_bytes_of_all_layers(model: Any) -> None:

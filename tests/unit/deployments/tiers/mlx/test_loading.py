@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from deployments.models.gguf import convert
 from deployments.models.sources import parse_source
 from deployments.tiers.mlx.loading import Loaded, load
 from tests.support import tiny_model as tiny
@@ -58,3 +59,17 @@ def test_weights_of_16_bits_are_held_in_32(tmp_path: Path, short: str) -> None:
 def test_the_smaller_context_counts(folder: Path, asked: int | None, given: int) -> None:
     """Law: the configured length bounds the model's own, and never the other way round."""
     assert loaded(folder, context_tokens=asked).context_tokens == given
+
+
+def test_a_context_that_the_configuration_leaves_out_is_mlx_lms(tmp_path: Path) -> None:
+    """Law: an architecture whose context length mlx-lm knows offers that, and one that it doesn't know 4,096 tokens."""
+    for name, arch, extra, given in (("q", "qwen2", tiny.biases(), 32768), ("l", "llama", {}, 4096)):
+        folder = tmp_path / name
+        folder.mkdir()
+        tiny.write_gguf(folder / "tiny.gguf", arch=arch, extra=extra)
+        convert(folder / "tiny.gguf", folder, progress=False)
+        config = json.loads((folder / "config.json").read_text())
+        del config["max_position_embeddings"]
+        (folder / "config.json").write_text(json.dumps(config))
+
+        assert loaded(folder).context_tokens == given

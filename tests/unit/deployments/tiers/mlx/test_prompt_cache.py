@@ -159,3 +159,33 @@ class TestKeeping:
         assert store(TURN_1).holds(SYSTEM)
         assert not store(TURN_1, stiff=True).holds(SYSTEM)
         assert not store(SYSTEM).holds(TURN_1)
+
+
+class TestOwners:
+    """An entry serves the API key that sent it, and no other."""
+
+    @given(st.lists(st.tuples(rows, st.sampled_from("ab"), st.booleans()), max_size=8), rows)
+    def test_another_keys_entries_change_nothing(
+        self, puts: list[tuple[list[int], str, bool]], wanted: list[int]
+    ) -> None:
+        """Law: what `take`, `holds` and `count_usable` tell one key is the same with and without what another put."""
+        both, alone = store(), store()
+        for tokens, owner, stiff in puts:
+            both.put(tokens, Held(tuple(tokens), stiff), owner)
+            if owner == "a":
+                alone.put(tokens, Held(tuple(tokens), stiff), owner)
+
+        assert both.take(wanted, "a") == alone.take(wanted, "a")
+        assert both.holds(wanted, "a") == alone.holds(wanted, "a")
+        assert both.count_usable(wanted, "a") == alone.count_usable(wanted, "a")
+        assert both.take(wanted, "c") == (None, 0)
+
+    @given(st.lists(st.integers(0, 1), max_size=12), st.lists(st.integers(0, 1), max_size=12))
+    def test_shared_prompts_count_in_blocks(self, held: list[int], wanted: list[int]) -> None:
+        """Law: where keys share, reuse is a whole number of blocks: a guess within a block shows nothing."""
+        cache = PromptCache(Rows(), bytes_max=10**6, block_tokens=4)
+        cache.put(held, Held(tuple(held)))
+        common = next((i for i, (a, b) in enumerate(zip(held, wanted, strict=False)) if a != b), None)
+        most = min(len(held), len(wanted)) if common is None else common
+
+        assert cache.take(wanted)[1] == max(0, min(most, len(wanted) - 1)) // 4 * 4

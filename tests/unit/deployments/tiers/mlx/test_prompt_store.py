@@ -55,9 +55,11 @@ class Clock:
         return self.now_s
 
 
-def make(root: Path | None, *, bytes_max: int = ANY_BYTES, clock: Clock | None = None) -> PromptStore:
+def make(
+    root: Path | None, *, bytes_max: int = ANY_BYTES, clock: Clock | None = None, shared: bool = False
+) -> PromptStore:
     folder = None if root is None else SegmentFolder(root, "a" * 64, bytes_max=ANY_BYTES)
-    return PromptStore(MlxCaches(), bytes_max=bytes_max, folder=folder, clock=clock or Clock())
+    return PromptStore(MlxCaches(), bytes_max=bytes_max, folder=folder, shared=shared, clock=clock or Clock())
 
 
 def compute(tokens: Sequence[int]) -> list[KVCache]:
@@ -74,15 +76,15 @@ def read(cache: list[KVCache]) -> list[Any]:
     return [np.array(one).tolist() for one in cache[0].keys_and_values()]
 
 
-def put(store: PromptStore, tokens: Sequence[int], *, keep: bool = True) -> None:
-    store.put(tokens, compute(tokens), keep=keep)
+def put(store: PromptStore, tokens: Sequence[int], owner: str = "", *, keep: bool = True) -> None:
+    store.put(tokens, compute(tokens), owner, keep=keep)
 
 
-def take(store: PromptStore, tokens: Sequence[int]) -> int:
+def take(store: PromptStore, tokens: Sequence[int], owner: str = "") -> int:
     """How many tokens there are, fetched if need be. They are checked to be the right ones."""
-    while store.fetch(tokens, alone=True):
+    while store.fetch(tokens, owner, alone=True):
         pass
-    cache, count = store.take(tokens)
+    cache, count = store.take(tokens, owner)
     assert cache is None or read(cache) == read(compute(tokens[:count]))
     return count
 
@@ -345,3 +347,30 @@ def test_the_end_waits_so_long_and_no_longer(slow: Slow, root: Path) -> None:
     put(store, LONG)
     store.close(0.0)
     assert list_stored(root) == []
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(st.tuples(few, st.sampled_from(["", "a", "b"])), max_size=6), few, st.sampled_from(["", "a", "b"]))
+def test_a_file_serves_the_key_that_sent_it(puts: list[tuple[list[int], str]], wanted: list[int], asker: str) -> None:
+    """Law: behind a restart a key finds of a prompt the longest beginning that it sent itself, whatever others sent;
+    no two keys have a file in one folder."""
+    with tempfile.TemporaryDirectory() as parent:
+        root = Path(parent) / "prompts"
+        store = make(root)
+        for tokens, owner in puts:
+            put(store, tokens, owner)
+        store.close(PATIENCE_S)
+        most = max((common(tokens, wanted) for tokens, owner in puts if owner == asker), default=0)
+
+        assert take(make(root), wanted, asker) == max(0, min(most, len(wanted) - 1))
+        assert len(list(root.glob("*/"))) <= len({owner for tokens, owner in puts if tokens})
+
+
+def test_shared_prompts_come_from_disk_in_blocks(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Law: where keys share, one finds another's prompt behind a restart, by whole blocks."""
+    monkeypatch.setattr(prompt_store, "BLOCK_TOKENS", 3)
+    store = make(root, shared=True)
+    put(store, LONG, "a")
+    store.close(PATIENCE_S)
+
+    assert take(make(root, shared=True), LONG, "b") == len(LONG) - len(LONG) % 3

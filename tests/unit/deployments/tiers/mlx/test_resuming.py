@@ -15,6 +15,8 @@ from deployments.tiers.mlx.grammar.spelling import Speller
 from deployments.tiers.mlx.grammar.vocabulary import Vocabulary
 from deployments.tiers.mlx.mlx_tier import MlxTier
 from deployments.tiers.mlx.resuming import Resumed, resume
+from deployments.tiers.thinking import Thinking
+from reliability.tools.format_reasoning import Thought
 from reliability.types import Event, Failed, Finish, Text
 from tests.support.mlx_rig import greedy
 from tests.support.tier_asking import answer
@@ -110,6 +112,9 @@ def test_a_begun_answer_that_fills_the_context_is_refused(tier: MlxTier) -> None
     assert events[-1].fault == "context_length"
 
 
+THINKING = Thinking(Thought("tests", ("<think>",), ("</think>",)), "<think>", "</think>")
+
+
 @settings(max_examples=60, deadline=None)
 @given(text=st.text(max_size=60), reasoning=st.sampled_from(["", "Let me see."]), opened=st.booleans())
 def test_tokens_and_rest_are_the_text(tier: MlxTier, speller: Speller, text: str, reasoning: str, opened: bool) -> None:
@@ -118,14 +123,18 @@ def test_tokens_and_rest_are_the_text(tier: MlxTier, speller: Speller, text: str
     assert loaded is not None
     tokenizer = loaded.tokenizer
     assume(tokenizer.decode(tokenizer.encode(text, add_special_tokens=False)) == text)
-    made = resume(tokenizer, speller, text, reasoning, ("<think>", "</think>"), opened=opened)
+    made = resume(tokenizer, speller, text, reasoning, THINKING, opened=opened)
     spelled = b"".join(map(speller.bytes_of, made.tokens)) + made.rest
 
     if not text:
         assert made == Resumed()
         return
     assert spelled.endswith(text.encode())
-    assert spelled.removesuffix(text.encode()).decode() in ("", f"<think>{reasoning}</think>", f"{reasoning}</think>")
+    assert spelled.removesuffix(text.encode()).decode() in (
+        "",
+        f"<think>{reasoning}</think>\n\n",
+        f"{reasoning}</think>\n\n",
+    )
     assert text.split()[-1:] == [] or made.rest
     assert bool(made.rest) == bool(made.again)
     assert resume(tokenizer, None, text, "", None, opened=False).rest == b""

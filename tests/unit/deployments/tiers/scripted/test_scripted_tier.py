@@ -205,17 +205,18 @@ def test_a_cut_comes_after_so_many_tokens(after: int) -> None:
 
 
 def test_max_tokens_and_stop_end_an_answer() -> None:
-    """Law: the cap ends in `length`, also inside a call; a stop sequence ends in `stop` and is not shown."""
+    """Law: the cap ends in `length`, also inside a call; a stop sequence ends in `stop`, is named
+    and is not shown."""
     steps = [{"text": "a b c"}, {"tool_call": {"name": "f", "arguments": {"x": 1}}}]
     for cap in range(1, 9):
         (events,) = said([{"answer": steps}], ask(max_tokens=cap))
         assert isinstance(events[-1], Finish)
         assert events[-1].reason is FinishReason.LENGTH
         assert usage_of(events).completion_tokens == cap
-    (events,) = said([{"answer": "one. two. three."}], ask(stop=("!", "two")))
+    (events,) = said([{"answer": "one. two. three."}], ask(stop=("!", "three", "two")))
     assert text_of(events) == "one. "
     assert isinstance(events[-1], Finish)
-    assert events[-1].reason is FinishReason.STOP
+    assert (events[-1].reason, events[-1].stop) == (FinishReason.STOP, "two")
 
 
 def test_finish_and_usage_can_be_told() -> None:

@@ -11,7 +11,9 @@ import mlx.core as mx
 import numpy as np
 import pytest
 from mlx_lm.models.cache import ArraysCache, CacheList, KVCache, QuantizedKVCache, RotatingKVCache
+from mlx_lm.models.deepseek_v41 import LayerCache
 
+from deployments.tiers.mlx.kv import flatten
 from deployments.tiers.mlx.stored.host_cache import HostCache, Restoring, to_host
 from deployments.tiers.mlx.stored.packed import pack
 from deployments.tiers.mlx.stored.segment_file import Damaged, Head, Segment
@@ -30,6 +32,12 @@ def fill(cache: Any, dtype: Any = mx.float32) -> Any:
     return cache
 
 
+def fill_keys(cache: Any) -> Any:
+    """As of a layer that chooses tokens by keys of its own: its values are no wider than nothing."""
+    cache.update_and_fetch(draw(), draw()[..., :0])
+    return cache
+
+
 def make_state() -> ArraysCache:
     cache = ArraysCache(2)
     cache[0] = draw()
@@ -43,6 +51,7 @@ KINDS: dict[str, Callable[[], list[Any]]] = {
     "window": lambda: [fill(RotatingKVCache(4, keep=1)), fill(KVCache())],
     "state": lambda: [make_state(), fill(KVCache(), mx.bfloat16)],
     "several in a layer": lambda: [CacheList(fill(KVCache()), make_state())],
+    "lists": lambda: [CacheList(fill(KVCache()), fill_keys(KVCache())), CacheList(fill(KVCache())), fill(KVCache())],
     "quantized": lambda: [fill(QuantizedKVCache(bits=4))],
 }
 
@@ -68,7 +77,7 @@ def read(cache: list[Any]) -> list[Any]:
             type(one).__name__,
             leaves((*one.keys_and_values(), one.offset)) if type(one) is KVCache else leaves(one.state),
         )
-        for one in cache
+        for one in flatten(cache)
     ]
 
 
@@ -81,7 +90,8 @@ def test_what_comes_back_is_what_went(kind: str) -> None:
     assert restoring.advance(ALL)
     assert read(restoring.cache) == read(cache)
     assert restoring.nbytes == sum(one.nbytes for one in restoring.cache)
-    assert host.sliced is all(type(one) is KVCache for one in cache)
+    assert [type(one) for one in restoring.cache] == [type(one) for one in cache]
+    assert host.sliced is all(type(one) is KVCache for one in flatten(cache))
 
 
 def test_it_is_seen_without_a_copy() -> None:
@@ -93,10 +103,10 @@ def test_it_is_seen_without_a_copy() -> None:
     assert to_host(cache, TOKENS).nbytes == 2 * 2 * 2 * TOKENS * 64 * 4
 
 
-@pytest.mark.parametrize("dtype", [mx.float32, mx.bfloat16])
-def test_stretches_join(dtype: Any) -> None:
+@pytest.mark.parametrize("kind", ["plain", "bfloat16", "lists"])
+def test_stretches_join(kind: str) -> None:
     """Law: parts of several files make the cache that was cut into them."""
-    cache = [fill(KVCache(), dtype) for _ in range(2)]
+    cache = KINDS[kind]()
     host = to_host(cache, TOKENS)
     segments = [write(host, 0, 5), write(host, 3, TOKENS)]
     restoring = Restoring(segments, [Part("", 0, 4), Part("", 4, 8)])
@@ -114,7 +124,18 @@ def test_it_is_made_a_layer_at_a_time() -> None:
 
 
 @pytest.mark.parametrize(
-    "form", ["", "[]", '{"layers": ["KVCache", "KVCache"]}', '{"layers": [["Layer", []]]}', '{"layers": [["mx", []]]}']
+    "form",
+    [
+        "",
+        "[]",
+        '{"layers": ["KVCache", "KVCache"]}',
+        '{"layers": [["Layer", []]]}',
+        '{"layers": [["mx", []]]}',
+        '{"layers": [1]}',
+        '{"layers": [0]}',
+        '{"layers": [-1]}',
+        '{"layers": [1000000000]}',
+    ],
 )
 def test_a_form_that_fits_nothing_is_damage(form: str) -> None:
     """Law: whatever a file says it is, a cache comes of it or `Damaged`."""
@@ -132,11 +153,13 @@ def test_tensors_of_other_tokens_are_damage() -> None:
 
 
 def test_an_unknown_state_is_refused() -> None:
-    """Law: a cache that can't be written down says so, before anything is written."""
+    """Law: a cache that can't be written down, or not be made again, says so before anything is written."""
     cache = make_state()
     cache.lengths = threading.Event()
     with pytest.raises(ValueError, match="a cache's state has a Event"):
         to_host([cache], TOKENS)
+    with pytest.raises(ValueError, match="a LayerCache can't be restored"):
+        to_host([LayerCache(4)], TOKENS)
 
 
 def test_the_form_is_readable() -> None:

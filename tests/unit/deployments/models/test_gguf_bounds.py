@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 
 from deployments.models import hub
 from deployments.models.artifact import find_on_disk, resolve
-from deployments.models.gguf import UnknownModel, convert
-from deployments.models.gguf_reader import ENTRIES_MAX, open_gguf
+from deployments.models.gguf import ENTRIES_MAX, UnknownModel, convert, open_gguf
 from deployments.models.gguf_tokenizer import UnknownTokenizer
 from deployments.models.sources import ModelUnavailable, parse_source
 from tests.support import tiny_model as tiny
@@ -106,7 +105,7 @@ def test_an_unknown_storage_is_an_error(good: bytes, tmp_path: Path) -> None:
 def test_of_a_bad_file_nothing_is_left(good: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Law: who asks for such a model hears why, and that it makes no sense to try again; no folder stands for it."""
     file = put(tmp_path, good[:-1])
-    monkeypatch.setattr(hub, "fetch_file", lambda source, say: file)
+    monkeypatch.setattr(hub, "fetch_file", lambda source, *, progress, say: file)
     source = parse_source("hf:org/name@main#bad.gguf")
     with pytest.raises(ModelUnavailable, match=r"^hf:org/name@main#bad\.gguf: it is no sound GGUF file") as caught:
         resolve(source, cache_dir=tmp_path / "c", progress=False)

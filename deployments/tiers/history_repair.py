@@ -1,0 +1,348 @@
+"""Bring a conversation into the forms that backends and chat templates take.
+
+    past arguments that are no JSON object   `{}`, or an object that holds what was written      always
+    system and developer messages            one at the head, later ones as the user's words     where they are refused
+    messages of one role in a row            one message                                         where they are refused
+    calls without a result, and the reverse  a result that says so; the user's words             where they are refused
+    messages that say nothing                left out                                            where they are refused
+    ids that are no nine letters and digits  such an id, the same for a call and its result      where they are refused
+    several calls at once                    one after the other, each with its result           where they are refused
+
+What a client wrote is sent as it is where every backend takes it. A template that knows system messages only at the
+head, or wants roles to take turns, refuses it; then it is asked once more with the softened form. Nothing that was said
+is lost: words change their role, and stay in their place.
+
+Pure; for messages of OpenAI's chat completions, whose content is a text, a list of parts, or nothing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping, Sequence
+from enum import IntEnum
+from typing import Any
+
+from reliability.surrogates import join_all, join_surrogates
+from reliability.tools.extract.text import read_arguments
+
+__all__ = [
+    "UNREADABLE",
+    "HistoryForm",
+    "begin_with_user",
+    "fit_ids",
+    "join_systems",
+    "join_turns",
+    "merge_turns",
+    "move_system",
+    "name_ids",
+    "order_results",
+    "pair_results",
+    "read_past_arguments",
+    "say_results",
+    "soften",
+    "soften_systems",
+    "split_calls",
+    "take_turns",
+]
+
+CONTINUE = "Continue."
+NO_RESULT = "There is no result of this call."
+UNREADABLE = "unreadable_arguments"  # the key under which arguments stay that are no object
+_SYSTEM = frozenset({"system", "developer"})
+_FITTING = re.compile(r"[A-Za-z0-9]{9}")
+_THOUGHTS = ("reasoning_content", "reasoning")
+_RESULT = frozenset({"tool", "function"})
+
+
+class HistoryForm(IntEnum):
+    """How a tier is sent a conversation; each form is taken by more templates than the one before it."""
+
+    AS_WRITTEN = 0
+    ONE_SYSTEM = 1  # one system message at the head
+    IN_TURN = 2  # behind it user and assistant in turn, calls and their results aside; one call at a time
+    NO_SYSTEM = 3  # in turn, and what the system says stands in the user's first message
+
+
+def read_past_arguments(arguments: Any) -> dict[str, Any]:
+    """Read the arguments of a past call as an object. What can't be read stays, as a text in an object."""
+    if isinstance(arguments, Mapping):
+        return dict(arguments)
+    if arguments is None or (isinstance(arguments, str) and not arguments.strip()):
+        return {}
+    if not isinstance(arguments, str):
+        return {UNREADABLE: json.dumps(arguments, ensure_ascii=False, default=str)}
+    read = read_arguments(arguments)
+    value = read if isinstance(read, str) else read.value
+    if isinstance(value, str) and not isinstance(read, str):  # written as JSON twice
+        again = read_arguments(value)
+        value = again if isinstance(again, str) else again.value
+    if value is None:
+        return {}
+    try:
+        return join_all(value) if isinstance(value, dict) else {UNREADABLE: join_surrogates(arguments)}
+    except ValueError:  # two keys that half characters alone tell apart
+        return {UNREADABLE: join_surrogates(arguments)}
+
+
+def join_systems(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Join the system messages at the head to one."""
+    head = next((i for i, m in enumerate(messages) if m["role"] not in _SYSTEM), len(messages))
+    out: list[dict[str, Any]] = []
+    for message in messages[:head]:
+        out[:] = [join_turns(out[0], message) if out else {**message, "role": "system"}]
+    return out + [dict(message) for message in messages[head:]]
+
+
+def soften_systems(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Join the system messages at the head to one, and make what a later one says a part of the user's words beside it.
+
+    What no system message stands beside stays as it was rendered before there was one.
+    """
+    joined = join_systems(messages)
+    head = 1 if joined and joined[0]["role"] == "system" else 0
+    out, soft = joined[:head], False
+    for message in joined[head:]:
+        system = message["role"] in _SYSTEM
+        if out and out[-1]["role"] == "user" and (system or (soft and message["role"] == "user")):
+            out[-1], soft = join_turns(out[-1], message), True
+        else:
+            out.append({"role": "user", "content": message.get("content")} if system else message)
+            soft = system
+    return out
+
+
+def move_system(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Put what the system says at the head before the user's first words."""
+    joined = join_systems(messages)
+    if not joined or joined[0]["role"] != "system":
+        return joined
+    first = {**joined[0], "role": "user"}
+    if len(joined) > 1 and joined[1]["role"] == "user":
+        return [join_turns(first, joined[1]), *joined[2:]]
+    return [first, *joined[1:]]
+
+
+def merge_turns(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Join messages of the user's that follow one another, and the model's words that no call follows, for templates
+    that want roles to take turns."""
+    out: list[dict[str, Any]] = []
+    for message in map(dict, messages):
+        same = bool(out) and out[-1]["role"] == message["role"] and message["role"] in ("user", "assistant")
+        if same and not out[-1].get("tool_calls"):
+            out[-1] = join_turns(out[-1], message)
+        else:
+            out.append(message)
+    return out
+
+
+def say_results(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Make each result the user's words."""
+    return [
+        {"role": "user", "content": _describe_result(message)} if message["role"] in _RESULT else dict(message)
+        for message in messages
+    ]
+
+
+def soften(messages: Sequence[Mapping[str, Any]], form: HistoryForm) -> Sequence[Mapping[str, Any]]:
+    """Return the messages in this form: one system message at the head, or none, since its words stand before the
+    user's; then user and assistant in turn; each call with its result behind it."""
+    if form is HistoryForm.AS_WRITTEN:
+        return messages
+    softened = merge_turns(soften_systems(fit_ids(pair_results(_drop_empty(messages)))))
+    if form is HistoryForm.NO_SYSTEM or (softened and softened[0]["role"] == "system" and len(softened) == 1):
+        softened = move_system(softened)
+    softened = begin_with_user(softened)
+    return softened if form is HistoryForm.ONE_SYSTEM else take_turns(split_calls(softened))
+
+
+def _drop_empty(messages: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
+    """Leave out the messages that say nothing, but for the last one; a result that says nothing is an empty text."""
+    out: list[Mapping[str, Any]] = []
+    for i, message in enumerate(messages):
+        says = any(message.get(key) for key in ("content", "tool_calls", "reasoning_content"))
+        if message["role"] in _RESULT:
+            out.append(message if says else {**message, "content": ""})
+        elif says:
+            out.append(message)
+        elif i == len(messages) - 1:
+            out.append({**message, "content": "" if message["role"] == "assistant" else CONTINUE})
+    return out
+
+
+def fit_ids(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Give each call an id that every API takes, and its result the same: nine letters and digits."""
+    out: list[dict[str, Any]] = []
+    for message in map(dict, messages):
+        if message.get("tool_calls"):
+            message["tool_calls"] = [{**call, "id": _fit_id(call.get("id"))} for call in message["tool_calls"]]
+        if message["role"] == "tool":
+            message["tool_call_id"] = _fit_id(message.get("tool_call_id"))
+        out.append(message)
+    return out
+
+
+def name_ids(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Give each call an id that names its tool, and its result the same: a template of Kimi K2 writes the id alone."""
+    out: list[dict[str, Any]] = []
+    ids: dict[Any, str] = {}
+    count = 0
+    for message in map(dict, messages):
+        calls = []
+        for call in message.get("tool_calls") or ():
+            ids[call.get("id")] = f"functions.{call['function']['name']}:{count}"
+            count += 1
+            calls.append({**call, "id": ids[call.get("id")]})
+        if calls:
+            message["tool_calls"] = calls
+        if message["role"] == "tool":
+            message["tool_call_id"] = ids.get(message.get("tool_call_id"), message.get("tool_call_id"))
+        out.append(message)
+    return out
+
+
+def _fit_id(given: Any) -> str:
+    id = str(given or "")
+    if _FITTING.fullmatch(id):
+        return id
+    return hashlib.sha256(id.encode("utf-8", "surrogatepass")).hexdigest()[:9]
+
+
+def split_calls(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Give each call a turn of its own, with its result behind it. What stands between results stays behind them."""
+    out: list[dict[str, Any]] = []
+    at = 0
+    while at < len(messages):
+        message = dict(messages[at])
+        at += 1
+        calls = message.get("tool_calls") or ()
+        if len(calls) < 2:
+            out.append(message)
+            continue
+        end = at
+        while end < len(messages) and messages[end]["role"] == "tool":
+            end += 1
+        results = list(map(dict, messages[at:end]))
+        at = end
+        for n, call in enumerate(calls):
+            out.append({**message, "content": message.get("content") if n == 0 else "", "tool_calls": [call]})
+            own = [result for result in results if result.get("tool_call_id") == call.get("id")]
+            out += own
+            results = [result for result in results if result not in own]
+        out += results
+    return out
+
+
+def order_results(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Put the results of one turn in the order of its calls: many templates write no ids, so that a result is of the
+    call that stands in its place."""
+    out: list[dict[str, Any]] = []
+    at = 0
+    while at < len(messages):
+        message = dict(messages[at])
+        out.append(message)
+        at += 1
+        ids = [call.get("id") for call in message.get("tool_calls") or ()]
+        end = at
+        while len(ids) > 1 and end < len(messages) and messages[end]["role"] in _RESULT:
+            end += 1
+        results = map(dict, messages[at:end])
+        out += sorted(results, key=lambda m: ids.index(id) if (id := m.get("tool_call_id")) in ids else len(ids))
+        at = end
+    return out
+
+
+def begin_with_user(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Put a word of the user's behind the system prompt, where the model speaks there, or nobody."""
+    out = list(map(dict, messages))
+    first = 1 if out and out[0]["role"] == "system" else 0
+    if out and (len(out) == first or out[first]["role"] == "assistant"):
+        out.insert(first, {"role": "user", "content": CONTINUE})
+    return out
+
+
+def take_turns(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Put a word of the other's between two turns of the user's, or of the model's, that only calls and results stand
+    between."""
+    out: list[dict[str, Any]] = []
+    last = ""
+    for message in map(dict, messages):
+        role = message["role"]
+        speaks = role == "user" or (role == "assistant" and not message.get("tool_calls"))
+        if speaks and role == last:
+            word = "OK." if role == "user" else CONTINUE
+            out.append({"role": "assistant" if role == "user" else "user", "content": word})
+        last = role if speaks else last
+        out.append(message)
+    return out
+
+
+def pair_results(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Put a result behind each call that has none, and make a result without a call the user's words."""
+    out: list[dict[str, Any]] = []
+    open_ids: list[str] = []
+    later: list[dict[str, Any]] = []  # what stands between calls and their results
+
+    def close() -> None:
+        out.extend({"role": "tool", "tool_call_id": id, "content": NO_RESULT} for id in open_ids)
+        open_ids.clear()
+        out.extend(later)
+        later.clear()
+
+    awaited = _find_awaited(messages)
+    for i, message in enumerate(map(dict, messages)):
+        role = message["role"]
+        if role in _RESULT:
+            id = message.get("tool_call_id") or message.get("name") or ""
+            if id in open_ids:
+                open_ids.remove(id)
+                out.append({**message, "role": "tool", "tool_call_id": id})
+            else:
+                (later if open_ids else out).append({"role": "user", "content": _describe_result(message)})
+        elif open_ids and i in awaited and role != "assistant":
+            later.append(message)
+        else:
+            close()
+            out.append(message)
+            open_ids += [str(call.get("id") or "") for call in message.get("tool_calls") or ()]
+        if not open_ids:
+            close()
+    close()
+    return out
+
+
+def _find_awaited(messages: Sequence[Mapping[str, Any]]) -> set[int]:
+    """Find the messages behind which a result follows before the model speaks again."""
+    found: set[int] = set()
+    result = False
+    for i in range(len(messages) - 1, -1, -1):
+        role = messages[i]["role"]
+        if result and role != "assistant":
+            found.add(i)
+        result = role in _RESULT or (result and role != "assistant")
+    return found
+
+
+def _describe_result(message: Mapping[str, Any]) -> Any:
+    return _join_contents("Result of a tool call:", message.get("content"))
+
+
+def join_turns(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
+    """Join two messages, of which one at most has calls, to one with the role of the first."""
+    joined = {**other, **one, "content": _join_contents(one.get("content"), other.get("content"))}
+    joined |= {key: f"{one[key]}\n\n{other[key]}" for key in _THOUGHTS if one.get(key) and other.get(key)}
+    return joined | ({"tool_calls": other["tool_calls"]} if other.get("tool_calls") else {})
+
+
+def _join_contents(one: Any, other: Any) -> Any:
+    if isinstance(one, list) or isinstance(other, list):
+        between = [{"type": "text", "text": "\n\n"}] if one and other else []
+        return [*_list_parts(one), *between, *_list_parts(other)]
+    return "\n\n".join(text for text in (one, other) if text)
+
+
+def _list_parts(content: Any) -> list[Any]:
+    if isinstance(content, list):
+        return content
+    return [{"type": "text", "text": content}] if content else []

@@ -1,0 +1,268 @@
+"""Find what a model's chat template can't take, and bring conversations into the form that it takes.
+
+    probe: a small conversation ──render──▶ every word once, in order ──▶ next probe
+                                    └─ refused, lost, doubled, moved ──▶ the gentlest mends that help ──▶ kept
+                                                                                   └─ none ──▶ said at load
+
+A template is a program of the model's maker. Some raise where a system message doesn't stand at the head, where roles
+don't take turns, or where an id has more than nine signs; others drop such a message without a word. `learn_form` looks
+for the words in the prompt, so both are found, for any template, without a list of names. Measurements:
+`docs/decisions/001-chat-templates.md`.
+
+`TemplateForm.apply` puts results in the order of their calls, since many templates write no ids; beside that it changes
+only the shapes that the template can't take. What a mend does to a message doesn't depend
+on those behind it, so that a longer conversation begins as the shorter one did.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import Any
+
+from deployments.tiers.history_repair import (
+    begin_with_user,
+    fit_ids,
+    join_systems,
+    merge_turns,
+    move_system,
+    name_ids,
+    order_results,
+    pair_results,
+    say_results,
+    soften_systems,
+    split_calls,
+    take_turns,
+)
+from deployments.tiers.history_words import (
+    HERMES_FORM,
+    give_thoughts,
+    part_contents,
+    say_calls,
+    split_words,
+    strip_channels,
+)
+
+__all__ = ["AS_WRITTEN", "PROBES", "Mend", "Render", "TemplateForm", "holds_words", "learn_form"]
+
+MENDS_MAX = 4  # at once, for one shape
+
+Messages = list[dict[str, Any]]
+Render = Callable[[Messages, bool], str]
+"""Render messages, with tools or without."""
+
+
+class Mend(Enum):
+    """What is done to a conversation that a template doesn't take: the gentlest first, that is what keeps roles, then
+    what moves words, then what writes calls and results as words. `place`: where it stands in the order in which mends
+    are applied; `do`: how it changes the messages, of which `SAY_CALLS` needs to know how the model writes calls."""
+
+    FIT_IDS = 12, fit_ids
+    NAME_IDS = 13, name_ids
+    JOIN_SYSTEMS = 5, join_systems
+    MERGE_TURNS = 8, merge_turns
+    SPLIT_CALLS = 2, split_calls
+    SPLIT_WORDS = 9, split_words
+    PAIR_RESULTS = 1, pair_results
+    STRIP_CHANNELS = 0, strip_channels
+    SOFTEN_SYSTEMS = 6, soften_systems
+    BEGIN_WITH_USER = 10, begin_with_user
+    TAKE_TURNS = 11, take_turns
+    MOVE_SYSTEM = 7, move_system
+    SAY_CALLS = 3, say_calls
+    SAY_RESULTS = 4, say_results
+    # By themselves, since they change every message.
+    GIVE_THOUGHTS = 14, give_thoughts
+    PART_CONTENTS = 15, part_contents
+
+    def __init__(self, place: int, do: Callable[..., Messages]) -> None:
+        self.place, self.do = place, do
+
+
+_BY_THEMSELVES = frozenset({Mend.GIVE_THOUGHTS, Mend.PART_CONTENTS})
+_TURNS = frozenset({Mend.PAIR_RESULTS, Mend.MERGE_TURNS, Mend.BEGIN_WITH_USER, Mend.TAKE_TURNS, Mend.FIT_IDS})
+_SOFTER = (
+    frozenset({Mend.SOFTEN_SYSTEMS}),
+    frozenset({Mend.SOFTEN_SYSTEMS, Mend.MERGE_TURNS}),
+    _TURNS | {Mend.SOFTEN_SYSTEMS},
+    _TURNS | {Mend.SOFTEN_SYSTEMS, Mend.MOVE_SYSTEM},
+    frozenset(Mend) - _BY_THEMSELVES - {Mend.NAME_IDS},
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TemplateForm:
+    """What a template needs. `written`: how the model writes calls, before and behind JSON or a call in Python's form.
+    `lost`: the shapes of which words are lost whatever is done."""
+
+    mends: frozenset[Mend] = frozenset()
+    written: str = HERMES_FORM
+    lost: tuple[str, ...] = ()
+
+    def apply(self, messages: Sequence[Mapping[str, Any]]) -> Messages:
+        """Return the conversation as the template takes it."""
+        out = order_results(messages)
+        for mend in sorted(self.mends, key=lambda mend: mend.place):
+            out = mend.do(out, self.written) if mend is Mend.SAY_CALLS else mend.do(out)
+        return out
+
+    def list_softer(self) -> Iterator[TemplateForm]:
+        """List softer forms, for a shape that no probe has: each gives up more of what the client wrote."""
+        for mends in _SOFTER:
+            yield replace(self, mends=self.mends | mends)
+
+    def describe(self) -> str | None:
+        """Say what the template loses; None where it takes all."""
+        return f"its chat template loses words of {', and of '.join(self.lost)}" if self.lost else None
+
+
+AS_WRITTEN = TemplateForm()
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """A shape of conversations. Each message, call and result holds a word of its own."""
+
+    shape: str
+    messages: Messages
+    words: tuple[str, ...]
+
+
+def _make_probe(shape: str, plan: str) -> Probe:
+    """Make a probe of a plan: S, U and A are messages, C and D a call and two, R a result of the call that is open, H
+    an answer with the marks of Harmony in it, W an answer with words beside its call, L a result of no call."""
+    letters = iter("abcdefghijklmnopqrstuvwxyz")
+    words: list[str] = []
+    ids: list[str] = []
+
+    def say() -> str:
+        words.append(f"probeword{next(letters)}")
+        return words[-1]
+
+    def call(n: int) -> dict[str, Any]:
+        ids.append(f"call_{len(words):024x}")
+        return {"id": ids[-1], "type": "function", "function": {"name": f"look_{n}", "arguments": {"place": say()}}}
+
+    messages: Messages = []
+    for letter in plan:
+        if letter in "SUA":
+            role = {"S": "system", "U": "user", "A": "assistant"}[letter]
+            messages.append({"role": role, "content": say()})
+        elif letter in "CDW":
+            content = say() if letter == "W" else ""
+            calls = [call(n) for n in range(2 if letter == "D" else 1)]
+            messages.append({"role": "assistant", "content": content, "tool_calls": calls})
+        elif letter == "H":
+            thought = "<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant<|channel|>final<|message|>"
+            messages.append({"role": "assistant", "content": thought + say()})
+        else:
+            id = "call_of_nobody" if letter == "L" else ids.pop(0)
+            messages.append({"role": "tool", "tool_call_id": id, "name": "look_0", "content": say()})
+    return Probe(shape, messages, tuple(words))
+
+
+PROBES = tuple(
+    _make_probe(shape, plan)
+    for shape, plan in (
+        ("a question", "U"),
+        ("a question under a system prompt", "SU"),
+        ("an answer that was given", "UAU"),
+        ("an answer at the end", "UA"),
+        ("two system messages at the head", "SSU"),
+        ("a system message alone", "S"),
+        ("a system message behind the user's words", "SUS"),
+        ("a system message between turns", "SUASU"),
+        ("system messages in two places behind the head", "SUSASU"),
+        ("two messages of the user's in a row", "SUUAU"),
+        ("two answers in a row", "UAAU"),
+        ("an answer at the head", "AU"),
+        ("a call and its result", "SUCR"),
+        ("words beside a call", "UWR"),
+        ("an answer behind a result", "UCRAU"),
+        ("the user's words behind a result", "SUCRU"),
+        ("one call behind another", "UCRWRAU"),
+        ("two calls in one turn", "UDRRU"),
+        ("a system message behind a result", "SUCRS"),
+        ("a call without a result", "UCU"),
+        ("a result without a call", "UALU"),
+        ("an answer that holds the marks of Harmony", "UHU"),
+    )
+)
+
+
+def learn_form(render: Render, *, tools: bool, written: str = HERMES_FORM) -> TemplateForm:
+    """Find what a template needs, by rendering the probes. `render` may raise anything. `tools`: it has a place for
+    them; `written` is the form in which calls are written by hand where the template leaves them out."""
+    parts = TemplateForm(mends=frozenset({Mend.PART_CONTENTS}))
+    whole = not _takes(render, PROBES[0], AS_WRITTEN, tools=tools) and _takes(render, PROBES[0], parts, tools=tools)
+    mends = parts.mends if whole else AS_WRITTEN.mends
+    for probe in PROBES:
+        mends |= _find_mends(render, probe, mends, tools=tools, written=written)
+    form = TemplateForm(mends=mends, written=written)
+    thoughts = replace(form, mends=mends | {Mend.GIVE_THOUGHTS})
+    if not _keeps_prefix(render, form, tools=tools) and _keeps_prefix(render, thoughts, tools=tools):
+        form = thoughts
+    lost = tuple(probe.shape for probe in PROBES if not _takes(render, probe, form, tools=tools))
+    return replace(form, lost=lost)
+
+
+def _find_mends(render: Render, probe: Probe, known: frozenset[Mend], *, tools: bool, written: str) -> frozenset[Mend]:
+    """Find the fewest and gentlest mends with which the template takes a probe; none where none help."""
+    for more in _list_mends(probe, known, written):
+        if _takes(render, probe, TemplateForm(mends=known | more, written=written), tools=tools):
+            return more
+    return frozenset()
+
+
+def _list_mends(probe: Probe, known: frozenset[Mend], written: str) -> Iterator[frozenset[Mend]]:
+    """List the sets of mends that change a probe, each once: the gentlest first, and of those the fewest."""
+    seen: list[Messages] = []
+    candidates = [mend for mend in Mend if mend not in known | _BY_THEMSELVES]
+    sets = itertools.chain(*(itertools.combinations(candidates, count) for count in range(MENDS_MAX + 1)))
+    for mends in sorted(sets, key=lambda mends: (candidates.index(mends[-1]) if mends else -1, len(mends))):
+        changed = TemplateForm(mends=known.union(mends), written=written).apply(probe.messages)
+        if changed not in seen:
+            seen.append(changed)
+            yield frozenset(mends)
+
+
+def _takes(render: Render, probe: Probe, form: TemplateForm, *, tools: bool) -> bool:
+    messages = form.apply(probe.messages)
+    given = json.dumps(messages)
+    try:
+        text = render(messages, tools and any("tool_calls" in message for message in probe.messages))
+    except Exception:  # whatever a template raises
+        return False
+    whole = all(word in given for word in probe.words) and holds_words(text, sorted(probe.words, key=given.find))
+    return whole and _holds_names(text, probe)
+
+
+def _holds_names(text: str, probe: Probe) -> bool:
+    """Return whether each call's name stands before its arguments, behind what was said before it."""
+    places = sorted(text.find(word) for word in probe.words)
+    for function in (call["function"] for message in probe.messages for call in message.get("tool_calls", ())):
+        at = text.find(function["arguments"]["place"])
+        before = places[places.index(at) - 1] if places.index(at) else 0
+        if function["name"] not in text[before:at]:
+            return False
+    return True
+
+
+def _keeps_prefix(render: Render, form: TemplateForm, *, tools: bool) -> bool:
+    """Return whether a turn with a call is written as before once the user speaks again."""
+    short, long = _make_probe("", "SUWRWR"), _make_probe("", "SUWRWRAU")
+    try:
+        told, later = (render(form.apply(probe.messages), tools) for probe in (short, long))
+    except Exception:  # as above
+        return True
+    end = told.find(short.words[-1])
+    return end < 0 or later.startswith(told[:end])
+
+
+def holds_words(text: str, words: Sequence[str]) -> bool:
+    """Return whether each of the words stands in a text once, and all of them in this order."""
+    places = [text.find(word) for word in words]
+    return places == sorted(places) and -1 not in places and all(text.count(word) == 1 for word in words)

@@ -1,0 +1,148 @@
+"""Conversations in the forms that backends and templates take."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from deployments.tiers.history_repair import (
+    UNREADABLE,
+    HistoryForm,
+    name_ids,
+    order_results,
+    read_past_arguments,
+    soften,
+)
+from tests.support.strict_templates import TEMPLATES, render_strictly
+
+words = st.text("qjk \n", min_size=1, max_size=8).filter(str.strip)
+
+
+def call(id: str) -> dict[str, Any]:
+    return {"id": id, "type": "function", "function": {"name": "f", "arguments": "{}"}}
+
+
+messages = st.lists(
+    st.one_of(
+        st.builds(lambda role, text: {"role": role, "content": text}, st.sampled_from(["system", "developer"]), words),
+        st.builds(lambda text: {"role": "user", "content": text}, words),
+        st.builds(
+            lambda role, nothing: {"role": role, "content": nothing},
+            st.sampled_from(["system", "user", "assistant"]),
+            st.sampled_from(["", None]),
+        ),
+        st.builds(lambda text: {"role": "user", "content": [{"type": "text", "text": text}]}, words),
+        st.builds(lambda text: {"role": "assistant", "content": text}, words),
+        st.builds(
+            lambda ids: {"role": "assistant", "content": None, "tool_calls": [call(id) for id in ids]},
+            st.lists(st.sampled_from("xyz"), min_size=1, max_size=2, unique=True),
+        ),
+        st.builds(
+            lambda id, text: {"role": "tool", "tool_call_id": id, "content": text}, st.sampled_from("xyz"), words
+        ),
+    ),
+    min_size=1,
+    max_size=8,
+)
+
+
+def said(history: Any) -> str:
+    """All words of a conversation, in their order."""
+    texts = [m.get("content") or "" for m in history]
+    return " ".join("".join(p["text"] for p in t) if isinstance(t, list) else t for t in texts)
+
+
+@pytest.mark.parametrize("template", TEMPLATES)
+@given(messages)
+def test_the_softest_form_is_taken_by_every_template_and_says_all(template, history):
+    """Law: whatever the order of roles, calls and results, strict templates take the form that is made for them, and no
+    word is lost."""
+    form = {"turns": HistoryForm.IN_TURN, "no system": HistoryForm.NO_SYSTEM}.get(template, HistoryForm.ONE_SYSTEM)
+    softened = soften(history, form)
+
+    render_strictly(TEMPLATES[template], {"messages": softened})
+    assert sorted(said(history).split()) == sorted(w for w in said(softened).split() if set(w) <= set("qjk"))
+
+
+@given(messages, st.sampled_from(HistoryForm))
+def test_a_form_is_its_own_form(history, form):
+    """Law: softening once is enough, and changes nothing in place."""
+    before = json.dumps(history)
+    softened = soften(history, form)
+
+    assert soften(softened, form) == softened
+    assert json.dumps(history) == before
+
+
+@pytest.mark.parametrize(
+    ("given_", "read"),
+    [
+        ('{"a": 1}', {"a": 1}),
+        ({"a": 1}, {"a": 1}),
+        ("", {}),
+        (None, {}),
+        ("null", {}),
+        ("{", {UNREADABLE: "{"}),
+        ("[1]", {UNREADABLE: "[1]"}),
+        ("{'a': True}", {"a": True}),
+        ('"{\\"a\\": 1}"', {"a": 1}),
+        ([1], {UNREADABLE: "[1]"}),
+    ],
+)
+def test_past_arguments_are_an_object(given_, read):
+    """Law: nothing that was written is lost, and what comes is an object."""
+    assert read_past_arguments(given_) == read
+
+
+@given(messages)
+def test_strict_apis_take_the_softened_form(history):
+    """Law: what says nothing is left out, but for the last message; ids are nine letters and digits, and one call
+    stands before its result at a time. (What Mistral's API, Anthropic's and the template of Llama 3 ask for.)"""
+    softened = soften(history, HistoryForm.IN_TURN)
+
+    assert all(m.get("content") or m.get("tool_calls") for m in softened[:-1])
+    for message, result in zip(softened, [*softened[1:], None], strict=True):
+        for one in message.get("tool_calls") or ():
+            assert len(message["tool_calls"]) == 1
+            assert result is not None
+            assert result["tool_call_id"] == one["id"]
+            assert re.fullmatch(r"[A-Za-z0-9]{9}", one["id"])
+
+
+def test_what_was_thought_stays():
+    """Law: where two messages of the model's become one, both thoughts stand in it."""
+    history = [
+        {"role": "assistant", "content": text, "reasoning_content": f"on {text}"} for text in ("one thing", "another")
+    ]
+    (_, joined) = soften(history, HistoryForm.ONE_SYSTEM)
+
+    assert (joined["content"], joined["reasoning_content"]) == ("one thing\n\nanother", "on one thing\n\non another")
+
+
+def test_results_stand_in_the_order_of_their_calls():
+    """Law: a template that writes no ids shows each result in the place of its call; what is of no call stays last, and
+    a turn with one call or another one's results stays as it is."""
+    calls = [{"id": id, "function": {"name": "f", "arguments": {}}} for id in "abc"]
+    results = [{"role": "tool", "tool_call_id": id, "content": id} for id in "c?ba"]
+    messages = [{"role": "assistant", "content": "", "tool_calls": calls}, *results, {"role": "user", "content": "u"}]
+
+    assert [message["content"] for message in order_results(messages)] == ["", "a", "b", "c", "?", "u"]
+    assert order_results(messages[1:]) == messages[1:]
+
+
+def test_ids_name_their_tools():
+    """Law: each call has an id of its own that names its tool, the same for its result, whatever follows; a result of
+    no call keeps its id."""
+    turn = {"role": "assistant", "content": "", "tool_calls": [call("a"), call("b")]}
+    results = [{"role": "tool", "tool_call_id": id, "content": ""} for id in "ba?"]
+    named = name_ids([turn, *results, turn])
+
+    assert [one["id"] for one in named[0]["tool_calls"]] == ["functions.f:0", "functions.f:1"]
+    assert [one.get("tool_call_id") for one in named[1:4]] == ["functions.f:1", "functions.f:0", "?"]
+    assert [one["id"] for one in named[4]["tool_calls"]] == ["functions.f:2", "functions.f:3"]
+    assert name_ids([turn, *results]) == named[:4]
