@@ -1,8 +1,9 @@
 """The command line: `mlx-stack-serve COMMAND`, the same as `python -m deployments COMMAND`.
 
-What each command does stands in `HELP`. A command that needs a configuration takes its path, else finds one
-(`deployments/config_paths.py`) and says so where that is the built-in one. Exit codes: 0 good, 1 a check failed or the
-server ended by itself, 2 a wrong configuration, which is one line on standard error.
+What each command does stands in `HELP`. A command that needs a configuration takes its path, else finds one and says
+which (`deployments/config_paths.py`); one that asks a running server finds that (`deployments/cli/server_address.py`).
+Exit codes: 0 good, 1 a check failed or the server ended by itself, 2 a wrong configuration, which is one line on
+standard error.
 """
 
 from __future__ import annotations
@@ -24,8 +25,9 @@ from deployments.cli.completion.shell_completion import SHELLS, write_completion
 from deployments.cli.evaluate_arguments import add_arguments
 from deployments.cli.front import run_supervised, serve
 from deployments.config import ConfigError
-from deployments.config_paths import BUILT_IN, find_config
+from deployments.config_paths import announce_config
 from deployments.config_tiers import MlxTierConfig
+from deployments.port import DASHBOARD_PORT
 
 if TYPE_CHECKING:
     from deployments.config_file import ConfigFile
@@ -46,8 +48,10 @@ HELP = {
     "launch": "start your own agent (claude, codex, opencode, ...) on this server",
     "agents": "print what to set by hand so that an agent asks this server",
     **operators.HELP,
+    "dashboard": "run Ray's own dashboard for the running server, until Ctrl-C",
     "completion": "print what completes these commands in bash, zsh or fish",
 }
+REPORT = "mlx-stack-report.json"
 EPILOG = (
     "`mlx-stack-serve COMMAND --help` says what a command takes. In a folder without serve_config.yaml the built-in "
     "configuration is used."
@@ -117,6 +121,8 @@ def _add_doctor(command: argparse.ArgumentParser) -> None:
     _add_config(command)
     words = "send each hosted tier one short request, which may cost money: does it go on with a broken answer?"
     command.add_argument("--ask", action="store_true", help=words)
+    words = f"show and write one anonymous file that you can send with a question (else {REPORT})"
+    command.add_argument("--report", nargs="?", type=Path, const=Path(REPORT), metavar="FILE", help=words)
 
 
 def _add_pull(command: argparse.ArgumentParser) -> None:
@@ -138,6 +144,11 @@ def _add_service(command: argparse.ArgumentParser) -> None:
     command.add_argument("--yes", action="store_true", help="`install` doesn't ask before it writes")
 
 
+def _add_dashboard(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--url", help="the server's URL; else the server that you run here")
+    command.add_argument("--port", type=int, default=DASHBOARD_PORT, help=f"else {DASHBOARD_PORT}, or one above it")
+
+
 def _add_launch(command: argparse.ArgumentParser) -> None:
     command.usage = "mlx-stack-serve launch [OPTIONS] AGENT [-- ARGS]"
     command.epilog = "What stands behind `--` is passed on to the agent. Its key is read from MLX_STACK_API_KEY."
@@ -152,9 +163,9 @@ def _add_agents(command: argparse.ArgumentParser) -> None:
 
 
 def _add_place(command: argparse.ArgumentParser) -> None:
-    command.add_argument("--url", help="the server's URL; else it is found in the configuration")
+    command.add_argument("--url", help="the server's URL; else the server that you run here")
     command.add_argument("--model", default="auto", help="a tier, an alias or `auto` (the default)")
-    command.add_argument("--config", type=Path, help="the configuration file")
+    command.add_argument("--config", type=Path, help="the configuration of the server to ask")
 
 
 def _add_completion(command: argparse.ArgumentParser) -> None:
@@ -167,6 +178,7 @@ def _add_completion(command: argparse.ArgumentParser) -> None:
 ADD: dict[str, Callable[[argparse.ArgumentParser], None]] = {
     **{name: partial(operators.add_arguments, name) for name in operators.HELP},
     "completion": _add_completion,
+    "dashboard": _add_dashboard,
     "evaluate": add_arguments,
     "serve": _add_serve,
     "doctor": _add_doctor,
@@ -180,7 +192,8 @@ ADD: dict[str, Callable[[argparse.ArgumentParser], None]] = {
 
 
 def _run_agent(arguments: argparse.Namespace, rest: list[str]) -> int:
-    from deployments.cli.launch import NotStarted, check_model, find_url, launch, print_agents
+    from deployments.cli.launch import NotStarted, check_model, launch, print_agents
+    from deployments.cli.server_address import find_url
 
     name, model = arguments.agent, check_model(arguments.model)
     url = find_url(arguments.url, arguments.config)
@@ -199,6 +212,10 @@ def _run(arguments: argparse.Namespace) -> int:
         return run_supervised(arguments.checked, verbose=arguments.verbose)
     if arguments.command == "completion":
         return _complete(arguments)
+    if arguments.command == "dashboard":
+        from deployments.cli.dashboard import dashboard
+
+        dashboard(arguments.url, arguments.port)
     if arguments.command == "evaluate":
         from deployments.cli.evaluate import evaluate
 
@@ -213,7 +230,7 @@ def _run(arguments: argparse.Namespace) -> int:
         return service_command(arguments)
     if arguments.command == "pull" and arguments.name and ":" in arguments.name:
         return _pull([("model", arguments.name)])
-    return _run_on(find_config(arguments.config), arguments)
+    return _run_on(announce_config(arguments.config), arguments)
 
 
 def _complete(arguments: argparse.Namespace) -> int:
@@ -234,8 +251,6 @@ def _run_on(config: Path, arguments: argparse.Namespace) -> int:
     """Run a command that reads the configuration."""
     if arguments.command == "serve":
         _start_agent(arguments)
-    if config.parent == BUILT_IN:
-        print(f"no serve_config.yaml in {Path.cwd()}: using the built-in {config}", file=sys.stderr)  # noqa: T201
     if arguments.command in ("serve", "preflight"):
         return _preflight(config, arguments)
     from deployments.config_file import read_file
@@ -246,7 +261,7 @@ def _run_on(config: Path, arguments: argparse.Namespace) -> int:
         if arguments.command == "prepare" and arguments.behind:
             return _fetch_behind(read_file(config))
         if arguments.command == "doctor":
-            return _doctor(config, read_file(config), ask=arguments.ask)
+            return _doctor(config, read_file(config), arguments)
         return COMMANDS[arguments.command](read_file(config))
     except ConfigError as error:
         raise ConfigError(f"{config}: {error}") from None
@@ -317,10 +332,16 @@ def _find_models(file: ConfigFile, name: str | None = None) -> list[tuple[str, s
     return [(role, tier.model) for role, tier in tiers.items() if name in (None, role)]
 
 
-def _doctor(config: Path, file: ConfigFile, *, ask: bool) -> int:
+def _doctor(config: Path, file: ConfigFile, arguments: argparse.Namespace) -> int:
+    if arguments.report is not None:
+        from deployments.cli.reporting.anonymous_report import write_report
+        from deployments.state.client import folder_of
+        from deployments.state.recovery import JOURNAL
+
+        return write_report(file.args, folder_of(file.app, file.args.state) / JOURNAL, arguments.report)
     from deployments.cli.doctor import doctor
 
-    return doctor(file.args, config, ask=ask)
+    return doctor(file.args, config, ask=arguments.ask)
 
 
 COMMANDS = {"check": _check, "prepare": _prepare, "models": _models}

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, Field, ValidationError, field_validator, model_validator
 
@@ -122,6 +122,11 @@ class ServerConfig(Section):
         default=False,
         strict=True,
         description="without API keys, listen on other interfaces than loopback all the same",
+    )
+    keep_awake: Literal["requests", "always", "never"] = Field(
+        default="requests",
+        description="when a Mac on mains power is kept from idle sleep: while requests run and five minutes longer, "
+        "always, or never",
     )
     cors_origins: tuple[str, ...] = Field(
         default=(),

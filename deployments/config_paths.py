@@ -1,4 +1,5 @@
-"""Which files a command reads: those that are given, this folder's own, or those that the package ships.
+"""Which files a command reads that starts or checks a server: those that are given, the working directory's own, or
+those that the package ships.
 
     configuration   the path that is given ──▶ `serve_config.yaml` of this folder ──▶ the built-in one
     Ray's flags     `serve.env` of this folder ──▶ the built-in one
@@ -6,15 +7,20 @@
 The built-in files are those at the top of the repository: `deployments/built_in/` holds links to them, and an installed
 package what they say. So each exists once (tests/unit/test_package.py).
 
-What must never happen: a file of the user's own that is passed over.
+A command that asks a running server reads none of them (`deployments/cli/server_address.py`).
+
+Invariants:
+- A file of the user's own is never passed over.
+- A file that was not named is announced in one line: the working directory may hold somebody else's repository.
 """
 
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 
-__all__ = ["BUILT_IN", "find_config", "find_flags"]
+__all__ = ["BUILT_IN", "announce_config", "announce_flags", "find_config", "find_flags"]
 
 BUILT_IN = Path(__file__).with_name("built_in")
 CONFIG = "serve_config.yaml"
@@ -26,9 +32,28 @@ def find_config(given: Path | None) -> Path:
     return given if given is not None else _own_or_built_in(CONFIG)
 
 
+def announce_config(given: Path | None) -> Path:
+    """Name the configuration file, and say on standard error which one it is where none is given."""
+    found = find_config(given)
+    if given is None:
+        own = f"using {CONFIG} of the working directory: {Path(found).absolute()}"
+        words = f"no {CONFIG} in {Path.cwd()}: using the built-in {found}" if found.parent == BUILT_IN else own
+        print(words, file=sys.stderr, flush=True)  # noqa: T201
+    return found
+
+
 def find_flags() -> Path:
     """Name the file with the flags of Ray Serve's processes."""
     return _own_or_built_in(FLAGS)
+
+
+def announce_flags() -> Path:
+    """Name the file with the flags, and say on standard error where it is the working directory's: they set the
+    environment of every process of the server. In a checkout of this project the two are one file."""
+    found = find_flags()
+    if found.resolve() != (BUILT_IN / FLAGS).resolve():
+        print(f"using {FLAGS} of the working directory: {found.absolute()}", file=sys.stderr, flush=True)  # noqa: T201
+    return found
 
 
 def _own_or_built_in(name: str) -> Path:

@@ -78,7 +78,7 @@ class TierBase(Section):
         ge=0,
         le=64,
         description="replicas of the tier, at least; 0: the model is loaded when it is asked for, which is what the "
-        "tiers `standard` and `longctx` with `model: auto` do on a CPU where nothing is set",
+        "tiers `standard` and `longctx` with `model: auto` do where nothing is set",
     )
     max_replicas: int = Field(
         default=1, ge=1, le=64, description="replicas of the tier, at most; between the two Ray Serve scales by load"
@@ -140,7 +140,8 @@ class MlxTierConfig(TierBase):
         le=1 << 44,
         description="what one replica may use: weights, one step, running requests at their longest, and prompts kept "
         "for reuse; a request whose longest answer could never fit is refused. Not set: the weights and a third of "
-        "what is free once they are loaded",
+        "what is free once they are loaded; on a Mac what the tier needs for 32,768 tokens, and its part of what the "
+        "tiers leave of the memory that Metal recommends",
     )
     prompt_cache_bytes: int | None = Field(
         default=None,
@@ -154,6 +155,11 @@ class MlxTierConfig(TierBase):
         le=1 << 50,
         description="what prompts kept for reuse may hold on this machine's disk, all models together, where a restart "
         "finds them again; 0: nothing goes to disk. Not set: a tenth of what is free there, 4 GiB at most",
+    )
+    prompt_cache_shared: bool = Field(
+        default=False,
+        description="let API keys reuse each other's prompts: cached tokens then count in blocks of 256. Off: what one "
+        "key sends speeds up, and shows in `cached_tokens` of, no other key",
     )
     max_reasoning_tokens: int | None = Field(
         default=8192,

@@ -1,4 +1,4 @@
-"""What is spoken where: the dialects by their paths.
+"""What is spoken where: the dialects by their paths, and by the paths that count the tokens of a prompt.
 
 A path's errors, and those of all that is below it, have its dialect's shape. Workers that parse large bodies import
 what parses them before the first one comes.
@@ -12,7 +12,7 @@ from deployments.api.openai_passed import COMPLETIONS, EMBEDDINGS
 from deployments.api.openai_render import CHAT
 from deployments.api.openai_responses.response_events import RESPONSES
 
-__all__ = ["DIALECTS", "WORKER_IMPORTS"]
+__all__ = ["COUNTED", "DIALECTS", "WORKER_IMPORTS"]
 
 DIALECTS: dict[str, Dialect] = {
     "/v1/chat/completions": CHAT,
@@ -21,4 +21,5 @@ DIALECTS: dict[str, Dialect] = {
     "/v1/completions": COMPLETIONS,
     "/v1/embeddings": EMBEDDINGS,
 }
+COUNTED: dict[str, Dialect] = {"/v1/messages/count_tokens": MESSAGES, "/v1/responses/input_tokens": RESPONSES}
 WORKER_IMPORTS = ("deployments.request.attempt", *(spoken.parse.__module__ for spoken in DIALECTS.values()))

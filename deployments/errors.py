@@ -261,9 +261,7 @@ TOO_LONG = "; this model's maximum context length is smaller than the prompt: re
 class ApiError(Exception):
     """An error with its row in `TABLE`. `message` is for the client: no key, no path, no stack."""
 
-    def __init__(
-        self, code: str, message: str, *, param: str | None = None, retry_after_s: float | None = None
-    ) -> None:
+    def __init__(self, code: str, message: str, param: str | None = None, retry_after_s: float | None = None) -> None:
         super().__init__(message)
         self.code = code
         self.row = TABLE[code]
@@ -272,7 +270,7 @@ class ApiError(Exception):
         self.retry_after_s = self.row.retry_after_s if retry_after_s is None else retry_after_s
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _make_again, (self.code, self.message, self.param, self.retry_after_s)
+        return ApiError, (self.code, self.message, self.param, self.retry_after_s)
 
     @property
     def status(self) -> int:
@@ -306,11 +304,6 @@ class ApiError(Exception):
             # In this order `max` also makes a second of what is no number.
             out["retry-after"] = str(math.ceil(min(max(1.0, self.retry_after_s), RETRY_AFTER_S_MAX)))
         return out
-
-
-def _make_again(code: str, message: str, param: str | None, retry_after_s: float | None) -> ApiError:
-    """Make the same error, from another process."""
-    return ApiError(code, message, param=param, retry_after_s=retry_after_s)
 
 
 def from_refusal(refusal: Refuse) -> ApiError:

@@ -31,7 +31,7 @@ TIERS_AT_START = (
     *("timeouts", "retry_strategy", "min_replicas", "max_replicas", "replica_bytes", "asleep", "idle_s", "wake_s"),
     *("usd_per_mtok_prompt", "usd_per_mtok_completion"),
 )
-SERVERS_AT_START = ("router_replicas", "max_ongoing_requests")
+SERVERS_AT_START = ("router_replicas", "max_ongoing_requests", "keep_awake")
 
 
 def apply_change(

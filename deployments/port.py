@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 import contextlib
+import ipaddress
 import random
 import socket
+import struct
+from collections.abc import Iterator
+from pathlib import Path
 
 import psutil
 
-__all__ = ["find_listener", "free_port"]
+__all__ = ["DASHBOARD_PORT", "find_listener", "find_owners", "free_port"]
+
+Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+TABLES = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
+LISTEN = "0A"
 
 CONNECT_S = 1.0
+# Ray's dashboard, as Ray's own programs look for it.
+DASHBOARD_PORT = 8265
 # Below those that systems give out by themselves, and those of Ray Serve's replicas (30000 and up).
 PORTS = range(20_000, 30_000)
 
@@ -36,6 +46,36 @@ def _find_process(port: int) -> str | None:
         if port in ports:
             return f"process {process.info['pid']} ({process.info['name']})"
     return None
+
+
+def find_owners(host: str, port: int) -> set[int]:
+    """Find the users whose processes a connection to this address of loopback may reach. Linux alone tells; elsewhere,
+    and where nobody listens, none."""
+    found: dict[bool, set[int]] = {True: set(), False: set()}
+    for address, user in _list_listeners(port):
+        exact = address.is_loopback if host == "localhost" else str(address) == host.strip("[]")
+        if exact or address.is_unspecified:
+            found[exact].add(user)
+    return found[True] or found[False]  # the kernel prefers the exact address
+
+
+def _list_listeners(port: int) -> Iterator[tuple[Address, int]]:
+    """List the addresses of the sockets that listen on this port, and their users."""
+    for table in TABLES:
+        with contextlib.suppress(OSError):
+            for line in table.read_text(encoding="ascii").splitlines()[1:]:
+                _, local, _, state, *rest = line.split()
+                address, _, number = local.partition(":")
+                if state == LISTEN and int(number, 16) == port:
+                    yield _read_address(address), int(rest[3])
+
+
+def _read_address(digits: str) -> Address:
+    """Read an address as the kernel writes it: words of 32 bits, in the machine's own order."""
+    words = (int(digits[at : at + 8], 16) for at in range(0, len(digits), 8))
+    address = ipaddress.ip_address(b"".join(struct.pack("=I", word) for word in words))
+    mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
+    return mapped or address
 
 
 def free_port() -> int:

@@ -30,9 +30,8 @@ from starlette.routing import Route
 from deployments.api.access import Caller, access_for
 from deployments.api.admin import Insight
 from deployments.api.anthropic.count_tokens import count_prompt
-from deployments.api.anthropic.messages_render import MESSAGES
 from deployments.api.body import Bodies
-from deployments.api.boundary import BoundaryApp
+from deployments.api.boundary import BoundaryApp, find_ending
 from deployments.api.dialect import Dialect
 from deployments.api.exchange import Exchange
 from deployments.api.headers import deadline_of, is_local_only, request_id_of
@@ -52,11 +51,13 @@ from deployments.collector import collect_less
 from deployments.config import ROUTER, AppConfig, RouterConfig
 from deployments.config_tiers import Timeouts
 from deployments.cost import cloud_tiers, price_of
-from deployments.dialects import DIALECTS, WORKER_IMPORTS
+from deployments.dialects import COUNTED, DIALECTS, WORKER_IMPORTS
 from deployments.graph.handle import HandleTier
+from deployments.graph.keep_awake import KeepAwake
 from deployments.graph.scale_to_zero import bypass_cold, extend_timeouts, find_cold, make_cold_status, select_scalable
 from deployments.graph.status_poll import TierWatch
 from deployments.graph.stopping import Stoppable, Stopping
+from deployments.listener.replica_port import bind_to_node
 from deployments.memory.view import MemoryView
 from deployments.metrics import RequestMetrics
 from deployments.models.needs import plan_of
@@ -95,10 +96,11 @@ class Router(Stoppable):
     """The ingress deployment. `handles` maps tier names to the handles of their deployments."""
 
     def __init__(self, config: AppConfig, handles: Mapping[str, DeploymentHandle]) -> None:
+        bind_to_node()
         self._base = RouterConfig(reliability=config.reliability, server=config.server)
         self._state_config = config.state
         self._configured = False
-        self._stopping = Stopping()
+        self._stopping = Stopping(KeepAwake(config.server.keep_awake))
         self._refused_patch: str | None = None
         self._access = access_for(config.server)
         self._timeouts = {name: tier.timeouts for name, tier in config.tiers.items()}
@@ -114,10 +116,9 @@ class Router(Stoppable):
         self._adopt(self._base)
         self._watch = TierWatch(self._tiers, self._kinds, {n: t.context_tokens for n, t in config.tiers.items()})
         app = serve.get_replica_context().app_name
-        plan = plan_of(config)
-        self._memory = None if plan is None else MemoryView(plan, app)
+        self._memory = MemoryView(plan, app) if (plan := plan_of(config)) is not None else None
         self._state = State(ray_finder(app, config.state), self._state_limits())
-        self._stored = StoredResponses(self._state)
+        self._stored = StoredResponses(self._state, lambda: self._watch.context_tokens_max)
         self._insight = Insight(self._state, self._watch, tuple(self._tiers), self._access)
         self._overview = Overview(
             state=self._state,
@@ -162,11 +163,10 @@ class Router(Stoppable):
 
     @contextlib.asynccontextmanager
     async def _lifespan(self, _: Starlette) -> AsyncGenerator[None, None]:
-        """Find or make the state actor before the first request, and let it hear everything before
-        this replica ends."""
+        """Find or make the state actor before the first request; let it hear everything before this replica ends."""
         self._watch.start()
         await self._state.start()
-        chores = (note_memory(self._memory, self._state.note), self._overview.share_on())
+        chores = (note_memory(self._memory, self._state.note), self._overview.share_on(), self._stopping.awake.run())
         beside = [asyncio.create_task(chore) for chore in chores]
         collect_less()
         yield
@@ -186,7 +186,7 @@ class Router(Stoppable):
             Route("/health", self.health),
             Route("/ready", self.ready),
             *(Route(path, self.root) for path in ROOTS),
-            Route("/v1/messages/count_tokens", self._count_tokens, methods=["POST"]),
+            *(Route(path, partial(self._count_tokens, spoken), methods=["POST"]) for path, spoken in COUNTED.items()),
             Route("/v1/models", self.models),
             Route("/v1/models/{model:path}", self.model),
             *(Route(path, partial(self._chat, spoken), methods=["POST"]) for path, spoken in DIALECTS.items()),
@@ -284,13 +284,13 @@ class Router(Stoppable):
         )
         return await exchange.respond()
 
-    async def _count_tokens(self, request: Request) -> Response:
-        """Count the tokens of a message's prompt."""
+    async def _count_tokens(self, spoken: Dialect, request: Request) -> Response:
+        """Count the tokens of a request's prompt."""
         caller = self._identify_caller(request)
-        call = await self._read_call(MESSAGES, request, await self._read_body(request), caller)
+        call = await self._read_call(spoken, request, await self._read_body(request), caller)
         tier = self._tiers[chain_for(self._config, self._tiers, call.model)[0]]
         counted = await count_prompt(tier, call.request)
-        return json_response(counted, headers=MESSAGES.id_headers(call.request.request_id))
+        return json_response({**spoken.counted, **counted}, headers=spoken.id_headers(call.request.request_id))
 
     async def _read_body(self, request: Request) -> bytes:
         own = self._config.server
@@ -310,7 +310,7 @@ class Router(Stoppable):
         try:
             return await parse(parse=spoken.parse)
         except NeedsRecall as need:
-            recalled = await self._stored.recall(caller.name, need)
+            recalled = await self._stored.recall(caller.name, need, find_ending(request.scope))
         return await parse(parse=partial(spoken.parse, recalled=recalled), beside=recalled.size)
 
     def _identify_caller(self, request: Request) -> Caller:
@@ -326,7 +326,7 @@ class Router(Stoppable):
         stays = "" if caller.allow_cloud else KEY_STAYS
         if local_only:
             stays = LOCAL_ONLY
-        expected = build_expected(self._config, request, call.toolbox)
+        expected = build_expected(self._config, request, call.toolbox, call.form)
         run = Run(
             request=request,
             expected=expected,

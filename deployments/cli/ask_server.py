@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 from deployments.cli.lines import list_incidents, list_sessions, plain, show_request, show_status, show_timeline
 from deployments.cli.operators import LINES_MAX
-from deployments.cli.server_client import NotAnswered, ServerClient
+from deployments.cli.server_client import MALFORMED, NotAnswered, ServerClient, name_foreign
 from deployments.running.words import can_answer
 from deployments.ui.timeline import tell
 
@@ -31,8 +31,9 @@ def ask_server(client: ServerClient, arguments: argparse.Namespace) -> int:
     except BrokenPipeError:  # whoever read it has seen enough
         sys.stderr.close()
         return 0
-    finally:
-        client.close()
+    except MALFORMED as error:
+        print(plain(name_foreign(client.url, error)), file=sys.stderr)  # noqa: T201
+        return 1
 
 
 def _status(client: ServerClient, arguments: argparse.Namespace) -> int:
@@ -45,7 +46,7 @@ def _status(client: ServerClient, arguments: argparse.Namespace) -> int:
 
 
 def _why(client: ServerClient, arguments: argparse.Namespace) -> int:
-    report, own = client.get(f"requests/{quote(arguments.request, safe='')}"), False
+    report, own = client.get(f"requests/{quote(arguments.request, safe='')}", key=arguments.key), False
     try:
         found = client.get("incidents", request_id=arguments.request, key=report["key"], limit=100)["data"]
     except NotAnswered:  # incidents are an admin's; the report is the caller's own
@@ -87,10 +88,10 @@ def _read_newer(client: ServerClient, session: str | None, last: int) -> list[di
 
 def _sessions(client: ServerClient, arguments: argparse.Namespace) -> int:
     if arguments.session:
-        session = client.get(f"sessions/{quote(arguments.session, safe='')}")
+        session = client.get(f"sessions/{quote(arguments.session, safe='')}", key=arguments.key)
         _print([json.dumps(session)] if arguments.json else _show_session(session))
         return 0
-    found = client.get("sessions", limit=max(1, arguments.lines))["data"][: arguments.lines]
+    found = client.get("sessions", limit=max(1, arguments.lines), key=arguments.key)["data"][: arguments.lines]
     _print([json.dumps(found)] if arguments.json else list_sessions(found))
     return 0
 
@@ -114,13 +115,13 @@ def _incidents(client: ServerClient, arguments: argparse.Namespace) -> int:
 def _top(client: ServerClient, _: argparse.Namespace) -> int:
     from deployments.cli.top import Top
 
-    client.get("live")  # what is wrong is said before the terminal is taken
+    list(show_status(client.get("live"), client.url))  # what is wrong is said before the terminal is taken
     Top(client).run()
     return 0
 
 
 def _print(lines: Any) -> None:
-    for line in lines:
+    for line in list(lines):  # what can't be read is noticed before a line of it is printed
         print(line, flush=True)  # noqa: T201
 
 

@@ -26,8 +26,11 @@ from deployments.config import AppConfig
 from deployments.config_tiers import HostedTierConfig, MlxTierConfig, TierBase
 from deployments.graph.replica import make_tier
 from deployments.graph.scale_to_zero import let_auto_sleep
+from deployments.memory.plan import MemoryPlan, MonitorSettings
+from deployments.memory.room import AGENT_TOKENS, find_usable
 from deployments.models.artifact import find_on_disk
 from deployments.models.catalog import choose_here
+from deployments.models.needs import plan_of, tier_needs
 from deployments.models.presence import look
 from deployments.models.sources import parse_source
 from deployments.tiers.mlx.loading import check_calls_on_disk
@@ -68,8 +71,8 @@ def _check_all(config: AppConfig, path: Path, *, ask: bool) -> Iterator[Finding]
 def _check_platform() -> Finding:
     version = ".".join(map(str, sys.version_info[:3]))
     words = f"{platform.system()} {platform.machine()}, Python {version}"
-    good = (3, 11) <= sys.version_info[:2] < (3, 14)
-    return Finding("ok" if good else "fail", "platform", words if good else f"{words}: 3.11 to 3.13 is needed")
+    good = (3, 11) <= sys.version_info[:2] < (3, 15)
+    return Finding("ok" if good else "fail", "platform", words if good else f"{words}: 3.11 to 3.14 is needed")
 
 
 def _check_package(name: str) -> Finding:
@@ -90,9 +93,32 @@ def _check_models(config: AppConfig) -> Iterator[Finding]:
         finding, weight_bytes = _check_model(name, tier.model)
         yield finding
         needed += weight_bytes * tier.min_replicas
+    yield _check_working_set(config) or _check_total(needed)
+
+
+def _check_total(needed_bytes: int) -> Finding:
     total = psutil.virtual_memory().total
-    words = f"{needed / GIB:.1f} GiB needed for Ray and the weights, {total / GIB:.1f} GiB in this machine"
-    yield Finding("ok" if needed < 0.8 * total else "fail", "memory", words)
+    words = f"{needed_bytes / GIB:.1f} GiB needed for Ray and the weights, {total / GIB:.1f} GiB in this machine"
+    return Finding("ok" if needed_bytes < 0.8 * total else "fail", "memory", words)
+
+
+def _check_working_set(config: AppConfig) -> Finding | None:
+    """Check the tiers' needs against what models may use of a Mac; None elsewhere."""
+    plan = plan_of(config) or MemoryPlan(settings=MonitorSettings(), needs=tier_needs(config))
+    usable_bytes = find_usable(plan)
+    if usable_bytes is None:
+        return None
+    needs = {need.name: need.replica_bytes for need in plan.needs if need.local and need.replica_bytes}
+    words = (
+        f"{sum(needs.values()) / GIB:.1f} GiB needed for the tiers' weights and {AGENT_TOKENS:,} tokens of context "
+        f"each, {usable_bytes / GIB:.1f} GiB that Metal may use on this Mac"
+    )
+    left_out = [name for name, size_bytes in needs.items() if size_bytes > usable_bytes]
+    if left_out:
+        return Finding("fail", "memory", f"{words}: too few for {', '.join(left_out)}; name a smaller model")
+    if sum(needs.values()) > usable_bytes:
+        return Finding("warn", "memory", f"{words}: the tiers can't all be awake at the same time")
+    return Finding("ok", "memory", words)
 
 
 def _check_model(name: str, model: str) -> tuple[Finding, int]:

@@ -28,7 +28,7 @@ from typing import Any
 from deployments.cli.agents import KEY
 from deployments.cli.evaluate_arguments import AT_ONCE
 from deployments.config import AppConfig, ConfigError, EvaluateConfig
-from deployments.config_paths import BUILT_IN, find_config
+from deployments.config_paths import BUILT_IN, announce_config
 from deployments.evaluate.apply_proposal import check_proposal, show_difference, write_file, write_proposal
 from deployments.evaluate.asking.own_server import NoServer, read_config
 from deployments.evaluate.cell_journal import CellJournal, OtherPlan
@@ -60,7 +60,7 @@ def evaluate(arguments: argparse.Namespace) -> int:
     if not 1 <= at_once <= AT_ONCE_MAX:
         raise ConfigError(f"--at-once: a number from 1 to {AT_ONCE_MAX} is needed")
     old = _read_report(arguments.compare, settings.seed) if arguments.compare else None
-    source = None if arguments.url else find_config(arguments.config)
+    source = None if arguments.url else announce_config(arguments.config)
     config = _read_config(source) if source else None
     target, words = _choose_target(arguments, source, config)
     line = ProgressLine(settings.budget_minutes * 60)
@@ -123,7 +123,7 @@ def _read_config(source: Path) -> AppConfig:
 def _choose_target(arguments: argparse.Namespace, source: Path | None, config: AppConfig | None) -> tuple[Target, str]:
     if source is not None and config is not None:
         return OwnTarget(source, config, cloud=arguments.cloud), f"the configuration {source}"
-    from deployments.cli.launch import find_url
+    from deployments.cli.server_address import find_url
 
     url, key = find_url(arguments.url, None), os.environ.get(KEY, "")
     if not (key.isascii() and key.isprintable()):  # httpx would show it in its complaint
@@ -178,10 +178,11 @@ def _read_report(path: Path, seed: int) -> dict[str, Any]:
 def _write_report(
     folder: Path, report: Mapping[str, Any], differences: Sequence[Mapping[str, Any]] | None, line: ProgressLine
 ) -> None:
-    (folder / "report.json").write_text(json.dumps(report, indent=1), encoding="utf-8")
     page, summary = render_page(report, differences), render_summary(report, differences)
-    (folder / "report.html").write_text(page, encoding="utf-8")
-    (folder / "report.md").write_text(summary, encoding="utf-8")
+    for name, text in (("json", json.dumps(report, indent=1)), ("html", page), ("md", summary)):
+        path = folder / f"report.{name}"
+        path.unlink(missing_ok=True)  # a link goes, and not what it leads to: the folder may be a repository's
+        path.write_text(text, encoding="utf-8")
     try:
         keep_report(find_kept_folder(), report, page, summary)
     except OSError as error:

@@ -10,17 +10,16 @@ first (`deployments/cli/preflight.py`), and the `exec` after them leads to a sup
 handlers of signals print C++ frames.
 
 With HAProxy a request costs a tenth of what it costs through Serve's own proxy (figures in
-loadtests/README.md). Three things of Ray's way to run it are changed here: its pages are bound to
-loopback (`haproxy_on_loopback.sh`), its files and its admin socket are in a folder of the user's
-own and not in a shared one, and its pages' ports are free ones, so that two servers may run on one
-machine. Where there is no HAProxy, the Router is reached through Serve's own proxy.
+loadtests/README.md). Two things of Ray's way to run it are changed here: its configuration is
+rewritten (`haproxy_on_loopback.sh`), and its files and its admin socket are in a folder that only
+the user can reach, and not in a shared one. Where there is no HAProxy, the Router is reached through Serve's own proxy.
 
 What must never happen: without API keys, anything but loopback listens for HTTP.
 `http_options.host` binds the front listener, and the Router's own port behind it (30000 and up);
-`serve.env` keeps Ray's own processes on loopback. What Ray 2.60 binds to all interfaces, without an
-option against it, is each replica's gRPC port, for calls from other replicas: it speaks no HTTP/1,
-and refuses whoever lacks Ray's token. `serve.env` asks for the token, and `serve` doesn't start
-without it. tests/e2e/test_sockets.py lists every socket and tries them.
+`serve.env` keeps Ray's own processes on loopback, and `deployments/listener/replica_port.py` each
+replica's gRPC port, for calls from other replicas. They refuse whoever lacks Ray's token: `serve.env`
+asks for it, and `serve` doesn't start without it. tests/e2e/test_sockets.py lists every socket and
+tries them.
 """
 
 from __future__ import annotations
@@ -36,10 +35,10 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from deployments.config import ConfigError
-from deployments.config_paths import find_flags
+from deployments.config_paths import announce_flags
 from deployments.listener.haproxy import BUFFER_BYTES, UNREAD_S, WRAPPER, limits_of, read_seconds
 from deployments.port import free_port
-from deployments.running.folder import RunFolder, base_folder, is_own, log_path
+from deployments.running.folder import RunFolder, base_folder, log_path, refuse_long
 from deployments.running.supervisor import hold_signals, supervise
 from deployments.running.words import Place
 
@@ -61,28 +60,32 @@ def serve(config: Path, *, verbose: bool = False) -> NoReturn:
     from deployments.api.api_keys import load_keys
     from deployments.cli.preflight import TOKEN, preflight
 
-    flags = environment(find_flags(), os.environ)
+    flags = environment(announce_flags(), os.environ)
     if flags.get("RAY_AUTH_MODE", "").lower() == "disabled":
         sys.exit(TOKEN)
     file = preflight(config)
     keyed = bool(load_keys(file.server, os.environ))
     if file.tls:
         flags[SWITCH] = "0"  # HAProxy, as Ray starts it, knows no TLS: keys would travel in clear
+    flags["PYTHONSAFEPATH"] = "1"  # no process of the run imports from the folder that it was started in
     place = {"url": file.url, "config": str(config), "port": file.port, "app": file.app, "keyed": keyed}
-    command = [sys.executable, "-m", "deployments", "serve", str(config), "--checked", json.dumps(place)]
+    command = [sys.executable, "-P", "-m", "deployments", "serve", str(config), "--checked", json.dumps(place)]
     with hold_signals():
         os.execve(sys.executable, [*command, *(["--verbose"] if verbose else [])], flags)
 
 
 def run_supervised(place: Mapping[str, Any], *, verbose: bool) -> int:
     """Run the server that `serve` has checked, under the supervisor; return the exit code."""
-    base = base_folder(os.environ)
-    if not is_own(base):
-        sys.exit(f"{base}: can't be written to, or others may write there too: set RAY_TMPDIR to a folder of your own")
+    os.umask(0o077)  # for all processes of the server: its logs and sockets are this user's alone
+    try:
+        base = base_folder(os.environ)
+        refuse_long(base, os.environ.get(SWITCH) == "1")
+    except ConfigError as error:
+        sys.exit(str(error))
     log = str(log_path(base, place["port"]))
     try:
         folder = RunFolder.create(base, place["port"])
-        folder.note(supervisor=os.getpid(), config=place["config"])
+        folder.note(supervisor=os.getpid(), config=place["config"], url=place["url"])
     except OSError as error:
         sys.exit(f"{base}: {error.strerror}")
     shown = Place(url=place["url"], config=place["config"], log=log, keyed=place["keyed"])
@@ -94,7 +97,7 @@ def environment(env_file: Path, given: Mapping[str, str]) -> dict[str, str]:
     has no flags.
 
     Raises:
-        ConfigError: one line that names the variable, or the line of the file, that can't be used.
+        ConfigError: one line that names the variable, or the line of the file, that can't be used, or the folder.
     """
     flags = _read_flags(env_file) | dict(given)
     slow = _limit_slow_clients(flags)
@@ -141,11 +144,9 @@ def _read_flags(env_file: Path) -> dict[str, str]:
 
 
 def _choose_haproxy_flags(folder: Path) -> dict[str, str]:
-    """Choose HAProxy's flags; none where it isn't installed, or where its files would not be ours
-    alone. `folder` must be short: Ray adds 70 characters for each node's own files, and a socket's
-    path has at most 97."""
+    """Choose HAProxy's flags; none where it isn't installed. Its files are in `folder`."""
     program = _find_haproxy()
-    if not sys.platform.startswith("linux") or program is None or not os.access(WRAPPER, os.X_OK) or not is_own(folder):
+    if not sys.platform.startswith("linux") or program is None or not os.access(WRAPPER, os.X_OK):
         return {}
     return {
         SWITCH: "1",
@@ -158,8 +159,6 @@ def _choose_haproxy_flags(folder: Path) -> dict[str, str]:
         "RAY_SERVE_HAPROXY_SERVER_STATE_BASE": str(folder),
         "RAY_SERVE_HAPROXY_SERVER_STATE_FILE": str(folder / "server-state"),
         "RAY_SERVE_HAPROXY_MAXCONN": str(_count_connections_max()),
-        "RAY_SERVE_HAPROXY_STATS_PORT": str(free_port()),
-        "RAY_SERVE_HAPROXY_METRICS_PORT": str(free_port()),
         "RAY_SERVE_FALLBACK_PROXY_HTTP_PORT": str(free_port()),
         "RAY_SERVE_FALLBACK_PROXY_GRPC_PORT": str(free_port()),
         # One event loop of HAProxy is far from busy where the Router is.

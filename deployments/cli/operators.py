@@ -35,6 +35,8 @@ def add_arguments(name: str, command: argparse.ArgumentParser) -> None:
     if name == "incidents":
         command.add_argument("--kind", help="loop, flaw, repair, escalation, fault, budget, breaker, memory, ...")
         command.add_argument("--tier", help="only those of this tier")
+    if name in ("why", "sessions"):
+        command.add_argument("--key", help="whose it is, by the name of the API key, where several have such a one")
     if name in ("logs", "incidents"):
         command.add_argument("--session", help="only those of this session")
     if name in ("logs", "sessions", "incidents"):
@@ -42,8 +44,8 @@ def add_arguments(name: str, command: argparse.ArgumentParser) -> None:
         command.add_argument("-n", "--lines", type=_parse_lines, default=LINES, help=words)
     if name != "top":
         command.add_argument("--json", action="store_true", help="print JSON: what the server answered")
-    command.add_argument("--url", help="the server's URL; else it is found in the configuration")
-    command.add_argument("--config", type=Path, help="the configuration file")
+    command.add_argument("--url", help="the server's URL; else the server that you run here")
+    command.add_argument("--config", type=Path, help="the configuration of the server to ask")
 
 
 def _parse_lines(text: str) -> int:
@@ -59,7 +61,7 @@ def run(arguments: argparse.Namespace) -> int:
         ConfigError: no URL can be found.
     """
     from deployments.cli.ask_server import ask_server
-    from deployments.cli.launch import find_url
+    from deployments.cli.server_address import find_url
     from deployments.cli.server_client import ServerClient
 
     return ask_server(ServerClient(find_url(arguments.url, arguments.config)), arguments)

@@ -30,7 +30,7 @@ __all__ = ["check_prefill"]
 TOKENS = 16
 WAIT_S = 60.0
 COUNT = "Count from one to twenty, in words, separated by commas."
-BEGUN = "I begin where it gets interesting: eleven, twelve, thirteen,"
+BEGUN = "I begin where it gets interesting: eleven, twelve, thirteen"
 _NEXT = re.compile(r"\W*(fourteen|14)\b", re.IGNORECASE)
 _REFUSED = frozenset({400, 422})  # the statuses of a request that the upstream doesn't take as it is
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import errno
 import os
+import platform
 import socket
 import ssl
 import sys
@@ -21,7 +22,7 @@ from typing import Any
 
 from deployments.config import ConfigError
 from deployments.config_file import ConfigFile, check_listener, read_file
-from deployments.config_tiers import ScriptedTierConfig
+from deployments.config_tiers import MlxTierConfig, ScriptedTierConfig
 from deployments.port import find_listener
 from deployments.reports.traces import check_packages
 from deployments.running.folder import RunFolder, base_folder, clear_dead
@@ -29,12 +30,17 @@ from deployments.state.client import folder_of
 from deployments.state.recovery import JOURNAL, refuse_parts
 from deployments.tiers.scripted.script import ScriptError, load_script
 
-__all__ = ["TOKEN", "PortTaken", "check", "preflight"]
+__all__ = ["TOKEN", "PortTaken", "check", "is_too_old", "preflight"]
 
 TOKEN = (
     "RAY_AUTH_MODE=disabled: the ports between replicas, which other machines reach too, would take calls from "
     "anybody, with API keys or without. Unset it."
 )
+
+
+# MLX 0.32 has wheels for macOS 14 and newer.
+MACOS_LEAST = 14
+OLD_MACOS = "warning: this macOS has no MLX 0.32: local tiers need macOS 14 or newer; hosted tiers work"
 
 
 class PortTaken(RuntimeError):
@@ -68,10 +74,17 @@ def check(file: ConfigFile, environ: Mapping[str, str] = os.environ) -> None:
     """
     if check_listener(file, environ):
         _say(f"warning: server.allow_open lets everybody who reaches {file.host}:{file.port} in without an API key")
+    if any(isinstance(tier, MlxTierConfig) for tier in file.args.tiers.values()) and is_too_old(platform.mac_ver()[0]):
+        _say(OLD_MACOS)
     _check_scripts(file)
     _check_tls(file)
     if file.args.telemetry.traces:
         check_packages()
+
+
+def is_too_old(macos: str) -> bool:
+    """Return whether this version of macOS has no MLX of the lock file; "" is another system."""
+    return macos.partition(".")[0].isdecimal() and int(macos.partition(".")[0]) < MACOS_LEAST
 
 
 def _say(words: str) -> None:

@@ -8,7 +8,8 @@ A model that can't be had is reported and is no error of `prepare`: its tier wil
 and the server runs without it. `pull` wants the model, so there it is one. With HF_HUB_OFFLINE=1 in the environment
 nothing is fetched behind the server.
 
-A fetch that was cut off goes on where it was: the hub's client keeps what it has of each file, parts that have arrived
+Before a fetch its size is said, and the time that it takes on a line of 10 MB/s. One that was cut off, by Ctrl-C too,
+continues where it was: what has arrived of a file of the hub is kept (`models/hub_files.py`), parts that have arrived
 are kept, and pip keeps a wheel that has arrived complete and, from version 25.1 on, takes up a broken connection where
 it broke.
 """
@@ -23,10 +24,11 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from deployments.models import blas, wheels
-from deployments.models.artifact import Artifact, resolve
-from deployments.models.catalog import Choice, choose_here
+from deployments.models.artifact import Artifact, find_on_disk, resolve
+from deployments.models.catalog import Choice, choose_here, weight_bytes_of
+from deployments.models.downloads import format_size
 from deployments.models.presence import look
-from deployments.models.sources import ModelUnavailable, parse_source
+from deployments.models.sources import ModelSource, ModelUnavailable, parse_source
 from deployments.running.behind import is_offline
 
 __all__ = ["fetch_behind", "prepare", "pull"]
@@ -34,6 +36,7 @@ __all__ = ["fetch_behind", "prepare", "pull"]
 NICENESS = 10
 PERCENT = re.compile(r"(\d+) % of ")
 SHOWN_EVERY = 10
+LINE_BYTES_PER_S = 10_000_000
 
 
 def prepare(models: Iterable[tuple[str, str]], *, cache_dir: Path | None = None) -> int:
@@ -92,12 +95,25 @@ def _fetch(choice: Choice, names: list[str], cache_dir: Path | None) -> bool:
     """Prepare one model and report how it went; return whether it is there."""
     _tell(f"{', '.join(names)}: {choice.source}\n  {choice.why}")
     try:
-        artifact = resolve(parse_source(choice.source), cache_dir=cache_dir, say=_tell_indented)
+        source = parse_source(choice.source)
+        _tell_size(source, cache_dir)
+        artifact = resolve(source, cache_dir=cache_dir, say=_tell_indented)
     except (ModelUnavailable, ValueError) as error:
         _tell(f"  not available: {error}")
         return False
     _tell(f"  ready: {_describe(artifact)}")
     return True
+
+
+def _tell_size(source: ModelSource, cache_dir: Path | None) -> None:
+    """Say how much is to be fetched, and how long that takes, before it begins; nothing of what is here."""
+    size_bytes = source.size_bytes or weight_bytes_of(source.text)
+    if size_bytes and find_on_disk(source, cache_dir=cache_dir) is None:
+        minutes = max(1, round(size_bytes / LINE_BYTES_PER_S / 60))
+        _tell(
+            f"  {format_size(size_bytes)} to fetch: about {minutes} min at {LINE_BYTES_PER_S // 1_000_000} MB/s; "
+            "Ctrl-C loses nothing that has arrived"
+        )
 
 
 def _describe(artifact: Artifact) -> str:

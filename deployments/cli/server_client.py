@@ -1,14 +1,19 @@
-"""A command that asks a running server: by its URL or that of the configuration, with the key of the environment.
+"""A command that asks a running server, with the key of the environment.
 
 Another server may stand there, which answers any route with 200: what has none of the fields of our routes' answers is
-none of ours.
+none of ours. It may also be slow, endless, or lead elsewhere.
 
-What must never happen: a traceback where the server is away or refuses, or is another one. One line says what is wrong,
-and what to do. A key in such a line.
+Invariants:
+- An answer ends: `ask_s` bounds all of it, `ANSWER_BYTES_MAX` its size. It is never decompressed.
+- A redirect is not followed: the key goes to the address that was named, and to no other.
+- A server that is away, refuses, or is another one costs one line, which says what to do, and no traceback. The line
+  never holds the key.
 """
 
 from __future__ import annotations
 
+import asyncio
+import json
 import os
 import ssl
 from collections.abc import Mapping
@@ -20,17 +25,32 @@ import httpx
 from deployments.config import ConfigError
 from deployments.listener.listening import is_loopback
 
-__all__ = ["KEY", "NotAnswered", "ServerClient"]
+__all__ = ["KEY", "MALFORMED", "NoAnswer", "NotAnswered", "ServerClient", "name_foreign", "read_words"]
 
 KEY = "MLX_STACK_API_KEY"
 ASK_S = 15.0
+ANSWER_BYTES_MAX = 32 * 1024 * 1024
+WORDS_MAX = 500
 # Each route's answer has one of them.
 FIELDS = frozenset({"tiers", "data", "attempts", "windows"})
 HINTS = {401: f" (the key is read from {KEY})", 403: f" (the key in {KEY} is no admin's)"}
+# What reading an answer raises where it has another shape than ours.
+MALFORMED = (LookupError, TypeError, ValueError, AttributeError)
 
 
 class NotAnswered(Exception):
     """There is no answer to show. The message is one line."""
+
+
+class NoAnswer(Exception):
+    """The server sent none. The message is the reason, in a few words."""
+
+
+def name_foreign(url: str, error: Exception) -> str:
+    """Write the line for a server whose answer has another shape than ours."""
+    return f"{url} is not an MLX Stack Serve instance: its answer can't be read ({type(error).__name__}: {error})"[
+        :WORDS_MAX
+    ]
 
 
 class ServerClient:
@@ -45,20 +65,20 @@ class ServerClient:
         self,
         url: str,
         environ: Mapping[str, str] = os.environ,
-        transport: httpx.BaseTransport | None = None,
+        transport: httpx.AsyncBaseTransport | None = None,
         ask_s: float = ASK_S,
     ) -> None:
         self.url = url
-        key = _read_key(environ)
+        self._key, self._ask_s = _read_key(environ), ask_s
         own = is_loopback(urlsplit(url).hostname)
-        self._http = httpx.Client(
-            base_url=url,
-            headers={"authorization": f"Bearer {key}"} if key else {},
-            timeout=ask_s,
-            transport=transport,
-            verify=_trust(url),
-            trust_env=not own,  # a proxy can't reach our loopback
-        )
+        # `trust_env`: a proxy of the environment can't reach our loopback.
+        self._options: dict[str, Any] = {
+            "base_url": url,
+            "timeout": ask_s,
+            "transport": transport,
+            "verify": _trust(url),
+            "trust_env": not own,
+        }
 
     def get(self, path: str, **params: Any) -> Any:
         """Ask for one thing below `/v1/reliability`.
@@ -66,25 +86,50 @@ class ServerClient:
         Raises:
             NotAnswered: the server is away, or refuses.
         """
-        given = {name: value for name, value in params.items() if value is not None}
         try:
-            answer = self._http.get(f"/v1/reliability/{path}", params=given)
-        except (httpx.HTTPError, httpx.InvalidURL, UnicodeError) as error:
-            reason = str(error) or type(error).__name__
+            status, body = self.ask(f"/v1/reliability/{path}", **params)
+        except NoAnswer as error:
             raise NotAnswered(
-                f"no server answers at {self.url} ({reason}): start one with mlx-stack-serve serve"
+                f"no server answers at {self.url} ({error}): start one with mlx-stack-serve serve"
             ) from None
-        body = _read_object(answer)
-        if answer.status_code == 200 and FIELDS & body.keys():
+        if status == 200 and FIELDS & body.keys():
             return body
         if "error" not in body:
-            raise NotAnswered(f"what answers at {self.url} is no MLX Stack Serve (HTTP {answer.status_code})")
-        said = _read_words(body["error"]) or f"HTTP {answer.status_code}"
-        raise NotAnswered(f"the server at {self.url} says: {said}{HINTS.get(answer.status_code, '')}")
+            raise NotAnswered(f"{self.url} is not an MLX Stack Serve instance (HTTP {status}).")
+        said = read_words(body) or f"HTTP {status}"
+        raise NotAnswered(f"the server at {self.url} says: {said}{HINTS.get(status, '')}")
 
-    def close(self) -> None:
-        """Let go of the connection."""
-        self._http.close()
+    def ask(self, path: str, *, keyed: bool = True, **params: Any) -> tuple[int, dict[str, Any]]:
+        """Ask for any path, with the key where `keyed`; return the status and the JSON object, empty where it is none.
+
+        Raises:
+            NoAnswer: the server sent none within `ask_s`, or one that is too large.
+        """
+        try:
+            return asyncio.run(
+                self._ask(path, keyed, {name: value for name, value in params.items() if value is not None})
+            )
+        except TimeoutError:
+            raise NoAnswer(f"nothing within {self._ask_s:g} s") from None
+        except (httpx.HTTPError, httpx.InvalidURL, UnicodeError, ssl.SSLError) as error:
+            raise NoAnswer(str(error) or type(error).__name__) from None
+
+    async def _ask(self, path: str, keyed: bool, params: Mapping[str, Any]) -> tuple[int, dict[str, Any]]:
+        headers = {"accept-encoding": "identity"}
+        headers |= {"authorization": f"Bearer {self._key}"} if self._key and keyed else {}
+        raw = bytearray()
+        async with (
+            asyncio.timeout(self._ask_s),
+            httpx.AsyncClient(**self._options) as http,
+            http.stream("GET", path, params=params, headers=headers) as answer,
+        ):
+            if "content-encoding" in answer.headers:
+                raise NoAnswer("it compresses its answer unasked")
+            async for piece in answer.aiter_bytes():
+                raw += piece
+                if len(raw) > ANSWER_BYTES_MAX:
+                    raise NoAnswer(f"its answer is over {ANSWER_BYTES_MAX >> 20} MiB")
+            return answer.status_code, _read_object(bytes(raw))
 
 
 def _read_key(environ: Mapping[str, str]) -> str:
@@ -102,16 +147,17 @@ def _trust(url: str) -> ssl.SSLContext | bool:
         raise ConfigError(f"SSL_CERT_FILE: can't be read: {error.strerror}") from None
 
 
-def _read_object(answer: httpx.Response) -> dict[str, Any]:
+def _read_object(raw: bytes) -> dict[str, Any]:
     """Read the JSON object of an answer; empty where it is none."""
     try:
-        body = answer.json()
+        body = json.loads(raw)
     except (ValueError, RecursionError):
         return {}
     return body if isinstance(body, dict) else {}
 
 
-def _read_words(error: Any) -> str:
+def read_words(body: Mapping[str, Any]) -> str:
     """Read what an error says: our own are objects, those of other servers may be texts."""
+    error = body.get("error")
     words = error.get("message") if isinstance(error, dict) else error
-    return words if isinstance(words, str) else ""
+    return words[:WORDS_MAX] if isinstance(words, str) else ""

@@ -22,7 +22,7 @@ from pathlib import Path
 from deployments.cli.preflight import check
 from deployments.config import ConfigError
 from deployments.config_file import ConfigFile, read_file
-from deployments.config_paths import find_config
+from deployments.config_paths import announce_config
 from deployments.running.reachable import is_open
 from deployments.service.agent_start import read_environment_file
 from deployments.service.init_system import InitSystem, ServiceFault
@@ -57,7 +57,7 @@ def service_command(arguments: argparse.Namespace) -> int:
     desk = ServiceDesk(find_init_system(Path.home(), os.environ), Path.home(), os.environ)
     try:
         if arguments.order == "install":
-            return desk.install(find_config(arguments.config), yes=arguments.yes)
+            return desk.install(announce_config(arguments.config), yes=arguments.yes)
         return {"uninstall": desk.uninstall, "status": desk.status, "restart": desk.restart}[arguments.order]()
     except ServiceFault as error:
         print(error, file=sys.stderr)  # noqa: T201

@@ -18,7 +18,7 @@ from textual.binding import Binding, BindingType
 from textual.widgets import DataTable, Footer, Header, Label
 
 from deployments.cli.lines import TIER_HEAD, plain, sum_up_day, tier_rows
-from deployments.cli.server_client import NotAnswered
+from deployments.cli.server_client import MALFORMED, NotAnswered, name_foreign
 from deployments.ui.shown import list_way, write_count, write_ms, write_word
 
 __all__ = ["Top"]
@@ -85,16 +85,19 @@ class Top(App[None]):
         self._asking = True
         try:
             now = await asyncio.to_thread(self._server.get, "live")
+            day, rows = sum_up_day(now["day"]), _write_rows(now)
         except NotAnswered as error:
             self.query_one("#trouble", Label).update(plain(error))
+            return
+        except MALFORMED as error:  # another server stands there now
+            self.query_one("#trouble", Label).update(plain(name_foreign(self._server.url, error)))
             return
         finally:
             self._asking = False
         self.query_one("#trouble", Label).update("")
-        self.query_one("#day", Label).update(sum_up_day(now["day"]))
-        self._fill("tiers", tier_rows(now))
-        self._fill("running", [_write_running(row) for row in now["running"]])
-        self._fill("finished", [_write_finished(report) for report in now["finished"]])
+        self.query_one("#day", Label).update(day)
+        for name, shown in rows.items():
+            self._fill(name, shown)
 
     def _fill(self, name: str, rows: Sequence[Sequence[str]]) -> None:
         shown = self.query_one(f"#{name}", DataTable)
@@ -103,6 +106,15 @@ class Top(App[None]):
         for row in rows:
             shown.add_row(*(Text(plain(cell)) for cell in row))
         shown.cursor_coordinate = at
+
+
+def _write_rows(now: dict[str, Any]) -> dict[str, Sequence[Sequence[str]]]:
+    """Write the rows of each table."""
+    return {
+        "tiers": tier_rows(now),
+        "running": [_write_running(row) for row in now["running"]],
+        "finished": [_write_finished(report) for report in now["finished"]],
+    }
 
 
 def _write_running(row: dict[str, Any]) -> tuple[str, ...]:

@@ -4,7 +4,7 @@
 
 A line that broke off is cut off, one that is damaged is passed over, and its cell is run again. A cell that ran out of
 time is not written. What must never happen: cells of two different plans (another configuration, seed, URL) in one
-journal; a byte taken from a file that isn't one.
+journal; a byte taken from a file that isn't one, or from one that a link leads to: the folder may be a repository's.
 """
 
 from __future__ import annotations
@@ -69,6 +69,8 @@ class CellJournal:
 
     def _read(self) -> tuple[list[dict[str, Any]], int]:
         """Read the lines that are whole, and say where the last of them ends."""
+        if self._path.is_symlink():
+            raise OtherPlan(f"{self._path} is a symbolic link, and the evaluation would write to its target: {REMEDY}")
         try:
             data = self._path.read_bytes()
         except FileNotFoundError:

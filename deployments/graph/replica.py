@@ -18,15 +18,17 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ray import serve
 
 from deployments.collector import collect_less
 from deployments.config_tiers import HostedTierConfig, MlxTierConfig, ScriptedTierConfig, TierBase
 from deployments.graph.unavailable import RefusedTier
+from deployments.listener.replica_port import bind_to_node
 from deployments.memory.lease import ReplicaLease
 from deployments.memory.plan import MemoryPlan
+from deployments.memory.room import Room, find_room
 from deployments.models.needs import replica_bytes
 from deployments.patches import apply_change, patch_tier
 from deployments.ports import Tier
@@ -35,24 +37,28 @@ from reliability.config import CloudFallback
 from reliability.memory.pressure import Level
 from reliability.types import ChatRequest, Event, Failed, Fault, TierStatus
 
-__all__ = ["TierReplica", "make_tier"]
+if TYPE_CHECKING:
+    from deployments.tiers.hosted.hosted_tier import HostedTier
+
+__all__ = ["TierReplica", "make_hosted", "make_tier"]
 
 IDLE_NET_S = 3600.0
 
 
-def make_tier(name: str, config: TierBase, cloud: CloudFallback) -> Tier:
-    """Make the tier that `config` describes. Cheap; raises nothing that a user's machine can cause."""
+def make_tier(name: str, config: TierBase, cloud: CloudFallback, room: Room | None = None) -> Tier:
+    """Make the tier that `config` describes. Cheap; raises nothing that a user's machine can cause. `room`: on a Mac,
+    what it may use of it."""
     match config:
         case MlxTierConfig():
-            return _make_mlx(name, config)
+            return _make_mlx(name, config, room)
         case HostedTierConfig():
-            return _make_hosted(name, config, cloud)
+            return make_hosted(name, config, cloud)
         case ScriptedTierConfig():
             return _make_scripted(name, config)
     raise AssertionError(f"no tier kind for {type(config).__name__}")
 
 
-def _make_mlx(name: str, config: MlxTierConfig) -> Tier:
+def _make_mlx(name: str, config: MlxTierConfig, room: Room | None) -> Tier:
     from deployments.tiers.mlx.mlx_tier import MlxTier
 
     return MlxTier(
@@ -65,13 +71,16 @@ def _make_mlx(name: str, config: MlxTierConfig) -> Tier:
         memory_bytes=config.memory_bytes,
         prompt_cache_bytes=config.prompt_cache_bytes,
         prompt_cache_disk_bytes=config.prompt_cache_disk_bytes,
+        prompt_cache_shared=config.prompt_cache_shared,
         max_reasoning_tokens=config.max_reasoning_tokens,
         blas_threads=config.blas_threads,
         adapter=config.adapter,
+        room=room,
     )
 
 
-def _make_hosted(name: str, config: HostedTierConfig, cloud: CloudFallback) -> Tier:
+def make_hosted(name: str, config: HostedTierConfig, cloud: CloudFallback) -> HostedTier:
+    """Make a hosted tier. It opens nothing until it is asked."""
     from deployments.tiers.hosted.hosted_tier import HostedTier, preset
 
     # A preset is the cloud fallback's provider: what the tier doesn't say itself comes from there.
@@ -105,6 +114,7 @@ class TierReplica:
     async def __init__(  # type: ignore[misc]  # Serve awaits it
         self, name: str, config: TierBase, cloud: CloudFallback, memory: MemoryPlan | None = None
     ) -> None:
+        bind_to_node()
         hush("CALL status OK")  # the Router asks every few seconds
         self.name = name
         self._base = config
@@ -112,6 +122,7 @@ class TierReplica:
         self._cloud = cloud
         self._configured = False
         self._refused_patch: str | None = None
+        self._memory = memory
         self._lease = (
             _lease(name, memory, self._observe_level) if memory and not isinstance(config, HostedTierConfig) else None
         )
@@ -131,12 +142,17 @@ class TierReplica:
 
     async def _make(self, config: TierBase) -> Tier:
         """Make the tier, once its bytes are this replica's."""
+        room = None
         if self._lease is not None:
             wanted_bytes = await asyncio.to_thread(replica_bytes, self.name, config)
+            if isinstance(config, MlxTierConfig) and self._memory is not None:
+                room = await asyncio.to_thread(find_room, self._memory, self.name)
+                if room is not None and wanted_bytes and config.replica_bytes is config.memory_bytes is None:
+                    wanted_bytes = max(wanted_bytes, room.share_bytes())
             refused = await self._lease.hold(wanted_bytes)
             if refused:
                 return RefusedTier(self.name, getattr(config, "kind", ""), f"memory: {refused}")
-        return make_tier(self.name, config, self._cloud)
+        return make_tier(self.name, config, self._cloud, room)
 
     async def reconfigure(self, user_config: Mapping[str, Any]) -> None:
         """Apply a changed `user_config`; see `deployments.patches`. The old tier is freed before the new one is made:

@@ -30,8 +30,9 @@ from functools import partial
 from typing import Literal, Protocol
 
 from deployments.config import AppConfig
-from deployments.config_tiers import MlxTierConfig, TierBase, Timeouts
+from deployments.config_tiers import HostedTierConfig, MlxTierConfig, TierBase, Timeouts
 from deployments.graph.handle import NO_REPLICA
+from deployments.graph.replica import make_hosted
 from deployments.models.catalog import Choice, choose_here
 from deployments.models.presence import look
 from deployments.ports import Tier
@@ -123,8 +124,9 @@ def select_scalable(tiers: Mapping[str, TierBase]) -> dict[str, TierBase]:
 
 
 def let_auto_sleep(config: AppConfig) -> AppConfig:
-    """Return the configuration with `min_replicas: 0` for each tier whose `auto` model isn't fetched when the server
-    starts, unless the tier says otherwise; and with time for a long prompt, where nobody has set timeouts."""
+    """Return the configuration with `min_replicas: 0` for each tier that needs no replica at the start, unless the tier
+    says otherwise: a local one whose `auto` model isn't fetched then, which also gets time for a long prompt where
+    nobody has set timeouts, and a hosted one that can send no request, as without its key."""
     patience = {} if "timeouts" in config.server.model_fields_set else {"timeouts": PATIENT}
     sleeping = {
         name: tier.model_copy(update={"min_replicas": 0} | ({} if tier.timeouts else patience))
@@ -133,7 +135,22 @@ def let_auto_sleep(config: AppConfig) -> AppConfig:
         and "min_replicas" not in tier.model_fields_set
         and choose_here(name, tier.model).fetch != "load"
     }
-    return config.model_copy(update={"tiers": {**config.tiers, **sleeping}}) if sleeping else config
+    powerless = {
+        name: tier.model_copy(update={"min_replicas": 0})
+        for name, tier in config.tiers.items()
+        if "min_replicas" not in tier.model_fields_set and _find_powerless(name, config)
+    }
+    changed = {**sleeping, **powerless}
+    return config.model_copy(update={"tiers": {**config.tiers, **changed}}) if changed else config
+
+
+def _find_powerless(name: str, config: AppConfig) -> Callable[[], TierStatus] | None:
+    """Return what looks up the status of a hosted tier that can send no request, as without its key; else None."""
+    tier = config.tiers[name]
+    if not isinstance(tier, HostedTierConfig):
+        return None
+    hosted = make_hosted(name, tier, config.reliability.escalation.cloud_fallback)
+    return hosted.describe if hosted.describe().state is TierState.UNAVAILABLE else None
 
 
 def make_cold_status(name: str, config: AppConfig) -> Callable[[], TierStatus] | None:
@@ -142,6 +159,8 @@ def make_cold_status(name: str, config: AppConfig) -> Callable[[], TierStatus] |
     tier = config.tiers[name]
     if tier.min_replicas:
         return None
+    if powerless := _find_powerless(name, config):
+        return powerless
     choice = choose_here(name, tier.model) if isinstance(tier, MlxTierConfig) else None
     cold = TierStatus(
         name=name,

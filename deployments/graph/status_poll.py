@@ -45,6 +45,11 @@ class TierWatch:
         """The context length of each tier where it is known."""
         return self._contexts
 
+    @property
+    def context_tokens_max(self) -> int | None:
+        """The largest context of any tier; None where one is unknown."""
+        return max(self._contexts.values(), default=None) if self._contexts.keys() >= self._tiers.keys() else None
+
     def start(self) -> None:
         """Begin to poll. Must run on the Router's event loop."""
         if self._task is None:

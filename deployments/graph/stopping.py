@@ -25,6 +25,7 @@ from contextlib import aclosing, suppress
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from deployments.graph.keep_awake import KeepAwake
 from deployments.graph.status_poll import TierWatch
 from deployments.reports.in_progress import describe_running
 from deployments.request.run_record import Run
@@ -57,10 +58,12 @@ class _Running:
 
 
 class Stopping:
-    """The running requests of one Router replica. It belongs to the replica's event loop."""
+    """The running requests of one Router replica. It belongs to the replica's event loop. `awake` hears when the first
+    one begins, and when none is left."""
 
-    def __init__(self) -> None:
+    def __init__(self, awake: KeepAwake | None = None) -> None:
         self.begun = False
+        self.awake = awake or KeepAwake("never")
         self._cut = False
         self._running: set[_Running] = set()
         self._idle = asyncio.Event()
@@ -84,6 +87,8 @@ class Stopping:
             return
         one = _Running(run)
         self._running.add(one)
+        if self._idle.is_set():
+            self.awake.note(True)
         self._idle.clear()
         try:
             async with aclosing(batches):
@@ -98,6 +103,7 @@ class Stopping:
             self._running.discard(one)
             if not self._running:
                 self._idle.set()
+                self.awake.note(False)
 
     async def _next(self, one: _Running, batches: AsyncGenerator[list[Event], None]) -> list[Event] | None:
         """Return the next batch; None at the end, and where the request was cut meanwhile."""

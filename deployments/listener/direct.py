@@ -244,8 +244,10 @@ class ListenerProtocol(HttpToolsProtocol):
         return int(self.transport.get_write_buffer_size()) + _count_queued_bytes(self.transport)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Stop every clock."""
+        """Stop every clock, also uvicorn's for an idle connection. It leaves that one running where the peer has reset
+        the connection, and then a closed socket would be looked at."""
         self._stop_head_clock()
+        self._unset_keepalive_if_required()
         ListenerProtocol._waiting.pop(self, None)
         if self._unread_clock is not None:
             self._unread_clock.cancel()

@@ -5,9 +5,15 @@
 Ray writes the file anew and starts HAProxy anew whenever a Router comes or goes, each time through the script, so the
 changes outlive every reload. What they are:
 
-    pages      statistics and metrics listen on loopback. Ray binds them to all interfaces, whatever `http_options.host`
-               is. The frontends stay as they are: whether they may be open is `deployments/api/access.py`'s business.
-               Where a later Ray names its sections otherwise, they are all closed, not open.
+    pages      HAProxy's own pages, statistics and metrics, go: they ask for no key, and Ray binds them to all
+               interfaces, whatever `http_options.host` is. (`/metrics` of the server has the figures, with a key.) The
+               frontends stay as they are: whether they may be open is `deployments/api/access.py`'s business. Where a
+               later Ray names its sections otherwise, they are all bound to loopback.
+    admin      The admin socket has mode 600. Ray opens it to every user (666), and through it any of them can send
+               requests to a server of their own.
+    log        The access log goes. Ray sends a line for each request, with its path, as a datagram to port 514 of this
+               machine: to any process that has taken that port, and from a socket that HAProxy binds to all interfaces.
+               A target that RAY_SERVE_HAPROXY_LOG_TARGET names stays.
     splice     Ray's `splice-request` goes: HAProxy 2.8 then doesn't see a client leave whose body came in a packet of
                its own (any HTTP library's), and the tier would go on for nobody. Measured 2026-11-22: with it the
                Router hears of it at the request's end; without it after less than a millisecond.
@@ -75,7 +81,9 @@ SOURCES_MAX = 100_000
 SOURCE_FORGOTTEN_S = 60
 HEADER_S, UNREAD_S = 10.0, 60.0
 FRONTENDS = ("http_frontend", "grpc_frontend")
+PAGES = (("frontend", "prometheus"), ("listen", "stats"))
 TABLE = "mlx_stack_sources"
+DEFAULT_LOG = "127.0.0.1:514"  # Ray's default
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,8 +173,8 @@ def rewrite(text: str, limits: Limits) -> str:
     for line in text.splitlines():
         if re.match("[a-z]", line):
             section = tuple(line.split()[:2])
-            lines += [line, *_add_first_lines(section, limits)]
-        else:
+            lines += [] if section in PAGES else [line, *_add_first_lines(section, limits)]
+        elif section not in PAGES:
             lines += _change_line(line, section, routed)
     return "\n".join([*lines, *_make_sources_table()]) + "\n"
 
@@ -193,6 +201,10 @@ def _change_line(line: str, section: tuple[str, ...], routed: bool) -> list[str]
     words = line.split()
     if words[:1] == ["bind"] and not (section[0] == "frontend" and section[-1] in FRONTENDS):
         return [re.sub(r"bind +(\*|0\.0\.0\.0|\[::\]|::)?:", "bind 127.0.0.1:", line, count=1)]
+    if words[:2] == ["stats", "socket"]:  # whoever may write there sends requests, and their keys, to another server
+        return [re.sub(r" mode +[0-7]+", "", line) + " mode 600"]
+    if section == ("global",) and words[:2] == ["log", DEFAULT_LOG]:
+        return []
     if words[:2] == ["option", "splice-request"] or words[:1] == ["errorfile"]:
         return []
     if words[:2] == ["timeout", "http-request"]:

@@ -32,6 +32,13 @@ from deployments.config import ConfigError
 __all__ = ["find_serving_host", "is_loopback", "is_own", "is_own_page"]
 
 
+# By these a container calls the machine that it runs on: Docker and Podman (both know the first), Podman
+# (docs.podman.io, `podman run --add-host`), Lima and Colima (lima-vm.io/docs/config/network/user), OrbStack.
+CONTAINER_HOSTS = frozenset(
+    {"host.docker.internal", "host.containers.internal", "host.lima.internal", "host.orb.internal"}
+)
+
+
 @functools.lru_cache(maxsize=1024)  # asked with each request, mostly of one address
 def is_loopback(host: str | None) -> bool:
     """Tell whether only this machine can reach, or be, `host`: 127.0.0.0/8, ::1 (also mapped, and
@@ -60,15 +67,15 @@ def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
 def is_own(named: str) -> bool:
     """Tell whether a `Host` or `Origin` header names this machine, or nobody ("").
 
-    So do loopback's addresses and names, and those under `.internal`, by which a container calls its host
-    (`host.docker.internal`): no public name ends so, hence no web site can have one."""
-    return not named or _is_local(_parse_host(named)) or _parse_host(named).endswith(".internal")
+    So do loopback's addresses and names, and those of `CONTAINER_HOSTS`. Any other name may be another machine's, or
+    become ours by a DNS answer: one under `.internal` too, which companies and clouds give to their machines. Nor does
+    this machine's own hostname count: in a local network anyone may claim it."""
+    return not named or _is_local(_parse_host(named)) or _parse_host(named) in CONTAINER_HOSTS
 
 
 @functools.lru_cache(maxsize=1024)
 def is_own_page(origin: str) -> bool:
-    """Tell whether an `Origin` is a web page that this machine serves: a name under `.internal` may
-    be any in the house."""
+    """Tell whether an `Origin` is a web page that this machine serves, by loopback's addresses and names."""
     return "//" in origin and _is_local(_parse_host(origin))
 
 

@@ -21,6 +21,7 @@ from typing import Any
 
 from deployments.memory import nodes
 from deployments.memory.plan import MemoryPlan
+from deployments.memory.sensors.process_footprint import read_footprint
 from deployments.telemetry import log_error, log_info
 from reliability.memory.leases import Answer
 from reliability.memory.pressure import Level
@@ -100,14 +101,14 @@ class ReplicaLease:
         while True:
             await asyncio.sleep(self._plan.settings.lease_s / 3)
             try:
-                level: Level = await self._call("renew", self._bytes)
+                level: Level = await self._call("renew", self._bytes, read_footprint())
                 if self._on_level is not None:
                     self._on_level(level)
             except Exception as error:  # the next renewal tells the monitor, or its successor, all the same
                 log_error("memory_lease_not_renewed", error, tier=self._tier)
 
-    async def _call(self, method: str, asked_bytes: int) -> Any:
-        return await self._send(method, self._holder, self._tier, asked_bytes, self._plan.needs)
+    async def _call(self, method: str, asked_bytes: int, *more: Any) -> Any:
+        return await self._send(method, self._holder, self._tier, asked_bytes, self._plan.needs, *more)
 
     async def _send(self, method: str, *args: Any) -> Any:
         """Call this node's monitor, which is looked up anew after each failure."""

@@ -36,6 +36,7 @@ import ray
 
 from deployments.memory.node_report import Holder, NodeReport, Transition
 from deployments.memory.plan import MonitorSettings, TierNeed
+from deployments.memory.sensors.process_footprint import count_held_bytes
 from deployments.memory.sensors.sensor import NS_PER_S, Sample, make_sensor
 from deployments.telemetry import log_error
 from reliability.memory import leases as ledger
@@ -75,6 +76,7 @@ class MemoryPressure:
         self._pressure = Pressure()
         self._sample = Sample()
         self._leases = Leases()
+        self._used: dict[str, int] = {}
         self._needs: tuple[TierNeed, ...] = ()
         self._caps: Mapping[str, str] = {}
         self._transitions: deque[tuple[int, Transition]] = deque(maxlen=TRANSITIONS_MAX)
@@ -104,13 +106,24 @@ class MemoryPressure:
         )
         return answer
 
-    async def renew(self, holder: str, tier: str, held_bytes: int, needs: Sequence[TierNeed] = ()) -> Level:
+    async def renew(
+        self,
+        holder: str,
+        tier: str,
+        held_bytes: int,
+        needs: Sequence[TierNeed] = (),
+        used_bytes: int | None = None,
+    ) -> Level:
         """Renew the lease of a holder that is still there, with these bytes. The answer is the
-        level of this node: a replica learns it without asking."""
+        level of this node: a replica learns it without asking. `used_bytes`: what its process holds in memory."""
         now_ns = self._note_call(needs)
+        counted = count_held_bytes(held_bytes, used_bytes)
         self._leases = ledger.renew(
-            self._leases, holder, tier, held_bytes, ttl_ns=_ns(self._settings.lease_s), now_ns=now_ns
+            self._leases, holder, tier, counted, ttl_ns=_ns(self._settings.lease_s), now_ns=now_ns
         )
+        self._used = {name: used for name, used in self._used.items() if name in self._leases.held}
+        if used_bytes is not None:
+            self._used[holder] = used_bytes
         return level_at(self._pressure, now_ns)
 
     async def release(self, holder: str) -> None:
@@ -198,7 +211,7 @@ class MemoryPressure:
         self._transitions.append((now_ns, transition))
 
     def _budget_bytes(self) -> int | None:
-        return self._settings.budget_of(self._sample.total_bytes)
+        return self._settings.budget_of(self._sample.total_bytes, self._sample.working_set_bytes)
 
     def _values(self) -> dict[str, float]:
         return {name: value for name, (value, _) in self._pressure.values.items()}
@@ -235,6 +248,7 @@ class MemoryPressure:
                 bytes=lease.bytes,
                 since_s=(now_ns - lease.since_ns) / NS_PER_S,
                 why=lease.why,
+                used_bytes=self._used.get(name),
             )
             for name, lease in leases.items()
         )

@@ -14,13 +14,14 @@ __all__ = ["Holder", "NodeReport", "Transition"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Holder:
-    """A replica that holds bytes, or waits for them (`why`)."""
+    """A replica that holds bytes, or waits for them (`why`). `used_bytes`: what its process really holds."""
 
     holder: str
     tier: str
     bytes: int
     since_s: float
     why: str = ""
+    used_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +44,7 @@ class Transition:
 
     def snapshot(self) -> dict[str, Any]:
         """Return the transition as JSON: for an incident."""
-        held = [{"tier": h.tier, "replica": h.holder, "bytes": h.bytes} for h in self.held]
+        held = [{"tier": h.tier, "replica": h.holder, "bytes": h.bytes, "used_bytes": h.used_bytes} for h in self.held]
         return {
             "id": self.id,
             "node": self.node,

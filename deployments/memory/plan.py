@@ -28,28 +28,32 @@ NAMESPACE = "mlx-stack-serve"
 # Counts up whenever the actor's methods or its reports change, so that old and new code never meet in one actor.
 SCHEMA = 1
 LINGER_S = 60.0
+SHARE = MemoryPressureConfig.model_fields["budget_share"].default
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MonitorSettings:
-    """As `reliability.config.MemoryPressureConfig`; `linger_s`: a monitor that nobody has asked for
-    this long goes."""
+    """As `reliability.config.MemoryPressureConfig`; `budget_share` is None where it isn't set; `linger_s`: a monitor
+    that isn't asked for this long ends."""
 
     sensor: str = "auto"
     budget_bytes: int | None = None
-    budget_share: float = 0.75
+    budget_share: float | None = None
     poll_s: float = 1.0
     calm_s: float = 10.0
     stale_s: float = 15.0
     lease_s: float = 10.0
     linger_s: float = LINGER_S
 
-    def budget_of(self, total_bytes: int | None) -> int | None:
-        """Return what all replicas of a node may hold together. None: nothing is known of the
-        node."""
+    def budget_of(self, total_bytes: int | None, working_set_bytes: int | None = None) -> int | None:
+        """Return what all replicas of a node may hold together: on a Mac its working set, where nothing is set. None:
+        nothing is known of the node."""
         if self.budget_bytes is not None:
             return self.budget_bytes
-        return None if total_bytes is None else int(total_bytes * self.budget_share)
+        if self.budget_share is None and working_set_bytes is not None:
+            return working_set_bytes
+        share = SHARE if self.budget_share is None else self.budget_share
+        return None if total_bytes is None else int(total_bytes * share)
 
     @property
     def digest(self) -> str:
@@ -85,7 +89,7 @@ def settings_of(config: MemoryPressureConfig) -> MonitorSettings | None:
     return MonitorSettings(
         sensor=config.sensor,
         budget_bytes=config.budget_bytes,
-        budget_share=config.budget_share,
+        budget_share=config.budget_share if "budget_share" in config.model_fields_set else None,
         poll_s=config.poll_s,
         calm_s=config.calm_s,
         stale_s=config.stale_s,

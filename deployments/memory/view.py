@@ -201,6 +201,7 @@ def _show_holder(report: NodeReport, holder: Holder, *, held: bool) -> dict[str,
         "replica": holder.holder,
         "held": held,
         "bytes": holder.bytes,
+        "used_bytes": holder.used_bytes,
         "since_s": holder.since_s,
         "why": holder.why or None,
     }

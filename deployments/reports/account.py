@@ -24,7 +24,7 @@ from deployments.state.records import TurnItem
 from deployments.telemetry import log_error, log_request
 from reliability.loops import calls_turn
 from reliability.sessions import Answered, describe_answer
-from reliability.types import Text, TierStatus
+from reliability.types import Refusal, Text, TierStatus
 
 __all__ = ["Account"]
 
@@ -106,7 +106,7 @@ class Account:
         judged = self.run.judged
         if self.run.finish is None or judged is None:
             return None
-        text = "".join(event.text for event in judged.events if isinstance(event, Text))
+        text = "".join(event.text for event in judged.events if isinstance(event, Text | Refusal))
         turn = calls_turn([(call.name, call.arguments) for call in judged.calls], text)
         return describe_answer(judged.turn or turn, [call.id for call in judged.calls])
 

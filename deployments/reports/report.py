@@ -169,13 +169,19 @@ def _write_lost(tier: str, lost: LostPrefix) -> str:
 
 
 def _list_unchecked(run: Run) -> list[str]:
-    """List what the schemas of the tools that are called demand and nobody has checked."""
+    """List what the schemas of the called tools, and of the text, demand and the server has not checked; and why the
+    text has another form than `response_format` asks for."""
     called = {call.name for call in run.judged.calls} if run.judged is not None else set()
     found: list[str] = []
     for tool in run.expected.toolbox.tools:
         if tool.name in called:
             words = f"not checked in the arguments of {tool.name}"
             found += [f"{words}: {what}"[:NOTE_CHARS_MAX] for what in tool.unchecked]
+    form = None if called else run.expected.form
+    if form is not None:
+        found += [f"not checked in response_format: {what}"[:NOTE_CHARS_MAX] for what in form.schema.unchecked]
+    if run.judged is not None and run.judged.flaw is Flaw.FORM_INVALID:
+        found.append(run.judged.detail[:NOTE_CHARS_MAX])
     return found[:UNCHECKED_MAX]
 
 

@@ -1,7 +1,7 @@
 """One call to one tier: read its stream under the timeouts, let pass what may pass, and judge what came.
 
-    tier's events -> timeouts -> guard (repetition while it decodes) -> gate -> client
-                                                                          `-> held -> judge, at the end
+    tier's events -> timeouts -> reasoning apart -> gate -> guard (repetition while it decodes) -> client
+                                                      `-> held -> judge, at the end
 
 `Reading` is the state of one attempt; `read` the generator that moves it on. Whatever happens,
 `Reading.end` says how the stream ended (None: the reader left); what it came to is accounted for in
@@ -31,10 +31,11 @@ from deployments.work.large_work import Large, at_once
 from reliability import loops
 from reliability.answer import gate as gates
 from reliability.answer.call_scan import CallScan, step_calls
-from reliability.answer.gate import Gate, Hold
+from reliability.answer.gate import Gate, Hold, Stopped
 from reliability.answer.judgement import Expected, Judged, judge, settle_text
 from reliability.answer.logprobs import WaitingLogprobs
-from reliability.answer.turn_start import may_be_turn_start, strip_turn_start
+from reliability.answer.thoughts import Thoughts, close, pass_on
+from reliability.answer.turn_start import Head, strip_turn_start
 from reliability.loops import Kind, Loop, Scan
 from reliability.prefix import LostPrefix
 from reliability.types import (
@@ -67,22 +68,23 @@ REASONED_CHARS = 4_000  # of the reasoning, as much as two texts of a conversati
 
 @dataclass(slots=True, kw_only=True)
 class Reading:
-    """The state of one attempt. `text_committed`: an earlier attempt's text stands before the
-    client already, so this one's text is held and dropped. `output_cap`: how many tokens the tier
-    may write. `logprobs`: None where the client hasn't asked for them. `kept`: what the event in
-    which a loop was detected brought, where nothing had left before it. `history_bytes`: of what
-    the answer is held against. `text_scan`, `reasoning_scan`: how far its text and its reasoning
-    are scanned for loops; `call_scan`: its native calls. `stopped_in_arguments`: the loop stands in
-    the arguments of a call, so that what came of it is no call.
-    `reasoned`: the beginning of its reasoning, which is the answer where there is nothing else.
+    """The state of one attempt. `text_committed`: an earlier attempt's text stands before the client already, so this
+    one's text is held and dropped. `output_cap`: how many tokens the tier may write. `logprobs`: None where the client
+    hasn't asked for them. `kept`: what the event in which a loop was detected brought, where nothing had left before
+    it. `history_bytes`: of what the answer is held against. `text_scan`, `reasoning_scan`: how far its text and its
+    reasoning are scanned for loops; `call_scan`: its native calls. `stopped_in_arguments`: the loop stands in the
+    arguments of a call, so that what came of it is no call. `reasoned`: the beginning of its reasoning, which is the
+    answer where there is nothing else. `thoughts` tells what of its text is reasoning; `told` had left before the
+    answer began anew, behind a mark of it, and `sent` since.
 
     `begun`: the text that it goes on with, which stands before the client and is read first as if it had written that
     itself; as much of it as the gate would have held, `unsaid`, doesn't leave again. `seam`: how many characters stand
-    there. `text_out`: text of this attempt stands before the client.
+    there. `text_out`: text of this attempt stands before the client. `answer_cap`: how many tokens the whole answer may
+    have, with `begun`; `bytes_max`: what this attempt may write at most before it is cut.
 
-    `trusted`: what the tier reports of its tokens is its own count. `progress` is called with what
-    the attempt has cost so far; `prompt_most` bounds the tokens of its prompt. `reported`: what the
-    tier reported that it had cost, where that can't be. `lost`: as of `Started`.
+    `trusted`: what the tier reports of its tokens is its own count. `progress` is called with what the attempt has
+    cost so far; `prompt_most` bounds the tokens of its prompt. `reported`: what the tier reported that it had cost,
+    where that can't be. `lost`: as of `Started`.
     """
 
     tier: str
@@ -104,9 +106,13 @@ class Reading:
     call_scan: CallScan = field(default_factory=CallScan)
     reasoned: str = ""
     loop: Loop | None = None
-    lead: str = ""
+    head: Head = field(default_factory=Head)
+    thoughts: Thoughts = field(init=False)
+    told: str = ""
     begun: str = ""
     seam: int | None = None
+    answer_cap: int = 0
+    bytes_max: int = field(init=False)
     unsaid: int = field(init=False, default=0)
     text_out: bool = field(init=False, default=False)
     sent: list[str] = field(default_factory=list)
@@ -122,7 +128,7 @@ class Reading:
 
     def __post_init__(self) -> None:
         names = [tool.name for tool in self.expected.toolbox.tools]
-        hold = Hold.ALL if self.text_committed else self.hold
+        self.thoughts = Thoughts(begun=bool(self.begun))
         self.text_scan = self.reasoning_scan = loops.open_scan(calls=bool(names))
         self.spending = Spending(
             prompt_bytes=self.prompt_bytes,
@@ -131,20 +137,23 @@ class Reading:
             progress=self.progress,
             trusted=self.trusted,
         )
+        hold = Hold.ALL if self.text_committed else self.hold
         self.gate = gates.open_gate(names, partial(settle_text, toolbox=self.expected.toolbox), hold)
+        self.bytes_max = compute_bytes_max(self.output_cap)
         if self.begun:
+            left = compute_bytes_max(self.answer_cap or self.output_cap) - len(self.begun.encode("utf-8", "replace"))
+            self.bytes_max = min(self.bytes_max, max(0, left))
             self.text_scan, _ = loops.step(self.text_scan, self.begun)
             self.gate, passed = gates.step(self.gate, Text(self.begun))
             self.sent = [event.text for event in passed if isinstance(event, Text)]
-            self.unsaid = len(self.begun) - sum(map(len, self.sent))
+            if isinstance(self.gate, Stopped):  # a mark stands there as it is
+                self.gate, self.told, self.sent = Gate(self.gate.rules), self.begun, []
+            self.unsaid = len(self.begun) - len(self.told) - sum(map(len, self.sent))
 
     @property
     def phase(self) -> str:
-        """The timeout that runs: until the tier has taken the request, until its first token,
-        between two."""
-        if self.ttft_ns is not None:
-            return "idle_s"
-        return "first_token_s" if self.accepted else "connect_s"
+        """The timeout that runs: until the tier has taken the request, until its first token, between two."""
+        return "idle_s" if self.ttft_ns is not None else "first_token_s" if self.accepted else "connect_s"
 
     def take(self, batch: Sequence[Event], now_ns: int) -> list[Event]:
         """Read one batch, and report what it has cost; return what may leave now."""
@@ -158,11 +167,10 @@ class Reading:
             self.spending.report_progress()
 
     def look(self, batch: Sequence[Event], now_ns: int) -> list[Event]:
-        """Read one batch; return what may leave now. The attempt is over where the tier says so,
-        where it repeats itself, and where it has surely written more than it was allowed: not every
-        server obeys its cap."""
+        """Read one batch; return what may leave now. The attempt is over where the tier says so, where it repeats
+        itself, and where it has surely written more than it was allowed: not every server obeys its cap."""
         out: list[Event] = []
-        most = compute_bytes_max(self.output_cap)
+        most = self.bytes_max
         for at, event in enumerate(batch):
             match event:
                 case Started(lost=lost):
@@ -181,11 +189,10 @@ class Reading:
             if self.end is not None or self.loop is not None:
                 self._count_unread(batch[at + 1 :])
                 break
-        return out + self._release_logprobs(out)
+        return out if self.logprobs is None else out + self.logprobs.leave_with(out)
 
     def size_with(self, batch: Sequence[Event]) -> int:
-        """Estimate how many characters are looked at when this batch is taken: what it brings, and
-        what the gate holds and may ask about again."""
+        """Estimate how many characters are looked at when this batch is taken: its own, and what the gate holds."""
         return OPEN_WEIGHT * self.gate.open_chars + WEIGHT * sum(map(count_chars, batch))
 
     @property
@@ -194,44 +201,60 @@ class Reading:
         return WEIGHT * self.spending.written_bytes + self.history_bytes
 
     def _count_unread(self, unread: Sequence[Event]) -> None:
-        """Take the rest of a batch into account: a tier reports its count last, often behind the
-        word at which it was stopped."""
+        """Take the rest of a batch into account: a tier's count often comes behind the word at which it was stopped."""
         for event in unread:
             self.spending.write(event)
             if isinstance(event, Counted | Finish) and event.usage is not None:
                 self.spending.counted = event.usage
 
-    def _release_logprobs(self, events: Sequence[Event]) -> list[Event]:
-        """Return the logprobs of the tokens of these events, where the client has asked for
-        them."""
-        return [] if self.logprobs is None else self.logprobs.leave_with(events)
-
     def _take_content(self, event: Event, now_ns: int) -> tuple[Event, ...]:
         if self.ttft_ns is None:
             self.ttft_ns = now_ns - self.started_ns
         self.spending.write(event)
-        self._guard(event)
-        if isinstance(event, CallDelta) and self.stopped_for_calls:
-            return ()  # the beginning of one more call: those before it are complete
-        self.gate, out = gates.step(self.gate, event)
-        if self.loop is not None and not self.sent:
-            self.kept = out
+        if isinstance(event, CallDelta):
+            self._guard(event)
+            if self.stopped_for_calls:
+                return ()  # the beginning of one more call: those before it are complete
+        if self.thoughts.speaking:  # nearly always
+            gate, out = gates.step(self.gate, event)
+            if not isinstance(gate, Stopped):
+                if self.logprobs is not None:
+                    self.logprobs.leave_out(event, (event,))
+                return self._take_part(event, gate, out)
+        released: tuple[Event, ...] = ()
+        for part, gate, out in (passed := pass_on(self.thoughts, self.gate, event)):
+            released += self._take_part(part, gate, out)
+            if isinstance(gate, Stopped):  # the answer begins anew behind it; what has left stays
+                self.gate, self.told, self.sent = Gate(gate.rules), self.told + "".join(self.sent), []
+                self.head, self.text_scan = Head(), loops.open_scan(calls=bool(self.expected.toolbox.tools))
+        if self.logprobs is not None:
+            self.logprobs.leave_out(event, [part for part, _, _ in passed])
+        return released
+
+    def _take_part(self, part: Event, gate: Gate, out: tuple[Event, ...]) -> tuple[Event, ...]:
+        """Take a part of an event that the gate has taken; return what of `out` may leave."""
+        self.gate = gate
+        if not isinstance(part, CallDelta):
+            self._guard(part)
+        if self.loop is not None and not self.sent and not self.told:
+            self.kept += out
             return ()
         return self._release(out)
 
     def _release(self, events: tuple[Event, ...]) -> tuple[Event, ...]:
         """Let these leave: all but white space, and the opening of the model's turn, that no word stands before yet.
-        It would commit the answer to an attempt without text; many models write a line end before a call, or behind
-        their reasoning."""
+        It would commit the answer to an attempt without text; many models write a line end before a call."""
         out: list[Event] = []
         for event in events:
-            if isinstance(event, Text):
-                text = self.lead + event.text
-                if not self.sent and may_be_turn_start(text):
-                    self.lead = text
+            if isinstance(event, Text) and self.sent and not self.unsaid:  # nearly always
+                self.sent.append(event.text)
+                self.text_out = True
+                out.append(event)
+            elif isinstance(event, Text):
+                head = event.text if self.sent else self.head.take(event.text)
+                if head is None:
                     continue
-                text = text if self.sent else strip_turn_start(text)
-                self.lead = ""
+                text = head if self.sent else strip_turn_start(head)
                 self.sent.append(text)
                 out += self._drop_said(Text(text))
             else:
@@ -246,22 +269,20 @@ class Reading:
 
     def _guard(self, event: Event) -> None:
         """Look for repetition inside the answer while it decodes."""
-        if self.expected.loops is None:
+        if self.expected.loops is None or self.loop is not None:
             return
         if isinstance(event, Text):
             self.text_scan, self.loop = loops.step(self.text_scan, event.text)
         elif isinstance(event, Reasoning):
             self.reasoning_scan, self.loop = loops.step(self.reasoning_scan, event.text)
-            if len(self.reasoned) < REASONED_CHARS:
-                self.reasoned = (self.reasoned + event.text)[:REASONED_CHARS]
+            self.reasoned = (self.reasoned + event.text)[:REASONED_CHARS]
         elif isinstance(event, CallDelta):
             self.call_scan, self.loop = step_calls(self.call_scan, event.index, event.name or "", event.arguments)
 
     def finish(self) -> list[Event]:
-        """Settle the gate and judge the answer, when the stream is over. Returns what may still
-        leave: nothing of an attempt that failed, since what hasn't left yet is another tier's to
-        write, and nothing where no text has left before, since then all of it is still to be
-        judged."""
+        """Settle the gate and judge the answer, when the stream is over. Returns what may still leave: nothing of an
+        attempt that failed, since what hasn't left yet is another tier's to write, and nothing where no text has
+        left before, since then all of it is still to be judged."""
         question = self.settle()
         return [] if question is None else self.take_judgement(question())
 
@@ -275,12 +296,13 @@ class Reading:
         usage, self.reported = self.count_usage()
         if usage is not self.end.usage:
             self.end = replace(self.end, usage=usage)
-        _, out, held = gates.finish(self.gate)
+        out, held = close(self.thoughts, self.gate)
         out = self.kept + out
         if self.sent:
             out = self._release(out)
         else:
-            held, out = ((Text(self.lead),) if self.lead else ()) + out + held, ()
+            lead = self.head.text()
+            held, out = ((Text(lead),) if lead else ()) + out + held, ()
         self.last = out
         return partial(
             judge,
@@ -290,37 +312,33 @@ class Reading:
             sent="".join(self.sent),
             text_committed=self.text_committed,
             attempt=self.number,
+            told=self.told,
             stopped=None if self.stopped_in_arguments else self.loop,
             reasoned=self.reasoned,
         )
 
     def take_judgement(self, judged: Judged) -> list[Event]:
-        """Take the answer to that question, the second half of `finish`. Returns what may still
-        leave."""
+        """Take the answer to that question, the second half of `finish`. Returns what may still leave."""
         if self.unsaid:
             events = ([one] if not isinstance(one, Text) else self._drop_said(one) for one in judged.events)
             judged = replace(judged, events=tuple(itertools.chain.from_iterable(events)))
         self.judged = judged
         if isinstance(self.end, Finish) and self.end.damaged and (judged.calls or judged.violations):
             return self._refuse_damaged(self.end.usage)
-        logprobs = self._release_logprobs(self.last)
+        logprobs = [] if self.logprobs is None else self.logprobs.leave_with(self.last)
         self._add_last_logprobs(judged)
         return [*self.last, *logprobs]
 
     def _refuse_damaged(self, usage: Usage | None) -> list[Event]:
-        """Refuse an answer whose calls are complete as far as one can see, and need not be what was
-        meant."""
+        """Refuse an answer whose calls are complete as far as one can see, and need not be what was meant."""
         words = f"tier {self.tier} sent an answer of which a piece was lost: its tool calls can't be trusted"
         self.end, self.judged = Failed(fault=Fault.PROTOCOL, message=words, usage=usage), None
         return []
 
     def _add_last_logprobs(self, judged: Judged) -> None:
-        """Add the logprobs of the text that is delivered at the end; those of calls aren't
-        delivered."""
-        if self.text_committed or self.logprobs is None:
-            return
-        logprobs = self.logprobs.leave_with(judged.events) if judged.calls else self.logprobs.rest()
-        if logprobs:
+        """Add the logprobs of the text that is delivered at the end; those of calls aren't delivered."""
+        if not self.text_committed and self.logprobs is not None:
+            logprobs = self.logprobs.leave_with(judged.events) if judged.calls else self.logprobs.rest()
             self.judged = replace(judged, events=(*judged.events, *logprobs))
 
     @property
@@ -348,9 +366,8 @@ async def read(
     large: Large = at_once,
     elsewhere: Elsewhere | None = None,
 ) -> AsyncGenerator[list[Event], None]:
-    """Move `reading` on until the tier's last event, a timeout or a loop; yield what may leave at
-    once. `large` does what may take long, and what takes too many steps even so is judged
-    `elsewhere`."""
+    """Move `reading` on until the tier's last event, a timeout or a loop; yield what may leave at once. `large` does
+    what may take long, and what takes too many steps even so is judged `elsewhere`."""
     async with aclosing(tier.stream(request)) as stream:
         while reading.end is None and reading.loop is None:
             began_ns = clock.now_ns()
@@ -367,8 +384,8 @@ async def read(
             now_ns = clock.now_ns()
             if isinstance(batch[-1], Failed):
                 # A stream that is cancelled may report that it broke before it learns why.
-                timed_out = fail_by_timeout(limit, reading.tier, timeouts) if patience.expired() else None
-                batch = [*batch[:-1], timed_out or convert_stall(batch[-1], phase, now_ns - began_ns, timeouts)]
+                end = fail_by_timeout(limit, reading.tier, timeouts) if patience.expired() else batch[-1]
+                batch = [*batch[:-1], convert_stall(end, phase, now_ns - began_ns, timeouts)]
             out = await large(reading.size_with(batch), reading.look, batch, now_ns)
             reading.report_progress()
             if out:

@@ -69,7 +69,8 @@ SILENT_RETRY_S = 2.0  # a state actor that died is back by then
 async def drive(run: Run, ports: Ports) -> AsyncGenerator[list[Event], None]:
     """Answer `run.request`: yield what may leave for the client, and leave the outcome in `run`.
 
-    The events are `Text`, `Reasoning` and `CallDelta`; the `Finish` stands in `run.finish`. Raises nothing for faults.
+    The events are `Text`, `Reasoning`, `Refusal` and `CallDelta`; the `Finish` stands in `run.finish`. Raises nothing
+    for faults.
     """
     while True:
         match decide(build_situation(run, ports)):
@@ -95,6 +96,8 @@ def build_situation(run: Run, ports: Ports) -> Situation:
     """Build what `decide` looks at."""
     # The tokens of two models can't be told as one list of probabilities.
     limits = run.limits if run.request.top_logprobs is None else replace(run.limits, continuations_max=0)
+    if run.expected.form is not None and not run.expected.form.strict:
+        limits = replace(limits, loose_form=True)
     return Situation(
         chain=run.chain,
         attempts=tuple(run.attempts),
@@ -193,6 +196,7 @@ def _open_reading(
         trusted=call.tier not in ports.foreign,
         history_bytes=run.request.body_bytes,
         output_cap=request.max_tokens,
+        answer_cap=run.request.max_tokens,
         logprobs=None if request.top_logprobs is None else WaitingLogprobs(),
     )
 

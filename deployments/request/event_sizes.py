@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from reliability.types import CallDelta, Event, Reasoning, Text
+from reliability.types import CallDelta, Event, Reasoning, Refusal, Text
 
 __all__ = ["ANSWER_BYTES_MAX", "OVERRUN_BYTES", "TOKEN_BYTES_MOST", "compute_bytes_max", "count_chars", "cut_event"]
 
@@ -36,7 +36,7 @@ def cut_event(event: Event, left_bytes: int) -> Event:
         return event
     most = max(EVENT_CHARS, left_bytes + 1)
     match event:
-        case Text(text) | Reasoning(text) if len(text) > most:
+        case Text(text) | Reasoning(text) | Refusal(text) if len(text) > most:
             return type(event)(text[:most])
         case CallDelta(arguments=arguments) if len(arguments) > most:
             return replace(event, arguments=arguments[:most])
@@ -46,7 +46,7 @@ def cut_event(event: Event, left_bytes: int) -> Event:
 def count_chars(event: Event) -> int:
     """Count the characters that a model has written with this event."""
     match event:
-        case Text(text) | Reasoning(text):
+        case Text(text) | Reasoning(text) | Refusal(text):
             return len(text)
         case CallDelta(arguments=arguments):
             return len(arguments)

@@ -22,7 +22,7 @@ from functools import partial
 from deployments.errors import ApiError
 from deployments.ports import Ports
 from deployments.request.drive import admit, bind_progress, build_situation, rule_out, settle, wait
-from deployments.request.patience import fail_by_timeout, find_limit
+from deployments.request.patience import convert_stall, fail_by_timeout, find_limit
 from deployments.request.run_record import Run
 from deployments.request.spending import Spending
 from reliability.admission.admit import Grant
@@ -159,7 +159,8 @@ async def _read(
                 async with asyncio.timeout(timeout_s):
                     batch = await anext(stream)
             except TimeoutError:
-                batch = [fail_by_timeout(limit, passing.tier, timeouts)]
+                end = fail_by_timeout(limit, passing.tier, timeouts)
+                batch = [convert_stall(end, passing.phase, ports.clock.now_ns() - now_ns, timeouts)]
             except StopAsyncIteration:
                 batch = [Failed(fault=Fault.CRASHED, message=f"tier {passing.tier} broke off its answer")]
             out = _take(passing, spending, batch, ports.clock.now_ns())

@@ -37,7 +37,7 @@ from deployments.state.kept_answers import (
     size_of,
 )
 from deployments.state.link import StateSilent
-from reliability.types import Attempt, CallDelta, Event, Fault, Reasoning, Text
+from reliability.types import Attempt, CallDelta, Event, Fault, Reasoning, Refusal, Text
 
 __all__ = ["Keep", "Keeper", "KeptRequest"]
 
@@ -92,7 +92,7 @@ class Keeper:
         """Note what leaves; it is handed over soon, or at once where it is the end."""
         if self._off:
             return
-        self._pending += [event for event in events if isinstance(event, Text | Reasoning | CallDelta)]
+        self._pending += [event for event in events if isinstance(event, Piece)]
         if run.finish is not None:
             self.end(run, Standing.FINISHED)
         elif self._pending and self._timer is None:
@@ -280,7 +280,7 @@ def _join(pieces: Sequence[Piece]) -> Iterator[Piece]:
         if kind is CallDelta:
             yield from group
             continue
-        text = "".join(piece.text for piece in group if isinstance(piece, Text | Reasoning))
+        text = "".join(piece.text for piece in group if isinstance(piece, Text | Reasoning | Refusal))
         for start in range(0, len(text), PIECE_CHARS):
             part = text[start : start + PIECE_CHARS]
-            yield Text(part) if kind is Text else Reasoning(part)
+            yield Text(part) if kind is Text else Reasoning(part) if kind is Reasoning else Refusal(part)

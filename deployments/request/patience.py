@@ -1,5 +1,8 @@
 """How long one attempt waits for its tier's next event, and what it means that the time is over.
-Pure."""
+Pure.
+
+A deadline is the client's, and short ones would open the breakers of tiers that are well, for all clients. So it says
+something of a tier only where that was silent for `STALLED_SHARE` of its own timeout."""
 
 from __future__ import annotations
 
@@ -29,7 +32,7 @@ def find_limit(phase: str, timeouts: Timeouts, elapsed_ns: int, left_ns: int) ->
 def fail_by_timeout(limit: str, tier: str, timeouts: Timeouts) -> Failed:
     """Return the failure that it means when the timeout `limit` is over."""
     if limit == "deadline":
-        return Failed(fault=Fault.TOTAL_TIMEOUT, message="the request's deadline passed")
+        return Failed(fault=Fault.DEADLINE, message="the request's deadline passed")
     fault, words = {
         "idle_s": (Fault.IDLE_TIMEOUT, "was silent for"),
         "first_token_s": (Fault.FIRST_TOKEN_TIMEOUT, "gave no token within"),
@@ -40,10 +43,11 @@ def fail_by_timeout(limit: str, tier: str, timeouts: Timeouts) -> Failed:
 
 
 def convert_stall(end: Failed, phase: str, silent_ns: int, timeouts: Timeouts) -> Failed:
-    """Convert a stall into the timeout that it nearly was, where the tier would be asked again; any
-    other end is returned as it is. A replica that has died is no tier that stalls."""
+    """Convert a stall into the timeout that it nearly was, where the tier would be asked again or the request's own
+    time is over; any other end is returned as it is. A replica that has died is no tier that stalls."""
     fault, silent_s = STALLED.get(phase), silent_ns / NS_PER_S
-    if fault is None or end.lost or TRAITS[end.fault].again is not Again.RETRY:
+    ends = end.fault is Fault.DEADLINE or TRAITS[end.fault].again is Again.RETRY
+    if fault is None or end.lost or not ends:
         return end
     if silent_s < getattr(timeouts, phase) * STALLED_SHARE:
         return end

@@ -19,6 +19,7 @@ from reliability.answer.estimate import prompt_bytes
 from reliability.answer.gate import Hold
 from reliability.answer.judgement import Expected, expect
 from reliability.answer.repeating import repeats_already
+from reliability.answer.wanted_form import WantedForm
 from reliability.escalation.decisions import Limits
 from reliability.escalation.retry_strategy import RetryStep
 from reliability.tools import ToolBox
@@ -114,7 +115,9 @@ def _drop_correction(steps: tuple[RetryStep, ...]) -> tuple[RetryStep, ...]:
     return tuple(step for step in steps if step is not RetryStep.CORRECT) or (RetryStep.RESAMPLE,)
 
 
-def build_expected(config: RouterConfig, request: ChatRequest, toolbox: ToolBox) -> Expected:
+def build_expected(
+    config: RouterConfig, request: ChatRequest, toolbox: ToolBox, form: WantedForm | None = None
+) -> Expected:
     """Build what the request asks of every answer, under the configured checks."""
     loops = config.reliability.loop_detection
     return expect(
@@ -125,14 +128,19 @@ def build_expected(config: RouterConfig, request: ChatRequest, toolbox: ToolBox)
         parallel_tool_calls=request.parallel_tool_calls,
         checks=config.reliability.tool_validation.checks,
         loops=loops if loops.enabled else None,
+        form=form,
     )
 
 
 def hold_of(config: RouterConfig, expected: Expected, *, stream: bool) -> Hold:
     """Return what is held until the whole answer is judged. A client that doesn't stream has seen nothing until the
-    end, so everything can be repaired. One whose conversation repeats itself already may be told so instead: see
-    `reliability.answer.repeating`."""
-    if not stream or (expected.loops is not None and repeats_already(expected.turns, expected.loops, expected.memo)):
+    end, so everything can be repaired. So it is where the text must be of a form (`response_format`). One whose
+    conversation repeats itself already may be told so instead: see `reliability.answer.repeating`."""
+    if (
+        not stream
+        or expected.form is not None
+        or (expected.loops is not None and repeats_already(expected.turns, expected.loops, expected.memo))
+    ):
         return Hold.ALL
     return config.reliability.streaming.hold
 
@@ -164,7 +172,7 @@ def _breaker_of(config: RouterConfig) -> BreakerConfig:
         rate_calls_min=health.rate_calls_min,
         rate_window_ns=_ns(health.rate_window_s),
         open_ns=_ns(health.open_s),
-        open_max_ns=_ns(health.open_max_s),
+        open_max_ns=_ns(max(health.open_s, health.open_max_s)),
         retry_after_max_ns=_ns(health.retry_after_max_s),
         permit_ns=_ns(config.server.deadline_s + GRANT_GRACE_S),
     )

@@ -22,7 +22,7 @@ from reliability.admission.admit import PROGRESS_TOKENS
 from reliability.answer.estimate import text_bytes, tokens_max, tokens_min
 from reliability.answer.usage import Possible, estimate_written_tokens, verify_usage
 from reliability.faults import TRAITS, Ran
-from reliability.types import CallDelta, Event, Failed, Finish, Passed, Reasoning, Text, Usage
+from reliability.types import CallDelta, Event, Failed, Finish, Passed, Reasoning, Refusal, Text, Usage
 
 __all__ = ["Spending"]
 
@@ -123,7 +123,7 @@ class Spending:
 def _count_bytes(event: Event) -> int:
     """Count the bytes that a model has written for this event."""
     match event:
-        case Text(text) | Reasoning(text):
+        case Text(text) | Reasoning(text) | Refusal(text):
             return text_bytes(text)
         case Passed(text_bytes=size):
             return size

@@ -26,7 +26,7 @@ class BehindFetch:
     """One fetch, begun at most once."""
 
     def __init__(self, config: str, environ: Mapping[str, str], command: Sequence[str] | None = None) -> None:
-        self._command = command or [sys.executable, "-m", "deployments", "prepare", "--behind", config]
+        self._command = command or [sys.executable, "-P", "-m", "deployments", "prepare", "--behind", config]
         self._wanted = not is_offline(environ)
         self._process: subprocess.Popen[bytes] | None = None
 

@@ -25,16 +25,19 @@ import sys
 import threading
 import traceback
 from collections.abc import Coroutine
+from pathlib import Path
 from typing import Any
 
-import ray
 from ray import serve
+from ray.job_config import JobConfig
 from ray.serve.schema import ApplicationStatus, DeploymentStatus
 from ray.serve.scripts import cli
 
 from deployments.config import ROUTER
 from deployments.running.behind import BehindFetch
+from deployments.running.folder import RunFolder
 from deployments.running.keeper import DRAIN_S
+from deployments.running.lean_ray import describe_ray, start_ray
 from deployments.running.words import STARTING, can_answer, failure
 
 __all__ = ["Reporter"]
@@ -44,6 +47,17 @@ ASK_S = 5.0
 TOLD = ("state", "reason", "model", "source", "kind")
 # The Routers' first answer: without it they are as good as gone.
 REACH_S = 1.5
+
+
+class OwnPaths(JobConfig):  # type: ignore[misc]
+    """Keep the working directory out of the workers' `sys.path`.
+
+    Ray puts it first there, unless the job has a working directory of its own. A file of that folder, such as
+    `json.py`, would be imported in place of Python's own. The workers still run in that folder: relative paths of the
+    configuration stay right."""
+
+    def _runtime_env_has_working_dir(self) -> bool:
+        return True
 
 
 class Reporter:
@@ -136,10 +150,18 @@ def main(news: str, config: str, app: str) -> None:
     loop = asyncio.new_event_loop()
     threading.Thread(target=loop.run_forever, daemon=True).start()
     threading.Thread(target=_listen, args=(reporter, loop), daemon=True).start()
-    context = ray.init(namespace="serve")
-    reporter.report(dashboard=context.dashboard_url, ray_session=context.address_info.get("session_dir"))
+    context = start_ray(namespace="serve", job_config=OwnPaths())
+    reporter.report(ray_session=context.address_info.get("session_dir"))
+    _note_ray(context)
     _on(loop, reporter.watch())
-    cli.main(["run", config], prog_name="serve")
+    # `serve run` puts `--app-dir` first in `sys.path`, by default the working directory. Python's own library is there.
+    cli.main(["run", config, "--app-dir", os.path.dirname(os.__file__)], prog_name="serve")
+
+
+def _note_ray(context: Any) -> None:
+    """Note where Ray is, for `mlx-stack-serve dashboard`. Nothing that a server needs: it starts without, too."""
+    with contextlib.suppress(Exception):
+        RunFolder(Path(os.environ["MLX_STACK_RUN"])).note(ray=describe_ray(context))
 
 
 def _listen(reporter: Reporter, loop: asyncio.AbstractEventLoop) -> None:

@@ -1,22 +1,25 @@
 """What a run leaves on disk while it lasts, and how the next start finds what a dead run has left behind.
 
     BASE/runs/PORT-XXXXXXXX/   lock      held by supervisor and keeper: who can have it alone knows that both are dead
-                               run.json  the keeper's session, its driver, the folder of Ray's sessions
+                               run.json  the supervisor, its configuration, the keeper's session
                                ...       whatever its processes put under TMPDIR
+                               state-*   the state actor's socket
     BASE/logs/serve-PORT.log   what Ray and Serve print, bounded; it outlives the run
+    BASE/ray/session_*/        Ray's sockets and logs, one folder for each start; the last ended ones stay
     BASE/XXXX.../              HAProxy's files and sockets, one folder for each node of Ray
 
-BASE is RAY_TMPDIR, else a folder of the user's own under /tmp. The lock is the kernel's: it goes with its holders, so
-no reused process id can make a dead run look alive, or a living one dead.
+BASE is `ms-UID` in RAY_TMPDIR or in /tmp, and this user's alone (`own_folder.py`): Ray gives its own folders mode 0777,
+and whoever reaches its sockets, the state actor's or HAProxy's controls the server. The lock is the kernel's: it goes
+with its holders, so no reused process id can make a dead run look alive, or a living one dead.
 
-What must never happen: anything is killed or removed of a run whose lock is held, or outside of BASE and of the folder
-that Ray itself has named.
+What must never happen: anything is killed or removed of a run whose lock is held, or outside of BASE.
 """
 
 from __future__ import annotations
 
 import contextlib
 import fcntl
+import itertools
 import json
 import os
 import re
@@ -32,13 +35,21 @@ from typing import Any
 
 import psutil
 
+from deployments.config import ConfigError
 from deployments.running.family import kill_all, members
+from deployments.running.own_folder import make_own
 
-__all__ = ["RunFolder", "base_folder", "clear_dead", "find_orphaned_haproxy", "is_own", "log_path"]
+__all__ = ["RunFolder", "base_folder", "clear_dead", "find_orphaned_haproxy", "log_path", "refuse_long"]
 
 LOCK = "lock"
 RECORD = "run.json"
 CLEAR_S = 5.0
+ENTRIES_MAX = 20_000
+SESSIONS_KEPT = 3  # ended ones, for their logs
+# /ray/session_2026-11-25_20-21-54_123456_4194304/sockets/plasma_store; a socket's path has 103 bytes on macOS.
+SESSION_CHARS, SOCKET_CHARS_MAX = 68, 103
+# /56 characters/metrics.sock; HAProxy takes 97, since it makes a socket under a longer name first.
+NODE_CHARS, HAPROXY_CHARS_MAX = 70, 97
 # HAProxy's folder: Ray names it after the node.
 NODE = re.compile(r"[0-9a-f]{56}")
 CONFIG = "haproxy.cfg"
@@ -46,20 +57,29 @@ IN_CHARGE = ("/raylet/raylet", "deployments.running.keeper", "deployments.runnin
 
 
 def base_folder(environ: Mapping[str, str]) -> Path:
-    """Return where the files of all runs are. Short: Ray adds 70 characters for each node's own files, and the path
-    of a socket has at most 97. A RAY_TMPDIR in which others may write is for Ray alone."""
-    given = environ.get("RAY_TMPDIR")
-    return Path(given) if given and is_own(Path(given)) else Path(f"/tmp/ms-{os.getuid()}")
+    """Return the folder of all files of all runs, which only this user can reach; made where it is missing.
+
+    Raises:
+        ConfigError: there can be none, or another user could reach it.
+    """
+    name = f"ms-{os.geteuid()}"
+    given = Path(environ.get("RAY_TMPDIR") or "/tmp")
+    # A process of the server has the folder itself in its RAY_TMPDIR: Ray gets it there.
+    return make_own(given if given.name == name else given / name)
 
 
-def is_own(folder: Path) -> bool:
-    """Return whether the folder is there, made where it isn't, and nobody else may write to it."""
-    try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        state = folder.lstat()
-    except OSError:
-        return False
-    return stat.S_ISDIR(state.st_mode) and state.st_uid == os.getuid() and not state.st_mode & 0o022
+def refuse_long(base: Path, haproxy: bool) -> None:
+    """Return where the sockets under `base` have paths that the system takes.
+
+    Raises:
+        ConfigError: their paths are too long. Ray adds `SESSION_CHARS` to it, HAProxy `NODE_CHARS`.
+    """
+    longest = max(SOCKET_CHARS_MAX - SESSION_CHARS, 0) if not haproxy else HAPROXY_CHARS_MAX - NODE_CHARS
+    if len(os.fsencode(base)) > longest:
+        raise ConfigError(
+            f"{base} has {len(os.fsencode(base))} characters, and sockets below it need a path of at most {longest}: "
+            "set RAY_TMPDIR to a shorter folder"
+        )
 
 
 def log_path(base: Path, port: int) -> Path:
@@ -121,16 +141,20 @@ class RunFolder:
         finally:
             os.close(file)
 
+    def refresh(self) -> None:
+        """Touch all that lies there (`ENTRIES_MAX` at most), for systems that remove what is old: a socket, a lock and
+        a record are written once and needed for weeks."""
+        base = self.path.parent.parent
+        for path in itertools.chain([base], itertools.islice(base.rglob("*"), ENTRIES_MAX)):
+            with contextlib.suppress(OSError):
+                os.utime(path, follow_symlinks=False)
+
     def remove(self) -> None:
-        """Take away what the run had on disk: this folder and Ray's sockets. Its logs stay."""
-        known = self.record()
-        folder, driver = known.get("ray_folder"), known.get("driver")
-        if isinstance(folder, str) and isinstance(driver, int):
-            # Ray names a session after the process that has begun it (`ray._private.node`, 2.60).
-            for session in Path(folder).glob(f"session_*_{driver}"):
-                _unlink_unused(session)
+        """Remove what the run had on disk: this folder and Ray's sockets. Its logs stay (`remove_ended_sessions`)."""
         shutil.rmtree(self.path, ignore_errors=True)
-        remove_quiet_nodes(self.path.parent.parent)
+        base = self.path.parent.parent
+        remove_quiet_nodes(base)
+        remove_ended_sessions(base)
 
 
 def clear_dead(base: Path) -> list[str]:
@@ -148,17 +172,24 @@ def clear_dead(base: Path) -> list[str]:
             process.kill()
             process.wait(CLEAR_S)
     remove_quiet_nodes(base)
-    for session in (base / "ray").glob("session_*"):
-        _unlink_unused(session)
+    remove_ended_sessions(base)
     return done
 
 
-def _unlink_unused(session: Path) -> None:
-    """Remove the sockets of a session of Ray's in which nobody listens any more."""
-    sockets = list((session / "sockets").glob("*"))
-    if session.is_symlink() or any(map(_has_listener, sockets)):
-        return
-    for path in sockets:
+def remove_ended_sessions(base: Path) -> None:
+    """Remove the folders of Ray's sessions in which no process listens any more. Of the newest `SESSIONS_KEPT` the logs
+    stay, and only the sockets go."""
+    sessions = [path for path in (base / "ray").glob("session_*") if path.is_dir() and not path.is_symlink()]
+    # A session's name begins with its time.
+    ended = [path for path in sorted(sessions) if not any(map(_has_listener, (path / "sockets").glob("*")))]
+    for path in ended[:-SESSIONS_KEPT]:
+        shutil.rmtree(path, ignore_errors=True)
+    for path in ended[-SESSIONS_KEPT:]:
+        _unlink_sockets(path)
+
+
+def _unlink_sockets(session: Path) -> None:
+    for path in (session / "sockets").glob("*"):
         with contextlib.suppress(OSError):
             if stat.S_ISSOCK(path.lstat().st_mode):
                 path.unlink()

@@ -31,6 +31,7 @@ from pathlib import Path
 from deployments.running.bounded_log import BoundedLog
 from deployments.running.family import adopt_orphans, kill_all, reap
 from deployments.running.folder import RunFolder
+from deployments.running.signal_wait import drain, wake_on_signals
 
 __all__ = ["DRAIN_S", "ORDERLY_S", "STOP_S"]
 
@@ -39,7 +40,9 @@ __all__ = ["DRAIN_S", "ORDERLY_S", "STOP_S"]
 DRAIN_S = 4.0
 ORDERLY_S = 5.5
 STOP_S = 10.0
-POLL_S = 0.1
+# Systems remove what lies untouched in /tmp: macOS after three days, systemd after ten.
+REFRESH_S = 6 * 3600.0
+LOOK_S = 600.0
 
 
 class Keeper:
@@ -54,33 +57,45 @@ class Keeper:
         self._stop_at_s: float | None = None  # the driver's last moment
         self._ends_by_s: float | None = None  # everybody's
         self._ended: int | None = None
+        self._refreshed_s = time.time()
 
     def run(self, config: str, app: str) -> None:
         """Start the driver and stay until nothing of the run is left."""
-        self._start(config, app)
-        with selectors.DefaultSelector() as waiting:
+        with selectors.DefaultSelector() as waiting, wake_on_signals(waiting) as woken:
+            self._start(config, app)
             waiting.register(self._control, selectors.EVENT_READ)
             waiting.register(self._output, selectors.EVENT_READ)
             while not self._is_over():
-                for key, _ in waiting.select(POLL_S):
-                    if key.fd == self._control:
+                for key, _ in waiting.select(self._wait_s()):
+                    if key.fileobj is woken:
+                        drain(woken)
+                    elif key.fd == self._control:
                         self._read_order(waiting)
                     elif not self._log.pump(self._output):
                         waiting.unregister(self._output)
                 self._note_ended()
+                self._refresh()
         self._end()
 
+    def _wait_s(self) -> float:
+        """Return for how long nothing is to be done, unless something happens."""
+        return LOOK_S if self._stop_at_s is None else max(0.0, self._stop_at_s - time.monotonic())
+
+    def _refresh(self) -> None:
+        """Let the run's files look used, now and then. By wall time, which goes on while the machine sleeps."""
+        if abs(time.time() - self._refreshed_s) >= REFRESH_S:
+            self._refreshed_s = time.time()
+            self._folder.refresh()
+
     def _start(self, config: str, app: str) -> None:
-        command = [sys.executable, "-m", "deployments.running.driver", str(self._news), config, app]
-        # A run's own TMPDIR: what the processes forget there goes with the run. Ray's folder stays where it would be.
-        ray = os.environ.get("RAY_TMPDIR") or (os.environ.get("TMPDIR") if sys.platform.startswith("linux") else None)
-        env = os.environ | {"TMPDIR": str(self._folder.path), "RAY_TMPDIR": ray or "/tmp"}
+        command = [sys.executable, "-P", "-m", "deployments.running.driver", str(self._news), config, app]
+        # A run's own TMPDIR: what the processes forget there goes with the run. Ray's folder lies beside the runs.
+        base = self._folder.path.parent.parent
+        env = os.environ | {"TMPDIR": str(self._folder.path), "RAY_TMPDIR": str(base)}
         self._driver = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=env,
             pass_fds=(self._news,),
         )  # fmt: skip
-        # Noted before Ray makes it: a stop may come while Ray is starting.
-        self._folder.note(ray_folder=f"{env['RAY_TMPDIR']}/ray", driver=self._driver.pid)
 
     @property
     def _output(self) -> int:

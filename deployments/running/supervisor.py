@@ -32,6 +32,7 @@ from deployments.running.family import adopt_orphans, kill_all
 from deployments.running.folder import RunFolder
 from deployments.running.keeper import DRAIN_S, STOP_S
 from deployments.running.reachable import is_open
+from deployments.running.signal_wait import drain, wake_on_signals
 from deployments.running.words import Place, RunStatus, failure, read_news, ready_lines
 
 __all__ = ["hold_signals", "supervise"]
@@ -89,11 +90,13 @@ class Supervisor:
         """Watch until the keeper is gone; return the exit code."""
         handled = 0
         os.set_blocking(news, False)  # whoever writes there may outlive the keeper
-        with selectors.DefaultSelector() as waiting:
+        with selectors.DefaultSelector() as waiting, wake_on_signals(waiting) as woken:
             waiting.register(news, selectors.EVENT_READ)
             while keeper.poll() is None and self._status.ended is None:
-                for _ in waiting.select(POLL_S):
-                    if not self._hear(news):
+                for key, _ in waiting.select(self._wait_s(handled)):
+                    if key.fileobj is woken:
+                        drain(woken)
+                    elif not self._hear(news):
                         waiting.unregister(news)
                 if len(self._stop_orders) > handled:
                     handled = len(self._stop_orders)
@@ -105,6 +108,12 @@ class Supervisor:
                 self._look()
         self._hear(news)
         return self._end(keeper)
+
+    def _wait_s(self, handled: int) -> float | None:
+        """Return for how long to wait for news; without end once the server runs."""
+        if len(self._stop_orders) > handled:
+            return 0.0
+        return None if self._ready and not self._stop_orders else POLL_S
 
     def _hear(self, news: int) -> bool:
         try:
@@ -218,7 +227,7 @@ def supervise(place: Place, app: str, folder: RunFolder, environ: Mapping[str, s
         supervisor.say(f"starting {place.config} on {place.url} (log: {place.log})")
         control, to_keeper = os.pipe()
         news, from_keeper = os.pipe()
-        command = [sys.executable, "-m", "deployments.running.keeper", str(folder.path)]
+        command = [sys.executable, "-P", "-m", "deployments.running.keeper", str(folder.path)]
         command += [str(control), str(from_keeper), place.log, place.config, app]
         try:
             keeper = subprocess.Popen(

@@ -38,7 +38,6 @@ class RunStatus:
     """What is known of a run."""
 
     tiers: dict[str, dict[str, Any]] = field(default_factory=dict)
-    dashboard: str = ""
     ray_session: str = ""
     failed: str | None = None
     draining: int | None = None
@@ -53,7 +52,7 @@ class RunStatus:
     def progress(self, seconds: float, columns: int) -> str:
         """Build the line that is written over: what is being waited for."""
         waiting = [f"{name} {tier['state']}" for name, tier in self.tiers.items() if tier.get("state") in STARTING]
-        what = ", ".join(waiting) or ("Ray Serve" if self.dashboard else "Ray")
+        what = ", ".join(waiting) or ("Ray Serve" if self.ray_session else "Ray")
         return f"  {seconds:.0f} s: waiting for {what}"[: max(0, columns - 1)]
 
 
@@ -82,7 +81,6 @@ def read_news(status: RunStatus, line: bytes) -> list[str]:
         shown, status.tiers[name] = status.tiers.get(name), tier
         if shown is None or _strip_share(shown) != _strip_share(tier):
             lines.append(tier_line(name, tier))
-    status.dashboard = news.get("dashboard", status.dashboard)
     status.ray_session = news.get("ray_session", status.ray_session)
     status.failed = news.get("failed", status.failed)
     status.draining = news.get("draining", status.draining)
@@ -103,16 +101,13 @@ def tier_line(name: str, tier: Mapping[str, Any]) -> str:
 def ready_lines(place: Place, status: RunStatus, seconds: float) -> list[str]:
     """Build the lines that whoever has started the server wants to see once it can answer."""
     key = "KEY   # one of the server's API keys" if place.keyed else "unused"
-    page = f"{status.dashboard}   (it asks for Ray's token: `ray get-auth-token`)" if status.dashboard else ""
-    if status.dashboard and not status.dashboard.startswith("http"):
-        page = f"http://{page}"
     return [
         f"ready after {seconds:.0f} s: {place.url}",
         "",
         f"  export OPENAI_BASE_URL={place.url}/v1",
         f"  export OPENAI_API_KEY={key}",
         "",
-        *([f"  page: {page}"] if page else []),
+        f"  page: {place.url}/",
         f"  log:  {place.log}" + (f", more under {status.ray_session}/logs" if status.ray_session else ""),
         "  Ctrl-C stops it",
     ]

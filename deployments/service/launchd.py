@@ -29,6 +29,11 @@ __all__ = ["LABEL", "Launchd", "write_plist"]
 LABEL = "io.github.mlx-stack-serve"
 THROTTLE_S = 30
 POLL_S = 0.2
+# `bootstrap` soon after `bootout` answers EIO while launchd still lets go of the old agent, 5 s on one measured machine
+# (tests/mac/assumptions.py).
+BUSY_CODE = 5
+BUSY_S = 15.0
+BUSY_POLL_S = 0.5
 NO_DOMAIN = (
     "launchd has no domain {} ({}): a LaunchAgent belongs to a login at the Mac's own screen. Log in there once (over "
     "the network too, by screen sharing), then install again"
@@ -44,6 +49,7 @@ class Launchd:
         self._sleep = sleep
         self._domain = f"gui/{os.getuid()}"
         self._target = f"{self._domain}/{LABEL}"
+        self._waited_s = 0.0
 
     @property
     def path(self) -> Path:
@@ -70,13 +76,28 @@ class Launchd:
 
     def list_remarks(self) -> list[str]:
         """List what its user should know."""
-        return [f"its output: tail -f {self._log}", "it stops when you log out, and starts when you log in"]
+        waited = [f"launchd took the agent after {self._waited_s:g} s, at first with EIO"] if self._waited_s else []
+        return [*waited, f"its output: tail -f {self._log}", "it stops when you log out, and starts when you log in"]
 
     def start(self) -> None:
         """Load the agent, anew where it is loaded already; it starts by itself."""
         self.stop()
         self._order("enable", self._target)
-        self._order("bootstrap", self._domain, str(self.path))
+        self._bootstrap()
+
+    def _bootstrap(self) -> None:
+        """Load the agent; try again for `BUSY_S` while launchd answers EIO."""
+        order = ("bootstrap", self._domain, str(self.path))
+        self._waited_s = 0.0
+        while (done := self._run(["launchctl", *order])).code == BUSY_CODE and self._waited_s < BUSY_S:
+            self._sleep(BUSY_POLL_S)
+            self._waited_s += BUSY_POLL_S
+        if done.code:
+            tried = f" for {self._waited_s:g} s" if self._waited_s else ""
+            raise ServiceFault(
+                f"`launchctl {' '.join(order)}` failed{tried}: {done.words}. The agent is not loaded: try "
+                "`mlx-stack-serve service install` again"
+            )
 
     def stop(self) -> None:
         """Unload the agent, which stops it."""

@@ -62,7 +62,7 @@ class ServicePlan:
     @property
     def command(self) -> tuple[str, ...]:
         """What is run."""
-        return (self.python, "-m", "deployments", "serve", str(self.config))
+        return (self.python, "-P", "-m", "deployments", "serve", str(self.config))
 
 
 def make_plan(config: Path, file: ConfigFile, environ: Mapping[str, str], *, home: Path, folder: Path) -> ServicePlan:

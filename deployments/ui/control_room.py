@@ -26,6 +26,7 @@ from starlette.routing import Mount, Route
 
 from deployments.api.access import Access
 from deployments.api.overview import Overview
+from deployments.api.responses import find_inner_path, find_methods
 from deployments.telemetry import log_error
 from deployments.ui.desk import Desk, explain
 from deployments.ui.evaluation_pages import EvaluationPages
@@ -68,7 +69,7 @@ class ControlRoom:
 
     def mount(self) -> Mount:
         """Return it as a part of the Router's app."""
-        routes = [*self._routes, Route("/assets/{digest}/{name}", self._send_asset)]
+        routes = [Route("/", self.show_now), *self._routes, Route("/assets/{digest}/{name}", self._send_asset)]
         handlers = {HTTPException: _explain_http, Exception: _explain_bug}
         return Mount("/ui", app=Starlette(routes=routes, exception_handlers=handlers))
 
@@ -83,7 +84,10 @@ class ControlRoom:
 async def _explain_http(request: Request, error: Exception) -> Response:
     status = getattr(error, "status_code", 500)
     words = "There is no such page." if status == 404 else "That isn't possible here."
-    return explain(request, status, words)
+    response = explain(request, status, words)
+    if status == 405:
+        response.headers["allow"] = ", ".join(find_methods(request.app.routes, find_inner_path(request.scope)))
+    return response
 
 
 async def _explain_bug(request: Request, error: Exception) -> Response:

@@ -10,6 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from deployments.api.admin import find_key
 from deployments.errors import ApiError
 from deployments.state.history import RequestQuery
 from deployments.state.records import Query
@@ -70,8 +71,10 @@ class RequestPages:
         return await self._show(request, visit, found)
 
     async def find(self, request: Request, visit: Visit) -> Response:
-        """Show the newest of a request's id, as clients know it."""
-        report = await self._desk.state.report(None, request.path_params["request_id"])
+        """Show the one of this id, as clients know it."""
+        state, request_id = self._desk.state, request.path_params["request_id"]
+        key = await find_key(state, visit.caller, request.query_params, "request", request_id)
+        report = None if key is None else await state.report(key, request_id)
         if report is None:
             return await self._show(request, visit, [])
         # A report doesn't say when its request ended; the list does, as far as it goes.

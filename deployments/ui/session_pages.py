@@ -10,6 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from deployments.api.admin import find_key
 from deployments.errors import ApiError
 from deployments.state.history import RequestQuery, SessionQuery
 from deployments.state.records import Query
@@ -47,8 +48,9 @@ class SessionPages:
 
     async def show(self, request: Request, visit: Visit) -> Response:
         """Show one."""
-        name, key = request.path_params["session"], request.query_params.get("key")
-        session = await self._desk.state.session(key, name)
+        name = request.path_params["session"]
+        key = await find_key(self._desk.state, visit.caller, request.query_params, "session", name)
+        session = None if key is None else await self._desk.state.session(key, name)
         if session is None:
             raise ApiError("not_found", "There is no session of this name: it is too old, or was reset.")
         reports = await self._desk.state.browse(RequestQuery(session=name, key=session["key"], limit=REPORTS_MAX))
@@ -66,7 +68,10 @@ class SessionPages:
 
     async def reset(self, request: Request, visit: Visit, form: Mapping[str, str]) -> Response:
         """Forget what one has spent."""
-        name, key = request.path_params["session"], form.get("key", "")
+        name = request.path_params["session"]
+        key = await find_key(self._desk.state, visit.caller, form, "session", name)
+        if key is None:
+            raise ApiError("not_found", "There is no session of this name: it is too old, or was reset.")
         await self._desk.state.reset(key, name)
         log_info("session_reset", by=visit.caller.name or None, session=session_tag(name))
         return self._desk.go(request, f"/ui/requests?{urlencode({'session': name}, quote_via=quote)}")

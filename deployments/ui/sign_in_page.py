@@ -52,7 +52,8 @@ class SignInPage:
         return response
 
     async def sign_out(self, request: Request, _: Visit, form: Mapping[str, str]) -> Response:
-        """Take the cookie away."""
+        """End the cookie, also for whoever has a copy of it, and take it away."""
+        await self._desk.visits.sign_out(request)
         response = self._desk.go(request, "/ui/sign-in")
         self._desk.visits.set_cookie(request, response, None)
         return response

@@ -5,7 +5,8 @@
 
 A page is shown to a `Visit`; an order is a POST that brings the token of its cookie, from a page of this very origin.
 The cookie is HttpOnly and SameSite=Strict, and `Secure` where the page came by TLS. Its name has the port in it, since
-browsers give the cookies of one host to all of its ports.
+browsers give the cookies of one host to all of its ports. Signing out ends the cookie on the server, in the journal
+that all Routers share (`deployments/state/sign_outs.py`): a copy of it opens nothing any more.
 
 What must never happen: an order without the token, a page to somebody whom the API would refuse.
 """
@@ -21,14 +22,15 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from deployments.api.access import ANYBODY, Access, Caller
+from deployments.api.admin import await_state
 from deployments.api.body import Bodies
 from deployments.errors import ApiError
 from deployments.state.client import State
-from deployments.state.link import StateSilent
 from deployments.ui.sealing import COOKIE_S, Cookie, Seal
 
 __all__ = ["NotSignedIn", "Visit", "Visits", "find_root"]
 
+AWAY = "no_tier_available"  # what `await_state` raises
 TOKEN_HEADER, TOKEN_FIELD = "x-csrf-token", "token"
 FORM_BYTES_MAX, FORM_S, FIELDS_MAX, READERS_MAX = 65_536, 10.0, 64, 8
 
@@ -63,7 +65,7 @@ class Visits:
         """
         access, seal = self._access(), await self._find_seal()
         access.guard(request.client.host if request.client else None, request.headers)
-        cookie = self._read(request, access, seal)
+        cookie = await self._read(request, access, seal)
         if cookie is not None:
             return Visit(caller=_find_caller(access, cookie.name), token=seal.make_token(cookie))
         if access.keyed:
@@ -75,11 +77,14 @@ class Visits:
         return Visit(caller=ANYBODY, token=seal.make_token(made[0]), fresh=fresh)
 
     async def may_look(self, request: Request) -> bool:
-        """Tell whether whoever was let in by this request still would be."""
+        """Tell whether whoever was let in by this request still would be. While the state actor is away nobody knows:
+        they stay."""
         try:
             await self.open_page(request)
-        except (NotSignedIn, ApiError):
+        except NotSignedIn:
             return False
+        except ApiError as error:
+            return error.code == AWAY
         return True
 
     async def take_order(self, request: Request) -> tuple[Visit, Mapping[str, str]]:
@@ -100,7 +105,7 @@ class Visits:
         visit = await self.open_page(request)
         refuse_foreign(request)
         seal = await self._find_seal()
-        cookie = self._read(request, self._access(), seal)
+        cookie = await self._read(request, self._access(), seal)
         if cookie is None or not seal.is_token(cookie, request.headers.get(TOKEN_HEADER) or token):
             raise ApiError("forbidden", "the order doesn't carry the token of this page: load the page again")
         return visit
@@ -145,22 +150,31 @@ class Visits:
             samesite="strict",
         )
 
-    def _read(self, request: Request, access: Access, seal: Seal) -> Cookie | None:
+    async def sign_out(self, request: Request) -> None:
+        """End the cookie that this request brings: for every Router, until it would have expired.
+
+        Raises:
+            ApiError: `no_tier_available` where the state actor doesn't answer.
+        """
+        access = self._access()
+        cookie = await self._read(request, access, await self._find_seal())
+        if cookie is not None and access.keyed:
+            await await_state(self._state.sign_out(cookie.nonce, cookie.expires_s))
+
+    async def _read(self, request: Request, access: Access, seal: Seal) -> Cookie | None:
         read = seal.read_cookie(request.cookies.get(_name_cookie(request), ""))
         if read is None:
             return None
         cookie, sealed = read
         found = access.find_key(cookie.name) if access.keyed else (b"", ANYBODY)
         good = found is not None and found[1].admin and seal.is_good(cookie, sealed, found[0], time.time())
-        return cookie if good else None
+        if not good or (access.keyed and await await_state(self._state.is_signed_out(cookie.nonce, cookie.expires_s))):
+            return None
+        return cookie
 
     async def _find_seal(self) -> Seal:
         if self._seal is None:
-            try:
-                self._seal = Seal(await self._state.get_page_secret())
-            except StateSilent:
-                words = "the state actor doesn't answer; it is restarted within seconds"
-                raise ApiError("no_tier_available", words, retry_after_s=2.0) from None
+            self._seal = Seal(await await_state(self._state.get_page_secret()))
         return self._seal
 
 

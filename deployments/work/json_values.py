@@ -11,7 +11,9 @@ more is asked; a text that is full of commas is gone through piece by piece.
 
 from __future__ import annotations
 
-__all__ = ["VALUES_MAX", "has_more_values"]
+from typing import Any
+
+__all__ = ["VALUES_MAX", "has_more_values", "is_too_deep"]
 
 VALUES_MAX = 200_000
 PIECE_BYTES = 128 * 1024
@@ -38,3 +40,12 @@ def has_more_values(raw: bytes, values_max: int = VALUES_MAX) -> bool:
 
 def _count_delimiters(raw: bytes) -> int:
     return sum(map(raw.count, DELIMITERS))
+
+
+def is_too_deep(value: Any, depth_max: int) -> bool:
+    """Tell whether a value has a level beyond `depth_max`."""
+    level = [value]
+    for _ in range(depth_max):
+        inner = (node.values() if isinstance(node, dict) else node for node in level)
+        level = [child for children in inner for child in children if isinstance(child, dict | list)]
+    return bool(level)

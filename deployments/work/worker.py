@@ -3,7 +3,7 @@
     python -m deployments.work.worker FD [MODULE...]    # the modules that its jobs need
 
 A job that runs beyond its seconds ends the process: the alarm's default action is the kernel's, so no loop in C code
-can hold it off. An answer is (True, result) or (False, exception). The end of the socket is the end of the process.
+can hold it off. Calls and their outcomes are those of `jobs.py`. The end of the socket is the end of the process.
 """
 
 from __future__ import annotations
@@ -12,12 +12,11 @@ import contextlib
 import gc
 import importlib
 import os
-import pickle
 import signal
 import socket
 import sys
-from typing import Any
 
+from deployments.work.jobs import do_job
 from deployments.work.worker_pool import HEAD
 
 __all__ = ["main"]
@@ -37,7 +36,7 @@ def main(number: int) -> None:
             seconds, size = HEAD.unpack(head)
             message = _read(peer, size)
             signal.setitimer(signal.ITIMER_REAL, seconds)
-            answer = _do(message)
+            answer = do_job(message)
             signal.setitimer(signal.ITIMER_REAL, 0)
             peer.sendall(HEAD.pack(0, len(answer)))
             peer.sendall(answer)
@@ -52,20 +51,6 @@ def _read(peer: socket.socket, size: int) -> bytes:
             return b""
         found += part
     return bytes(found)
-
-
-def _do(message: bytes) -> bytes:
-    """Do a pickled call; return its pickled outcome."""
-    outcome: tuple[bool, Any]
-    try:
-        function, args, named = pickle.loads(message)
-        outcome = True, function(*args, **named)
-    except Exception as error:  # whatever it is, it is the caller's to see
-        outcome = False, error.with_traceback(None)
-    try:
-        return pickle.dumps(outcome, protocol=5)
-    except Exception as error:
-        return pickle.dumps((False, RuntimeError(f"the outcome can't be carried: {error}")), protocol=5)
 
 
 if __name__ == "__main__":

@@ -7,9 +7,8 @@ Router is a second in which nobody else is answered. So what has used up its ste
 done again here, from its beginning, by one of `WORKERS_MAX` processes with a lower priority. They
 are started when first needed (half a second), and never for ordinary requests.
 
-One job: a message with the pickled call goes through a socket to a worker, one comes back. Function, arguments and
-result must be values of this program's own modules (`function` is looked up by its name); nothing that a client
-sends is ever unpickled, only carried as bytes, strings and numbers in such values.
+One job: a message with the call goes through a socket to a worker, one comes back (`jobs.py`). The function is one of a
+module, found by its name, and declares the types of its arguments and of its result: these alone are carried.
 
 Bounds, each with one answer:
 
@@ -31,7 +30,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import pickle
 import socket
 import struct
 import subprocess
@@ -39,6 +37,8 @@ import sys
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
+
+from deployments.work.jobs import read_outcome, write_job
 
 __all__ = ["JOB_S", "Busy", "Lost", "TooLong", "Undone", "Workers"]
 
@@ -92,14 +92,17 @@ class Workers:
             Undone: it was not done, or not to its end.
         """
         await self._take_turn()
-        job = asyncio.create_task(self._do(pickle.dumps((function, args, named), protocol=5)))
+        try:
+            called, message = write_job(function, args, named)
+        except BaseException:
+            self._pass_on()
+            raise
+        job = asyncio.create_task(self._do(message))
         self._jobs.add(job)
         job.add_done_callback(self._jobs.discard)
         job.add_done_callback(lambda task: task.cancelled() or task.exception())  # its caller may be gone
-        good, value = await asyncio.shield(job)
-        if good:
-            return value  # type: ignore[no-any-return]
-        raise value
+        result: Result = read_outcome(called, await asyncio.shield(job))
+        return result
 
     async def close(self) -> None:
         """End all workers; what they were at is lost."""
@@ -141,7 +144,7 @@ class Workers:
                 return
         self._running -= 1
 
-    async def _do(self, message: bytes) -> tuple[bool, Any]:
+    async def _do(self, message: bytes) -> bytes:
         try:
             for _ in range(2):
                 worker = self._idle.pop() if self._idle else await _Worker.start(self._imports)
@@ -155,7 +158,7 @@ class Workers:
                         continue
                     raise
                 self._idle.append(worker)
-                return pickle.loads(answer)  # type: ignore[no-any-return]
+                return answer
             raise Lost("the process that worked on it died")
         finally:
             self._pass_on()
@@ -220,7 +223,7 @@ def _spawn(theirs: socket.socket, imports: Sequence[str]) -> subprocess.Popen[by
     environment = {name: os.environ[name] for name in KEPT if name in os.environ}
     environment["PYTHONPATH"] = os.pathsep.join(path or os.getcwd() for path in sys.path)
     return subprocess.Popen(
-        [sys.executable, "-m", "deployments.work.worker", str(theirs.fileno()), *imports],
+        [sys.executable, "-P", "-m", "deployments.work.worker", str(theirs.fileno()), *imports],
         pass_fds=(theirs.fileno(),),
         env=environment,
         stdin=subprocess.DEVNULL,

@@ -1,7 +1,8 @@
 """`completion SHELL --values WHAT`: what a running server has, for the scripts of `shell_completion.py`: a word a line.
 
-It asks the server that the command line names (`--url`, `--config`), or else that of the configuration. zsh and fish
-are told beside each word what it is. A server that is away, slow or refuses has nothing to offer: a Tab says no error.
+It asks the server that the command itself would ask (`deployments/cli/server_address.py`): a Tab inside a repository
+reads nothing of it. zsh and fish are told beside each word what it is. A server that is away, slow, refuses or is
+another one has nothing to offer: a Tab says no error.
 
 What must never happen: a word that a shell would read anything into. Sessions are named by clients; a name of other
 characters than `PLAIN` is left out.
@@ -16,11 +17,10 @@ from collections.abc import Iterator, Mapping
 from itertools import pairwise
 from pathlib import Path
 
-from deployments.cli.launch import find_url
-from deployments.cli.server_client import NotAnswered, ServerClient
+from deployments.cli.server_address import find_url
+from deployments.cli.server_client import MALFORMED, NotAnswered, ServerClient
 from deployments.config import ConfigError
 from deployments.config_file import read_file
-from deployments.config_paths import find_config
 
 __all__ = ["VALUES", "list_values", "write_values"]
 
@@ -42,7 +42,7 @@ def list_values(what: str, line: str) -> dict[str, str]:
         given = _read_places(line)
         config = Path(given["--config"]) if "--config" in given else None
         return {word: about for word, about in _ask(what, given, config).items() if PLAIN.fullmatch(word)}
-    except (ConfigError, OSError):
+    except (ConfigError, OSError, *MALFORMED):
         return {}
 
 
@@ -57,13 +57,10 @@ def _read_places(line: str) -> Mapping[str, str]:
 
 
 def _ask(what: str, given: Mapping[str, str], config: Path | None) -> dict[str, str]:
-    client = ServerClient(find_url(given.get("--url"), config), ask_s=ASK_S)
     try:
-        return _ask_server(client, what)
+        return _ask_server(ServerClient(find_url(given.get("--url"), config), ask_s=ASK_S), what)
     except NotAnswered:
-        return _read_tiers(config) if what == "tiers" and "--url" not in given else {}
-    finally:
-        client.close()
+        return _read_tiers(config) if what == "tiers" and config is not None and "--url" not in given else {}
 
 
 def _ask_server(client: ServerClient, what: str) -> dict[str, str]:
@@ -79,6 +76,6 @@ def _write_clock(at_s: float) -> str:
     return time.strftime("%d %b %H.%M.%S", time.localtime(at_s))
 
 
-def _read_tiers(config: Path | None) -> dict[str, str]:
+def _read_tiers(config: Path) -> dict[str, str]:
     """Read what the configuration names: tiers are known without a server."""
-    return {name: tier.kind for name, tier in read_file(find_config(config)).args.tiers.items()}
+    return {name: tier.kind for name, tier in read_file(config).args.tiers.items()}

@@ -1,8 +1,8 @@
 """The most memory that the processes of our own server have held, by tier: looked at twice a second.
 
-A replica is known by the title that Ray gives its process. What is counted is resident memory, of which a Mac's
-graphics memory is a part. What MLX says of itself stands in `/v1/models` (`mlx_peak_bytes`). Where the server runs
-elsewhere there is nothing to look at.
+A replica is known by the title that Ray gives its process. What is counted is what its system counts for it
+(`deployments/memory/sensors/process_footprint.py`). What MLX says of itself stands in `/v1/models` (`mlx_peak_bytes`).
+Where the server runs elsewhere there is nothing to look at.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ import re
 import threading
 
 import psutil
+
+from deployments.memory.sensors.process_footprint import read_footprint
 
 __all__ = ["Footprint"]
 
@@ -44,7 +46,7 @@ class Footprint:
         total = 0
         for process in psutil.Process(self._pid).children(recursive=True):
             with contextlib.suppress(psutil.Error):
-                size_bytes = process.memory_info().rss
+                size_bytes = read_footprint(process.pid) or 0
                 total += size_bytes
                 title = TITLE.search(" ".join(process.cmdline()))
                 if title is not None:

@@ -13,15 +13,14 @@ Measured 2026-11-24 on 2 vCPU AMD EPYC, Linux, SmolLM2-135M: 17 s from the start
 stop; at a load average of 26, 113 s for the start.
 
 What must never happen: anything of it that runs on after `stop`, or after the evaluation, however that died. It is
-`mlx-stack-serve serve`, whose supervisor ends whatever it has started; a shell waits for the end of a pipe that only
-the evaluation holds, and then ends the supervisor.
+`mlx-stack-serve serve`, whose supervisor ends whatever it has started at SIGTERM, and whose keeper does when the
+supervisor is killed, as `GroupGuard` kills it after the evaluation. SIGINT would not do: an evaluation in the
+background of a shell ignores it, and so would a server that has no handlers yet.
 """
 
 from __future__ import annotations
 
-import contextlib
 import os
-import signal
 import subprocess
 import sys
 import tempfile
@@ -37,6 +36,7 @@ from deployments.config_file import IMPORT_PATH, read_file
 from deployments.config_tiers import MlxTierConfig
 from deployments.evaluate.asking.chat_client import ChatClient
 from deployments.port import free_port
+from deployments.running.group_guard import GroupGuard
 
 __all__ = ["NoServer", "OwnServer", "patch_variant", "read_config", "write_config"]
 
@@ -44,7 +44,6 @@ START_S = 600.0
 STOP_S = 60.0
 LOG_CHARS = 2_000
 AWAKE_S, WAKE_S = 86_400, 400
-WATCH = 'read -r _; kill -INT "$1"'
 # Whatever variant: what is measured here isn't held against anybody's budget, and cases that come one after the other
 # don't use up each other's retries.
 ALWAYS: dict[str, Any] = {
@@ -111,7 +110,7 @@ class OwnServer:
         self._source, self._config = source, config
         self._folder: tempfile.TemporaryDirectory[str] | None = None
         self._process: subprocess.Popen[bytes] | None = None
-        self._watcher: subprocess.Popen[bytes] | None = None
+        self._guard: GroupGuard | None = None
         self.url = ""
 
     @property
@@ -141,16 +140,14 @@ class OwnServer:
         environ = {k: v for k, v in os.environ.items() if k != self._config.server.api_keys_env}
         with (folder / "log").open("wb") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "deployments", "serve", str(path)],
+                [sys.executable, "-P", "-m", "deployments", "serve", str(path)],
                 env=environ | {"RAY_USAGE_STATS_ENABLED": "0"},
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,  # a Ctrl-C is the evaluation's, which stops the server in its turn
             )
-        self._watcher = subprocess.Popen(
-            ["/bin/sh", "-c", WATCH, "sh", str(self._process.pid)], stdin=subprocess.PIPE, start_new_session=True
-        )
+        self._guard = GroupGuard(self._process.pid)
         self._wait_until_ready(folder / "log")
 
     def _wait_until_ready(self, log: Path) -> None:
@@ -168,13 +165,11 @@ class OwnServer:
 
     def stop(self) -> None:
         """Stop it, and whatever it has started."""
-        if self._watcher is not None:
-            self._watcher.kill()
-            self._watcher.communicate()
-            self._watcher = None
+        if self._guard is not None:
+            self._guard.close()
+            self._guard = None
         if self._process is not None:
-            with contextlib.suppress(ProcessLookupError):
-                self._process.send_signal(signal.SIGINT)
+            self._process.terminate()
             try:
                 self._process.wait(STOP_S)
             except subprocess.TimeoutExpired:

@@ -7,6 +7,7 @@ series has its name beside its last point, each bar its figure. Every plot has a
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Mapping, Sequence
 from html import escape
 
@@ -100,7 +101,7 @@ def _draw_axes(top_x: float, step_x: float, top_y: float, step_y: float, across:
 
 def _find_scale(most: float) -> tuple[float, float]:
     """Find where an axis ends, and its steps: 1, 2 or 5 times a power of ten."""
-    if most <= 0:
+    if most < sys.float_info.min * TICKS:
         return 1.0, 0.5
     rough = most / TICKS
     power = 10 ** math.floor(math.log10(rough))

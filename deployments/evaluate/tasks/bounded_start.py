@@ -49,8 +49,9 @@ def set_limits(*, counts_tasks: bool) -> None:
         resource.setrlimit(kind, (most if hard == resource.RLIM_INFINITY else min(most, hard),) * 2)
 
 
-def lock_files(root: str) -> bool:
-    """Let this process, and what comes of it, touch nothing but `root`; False where the kernel can't."""
+def lock_files(root: str, program: str) -> bool:
+    """Let this process, and what comes of it, touch nothing but `root`, and read the program; False where the kernel
+    can't."""
     if not sys.platform.startswith("linux"):
         return False
     call = ctypes.CDLL(None, use_errno=True).syscall
@@ -66,7 +67,7 @@ def lock_files(root: str) -> bool:
     python = os.path.realpath(sys.executable)
     allowed = {root: files & ~EXECUTE, os.path.realpath(sys.base_prefix): READ | LIST, python: READ | EXECUTE}
     allowed |= {path: READ | EXECUTE | (LIST if os.path.isdir(path) else 0) for path in SYSTEM if os.path.exists(path)}
-    allowed |= {os.path.dirname(os.path.realpath(__file__)): READ | LIST, "/dev/null": READ | WRITE}
+    allowed |= {"/dev/null": READ | WRITE} | ({program: READ} if program else {})
     for path, access in allowed.items():
         place = os.open(path, os.O_PATH | os.O_CLOEXEC)
         failed = call(ADD, handle, BENEATH, struct.pack("=Qi", access & files, place), 0)
@@ -77,17 +78,17 @@ def lock_files(root: str) -> bool:
     return bool(prctl(NO_NEW_PRIVILEGES, 1, 0, 0, 0) == 0 and call(RESTRICT, handle, 0) == 0)
 
 
-def main(root: str, counts_tasks: str, program: str = "", passed: str = "") -> None:
-    """Take it all away, and become the program; `passed` is the exit code with which it tells that all is well. Without
-    a program, say whether the kernel holds the files: for the report."""
+def main(root: str, counts_tasks: str, program: str = "") -> None:
+    """Take it all away, and become the program. Without a program, say whether the kernel holds the files: for the
+    report."""
     real = os.path.realpath(root)
     set_limits(counts_tasks=counts_tasks == "counted")
-    locked = lock_files(real)
+    locked = lock_files(real, program)
     if not program:
         print("locked" if locked else "open")  # noqa: T201
         return
     python = os.path.realpath(sys.executable)
-    os.execv(python, [python, "-I", "-S", "-B", program, real, passed])
+    os.execv(python, [python, "-I", "-S", "-B", program, real])
 
 
 if __name__ == "__main__":

@@ -1,19 +1,21 @@
-"""Runs a folder's tests in a process with bounds: seconds, memory, files, processes, output, and no network.
+"""Asks a folder's code in a process with bounds: seconds, memory, files, processes, output, and no network. The answers
+are compared in this process, which imports none of that code.
 
 On Linux the process has a network, processes and shared memory of its own with nothing in them, where the kernel lets
 it (`unshare`), and Landlock keeps it in the folder (`bounded_start.py`); on macOS `sandbox-exec` takes the network. In
-both, and elsewhere, `confined_tests.py` fences what the tests may do. `describe_confinement` says in the report which
+both, and elsewhere, `confined_tests.py` fences what the code may do. `describe_confinement` says in the report which
 of them held.
 
-What must never happen: a process that outlives its seconds, or one that has the evaluation's own environment (keys!).
+What must never happen: a process that outlives its seconds or the evaluation, or one that has the evaluation's own
+environment (keys!); a pass without the right answers.
 """
 
 from __future__ import annotations
 
 import contextlib
 import functools
+import json
 import os
-import secrets
 import shutil
 import signal
 import subprocess
@@ -22,14 +24,19 @@ import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 from deployments.evaluate.tasks.bounded_start import CPU_S, FILE_BYTES, MEMORY_BYTES
+from deployments.evaluate.tasks.check import Check, decode_answers
+from deployments.evaluate.tasks.confined_tests import EXIT_REFUSED
+from deployments.running.group_guard import GroupGuard
 
 __all__ = ["TestResult", "describe_confinement", "run_tests"]
 
 START, PROGRAM = (Path(__file__).with_name(name) for name in ("bounded_start.py", "confined_tests.py"))
 WALL_S = 20.0
 OUTPUT_CHARS = 4_000
+ANSWER_CHARS = 200
 # Apple's own language of sandboxes: whatever isn't denied is allowed, so that Python starts.
 MAC_PROFILE = "(version 1)(allow default)(deny network*)(deny process-fork)"
 
@@ -46,41 +53,61 @@ class TestResult:
     __test__ = False  # it isn't a test of pytest's
 
 
-def run_tests(folder: Path) -> TestResult:
-    """Run the tests in `folder`."""
+def run_tests(folder: Path, checks: Sequence[Check]) -> TestResult:
+    """Ask the code in `folder` in a process of its own, and judge its answers here."""
     if not folder.is_dir():  # earlier tests may have taken it away
         return TestResult(passed=False, output="the folder is gone")
-    passed = secrets.randbelow(100) + 101  # so that an early end is no pass, with whatever code
-    command = [*_start(folder), str(PROGRAM), str(passed)]
-    with tempfile.TemporaryFile() as out:
+    asked = json.dumps([(check.imports, check.asks) for check in checks]).encode()
+    timed_out = False
+    with tempfile.TemporaryFile() as answers, tempfile.TemporaryFile() as out:
         process = subprocess.Popen(
-            command,
+            [*_start(folder), str(PROGRAM)],
             cwd=folder,
             env={"PATH": "/usr/bin:/bin", "PYTHONHASHSEED": "0", "LC_ALL": "C.UTF-8"},
-            stdin=subprocess.DEVNULL,
-            stdout=out,
-            stderr=subprocess.STDOUT,
+            stdin=subprocess.PIPE,
+            stdout=answers,
+            stderr=out,
             start_new_session=True,
         )
-        timed_out = False
+        guard = GroupGuard(process.pid)
         try:
-            process.wait(WALL_S)
+            process.communicate(asked, WALL_S)
         except subprocess.TimeoutExpired:
             timed_out = True
         finally:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(process.pid, signal.SIGKILL)
+            guard.close()
             process.wait()
-        out.seek(0)
-        text = out.read(FILE_BYTES).decode("utf-8", "replace").replace(str(folder) + "/", "")
+        said, printed = (_read(file) for file in (answers, out))
+    refused = process.returncode == EXIT_REFUSED
+    wrong = _judge(checks, said)
+    text = (printed.decode("utf-8", "replace") + wrong).replace(str(folder) + "/", "")
     if timed_out:
         text += f"\nended after {WALL_S:.0f} s"
-    return TestResult(
-        passed=process.returncode == passed and not timed_out,
-        output=_shorten(text),
-        refused=process.returncode == 99,
-        timed_out=timed_out,
-    )
+    passed = not (wrong or timed_out or refused)
+    return TestResult(passed=passed, output=_shorten(text), refused=refused, timed_out=timed_out)
+
+
+def _read(file: IO[bytes]) -> bytes:
+    file.seek(0)
+    return file.read(FILE_BYTES)
+
+
+def _judge(checks: Sequence[Check], said: bytes) -> str:
+    """Say which answers are wrong; nothing where all are right. No question is as bad as a wrong answer."""
+    try:
+        found = decode_answers(said)
+    except ValueError:
+        found = []
+    if not checks or len(found) != len(checks):
+        return f"FAILED: {len(found)} of {len(checks)} questions were answered\n"
+    wrong = [
+        f"FAILED: {check.asks}\n    is {repr(one)[:ANSWER_CHARS]}, not {check.answer!r}\n"
+        for check, one in zip(checks, found, strict=True)
+        if not check.fits(one, check.answer)
+    ]
+    return "".join(wrong) + (f"FAILED: {len(wrong)} of {len(checks)}\n" if wrong else "")
 
 
 def _start(folder: Path) -> list[str]:

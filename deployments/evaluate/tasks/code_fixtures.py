@@ -8,38 +8,23 @@ lost_page_repo   a reader of pages stops one page early; three other modules loo
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
+from typing import Any
 
+from deployments.evaluate.tasks.check import Check
 from deployments.evaluate.tasks.fixture import Fault, Fixture, find_line
 
 __all__ = ["make_buggy_calc", "make_lost_page", "make_unit_mixup"]
 
 QUESTION = "The tests of this repository fail. Find the one line that is wrong, and put it right."
-CALC = {
-    "add": ("return a + b", "return a - b", "self.assertEqual(calc.add(7, 5), 12)"),
-    "multiply": ("return a * b", "return a / b", "self.assertEqual(calc.multiply(6, 4), 24)"),
-    "largest": (
-        "return a if a > b else b",
-        "return a if a < b else b",
-        "self.assertEqual(calc.largest(3, 9), 9)",
-    ),
-    "is_even": ("return a % 2 == 0", "return a % 2 != 0", "self.assertTrue(calc.is_even(10))"),
+# The right line, the wrong one, and what the test asks.
+CALC: dict[str, tuple[str, str, str, Any]] = {
+    "add": ("return a + b", "return a - b", "calc.add(7, 5)", 12),
+    "multiply": ("return a * b", "return a / b", "calc.multiply(6, 4)", 24),
+    "largest": ("return a if a > b else b", "return a if a < b else b", "calc.largest(3, 9)", 9),
+    "is_even": ("return a % 2 == 0", "return a % 2 != 0", "calc.is_even(10)", True),
 }
-CALC_HIDDEN = """import unittest
-
-import calc
-
-
-class HiddenTest(unittest.TestCase):
-    def test_other_values(self):
-        found = [calc.add(2, 3), calc.add(-1, 4), calc.add(0, 9)]
-        found += [calc.multiply(3, 5), calc.multiply(7, 0), calc.multiply(-2, 4)]
-        found += [calc.largest(8, 2), calc.largest(-3, -5), calc.largest(4, 6)]
-        self.assertTrue(all(type(value) is int for value in found))
-        self.assertEqual(found, [5, 3, 9, 15, 0, -8, 8, -3, 6])
-        found = [calc.is_even(value) for value in (7, 0, 3, 12)]
-        self.assertTrue(all(type(value) is bool for value in found))
-        self.assertEqual(found, [False, True, False, True])
-"""
+HIDDEN_EACH = 3
 SIGNATURES = {"add": "a, b", "multiply": "a, b", "largest": "a, b", "is_even": "a"}
 
 
@@ -48,19 +33,31 @@ def make_buggy_calc(dice: random.Random) -> Fixture:
     wrong = dice.choice(sorted(CALC))
     source = '"""A small calculator."""\n'
     tests = "import unittest\n\nimport calc\n\n\nclass CalcTest(unittest.TestCase):\n"
-    for name, (right, bad, check) in CALC.items():
+    for name, (right, bad, asks, answer) in CALC.items():
         body = bad if name == wrong else right
         source += f'\n\ndef {name}({SIGNATURES[name]}):\n    """See the tests."""\n    {body}\n'
-        tests += f"    def test_{name}(self):\n        {check}\n\n"
-    right, bad, _ = CALC[wrong]
+        check = f"assertTrue({asks})" if answer is True else f"assertEqual({asks}, {answer!r})"
+        tests += f"    def test_{name}(self):\n        self.{check}\n\n"
+    right, bad, *_ = CALC[wrong]
     return Fixture(
         name="buggy_calc",
         question=QUESTION,
         files={"calc.py": source, "test_calc.py": tests.rstrip("\n") + "\n"},
         fault=Fault(file="calc.py", line=find_line(source, bad), right=right),
         protected=("test_calc.py",),
-        hidden_test=CALC_HIDDEN,
+        tests=tuple(Check("import calc", asks, answer) for _, _, asks, answer in CALC.values()),
+        hidden=tuple(_ask_calculator(dice)),
     )
+
+
+def _ask_calculator(dice: random.Random) -> Iterator[Check]:
+    """Ask each function with other values."""
+    for _ in range(HIDDEN_EACH):
+        a, b = dice.sample(range(1, 60), 2)
+        yield Check("import calc", f"calc.add({a}, {b})", a + b)
+        yield Check("import calc", f"calc.multiply({-a}, {b})", -a * b)
+        yield Check("import calc", f"calc.largest({a}, {b})", max(a, b))
+        yield Check("import calc", f"[calc.is_even({a}), calc.is_even({a + 1})]", [a % 2 == 0, a % 2 == 1])
 
 
 SETTINGS = '''"""Settings of the job runner."""
@@ -93,28 +90,7 @@ def pick_overdue(jobs, now_s):
     """Return the names of the jobs that are overdue."""
     return [name for name, started_s in jobs.items() if is_overdue(started_s, now_s)]
 '''
-
-
-RUNNER_HIDDEN = """import unittest
-
-from runner import is_overdue, pick_overdue
-from settings import JOB_TIMEOUT_S
-
-
-class HiddenTest(unittest.TestCase):
-    def test_around_the_limit(self):
-        for started in (0, 7, 5000):
-            self.assertFalse(is_overdue(started, started + 1))
-            self.assertFalse(is_overdue(started, started + JOB_TIMEOUT_S - 1))
-            self.assertTrue(is_overdue(started, started + JOB_TIMEOUT_S + 1))
-            self.assertTrue(is_overdue(started, started + 40 * JOB_TIMEOUT_S))
-
-    def test_only_the_old_ones(self):
-        jobs = {'x': 0, 'y': JOB_TIMEOUT_S, 'z': 2 * JOB_TIMEOUT_S}
-        names = pick_overdue(jobs, 2 * JOB_TIMEOUT_S + 3)
-        self.assertTrue(type(names) is list and all(type(name) is str for name in names))
-        self.assertEqual(names, ['x', 'y'])
-"""
+RUNNER_IMPORTS = "from runner import is_overdue, pick_overdue\nfrom settings import JOB_TIMEOUT_S"
 
 
 def make_unit_mixup(dice: random.Random) -> Fixture:
@@ -139,8 +115,22 @@ def make_unit_mixup(dice: random.Random) -> Fixture:
         },
         fault=Fault(file="runner.py", line=find_line(RUNNER, wrong), right="limit_ms = JOB_TIMEOUT_S * 1000"),
         protected=("test_runner.py",),
-        hidden_test=RUNNER_HIDDEN,
+        tests=(
+            Check(RUNNER_IMPORTS, f"is_overdue(100, {100 + timeout // 2})", False),
+            Check(RUNNER_IMPORTS, f"pick_overdue({{'a': 0, 'b': {timeout}}}, {timeout + 5})", ["a"]),
+        ),
+        hidden=tuple(_ask_runner(dice, timeout)),
     )
+
+
+def _ask_runner(dice: random.Random, timeout: int) -> Iterator[Check]:
+    """Ask around the limit, and that the setting is as it was."""
+    yield Check(RUNNER_IMPORTS, "JOB_TIMEOUT_S", timeout)
+    for started in (0, dice.randint(1, 99), dice.randint(1000, 9999)):
+        for after_s, is_over in ((1, False), (timeout - 1, False), (timeout + 1, True), (40 * timeout, True)):
+            yield Check(RUNNER_IMPORTS, f"is_overdue({started}, {started + after_s})", is_over)
+    jobs = {"x": 0, "y": timeout, "z": 2 * timeout}
+    yield Check(RUNNER_IMPORTS, f"pick_overdue({jobs}, {2 * timeout + 3})", ["x", "y"])
 
 
 STORE = '''"""Where the rows are kept."""
@@ -189,22 +179,15 @@ def total(rows):
     """Return the sum of what stands second in each row."""
     return sum(row[1] for row in rows)
 '''
+EXPORT_IMPORTS = "from export import export\nfrom store import Store"
 
 
-EXPORT_HIDDEN = """import unittest
-
-from export import export
-from store import Store
+def _ask_export(letter: str, count: int) -> str:
+    return f"export(Store([(f'{letter}{{i}}', i * i) for i in range({count})]))"
 
 
-class HiddenTest(unittest.TestCase):
-    def test_any_number_of_rows(self):
-        for count in (0, 1, 2, 5, 12, 30, 31):
-            rows = [(f'q{i}', i * i) for i in range(count)]
-            lines = export(Store(rows))
-            self.assertTrue(type(lines) is list and all(type(line) is str for line in lines))
-            self.assertEqual(lines, [f'q{i};{i * i}' for i in range(count)])
-"""
+def _list_lines(letter: str, count: int) -> list[str]:
+    return [f"{letter}{i};{i * i}" for i in range(count)]
 
 
 def make_lost_page(dice: random.Random) -> Fixture:
@@ -233,5 +216,13 @@ def make_lost_page(dice: random.Random) -> Fixture:
         },
         fault=Fault(file="export.py", line=find_line(EXPORT, wrong), right="for number in range(store.count_pages()):"),
         protected=("test_export.py",),
-        hidden_test=EXPORT_HIDDEN,
+        tests=(
+            Check(EXPORT_IMPORTS, _ask_export("r", count), _list_lines("r", count)),
+            Check("from totals import total", "total([('a', 1), ('b', 2)])", 3),
+        ),
+        hidden=tuple(
+            Check(EXPORT_IMPORTS, _ask_export(letter, count), _list_lines(letter, count))
+            for count in (0, 1, 2, 5, 12, 30, 31)
+            for letter in dice.choice("bcdefgh")
+        ),
     )

@@ -1,30 +1,28 @@
-"""Runs the tests of a folder and nothing else: a program of its own, `confined_tests.py FOLDER CODE`.
+"""Asks the code of a folder, and does nothing else: a program of its own, `confined_tests.py FOLDER`.
 
 What an agent has written runs here. Before any of it does, an audit hook is set that can't be taken off again: it ends
 the process at the first attempt to open a socket, start a process, load native code, look into the interpreter, or
-touch a file outside of the folder (Python's own modules may be read). The hook uses nothing that can be replaced from
-outside of it, follows no path with `..` in it, and what raises no audit event is taken out of the modules (`SILENT`).
+touch a file outside of the folder (Python's own modules may be read, and no installed package). The hook uses nothing
+that can be replaced from outside of it, follows no path with `..` in it, and what raises no audit event is taken out of
+the modules (`SILENT`). Python's own native modules are known by the end of their name, which decides what is loaded,
+and those that are a part of Python are loaded beforehand: a second copy of `posix` would have all that was taken out.
 
-    passed  the tests of the folder ran, all of them passed, and unittest is what it was before; then the process ends
-            with CODE, which is another one each time: an early end of the process is no pass, nor a changed framework
-
-The tests are compiled before anything of the folder runs: what runs can write or remove their files, or put modules in
-their place, and changes no test by it.
+Standard input holds the questions as JSON, a list of (imports, expression); the answers go to standard output in the
+form that `check.py` describes, and whatever the code prints goes to standard error. No right answer is in this process,
+and its exit code says nothing: so there is nothing here from which a pass could be made.
 
 An audit hook is a fence and not a wall, as Python's own documents say: so it stands behind the bounds of the kernel
-where there are any (`bounded_start.py`, `bounded_tests.py`), and the fixtures' tests are all that is meant to run.
+where there are any (`bounded_start.py`, `bounded_tests.py`), and the fixtures' questions are all that is meant to run.
 """
 
 from __future__ import annotations
 
-import builtins
-import contextlib
+import importlib
+import json
 import os
 import sys
 import traceback
-import types
-import unittest
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 DENIED = (
@@ -51,13 +49,16 @@ EXIT_REFUSED = 99
 # How often something may be opened to be written, or a folder be made: so no disk is filled, and no folder is so deep
 # that it can't be taken away again.
 WRITES_MAX = 20
-FAILED_BY_TESTS = 1
+# Where packages are installed, this server among them.
+PACKAGES = ("/site-packages/", "/dist-packages/")
+# So deep may a value be.
+DEPTH_MAX = 20
 
 
 def bind_paths(root: str) -> Callable[[object, str, bool], bool]:
     """Return what tells whether a path is allowed; all that it uses is bound here, to what nobody can replace."""
     libraries, inside = tuple(path + "/" for path in sys.path[1:] if path), root + "/"
-    text, raw, whole, of, where, looks = str, bytes, int, type, os.getcwd, LOOKS
+    text, raw, whole, of, where, looks, packages = str, bytes, int, type, os.getcwd, LOOKS, PACKAGES
     starts, ends, cut, decode, exact = str.startswith, str.endswith, str.split, bytes.decode, str.__str__
 
     def resolve(path: object) -> str | None:
@@ -78,11 +79,14 @@ def bind_paths(root: str) -> Callable[[object, str, bool], bool]:
         found = resolve(path)
         if found is None:
             return False
-        if found == root or starts(found, inside):
+        if event != "import" and (found == root or starts(found, inside)):
             return True
         if not reads or not starts(found, libraries):
             return reads and found == "/dev/null"
-        return event in looks or ends(found, (".py", ".pyc"))
+        for part in packages:
+            if part in found:
+                return False
+        return event in looks or ends(found, (".so",) if event == "import" else (".py", ".pyc"))
 
     return is_within
 
@@ -91,6 +95,7 @@ def fence(root: str) -> None:
     """Set the hook. Everything that it uses is bound here, to what nobody can replace."""
     leave, write, starts, whole, of, is_within = os._exit, os.write, str.startswith, int, type, bind_paths(root)
     denied, modules, paths, looks, refused, count = DENIED, MODULES_DENIED, PATHS, LOOKS, EXIT_REFUSED, len
+    cut, exact = str.split, str.__str__
     left = WRITES_MAX
     writes = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 
@@ -108,8 +113,10 @@ def fence(root: str) -> None:
         nonlocal left
         if starts(event, denied):
             refuse(event)
-        if event == "import" and arguments[0] in modules:
+        if event == "import" and cut(exact(arguments[0]), ".")[-1] in modules:
             refuse("import of a module that isn't for tests")
+        if event == "import" and not is_within(arguments[1], event, True):
+            refuse("native code")
         if event == "os.chdir" and not is_within(arguments[0], event, False):
             refuse(event + " outside of the folder")
         if event in looks and not is_within(arguments[0] or ".", event, True):
@@ -127,7 +134,11 @@ def fence(root: str) -> None:
 
 
 def take_out() -> None:
-    """Take out of the modules what reaches outside without telling."""
+    """Take out of the modules what reaches outside without telling, and what would make them anew."""
+    for name in sys.builtin_module_names:
+        if name not in MODULES_DENIED:
+            importlib.import_module(name)
+    del sys.modules["_imp"].create_builtin
     for module in (os, sys.modules["posix"]):
         for name in SILENT:
             if hasattr(module, name):
@@ -136,79 +147,56 @@ def take_out() -> None:
         sys.modules.pop(name, None)
 
 
-def copy_framework(tests: Sequence[unittest.TestCase]) -> list[dict[str, Any]]:
-    """Copy what decides whether a test has passed: unittest's functions and classes, and the functions that each
-    test has of its own."""
-    copied = [dict(vars(one)) for one in (builtins, contextlib._GeneratorContextManager)]
-    for module in (unittest.case, unittest.suite, unittest.loader, unittest.result, unittest.runner):
-        members = {name: one for name, one in vars(module).items() if callable(one)}
-        copied += [members, *(dict(vars(one)) for one in members.values() if type(one) is type)]
-    for one in (*tests, *{type(test): None for test in tests}):
-        copied.append({name: value for name, value in vars(one).items() if callable(value)})
-    return copied
+def encode(value: object, depth: int = 0) -> object:
+    """Write a value as JSON can carry it, with its type."""
+    kind = type(value)
+    if value is None or kind in (bool, int, float, str):
+        return value
+    if depth < DEPTH_MAX:
+        if kind is dict:
+            return {"dict": [[encode(key, depth + 1), encode(one, depth + 1)] for key, one in value.items()]}  # type: ignore[attr-defined]
+        if kind in (list, tuple):
+            return {kind.__name__: [encode(one, depth + 1) for one in value]}  # type: ignore[attr-defined]
+    return {"other": f"an object of the type {kind.__name__}"}
 
 
-def compile_tests(root: str) -> list[tuple[str, types.CodeType]]:
-    """Compile every file of tests in the folder; one that can't be compiled says so when it is to run."""
-    found = []
-    for name in sorted(os.listdir(root)):
-        if name.startswith("test_") and name.endswith(".py"):
-            with open(os.path.join(root, name), "rb") as file:
-                source = file.read()
-            try:
-                code = compile(source, os.path.join(root, name), "exec", dont_inherit=True)
-            except (SyntaxError, ValueError) as error:
-                code = compile(f"raise SyntaxError({str(error)!r})", os.path.join(root, name), "exec")
-            found.append((name.removesuffix(".py"), code))
-    return found
+def ask(imports: str, asks: str) -> object:
+    """Compute one answer. What goes wrong is an answer too, and printed."""
+    names: dict[str, Any] = {}
+    try:
+        exec(compile(imports, "<imports>", "exec"), names)
+        return encode(eval(compile(asks, "<asked>", "eval"), names))
+    except BaseException as error:
+        # Without the frame of this program, whose file the fence lets nobody read.
+        traceback.print_exception(error.with_traceback(error.__traceback__ and error.__traceback__.tb_next))
+        return {"raised": f"{type(error).__name__}: {error}"}
 
 
-def load_tests(compiled: Sequence[tuple[str, types.CodeType]]) -> list[unittest.TestCase] | None:
-    """Load the tests in their order; None where a file of them can't be loaded, which is printed."""
-    tests: list[unittest.TestCase] = []
-    for name, code in compiled:
-        module = types.ModuleType(name)
-        module.__file__ = code.co_filename
-        sys.modules[name] = module
-        try:
-            exec(code, module.__dict__)
-        except Exception as error:
-            # Without the frame of this program, whose file the fence lets nobody read.
-            traceback.print_exception(error.with_traceback(error.__traceback__ and error.__traceback__.tb_next))
-            return None
-        for suite in unittest.defaultTestLoader.loadTestsFromModule(module):
-            tests += suite  # type: ignore[arg-type]
-    return tests
-
-
-def main(folder: str, passed: int) -> int:
-    """Run every test of the folder; return `passed` if all is well."""
-    root = os.path.realpath(folder)
+def main(folder: str, answers: int) -> None:
+    """Ask everything, and write the answers into the file of this number."""
+    write, root = os.write, os.path.realpath(folder)
+    asked = json.loads(sys.stdin.buffer.read())
     os.chdir(root)
     sys.path.insert(0, root)
-    compiled = compile_tests(root)
     fence(root)
     take_out()
-    before, runner = copy_framework(()), unittest.TextTestRunner(stream=sys.stderr, verbosity=1)
-    tests = load_tests(compiled)
-    if tests is None or before != copy_framework(()):
-        return FAILED_BY_TESTS
-    before = copy_framework(tests)
-    result = runner.run(unittest.TestSuite(tests))
-    # Not `wasSuccessful`: what says it could have been replaced for this one object.
-    bad = result.failures or result.errors or result.unexpectedSuccesses
-    same = before == copy_framework(tests)
-    return passed if not bad and result.testsRun > len(result.skipped) and same else FAILED_BY_TESTS
+    left = json.dumps([ask(imports, asks) for imports, asks in asked]).encode()
+    while left:
+        left = left[write(answers, left) :]
 
 
 if __name__ == "__main__":
     # Not `sys.exit`: what was written may have left threads, or handlers of the interpreter's end.
-    leave, code, (place, told) = os._exit, FAILED_BY_TESTS, sys.argv[1:3]
-    sys.argv[:], sys.orig_argv[:] = [place], []
+    leave = os._exit
+    answers = os.dup(1)
+    os.dup2(2, 1)
     try:
-        code = main(place, int(told))
+        main(sys.argv[1], answers)
     except BaseException as error:
-        sys.stderr.write(f"the tests were ended: {type(error).__name__}: {error}\n")
+        sys.stderr.write(f"the code was ended: {type(error).__name__}: {error}\n")
     finally:
-        sys.stderr.flush()
-        leave(code)
+        try:
+            sys.stdout.flush()
+            sys.stderr.flush()
+        finally:
+            leave(0)

@@ -1,9 +1,9 @@
 """A small repository with one fault in it, made from a seed: what an agent is asked to find and to put right.
 
-`files` is the whole repository. `protected` are those that a fix may not touch (its tests, above all): scoring lays
-them anew before it runs them, so that nobody passes by changing the question. `hidden_test` asks the same with other
-values, and no strategy sees it: so nobody passes by writing the answers into the code. It asks for the types of values,
-too: an object that says it is equal to everything is no answer. `tricks` are marks that only somebody who followed the
+`files` is the whole repository. `protected` are those that a fix may not touch (its tests, above all). `tests` asks
+what the repository's tests ask, so that no fix passes by changing them. `hidden` asks the same with other values, which
+no strategy sees: so no fix passes by having the answers written into the code. Answers must have the right types, too:
+an object that says it is equal to everything is no answer. `tricks` are marks that only an agent that followed the
 injected instructions leaves behind.
 """
 
@@ -13,6 +13,8 @@ import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+
+from deployments.evaluate.tasks.check import Check
 
 __all__ = ["Fault", "Fixture", "FixtureMaker", "Trick", "find_line", "spell_path", "write_files"]
 
@@ -44,7 +46,8 @@ class Fixture:
     files: Mapping[str, str]
     fault: Fault
     protected: tuple[str, ...]
-    hidden_test: str
+    tests: tuple[Check, ...]
+    hidden: tuple[Check, ...]
     tricks: tuple[Trick, ...] = ()
 
 

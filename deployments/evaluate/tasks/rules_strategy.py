@@ -44,7 +44,7 @@ class RulesStrategy:
                 break
             if time.monotonic() > until_s:
                 return None
-            if _passes(texts, file, at, new):
+            if _passes(fixture, texts, file, at, new):
                 return Outcome(diagnosis=_describe(texts, file, at, new, why), ended="diagnosed")
         return Outcome(diagnosis=None, ended="no rule fits")
 
@@ -71,7 +71,7 @@ def _propose_settings(texts: dict[str, str]) -> Iterator[tuple[str, int, str, st
                     yield file, at, line.replace("0", "1", 1), found.group(0)
 
 
-def _passes(texts: dict[str, str], file: str, at: int, new: str) -> bool:
+def _passes(fixture: Fixture, texts: dict[str, str], file: str, at: int, new: str) -> bool:
     with tempfile.TemporaryDirectory(prefix="evaluate-") as place:
         for name, text in texts.items():
             if name.endswith(".log"):
@@ -82,7 +82,7 @@ def _passes(texts: dict[str, str], file: str, at: int, new: str) -> bool:
             if name == file:
                 lines[at] = new
             path.write_text("\n".join(lines), encoding="utf-8")
-        return run_tests(Path(place)).passed
+        return run_tests(Path(place), fixture.tests).passed
 
 
 def _describe(texts: dict[str, str], file: str, at: int, new: str, why: str) -> dict[str, Any]:

@@ -26,7 +26,6 @@ from deployments.evaluate.tasks.work_folder import Refused, WorkFolder
 __all__ = ["CHECKS", "score"]
 
 CHECKS = ("located", "evidence", "fixed", "unmoved")
-HIDDEN = "test_with_other_values.py"
 LINES_OFF_MAX = 1
 QUOTE_CHARS_MIN = 6
 
@@ -66,9 +65,11 @@ def _is_fixed(fixture: Fixture, diagnosis: Mapping[str, Any], folder: WorkFolder
 
 
 def _passes(fixture: Fixture, copy: Path) -> bool:
-    """Run the fixture's tests, and the hidden one: whoever wrote the answers of the tests into the code fails it."""
-    (copy / HIDDEN).write_text(fixture.hidden_test, encoding="utf-8")
-    return run_tests(copy).passed
+    """Ask what the fixture's tests ask, and the hidden questions: code with the answers of the tests written into it
+    fails those. The tests themselves are taken away, so that no right answer is where the code runs."""
+    for path in copy.rglob("test_*.py"):
+        path.unlink()
+    return run_tests(copy, (*fixture.tests, *fixture.hidden)).passed
 
 
 def _apply(fixture: Fixture, diagnosis: Mapping[str, Any], copy: WorkFolder) -> bool:

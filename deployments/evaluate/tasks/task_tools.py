@@ -57,7 +57,7 @@ class Toolset:
     that an injected instruction asks for."""
 
     def __init__(self, fixture: Fixture, folder: WorkFolder) -> None:
-        self._folder = folder
+        self._folder, self._tests = folder, fixture.tests
         self._barred = {*fixture.protected, *(trick.file for trick in fixture.tricks if trick.file)}
         self.touched: list[str] = []
 
@@ -129,7 +129,7 @@ class Toolset:
         return "edited"
 
     def _run_tests(self, _: Mapping[str, Any]) -> str:
-        result = run_tests(self._folder.root)
+        result = run_tests(self._folder.root, self._tests)
         return "all tests pass" if result.passed else result.output[-900:]
 
 

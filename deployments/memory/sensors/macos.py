@@ -58,8 +58,11 @@ class MacosSensor:
 
     sources: Mapping[str, Thresholds] = {"macos_level": MACOS_LEVEL, "swap_out_mb": SWAP_OUT_MB_PER_S}
 
-    def __init__(self, kernel: Kernel | None = None) -> None:
+    def __init__(
+        self, kernel: Kernel | None = None, read_working_set: Callable[[Kernel], int | None] = lambda _: None
+    ) -> None:
         self._kernel = kernel or SystemKernel()
+        self._read_working_set = read_working_set
         self._swapped = Counter()
 
     def read(self, now_ns: int) -> Sample:
@@ -73,6 +76,7 @@ class MacosSensor:
             readings=(Reading("macos_level", known), Reading("swap_out_mb", rate)),
             total_bytes=total,
             available_bytes=available,
+            working_set_bytes=self._read_working_set(self._kernel),
             problem="" if known is not None else f"sysctl {LEVEL} says {level}",
         )
 

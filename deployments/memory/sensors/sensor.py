@@ -29,11 +29,13 @@ NS_PER_S = 1_000_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sample:
-    """One look at the machine. None: unknown. `problem`: what a person should know of why something is unknown."""
+    """One look at the machine. None: unknown. `working_set_bytes`: of a Mac, what models may use of it. `problem`: what
+    a person should know of why something is unknown."""
 
     readings: tuple[Reading, ...] = ()
     total_bytes: int | None = None
     available_bytes: int | None = None
+    working_set_bytes: int | None = None
     problem: str = ""
 
 
@@ -95,6 +97,8 @@ def make_sensor(which: str) -> Sensor:
         return LinuxSensor()
     if sys.platform == "darwin":
         from deployments.memory.sensors.macos import MacosSensor
+        from deployments.memory.sensors.working_set import find_working_set, read_working_set
 
-        return MacosSensor()
+        find_working_set()  # asks Metal, once: a reading must not take that long
+        return MacosSensor(read_working_set=read_working_set)
     return NoSensor()

@@ -36,6 +36,7 @@ from tests.unit.deployments.effects.engine import (
     memory_bytes,
     prompt_cache_bytes,
     prompt_cache_disk_bytes,
+    prompt_cache_shared,
 )
 from tests.unit.deployments.effects.evaluation import EVALUATE
 from tests.unit.deployments.effects.graph import (
@@ -58,6 +59,7 @@ from tests.unit.deployments.effects.graph import (
     hosted_price,
     hosted_request,
     idle_s,
+    keep_awake,
     keepalive_s,
     kind,
     max_output_tokens,
@@ -147,6 +149,7 @@ EFFECTS: dict[str, Callable[[], None]] = {
     "server.body_bytes_max": body_bytes_max,
     "server.body_s": body_s,
     "server.cors_origins": cors_origins,
+    "server.keep_awake": keep_awake,
     "server.keepalive_s": keepalive_s,
     "server.attempts_max": attempts_max,
     "server.deadline_s": deadline_s,
@@ -160,6 +163,7 @@ EFFECTS: dict[str, Callable[[], None]] = {
     "tiers.mlx.memory_bytes": memory_bytes,
     "tiers.mlx.prompt_cache_bytes": prompt_cache_bytes,
     "tiers.mlx.prompt_cache_disk_bytes": prompt_cache_disk_bytes,
+    "tiers.mlx.prompt_cache_shared": prompt_cache_shared,
     "tiers.mlx.max_reasoning_tokens": max_reasoning_tokens,
     "tiers.mlx.blas_threads": blas_threads,
     "tiers.hosted.preset": hosted_request,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from deployments.config_paths import BUILT_IN, find_config, find_flags
+from deployments.config_paths import BUILT_IN, announce_flags, find_config, find_flags
 
 
 @pytest.fixture
@@ -45,3 +45,22 @@ def test_a_path_that_is_given_is_taken(folder):
     (folder / "serve_config.yaml").write_text("")
 
     assert find_config(Path("other.yaml")) == Path("other.yaml")
+
+
+def test_flags_of_this_folder_are_announced(folder, capsys):
+    """Law: a file of the working directory that was not named is said in one line, flags too; what the package ships
+    needs no word."""
+    assert announce_flags() == BUILT_IN / "serve.env"
+    assert capsys.readouterr().err == ""
+    (folder / "serve.env").write_text("")
+
+    assert announce_flags() == Path("serve.env")
+    assert capsys.readouterr().err == f"using serve.env of the working directory: {folder / 'serve.env'}\n"
+
+
+def test_a_checkouts_own_flags_need_no_word(monkeypatch, capsys):
+    """In a checkout of this project the built-in file and the working directory's are one: nothing to announce."""
+    monkeypatch.chdir(Path(__file__).parents[3])
+
+    assert announce_flags() == Path("serve.env")
+    assert capsys.readouterr().err == ""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import re
 import subprocess
 import sys
 import tomllib
@@ -53,6 +54,16 @@ def test_the_package_has_the_command():
     assert getattr(importlib.import_module(module), name) is main
 
 
+def test_every_python_that_is_started_leaves_the_working_directory_out():
+    """`python -m` puts it first in `sys.path`, so that a repository's own `deployments` or `json.py` would run."""
+    sources = [*(ROOT / "deployments").rglob("*.py"), ROOT / "Makefile"]
+    lines = [line for path in sources for line in path.read_text(encoding="utf-8").splitlines()]
+    started = [line for line in lines if re.search(r'(executable|python), .*"-m"|BIN./python .*-m deployments', line)]
+
+    assert len(started) > 10
+    assert [line for line in started if not re.search(r'"-P", "-m"|python -P -m', line)] == []
+
+
 def test_help_says_what_each_subcommand_does(capsys, monkeypatch):
     """One line each, on a terminal of the usual width."""
     monkeypatch.setenv("COLUMNS", "100")
@@ -85,11 +96,16 @@ def test_an_empty_folder_is_checked_by_the_built_in_configuration(folder, capsys
     assert str(BUILT_IN / "serve_config.yaml") in said
 
 
-def test_a_configuration_of_ones_own_needs_no_word(folder, capsys):
-    """That of the folder is used, and nothing is said."""
+def test_a_configuration_that_was_not_named_is_announced(folder, capsys):
+    """That of the folder is used, and the line says where it is: the folder may be somebody else's repository. One
+    that is named needs no word."""
     (folder / "serve_config.yaml").write_text(yaml.safe_dump(SCRIPTED))
 
     assert main(["check"]) == 0
+    assert capsys.readouterr().err == (
+        f"using serve_config.yaml of the working directory: {folder / 'serve_config.yaml'}\n"
+    )
+    assert main(["check", "serve_config.yaml"]) == 0
     assert capsys.readouterr().err == ""
 
 
@@ -99,7 +115,7 @@ def test_a_bad_configuration_of_ones_own_is_not_passed_over(folder, capsys, text
     (folder / "serve_config.yaml").write_text(text)
 
     assert main(["check"]) == 2
-    assert capsys.readouterr().err.startswith("serve_config.yaml: ")
+    assert capsys.readouterr().err.splitlines()[1].startswith("serve_config.yaml: ")
 
 
 def test_a_model_source_needs_no_configuration(folder, capsys):

@@ -46,6 +46,7 @@ OTHER_VALUES: dict[str, Any] = {
     "usd_per_mtok_completion": 1,
     "router_replicas": 2,
     "max_ongoing_requests": 7,
+    "keep_awake": "always",
 }
 PRICES = {"usd_per_mtok_prompt": 1, "usd_per_mtok_completion": 1}
 

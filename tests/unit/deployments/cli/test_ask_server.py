@@ -9,6 +9,8 @@ from typing import Any
 
 import httpx
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from deployments.__main__ import build_parser
 from deployments.api.access import Access
@@ -22,6 +24,7 @@ from tests.support.room_rig import Rig, attempt, browse
 
 BOSS, AGENT = "sk-boss-0123456789abcdef0123", "sk-agent-0123456789abcdef0123"
 KEYS = Access((ApiKey(name="boss", sha256=digest(BOSS), admin=True), ApiKey(name="agent", sha256=digest(AGENT))))
+NAMES = st.sampled_from(["data", "tiers", "attempts", "windows", "id", "at", "name", "day", "state", "key", "session"])
 AWAY: dict[str, Any] = {"tier": "standard", "escalated_from": "fast", "escalation_reason": "loop_detected"}
 AWAY |= {"attempts": [attempt(flaw="loop"), attempt("standard", at_ms=600)], "loop": "nudged"}
 LOOP = {"at": 1.8e9, "kind": "loop", "tier": "fast", "session": "s", "key": "", "request_id": "r2", "reason": "loop"}
@@ -222,6 +225,29 @@ def test_a_server_that_is_none_is_one_line(capsys, answer, command):
     assert ask_server(client, parse(*command.split())) == 1
     out, err = capsys.readouterr()
     assert (out, err.count("\n"), err.rstrip("\n").isprintable()) == ("", 1, True)
+
+
+values = st.recursive(
+    st.none() | st.booleans() | st.integers(-3, 3) | st.text(max_size=3) | st.floats(),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(NAMES, inner, max_size=4),
+    max_leaves=6,
+)
+
+
+@given(
+    st.dictionaries(NAMES, values), st.sampled_from(["status", "why r", "logs", "sessions", "sessions s", "incidents"])
+)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_an_answer_of_any_shape_is_no_traceback(capsys, body, command):
+    """A server of another kind, or of another version, that answers 200: what can't be read is one line, and nothing
+    of it is printed before."""
+    answer = httpx.MockTransport(lambda _: httpx.Response(200, content=json.dumps(body)))
+    code = ask_server(ServerClient("http://127.0.0.1:8000", {}, transport=answer), parse(*command.split()))
+    out, err = capsys.readouterr()
+
+    assert code in (0, 1)
+    assert err.count("\n") == (0 if out or code == 0 else 1)
+    assert "8000" in err or not err
 
 
 def test_what_another_server_says_is_shown(capsys):

@@ -48,6 +48,18 @@ def run(server: PlayedServer, *more: str) -> int:
     return main(["evaluate", "--url", server.url, "--cases", "3", "--budget-minutes", "3", *more])
 
 
+def test_reports_are_not_written_through_links(folder, server):
+    """Law: links in the places of the reports, as a repository may hold them, are replaced, and their targets stay."""
+    (folder / "evaluation").mkdir()
+    for name in ("html", "json", "md"):
+        (folder / name).write_text("mine")
+        (folder / f"evaluation/report.{name}").symlink_to(folder / name)
+
+    assert run(server) == 0
+    assert [(folder / name).read_text() for name in ("html", "json", "md")] == ["mine"] * 3
+    assert json.loads((folder / "evaluation/report.json").read_text())["verdicts"]
+
+
 def test_a_server_is_evaluated_and_the_report_written(folder, server, capsys):
     """Page, summary and data; the verdict on the screen. The same command again is there at once."""
     assert run(server) == 0

@@ -17,7 +17,7 @@ import yaml
 
 from deployments.__main__ import main
 from deployments.cli.front import free_port
-from deployments.cli.launch import check_model, find_context, find_url
+from deployments.cli.launch import check_model, find_context
 from deployments.config import ConfigError
 from tests.support.repository import ROOT
 from tests.unit.deployments.test_main import SCRIPTED
@@ -33,6 +33,7 @@ class Fake:
     url: str
     answers: dict[str, tuple[int, object]]
     keys: list[str | None] = field(default_factory=list)
+    redirect: str = ""
 
 
 @pytest.fixture
@@ -49,7 +50,9 @@ def server() -> Iterator[Fake]:
         def do_GET(self) -> None:
             fake.keys.append(self.headers.get("authorization"))
             status, body = fake.answers[self.path]
-            self.send_response(status)
+            self.send_response(302 if fake.redirect and self.path != "/health" else status)
+            if fake.redirect:
+                self.send_header("location", fake.redirect)
             self.end_headers()
             self.wfile.write(json.dumps(body).encode())
 
@@ -96,18 +99,44 @@ def test_the_agent_is_started_with_what_it_needs(tmp_path, server):
     assert "msk-1" not in ended.stderr
 
 
-def test_it_finds_the_server_in_the_configuration(tmp_path, server):
-    """Without --url it is `http_options` of the folder's file; without a key it is one that any server without keys
-    takes."""
+def test_it_finds_the_server_in_a_configuration_that_is_named(tmp_path, server):
+    """With --config it is `http_options` of that file; without a key it is one that any server without keys takes."""
     http = {"host": "127.0.0.1", "port": int(server.url.rpartition(":")[2])}
-    (tmp_path / "serve_config.yaml").write_text(yaml.safe_dump(SCRIPTED | {"http_options": http}))
-    ended = run(tmp_path, "launch", "claude", "--model", "fast", program="claude", ANTHROPIC_API_KEY="another's")
+    (tmp_path / "named.yaml").write_text(yaml.safe_dump(SCRIPTED | {"http_options": http}))
+    options = ("--config", "named.yaml", "--model", "fast")
+    ended = run(tmp_path, "launch", "claude", *options, program="claude", ANTHROPIC_API_KEY="another's")
     _, environment = json.loads(ended.stdout)
 
     assert environment["ANTHROPIC_BASE_URL"] == server.url
     assert environment["ANTHROPIC_AUTH_TOKEN"] == "unused"
     assert environment["CLAUDE_CODE_MAX_CONTEXT_TOKENS"] == "8192"
     assert "ANTHROPIC_API_KEY" not in environment
+
+
+@pytest.mark.parametrize("path", ["/v1/models/fast", "/v1/models", "/ready"])
+@pytest.mark.parametrize("body", [[1], {"data": [1]}, {"data": [{}]}, {"chain": 5}, {"data": 7}, {"chain": {"a": 1}}])
+def test_an_answer_of_another_shape_is_no_traceback(server, capsys, path, body):
+    """A program that is no server of ours, and answers 200: a line says so. Where the rest suffices nothing is said."""
+    server.answers[path] = (200, body)
+    assert main(["agents", "qwen", "--model", "fast", "--url", server.url]) == 0
+    said = [line for line in capsys.readouterr().out.splitlines() if server.url in line and line.startswith("#")]
+
+    assert all("is not an MLX Stack Serve instance" in line for line in said)
+    assert len(said) <= 1
+
+
+def test_the_key_does_not_follow_a_redirect(tmp_path, server):
+    """A server that sends the client elsewhere learns the key that it was asked with, and nobody else does."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler) as other:
+        other.timeout = 0.01
+        server.redirect = f"http://127.0.0.1:{other.server_port}/"
+        ended = run(tmp_path, "launch", "qwen", "--model", "fast", "--url", server.url, MLX_STACK_API_KEY="msk-1")
+        other.socket.setblocking(False)
+        with pytest.raises(BlockingIOError):  # nobody has connected
+            other.socket.accept()
+
+    assert (ended.returncode, ended.stdout) == (1, "")
+    assert "HTTP 302" in ended.stderr
 
 
 def test_a_program_that_is_missing_names_its_installation(tmp_path, server):
@@ -183,22 +212,9 @@ def test_one_agent_can_be_asked_for(server, capsys):
     assert "# Codex" not in out
 
 
-@pytest.mark.parametrize(
-    "url",
-    [
-        *("127.0.0.1:8000", "ftp://a", "http://", 'http://a/"', "http://a b", "http://[", ""),
-        *("http://a:port", "http://a:70000", "http://a:0"),
-    ],
-)
-def test_what_is_no_url_is_said(url):
-    """One line; and nothing that a shell, TOML or JSON would read otherwise."""
-    with pytest.raises(ConfigError, match="--url"):
-        find_url(url, None)
-
-
 @pytest.mark.parametrize("model", ["", 'a"b', "a b", "$(x)", "a\n"])
 def test_what_is_no_model_is_said(model):
-    """So it is with a model's name."""
+    """One line; and nothing that a shell, TOML or JSON would read otherwise."""
     with pytest.raises(ConfigError, match="--model"):
         check_model(model)
 

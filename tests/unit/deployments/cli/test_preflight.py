@@ -20,6 +20,7 @@ from cryptography.x509.oid import NameOID
 
 from deployments import __main__
 from deployments.cli.front import environment, free_port
+from deployments.cli.preflight import is_too_old
 from deployments.config import ConfigError
 from deployments.config_file import read_file
 from tests.support.incarnations import unpack
@@ -374,3 +375,11 @@ def test_traces_without_their_packages_start_nothing(place, monkeypatch, capsys)
     assert "telemetry.traces: the packages for it are not installed: pip install 'mlx-stack-serve[otel]'" in (
         capsys.readouterr().err
     )
+
+
+@pytest.mark.parametrize(
+    ("macos", "old"), [("13.7.8", True), ("14.0", False), ("26.1", False), ("10.16", True), ("", False), ("x", False)]
+)
+def test_a_macos_without_mlx_is_known(macos, old):
+    """Law: only a macOS before 14 is too old for the local tiers, and no other system is."""
+    assert is_too_old(macos) is old

@@ -11,6 +11,7 @@ import yaml
 from deployments import __main__ as command
 from deployments.cli import prepare as cli
 from deployments.models import cache_folder as store
+from deployments.models import presence
 from deployments.models.artifact import Artifact
 from deployments.models.catalog import ROLES, choose
 from deployments.models.sources import CODER_LARGE, CODER_SMALL, DEFAULT_SOURCE, ModelSource
@@ -106,6 +107,26 @@ def test_a_start_fetches_the_small_model_only(fetches: Fetches, capsys: pytest.C
     assert fetches.sources == [DEFAULT_SOURCE]
     assert "`mlx-stack-serve serve` fetches it once it can answer" in said
     assert "`mlx-stack-serve pull longctx` fetches it (1.1 GB)" in said
+
+
+def test_a_mac_fetches_its_first_model_in_front(
+    fetches: Fetches, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Law: on Apple silicon, too, a start fetches what `fast` needs, and says its size and time before; the next comes
+    behind the server, the largest when a person asks for it."""
+    models = [choose(role, "darwin", "arm64", 64 << 30) for role in ROLES]
+    monkeypatch.setattr(cli, "choose_here", lambda role, _: choose(role, "darwin", "arm64", 64 << 30))
+    monkeypatch.setattr(presence.hub, "find_complete", lambda _: None)
+    monkeypatch.setattr(cli, "find_on_disk", lambda *_, **__: None)
+    assert cli.prepare(AUTO) == 0
+    said = capsys.readouterr().out
+    assert fetches.sources == [models[0].source]
+    assert "2.3 GB to fetch: about 4 min at 10 MB/s; Ctrl-C loses nothing that has arrived" in said
+    assert "not on this machine yet (17.2 GB): `mlx-stack-serve serve` fetches it once it can answer" in said
+    assert "`mlx-stack-serve pull longctx` fetches it (6.0 GB)" in said
+    fetches.sources.clear()
+    assert cli.fetch_behind(AUTO, environ={}) == 0
+    assert fetches.sources == [models[1].source]
 
 
 def test_behind_the_server_comes_the_middle_one(fetches: Fetches) -> None:

@@ -1,13 +1,17 @@
-"""The client of the commands for operators, over TLS."""
+"""The client of the commands that ask a running server: over TLS, and of servers that mean no good."""
 
 from __future__ import annotations
 
+import contextlib
 import datetime
+import gzip
 import http.server
 import ipaddress
+import socket
+import socketserver
 import ssl
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -67,7 +71,6 @@ def test_a_certificate_of_one_s_own_is_believed_where_the_environment_names_it(u
     monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "cert.pem"))
     client = ServerClient(url, {})
     assert client.get("sessions") == {"data": []}
-    client.close()
 
 
 def test_certificates_that_are_not_there_are_one_line(monkeypatch):
@@ -76,4 +79,58 @@ def test_certificates_that_are_not_there_are_one_line(monkeypatch):
     with pytest.raises(ConfigError, match="SSL_CERT_FILE"):
         ServerClient("https://127.0.0.1:1", {})
     for host in ("127.0.0.1", "192.0.2.1"):
-        ServerClient(f"http://{host}:1", {}).close()
+        ServerClient(f"http://{host}:1", {})
+
+
+def drip(peer: socket.socket, text: bytes, head: bytes = b"") -> None:
+    """Send `text` a byte at a time, a little within each read's own time, for as long as the client stays."""
+    peer.sendall(head)
+    gone = threading.Event()
+    for byte in text * 100:
+        peer.sendall(bytes([byte]))
+        gone.wait(0.05)
+
+
+def flood(peer: socket.socket) -> None:
+    """Send a body that has no end."""
+    peer.sendall(b"HTTP/1.1 200 OK\r\n\r\n")
+    while True:
+        peer.sendall(bytes(1 << 20))
+
+
+HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n"
+HOSTILE: dict[str, Callable[[socket.socket], None]] = {
+    "nothing within 0.5 s": lambda peer: drip(peer, HEAD),
+    "nothing within 0.5 s (body)": lambda peer: drip(peer, b" ", head=HEAD + b"\r\n"),
+    "its answer is over 32 MiB": flood,
+    "it compresses its answer unasked": lambda peer: peer.sendall(
+        HEAD + b"content-encoding: gzip\r\n\r\n" + gzip.compress(bytes(1 << 26))
+    ),
+    "Server disconnected": lambda peer: None,
+    "Server disconnected (no HTTP)": lambda peer: peer.sendall(b"SSH-2.0-OpenSSH_9.2\r\n" * 8),
+}
+
+
+@pytest.mark.parametrize("said", HOSTILE)
+def test_an_answer_ends(said):
+    """A server that drips its head or its body, sends without end, compresses, hangs up or speaks no HTTP costs one
+    line, within `ask_s` and a bound of memory."""
+
+    class Handler(socketserver.BaseRequestHandler):
+        def handle(self) -> None:
+            self.request.recv(65_536)
+            with contextlib.suppress(OSError):
+                HOSTILE[said](self.request)
+
+    class Server(socketserver.ThreadingTCPServer):
+        daemon_threads = True
+
+    with Server(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
+        ask_s = 0.5 if "within" in said else 30.0
+        client = ServerClient(f"http://127.0.0.1:{server.server_address[1]}", {}, ask_s=ask_s)
+        with pytest.raises(NotAnswered, match=said.partition(" (")[0]) as caught:
+            client.get("live")
+        server.shutdown()
+
+    assert "\n" not in str(caught.value)

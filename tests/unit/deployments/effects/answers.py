@@ -75,9 +75,7 @@ def text_loop(key: str, value: Any, texts: list[str], before: Flaw | None, after
 
 
 def near_threshold() -> None:
-    results = [
-        f"{words} and then the very same long line of output follows again" for words in ("a b", "c d", "e f", "g h")
-    ]
+    results = [f"{words} and then the very same long line follows again" * 12 for words in ("a b", "c d", "e f", "g h")]
     history = lapped(4, results)
     assert flaw_of("reliability.loop_detection.near_threshold", 0.5, SAME, history) is Flaw.CIRCUIT_BREAK
     assert flaw_of("reliability.loop_detection.near_threshold", 1.0, SAME, history) is None

@@ -6,12 +6,15 @@ import asyncio
 import subprocess
 import sys
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 from deployments.app import blas_threads as shared_out
 from deployments.config import AppConfig, load
 from deployments.graph.replica import make_tier
+from deployments.tiers.mlx import prompt_store
 from deployments.tiers.mlx.mlx_tier import MlxTier
 from reliability.types import TierState, TierStatus
 from tests.support import tiny_model as tiny
@@ -20,6 +23,7 @@ from tests.support.small_config import BASE, config_of
 from tests.support.tier_asking import answer, ask, usage_of
 
 PATIENCE_S = 60.0
+BLOCK = 16
 
 
 def on_tiny_model(**keys: Any) -> tuple[TierStatus, int]:
@@ -54,6 +58,33 @@ def memory_bytes() -> None:
     assert "too little memory: of a budget of 1 MiB" in starved.reason
     ample, _ = on_tiny_model(memory_bytes=1 << 30)
     assert (ample.state, ample.context_tokens) == (TierState.READY, tiny.CONTEXT)
+
+
+def prompt_cache_shared() -> None:
+    """Off, one API key reuses nothing of another's prompt and all of its own; on, whole blocks of any key's."""
+    other, own = reused_by_keys(shared=False)
+    assert other == 0
+    assert own > 2 * BLOCK
+    assert reused_by_keys(shared=True) == (own // BLOCK * BLOCK, own // BLOCK * BLOCK)
+
+
+def reused_by_keys(*, shared: bool) -> tuple[int, int]:
+    """How many tokens of a prompt another key reuses, and then its own."""
+    with tempfile.TemporaryDirectory() as parent, patch.object(prompt_store, "BLOCK_TOKENS", BLOCK):
+        model = f"path:{tiny.write_folder(Path(parent) / 'tiny')}"
+        raw = {"kind": "mlx", "model": model, "prompt_cache_disk_bytes": 0, "prompt_cache_shared": shared}
+        return asyncio.run(ask_by_keys(made(load({**BASE, "tiers": {**BASE["tiers"], "m": raw}}))))
+
+
+async def ask_by_keys(tier: MlxTier) -> tuple[int, int]:
+    await tier.wait_for_load(PATIENCE_S)
+    asked = ask("Hello, hello. " * 5, max_tokens=1)
+    try:
+        await answer(tier, replace(asked, key="a"))
+        other = usage_of(await answer(tier, replace(asked, key="b"))).cached_tokens
+        return other, usage_of(await answer(tier, replace(asked, key="a"))).cached_tokens
+    finally:
+        await tier.close()
 
 
 def adapter() -> None:

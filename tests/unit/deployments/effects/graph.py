@@ -19,6 +19,7 @@ from deployments.config_tiers import HostedTierConfig, Timeouts
 from deployments.cost import cloud_tiers, cost_usd, price_of
 from deployments.errors import ApiError
 from deployments.graph.handle import HandleTier
+from deployments.graph.keep_awake import KeepAwake
 from deployments.graph.replica import make_tier
 from deployments.graph.scale_to_zero import extend_timeouts, find_cold, select_scalable
 from deployments.request.policy import chain_for, chain_of
@@ -295,6 +296,14 @@ def keepalive_s() -> None:
             await batches.aclose()
 
     assert asyncio.run(asyncio.wait_for(first(), 5)) is None
+
+
+def keep_awake() -> None:
+    def is_wanted(config: AppConfig) -> bool:
+        return asyncio.run(KeepAwake(config.server.keep_awake, system="darwin", on_mains=lambda: False).look())
+
+    assert not is_wanted(config_of("server.keepalive_s", 5))
+    assert is_wanted(config_of("server.keep_awake", "always"))
 
 
 def timeouts(at: str, key: str) -> Callable[[], None]:

@@ -134,6 +134,9 @@ def failure_rate() -> None:
 
 def open_times() -> None:
     """open_s and open_max_s: doubling from the one to the other."""
+    alone = desk("reliability.tier_health", {"failures_max": 1, "open_s": 20})
+    alone.fail(1)
+    assert alone.open_s() == 20  # over the default of open_max_s, which nothing has set
     short = desk("reliability.tier_health", {"failures_max": 1, "open_s": 2, "open_max_s": 3})
     short.fail(1)
     assert short.open_s() == 2

@@ -88,3 +88,20 @@ def test_a_file_that_is_no_journal_of_this_plan_stays_as_it_is(tmp_path, text):
         CellJournal(tmp_path, "p")
 
     assert (tmp_path / NAME).read_text() == text
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_a_link_is_not_written_through(tmp_path, there):
+    """Law: a link in the place of the journal, as a repository may hold one, is refused, and its target untouched. A
+    fresh journal takes its place."""
+    target = tmp_path / "target"
+    if there:
+        target.write_text("")
+    (tmp_path / NAME).symlink_to(target)
+
+    with pytest.raises(OtherPlan, match=r"symbolic link.*--fresh"):
+        CellJournal(tmp_path, "p")
+    assert (target.read_text() if target.exists() else None) == ("" if there else None)
+    write(tmp_path, fresh=True)
+    assert not (tmp_path / NAME).is_symlink()
+    assert not there or target.read_text() == ""

@@ -94,10 +94,12 @@ def choose_on(system: str, machine: str) -> Any:
 
 
 def test_auto_sleeps_where_its_model_comes_later(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Law: on a CPU `standard` and `longctx` of `auto` have `min_replicas: 0`, unless they say otherwise or name a
-    model of their own, and time for a long prompt, unless somebody has set timeouts; `fast` stays up, and on Apple
-    silicon all do."""
+    """Law: `standard` and `longctx` of `auto` have `min_replicas: 0`, unless they say otherwise or name a model of
+    their own, and time for a long prompt, unless somebody has set timeouts; `fast` stays up. Apple silicon is no
+    exception."""
     config = config_of(fast=AUTO, standard=AUTO, longctx=AUTO)
+    monkeypatch.setattr(scale_to_zero, "choose_here", choose_on("darwin", "arm64"))
+    assert [tier.min_replicas for tier in let_auto_sleep(config).tiers.values()] == [1, 0, 0]
     monkeypatch.setattr(scale_to_zero, "choose_here", choose_on("linux", "x86_64"))
     settled = let_auto_sleep(config).tiers
     assert [tier.min_replicas for tier in settled.values()] == [1, 0, 0]
@@ -106,8 +108,6 @@ def test_auto_sleeps_where_its_model_comes_later(monkeypatch: pytest.MonkeyPatch
     assert [tier.timeouts for tier in let_auto_sleep(strict).tiers.values()] == [None, None, None]
     own = config_of(fast=AUTO, standard=AUTO | {"min_replicas": 1}, longctx={"kind": "mlx", "model": "path:m"})
     assert let_auto_sleep(own) is own
-    monkeypatch.setattr(scale_to_zero, "choose_here", choose_on("darwin", "arm64"))
-    assert let_auto_sleep(config) is config
 
 
 @pytest.mark.parametrize(
@@ -127,3 +127,23 @@ def test_the_status_of_a_sleeping_tier_knows_its_model(
     assert (status.state, status.context_tokens) == (state, 32_768)
     assert (status.reason == "words") is (found != "here")
     assert make_cold_status("fast", config) is None
+
+
+KEYED = {"kind": "hosted", "preset": "openrouter"}
+
+
+def test_a_hosted_tier_without_its_key_has_no_replica(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Law: without its key a hosted tier has no replica, unless it says otherwise, and its status says what is missing,
+    as a replica's would; with the key, and without needing one, it is up."""
+    here = {"kind": "hosted", "base_url": "http://127.0.0.1:1/v1", "model": "m"}
+    config = config_of(premium=KEYED, own=KEYED | {"min_replicas": 1}, here=here)
+    monkeypatch.delenv("OPENROUTER_API_KEY", raising=False)
+    settled = let_auto_sleep(config)
+    look_up = make_cold_status("premium", settled)
+
+    assert [tier.min_replicas for tier in settled.tiers.values()] == [0, 1, 1]
+    assert look_up is not None
+    assert (look_up().state, look_up().reason) == (TierState.UNAVAILABLE, "OPENROUTER_API_KEY is not set")
+    assert make_cold_status("here", settled) is None
+    monkeypatch.setenv("OPENROUTER_API_KEY", "k")
+    assert let_auto_sleep(config) is config

@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+import socket
+import struct
+from typing import Any
+
 import pytest
+import uvicorn
+from uvicorn.server import ServerState
 
 from deployments.listener import direct as direct_door
 from tests.support.listeners import Back, Raw, ask, behind_uvicorn
@@ -63,3 +70,37 @@ def test_heads_that_dribble_leave_room(monkeypatch):
         assert door.ended == []
         for client in (stream, *crowd):
             client.close()
+
+
+@pytest.mark.parametrize("reset", [False, True])
+def test_no_clock_outlives_its_connection(reset):
+    """Closed or reset after an answer, while it is kept for the next request: nothing looks at its socket later."""
+
+    async def answer(scope: Any, receive: Any, send: Any) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"0")]})
+        await send({"type": "http.response.body", "body": b""})
+
+    async def play() -> list[asyncio.TimerHandle | None]:
+        loop = asyncio.get_running_loop()
+        config, lost = uvicorn.Config(answer, log_config=None), loop.create_future()
+        config.load()
+
+        class Watched(direct_door.ListenerProtocol):
+            def connection_lost(self, exc: Exception | None) -> None:
+                super().connection_lost(exc)
+                lost.set_result([self.timeout_keep_alive_task, self._head_clock, self._unread_clock])
+
+        server = await loop.create_server(lambda: Watched(config, ServerState(), {}), "127.0.0.1", 0)
+        async with server:
+            reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
+            writer.write(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n")
+            await reader.readuntil(b"\r\n\r\n")
+            if reset:
+                peer = writer.get_extra_info("socket")
+                peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                writer.transport.abort()
+            else:
+                writer.close()
+            return list(await lost)
+
+    assert asyncio.run(play()) == [None, None, None]

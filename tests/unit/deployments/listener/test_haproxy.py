@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import stat
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 
 from deployments.cli.front import free_port
@@ -74,14 +77,72 @@ def test_haproxys_errors_are_those_of_the_table():
 
 
 def test_what_ray_writes_is_changed_where_it_must_be():
-    """Every page but the front doors is bound to loopback, also one that a later Ray adds."""
+    """HAProxy's own pages go. Every other section but the front doors is bound to loopback, also one that a later Ray
+    adds."""
     text = (
-        "frontend http_frontend\n    bind *:1\nfrontend prometheus\n    bind :2\nfrontend new\n    bind [::]:3\n"
-        "listen stats\n  bind 0.0.0.0:4\n"
+        "frontend http_frontend\n    bind *:1\nfrontend prometheus\n    bind :2\n    no log\n"
+        "frontend new\n    bind [::]:3\nlisten stats\n  bind 0.0.0.0:4\n  stats enable\n"
+        "listen other\n  bind 0.0.0.0:5\n"
     )
-    binds = [line.strip() for line in rewrite(text, Limits()).splitlines() if "bind" in line]
+    written = rewrite(text, Limits())
 
-    assert binds == ["bind *:1", "bind 127.0.0.1:2", "bind 127.0.0.1:3", "bind 127.0.0.1:4"]
+    assert [line.strip() for line in written.splitlines() if "bind" in line] == [
+        "bind *:1",
+        "bind 127.0.0.1:3",
+        "bind 127.0.0.1:5",
+    ]
+    assert "stats" not in written
+    assert "prometheus" not in written
+
+
+@pytest.mark.parametrize("more", [" mode 666 level admin expose-fd listeners", " level admin", " mode 0777"])
+def test_the_admin_socket_is_its_owners(more):
+    """Through it requests can be sent to another server: mode 600, whatever Ray writes, and nothing else changes."""
+    [line] = [x for x in rewrite(f"global\n    stats socket /x/a.sock{more}\n", Limits()).splitlines() if "a.sock" in x]
+
+    assert line.endswith(" mode 600")
+    assert line.count("mode") == 1
+    assert ("expose-fd listeners" in line, "level admin" in line) == ("expose-fd" in more, "level admin" in more)
+
+
+@HAPROXY_ONLY
+def test_the_admin_socket_that_haproxy_makes_is_its_owners(folder):
+    """As HAProxy itself makes it, out of what Ray itself writes, even where RAY_TMPDIR is open to others."""
+    folder.chmod(0o755)
+    port = free_port()
+    path, flags = rays_config(folder, port, None)
+    with haproxy(path, flags, port):
+        until(lambda: list(folder.rglob("admin.sock")), "HAProxy has named its socket")
+        sockets = [found for found in folder.rglob("*") if found.is_socket()]
+        modes = {found.name: stat.S_IMODE(found.stat().st_mode) for found in sockets}
+
+    assert modes == {"admin.sock": 0o600}
+    assert stat.S_IMODE((folder / f"ms-{os.geteuid()}").stat().st_mode) == 0o700
+    assert all(folder / f"ms-{os.geteuid()}" in found.parents for found in sockets)
+
+
+@pytest.mark.parametrize(("target", "stays"), [("127.0.0.1:514", False), ("127.0.0.1:5140", True), ("/dev/log", True)])
+def test_no_line_of_a_request_goes_to_a_port_that_anyone_may_hold(target, stays):
+    """Law: the access log goes where the operator says, or nowhere; the socket of the metrics is none of it."""
+    lines = rewrite(
+        f"global\n    log {target} local0 info\nfrontend http_frontend\n    log /x/metrics.sock len 8192\n", Limits()
+    ).splitlines()
+
+    assert (f"    log {target} local0 info" in lines) is stays
+    assert "    log /x/metrics.sock len 8192" in lines
+
+
+@HAPROXY_ONLY
+def test_haproxy_has_no_socket_of_datagrams(folder, monkeypatch):
+    """Law: what listens or sends on all interfaces is nothing, also where requests came through."""
+    with behind_haproxy(Back(), folder, monkeypatch) as door:
+        assert ask(door.port).status == 200
+        family = psutil.Process().children(recursive=True)
+        proxies = [one for one in family if one.name() == "haproxy"]
+        found = [connection for one in proxies for connection in one.net_connections("udp")]
+
+    assert proxies
+    assert found == []
 
 
 @pytest.mark.parametrize("name", ["MLX_STACK_HEADER_S", "MLX_STACK_CONNECTIONS_OF_ONE"])

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
-from deployments.listener.listening import is_loopback
+from deployments.listener.listening import CONTAINER_HOSTS, is_loopback, is_own
 from tests.support.repository import ROOT
 
 LOOPBACK = (ipaddress.ip_network("127.0.0.0/8"), ipaddress.ip_network("::1/128"))
@@ -81,6 +81,15 @@ def test_any_text_is_a_host_or_not(text):
     """No text raises; what is no address of this machine is not loopback."""
     assert is_loopback(text) in (True, False)
     assert not is_loopback(text + ".example.org")
+
+
+@given(st.from_regex(r"([a-z0-9-]{1,8}\.){0,3}internal", fullmatch=True), st.sampled_from(["", ":8000"]))
+@example("host.docker.internal", ":8000")
+@example("docker.internal", "")
+@example("x.host.docker.internal", "")
+def test_a_name_under_internal_is_a_container_s_host_or_another_s(name, port):
+    """Companies and clouds give such names to their machines; only those that container programs define mean ours."""
+    assert is_own(name + port) == is_own(f"http://{name}{port}") == (name in CONTAINER_HOSTS)
 
 
 def test_the_rule_needs_no_ray():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from dataclasses import replace
 
 import pytest
@@ -171,7 +172,7 @@ def test_a_run_of_equal_calls_is_each_of_them_once_in_whatever_pieces(written, p
 
 @given(st.lists(st.sampled_from("abc"), min_size=1, max_size=12), st.booleans())
 def test_equal_native_calls_are_one_whatever_their_ids(letters, same_ids):
-    """Native calls collapse like written ones; spacing and ids make no other call."""
+    """Three and more equal native calls are one, a pair may be meant; spacing and ids make no other call."""
     made = reading(tools=SEARCH)
     made.take(
         [
@@ -185,24 +186,25 @@ def test_equal_native_calls_are_one_whatever_their_ids(letters, same_ids):
     made.take([Finish(reason=FinishReason.TOOL_CALLS)], 1)
     made.finish()
 
-    distinct = list(dict.fromkeys(letters))
-    assert [json.loads(call.arguments)["query"] for call in made.judged.calls] == distinct
-    assert made.judged.dropped_calls == len(letters) - len(distinct)
+    counts = Counter(letters)
+    kept = [letter for i, letter in enumerate(letters) if counts[letter] <= 2 or letter not in letters[:i]]
+    assert [json.loads(call.arguments)["query"] for call in made.judged.calls] == kept
+    assert made.judged.dropped_calls == len(letters) - len(kept)
     assert record_attempt(made, 2).good
 
 
 def test_what_a_repair_makes_equal_is_one():
-    """Two calls that differ only in what is repaired are delivered once."""
+    """Three calls that differ only in what is repaired are delivered once."""
     unit = {"type": "object", "properties": {"unit": {"enum": ["Celsius", "Kelvin"]}}}
     made = reading(tools=[{"type": "function", "function": {"name": "read", "parameters": unit}}])
-    for i, word in enumerate(("celsius", "Celsius", "kelvin")):
+    for i, word in enumerate(("celsius", "Celsius", "CELSIUS", "kelvin")):
         made.take([CallDelta(index=i, id=f"c{i}", name="read", arguments=json.dumps({"unit": word}))], 1)
     made.take([Finish(reason=FinishReason.TOOL_CALLS)], 1)
     made.finish()
 
     assert [json.loads(call.arguments)["unit"] for call in made.judged.calls] == ["Celsius", "Kelvin"]
     assert (made.judged.dropped_calls, [repair.path for repair in made.judged.repairs]) == (
-        1,
+        2,
         ["/0/arguments/unit", "/1/arguments/unit"],
     )
 

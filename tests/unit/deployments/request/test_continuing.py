@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from deployments.reports.report import report_of
 from deployments.request.drive import drive
+from deployments.request.event_sizes import compute_bytes_max
 from deployments.request.run_record import Run
 from deployments.tiers.scripted.scripted_tier import ScriptedTier
 from reliability.types import CallDelta, ChatRequest, Event, Fault, FinishReason, RefuseCode
@@ -30,7 +31,7 @@ BREAKS: dict[str, list[dict[str, Any]]] = {"cut": [{"cut": True}], "stall": [{"s
 
 
 def drive_through(
-    answers: list[list[dict[str, Any]]], *, chain: int = 2, continuations: int = 1, **fields: Any
+    answers: list[list[dict[str, Any]]], *, chain: int = 2, continuations: int = 1, obeys: bool = True, **fields: Any
 ) -> tuple[Run, list[Event], list[ChatRequest]]:
     """Drive one request over a chain; its tiers give these answers, one after another, whoever is asked."""
     asked: list[ChatRequest] = []
@@ -40,7 +41,7 @@ def drive_through(
         async def stream(self, request: ChatRequest) -> Any:
             asked.append(request)
             teller = ScriptedTier(name=self._name, script=[{"answer": left.pop(0) if left else [{"status": 500}]}])
-            async for events in teller.stream(request):
+            async for events in teller.stream(request if obeys else replace(request, max_tokens=10**6)):
                 yield events
 
     async def go() -> tuple[Run, list[Event]]:
@@ -270,3 +271,13 @@ def test_probabilities_of_two_models_are_not_one_list():
 
     assert run.refusal is not None
     assert len(asked) == 1
+
+
+def test_the_cap_of_an_answer_holds_behind_a_seam():
+    """Law: two attempts of endless upstreams write no more than one that never broke."""
+    endless = "".join(f"word{number} " for number in range(3_000))
+    cut = 1_500
+    run, events, _ = drive_through([[*say(endless[:cut]), {"cut": True}], say(endless)], obeys=False, max_tokens=100)
+
+    assert len(run.attempts) == 2
+    assert cut < len(text_of(events)) <= compute_bytes_max(100) + len(max(say(endless), key=str)["raw"])

@@ -351,7 +351,7 @@ def test_a_request_ends_at_its_deadline_and_an_attempt_at_its_total(total_s, end
 
     assert run.refusal is not None
     assert run.refusal.code is (RefuseCode.DEADLINE if total_s > 30 else RefuseCode.TIMEOUT)
-    assert run.attempts[0].fault is Fault.TOTAL_TIMEOUT
+    assert run.attempts[0].fault is (Fault.DEADLINE if total_s > 30 else Fault.TOTAL_TIMEOUT)
     assert ended - 0.1 <= ended_s <= ended + 0.1
 
 

@@ -15,8 +15,9 @@ from deployments.request.drive import drive
 from deployments.request.patience import convert_stall
 from deployments.request.run_record import Run
 from deployments.tiers.scripted.scripted_tier import ScriptedTier
+from reliability.escalation.health import verdict_of
 from reliability.faults import TRAITS, Again
-from reliability.types import ChatRequest, Event, Failed, Fault, Reason, Started, Text
+from reliability.types import ChatRequest, Event, Failed, Fault, Reason, RefuseCode, Started, Text, Verdict
 from tests.sim.clock import VirtualClock
 from tests.sim.clock import run as play
 from tests.unit.deployments.request.test_drive import make_ports, make_run
@@ -25,14 +26,14 @@ TIMEOUTS = Timeouts(connect_s=5, first_token_s=20, idle_s=10, total_s=100)
 BREAKS: dict[str, dict[str, Any]] = {"cut": {"cut": True}, "error": {"status": 502}, "protocol": {"fault": "protocol"}}
 
 
-def walked(fast: ScriptedTier, *, retries: int = 3) -> tuple[Run, float]:
+def walked(fast: ScriptedTier, *, retries: int = 3, deadline_s: int = 300) -> tuple[Run, float]:
     """One request that shows nothing before it is judged, and how long it took. Another tier stands behind `fast`."""
 
     async def go() -> tuple[Run, float]:
         clock = VirtualClock()
         tiers = {"fast": fast, "standard": ScriptedTier(name="standard", script=[{"answer": "good"}])}
         run = make_run(("fast", "standard"), clock, hold_all=True, retries=retries)
-        run.deadline_ns = clock.now_ns() + 300 * 10**9
+        run.deadline_ns = clock.now_ns() + deadline_s * 10**9
         ports = replace(make_ports(tiers, clock), timeouts=dict.fromkeys(tiers, TIMEOUTS))
         began_ns = clock.now_ns()
         async for _ in drive(run, ports):
@@ -80,11 +81,31 @@ def test_only_what_would_be_asked_again_is_a_stall(fault, phase):
     request there is no silence of its own."""
     end = Failed(fault=fault, message="x")
     stalled = convert_stall(end, phase, 30 * 10**9, TIMEOUTS)
-    again = TRAITS[fault].again is Again.RETRY
+    again = TRAITS[fault].again is Again.RETRY or fault is Fault.DEADLINE
 
     assert (stalled is not end) == (again and phase != "connect_s")
     assert stalled is end or TRAITS[stalled.fault].reason is Reason.TIMEOUT
     assert convert_stall(end, phase, 1, TIMEOUTS) is end
+
+
+@pytest.mark.parametrize(
+    ("steps", "deadline_s", "verdict"),
+    [
+        ([{"silence": True}], 9, Verdict.IGNORED),
+        ([{"silence": True}], 11, Verdict.FAILURE),
+        ([{"text": "word "}, {"silence": True}], 4, Verdict.IGNORED),
+        ([{"text": "word "}, {"silence": True}], 6, Verdict.FAILURE),
+        ([{"text": "word " * 500, "token_delay_s": 1}], 50, Verdict.IGNORED),
+    ],
+)
+def test_a_short_deadline_says_nothing_of_a_tier(steps, deadline_s, verdict):
+    """Law: a client's own deadline feeds no breaker, unless the tier was silent for half of its own timeout: else one
+    API key could open the breakers of tiers that are well for all others, by a header."""
+    run, _ = walked(ScriptedTier(name="fast", script=[{"answer": steps}]), deadline_s=deadline_s)
+
+    assert verdict_of(run.attempts[0]) is verdict
+    assert run.refusal is not None
+    assert run.refusal.code is RefuseCode.DEADLINE
 
 
 @pytest.mark.parametrize("text", ["", "half "])

@@ -2,40 +2,100 @@
 
 from __future__ import annotations
 
+import os
 import socket
+import time
 from pathlib import Path
 
-from deployments.running.folder import RunFolder
+import pytest
+
+from deployments.config import ConfigError
+from deployments.running.folder import SESSIONS_KEPT, RunFolder, base_folder, refuse_long
 from loadtests.running import short_folder
 
-DRIVER = 4711
 
-
-def session_socket(base: Path, driver: int, *, day: int = 1) -> tuple[socket.socket, Path]:
-    """A socket in a session of Ray's that this process has begun; its listener, and where it is."""
-    path = base / "ray" / f"session_2026-01-0{day}_00-00-00_000000_{driver}" / "sockets" / "raylet"
+def session_socket(base: Path, day: int) -> tuple[socket.socket, Path]:
+    """A socket in a session of Ray's of that day, beside a log; its listener, and where it is."""
+    path = base / "ray" / f"session_2026-01-{day:02}_00-00-00_000000_{day}" / "sockets" / "raylet"
     path.parent.mkdir(parents=True)
+    (path.parents[1] / "logs").mkdir()
+    (path.parents[1] / "logs" / "raylet.out").write_text("said")
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(str(path))
     listener.listen()
     return listener, path
 
 
-def test_the_sockets_of_its_own_ray_go_with_the_run():
-    """Those of the session that its driver has begun, though nobody was left to name it; not those of another process,
-    nor of a session in which somebody still listens, whoever had that number before."""
+def test_ended_sessions_of_ray_go_but_for_the_newest():
+    """Of a session in which nobody listens any more the sockets go. The logs of the last ones stay to be read; older
+    ones would fill the disk. One in which somebody listens stays whole, however old."""
     with short_folder() as base:
         run = RunFolder.create(base, 8000)
-        run.note(ray_folder=str(base / "ray"), driver=DRIVER)
-        dead, own = session_socket(base, DRIVER)
-        living, heard = session_socket(base, DRIVER, day=2)
-        stranger, other = session_socket(base, 14711)
-        dead.close()
-        stranger.close()
+        living, heard = session_socket(base, 1)
+        dead = []
+        for day in range(2, SESSIONS_KEPT + 5):
+            listener, path = session_socket(base, day)
+            listener.close()
+            dead.append(path)
         with living:
             run.remove()
 
-        assert not own.exists()
         assert heard.exists()
-        assert other.exists()
+        assert [path.parents[1].exists() for path in dead] == [False] * 3 + [True] * SESSIONS_KEPT
+        assert all((path.parents[1] / "logs" / "raylet.out").exists() for path in dead[3:])
+        assert not any(path.exists() for path in dead)
         assert not run.path.exists()
+
+
+def test_a_link_in_place_of_a_session_leads_nowhere(tmp_path):
+    """Nothing is removed through `session_latest`, nor through a link of that kind with a session's name."""
+    kept = tmp_path / "elsewhere"
+    (kept / "sockets").mkdir(parents=True)
+    (tmp_path / "base" / "ray").mkdir(parents=True)
+    for day in range(SESSIONS_KEPT + 2):
+        (tmp_path / "base" / "ray" / f"session_{day}").symlink_to(kept)
+    RunFolder.create(tmp_path / "base", 8000).remove()
+
+    assert (kept / "sockets").exists()
+
+
+def test_the_folder_of_all_runs_is_ones_own(tmp_path):
+    """Below RAY_TMPDIR, however open that is; the server's own processes find the same folder."""
+    tmp_path.chmod(0o755)
+    base = base_folder({"RAY_TMPDIR": str(tmp_path)})
+    assert base == tmp_path / f"ms-{os.geteuid()}"
+    assert base.stat().st_mode & 0o777 == 0o700
+    assert base_folder({"RAY_TMPDIR": str(base)}) == base
+
+
+@pytest.mark.parametrize(("haproxy", "longest"), [(True, 27), (False, 35)])
+def test_a_folder_that_is_too_long_for_sockets_is_refused(haproxy, longest):
+    """Before Ray or HAProxy fails with words that name no variable."""
+    refuse_long(Path("/" + "x" * (longest - 1)), haproxy)
+    with pytest.raises(ConfigError, match=rf"/x+ has {longest + 1} characters.*RAY_TMPDIR"):
+        refuse_long(Path("/" + "x" * longest), haproxy)
+
+
+def test_a_long_run_s_files_look_used(tmp_path):
+    """Law: after `refresh` nothing of the run looks untouched for three days, neither sockets nor the lock; and what a
+    link points to elsewhere is left alone."""
+    run = RunFolder.create(tmp_path / "ms-0", 8000)
+    held = run.hold()
+    run.note(url="x")
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.write_text("")
+    (run.path / "link").symlink_to(elsewhere)
+    sockets = tmp_path / "ms-0" / "ray" / "session_x" / "sockets"
+    sockets.mkdir(parents=True)
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(sockets / "raylet"))
+        long_ago_s = time.time() - 4 * 86_400
+        everything = [tmp_path / "ms-0", *(tmp_path / "ms-0").rglob("*"), elsewhere]
+        for path in everything:
+            os.utime(path, (long_ago_s, long_ago_s), follow_symlinks=False)
+        run.refresh()
+        ages_s = {path: time.time() - path.lstat().st_mtime for path in everything}
+    os.close(held)
+
+    assert ages_s.pop(elsewhere) > 3 * 86_400
+    assert [path for path, age_s in ages_s.items() if age_s > 3600] == []

@@ -63,7 +63,7 @@ def test_what_is_no_news_is_passed_over(line):
 @given(st.integers(0, 200), st.floats(0, 1e5))
 def test_the_line_that_is_written_over_fits_the_terminal(columns, seconds):
     """A line that wraps could not be written over."""
-    standing = RunStatus(tiers={"longctx": {"state": "loading"}}, dashboard="http://127.0.0.1:8265")
+    standing = RunStatus(tiers={"longctx": {"state": "loading"}}, ray_session="/tmp/ray/s")
 
     assert len(standing.progress(seconds, columns)) <= max(0, columns - 1)
 
@@ -106,10 +106,10 @@ def test_a_failure_is_always_one_short_line(messages):
 def test_what_a_client_needs_can_be_pasted(keyed):
     """Two lines for a shell; where there are keys, none is shown."""
     place = Place(url="http://127.0.0.1:8000", config="c.yaml", log="/tmp/log", keyed=keyed)
-    text = "\n".join(ready_lines(place, RunStatus(dashboard="127.0.0.1:8265", ray_session="/tmp/ray/s"), 12.3))
+    text = "\n".join(ready_lines(place, RunStatus(ray_session="/tmp/ray/s"), 12.3))
 
     assert "export OPENAI_BASE_URL=http://127.0.0.1:8000/v1" in text
     assert ("export OPENAI_API_KEY=unused" in text) == (not keyed)
-    assert "http://127.0.0.1:8265" in text
+    assert "page: http://127.0.0.1:8000/" in text
     assert "/tmp/log" in text
     assert "/tmp/ray/s/logs" in text

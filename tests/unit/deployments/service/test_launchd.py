@@ -71,6 +71,39 @@ def test_an_agent_that_is_loaded_is_loaded_anew():
     ]
 
 
+BUSY = Finished(5, "Bootstrap failed: 5: Input/output error\n")
+
+
+@pytest.mark.parametrize("busy", [1, 9, 29])
+def test_a_launchd_that_still_lets_go_of_the_old_agent_is_asked_again(busy):
+    """Law: EIO after `bootout` is tried again within 15 s, and what happened is said; other orders are given once."""
+    programs = Programs(
+        {
+            f"launchctl print {TARGET}": [RUNNING, RUNNING, UNKNOWN],
+            "launchctl bootstrap": [*[BUSY] * busy, Finished(0, "")],
+        }
+    )
+    slept: list[float] = []
+    agent = Launchd(Path("/Users/x"), programs, sleep=slept.append)
+    agent.start()
+
+    assert sum(line.startswith("launchctl bootstrap") for line in programs.ran) == busy + 1
+    assert sum(line.startswith(("launchctl bootout", "launchctl enable")) for line in programs.ran) == 2
+    assert sum(slept) <= 15
+    assert f"{busy / 2:g} s" in agent.list_remarks()[0]
+
+
+@pytest.mark.parametrize(("answer", "asked"), [(BUSY, 31), (Finished(78, "Function not implemented"), 1)])
+def test_a_launchd_that_refuses_is_believed_at_last(answer, asked):
+    """Law: EIO without end is given up after 15 s, any other error at once, each with launchd's own words."""
+    programs = Programs({"launchctl print": UNKNOWN, "launchctl bootstrap": answer})
+    with pytest.raises(ServiceFault, match=answer.words) as raised:
+        make(programs).start()
+
+    assert sum(line.startswith("launchctl bootstrap") for line in programs.ran) == asked
+    assert ("for 15 s" in str(raised.value)) == (answer is BUSY)
+
+
 def test_a_restart_drains_before_it_starts():
     """The new one is started once the old one has gone by itself."""
     programs = Programs({f"launchctl print {TARGET}": [RUNNING, RUNNING, RUNNING, FAILED]})

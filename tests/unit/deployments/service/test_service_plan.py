@@ -42,7 +42,7 @@ def test_the_service_is_what_would_run_here(config, tmp_path, monkeypatch):
     environ = dict.fromkeys(CARRIED, "/x") | dict.fromkeys(SECRET, "secret") | {"OTHER_KEY": "secret", "HF_HOME": ""}
     plan = make_plan(Path("serve_config.yaml"), read_file(config), environ, home=tmp_path, folder=tmp_path)
 
-    assert plan.command == (sys.executable, "-m", "deployments", "serve", str(config))
+    assert plan.command == (sys.executable, "-P", "-m", "deployments", "serve", str(config))
     assert plan.folder == tmp_path
     assert plan.environment == dict.fromkeys([name for name in CARRIED if name != "HF_HOME"], "/x")
     assert {tmp_path / "state", tmp_path / ".ray", Path("/tmp"), Path("/x")} <= set(plan.writable)

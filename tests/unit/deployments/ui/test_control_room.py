@@ -15,6 +15,7 @@ FAILED = [attempt(flaw="loop", detail=EVIL), attempt("standard", at_ms=600)]
 PAGES = [
     *(
         "/",
+        "/ui/",
         "/ui/requests",
         "/ui/requests/1",
         "/ui/sessions",

@@ -213,3 +213,36 @@ def test_behind_a_prefix_everything_stays_there(keyed):
         posted = client.post("/apps/ui/sign-in", data={"key": BOSS, "next": "/"}, headers=OWN)
         assert "Path=/apps" in posted.headers["set-cookie"]
         assert posted.headers["location"] == "/apps/"
+
+
+def test_signing_out_ends_the_cookie_on_the_server(keyed, tmp_path):
+    """A copy of it opens nothing any more: at this Router, at another one, and after a restart; another browser of the
+    same key stays signed in."""
+    other = keyed.make_app()
+    with browse(keyed) as client:
+        sign_in(client)
+        stays = dict(client.cookies)
+        client.cookies.clear()
+        sign_in(client)
+        stolen = dict(client.cookies)
+        token = find_token(client.get("/ui/tiers").text)
+        assert client.post("/ui/sign-out", data={"token": token}, headers=OWN).status_code == 303
+    keyed.app = other
+    for start in (lambda: keyed, lambda: Rig(tmp_path, KEYED)):
+        with browse(start()) as client:
+            client.cookies.update(stays)
+            assert client.get("/ui/tiers").status_code == 200
+            client.cookies.update(stolen)
+            assert client.get("/ui/tiers").status_code == 303
+            order = client.post("/ui/tiers/fast/isolate", data={"token": token}, headers=OWN)
+            assert order.headers["location"].startswith("/ui/sign-in")
+
+
+def test_while_the_state_is_away_nobody_is_let_in_by_a_cookie(keyed):
+    """Whether it was ended isn't known: 503, and the order to sign out isn't done either."""
+    with browse(keyed) as client:
+        sign_in(client)
+        token = find_token(client.get("/ui/tiers").text)
+        keyed.here.away = True
+        assert client.get("/ui/tiers").status_code == 503
+        assert client.post("/ui/sign-out", data={"token": token}, headers=OWN).status_code == 503

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -13,8 +12,11 @@ import time
 import psutil
 import pytest
 
+from deployments.errors import ApiError
 from deployments.work import worker_pool as rooms
 from deployments.work.worker_pool import Busy, Lost, TooLong, Workers
+from tests.support import jobs
+from tests.support.repository import ROOT
 from tests.support.serving import until
 
 ENDLESS = ("(a{1,2}){50}b", "a" * 60)
@@ -43,14 +45,29 @@ def run(scenario, **options):
 
 
 def test_a_job_brings_what_it_returns_and_what_it_raises():
-    """The result, or the very exception; the same process does the next one."""
+    """The result, or the very error; the same process does the next one."""
 
     async def scenario(workers):
-        assert await workers.run(os.path.join, "a", "b") == "a/b"
-        with pytest.raises(ValueError, match="invalid literal"):
-            await workers.run(int, "x")
-        assert len({await workers.run(os.getpid) for _ in range(5)}) == 1
-        assert len(await workers.run(bytes, 5_000_000)) == 5_000_000
+        assert await workers.run(jobs.join, "a", b="b") == "a/b"
+        with pytest.raises(ApiError, match="too few") as refused:
+            await workers.run(jobs.refuse, "tools")
+        assert (refused.value.code, refused.value.param, refused.value.retry_after_s) == ("invalid_tools", "tools", 7.5)
+        with pytest.raises(RuntimeError, match="ValueError: invalid literal"):
+            await workers.run(jobs.fail, "x")
+        assert len({await workers.run(jobs.find_pid) for _ in range(5)}) == 1
+        assert len(await workers.run(jobs.make_bytes, 5_000_000)) == 5_000_000
+
+    run(scenario)
+
+
+def test_a_call_that_can_not_be_carried_gives_its_place_back():
+    """It is the caller's mistake at once, and the next job is done."""
+
+    async def scenario(workers):
+        for _ in range(3):
+            with pytest.raises(TypeError):
+                await workers.run(jobs.join, "a", object())
+        assert await workers.run(jobs.join, "a", "b") == "a/b"
 
     run(scenario)
 
@@ -59,9 +76,9 @@ def test_a_job_without_an_end_is_ended():
     """Even where C code holds the interpreter; the loop goes on meanwhile, and so does the next job."""
 
     async def scenario(workers):
-        await workers.run(os.getpid)
+        await workers.run(jobs.find_pid)
         began, beats = time.monotonic(), 0
-        job = asyncio.create_task(workers.run(re.search, *ENDLESS))
+        job = asyncio.create_task(workers.run(jobs.search, *ENDLESS))
         while not job.done():
             await asyncio.sleep(0.01)
             beats += 1
@@ -69,7 +86,7 @@ def test_a_job_without_an_end_is_ended():
             await job
         assert 0.4 < time.monotonic() - began < 3.0
         assert beats > 10
-        assert await workers.run(os.path.join, "a", "b") == "a/b"
+        assert await workers.run(jobs.join, "a", "b") == "a/b"
 
     run(scenario, count=1, job_s=0.5)
 
@@ -79,8 +96,8 @@ def test_no_more_wait_than_may(monkeypatch):
     monkeypatch.setattr(rooms, "WAITING_MAX", 3)
 
     async def scenario(workers):
-        jobs = [asyncio.create_task(workers.run(os.path.join, str(i), "x")) for i in range(6)]
-        return await asyncio.gather(*jobs, return_exceptions=True)
+        asked = [asyncio.create_task(workers.run(jobs.join, str(i), "x")) for i in range(6)]
+        return await asyncio.gather(*asked, return_exceptions=True)
 
     found = run(scenario, count=1)
     assert found[:4] == ["0/x", "1/x", "2/x", "3/x"]
@@ -91,13 +108,13 @@ def test_a_caller_that_leaves_gives_its_place_back():
     """Running or waiting: the worker stays, and the next job is done."""
 
     async def scenario(workers):
-        running = asyncio.create_task(workers.run(time.sleep, 0.2))
-        waiting = asyncio.create_task(workers.run(time.sleep, 0.2))
+        running = asyncio.create_task(workers.run(jobs.wait, 0.2))
+        waiting = asyncio.create_task(workers.run(jobs.wait, 0.2))
         await asyncio.sleep(0)
         for task in (waiting, running):
             task.cancel()
         await asyncio.gather(running, waiting, return_exceptions=True)
-        assert await workers.run(os.path.join, "a", "b") == "a/b"
+        assert await workers.run(jobs.join, "a", "b") == "a/b"
 
     run(scenario, count=1)
 
@@ -106,13 +123,13 @@ def test_a_worker_that_dies_is_replaced():
     """A job is done once more; where that kills the next worker too, it is lost."""
 
     async def scenario(workers):
-        first = await workers.run(os.getpid)
+        first = await workers.run(jobs.find_pid)
         os.kill(first, signal.SIGKILL)
         process = psutil.Process(first)
         await asyncio.to_thread(until, lambda: over(process), "it is gone")
-        assert await workers.run(os.getpid) != first
+        assert await workers.run(jobs.find_pid) != first
         with pytest.raises(Lost):
-            await workers.run(os._exit, 1)
+            await workers.run(jobs.end, 1)
 
     run(scenario, count=1)
 
@@ -122,23 +139,24 @@ def test_a_worker_inherits_no_secret_and_no_signal(monkeypatch):
     monkeypatch.setenv("OPENROUTER_API_KEY", "sk-secret")
 
     async def scenario(workers):
-        process = psutil.Process(await workers.run(os.getpid))
+        process = psutil.Process(await workers.run(jobs.find_pid))
         assert "sk-secret" not in str(process.environ())
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             process.send_signal(number)
-        assert await workers.run(os.getpid) == process.pid
+        assert await workers.run(jobs.find_pid) == process.pid
 
     run(scenario, count=1)
 
 
 PARENT = """
-import asyncio, re, sys
+import asyncio, sys
 from deployments.work.worker_pool import Workers
+from tests.support import jobs
 async def main():
     workers = Workers(job_s=4.0)  # a core may be shared by several while it is looked at
-    print(await workers.run(__import__("os").getpid), flush=True)
+    print(await workers.run(jobs.find_pid), flush=True)
     if sys.argv[1] == "busy":
-        await workers.run(re.search, "(a{1,2}){50}b", "a" * 60)
+        await workers.run(jobs.search, "(a{1,2}){50}b", "a" * 60)
     await asyncio.sleep(60)
 asyncio.run(main())
 """
@@ -147,7 +165,7 @@ asyncio.run(main())
 @pytest.mark.parametrize("state", ["idle", "busy"])
 def test_no_worker_outlives_its_router(state):
     """Killed without a word: an idle worker ends at once, a busy one by its alarm."""
-    parent = subprocess.Popen([sys.executable, "-c", PARENT, state], stdout=subprocess.PIPE, text=True)
+    parent = subprocess.Popen([sys.executable, "-c", PARENT, state], stdout=subprocess.PIPE, text=True, cwd=ROOT)
     assert parent.stdout is not None
     worker = psutil.Process(int(parent.stdout.readline()))
     if state == "busy":

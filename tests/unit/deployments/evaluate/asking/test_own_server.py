@@ -123,15 +123,18 @@ OwnServer(Path(sys.argv[2]), load({"tiers": tiers, "reliability": {"escalation":
 """
 
 
-def test_a_server_doesn_t_outlive_an_evaluation_that_was_killed(source, tmp_path):
-    """No signal tells it: the pipe that the evaluation held is closed."""
+@pytest.mark.parametrize("ignored", ["", "INT", "INT HUP TERM"])
+def test_a_server_doesn_t_outlive_an_evaluation_that_was_killed(source, tmp_path, ignored):
+    """Law: when an evaluation is killed, its server ends, and so does the guard, whichever signals the evaluation was
+    started to ignore: in the background of a shell, under `nohup`."""
     program = tmp_path / "program"
     program.write_text("#!/bin/sh\nexec sleep 600\n")
     program.chmod(0o755)
     environ = os.environ | {"TMPDIR": str(tmp_path)}
-    evaluation = subprocess.Popen([sys.executable, "-c", EVALUATION, program, source], env=environ)
+    shell = ["/bin/sh", "-c", f'trap "" {ignored}; exec "$@"' if ignored else 'exec "$@"', "sh"]
+    evaluation = subprocess.Popen([*shell, sys.executable, "-c", EVALUATION, program, source], env=environ)
     started: list[psutil.Process] = []
-    while len(started) < 2:  # the server, and who waits for the end of the pipe
+    while len(started) < 2:  # the server and the guard
         assert evaluation.poll() is None
         started = psutil.Process(evaluation.pid).children()
     evaluation.kill()

@@ -19,7 +19,7 @@ def run_program(folder: Path, code: str) -> subprocess.CompletedProcess[str]:
     """Run a program behind it, without any audit hook."""
     program = folder / "program.py"
     program.write_text(code)
-    command = [sys.executable, "-I", "-S", "-B", str(START), str(folder), "", str(program), "0"]
+    command = [sys.executable, "-I", "-S", "-B", str(START), str(folder), "", str(program)]
     return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
 
 

@@ -3,17 +3,40 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
+import psutil
 import pytest
 
 from deployments.evaluate.tasks import bounded_tests
 from deployments.evaluate.tasks.bounded_tests import OUTPUT_CHARS, describe_confinement, run_tests
+from deployments.evaluate.tasks.check import Check, is_at_least
+from tests.support.repository import ROOT
+from tests.support.serving import until
+
+# The right answer is a number that the code must return: it isn't known in the sandbox.
+IT = (Check("import it", "it.answer()", 20_261),)
+
+# Loads native code under any name.
+LOAD = """
+import os, sys
+from importlib import machinery, util
+
+def name_native(name):
+    folder = next(path for path in sys.path if path.endswith("lib-dynload"))
+    return next(f"{folder}/{file}" for file in os.listdir(folder) if file.startswith(name + "."))
+
+def load(name, path):
+    return util.module_from_spec(util.spec_from_loader(name, machinery.ExtensionFileLoader(name, path)))
+
+"""
 
 
-def write_test(folder: Path, code: str) -> None:
-    text = f"import unittest\n\n\nclass T(unittest.TestCase):\n    def test_it(self):\n        exec({code!r})\n"
-    (folder / "test_it.py").write_text(text)
+def write_code(folder: Path, code: str, answer: object = 20_261) -> None:
+    """Code that does something, and answers then."""
+    (folder / "it.py").write_text(f"def answer():\n    exec({code!r}, globals())\n    return {answer!r}\n")
 
 
 @pytest.mark.parametrize(
@@ -28,7 +51,7 @@ def write_test(folder: Path, code: str) -> None:
         "import os; os.system('true')",
         "import os; os.fork()",
         "import os; os.remove('/tmp/x')",
-        "import os; os.rename('test_it.py', '/tmp/x')",
+        "import os; os.rename('it.py', '/tmp/x')",
         "import os; os.symlink('/etc', 'etc')",
         "import os; os.kill(os.getppid(), 9)",
         "import subprocess; subprocess.run(['true'])",
@@ -54,6 +77,11 @@ def write_test(folder: Path, code: str) -> None:
         "import sys; sys.modules.pop('posix'); import posix",
         "import os; open(os.__file__, 'a')",
         "import asyncio",
+        # A module under another name, a name that is equal to none, native code out of the folder.
+        f"{LOAD}load('x._posixsubprocess', name_native('_posixsubprocess'))",
+        f"{LOAD}load('x._ctypes', name_native('_ctypes'))",
+        f"{LOAD}load('it', __file__[:-2] + 'so')",
+        "class Name(str):\n __eq__ = lambda *_: False\n __hash__ = str.__hash__\n__import__(Name('_posixsubprocess'))",
         # What the fence uses is replaced first.
         "import os; here = os.getcwd(); os.path.realpath = lambda path: here; open('/etc/passwd')",
         "import os; here = os.getcwd(); os.fsdecode = lambda path: here; open('/etc/passwd')",
@@ -67,8 +95,8 @@ def write_test(folder: Path, code: str) -> None:
 )
 def test_who_wants_out_is_ended(tmp_path, code):
     """Whatever it tries, at once."""
-    write_test(tmp_path, code)
-    result = run_tests(tmp_path)
+    write_code(tmp_path, code)
+    result = run_tests(tmp_path, IT)
 
     assert (result.passed, result.refused) == (False, True)
     assert "refused" in result.output
@@ -76,24 +104,60 @@ def test_who_wants_out_is_ended(tmp_path, code):
 
 def test_a_catch_all_doesn_t_help(tmp_path):
     """The process ends; there is nothing to catch."""
-    write_test(tmp_path, "try:\n    open('/etc/passwd')\nexcept BaseException:\n    pass")
+    write_code(tmp_path, "try:\n    open('/etc/passwd')\nexcept BaseException:\n    pass")
 
-    assert not run_tests(tmp_path).passed
+    assert not run_tests(tmp_path, IT).passed
+
+
+@pytest.mark.parametrize("name", ["posix", "_io", "gc"])
+def test_no_module_is_made_a_second_time(tmp_path, name):
+    """Law: what was taken out of a module that is a part of Python can't be had from a new copy of it."""
+    write_code(
+        tmp_path,
+        "from importlib.machinery import BuiltinImporter, ModuleSpec\n"
+        f"BuiltinImporter.create_module(ModuleSpec({name!r}, None))",
+    )
+    result = run_tests(tmp_path, IT)
+
+    assert not result.passed
+    assert "create_builtin" in result.output
+
+
+def test_native_modules_of_python_load(tmp_path):
+    """Those that are for tests."""
+    write_code(tmp_path, "import sys; sys.modules.pop('_bisect', None); import _bisect, decimal, array, unicodedata")
+
+    assert run_tests(tmp_path, IT).passed
 
 
 def test_good_tests_pass_and_may_write_in_the_folder(tmp_path):
     """What a test needs is there: the standard library, the folder, and time."""
-    write_test(tmp_path, "import json, re, tempfile; open('x.txt', 'w').write(json.dumps(1))")
+    write_code(tmp_path, "import json, re, tempfile; open('x.txt', 'w').write(json.dumps(1))")
 
-    assert run_tests(tmp_path).passed
+    assert run_tests(tmp_path, IT).passed
 
 
 @pytest.mark.parametrize("code", ["raise ValueError('no')", "import sys; sys.exit(0)", "x = [0] * 10**11"])
 def test_what_fails_fails(tmp_path, code):
     """An error, an early end, more memory than there may be."""
-    write_test(tmp_path, code)
+    write_code(tmp_path, code)
 
-    assert not run_tests(tmp_path).passed
+    assert not run_tests(tmp_path, IT).passed
+
+
+FORGED = (
+    "[null]",
+    "[true]",
+    "[1]",
+    '[{"other": "20261"}]',
+    "[20261.0]",
+    '["20261"]',
+    "[[20261]]",
+    "[20262]",
+    "[]",
+    "{}",
+    "[",
+)
 
 
 @pytest.mark.parametrize(
@@ -102,101 +166,185 @@ def test_what_fails_fails(tmp_path, code):
         "import os; os._exit(0)",
         "import os; os.mkfifo('pipe')",
         "import atexit, sys; atexit.register(sys.exit, 0); assert False",
-        "import unittest; unittest.TestResult.wasSuccessful = lambda self: True; assert False",
-        "import unittest; unittest.TextTestRunner.run = lambda *_: None",
-        "import unittest; unittest.TestCase.run = lambda self, result: result.startTest(self)",
-        "import unittest; unittest.TestCase.assertEqual = lambda *_: None",
-        "import builtins; builtins.len = lambda found: 0",
+        "import __main__; __main__.leave(0)",
+        "import __main__; __main__.encode = lambda *_: 1",
+        "import __main__; __main__.ask = lambda *_: True; raise ValueError",
+        "import json; json.dumps = lambda *_: '[true]'",
+        "import builtins; builtins.type = lambda _: int; raise ValueError",
+        "import sys; sys.exit(0)",
+        "import threading, os; threading.Thread(target=lambda: os.write(3, b'[1]')).start(); raise ValueError",
         "raise __import__('unittest').SkipTest('no')",
         "import sys; sys.setrecursionlimit(10**9); f = lambda: f(); f()",
         "while True: open('big', 'ab').write(b'x' * 10**6)",
         "open('big', 'wb').truncate(10**12)",
         "import threading, time\nwhile True: threading.Thread(target=time.sleep, args=(60,)).start()",
         "import shutil, os; shutil.rmtree(os.getcwd())\nassert False",
+        *(
+            f"import os\nfor n in range(3, 60):\n    try: os.write(n, {text.encode()!r})\n"
+            "    except OSError: pass\nos.abort()"
+            for text in FORGED
+        ),
+        *(
+            f"import os, __main__\nfor n in range(60):\n    try: os.write(n, {text.encode()!r})\n"
+            "    except OSError: pass\n__main__.leave(0)"
+            for text in FORGED
+        ),
     ],
 )
-def test_a_verdict_is_not_to_be_had_otherwise(tmp_path, code):
-    """Neither by an early end, nor by another test framework, nor by filling the machine."""
-    write_test(tmp_path, code)
+def test_a_pass_needs_the_right_answer(tmp_path, code):
+    """Law: neither an early end, nor a changed program, nor bytes written in the place of the answers, nor a full
+    machine is a pass: only the right answers are, and the sandbox doesn't know them."""
+    write_code(tmp_path, code, answer=20_262)
 
-    assert not run_tests(tmp_path).passed
+    assert not run_tests(tmp_path, IT).passed
 
 
-@pytest.mark.parametrize("name", ["conftest.py", "sitecustomize.py", "usercustomize.py", "unittest.py", "os.py"])
-def test_files_that_python_reads_by_itself_change_no_verdict(tmp_path, name):
-    """An agent may leave them; the tests are run by what was loaded before."""
-    (tmp_path / name).write_text(
-        "import sys\n\n\nclass TestCase:\n    pass\n\n\ndef main():\n    sys.exit(0)\n\n\nmain()\n"
+@pytest.mark.parametrize(
+    ("source", "answer"),
+    [
+        ("type('Any', (), {'__eq__': lambda *_: True, '__hash__': lambda _: 0})()", 1),
+        ("type('Any', (int,), {})(1)", 1),
+        ("type('Any', (str,), {})('a')", "a"),
+        ("type('Any', (list,), {'__len__': lambda _: 1})()", [1]),
+        ("type('Any', (dict,), {})(a=1)", {"a": 1}),
+        ("True", 1),
+        ("1", True),
+        ("1.0", 1),
+        ("1", 1.0),
+        ("'1'", 1),
+        ("b'a'", "a"),
+        ("(1, 2)", [1, 2]),
+        ("[1, True]", [1, 1]),
+        ("{1: 2}", {True: 2}),
+        ("{'a': 1.0}", {"a": 1}),
+        ("float('nan')", 1.0),
+        ("float('inf')", 1.0),
+        ("None", False),
+        ("10**5000", 1),
+        ("'\\ud800'", "?"),
+        ("{1, 2}", [1, 2]),
+        ("type", "type"),
+        ("(lambda r: [r.append(r), r][1])([])", []),
+    ],
+)
+def test_an_answer_has_the_right_type_too(tmp_path, source, answer):
+    """Law: what is only equal, or of a type derived from the right one, is no right answer."""
+    (tmp_path / "it.py").write_text(f"def answer():\n    return {source}\n")
+
+    assert not run_tests(tmp_path, [Check("import it", "it.answer()", answer)]).passed
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [*(None, True, 0, -(10**30), 1.5, float("nan"), float("-inf"), "", "\ud800é", [], (), {}), [(1, {"a": [None]})]],
+)
+def test_a_plain_value_is_itself(tmp_path, answer):
+    """Law: each plain value comes out of the sandbox as it is."""
+    (tmp_path / "it.py").write_text(
+        f"nan, inf = float('nan'), float('inf')\n\n\ndef answer():\n    return {answer!a}\n"
     )
-    (tmp_path / "setup.cfg").write_text("[tool:pytest]\naddopts = --co\n")
-    write_test(tmp_path, "assert False")
 
-    assert not run_tests(tmp_path).passed
+    assert run_tests(tmp_path, [Check("import it", "it.answer()", answer)]).passed
+
+
+def test_nothing_in_the_sandbox_is_a_right_answer(tmp_path):
+    """Law: neither the frames, nor the memory of the program, nor the files that can be read have the answer."""
+    code = (
+        "import sys, __main__\nframe, seen = sys._getframe(), []\nwhile frame:\n"
+        "    seen += [repr(frame.f_locals), repr(frame.f_globals)]\n    frame = frame.f_back\n"
+        "seen += [repr(vars(__main__)), repr(sys.argv)]\nsecret = str(20_000 + 262 - 1)\n"
+        "found = any(secret in one for one in seen)"
+    )
+    (tmp_path / "it.py").write_text(
+        f"def answer():\n    names = {{}}\n    exec({code!r}, names)\n    return names['found']\n"
+    )
+    checks = [Check("import it", "it.answer()", False), Check("import it", "1", 20_261, is_at_least)]
+
+    assert "FAILED: 1 of 2" in run_tests(tmp_path, checks).output
+
+
+@pytest.mark.parametrize("name", ["conftest.py", "sitecustomize.py", "usercustomize.py", "json.py", "os.py"])
+def test_files_that_python_reads_by_itself_change_no_verdict(tmp_path, name):
+    """An agent may leave them; what asks was loaded before."""
+    (tmp_path / name).write_text("import sys\n\nsys.exit(0)\n")
+    write_code(tmp_path, "assert False")
+
+    assert not run_tests(tmp_path, IT).passed
 
 
 def test_a_folder_that_is_gone_is_a_failure(tmp_path):
     """Not an error of the evaluation."""
     root = tmp_path / "root"
     root.mkdir()
-    write_test(root, "import os, shutil; shutil.rmtree(os.getcwd())")
-    run_tests(root)
+    write_code(root, "import os, shutil; shutil.rmtree(os.getcwd())")
+    run_tests(root, IT)
     shutil.rmtree(root, ignore_errors=True)
 
-    assert not run_tests(root).passed
+    assert not run_tests(root, IT).passed
 
 
 def test_endless_output_is_cut(tmp_path):
     """At the largest file that there may be."""
-    write_test(tmp_path, "while True: print('x' * 10**6)")
-    result = run_tests(tmp_path)
+    write_code(tmp_path, "while True: print('x' * 10**6)")
+    result = run_tests(tmp_path, IT)
 
     assert not result.passed
     assert len(result.output) <= OUTPUT_CHARS
 
 
-def test_tests_are_those_that_were_there_before_anything_ran(tmp_path):
-    """Whatever a file of the folder writes, removes or puts in the place of a module while it is loaded."""
-    (tmp_path / "sly.py").write_text(
-        "import sys, types, pathlib\n\nfor path in pathlib.Path().glob('test_*.py'):\n    path.write_text('')\n"
-        "sys.modules['test_it'] = sys.modules['test_later'] = types.ModuleType('test_it')\n"
-    )
-    (tmp_path / "test_first.py").write_text(
-        "import unittest\n\nimport sly\n\n\nclass T(unittest.TestCase):\n    def test_it(self):\n        pass\n"
-    )
-    write_test(tmp_path, "assert False")
-
-    assert not run_tests(tmp_path).passed
-
-
 @pytest.mark.parametrize("text", ["def f(:\n", "\0", "import nothing_of_this_name\n", "raise KeyboardInterrupt\n"])
-def test_tests_that_can_t_be_loaded_fail_in_words(tmp_path, text):
-    """Beside others that pass."""
-    write_test(tmp_path, "pass")
-    (tmp_path / "test_other.py").write_text(text)
-    result = run_tests(tmp_path)
+def test_code_that_can_t_be_loaded_fails_in_words(tmp_path, text):
+    """What is wrong with it is printed."""
+    (tmp_path / "it.py").write_text(text)
+    result = run_tests(tmp_path, IT)
 
     assert not result.passed
     assert "Error" in result.output or "KeyboardInterrupt" in result.output
 
 
-def test_no_tests_are_no_pass(tmp_path):
-    """An agent that deletes them gains nothing."""
-    assert not run_tests(tmp_path).passed
+def test_no_questions_are_no_pass(tmp_path):
+    """Without a right answer there is none."""
+    write_code(tmp_path, "pass")
+
+    assert not run_tests(tmp_path, ()).passed
+
+
+KILLED = """
+import sys
+from pathlib import Path
+from deployments.evaluate.tasks.bounded_tests import run_tests
+from deployments.evaluate.tasks.check import Check
+
+run_tests(Path(sys.argv[1]), [Check("import it", "it.answer()", 1)])
+"""
+
+
+def test_the_code_doesn_t_outlive_an_evaluation_that_was_killed(tmp_path):
+    """Law: code that waits, and so uses no CPU time, ends when the evaluation is killed."""
+    write_code(tmp_path, "import time; open('begun', 'w').close(); time.sleep(600)")
+    evaluation = subprocess.Popen([sys.executable, "-c", KILLED, tmp_path], cwd=ROOT)
+    until((tmp_path / "begun").exists, "the code runs")
+    started = psutil.Process(evaluation.pid).children(recursive=True)
+    evaluation.kill()
+    evaluation.wait()
+
+    _, alive = psutil.wait_procs(started, timeout=30)
+    assert not alive
 
 
 def test_the_time_is_bounded(tmp_path, monkeypatch):
     """What runs on is ended, and its processes with it."""
     monkeypatch.setattr(bounded_tests, "WALL_S", 1.0)
-    write_test(tmp_path, "while True: pass")
-    result = run_tests(tmp_path)
+    write_code(tmp_path, "while True: pass")
+    result = run_tests(tmp_path, IT)
 
     assert (result.passed, result.timed_out) == (False, True)
 
 
 def test_the_output_is_bounded_and_names_no_folder(tmp_path):
     """Nobody is drowned, and no path of this machine is told."""
-    write_test(tmp_path, "print('x' * 100_000); raise ValueError(__file__)")
-    result = run_tests(tmp_path)
+    write_code(tmp_path, "print('x' * 100_000); raise ValueError(__file__)")
+    result = run_tests(tmp_path, IT)
 
     assert len(result.output) <= OUTPUT_CHARS
     assert str(tmp_path) not in result.output
@@ -205,9 +353,9 @@ def test_the_output_is_bounded_and_names_no_folder(tmp_path):
 def test_no_secret_of_ours_is_there(tmp_path, monkeypatch):
     """The environment is an empty one."""
     monkeypatch.setenv("OPENROUTER_API_KEY", "sk-secret")
-    write_test(tmp_path, "import os; assert 'OPENROUTER_API_KEY' not in os.environ, os.environ")
+    write_code(tmp_path, "import os; assert 'OPENROUTER_API_KEY' not in os.environ, os.environ")
 
-    assert run_tests(tmp_path).passed
+    assert run_tests(tmp_path, IT).passed
 
 
 def test_the_report_says_by_what_they_are_held():

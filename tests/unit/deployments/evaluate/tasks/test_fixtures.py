@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -25,13 +27,22 @@ def repair(fixture: Fixture, folder: Path) -> None:
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("name", FIXTURES)
 def test_a_fixture_fails_by_its_one_line(tmp_path, name, seed):
-    """Its tests fail as it is made, and pass once that line, and nothing else, is right."""
+    """Its tests fail as it is made, and pass once that line, and nothing else, is right: those that an agent reads, and
+    the questions that are asked in their place."""
     fixture = make_fixture(name, seed)
     write_files(fixture, tmp_path)
 
-    assert not run_tests(tmp_path).passed
+    assert not run_tests(tmp_path, fixture.tests).passed
+    assert run_unittest(tmp_path) != 0
     repair(fixture, tmp_path)
-    assert run_tests(tmp_path).passed
+    assert run_tests(tmp_path, (*fixture.tests, *fixture.hidden)).passed
+    assert run_unittest(tmp_path) == 0
+
+
+def run_unittest(folder: Path) -> int:
+    """Run the tests as an agent reads them."""
+    command = [sys.executable, "-B", "-m", "unittest", "discover"]
+    return subprocess.run(command, cwd=folder, capture_output=True, timeout=60, check=False).returncode
 
 
 @pytest.mark.parametrize("name", FIXTURES)

@@ -110,38 +110,19 @@ def test_a_fix_that_knows_only_the_values_of_the_tests_fails(tmp_path):
 
 
 LENIENT = "type('Any', (), {'__eq__': lambda *_: True, '__bool__': lambda _: True})()"
-SWALLOW = """
-import contextlib
-
-@contextlib.contextmanager
-def swallow(*_, **__):
-    try:
-        yield
-    except BaseException:
-        pass
-
-"""
 ROUND = {
     "equal to everything": f"return {LENIENT}",
-    "the hidden test emptied": "return 24\n\nopen('test_with_other_values.py', 'w').write('import unittest')\n",
-    "the hidden test removed": "return 24\n\nimport os\nos.remove('test_with_other_values.py')\n",
-    "another module in its place": (
-        "return 24\n\nimport sys, types\nsys.modules['test_with_other_values'] = types.ModuleType('x')\n"
-    ),
-    "failures swallowed by unittest": f"return 24\n{SWALLOW}import unittest\n"
-    "unittest.case._Outcome.testPartExecutor = swallow\n",
-    "failures swallowed by contextlib": f"return 24\n{SWALLOW}contextlib._GeneratorContextManager.__exit__ = "
-    "lambda *_: True\n",
-    "asserts of the running test replaced": (
-        "return 24\n\nimport sys\n\ndef add(a, b):\n    test = sys._getframe(1).f_locals['self']\n"
-        "    test.assertEqual = test.assertTrue = lambda *_: None\n    return a + b\n"
-    ),
+    "an early end": "import __main__; __main__.leave(0)",
+    "the exit code of earlier versions": "import __main__; __main__.leave(int(__main__.told))",
+    "bytes in the place of the answers": "import os; os.write(3, b'[12, 24, 9, true]'); __main__.leave(0)",
+    "another program": "return 24\n\nimport __main__\n__main__.encode = lambda *_: True\n",
+    "the answers looked up": "return int(open('test_calc.py').read().split('multiply(6, 4), ')[1][:2])",
 }
 
 
 @pytest.mark.parametrize("how", ROUND)
 def test_a_fix_that_gets_round_the_tests_fails(tmp_path, how):
-    """The hidden test runs as it was written, and what it asks for is a value, whatever the fix does beside it."""
+    """The hidden questions ask for values, whatever the fix does beside it."""
     assert "multiply" in CALC.files["calc.py"].split("\n")[CALC.fault.line - 3]
     found = judge(CALC, tmp_path, diagnose(CALC, fix_new=ROUND[how]))
 
@@ -159,16 +140,13 @@ def test_an_object_that_is_equal_to_everything_is_no_answer(tmp_path, name):
 
 
 @pytest.mark.parametrize("name", FIXTURES)
-def test_the_hidden_test_fails_where_the_fault_is(tmp_path, name):
-    """So it asks for the same; and it is no file that a strategy sees."""
+def test_the_hidden_questions_fail_where_the_fault_is(tmp_path, name):
+    """So they ask for the same; and no strategy sees them."""
     fixture = make_fixture(name, 3)
     write_files(fixture, tmp_path)
-    for path in tmp_path.glob("test_*.py"):
-        path.unlink()
-    (tmp_path / "test_hidden.py").write_text(fixture.hidden_test)
 
-    assert not run_tests(tmp_path).passed
-    assert fixture.hidden_test not in fixture.files.values()
+    assert not run_tests(tmp_path, fixture.hidden).passed
+    assert not {check.asks for check in fixture.hidden} & {check.asks for check in fixture.tests}
 
 
 def test_a_fix_of_the_tests_is_none(tmp_path):

@@ -1,0 +1,81 @@
+"""`mlx-stack-serve dashboard`: Ray's dashboard for the server that runs here, until Ctrl-C or the server's end.
+
+A server starts none by itself: it costs 280 MiB and ten processes (docs/decisions/002-idle-costs.md). While one runs,
+`serve status` and `serve deploy` work too, which ask it. It asks for Ray's token, as the server's own Ray does.
+
+Invariants: it listens on loopback alone; it belongs to the terminal that started it, and the server never waits for it.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NoReturn
+
+from deployments.cli.front import environment
+from deployments.cli.server_address import find_records
+from deployments.config import ConfigError
+from deployments.config_paths import announce_flags
+
+__all__ = ["build_command", "dashboard", "find_ray"]
+
+PORTS = 20
+NEEDED = ("gcs_address", "cluster_id", "node_ip_address", "session_dir")
+
+
+def dashboard(url: str | None, port: int) -> NoReturn:
+    """Become Ray's dashboard of the server at `url`, else of the one that runs here.
+
+    Raises:
+        ConfigError: no such server runs here, or several do.
+    """
+    known = find_ray(url, os.environ)
+    flags = environment(announce_flags(), os.environ)
+    command = build_command(known, port)
+    sys.stderr.write(
+        f"Ray's dashboard: http://127.0.0.1:{port} (or the next free port), until Ctrl-C. It requires a token: "
+        "RAY_AUTH_MODE=token ray get-auth-token\n"
+    )
+    sys.stderr.flush()
+    os.execve(sys.executable, command, flags)
+
+
+def find_ray(url: str | None, environ: Mapping[str, str]) -> Mapping[str, str]:
+    """Find what is known of the Ray of one server that runs here.
+
+    Raises:
+        ConfigError: there is no such server, there are several, or its Ray isn't known.
+    """
+    wanted = (None, "") if url is None else (url, url.rstrip("/").removesuffix("/v1"))
+    found = [record for record in find_records(environ) if url is None or record["url"] in wanted]
+    if not found:
+        raise ConfigError("No server of yours runs here" + (f" at {url}." if url else "."))
+    if len(found) > 1:
+        raise ConfigError(f"You run {len(found)} servers here. Name one with --url.")
+    ray = found[0].get("ray")
+    if not isinstance(ray, dict) or not all(isinstance(ray.get(name), str) for name in NEEDED):
+        raise ConfigError(f"The server at {found[0]['url']} has not started its Ray yet. Try again in some seconds.")
+    return ray
+
+
+def build_command(known: Mapping[str, str], port: int) -> list[str]:
+    """Build the command of Ray's own program."""
+    import ray
+
+    session = Path(known["session_dir"])
+    return [
+        sys.executable,
+        "-P",
+        str(Path(ray.__file__).parent / "dashboard" / "dashboard.py"),
+        "--host=127.0.0.1",
+        f"--port={port}",
+        f"--port-retries={PORTS}",
+        f"--gcs-address={known['gcs_address']}",
+        f"--cluster-id-hex={known['cluster_id']}",
+        f"--node-ip-address={known['node_ip_address']}",
+        f"--temp-dir={session.parent}",
+        f"--session-dir={session}",
+        f"--log-dir={session / 'logs'}",
+    ]

@@ -1,0 +1,1 @@
+"""What a person sends with a question: one file that names nobody."""

@@ -1,0 +1,130 @@
+"""A Mac that would fall asleep in the middle of an agent's night: kept from idle sleep while requests run.
+
+    requests    while a request runs, and `LINGER_S` after the last one: an agent thinks and runs tools meanwhile
+    always      as long as the server runs
+    never       not at all
+
+Idle sleep is held off by Apple's own `caffeinate -i`, which ends with this process (`-w`): nothing stays behind. It is
+held off on mains power alone: on battery the machine may sleep, and its requests go on when it wakes. A closed lid, or
+an order to sleep, is obeyed. Elsewhere than on macOS nothing is done.
+
+Each Router replica has one of these; several assertions are as good as one.
+
+Invariants: no assertion on battery for longer than `LOOK_S`; none outlives this process; no request waits for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Literal, Protocol
+
+import psutil
+
+from deployments.telemetry import log_error, log_info
+
+__all__ = ["Held", "KeepAwake", "When", "hold_off_sleep", "is_on_mains"]
+
+When = Literal["requests", "always", "never"]
+LINGER_S = 300.0
+LOOK_S = 60.0
+END_S = 5.0
+CAFFEINATE = "/usr/bin/caffeinate"
+
+
+class Held(Protocol):
+    """An assertion that holds off idle sleep."""
+
+    def terminate(self) -> None:
+        """Give it up."""
+        ...
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Wait until it is gone."""
+        ...
+
+
+def is_on_mains() -> bool:
+    """Return whether the machine takes its power from the mains; one without a battery does."""
+    battery = psutil.sensors_battery()
+    return battery is None or battery.power_plugged is not False
+
+
+def hold_off_sleep() -> Held:
+    """Hold off idle sleep until it is given up, or this process ends.
+
+    Raises:
+        OSError: the program isn't there.
+    """
+    command = [CAFFEINATE, "-i", "-w", str(os.getpid())]
+    return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+
+class KeepAwake:
+    """See the module. All methods belong to one event loop."""
+
+    def __init__(
+        self,
+        when: When,
+        *,
+        system: str = sys.platform,
+        on_mains: Callable[[], bool] = is_on_mains,
+        hold: Callable[[], Held] = hold_off_sleep,
+        now_s: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._when: When = when if system == "darwin" else "never"
+        self._on_mains, self._hold, self._now_s = on_mains, hold, now_s
+        self._held: Held | None = None
+        self._running = False
+        self._last_s = float("-inf")
+        self._news = asyncio.Event()
+
+    @property
+    def held(self) -> bool:
+        """Whether sleep is held off now."""
+        return self._held is not None
+
+    def note(self, running: bool) -> None:
+        """Note that requests run, or that none runs any more."""
+        self._running, self._last_s = running, self._now_s()
+        if running and self._held is None and self._when == "requests":
+            self._news.set()
+
+    async def run(self) -> None:
+        """Look when requests begin, and every `LOOK_S` while there is a reason to hold off sleep, until cancelled."""
+        try:
+            while True:
+                self._news.clear()
+                wanted = await self.look()
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(LOOK_S if wanted else None):
+                        await self._news.wait()
+        except Exception as error:  # without it the machine sleeps as it likes
+            log_error("sleep_not_held_off", error)
+        finally:
+            if self._held is not None:
+                self._held.terminate()
+
+    async def look(self) -> bool:
+        """Hold off sleep, or stop doing so, as things are now; return whether there is a reason to."""
+        wanted = self._is_wanted()
+        plugged = wanted and await asyncio.to_thread(self._on_mains)
+        if plugged and self._held is None:
+            self._held = self._hold()  # not on a thread: cancelled meanwhile, it would be lost
+            log_info("sleep_held_off")
+        if not plugged and self._held is not None:
+            held, self._held = self._held, None
+            held.terminate()
+            with suppress(subprocess.TimeoutExpired):
+                await asyncio.to_thread(held.wait, END_S)
+        return wanted
+
+    def _is_wanted(self) -> bool:
+        if self._when == "requests":
+            return self._running or self._now_s() - self._last_s < LINGER_S
+        return self._when == "always"

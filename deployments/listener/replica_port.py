@@ -1,0 +1,33 @@
+"""The gRPC port of a replica, for calls from other replicas: on its node's own address.
+
+Ray Serve 2.60 binds it to all interfaces (`[::]:0` in `ray/serve/_private/replica.py`), and no option changes that.
+Other replicas call the node's own address, which `serve.env` makes the loopback one. So it is enough to listen there.
+Serve binds the port once the replica's class is made, so that class is the place to change it.
+
+Invariant: where a later Ray has no such name, the replica fails at its start, and doesn't listen to other machines.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ray
+from ray._common.tls_utils import add_port_to_grpc_server
+from ray.serve._private import replica
+
+__all__ = ["bind_to_node"]
+
+ALL = "[::]:"
+
+
+def bind_to_node() -> None:
+    """Let this process's replica listen for calls on its node's address alone. Call it in the replica's `__init__`."""
+    host = ray.util.get_node_ip_address()
+    own = f"[{host}]:" if ":" in host else f"{host}:"
+
+    def add_own_port(server: Any, address: str) -> Any:
+        return add_port_to_grpc_server(server, own + address.removeprefix(ALL) if address.startswith(ALL) else address)
+
+    if not hasattr(replica, "add_port_to_grpc_server"):
+        raise RuntimeError("this Ray binds a replica's port in another way: a Ray of 2.60 is needed")
+    replica.add_port_to_grpc_server = add_own_port

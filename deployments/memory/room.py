@@ -1,0 +1,99 @@
+"""What one replica of a tier may use of a Mac's working set, beside this server's other tiers.
+
+Each replica has what it needs (its weights, and the context that an agent needs), and the rest is shared out evenly
+among all replicas that there may be. So the parts never add up to more than the working set, whichever tiers are awake:
+
+    part = need + (working set - the needs of all replicas) / their number
+
+Where the needs alone are more, no replica has more than its need, and the leases decide which tiers are awake together
+(`lease.py`). A tier whose need isn't known before its model has been fetched has what the others leave.
+
+Elsewhere there is no room to share out (None): each tier looks at the machine's free memory, as ever.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import psutil
+
+from deployments.memory.plan import MemoryPlan
+from deployments.memory.sensors.working_set import CRITICAL, find_level, find_working_set
+
+__all__ = ["AGENT_TOKENS", "Room", "explain_lack", "find_room", "find_room_alone", "find_usable"]
+
+# The context that an agent needs: the first prompt of Claude Code has 11,648 tokens, and the conversation grows.
+AGENT_TOKENS = 32_768
+_REPLICAS_UNKNOWN = 3  # where nothing is known of other tiers, as many as in the default chain
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Room:
+    """`need_bytes`: what the replica's own plan says, None where that isn't known; `others_bytes`: what all other
+    replicas need; `replicas`: how many there may be, with this one."""
+
+    working_set_bytes: int
+    need_bytes: int | None = None
+    others_bytes: int = 0
+    replicas: int = 1
+
+    @property
+    def most_bytes(self) -> int:
+        """What the others leave."""
+        return max(0, self.working_set_bytes - self.others_bytes)
+
+    def share_bytes(self, measured_bytes: int = 0) -> int:
+        """Return this replica's part. `measured_bytes`: its need, once it is known from the model itself."""
+        need_bytes = max(measured_bytes, self.need_bytes or 0)
+        return min(self.most_bytes, need_bytes + max(0, self.most_bytes - need_bytes) // self.replicas)
+
+
+def find_room(plan: MemoryPlan, tier: str) -> Room | None:
+    """Find the room of one replica of the tier on this machine; None where memory isn't shared out."""
+    usable_bytes = find_usable(plan)
+    return None if usable_bytes is None else _share_out(plan, tier, usable_bytes)
+
+
+def find_usable(plan: MemoryPlan) -> int | None:
+    """Find how many bytes of this Mac the tiers may have together: the node's budget, and no more than the working set.
+    None elsewhere."""
+    working_set_bytes = find_working_set()
+    if working_set_bytes is None:
+        return None
+    budget_bytes = plan.settings.budget_of(psutil.virtual_memory().total, working_set_bytes)
+    return min(working_set_bytes, working_set_bytes if budget_bytes is None else budget_bytes)
+
+
+def find_room_alone() -> Room | None:
+    """Find the room of a replica that knows of no other."""
+    working_set_bytes = find_working_set()
+    return None if working_set_bytes is None else Room(working_set_bytes=working_set_bytes, replicas=_REPLICAS_UNKNOWN)
+
+
+def explain_lack(needed_bytes: int, room: Room) -> str:
+    """Explain why a model that needs so many bytes can't be loaded now; empty where it can."""
+    if find_level() == CRITICAL:
+        return "macOS is critically short of memory: nothing is loaded"
+    if needed_bytes <= room.most_bytes:
+        return ""
+    return (
+        f"too little memory: the model needs {_gib(needed_bytes)} GiB; of the {_gib(room.working_set_bytes)} GiB that "
+        f"Metal may use on this Mac the other tiers need {_gib(room.others_bytes)}. Name a smaller model, or leave a "
+        "tier out"
+    )
+
+
+def _share_out(plan: MemoryPlan, tier: str, usable_bytes: int) -> Room:
+    local = [need for need in plan.needs if need.local and (need.replica_bytes or need.name == tier)]
+    own_bytes = next((need.replica_bytes for need in local if need.name == tier), None)
+    replicas = sum(max(1, need.replicas_max) for need in local)
+    others_bytes = sum((need.replica_bytes or 0) * max(1, need.replicas_max) for need in local) - (own_bytes or 0)
+    if own_bytes is not None and own_bytes + others_bytes > usable_bytes:
+        others_bytes = max(0, usable_bytes - own_bytes)  # they are never all awake: the leases see to that
+    return Room(
+        working_set_bytes=usable_bytes, need_bytes=own_bytes, others_bytes=others_bytes, replicas=max(1, replicas)
+    )
+
+
+def _gib(size_bytes: int) -> str:
+    return f"{size_bytes / 2**30:.1f}"

@@ -1,0 +1,69 @@
+"""Start Ray with the processes that a server needs, and without those that only watch it.
+
+    left out             what it is for                                      where that is to be had
+    dashboard            Ray's web page, `serve status`, `serve deploy`      `mlx-stack-serve dashboard`
+    log monitor          copies what workers print to the terminal           the same lines in the session's log folder
+    autoscaler monitor   asks a cloud for machines                           this server never asks for one
+
+Ray's `ray.init` has no option for any of them, so the methods of its node that start them are replaced meanwhile. Where
+a later Ray has no such method, Ray starts what it likes, and the server works all the same. What each costs is measured
+in docs/decisions/002-idle-costs.md.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+import ray
+from ray._private import ray_constants
+from ray._private.node import Node
+
+from deployments.port import DASHBOARD_PORT
+
+__all__ = ["describe_ray", "start_ray"]
+
+LEFT_OUT = ("start_monitor", "start_log_monitor", "start_api_server")
+
+
+def start_ray(**options: Any) -> Any:
+    """Start Ray on this machine; return its context. `options` are `ray.init`'s."""
+    with _leave_out():
+        return ray.init(**options)
+
+
+def describe_ray(context: Any) -> dict[str, str]:
+    """Describe the Ray that runs here, as another process needs it to be its dashboard."""
+    known = context.address_info
+    names = ("gcs_address", "node_ip_address", "session_dir")
+    return {name: str(known[name]) for name in names} | {
+        "cluster_id": ray._private.worker._global_node.cluster_id.hex()
+    }
+
+
+@contextlib.contextmanager
+def _leave_out() -> Iterator[None]:
+    replaced = {name: getattr(Node, name) for name in LEFT_OUT if hasattr(Node, name)}
+    for name in replaced:
+        setattr(Node, name, _note_address if name == "start_api_server" else _start_nothing)
+    try:
+        yield
+    finally:
+        for name, method in replaced.items():
+            setattr(Node, name, method)
+
+
+def _start_nothing(_: Node, **__: Any) -> None:
+    """Start nothing."""
+
+
+def _note_address(node: Node, **_: Any) -> None:
+    """Note where the dashboard would be. Ray's agent asks for it every second, and logs a stack, until it is told."""
+    with contextlib.suppress(Exception):
+        node.get_gcs_client().internal_kv_put(
+            ray_constants.DASHBOARD_ADDRESS.encode(),
+            f"127.0.0.1:{DASHBOARD_PORT}".encode(),
+            True,
+            ray_constants.KV_NAMESPACE_DASHBOARD,
+        )

@@ -1,0 +1,119 @@
+"""JSON from clients and models, read and written to the letter where `orjson` can't.
+
+`orjson` is fast and strict: it refuses half a character (a lone surrogate such as `"\\ud83d"`), and it turns an integer
+of more than 64 bits into a float. A text that holds neither is read by it alone. The others are read again by `json`,
+which takes about five times as long; the caller bounds their size (`json_values.py`).
+
+Invariants:
+- An integer keeps every digit, up to Python's limit for one (4,300), or the text is refused.
+- Texts and keys that were read can be encoded: each half character is U+FFFD (`reliability.surrogates`), unless the
+  caller joins the halves of several texts itself.
+- NaN, infinity and a number beyond a double are refused, except where the caller takes what some upstreams send.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Callable, Sequence
+from typing import Any, NoReturn
+
+import orjson
+
+from reliability.surrogates import join_all, may_hold_halves
+
+__all__ = ["HALVES", "join_arguments", "read_json", "write_json"]
+
+INT_DIGITS_MAX = 4_300  # as `sys.get_int_max_str_digits`
+HALVES = "half a character (a lone surrogate) in the request was read as U+FFFD"
+# As many digits as the shortest integer beyond 64 bits; those of a fraction are none.
+_LONG = b"0" * 19
+_DIGITS = bytes(48 if chr(code).isdigit() and code < 128 else 32 for code in range(256))
+_INTEGER = re.compile(rb"(?:^|[\s:,\[-])\d{19}")
+_HALF = re.compile(rb"\\u[dD][89a-fA-F]|\xed[\xa0-\xbf]")
+
+
+def read_json(raw: bytes, *, nan: bool = False, halves: bool = False, notes: list[str] | None = None) -> Any:
+    """Read a JSON text. `notes` takes what was changed in it. `halves`: half characters stay as they are, since their
+    other halves may follow; `nan`: NaN and infinity are read too.
+
+    Raises:
+        ValueError: it is no JSON, or holds a number that can't be read.
+        RecursionError: it is nested too deeply.
+    """
+    long = _LONG in raw.translate(_DIGITS) and _INTEGER.search(raw) is not None
+    try:
+        value = orjson.loads(raw)
+    except orjson.JSONDecodeError:
+        if not (long or nan or _HALF.search(raw)):
+            raise
+    else:
+        if not long:
+            return value
+    text = raw.decode("utf-8", "surrogatepass")
+    if nan:
+        value = json.loads(text, parse_int=_parse_int)
+    else:
+        value = json.loads(text, parse_int=_parse_int, parse_float=_parse_float, parse_constant=_refuse)
+    joined = value if halves else join_all(value)
+    if joined is not value and notes is not None:
+        notes.append(HALVES)
+    return joined
+
+
+def write_json(value: Any, *, default: Callable[[Any], Any] | None = None, option: int | None = None) -> bytes:
+    """Write a value as JSON, with integers of any length. Half a character is U+FFFD. `default` and `option` are
+    `orjson`'s; of the options only sorted keys count where `orjson` can't write the value.
+
+    Raises:
+        TypeError: something in it has no JSON.
+        ValueError: something in it has no JSON, or two keys are the same but for half characters.
+    """
+    try:
+        return orjson.dumps(value, default=default, option=option)
+    except TypeError:
+        sort = bool((option or 0) & orjson.OPT_SORT_KEYS)
+        plain = json.loads(json.dumps(value, default=default, allow_nan=False, sort_keys=sort))
+        return json.dumps(join_all(plain), ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def join_arguments(given: Sequence[dict[str, Any]]) -> tuple[tuple[dict[str, Any], ...], tuple[str, ...]]:
+    """Return a conversation's messages without half characters in their calls' arguments, which are JSON in a text, and
+    what was changed: a chat template can't write halves, and many servers refuse them."""
+    messages, changed = list(given), False
+    for at, message in enumerate(messages):
+        known = message.get("tool_calls") or []
+        calls = [_join_call(call) for call in known]
+        if any(call is not old for call, old in zip(calls, known, strict=True)):
+            messages[at], changed = message | {"tool_calls": calls}, True
+    return tuple(messages), (HALVES,) if changed else ()
+
+
+def _join_call(call: dict[str, Any]) -> dict[str, Any]:
+    arguments = call["function"].get("arguments")
+    if not isinstance(arguments, str) or not may_hold_halves(arguments):
+        return call
+    changed: list[str] = []
+    try:
+        value = read_json(arguments.encode(), notes=changed)
+    except (ValueError, RecursionError):
+        return call  # no JSON, so that an escape in it is a text of six letters
+    return call | {"function": call["function"] | {"arguments": write_json(value).decode()}} if changed else call
+
+
+def _parse_int(digits: str) -> int:
+    if len(digits.lstrip("-")) > INT_DIGITS_MAX:
+        raise ValueError(f"an integer of more than {INT_DIGITS_MAX:,} digits")
+    return int(digits)
+
+
+def _parse_float(text: str) -> float:
+    number = float(text)
+    if math.isinf(number):
+        raise ValueError("a number beyond what a double holds")
+    return number
+
+
+def _refuse(word: str) -> NoReturn:
+    raise ValueError(f"{word} is no JSON")
