@@ -9,7 +9,6 @@ Bar: 0.3 ms for a turn that only goes on.
 
 from __future__ import annotations
 
-import pickle
 import random
 import statistics
 import time
@@ -19,6 +18,7 @@ from datetime import datetime
 from typing import Any
 
 from deployments.tiers.session_prompts import SessionPrompts
+from deployments.wire import Codec, codec_of
 from reliability.types import ChatRequest
 
 TURNS, TOKENS, TOOLS, ROUNDS = 250, 40_000, 20, 60
@@ -52,9 +52,8 @@ def _measure(first: Turn, second: Turn) -> float:
     """Return the milliseconds that the second turn takes, behind the first."""
     prompts = SessionPrompts(Bare())
     prompts.note(prompts.prepare(first[0], datetime.now()), first[1])
-    request: ChatRequest = pickle.loads(
-        pickle.dumps(second[0])
-    )  # as it comes from another process: no object is shared
+    codec: Codec[ChatRequest] = codec_of(ChatRequest)
+    request = codec.decode(codec.encode(second[0]))  # as it comes from another process: no object is shared
     began_ns = time.perf_counter_ns()
     prompts.note(prompts.prepare(request, datetime.now()), second[1])
     return (time.perf_counter_ns() - began_ns) / 1e6

@@ -19,8 +19,9 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import multiprocessing
 import statistics
+import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -32,7 +33,7 @@ import httpx
 from deployments.state.history import History, RequestQuery, SessionQuery, Span
 from deployments.state.records import Query
 from loadtests.room_pages import STEP_S, fill_journal, measure_loads
-from loadtests.running import run_server, short_folder
+from loadtests.running import ROOT, run_server, short_folder
 
 PAGES = 3
 SETTLE_S = 0.7  # the first looks of a page are over
@@ -40,8 +41,12 @@ BODY = {"model": "auto", "messages": [{"role": "user", "content": "hi"}]}
 TIER = {"kind": "scripted", "script": [{"answer": "Hello from here."}]}
 
 
-def read_pages(url: str, orders: Any) -> None:
-    """In a process of its own, as browsers are: read so many pages as it is told to, until it is told to end."""
+BROWSERS = "import sys; from loadtests.room_bench import read_pages; read_pages(sys.argv[1])"
+
+
+def read_pages(url: str) -> None:
+    """In a process of its own, as browsers are: read as many pages as the next line of standard input says, answer with
+    a line once they are open, and close them at the line after; until there are no more lines."""
 
     async def read() -> None:
         async with httpx.AsyncClient(timeout=60.0) as client, client.stream("GET", f"{url}/ui/events") as stream:
@@ -49,15 +54,15 @@ def read_pages(url: str, orders: Any) -> None:
                 pass
 
     async def obey() -> None:
-        while (count := await asyncio.to_thread(orders.recv)) is not None:
-            pages = [asyncio.create_task(read()) for _ in range(count)]
+        while count := await asyncio.to_thread(sys.stdin.readline):
+            pages = [asyncio.create_task(read()) for _ in range(int(count))]
             await asyncio.sleep(SETTLE_S)
-            orders.send(len(pages))
-            await asyncio.to_thread(orders.recv)
+            print("open", flush=True)
+            await asyncio.to_thread(sys.stdin.readline)
             for page in pages:
                 page.cancel()
             await asyncio.gather(*pages, return_exceptions=True)
-            orders.send(0)
+            print("closed", flush=True)
 
     asyncio.run(obey())
 
@@ -72,24 +77,29 @@ def ask_many(client: httpx.Client, count: int) -> tuple[float, float]:
     return statistics.median(times), statistics.fmean(times)
 
 
+def order(browsers: subprocess.Popen[str], line: str) -> None:
+    """Send a line, and wait for the answer."""
+    if browsers.stdin is None or browsers.stdout is None:
+        raise AssertionError("the browsers are started with pipes")
+    print(line, file=browsers.stdin, flush=True)
+    if not browsers.stdout.readline():
+        raise RuntimeError("the browsers have ended")
+
+
 def measure_pages(url: str, rounds: int, count: int) -> None:
     """Measure closed and open rounds in turns."""
-    spawning = multiprocessing.get_context("spawn")
-    here, there = spawning.Pipe()
-    browsers = spawning.Process(target=read_pages, args=(url, there))
-    browsers.start()
     times: dict[int, list[tuple[float, float]]] = {0: [], PAGES: []}
-    with httpx.Client(base_url=url, timeout=60.0) as client:
+    command = [sys.executable, "-c", BROWSERS, url]
+    with (
+        subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as browsers,
+        httpx.Client(base_url=url, timeout=60.0) as client,
+    ):
         ask_many(client, 4 * count)
         for number in range(rounds):
             for pages in (0, PAGES) if number % 2 else (PAGES, 0):
-                here.send(pages)
-                here.recv()
+                order(browsers, str(pages))
                 times[pages].append(ask_many(client, count))
-                here.send("close")
-                here.recv()
-    here.send(None)
-    browsers.join()
+                order(browsers, "close")
     for at, name in enumerate(("p50", "mean")):
         print(compare(name, [one[at] for one in times[0]], [one[at] for one in times[PAGES]], count))
 

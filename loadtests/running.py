@@ -98,6 +98,12 @@ def handle_end_signals() -> None:
         signal.signal(number, lambda number, _: sys.exit(128 + number))
 
 
+def heed_signals() -> None:
+    """Let a program that is started here heed Ctrl-C: the background jobs of a shell ignore it, and so do the programs
+    that they start. `serve run` has no other signal for an orderly end."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 @contextlib.contextmanager
 def short_folder() -> Iterator[Path]:
     """Give a folder for a while, whose name is short: Ray's sockets are in it, and macOS lets a socket's path have 103
@@ -128,7 +134,15 @@ def run_process(
     """Run one program, its output in a file of `folder`; at the end it and all of its children are gone."""
     log = folder / f"{Path(command[0]).name}-{free_port()}.log"
     with log.open("wb") as out:
-        process = subprocess.Popen(command, cwd=ROOT, env=env, stdout=out, stderr=out, start_new_session=True)
+        process = subprocess.Popen(
+            command,
+            cwd=ROOT,
+            env=env,
+            stdout=out,
+            stderr=out,
+            start_new_session=True,
+            preexec_fn=heed_signals,  # noqa: PLW1509 - one call of the system, and no lock
+        )
     try:
         yield process.pid
     except Exception:

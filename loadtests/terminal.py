@@ -116,6 +116,7 @@ def terminal(command: Sequence[str], env: dict[str, str]) -> Iterator[Terminal]:
             for number in (signal.SIGINT, signal.SIGHUP):  # ignored where the caller is in the background
                 signal.signal(number, signal.SIG_DFL)
             os.chdir(ROOT)
+            os.closerange(3, os.sysconf("SC_OPEN_MAX"))  # what this process holds is no part of a terminal
             os.execve(command[0], list(command), env | {MARK: mark})
         os._exit(127)
     started = Terminal(pid, master, mark, sessions={pid})

@@ -29,6 +29,7 @@ BAD: dict[str, Any] = {
     "nothing": {"raw": " "},
     "circles": {"raw": "and so on, and so on, as I have said before. " * 60},
 }
+REFUSES = [{"refusal": "I can't help with that."}]
 ENDS: dict[str, list[dict[str, Any]]] = {
     "length": [{"text": "As far as I"}],
     "content_filter": [{"text": "I may not"}],
@@ -46,6 +47,7 @@ def rules(tier: str) -> list[dict[str, Any]]:
         *stuck,
         *own,
         *ends,
+        {"when": {"last_user": "refuse"}, "answer": REFUSES},
         {"when": {"transcript": "bad:"}, "answer": [{"tool_call": CALL}]},
         *scripts.rules(tier),
     ]
@@ -106,6 +108,17 @@ def test_a_scenario_ends_the_same_in_all_dialects(server, name, stream):
         assert one.tokens is None or chat.tokens is None or one.tokens[1:] == chat.tokens[1:]
     assert all(call == ("get_weather", {"city": "Paris"}) for call in chat.calls)
     assert (chat.code is None) == (chat.report["outcome"] == "answered")
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_a_refusal_is_an_answer(server, dialect, stream):
+    """Law: whatever was asked for, the tier that gave it is asked once, it is delivered, and its tokens are counted."""
+    told = ask_in(dialect, server, user("refuse: what is the weather?"), stream=stream, tools=WEATHER_TOOLS)
+
+    assert (told.status, told.code, told.report["outcome"]) == (200, None, "answered")
+    assert [(one["tier"], one["fault"], one["flaw"]) for one in told.report["attempts"]] == [("fast", None, None)]
+    assert told.report["attempts"][0]["usage"]["completion_tokens"] > 0
 
 
 LOOPS = [("fast-lap-2", "nudged", None), ("both-lap-2", "nudged", None), ("both-lap-4", "broken", "loop_detected")]

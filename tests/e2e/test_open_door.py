@@ -80,7 +80,7 @@ def server() -> Iterator[Started]:
 
 def test_without_keys_nothing_is_served_to_others(server):
     """The app is refused with the line that says what to do; no route of it is ever there."""
-    until(lambda: server.said(REFUSED), "the refusal")
+    until(lambda: server.said(REFUSED), "the refusal", wait_s=300)
 
     assert server.status("/shut/health") == 404
     assert server.status("/shut/v1/models") == 404
@@ -89,14 +89,14 @@ def test_without_keys_nothing_is_served_to_others(server):
 
 def test_an_open_door_is_said_out_loud(server):
     """`server.allow_open: true` serves, and the terminal says that everybody may ask."""
-    until(lambda: server.status("/open/health") == 200, "the server is up")
+    until(lambda: server.status("/open/health") == 200, "the server is up", wait_s=300)
 
     assert server.said("open_to_everybody host=0.0.0.0")
 
 
 def test_with_keys_others_may_reach_it(server):
     """Keys open the network's door: the server starts, warns of nothing, and shows no key."""
-    until(lambda: server.status("/keyed/health") == 200, "the server is up")
+    until(lambda: server.status("/keyed/health") == 200, "the server is up", wait_s=300)
     log = server.log.read_text()
     warned = [line.partition(" -- ")[0] for line in log.splitlines() if "open_to_everybody" in line]
 

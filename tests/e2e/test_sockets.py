@@ -32,6 +32,7 @@ from deployments.cli.front import environment, free_port
 from loadtests.running import short_folder
 from loadtests.terminal import Terminal, terminal
 from tests.support.listeners import Raw, ask
+from tests.support.reach import as_nobody, is_reachable, list_abstract, list_files, list_ports
 from tests.support.repository import ROOT
 from tests.support.serving import until
 
@@ -99,6 +100,7 @@ class Started:
 @pytest.fixture(scope="module", params=DOORS, ids=["haproxy", "direct"])
 def started(request) -> Iterator[Started]:
     with short_folder() as folder:
+        folder.chmod(0o755)  # what is the user's alone must be so by the server's own doing
         port, path = free_port(), folder / "c.yaml"
         budget = {"max_output_tokens": 10_000_000, "per_session": None, "per_hour": None}
         reliability = {
@@ -196,16 +198,88 @@ def test_the_bounds_outlive_a_new_router(started):
     assert answer.elapsed_s < BOUND_S
 
 
-def test_nothing_but_loopback_listens(started):
-    """Without API keys no socket of the server answers HTTP to other machines, and what Ray keeps open to them (calls
-    between replicas) refuses whoever lacks Ray's token. Ray's own processes and HAProxy's pages are on loopback."""
-    until(lambda: len(started.listening()) > 5, "Ray and the server listen")
-    open_doors = [(who, int(who.rpartition(":")[2])) for ip, who in started.listening() if not _loopback(ip)]
+# What listens, by its command: what guards it. Whoever is not in this table is not known here.
+GUARDS = {
+    "haproxy": "the server's API keys, behind it (without keys: loopback, and no page from elsewhere)",
+    "ray::ProxyActor": "the same keys at the HTTP port; Ray's token at the gRPC port",
+    "ray::ServeReplica:s:Router": "the same keys at the HTTP port; Ray's token at the gRPC ports",
+    "ray::ServeReplica:s:": "Ray's token",
+    "ray::ServeController": "Ray's token",
+    "ray::HAProxyManager": "Ray's token",
+    "ray::MemoryPressure": "Ray's token",
+    "ray::SessionState": "Ray's token",
+    "ray::RuntimeEnvAgent": "Ray's token",
+    "ray::DashboardAgent": "Ray's token; none at its port for Prometheus, which shows figures, no key and no text",
+    "gcs_server": "Ray's token",
+    "raylet": "Ray's token",
+    "deployments.running.driver": "Ray's token",
+}
+OPEN_PAGES = ("ray::DashboardAgent",)
 
-    assert [who for who, _ in open_doors if not who.startswith("ray::ServeReplica")] == []
-    for who, port in open_doors:
-        assert _http_answer(port) == b"", who
-        assert _grpc_answer(port) is grpc.StatusCode.UNAUTHENTICATED, who
+
+def test_every_port_is_on_loopback_and_has_a_guard(started):
+    """Without API keys no socket of the server listens for other machines, calls between replicas included. Whatever
+    listens is known by name, and a local user without Ray's token gets nothing of Ray's but pages of figures."""
+    until(lambda: len(started.listening()) > 5, "Ray and the server listen")
+    ports = list_ports(started.processes())
+
+    assert [port for port in ports if not _loopback(port[0])] == []
+    assert [port for port in ports if not any(name in port[2] for name in GUARDS)] == []
+    for _, port, command in ports:
+        if not any(name in command for name in (*OPEN_PAGES, "haproxy", "ProxyActor", ":Router")):
+            assert _http_answer(port).partition(b"\r\n")[0] in (b"", b"HTTP/1.1 401 Unauthorized"), command
+        if "ServeReplica" in command and not _http_answer(port):
+            assert _grpc_answer(port) in (grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.UNIMPLEMENTED), command
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="/proc says what is open")
+def test_no_file_or_socket_is_reachable_for_another_user(started):
+    """Every file, folder and socket that any process of the server has made or holds open to write is its user's
+    alone, or lies in a folder that is: Ray's folders of mode 0777 and HAProxy's sockets as well. RAY_TMPDIR itself is
+    open to all here."""
+    base = started.folder / f"ms-{os.geteuid()}"
+    files = list_files(started.processes(), [base, started.folder / "state", started.folder / ".ray"])
+
+    assert len(files) > 50
+    assert any(path.name.startswith("state-") and path.is_socket() for path in files)
+    assert not started.haproxy or any(path.name.startswith("admin.sock") for path in files)
+    assert [path for path in files if is_reachable(path)] == []
+    assert list_abstract(started.processes()) == []
+    logs = [path for path in files if "logs" in path.parts and path.is_file()]
+    assert [path for path in logs if path.stat().st_mode & 0o077] == []
+
+
+HIJACK = """
+import os, socket, sys
+base = sys.argv[1]
+for path in sys.argv[2:]:
+    for attack in (
+        lambda: os.rename(path, path + ".gone"),
+        lambda: os.unlink(path),
+        lambda: socket.socket(socket.AF_UNIX).connect(path),
+        lambda: socket.socket(socket.AF_UNIX).bind(path + "-theirs"),
+        lambda: os.listdir(os.path.dirname(path)),
+        lambda: os.rename(base, base + ".gone"),
+    ):
+        try:
+            attack()
+            print("SUCCESS", path)
+        except PermissionError:
+            print("refused")
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+def test_another_user_can_not_take_the_place_of_a_socket(started):
+    """Neither renamed nor removed, nor called, nor joined by one of its own: not the state actor's, which was once
+    taken over so, not Ray's, not HAProxy's. The server answers as before."""
+    base = started.folder / f"ms-{os.geteuid()}"
+    sockets = [path for path in list_files(started.processes(), [base]) if path.is_socket()]
+    assert len(sockets) >= 3
+    said = as_nobody(HIJACK, str(base), *map(str, sockets)).split()
+
+    assert said == ["refused"] * 6 * len(sockets)
+    assert started.get("/ready").status_code == 200
 
 
 def test_haproxy_is_in_front_where_there_is_one(started):
@@ -279,7 +353,7 @@ def test_the_terminal_says_what_a_client_needs(started):
     assert "export OPENAI_API_KEY=unused" in text
     assert all(f"  {tier}" in text for tier in TIERS)
     assert "page: http://127.0.0.1:" in text
-    assert (started.folder / "logs" / f"serve-{started.port}.log").read_text() != ""
+    assert (started.folder / f"ms-{os.geteuid()}" / "logs" / f"serve-{started.port}.log").read_text() != ""
 
 
 def test_ctrl_c_ends_it(started):

@@ -9,7 +9,7 @@ import time
 from reliability.escalation.decisions import Limits, Situation
 from reliability.escalation.policies import decide
 from reliability.types import Attempt, Fault, Flaw, Reason
-from tests.evals import loops_eval, sessions_eval, tools_eval
+from tests.evals import loops_eval, sessions_eval, tool_cases, tools_eval
 
 DECIDE_US_MAX = 20.0
 ROUNDS = 5000
@@ -36,7 +36,7 @@ def decide_cost_us() -> float:
 
 def main() -> int:
     """Print all rows."""
-    print(f"recorded loops: {loops_eval.RECORDED.exists()}; recorded calls: {tools_eval.RECORDED.exists()}\n")
+    print(f"recorded loops: {loops_eval.RECORDED.exists()}; recorded calls: {tool_cases.RECORDED.exists()}\n")
     failed = loops_eval.main([])
     print()
     failed |= tools_eval.main([])

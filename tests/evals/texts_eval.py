@@ -4,7 +4,6 @@ families write them, and prose that is none."""
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -26,7 +25,6 @@ from tests.support.renderings import tool
 from tests.support.streaming import Outcome, cut_at, play, whole
 
 EDGES = ("", "\n", "\r\n", " ", "\n\n", "  \n")
-FRAMED = re.compile(r"(\r?\n).*\1", re.DOTALL)
 TAGGED = (
     "<tool_call>\n<function=save>\n<parameter=text>{0}</parameter>\n</function>\n</tool_call>",
     "<function=save><parameter=text>{0}</parameter></function>",
@@ -35,7 +33,8 @@ TAGGED = (
 
 
 def inline_parameters() -> Row:
-    """A value between tags, with every kind of edge: it loses one line break of the framing at each end, or nothing."""
+    """A value between tags, with every kind of edge. A line break behind the opening tag is layout, and so then is one
+    before the closing tag; a value on the line of its opening tag loses nothing."""
     row = Row("tags: values to the letter")
     box = toolbox([tool("save", {"properties": {"text": {"type": "string"}}})])
     for before in EDGES:
@@ -44,7 +43,7 @@ def inline_parameters() -> Row:
                 value = before + body + behind
                 for form in TAGGED:
                     for framed, text in ((False, value), (True, f"\n{value}\n")):
-                        if framed or FRAMED.fullmatch(value) is None:
+                        if framed or not value.startswith(("\n", "\r\n")):
                             _inline(row, judge_text(form.format(text), box), value, text)
     return row
 
@@ -149,7 +148,9 @@ def _written(row: Row, case: Case, found: Sequence[Outcome], expected: Sequence[
     first = found[0]
     word = "right" if first.calls == expected and not first.refused else "refused" if first.refused else "LEAKED"
     word = "WRONG" if first.calls and first.calls != expected else word
-    word = "STREAMED OTHERWISE" if any(one != first for one in found) else word
+    # What the prompt has opened has left as text by the time that it is closed.
+    compared = [one[:2] if case.get("where") == "thought" else one for one in found]
+    word = "STREAMED OTHERWISE" if any(one != compared[0] for one in compared) else word
     row.total += 1
     row.counts[word] += 1
     if word != "right":

@@ -77,7 +77,8 @@ MUTANTS: list[tuple[str, str, str, str]] = [
     ),
     (
         "reliability/loops/comparison/movement.py",
-        "    if not words.isdisjoint(_REPETITIONS) or _ORDINAL.match(behind):\n        return Movement.NOTHING\n",
+        "    if words & (_REPETITIONS - _LAPS if step else _REPETITIONS) or (_ORDINAL.match(behind) and not step):\n"
+        "        return Movement.NOTHING\n",
         "",
         "a counter of the repetitions is no progress",
     ),
@@ -89,15 +90,14 @@ MUTANTS: list[tuple[str, str, str, str]] = [
     ),
     (
         "reliability/loops/comparison/movement.py",
-        "    if any(step > 0 for step in steps) and any(step < 0 for step in steps):\n"
-        "        return Movement.NOTHING\n",
-        "",
+        "    turns = min(moves) < 0 < max(moves)\n",
+        "    turns = False\n",
         "what goes up and down tells nothing",
     ),
     (
         "reliability/loops/comparison/movement.py",
-        "told[Movement.DRIFT] > told[Movement.NOTHING]",
-        "told[Movement.DRIFT]",
+        "told[Movement.DRIFT] > (0 if step else told[Movement.NOTHING])",
+        "told[Movement.DRIFT] > 0",
         "a drift among noise is chance",
     ),
     (

@@ -53,15 +53,33 @@ MUTANTS: list[tuple[str, str, str, str]] = [
     ),
     (
         "reliability/tools/extract/payloads.py",
-        "if not _has_arguments(value.value) or any(_holds_object(call.arguments) for call in calls):",
-        "if not _has_arguments(value.value):",
+        "not _has_arguments(value.value) or any(_holds_object(call.arguments) for call in calls)",
+        "not _has_arguments(value.value)",
         "a lost brace that may belong inside the arguments is not guessed",
     ),
     (
         "reliability/tools/extract/payloads.py",
-        "if not _has_arguments(value.value) or any(",
-        "if any(",
+        "not _has_arguments(value.value) or any(",
+        "any(",
         "a call that was cut before its arguments is not a call without arguments",
+    ),
+    (
+        "reliability/tools/extract/payloads.py",
+        " and means_call(value.value, setting.box)",
+        "",
+        "data that a stray closer stands behind is an answer",
+    ),
+    (
+        "reliability/answer/judgement.py",
+        "if found.unended and finish.reason is FinishReason.LENGTH else found",
+        "if False else found",
+        "a list of calls that the token limit has cut is refused",
+    ),
+    (
+        "reliability/tools/extract/sections.py",
+        "if not CLOSER.match(text, at):",
+        "if False:",
+        "of a call that was cut behind an argument, others may be missing",
     ),
     (
         "reliability/tools/extract/envelope.py",
@@ -77,8 +95,8 @@ MUTANTS: list[tuple[str, str, str, str]] = [
     ),
     (
         "reliability/tools/extract/markup.py",
-        "        if _PARAMETER.search(text, opened.end(), closed.start()) or _FUNCTION_END.search(\n",
-        "        if _FUNCTION_END.search(\n",
+        "_FUNCTION_END.search(text, at, bound), _PARAMETER.search(text, at, bound)\n",
+        "_FUNCTION_END.search(text, at, bound), None\n",
         "a parameter doesn't swallow the next one",
     ),
     (
@@ -88,7 +106,7 @@ MUTANTS: list[tuple[str, str, str, str]] = [
         "an object inside data is data",
     ),
     (
-        "reliability/tools/extract/scanner.py",
+        "reliability/tools/extract/settling.py",
         "        self.malformed.append(Malformed(raw=self.text[start:end], reason=reason, format=format))\n",
         "        return\n",
         "what looks like a call and can't be read is reported",
@@ -119,14 +137,14 @@ MUTANTS: list[tuple[str, str, str, str]] = [
     ),
     (
         "reliability/tools/extract/typing_text.py",
-        "            text = text[len(line_break) : -len(line_break)] if ends else text\n",
-        "            text = text.removeprefix(line_break).removesuffix(line_break)\n",
-        "a value that stands on the line of a tag keeps its line breaks",
+        "text = text[opened.end() : ",
+        "text = text[0 : ",
+        "the line break behind an opening tag is layout",
     ),
     (
         "reliability/tools/extract/typing_text.py",
-        "ends = len(text) >= 2 * len(line_break) and ",
-        "ends = ",
-        "one line break is no frame around nothing",
+        'None if rest.strip(" \\t") else rest',
+        "None if rest else rest",
+        "the indentation of a closing tag is layout",
     ),
 ]

@@ -114,8 +114,14 @@ MUTANTS: list[tuple[str, str, str, str]] = [
     ),
     (
         "deployments/request/patience.py",
-        "if fault is None or end.lost or TRAITS[end.fault].again is not Again.RETRY:",
+        "if fault is None or end.lost or not ends:",
         "if fault is None or end.lost:",
         "only what would be asked again counts as a stall",
+    ),
+    (
+        "deployments/request/patience.py",
+        'Failed(fault=Fault.DEADLINE, message="the request\'s deadline passed")',
+        'Failed(fault=Fault.TOTAL_TIMEOUT, message="the request\'s deadline passed")',
+        "a client's short deadline says nothing of a tier",
     ),
 ]

@@ -15,8 +15,8 @@ MUTANTS: list[tuple[str, str, str, str]] = [
     (
         "reliability/answer/gate.py",
         "            if gate.mode is Mode.HELD:\n"
-        "                return _hold_event(gate, event), ()\n            if not",
-        "            if not",
+        "                return _hold_event(gate, event), ()\n            return _take_text(gate, text)",
+        "            return _take_text(replace(gate, mode=Mode.PASS), text)",
         "text after a held call stays held",
     ),
     (
@@ -46,8 +46,8 @@ MUTANTS: list[tuple[str, str, str, str]] = [
     ),
     (
         "reliability/answer/gate.py",
-        "find_call_start(rules.names, text, at, gate.place, gate.before)",
-        "find_call_start(rules.names, text, at, Place.ANYWHERE, gate.before)",
+        "find_call_start(rules.names, text, at, gate.place, gate.before, fenced=gate.fenced)",
+        "find_call_start(rules.names, text, at, Place.ANYWHERE, gate.before, fenced=gate.fenced)",
         "a name at the start of a line is seen though the line's end came before it",
     ),
     (
@@ -63,7 +63,7 @@ MUTANTS: list[tuple[str, str, str, str]] = [
         "nothing is lost, and nothing said twice",
     ),
     (
-        "reliability/answer/call_starts.py",
+        "reliability/answer/starts.py",
         "        return PARTIAL if len(text) - at <= DELIMITER_MAX and self.partial.match(text, at) else None\n",
         "        return None\n",
         "a delimiter that is cut in two is still one",
@@ -131,8 +131,8 @@ MUTANTS: list[tuple[str, str, str, str]] = [
     ),
     (
         "reliability/tools/extract/scanner.py",
-        "                self.at = max(at, bad.at)  # a row of openers is looked at once\n",
-        "                pass\n",
+        "            self.at = max(at, bad.at)  # a row of openers is looked at once\n",
+        "            pass\n",
         "a row of openers costs linear time",
     ),
     (
@@ -149,7 +149,7 @@ MUTANTS: list[tuple[str, str, str, str]] = [
     ),
     (
         "reliability/tools/extract/prose.py",
-        "        pieces = [piece[max(0, self._sent - at) :] for at, piece in self._pieces[:count]]\n",
+        "        pieces = [piece[max(0, self.sent - at) :] for at, piece in self._pieces[:count]]\n",
         "        pieces = [piece for at, piece in self._pieces[:count]]\n",
         "what has left is not said again",
     ),
@@ -161,8 +161,8 @@ MUTANTS: list[tuple[str, str, str, str]] = [
     ),
     (
         "reliability/tools/extract/typing_text.py",
-        '    for line_break in ("\\r\\n", "\\n"):\n',
-        '    for line_break in ("\\n",):\n',
+        '_BREAK = re.compile(r"\\r?\\n")\n',
+        '_BREAK = re.compile(r"\\n")\n',
         "the line ends of Windows frame a parameter, too",
     ),
     (
@@ -179,30 +179,48 @@ MUTANTS: list[tuple[str, str, str, str]] = [
     ),
     (
         "reliability/answer/judgement.py",
-        "    found, cut_off = read_stopped(sent + text, len(sent), expected.toolbox, stopped)\n",
-        "    found, cut_off = read_stopped(text, 0, expected.toolbox, stopped)\n",
+        "read_stopped(sent + text, len(sent), expected.toolbox, stopped, thought=thought)\n",
+        "read_stopped(text, 0, expected.toolbox, stopped, thought=thought)\n",
         "an answer is judged the same however much of it has left",
     ),
     (
         "reliability/answer/gate.py",
-        "        return Gate(rules, before=before, thinking=True), found.end, text[at : found.end]",
-        "        return Gate(rules, before=before), found.end, text[at : found.end]",
+        "Stopped(rules, row=found.row, chars=found.end - start, rest=text[found.end :])",
+        "Stopped(rules, row=None, chars=found.end - start, rest=text[found.end :])",
+        "what stands behind an opener in the answer is reasoning",
+    ),
+    (
+        "reliability/answer/thoughts.py",
+        "        keep = len(text) if last else keep\n        kept = len(text[:keep].rstrip())\n",
+        "        kept = 0\n",
         "reasoning in the text leaves as it comes",
     ),
     (
-        "reliability/tools/extract/scanner.py",
-        "        elif begins_sentence(self.text, delimiter.start):\n            self.at = len(self.text)",
-        "        elif False:\n            self.at = len(self.text)",
+        "reliability/tools/reasoning_marks.py",
+        "    return stands_in_code(text, at) or _stands_in_string(text, at)",
+        "    return False",
+        "a mark in code or in a string of data is data",
+    ),
+    (
+        "reliability/answer/call_starts.py",
+        "            found = None if fenced else found\n",
+        "",
+        "a mark in a code block is code",
+    ),
+    (
+        "reliability/tools/extract/settling.py",
+        "        if closer is None and not begins_sentence(self.text, opener.start):\n            return\n",
+        "        if closer is None:\n            return\n",
         "a call in reasoning that isn't closed is none",
     ),
     (
-        "reliability/tools/extract/scanner.py",
+        "reliability/tools/extract/settling.py",
         "            self.calls, self.malformed, self.kept = [], [], 0\n",
         "",
         "a call in reasoning that the prompt has opened is none",
     ),
     (
-        "reliability/tools/delimiters.py",
+        "reliability/tools/reasoning_marks.py",
         "    return not apart or begins_sentence(text, start)",
         "    return True",
         "a closer of reasoning in the middle of a sentence is a word",
@@ -215,15 +233,15 @@ MUTANTS: list[tuple[str, str, str, str]] = [
     ),
     (
         "reliability/tools/extract/mentions.py",
-        "    return lone or _looks_like_calling(text[max(begin, start - NEAR_CHARS) : start], box)",
-        "    return lone",
+        "    return _looks_like_calling(text[max(begin, start - NEAR_CHARS) : start], box)",
+        "    return False",
         "a closer behind a declared name was meant",
     ),
     (
         "reliability/tools/extract/typing_text.py",
-        "            ends = len(text) >= 2 * len(line_break) and text.endswith(line_break)\n",
-        "            ends = text.endswith(line_break)\n",
-        "one line break alone is a text and no framing",
+        "return framed, () if expected else (RepairKind.LAYOUT,)\n",
+        "return framed, ()\n",
+        "a line break that may have been the value's is taken off with a note",
     ),
     (
         "reliability/tools/extract/children.py",

@@ -77,8 +77,8 @@ MUTANTS: list[tuple[str, str, str, str]] = [
     ),
     (
         "reliability/admission/breaker.py",
-        "if phase is Phase.HALF_OPEN and len(live) >= config.probes_max:",
-        "if phase is Phase.HALF_OPEN and len(live) > config.probes_max:",
+        "len(live) >= config.probes_max and beside_ns > 0:",
+        "len(live) > config.probes_max and beside_ns > 0:",
         "probes are bounded",
     ),
     (
@@ -131,8 +131,8 @@ MUTANTS: list[tuple[str, str, str, str]] = [
     ),
     (
         "reliability/admission/breaker.py",
-        "else max(rest_ns, _open_ns(config, openings))",
-        "else _open_ns(config, openings)",
+        "until_ns=max(now_ns + rest_ns, began_ns + open_ns)",
+        "until_ns=began_ns + open_ns",
         "Retry-After lengthens an opening",
     ),
     (

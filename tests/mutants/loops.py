@@ -26,8 +26,8 @@ MUTANTS: list[tuple[str, str, str, str]] = [
     ),
     (
         "reliability/loops/turn_row.py",
-        "if result is None or other is None or not test(",
-        "if result is not None and other is not None and not test(",
+        "            if result is None or other is None:\n                return False\n",
+        "            if result is None or other is None:\n                continue\n",
         "an unknown result equals nothing",
     ),
     (
@@ -74,7 +74,7 @@ MUTANTS: list[tuple[str, str, str, str]] = [
     ),
     (
         "reliability/loops/same_error.py",
-        "    limit = 2 * limit if _LOOKUP.search(text) else limit\n",
+        "    limit = 2 * limit if echoes else limit\n",
         "",
         '"not found" breaks at twice the limit',
     ),
@@ -104,8 +104,8 @@ MUTANTS: list[tuple[str, str, str, str]] = [
     ),
     (
         "reliability/loops/history.py",
-        "    count = row.count_repetitions(period, row.has_near_results, limit)\n    if stage",
-        "    count = 0\n    if stage",
+        "    count = row.count_repetitions(period, row.has_near_results, limit) if limit > 0 else 0\n",
+        "    count = 0\n",
         "the same call with results that are nearly the same breaks",
     ),
     (
@@ -303,9 +303,8 @@ MUTANTS: list[tuple[str, str, str, str]] = [
     ),
     (
         "reliability/loops/turn_row.py",
-        "        return first >= period and not self._asks_the_same(first - period, first)"
-        " and self._say_enough(first)\n",
-        "        return True\n",
+        "        if first < period or self._asks_the_same(first - period, first):\n            return False\n",
+        "",
         "who corrects a figure begins something new",
     ),
     (
@@ -357,10 +356,28 @@ MUTANTS: list[tuple[str, str, str, str]] = [
         "an empty inbox is waited for",
     ),
     (
-        "reliability/loops/polling.py",
-        "    return not _STEPS.isdisjoint(named)\n",
-        "    return False\n",
-        "a key that is pressed again leads one step on",
+        "reliability/loops/leading_steps.py",
+        "    if not _STEPS.isdisjoint(named):\n        return True\n",
+        "",
+        "a call that names a step acts, be it a tool for everything",
+    ),
+    (
+        "reliability/loops/history.py",
+        "    asked = max(row.times, row.asked if leads else 0)\n",
+        "    asked = row.times\n",
+        "where the request names a number, no step up to it is nudged or broken",
+    ),
+    (
+        "reliability/loops/history.py",
+        "    asked = max(row.times, row.asked if leads else 0)\n",
+        "    asked = row.asked if leads else 0\n",
+        "who says how often a thing is to be done asks for no loop",
+    ),
+    (
+        "reliability/loops/turn_row.py",
+        "                texts = mask_echoes(call, texts[0]), mask_echoes(asked, texts[1])\n",
+        "                pass\n",
+        "what only repeats the call is no other result",
     ),
     (
         "reliability/loops/same_text.py",

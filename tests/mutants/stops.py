@@ -44,8 +44,8 @@ MUTANTS: list[tuple[str, str, str, str]] = [
     ),
     (
         "deployments/running/folder.py",
-        "        if isinstance(folder, str) and isinstance(driver, int):\n",
-        "        if False:\n",
+        "    for path in ended[-SESSIONS_KEPT:]:\n",
+        "    for path in ():\n",
         "the sockets of a run's own Ray go with it",
     ),
     (

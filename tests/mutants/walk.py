@@ -63,8 +63,8 @@ MUTANTS: list[tuple[str, str, str, str]] = [
     ),
     (
         "reliability/escalation/policies.py",
-        "if last.flaw is not Flaw.TOOL_CALL_INVALID:",
-        "if last.flaw is Flaw.TOOL_CALL_INVALID:",
+        "if not traits_of(last).correct:",
+        "if traits_of(last).correct:",
         "an invalid call is corrected, an empty answer has nothing to correct",
     ),
     (
@@ -160,14 +160,14 @@ MUTANTS: list[tuple[str, str, str, str]] = [
     ),
     (
         "reliability/answer/equal_calls.py",
-        "for call in reversed(calls)}",
-        "for call in calls}",
+        " else group[:1])",
+        " else group[-1:])",
         "the first of equal calls stands for them",
     ),
     (
         "reliability/answer/equal_calls.py",
-        "        first.setdefault((plain.name, plain.arguments), call)\n",
-        "        first[(plain.name, call.arguments)] = call\n",
+        "_keep_first([((one.name, one.arguments), call) for one",
+        "_keep_first([((one.name, call.arguments), call) for one",
         "what a repair makes equal is one call",
     ),
     (
@@ -300,8 +300,8 @@ MUTANTS: list[tuple[str, str, str, str]] = [
     ),
     (
         "deployments/request/attempt.py",
-        "                if not self.sent and may_be_turn_start(text):",
-        "                if not self.sent and not text:",
+        "head = event.text if self.sent else self.head.take(event.text)",
+        "head = event.text",
         "white space alone is not the text commit point",
     ),
     (
@@ -312,7 +312,7 @@ MUTANTS: list[tuple[str, str, str, str]] = [
     ),
     (
         "deployments/request/attempt.py",
-        "held, out = ((Text(self.lead),) if self.lead else ()) + out + held, ()",
+        "held, out = ((Text(lead),) if lead else ()) + out + held, ()",
         "held, out = out + held, ()",
         "white space at the beginning of an answer is delivered",
     ),
@@ -342,7 +342,7 @@ MUTANTS: list[tuple[str, str, str, str]] = [
     ),
     (
         "deployments/request/attempt.py",
-        "        if self.loop is not None and not self.sent:\n",
+        "        if self.loop is not None and not self.sent and not self.told:\n",
         "        if self.loop is not None and not out:\n",
         "a piece in which a loop is detected commits nothing",
     ),

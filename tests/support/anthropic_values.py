@@ -6,7 +6,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from reliability.types import CallDelta, Event, Finish, FinishReason, Reasoning, Text, Usage
+from reliability.types import CallDelta, Event, Finish, FinishReason, Reasoning, Refusal, Text, Usage
 
 WORDS = st.text(st.characters(codec="utf-8"), max_size=12)
 SAID = WORDS.filter(lambda text: bool(text.strip()))
@@ -84,6 +84,7 @@ ARGUMENTS = ('{"path": "a"}', "{}", '{"path": "é\\n", "n": [1, 2.5]}')
 def answers(draw: st.DrawFn) -> list[list[Event]]:
     """The batches of an answer as `drive` yields them: thoughts and text in any order, then complete calls."""
     pieces: list[Event] = draw(st.lists(SAID.map(Text) | SAID.map(Reasoning), max_size=8))
+    pieces += draw(st.lists(SAID.map(Refusal), max_size=2))
     for index in range(draw(st.integers(0, 3))):
         arguments = draw(st.sampled_from(ARGUMENTS))
         cut = draw(st.integers(0, len(arguments)))

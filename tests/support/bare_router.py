@@ -1,11 +1,13 @@
-"""The routes of a Router, without the server behind them."""
+"""The app and the routes of a Router, without the server behind them."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
-from starlette.routing import Route
+from starlette.applications import Starlette
+from starlette.routing import BaseRoute, Mount, Route
 
 from deployments.api.access import Access
 from deployments.api.admin import Insight
@@ -13,16 +15,33 @@ from deployments.api.openai_responses.stored_responses import StoredResponses
 from deployments.router import Router
 from deployments.ui.control_room import ControlRoom
 
-__all__ = ["list_routes"]
+__all__ = ["build_app", "list_all_routes", "list_routes"]
 
 
-def list_routes() -> list[tuple[str, str]]:
-    """Method and path of every route that a Router has, without what Starlette adds to them."""
+def build_app(access: Access) -> Starlette:
+    """The app of a Router, whose routes answer nothing."""
     router: Any = object.__new__(Router)
-    router._access = Access(())
+    router._access = access
     router._overview = SimpleNamespace(state=None)
     router._insight = Insight(None, None, (), router._access)  # type: ignore[arg-type]
     router._stored = StoredResponses(None)  # type: ignore[arg-type]
     router._room = ControlRoom(access=lambda: router._access, overview=router._overview, chat=None)  # type: ignore[arg-type]
-    routes = [route for route in router.__serve_build_asgi_app__().routes if isinstance(route, Route)]
-    return [(method, route.path) for route in routes for method in (route.methods or set()) - {"HEAD"}]
+    app: Starlette = router.__serve_build_asgi_app__()
+    return app
+
+
+def list_routes() -> list[tuple[str, str]]:
+    """Method and path of every route that a Router has, without what Starlette adds to them, nor the pages."""
+    return _list(build_app(Access(())).routes)
+
+
+def list_all_routes() -> list[tuple[str, str]]:
+    """Method and path of every route that a Router has, the pages too."""
+    routes = build_app(Access(())).routes
+    mounted = [(mount.path, mount.routes) for mount in routes if isinstance(mount, Mount)]
+    return _list(routes) + [(method, at + path) for at, inner in mounted for method, path in _list(inner)]
+
+
+def _list(routes: Sequence[BaseRoute]) -> list[tuple[str, str]]:
+    found = [route for route in routes if isinstance(route, Route)]
+    return [(method, route.path) for route in found for method in sorted((route.methods or set()) - {"HEAD"})]

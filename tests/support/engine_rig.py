@@ -29,6 +29,7 @@ class Moody:
     def __init__(self, model: Any) -> None:
         self._model = model
         self.broken = False
+        self.words = "the model is in a bad mood"
         self.breaks_in = 0
         self.shapes: list[tuple[int, ...]] = []
         self.moving, self.reached = threading.Event(), threading.Event()
@@ -42,7 +43,7 @@ class Moody:
         breaks = self.broken or self.breaks_in == 1
         self.breaks_in = max(0, self.breaks_in - 1)
         if breaks:
-            raise RuntimeError("the model is in a bad mood")
+            raise RuntimeError(self.words)
         return out
 
     def __getattr__(self, name: str) -> Any:

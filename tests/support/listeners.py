@@ -135,7 +135,7 @@ class Raw:
 
 def ask(port: int, path: str = "/quick", *headers: str, source: str = "127.0.0.1") -> Answer:
     """One GET by a good client."""
-    lines = "".join(f"{line}\r\n" for line in ("host: x", "connection: close", *headers))
+    lines = "".join(f"{line}\r\n" for line in ("host: 127.0.0.1", "connection: close", *headers))
     return Raw(port, source=source).send(f"GET {path} HTTP/1.1\r\n{lines}\r\n").rest()
 
 

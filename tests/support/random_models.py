@@ -5,7 +5,10 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-__all__ = ["MODELS", "VOCABULARY", "build_model"]
+from deployments.tiers.mlx.cache_size import build_unloaded
+from tests.support.model_configs import build_config
+
+__all__ = ["MODELS", "VOCABULARY", "build_family", "build_model"]
 
 VOCABULARY = 130
 SHAPE = {
@@ -47,5 +50,21 @@ def build_model(kind: str, vocabulary: int = VOCABULARY) -> Any:
     model = found.Model(found.ModelArgs(model_type=family, vocab_size=vocabulary, **(SHAPE | more)))
     mx.random.seed(1)
     model.update(tree_map(lambda one: mx.random.normal(one.shape) * 0.1, model.parameters()))
+    mx.eval(model.parameters())
+    return model
+
+
+def build_family(name: str, seed: int, **more: Any) -> Any:
+    """Build one of `model_configs.CONFIGS`, with `more` in its configuration. Noise is added to the weights that mlx-lm
+    begins with: some are zeros, so that whole layers would do nothing."""
+    import mlx.core as mx
+    from mlx.utils import tree_map
+
+    def stir(one: Any) -> Any:
+        return one + mx.random.normal(one.shape) * 0.1 if mx.issubdtype(one.dtype, mx.floating) else one
+
+    mx.random.seed(seed)
+    model = build_unloaded(build_config(name, "float32") | more)
+    model.update(tree_map(stir, model.parameters()))
     mx.eval(model.parameters())
     return model

@@ -15,8 +15,12 @@ Arguments = Mapping[str, Any]
 Rendering = Callable[[str, Arguments], str]
 
 
+SPELLING: dict[str, Any] = {"ensure_ascii": False}
+"""How JSON is spelled: what `json.dumps` takes. The fuzz of values changes it from call to call."""
+
+
 def text(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False)
+    return json.dumps(value, **SPELLING)
 
 
 def call(name: str, arguments: Arguments) -> str:
@@ -56,6 +60,54 @@ def pairs(name: str, arguments: Arguments) -> str:
         f"<arg_key>{key}</arg_key>\n<arg_value>{bare(value)}</arg_value>\n" for key, value in arguments.items()
     )
     return f"<tool_call>{name}\n{inner}</tool_call>"
+
+
+def marked(name: str, arguments: Arguments) -> str:
+    """DeepSeek V3.2: each parameter says whether it is a string."""
+    inner = "".join(
+        f'<｜DSML｜parameter name="{key}" string="{"true" if isinstance(value, str) else "false"}">{bare(value)}'
+        "</｜DSML｜parameter>\n"
+        for key, value in arguments.items()
+    )
+    return (
+        f'<｜DSML｜function_calls>\n<｜DSML｜invoke name="{name}">\n{inner}</｜DSML｜invoke>\n</｜DSML｜function_calls>'
+    )
+
+
+def sections(name: str, arguments: Arguments) -> str:
+    """Kimi K3: each argument says its type."""
+    inner = "".join(
+        f'<|open|>argument key="{key}" type="{"string" if isinstance(value, str) else "other"}"<|sep|>{bare(value)}'
+        "<|close|>argument<|sep|>"
+        for key, value in arguments.items()
+    )
+    call = f'<|open|>call tool="{name}" index="1"<|sep|>{inner}<|close|>call<|sep|>'
+    return f"<|open|>tools<|sep|>{call}<|close|>tools<|sep|>"
+
+
+def m3(name: str, arguments: Arguments) -> str:
+    """MiniMax M3: each tag has its token."""
+    token = "]<]minimax[>["
+    inner = "".join(f"{token}<{key}>{bare(value)}{token}</{key}>\n" for key, value in arguments.items())
+    call = f'{token}<invoke name="{name}">\n{inner}{token}</invoke>'
+    return f"{token}<tool_call>\n{call}\n{token}</tool_call>"
+
+
+def muse(name: str, arguments: Arguments) -> str:
+    """Muse: tags of a namespace in a message to the tool."""
+    inner = "".join(
+        f'<atem:parameter name="{key}">{bare(value)}</atem:parameter>\n' for key, value in arguments.items()
+    )
+    call = f'<atem:invoke name="{name}">\n{inner}</atem:invoke>'
+    return f" to={name}<|message|><atem:function_calls>\n{call}\n</atem:function_calls><|eom|>"
+
+
+def solar(name: str, arguments: Arguments) -> str:
+    """Solar Open 2: each argument in marks of its own."""
+    inner = "".join(
+        f"<|tool_arg:start|>{key}<|tool_arg:value|>{bare(value)}<|tool_arg:end|>\n" for key, value in arguments.items()
+    )
+    return f"<|tool_call:start|>{name}\n{inner}<|tool_call:end|>"
 
 
 JSON: dict[str, Rendering] = {
@@ -101,6 +153,19 @@ JSON: dict[str, Rendering] = {
     ),
     "name and json": lambda n, a: f"{n}\n{text(a)}",
     "react": lambda n, a: f"Action: {n}\nAction Input: {text(a)}",
+    "plamo": lambda n, a: (
+        f"<|plamo:begin_tool_request:plamo|><|plamo:begin_tool_name:plamo|>{n}<|plamo:end_tool_name:plamo|>"
+        f"<|plamo:begin_tool_arguments:plamo|><|plamo:msg|>{text(a)}<|plamo:end_tool_arguments:plamo|>"
+        "<|plamo:end_tool_request:plamo|>"
+    ),
+    "apertus": lambda n, a: f"<|tools_prefix|>[{text({n: a})}]<|tools_suffix|>",
+    "command": lambda n, a: f"<|START_ACTION|>[{text({'tool_name': n, 'parameters': a})}]<|END_ACTION|>",
+    "gigachat": lambda n, a: f"function call<|role_sep|>\n{call(n, a)}",
+    "solar": lambda n, a: (
+        f"<|tool_calls|><|tool_call:begin|>a1b2c3d4e5<|tool_call:name|>{n}<|tool_call:args|>{text(a)}"
+        "<|tool_call:end|><|calls|>"
+    ),
+    "qwen2": lambda n, a: f"✿FUNCTION✿: {n}\n✿ARGS✿: {text(a)}\n✿RESULT✿",
     "foreign envelope": lambda n, a: f"<function_call> {call(n, a)} </function_call>",
 }
 """Notations whose arguments are JSON, so that every JSON value can be said."""
@@ -120,6 +185,12 @@ PLAIN: dict[str, Rendering] = {
     "invoke": invoke,
     "glm": pairs,
     "gemma": lambda n, a: f"<|tool_call>call:{n}{braces(dict(a))}<tool_call|>",
+    "deepseek v3.2": marked,
+    "gigachat 3.5": lambda n, a: marked(n, a).replace("DSML", "GCML").replace("function_calls", "tool_calls"),
+    "solar 2": solar,
+    "muse": muse,
+    "kimi k3": sections,
+    "minimax m3": m3,
 }
 """Notations of bare text: strings in which no tag begins."""
 

@@ -13,7 +13,18 @@ from pydantic import TypeAdapter
 from deployments.api.openai_chat import ChatCall
 from deployments.api.openai_responses.response_body import parse_response
 from deployments.api.openai_responses.response_events import RESPONSES
-from reliability.types import CallDelta, Event, Finish, FinishReason, Logprobs, Reasoning, Text, TokenLogprob, Usage
+from reliability.types import (
+    CallDelta,
+    Event,
+    Finish,
+    FinishReason,
+    Logprobs,
+    Reasoning,
+    Refusal,
+    Text,
+    TokenLogprob,
+    Usage,
+)
 
 EVENT: TypeAdapter[Any] = TypeAdapter(ResponseStreamEvent)
 ENDS = {"response.completed", "response.incomplete", "response.failed"}
@@ -52,12 +63,23 @@ def number_calls(calls: list[tuple[str, str]]) -> list[Event]:
     ]
 
 
-# An answer as it leaves `drive`: batches of pieces, and the calls, if any, in the last one.
-ANSWERS: st.SearchStrategy[list[list[Event]]] = st.builds(
-    lambda batches, calls: [*batches, number_calls(calls)],
-    st.lists(st.lists(PIECES, max_size=4), max_size=4),
-    st.lists(CALLS, max_size=3),
-)
+def _draw_answers(pieces: st.SearchStrategy[Any]) -> st.SearchStrategy[list[list[Event]]]:
+    """Draw answers as they leave `drive`: batches of pieces, and the calls, if any, in the last one."""
+    return st.builds(
+        lambda batches, calls: [*batches, number_calls(calls)],
+        st.lists(st.lists(pieces, max_size=4), max_size=4),
+        st.lists(CALLS, max_size=3),
+    )
+
+
+ANSWERS = _draw_answers(PIECES)
+ANY_ANSWERS = _draw_answers(PIECES | TEXTS.map(Refusal))
+FORMS: dict[str, tuple[str, str, str]] = {
+    "output_text": ("content_part", "output_text", "text"),
+    "refusal": ("content_part", "refusal", "refusal"),
+    "reasoning_text": ("content_part", "reasoning_text", "text"),
+    "summary_text": ("reasoning_summary_part", "reasoning_summary_text", "text"),
+}
 
 
 def parse(body: dict[str, Any], **named: Any) -> ChatCall:
@@ -106,7 +128,7 @@ def check_response(response: dict[str, Any]) -> None:
     Response.model_validate_json(json.dumps(response), strict=True)
     known = {field.alias or name for name, field in Response.model_fields.items()}
 
-    assert known - response.keys() == NOT_OURS
+    assert known - response.keys() - {"user"} == NOT_OURS  # the user is left out where the request names none
 
 
 def check_events(events: list[dict[str, Any]]) -> dict[str, Any]:
@@ -143,11 +165,12 @@ def _read_item(events: list[dict[str, Any]]) -> dict[str, Any]:
     inner = events[1:-1]
     assert {event["item_id"] for event in inner} == {item["id"]}
     if item["type"] in ("message", "reasoning"):
-        assert begun["content"] == []
-        assert (inner[0]["type"], inner[-1]["type"]) == ("response.content_part.added", "response.content_part.done")
-        assert item["content"] == [inner[-1]["part"]]
-        kind, given = ("output_text", "text") if item["type"] == "message" else ("reasoning_text", "text")
-        inner, whole = inner[1:-1], item["content"][0]
+        assert begun["content"] == begun.get("summary", []) == []
+        part, kind, given = FORMS[inner[-1]["part"]["type"]]
+        assert (inner[0]["type"], inner[-1]["type"]) == (f"response.{part}.added", f"response.{part}.done")
+        assert [*item.get("summary", ()), *item["content"]] == [inner[-1]["part"]]
+        assert (item["type"] == "reasoning") == kind.startswith("reasoning")
+        inner, whole = inner[1:-1], inner[-1]["part"]
     else:
         custom = item["type"] == "custom_tool_call"
         kind, given = ("custom_tool_call_input", "input") if custom else ("function_call_arguments", "arguments")
@@ -155,6 +178,7 @@ def _read_item(events: list[dict[str, Any]]) -> dict[str, Any]:
     *deltas, done = inner
     assert {event["type"] for event in deltas} <= {f"response.{kind}.delta"}
     assert done["type"] == f"response.{kind}.done"
+    assert done.get("name") == (item["name"] if item["type"] == "function_call" else None)
     assert "".join(event["delta"] for event in deltas) == done[given] == whole[given]
     if kind == "output_text":
         told = [token for event in deltas for token in event["logprobs"]]

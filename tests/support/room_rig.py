@@ -125,9 +125,10 @@ class Rig:
         self.stopping = Stopping()
         self.tiers = {name: Told(name) for name in TIERS}
         self.asked: list[tuple[str, bytes]] = []
-        self.app = self._make_app()
+        self.app = self.make_app()
 
-    def _make_app(self) -> Starlette:
+    def make_app(self) -> Starlette:
+        """One Router's app, over the state actor of all."""
         self.limits = state_limits(self.config, self.config.state, {})
         state = State(self.here.find, self.limits)
         watch = TierWatch(self.tiers, dict.fromkeys(TIERS, "scripted"), {})  # type: ignore[arg-type]
@@ -163,7 +164,7 @@ class Rig:
         """A request has ended."""
         made = report(request_id, **changes)
         item = done(request_id, session=made["session"], key=made["key"])
-        Driver(self.here.actor, client=f"of-{request_id}", limits=self.limits).put(
+        Driver(self.here.actor, client=f"of-{made['key']}-{request_id}", limits=self.limits).put(
             type(item)(key=made["key"], session=made["session"], report=made, incidents=incidents)
         )
 

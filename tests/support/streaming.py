@@ -11,9 +11,10 @@ from typing import Any, NamedTuple
 
 from reliability.answer import gate
 from reliability.answer.gate import Hold
-from reliability.answer.judgement import expect, judge, settle_text
+from reliability.answer.judgement import Judged, expect, judge, settle_text
+from reliability.answer.thoughts import Thoughts, close, pass_on
 from reliability.tools import CheckConfig, ToolBox
-from reliability.types import Finish, FinishReason, Text
+from reliability.types import Finish, FinishReason, Reasoning, Text
 
 STOP = Finish(reason=FinishReason.STOP)
 LITERAL = CheckConfig(placeholders=())
@@ -27,19 +28,47 @@ class Outcome(NamedTuple):
     text: str
 
 
+class Apart(NamedTuple):
+    """The text and the reasoning of an answer, and the judgement on it."""
+
+    text: str
+    reasoning: str
+    judged: Judged
+
+
+def take_apart(pieces: Sequence[str], box: ToolBox, hold: Hold = Hold.TOOL_CALLS, **thinks: Any) -> Apart:
+    """What becomes of a stream in these pieces, as an attempt is read. `thinks`: as of `Thoughts`."""
+    state, thoughts = gate.open_gate(box.names, partial(settle_text, toolbox=box), hold), Thoughts(**thinks)
+    told, sent, left = "", "", []
+    for piece in pieces:
+        passed = pass_on(thoughts, state, Text(piece))
+        for _, state, out in passed:
+            left += out
+            sent += _text(out)
+            told, sent = (told + sent, "") if isinstance(state, gate.Stopped) else (told, sent)
+    out, held = close(thoughts, state)
+    left += out
+    sent += _text(out)
+    judged = judge(
+        expect([], box, id_seed="r", checks=LITERAL),
+        held,
+        STOP,
+        sent=sent,
+        told=told,
+        reasoned="".join(one.text for one in left if isinstance(one, Reasoning)),
+        text_committed=False,
+        attempt=0,
+    )
+    reasoning = "".join(one.text for one in [*left, *judged.events] if isinstance(one, Reasoning))
+    return Apart(told + sent + _text(judged.events), reasoning, judged)
+
+
 def play(pieces: Sequence[str], box: ToolBox, hold: Hold = Hold.TOOL_CALLS) -> Outcome:
     """The outcome of a stream in these pieces."""
-    state, sent = gate.open_gate(box.names, partial(settle_text, toolbox=box), hold), ""
-    for piece in pieces:
-        state, out = gate.step(state, Text(piece))
-        sent += _text(out)
-    _, out, held = gate.finish(state)
-    sent += _text(out)
-    expected = expect([], box, id_seed="r", checks=LITERAL)
-    judged = judge(expected, held, STOP, sent=sent, text_committed=False, attempt=0)
+    text, _, judged = take_apart(pieces, box, hold)
     calls = [(call.name, json.loads(call.arguments)) for call in judged.calls]
     refused = bool(judged.violations)
-    return Outcome(calls, refused, "" if refused else inked(sent + _text(judged.events)))
+    return Outcome(calls, refused, "" if refused else inked(text))
 
 
 def whole(text: str, box: ToolBox) -> Outcome:
@@ -48,11 +77,12 @@ def whole(text: str, box: ToolBox) -> Outcome:
 
 
 def live(pieces: Sequence[str], box: ToolBox) -> list[str]:
-    """What has left after each piece."""
-    state, left = gate.open_gate(box.names, partial(settle_text, toolbox=box)), []
+    """What has left after each piece, reasoning too."""
+    state, thoughts, left = gate.open_gate(box.names, partial(settle_text, toolbox=box)), Thoughts(), []
     for piece in pieces:
-        state, out = gate.step(state, Text(piece))
-        left.append(_text(out))
+        passed = pass_on(thoughts, state, Text(piece))
+        state = passed[-1][1] if passed else state
+        left.append("".join(event.text for _, _, out in passed for event in out))
     return left
 
 

@@ -21,6 +21,11 @@ PURE = {
     "unicodedata", "zlib", "contextlib", "jsonschema", "re2", "rapidfuzz", "pydantic", "reliability",
 }  # fmt: skip
 
+PICKLERS = {
+    "pickle", "_pickle", "cloudpickle", "dill", "marshal", "shelve", "dbm", "joblib", "multiprocessing", "copyreg",
+    "pickletools", "xmlrpc", "_xxsubinterpreters",
+}  # fmt: skip
+
 
 @pytest.mark.parametrize("name", [n for n in OURS if n.startswith("reliability/")])
 def test_the_core_does_no_io(name):
@@ -28,6 +33,15 @@ def test_the_core_does_no_io(name):
     roots = {module.partition(".")[0] for module in imports(parsed(name))}
 
     assert roots <= PURE
+
+
+@pytest.mark.parametrize("name", [n for n in SOURCES if not n.startswith("tests/")])
+def test_nothing_is_unpickled(name):
+    """Whoever writes what is unpickled runs code here. No module opens a way for pickles, or for what is built on them:
+    on a socket, in a file or through a queue. (Ray carries its own calls.)"""
+    tree = parsed(name)
+    assert not {module.partition(".")[0] for module in imports(tree)} & PICKLERS
+    assert not [node for node in ast.walk(tree) if isinstance(node, ast.keyword) and node.arg == "allow_pickle"]
 
 
 @pytest.mark.parametrize("name", [n for n in OURS if not n.startswith(("deployments/tiers/", "deployments/models/"))])

@@ -100,6 +100,7 @@ ORDER = [
     "deployments/tiers/mlx/grammar",
     "deployments/tiers/mlx/decoding",
     "deployments/tiers/mlx/cpu",
+    "deployments/tiers/mlx/metal",
     "deployments/tiers/mlx/stored",
     "deployments/tiers/mlx",
     "deployments/tiers/hosted",
@@ -117,6 +118,7 @@ ORDER = [
     "deployments/evaluate",
     "deployments/ui",
     "deployments/service",
+    "deployments/cli/reporting",
     "deployments/cli",
     "deployments/cli/completion",
 ]

@@ -1,0 +1,1 @@
+"""What this server sends, held against the documents of the APIs that it speaks."""

@@ -1,0 +1,24 @@
+"""One server for each module of this folder: a hosted tier, whose upstream plays what the last user message names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.support import scripts
+from tests.support.named_plays import play_named
+from tests.support.serving import Deploy, Server
+from tests.support.upstream import Upstream
+
+
+@pytest.fixture(scope="module")
+def server(deploy: Deploy, request: pytest.FixtureRequest) -> Iterator[Server]:
+    """Run the server of one module."""
+    with Upstream() as upstream:
+        upstream.plays("some/model", play_named)
+        hosted = {"kind": "hosted", "base_url": upstream.base_url, "model": "some/model"}
+        escalation = {"chain": ["premium"], "max_retries_before_escalate": 0}
+        reliability = {"escalation": escalation, **scripts.UNBOUNDED}
+        args = {"tiers": {"premium": hosted}, "reliability": reliability, "server": {"timeouts": scripts.QUICK}}
+        yield deploy(args, request.module.__name__.rpartition(".")[2].replace("_", "-"))

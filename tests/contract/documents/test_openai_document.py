@@ -1,0 +1,274 @@
+"""Chat completions, Responses, models, stored responses and errors, held against OpenAI's own document.
+
+Every answer, whole and streamed, has each key that the document requires, and no value that it doesn't allow. What this
+server adds (`mlx_stack`, `reasoning_content`) stands beside those.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import openai
+import pytest
+from pydantic import BaseModel
+
+from tests.contract.documents.openai_document import find_faults
+from tests.support.serving import Server
+
+pytestmark = pytest.mark.ray
+
+PARAMETERS = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
+WEATHER = {"type": "function", "function": {"name": "get_weather", "description": "d", "parameters": PARAMETERS}}
+BARE = {"type": "function", "function": {"name": "get_weather", "parameters": PARAMETERS}}
+SCHEMA = PARAMETERS
+CITY = {"type": "json_schema", "json_schema": {"name": "City", "schema": SCHEMA}}
+CALL = {"id": "call_1", "type": "function", "function": {"name": "get_weather", "arguments": '{"city": "Paris"}'}}
+ASKED = {"role": "user", "content": "play:call."}
+CALLED = [ASKED, {"role": "assistant", "content": None, "tool_calls": [CALL]}]
+
+
+def say(play: str) -> list[dict[str, Any]]:
+    """Ask for this play."""
+    return [{"role": "user", "content": f"play:{play}."}]
+
+
+CHATS: dict[str, dict[str, Any]] = {
+    "plain": {"messages": say("plain")},
+    "system": {"messages": [{"role": "system", "content": "Be good."}, *say("plain")]},
+    "developer": {"messages": [{"role": "developer", "content": "Be good."}, *say("plain")]},
+    "parts": {"messages": [{"role": "user", "content": [{"type": "text", "text": "play:plain."}]}]},
+    "settings": {"messages": say("plain"), "temperature": 0.2, "top_p": 0.5, "seed": 1, "presence_penalty": 0.1},
+    "names": {"messages": say("plain"), "user": "u", "metadata": {"a": "b"}, "safety_identifier": "s"},
+    "stop": {"messages": say("stop"), "stop": ["END"]},
+    "length": {"messages": say("length"), "max_completion_tokens": 9},
+    "filter": {"messages": say("filter")},
+    "reasoning": {"messages": say("reasoning"), "reasoning_effort": "low"},
+    "call": {"messages": say("call"), "tools": [WEATHER]},
+    "bare call": {"messages": say("call"), "tools": [BARE]},
+    "calls": {"messages": say("calls"), "tools": [WEATHER]},
+    "forced call": {"messages": say("call"), "tools": [WEATHER], "tool_choice": "required"},
+    "named call": {
+        "messages": say("call"),
+        "tools": [WEATHER],
+        "tool_choice": {"type": "function", "function": {"name": "get_weather"}},
+    },
+    "said call": {"messages": say("said-call"), "tools": [WEATHER]},
+    "legacy call": {"messages": say("call"), "functions": [WEATHER["function"]]},
+    "result": {
+        "messages": [*CALLED, {"role": "tool", "tool_call_id": "call_1", "content": "sunny"}, *say("plain")],
+        "tools": [WEATHER],
+    },
+    "refusal": {"messages": say("refusal")},
+    "refused call": {"messages": say("refusal"), "tools": [WEATHER], "tool_choice": "required"},
+    "refused schema": {"messages": say("refusal"), "response_format": CITY},
+    "said refusal": {"messages": say("said-refusal")},
+    "refused before": {
+        "messages": [*say("refusal"), {"role": "assistant", "content": None, "refusal": "No."}, *say("plain")]
+    },
+    "refused in parts": {
+        "messages": [
+            *say("refusal"),
+            {"role": "assistant", "content": [{"type": "refusal", "refusal": "No."}]},
+            *say("plain"),
+        ]
+    },
+    "object": {"messages": say("json"), "response_format": {"type": "json_object"}},
+    "schema": {"messages": say("json"), "response_format": CITY},
+    "logprobs": {"messages": say("logprobs"), "logprobs": True},
+    "top logprobs": {"messages": say("top"), "logprobs": True, "top_logprobs": 1},
+}
+FUNCTION = {"type": "function", **WEATHER["function"]}  # type: ignore[dict-item]
+STRICT = {"type": "function", "name": "get_weather", "strict": False, "parameters": None, "description": None}
+GIVEN = [
+    {"type": "message", "role": "user", "content": "play:call."},
+    {"type": "function_call", "call_id": "call_1", "name": "get_weather", "arguments": '{"city": "Paris"}'},
+    {"type": "function_call_output", "call_id": "call_1", "output": "sunny"},
+]
+REFUSED = {"type": "message", "role": "assistant", "content": [{"type": "refusal", "refusal": "No."}]}
+RESPONSES: dict[str, dict[str, Any]] = {
+    "plain": {"input": "play:plain."},
+    "items": {"input": say("plain"), "instructions": "Be good."},
+    "settings": {"input": "play:plain.", "temperature": 0.2, "top_p": 0.5, "presence_penalty": 0.5},
+    "names": {"input": "play:plain.", "user": "u", "metadata": {"a": "b"}, "prompt_cache_key": "k"},
+    "not kept": {"input": "play:plain.", "store": False},
+    "length": {"input": "play:length.", "max_output_tokens": 9},
+    "filter": {"input": "play:filter."},
+    "reasoning": {"input": "play:reasoning.", "reasoning": {"effort": "low"}},
+    "summary": {"input": "play:reasoning.", "reasoning": {"summary": "auto"}},
+    "sealed": {"input": "play:reasoning.", "include": ["reasoning.encrypted_content"]},
+    "call": {"input": "play:call.", "tools": [FUNCTION]},
+    "bare call": {"input": "play:call.", "tools": [{"type": "function", "name": "get_weather"}]},
+    "strict call": {"input": "play:call.", "tools": [STRICT], "parallel_tool_calls": False},
+    "calls": {"input": "play:calls.", "tools": [FUNCTION]},
+    "said call": {"input": "play:said-call.", "tools": [FUNCTION]},
+    "named call": {
+        "input": "play:call.",
+        "tools": [FUNCTION],
+        "tool_choice": {"type": "function", "name": "get_weather"},
+    },
+    "custom": {"input": "play:custom.", "tools": [{"type": "custom", "name": "write"}]},
+    "result": {"input": [*GIVEN, *say("plain")], "tools": [FUNCTION]},
+    "refusal": {"input": "play:refusal."},
+    "refused schema": {
+        "input": "play:refusal.",
+        "text": {"format": {"type": "json_schema", "name": "City", "schema": SCHEMA}},
+    },
+    "said refusal": {"input": "play:said-refusal."},
+    "refused before": {"input": [*say("refusal"), REFUSED, *say("plain")]},
+    "object": {"input": "play:json.", "text": {"format": {"type": "json_object"}, "verbosity": "low"}},
+    "logprobs": {"input": "play:top.", "include": ["message.output_text.logprobs"], "top_logprobs": 1},
+    "breaks": {"input": "play:breaks."},
+}
+
+
+def post(server: Server, path: str, body: dict[str, Any], **headers: str) -> httpx.Response:
+    """Send one request."""
+    return httpx.post(f"{server.url}{path}", json={"model": "auto"} | body, headers=headers, timeout=60.0)
+
+
+def read_stream(response: httpx.Response) -> Iterator[Any]:
+    """Read what the events of a stream hold."""
+    for line in response.text.splitlines():
+        if line.startswith("data: ") and line != "data: [DONE]":
+            yield json.loads(line.removeprefix("data: "))
+
+
+@pytest.mark.parametrize("name", CHATS)
+def test_a_whole_chat_completion(server, name):
+    """It is a `CreateChatCompletionResponse`."""
+    response = post(server, "/v1/chat/completions", CHATS[name])
+
+    assert (response.status_code, find_faults("CreateChatCompletionResponse", response.json())) == (200, [])
+
+
+@pytest.mark.parametrize("usage", [False, True])
+@pytest.mark.parametrize("name", CHATS)
+def test_the_chunks_of_a_chat_completion(server, name, usage):
+    """Each is a `CreateChatCompletionStreamResponse`; where usage is asked for, each says whether it has it."""
+    options = {"stream": True, "stream_options": {"include_usage": usage}}
+    response = post(server, "/v1/chat/completions", CHATS[name] | options)
+    *chunks, last = read_stream(response)
+
+    assert response.text.endswith("data: [DONE]\n\n")
+    for chunk in (*chunks, last):
+        assert find_faults("CreateChatCompletionStreamResponse", chunk) == []
+    if usage:
+        assert all(chunk["usage"] is None for chunk in chunks)
+        assert (last["choices"], last["usage"] is None) == ([], False)
+
+
+def is_of_document(event: dict[str, Any]) -> list[str]:
+    """Find where an event of a Responses stream isn't what the document says of its type."""
+    return find_faults("ResponseStreamEvent", event)
+
+
+@pytest.mark.parametrize("name", [name for name in RESPONSES if name != "breaks"])
+def test_a_whole_response(server, name):
+    """It is a `Response`, and so is what is kept of it; its input is a `ResponseItemList`."""
+    response = post(server, "/v1/responses", RESPONSES[name])
+    made = response.json()
+
+    assert (response.status_code, find_faults("Response", made)) == (200, [])
+    assert {"presence_penalty", "frequency_penalty"} <= made.keys()
+    if made["store"]:
+        kept = server.get(f"/v1/responses/{made['id']}")
+        given = server.get(f"/v1/responses/{made['id']}/input_items")
+        assert kept.json() == made
+        assert find_faults("ResponseItemList", given.json()) == []
+
+
+@pytest.mark.parametrize("name", RESPONSES)
+def test_the_events_of_a_response(server, name):
+    """Each is a `ResponseStreamEvent`, the response in it a `Response`."""
+    response = post(server, "/v1/responses", RESPONSES[name] | {"stream": True})
+
+    for event in read_stream(response):
+        assert is_of_document(event) == []
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_refusal_is_a_refusal(server, stream):
+    """A client of chat completions that waits for a schema gets the refusal, as from OpenAI; one of Responses finds it
+    in a part of its own."""
+
+    class City(BaseModel):
+        city: str
+
+    messages: Any = say("refusal")
+    with server.client() as client:
+        if stream:
+            with client.chat.completions.stream(model="auto", messages=messages, response_format=City) as events:
+                kinds = [event.type for event in events]
+                message = events.get_final_completion().choices[0].message
+            assert "refusal.done" in kinds
+            with client.responses.stream(model="auto", input="play:refusal.", text_format=City) as told:
+                response: Any = [event for event in told if event.type == "response.completed"][-1].response
+        else:
+            parsed = client.chat.completions.parse(model="auto", messages=messages, response_format=City)
+            message = parsed.choices[0].message
+            response = client.responses.parse(model="auto", input="play:refusal.", text_format=City)
+
+    assert (message.refusal, message.content or None, message.parsed) == ("I can't help with that.", None, None)
+    (item,) = response.output
+    assert (item.content[0].type, item.content[0].refusal) == ("refusal", "I can't help with that.")
+
+
+def test_models(server):
+    """The list is a `ListModelsResponse`, and each of it is a `Model`."""
+    listed = server.get("/v1/models").json()
+
+    assert find_faults("ListModelsResponse", listed) == []
+    for model in listed["data"]:
+        assert find_faults("Model", server.get(f"/v1/models/{model['id']}").json()) == []
+
+
+def test_input_tokens_are_counted(server):
+    """It is a `TokenCountsResource`, whatever the prompt stands in, a stored response included."""
+    first = post(server, "/v1/responses", {"input": "play:plain."}).json()
+    with server.client() as client:
+        counted = client.responses.input_tokens.count(model="auto", input="word " * 100)
+        on = client.responses.input_tokens.count(model="auto", input="more", previous_response_id=first["id"])
+    raw = post(server, "/v1/responses/input_tokens", {"input": "hi"}).json()
+
+    assert find_faults("TokenCountsResource", raw) == []
+    assert counted.input_tokens > 50
+    assert on.input_tokens > raw["input_tokens"] - 5
+    assert raw["mlx_stack"] == {"tier": "premium", "exact": False}
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "status"),
+    [
+        ("POST", "/v1/chat/completions", {"messages": []}, 400),
+        ("POST", "/v1/chat/completions", {"model": "nobody", "messages": say("plain")}, 404),
+        ("POST", "/v1/chat/completions", {"messages": say("fails")}, 502),
+        ("POST", "/v1/responses", {"input": 5}, 400),
+        ("POST", "/v1/responses", {"input": "play:fails."}, 502),
+        ("POST", "/v1/responses/input_tokens", {"input": 5}, 400),
+        ("POST", "/v1/responses/compact", {"input": "hi"}, 404),
+        ("POST", "/v1/responses/resp_1/cancel", {}, 404),
+        ("POST", "/v1/responses/resp_1", {}, 405),
+        ("GET", "/v1/responses/resp_1", None, 404),
+        ("GET", "/v1/responses/resp_1/nothing", None, 404),
+        ("DELETE", "/v1/responses/resp_1", None, 404),
+        ("GET", "/v1/responses/resp_1/input_items", None, 404),
+        ("GET", "/v1/models/nobody", None, 404),
+        ("PUT", "/v1/chat/completions", {}, 405),
+    ],
+)
+def test_errors(server, method, path, body, status):
+    """Each is an `ErrorResponse`, and its message isn't empty."""
+    response = httpx.request(method, f"{server.url}{path}", json=body, timeout=60.0)
+
+    assert response.status_code == status
+    assert find_faults("ErrorResponse", response.json()) == []
+    assert response.json()["error"]["message"]
+
+
+def test_what_is_not_offered_says_so(server):
+    """A client that compacts conversations on the server learns that this one doesn't, and what to do."""
+    with server.client() as client, pytest.raises(openai.NotFoundError, match="isn't offered here"):
+        client.responses.compact(model="auto", input="hi")

@@ -1,0 +1,172 @@
+"""Half characters and long integers, through the whole server in every dialect: what a model or a client sends so is
+U+FFFD, or exact, and no request fails of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.support import plays, scripts
+from tests.support.dialects import DIALECTS, ask_in
+from tests.support.http_asking import WEATHER_TOOLS, user
+from tests.support.plays import SSE, Head, Send
+from tests.support.serving import Deploy, Server
+from tests.support.upstream import Upstream
+
+pytestmark = pytest.mark.ray
+
+LONG = 12345678901234567890123
+ARGUMENTS = f'{{"city": "smile \\ud83d end \\ud83d\\ude00", "n": {LONG}, "a\\udc00": ["\\ud83d"]}}'
+WHOLE = {"city": "smile \ufffd end 😀", "n": LONG, "a\ufffd": ["\ufffd"]}
+HALF = "x\ud83dy"
+
+
+@pytest.fixture(scope="module")
+def upstream() -> Iterator[Upstream]:
+    with Upstream() as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def server(deploy: Deploy, upstream: Upstream) -> Server:
+    args = {
+        "tiers": {"far": {"kind": "hosted", "base_url": upstream.base_url, "model": "far"}},
+        "reliability": {
+            "escalation": {"chain": ["far"], "max_retries_before_escalate": 0},
+            "tool_validation": {"placeholders": []},
+            **scripts.UNBOUNDED,
+        },
+    }
+    return deploy(args, "halves")
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_a_call_arrives_whole_and_its_repair_is_reported(
+    server: Server, upstream: Upstream, dialect: str, stream: bool
+) -> None:
+    """Law: half a character in a value or a key is U+FFFD, with a repair; a pair in two pieces is its character; an
+    integer keeps its digits."""
+    upstream.plays("far", plays.tools(("get_weather", ARGUMENTS)))
+    told = ask_in(dialect, server, user("weather?"), stream=stream, tools=WEATHER_TOOLS)
+    assert told.calls == [("get_weather", WHOLE)]
+    assert told.report["repairs"] == ["surrogate"]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_a_text_arrives_whole(server: Server, upstream: Upstream, dialect: str, stream: bool) -> None:
+    """Law: the halves of a character in two chunks are that character, and a lone one is U+FFFD."""
+    pieces = ("a \ud83d", "\ude00 b", " \ud83d", " c \udc00")
+    sends = [Send(plays.chunk({"content": piece})) for piece in pieces]
+    upstream.plays("far", (Head(headers=SSE), *sends, *plays.tail()))
+    assert ask_in(dialect, server, user("hi"), stream=stream).text == "a 😀 b \ufffd c \ufffd"
+
+
+CALL = {"id": "c1", "type": "function", "function": {"name": "get_weather", "arguments": ARGUMENTS}}
+TOOL: dict[str, Any] = {"description": HALF, "parameters": {"type": "object", "properties": {HALF: {"maximum": LONG}}}}
+BODIES: dict[str, tuple[str, dict[str, Any]]] = {
+    "chat": (
+        "/v1/chat/completions",
+        {
+            "messages": [
+                {"role": "system", "content": HALF},
+                {"role": "user", "content": [{"type": "text", "text": HALF}]},
+                {"role": "assistant", "content": HALF, "tool_calls": [CALL]},
+                {"role": "tool", "tool_call_id": "c1", "content": HALF},
+            ],
+            "tools": [{"type": "function", "function": {"name": "get_weather", **TOOL}}],
+            "metadata": {HALF: HALF},
+        },
+    ),
+    "messages": (
+        "/v1/messages",
+        {
+            "max_tokens": 99,
+            "system": HALF,
+            "messages": [
+                {"role": "user", "content": HALF},
+                {
+                    "role": "assistant",
+                    "content": [
+                        {"type": "text", "text": HALF},
+                        {"type": "tool_use", "id": "c1", "name": "get_weather", "input": json.loads(ARGUMENTS)},
+                    ],
+                },
+                {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c1", "content": HALF}]},
+            ],
+            "tools": [{"name": "get_weather", "description": HALF, "input_schema": TOOL["parameters"]}],
+            "metadata": {"user_id": HALF},
+        },
+    ),
+    "responses": (
+        "/v1/responses",
+        {
+            "instructions": HALF,
+            "input": [
+                {"role": "user", "content": HALF},
+                {"type": "function_call", "call_id": "c1", "name": "get_weather", "arguments": ARGUMENTS},
+                {"type": "function_call_output", "call_id": "c1", "output": HALF},
+            ],
+            "tools": [{"type": "function", "name": "get_weather", **TOOL}],
+            "metadata": {HALF: HALF},
+        },
+    ),
+}
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("dialect", BODIES)
+def test_a_conversation_with_half_characters_goes_on(
+    server: Server, upstream: Upstream, dialect: str, stream: bool
+) -> None:
+    """Law: a body with half characters in its texts, keys, calls, results, tools and metadata is answered, and says so
+    in its notes; the upstream gets whole ones, and every digit of the integers."""
+    upstream.plays("far", plays.good("Fine."))
+    path, body = BODIES[dialect]
+    headers = {"x-request-id": f"half-{dialect}-{stream}"}
+    raw = json.dumps(body | {"model": "auto", "stream": stream}).encode()
+    got = httpx.post(server.url + path, content=raw, headers=headers, timeout=60.0)
+    assert got.status_code == 200, got.text
+    assert "Fine." in got.text
+    assert "\\ud83d" not in got.text
+    seen = upstream.log[-1]
+    assert "x\ufffdy" in seen.raw.decode()
+    assert "\\\\ud83d" not in seen.raw.decode()
+    arguments = next(m for m in seen.body["messages"] if m.get("tool_calls"))["tool_calls"][0]["function"]["arguments"]
+    assert json.loads(arguments) == WHOLE
+    assert seen.body["tools"][0]["function"]["parameters"]["properties"]["x\ufffdy"]["maximum"] == LONG
+    told = httpx.get(f"{server.url}/v1/reliability/requests/half-{dialect}-{stream}", timeout=30.0).json()
+    assert any("half a character" in note for note in told["notes"])
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_custom_tools_text_arrives_whole(server: Server, upstream: Upstream, stream: bool) -> None:
+    """Law: the free text of a custom tool on Responses holds no half character either."""
+    upstream.plays("far", plays.tools(("patch", '{"input": "a \\ud83d b"}')))
+    with server.client() as client:
+        tools: Any = [{"type": "custom", "name": "patch"}]
+        made: Any = client.responses.create(model="auto", input="hi", tools=tools, stream=stream, store=False)
+        response = list(made)[-1].response if stream else made
+    assert [item.input for item in response.output if item.type == "custom_tool_call"] == ["a \ufffd b"]
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b'{"messages": ["\\ud83d", ' + b"[" * 5000,
+        b'{"messages": [' + b"9" * 5000 + b"]}",
+        b'{"messages": [{"\\ud83d": 1, "\\ud83e": 2}]}',
+        b'{"messages": ["\\ud83d", NaN]}',
+        b'{"messages": [' + b'{"\\ud83d":1},' * 110_000 + b"1]}",
+    ],
+)
+def test_what_only_the_slow_reader_takes_stays_bounded(server: Server, raw: bytes) -> None:
+    """Law: depth, digits, values and equal keys are a 4xx, as in every other body."""
+    for path in ("/v1/chat/completions", "/v1/messages", "/v1/responses"):
+        got = httpx.post(server.url + path, content=raw, timeout=60.0)
+        assert got.status_code == 400, (path, got.text[:200])

@@ -1,0 +1,115 @@
+"""Reasoning that an upstream leaves in its text, through the whole server in every dialect: apart from the answer, and
+apart from the history that comes back with the next request."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.support import plays, scripts
+from tests.support.dialects import DIALECTS, ask_in
+from tests.support.http_asking import WEATHER_TOOLS, user
+from tests.support.plays import SSE, Head, Send
+from tests.support.serving import Deploy, Server
+from tests.support.upstream import Upstream
+
+pytestmark = pytest.mark.ray
+
+CALL = '<tool_call>{"name": "get_weather", "arguments": {"city": "Oslo"}}</tool_call>'
+HARMONY = (
+    "<|channel|>analysis<|message|>I need it.<|end|><|start|>assistant<|channel|>",
+    "final<|message|>It is 21.<|return|>",
+    'commentary to=functions.get_weather <|constrain|>json<|message|>{"city": "Oslo"}<|call|>',
+)
+# What a model writes that answers, and one that calls.
+WRITTEN = {
+    "think": ("<think>\nI need it.\n</think>\n\nIt is 21.", f"<think>\nI need it.\n</think>\n\n{CALL}"),
+    "Magistral": ("[THINK]I need it.[/THINK]It is 21.", f"[THINK]I need it.[/THINK]{CALL}"),
+    "Harmony": (HARMONY[0] + HARMONY[1], HARMONY[0] + HARMONY[2]),
+}
+
+
+@pytest.fixture(scope="module")
+def upstream() -> Iterator[Upstream]:
+    with Upstream() as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def server(deploy: Deploy, upstream: Upstream) -> Server:
+    args = {
+        "tiers": {"far": {"kind": "hosted", "base_url": upstream.base_url, "model": "far"}},
+        "reliability": {"escalation": {"chain": ["far"], "max_retries_before_escalate": 1}, **scripts.UNBOUNDED},
+    }
+    return deploy(args, "reasoning")
+
+
+def in_pieces(text: str) -> plays.Play:
+    """An answer in writes of three characters."""
+    sends = [Send(plays.chunk({"content": text[at : at + 3]})) for at in range(0, len(text), 3)]
+    return (Head(headers=SSE), *sends, *plays.tail())
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_the_answer_and_the_call_are_apart(server: Server, upstream: Upstream, dialect: str, stream: bool) -> None:
+    """Law: with tools and without, the text is the answer's alone, and the call behind a thought is one."""
+    for answers, calls in WRITTEN.values():
+        upstream.plays("far", in_pieces(answers))
+        for options in ({}, {"tools": WEATHER_TOOLS}):
+            told = ask_in(dialect, server, user("weather?"), stream=stream, **options)
+            assert (told.text, told.calls, told.finish) == ("It is 21.", [], "stop")
+        upstream.plays("far", in_pieces(calls))
+        told = ask_in(dialect, server, user("weather?"), stream=stream, tools=WEATHER_TOOLS)
+        assert (told.text, told.calls) == ("", [("get_weather", {"city": "Oslo"})])
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_chat_client_may_send_the_reasoning_back(server: Server, upstream: Upstream, stream: bool) -> None:
+    """Law: it comes as `reasoning_content`; sent back as it was delivered, the upstream reads no mark of it."""
+    for _, calls in WRITTEN.values():
+        upstream.plays("far", in_pieces(calls))
+        body: dict[str, Any] = {"messages": user("weather?"), "tools": WEATHER_TOOLS, "stream": stream}
+        response = server.post(body)
+        message = _gather(response.text) if stream else response.json()["choices"][0]["message"]
+        assert message["reasoning_content"] == "I need it."
+
+        upstream.plays("far", plays.good("Fine."))
+        result = {"role": "tool", "tool_call_id": message["tool_calls"][0]["id"], "content": "21"}
+        server.post(body | {"messages": [*user("weather?"), message, result]})
+        sent = upstream.log[-1].body["messages"][1]
+        assert (sent.get("content") or "", len(sent["tool_calls"])) == ("", 1)
+        assert not any(mark in json.dumps(sent) for mark in ("<|", "think>", "THINK]"))
+
+
+def _gather(stream: str) -> dict[str, Any]:
+    """The message of a stream, as a client puts it together."""
+    out: dict[str, Any] = {"role": "assistant", "content": "", "reasoning_content": "", "tool_calls": []}
+    for line in stream.splitlines():
+        if not line.startswith("data: {"):
+            continue
+        for choice in json.loads(line.removeprefix("data: "))["choices"]:
+            delta = choice["delta"]
+            out["content"] += delta.get("content") or ""
+            out["reasoning_content"] += delta.get("reasoning_content") or ""
+            out["tool_calls"] += delta.get("tool_calls") or []
+    return out
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_a_thought_without_an_end_is_asked_for_again(
+    server: Server, upstream: Upstream, dialect: str, stream: bool
+) -> None:
+    """Law: with tools and without, the call in it isn't made, and the next answer is told, as where it comes as
+    `reasoning_content`."""
+    thought = f"I need it.\n{CALL}"
+    for first in (in_pieces(f"<think>{thought}"), plays.good("", reasoning=thought)):
+        for options in ({}, {"tools": WEATHER_TOOLS}):
+            upstream.plays("far", first, plays.good("It is 21."))
+            told = ask_in(dialect, server, user("weather?"), stream=stream, **options)
+            assert (told.text, told.calls) == ("It is 21.", [])
+            assert [one["flaw"] for one in told.report["attempts"]] == ["empty", None]

@@ -1,0 +1,52 @@
+"""An engine's start on a scripted Mac: a model of a few kilobytes that says it is as large as another."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from deployments.models.artifact import Artifact, resolve
+from deployments.models.sources import parse_source
+from deployments.tiers.mlx import loading, starting
+from deployments.tiers.mlx.batch import Batch
+from deployments.tiers.mlx.loading import Loaded, load
+from deployments.tiers.mlx.memory_budget import Layer, Layout
+from deployments.tiers.mlx.starting import prepare_batch
+
+__all__ = ["QWEN3_8B", "Size", "start", "start_batch"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Size:
+    """Weights, what a token keeps, and the context of a model."""
+
+    weight_bytes: int
+    token_bytes: int
+    context_tokens: int
+
+
+QWEN3_8B = Size(4_620_000_000, 147_456, 40_960)
+
+
+def start(folder: Path, size: Size, monkeypatch: pytest.MonkeyPatch, **options: Any) -> Loaded:
+    """Load the model, and make its batch ready, as the engine does; raises `ModelUnavailable` as it would."""
+    return start_batch(folder, size, monkeypatch, **options)[0]
+
+
+def start_batch(
+    folder: Path, size: Size, monkeypatch: pytest.MonkeyPatch, *, memory_bytes: int | None = None, **options: Any
+) -> tuple[Loaded, Batch]:
+    """The same, with the batch."""
+
+    def resolve_larger(*args: Any, **more: Any) -> Artifact:
+        found = resolve(*args, **more)
+        return dataclasses.replace(found, weight_bytes=size.weight_bytes, context_tokens=size.context_tokens)
+
+    monkeypatch.setattr(loading, "resolve", resolve_larger)
+    loaded = load(parse_source(f"path:{folder}"), cache_dir=None, context_tokens=None, say=lambda _: None, **options)
+    batch = Batch(loaded.model, loaded.tokenizer, running_max=1, label="x")
+    monkeypatch.setattr(starting, "measure_layout", lambda _: Layout((Layer(size.token_bytes),)))
+    return prepare_batch(batch, loaded, 1, memory_bytes, None), batch

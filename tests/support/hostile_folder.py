@@ -1,0 +1,48 @@
+"""A repository that would like to run its own code in our commands, and to lead them to its own server."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import yaml
+
+__all__ = ["fill_folder", "find_run"]
+
+# Python's own modules, those of others and ours: each is imported by some command or some process of the server.
+SINGLE = (
+    "json",
+    "httpx",
+    "yaml",
+    "argparse",
+    "asyncio",
+    "typing",
+    "sitecustomize",
+    "usercustomize",
+    "orjson",
+    "psutil",
+)
+PACKAGES = ("deployments", "reliability", "ray", "starlette", "uvicorn", "pydantic", "textual", "jsonschema")
+MARK = 'import os, sys; open({!r}, "a").write(f"{} {{sys.argv}}\\n"); os._exit(99)\n'
+
+
+def fill_folder(folder: Path, marks: Path, port: int | None = None) -> None:
+    """Fill `folder` with modules that note in `marks` that they were run, and a configuration that names `port`."""
+    for name in SINGLE:
+        (folder / f"{name}.py").write_text(MARK.format(str(marks), name))
+    for name in PACKAGES:
+        (folder / name).mkdir()
+        for file in ("__init__", "__main__"):
+            (folder / name / f"{file}.py").write_text(MARK.format(str(marks), name))
+    args = {
+        "tiers": {"stolen": {"kind": "scripted", "script": [{"answer": "hi"}]}},
+        "reliability": {"escalation": {"chain": ["stolen"]}},
+    }
+    app = {"name": "a", "route_prefix": "/", "import_path": "deployments.app:build", "args": args}
+    document = {"http_options": {"host": "127.0.0.1", "port": port or 1}, "applications": [app]}
+    (folder / "serve_config.yaml").write_text(yaml.safe_dump(document))
+    (folder / ".env").write_text(f"MLX_STACK_URL=http://127.0.0.1:{port}\nHTTP_PROXY=http://127.0.0.1:{port}\n")
+
+
+def find_run(marks: Path) -> list[str]:
+    """List which of the modules were run."""
+    return sorted(set(marks.read_text().splitlines())) if marks.exists() else []

@@ -1,0 +1,309 @@
+"""A differential fuzz of values: what a model writes is what the client gets, in every format and every dialect.
+
+    python -m tests.values_fuzz --values 1000000 --seed 1 --processes 2 --folder /tmp/values
+
+A value is drawn, written as a family writes it (with variants of its layout and its spelling), read whole and streamed
+in random cuts, judged, sent in each dialect, whole and streamed, and read with the official SDK's models. It must
+arrive as it was drawn, to the type and the digit. What a format can't say is in `CANT_SAY`, with the reason: then the
+call must be refused, or arrive right, or its change be noted as a repair. A seed and a number name a case:
+`--seed 1 --only 4711` runs that one again. A run continues where its folder says it stopped.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+import re
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from reliability.surrogates import join_all
+from reliability.tool_calls import RepairKind
+from tests.support import renderings
+from tests.support.call_values import made
+from tests.support.fuzz_values import KEYS, count_values, draw_key, draw_schema, draw_value, exact
+from tests.support.value_paths import WAYS, deliver, read_native, read_text
+
+NAMES = ("get_weather", "q7", "files.read", "Search-Web")
+ARGUMENTS_MAX = 14
+NOTED = {RepairKind.LAYOUT, RepairKind.LITERAL, RepairKind.ENVELOPE, RepairKind.SURROGATE}
+
+_ELEMENT_TAGS = re.compile(
+    r"<(?:/?(?:\w{1,32}:|[|｜]{1,2}DSML[|｜]{1,2} ?)?(?:param(?:eter)?|function|invoke)|!\[CDATA\[)"
+)
+_HARMONY = re.compile(r"<\|(?:message|call|channel|start|end|constrain|return)\|>")
+_BARE_KEY = re.compile(r"[A-Za-z_]\w*")
+
+
+@dataclass(frozen=True)
+class Cant:
+    """What formats can't say. `kinds`: whose; `says`: of a key and a value, whether it is this. `noted`: it may arrive
+    changed, with a repair that says so; else it is refused, or arrives as it was."""
+
+    reason: str
+    kinds: frozenset[str]
+    says: Callable[[str, Any], bool]
+    noted: bool = True
+
+
+def _is_text(value: Any, pattern: str) -> bool:
+    return isinstance(value, str) and re.search(pattern, value) is not None
+
+
+def _holds(value: Any, pattern: str | re.Pattern[str]) -> bool:
+    """Whether this stands in the text that a value is written as."""
+    return re.search(pattern, renderings.bare(value)) is not None
+
+
+ELEMENTS = frozenset({"qwen3_coder", "qwen3_coder without opener", "minimax", "invoke", "muse"})
+MARKED = frozenset({"deepseek v3.2", "gigachat 3.5"})
+CANT_SAY: tuple[Cant, ...] = (
+    Cant(
+        "a text holds the special tokens of Harmony, which no text in it has",
+        frozenset(renderings.ALL),
+        lambda key, value: _HARMONY.search(f"{key}{renderings.bare(value)}") is not None,
+        noted=False,
+    ),
+    Cant(
+        "a call without marks holds the beginning of another one",
+        frozenset({"python alone"}),
+        lambda _, value: _holds(value, r"(?:get_weather|q7)\("),
+        noted=False,
+    ),
+    Cant(
+        "a text holds the tags of its own format: they may be the call's",
+        ELEMENTS | MARKED,
+        lambda _, value: _holds(value, _ELEMENT_TAGS),
+    ),
+    Cant(
+        "a text holds the tags of its own format: they may be the call's",
+        frozenset({"glm"}),
+        lambda _, value: _holds(value, r"</?(?:\w{1,16}[_|:])?arg_"),
+    ),
+    Cant(
+        "a text holds the tokens of its own format: they may be the call's",
+        frozenset({"kimi k3"}),
+        lambda _, value: _holds(value, r"<\|(?:close|open|sep)\|>"),
+    ),
+    Cant(
+        "a text holds the tokens of its own format: they may be the call's",
+        frozenset({"solar 2"}),
+        lambda _, value: _holds(value, r"<\|tool_(?:arg|call):"),
+    ),
+    Cant(
+        "a text holds the tokens of its own format: they may be the call's",
+        frozenset({"minimax m3"}),
+        lambda _, value: _holds(value, r"\]<\]minimax\[>\["),
+    ),
+    Cant(
+        "a text that stands inline begins with a line break, which other templates write as layout",
+        frozenset({"minimax", "invoke", "muse"}),
+        lambda _, value: _is_text(value, r"\A\r?\n"),
+    ),
+    Cant(
+        "a text in JSON's quotes: they may be the text's, or stand around it",
+        frozenset({"glm"}),
+        lambda _, value: _is_text(value, r'\A\s*"[\s\S]*"\s*\Z'),
+    ),
+    Cant(
+        "a text holds the quotes of its own format",
+        frozenset({"gemma"}),
+        lambda _, value: any('<|"|>' in text for text in renderings.strings(value)),
+    ),
+    Cant(
+        "a key without quotes holds what ends a key, or white space at its ends",
+        frozenset({"gemma"}),
+        lambda _, value: any(not _BARE_KEY.fullmatch(key) for key in renderings.keys(value)),
+    ),
+)
+
+
+@dataclass
+class Tally:
+    """What a run has seen. `failures`: the cases by their numbers; `allowed`: of each reason, how often."""
+
+    cases: int = 0
+    values: int = 0
+    at: int = 0
+    failures: dict[int, str] = field(default_factory=dict)
+    allowed: dict[str, int] = field(default_factory=dict)
+
+    def note(self, reason: str) -> None:
+        """Count a change that a format can't help."""
+        self.allowed[reason] = self.allowed.get(reason, 0) + 1
+
+
+@dataclass(frozen=True)
+class Case:
+    """One call: how it is written, its tool, and what must arrive. `cant`: what its format can't say of it."""
+
+    kind: str
+    name: str
+    arguments: dict[str, Any]
+    properties: dict[str, Any]
+    written: str
+    wanted: dict[str, Any]
+    cant: Cant | None
+
+
+def draw_case(dice: Random) -> Case:
+    """Draw a call: of arguments that its format can say, or with one that it can't."""
+    kind = dice.choice((*renderings.ALL, "native"))
+    names = [n for n in NAMES if n.isidentifier()] if kind in renderings.PYTHON else NAMES
+    name, bare = dice.choice(names), kind in renderings.PYTHON or kind in renderings.PLAIN
+    arguments: dict[str, Any] = {}
+    properties: dict[str, Any] = {}
+    cant: Cant | None = None
+    for _ in range(dice.randint(0, ARGUMENTS_MAX)):
+        key, value = (dice.choice(KEYS) if bare else draw_key(dice)), draw_value(dice)
+        cants = [c for c in CANT_SAY if kind in c.kinds and c.says(key, value)]
+        found = max(cants, key=lambda c: c.noted, default=None)
+        if key in arguments or (found and (arguments or cant)):
+            continue
+        arguments[key], schema, cant = value, draw_schema(dice, value), cant or found
+        if schema is not None:
+            properties[key] = schema
+        if found:
+            break
+    if kind in ("minimax m3", "kimi k3"):
+        arguments = {key: value for key, value in arguments.items() if not isinstance(value, list | dict)}
+    spelling = {"ensure_ascii": dice.random() < 0.5, "separators": dice.choice((None, (",", ":"), (" , ", " : ")))}
+    renderings.SPELLING = spelling if kind in renderings.JSON else {"ensure_ascii": False}
+    if kind == "native" or (kind in renderings.JSON and spelling["ensure_ascii"] and dice.random() < 0.2):
+        arguments = {**arguments, "half": dice.choice(("\ud83d", "a\udc00b", {"\ud83d": 1}, ["\ude00\ud83d"]))}
+    written = renderings.text(arguments) if kind == "native" else renderings.ALL[kind](name, arguments)
+    wanted = {key: _expect(kind, value, properties.get(key)) for key, value in arguments.items()}
+    return Case(kind, name, arguments, properties, written, join_all(wanted), cant)
+
+
+def _expect(kind: str, value: Any, schema: dict[str, Any] | None) -> Any:
+    """What arrives of a value: bare text has no type, so that where a text is allowed every value is one."""
+    if kind not in (ELEMENTS | {"glm", "minimax m3", "solar 2"}) or isinstance(value, str):
+        return value
+    kinds = {} if schema is None else schema
+    allowed = kinds.get("type") or [one["type"] for one in kinds.get("anyOf", ())] or "string"
+    return renderings.bare(value) if "string" in allowed else value
+
+
+def run_case(dice: Random, tally: Tally) -> str | None:
+    """Run one case; return what is wrong, None where nothing is."""
+    case = draw_case(dice)
+    tally.cases += 1
+    tally.values += sum(map(count_values, case.arguments.values()))
+    schema = {"type": "object", "properties": case.properties}
+    box = made([renderings.tool("other_tool", {"type": "object"}), renderings.tool(case.name, schema)])
+    if case.kind == "native":
+        answers = {"native": read_native(case.name, case.written, box, dice)}
+    else:
+        answers = {"whole": read_text(case.written, box), "streamed": read_text(case.written, box, dice)}
+    results = {}
+    for how, (events, judged) in answers.items():
+        if judged.violations or judged.flaw:
+            results[how] = "refused"
+            continue
+        ways = WAYS if len(results) == len(answers) - 1 else dice.sample(list(WAYS), 1)
+        for way in ways:
+            given = deliver(events, judged, way)
+            noted = {repair.kind for repair in judged.repairs} & NOTED
+            results[how] = _compare(case, given, bool(noted))
+            if results[how] not in ("", "noted"):
+                return f"{how}, {way}: {results[how]}\n{case}"
+    return _settle(case, results, tally)
+
+
+def _compare(case: Case, given: list[tuple[str, Any]], noted: bool) -> str:
+    if [name for name, _ in given] != [case.name]:
+        return f"calls {given}"
+    if exact(given[0][1]) == exact(case.wanted):
+        return ""
+    if case.cant and case.cant.noted and noted:
+        return "noted"
+    return f"changed to {given[0][1]!r}"
+
+
+def _settle(case: Case, results: dict[str, str], tally: Tally) -> str | None:
+    if len(set(results.values())) > 1:
+        return f"whole and streamed differ: {results}\n{case}"
+    result = next(iter(results.values()))
+    if result == "":
+        return None
+    if case.cant is None:
+        return f"refused\n{case}"
+    tally.note(f"{case.kind}: {case.cant.reason}: {result}")
+    return None
+
+
+def run(seed: int, start: int, step: int, values_max: int, tally: Tally) -> Iterator[None]:
+    """Run the cases `start`, `start + step` and so on, until so many values are through; yield after each."""
+    tally.at = max(tally.at, start)
+    while tally.values < values_max:
+        try:
+            wrong = run_case(Random(f"{seed}/{tally.at}"), tally)
+        except Exception as error:  # whatever breaks is a finding
+            wrong = f"{type(error).__name__}: {error}"
+        if wrong is not None:
+            tally.failures[tally.at] = wrong
+        tally.at += step
+        yield
+
+
+def _work(seed: int, start: int, step: int, values_max: int, path: Path) -> None:
+    """One process: its tally stands in its file, so that it can go on."""
+    tally = Tally()
+    if path.exists():
+        known = json.loads(path.read_text())
+        tally = Tally(**known | {"failures": {int(at): wrong for at, wrong in known["failures"].items()}})
+    saved_s = time.monotonic()
+    for _ in run(seed, start, step, values_max, tally):
+        if time.monotonic() > saved_s + 5:
+            path.write_text(json.dumps(vars(tally)))
+            saved_s = time.monotonic()
+    path.write_text(json.dumps(vars(tally)))
+
+
+def main() -> int:
+    """The command."""
+    parser = argparse.ArgumentParser(prog="python -m tests.values_fuzz", description=__doc__.split("\n")[0])
+    parser.add_argument("--values", type=int, default=1_000_000)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--processes", type=int, default=2)
+    parser.add_argument("--folder", type=Path, help="where the tallies stand; the run goes on from them")
+    parser.add_argument("--only", type=int, help="one case, by its number")
+    asked = parser.parse_args()
+    if asked.only is not None:
+        print(run_case(Random(f"{asked.seed}/{asked.only}"), Tally()) or "right")
+        return 0
+    folder = asked.folder or Path(f"/tmp/values-fuzz-{asked.seed}")
+    folder.mkdir(parents=True, exist_ok=True)
+    paths = [folder / f"{at}.json" for at in range(asked.processes)]
+    each = -(-asked.values // asked.processes)
+    workers = [
+        multiprocessing.Process(target=_work, args=(asked.seed, at, asked.processes, each, path))
+        for at, path in enumerate(paths)
+    ]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    tallies = [json.loads(path.read_text()) for path in paths]
+    for tally in tallies:
+        for at, wrong in tally["failures"].items():
+            print(f"case {at}: {wrong}\n")
+    found = sum(len(tally["failures"]) for tally in tallies)
+    allowed: dict[str, int] = {}
+    for tally in tallies:
+        for reason, count in tally["allowed"].items():
+            allowed[reason] = allowed.get(reason, 0) + count
+    print("\n".join(f"{count:8,} {reason}" for reason, count in sorted(allowed.items())))
+    print(f"{sum(t['values'] for t in tallies):,} values in {sum(t['cases'] for t in tallies):,} calls: {found} wrong")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
