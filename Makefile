@@ -1,7 +1,7 @@
 # Two commands: `make serve` runs the server, `make test` runs every test. Both make what they need in .venv.
 
-PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3; do \
-	$$p -c 'import sys, ensurepip; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 14))' 2>/dev/null && echo $$p && break; done)
+PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3.14 python3; do \
+	$$p -c 'import sys, ensurepip; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 15))' 2>/dev/null && echo $$p && break; done)
 BIN := .venv/bin
 CONFIG ?= serve_config.yaml
 # Ray's own telemetry stays off, in tests and benchmarks too. Ray's token (docs/operations.md, "Dashboard") is asked for
@@ -12,27 +12,27 @@ export RAY_USAGE_STATS_ENABLED ?= 0
 	check format docs lock clean
 
 serve: .venv/.serve ## run the server in the foreground on 127.0.0.1:8000, with the flags of serve.env
-	@$(BIN)/python -m deployments preflight $(CONFIG)
-	@$(BIN)/python -m deployments prepare $(CONFIG)
-	@exec $(BIN)/python -m deployments serve $(CONFIG)
+	@$(BIN)/python -P -m deployments preflight $(CONFIG)
+	@$(BIN)/python -P -m deployments prepare $(CONFIG)
+	@exec $(BIN)/python -P -m deployments serve $(CONFIG)
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 
 prepare: .venv/.serve ## fetch and convert the models that the configuration names
-	@$(BIN)/python -m deployments prepare $(CONFIG)
+	@$(BIN)/python -P -m deployments prepare $(CONFIG)
 
 doctor: .venv/.serve ## check platform, packages, models, key, memory and every edge of the chain
-	@$(BIN)/python -m deployments doctor $(CONFIG)
+	@$(BIN)/python -P -m deployments doctor $(CONFIG)
 
 evaluate: .venv/.serve ## is each model good enough on this machine? A report with the evidence: make evaluate EVALUATE="--budget-minutes 5"
-	@$(BIN)/python -m deployments evaluate $(CONFIG) $(EVALUATE)
+	@$(BIN)/python -P -m deployments evaluate $(CONFIG) $(EVALUATE)
 
 test: .venv/.dev test-fast ## the whole test suite
 	$(BIN)/python -m pytest -n 0 -m "model and not ray" # by themselves: each has a matrix thread per core
 	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m ray # each process has a Ray of its own; they mostly wait
 
-test-fast: .venv/.dev ## what needs no Ray and no model: nearly all laws, in three minutes on two cores
+test-fast: .venv/.dev ## what needs no Ray and no model: nearly all laws
 	$(BIN)/python -m pytest -n 2 -m "not ray and not model"
 
 evals: .venv/.dev ## the core on recorded data, as a table; fails below the floor
@@ -67,9 +67,11 @@ real-agents: .venv/.dev ## published agents (hermes, smolagents, OpenHands, aide
 ONLY ?=
 clients: .venv/.dev ## published clients (SDKs, agents, proxies), unmodified, in four runs each; the table goes into docs/clients.md: make clients ONLY=codex
 	$(BIN)/python -m tests.clients --cache $(AGENTS_CACHE) --write $(if $(ONLY),--only $(ONLY))
+	$(if $(ONLY),,$(BIN)/python -m tests.clients.suites --cache $(AGENTS_CACHE) --write)
 
-nightly: soak ## soak, five seeds of chaos, the larger models (1.6 GB are fetched), 2000 simulated worlds, all mutants
-	$(BIN)/python -m deployments pull
+nightly: soak ## soak, five seeds of chaos, each architecture of mlx-lm, the larger models (1.6 GB are fetched), 2000 simulated worlds, all mutants
+	$(BIN)/python -m tests.zoo
+	$(BIN)/python -P -m deployments pull
 	$(BIN)/python -m pytest -n 0 -m nightly
 	for seed in 1 2 3 4 5; do $(MAKE) chaos SEED=$$seed || exit 1; done
 	$(MAKE) sim SEEDS=2000
@@ -108,7 +110,7 @@ LOCK_FLAGS := --universal --generate-hashes --python-version 3.11 --no-annotate 
 	--no-emit-index-url --no-emit-find-links --quiet --extra build
 
 .venv/bin/python:
-	@test -n "$(PYTHON)" || { echo "Python 3.11, 3.12 or 3.13 is needed (with venv); set PYTHON=/path/to/python" >&2; exit 1; }
+	@test -n "$(PYTHON)" || { echo "Python 3.11 to 3.14 is needed (with venv); set PYTHON=/path/to/python" >&2; exit 1; }
 	$(PYTHON) -m venv .venv
 
 # The stamps make a repeated `make` a matter of milliseconds. The locks are whole, so nothing is to be resolved: where a

@@ -4,6 +4,7 @@
     docs/configuration.md     config     every key
     docs/operations.md        commands   the commands of `mlx-stack-serve --help`
     docs/architecture.md      folders    the folders, a line each
+    docs/models.md            models     the families of models that mlx-lm knows
     docs/serve_config.schema.json        the whole file
 
 A test holds the pages against the code (tests/unit/tools/test_docs.py).
@@ -18,6 +19,7 @@ from pathlib import Path
 
 from deployments.__main__ import HELP
 from deployments.errors import TABLE
+from tests.zoo.table import build_table
 from tools.config_schema import config_schema
 from tools.config_tables import config_tables
 
@@ -88,6 +90,7 @@ PAGES = {
     ROOT / "docs/configuration.md": ("config", config_tables),
     ROOT / "docs/operations.md": ("commands", commands),
     ROOT / "docs/architecture.md": ("folders", folders),
+    ROOT / "docs/models.md": ("models", build_table),
 }
 
 
