@@ -57,6 +57,7 @@ from deployments.memory import nodes
 from deployments.memory.node_report import NodeReport
 from deployments.memory.plan import TierNeed
 from deployments.memory.replica_caps import cap_replicas
+from deployments.running.actor_calls import call_actor
 
 __all__ = ["Cell", "HeldDemand", "MemoryCappedPolicy", "Seen", "apply_factors", "keep_newest", "undo_factors"]
 
@@ -225,7 +226,7 @@ def _poll(cell: Cell) -> None:
 
 def _peek(handle: Any, caps: dict[str, str]) -> NodeReport | None:
     try:
-        report: NodeReport = ray.get(handle.peek.remote(caps), timeout=ASK_TIMEOUT_S)
+        report: NodeReport = ray.get(call_actor(handle.peek.remote, caps), timeout=ASK_TIMEOUT_S)
     except Exception:  # dead or hung: its node isn't in the sum, so less fits
         return None
     return report

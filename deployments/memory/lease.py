@@ -22,6 +22,7 @@ from typing import Any
 from deployments.memory import nodes
 from deployments.memory.plan import MemoryPlan
 from deployments.memory.sensors.process_footprint import read_footprint
+from deployments.running.actor_calls import call_actor
 from deployments.telemetry import log_error, log_info
 from reliability.memory.leases import Answer
 from reliability.memory.pressure import Level
@@ -116,7 +117,7 @@ class ReplicaLease:
         async with asyncio.timeout(ASK_TIMEOUT_S):
             if handle is None:
                 handle = await asyncio.to_thread(nodes.here, self._app, self._plan.settings)
-            answer = await getattr(handle, method).remote(*args)
+            answer = await call_actor(getattr(handle, method).remote, *args)
         self._handle = handle
         return answer
 

@@ -20,6 +20,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from deployments.memory.monitor import MemoryPressure
 from deployments.memory.plan import NAMESPACE, MonitorSettings, monitor_name, name_prefix
+from deployments.running.actor_calls import call_actor
 
 __all__ = ["find", "here", "on"]
 
@@ -45,7 +46,7 @@ def on(node_id: str, app: str, settings: MonitorSettings) -> Any:
         "max_restarts": -1,
         "scheduling_strategy": NodeAffinitySchedulingStrategy(node_id, soft=False),
     }
-    return _make_actor_class().options(**options).remote(settings)
+    return call_actor(_make_actor_class().options(**options).remote, settings)
 
 
 @functools.cache

@@ -31,6 +31,7 @@ from deployments.memory.node_report import Holder, NodeReport, Transition
 from deployments.memory.plan import MemoryPlan
 from deployments.memory.replica_caps import find_refused_replicas
 from deployments.memory.sensors.sensor import NS_PER_S
+from deployments.running.actor_calls import call_actor
 from deployments.telemetry import log_error, log_info
 from reliability.memory.pressure import Level
 
@@ -167,7 +168,7 @@ class MemoryView:
         epoch, seen = self._asked.get(name, ("", 0))
         try:
             async with asyncio.timeout(ASK_TIMEOUT_S):
-                seen, report = await handle.report.remote(epoch, seen, self._needs)
+                seen, report = await call_actor(handle.report.remote, epoch, seen, self._needs)
         except Exception as error:  # dead, restarting or hung: its node's reading ages to unknown, which `level` shows
             starting = isinstance(error, TimeoutError) and name not in self._asked
             if not starting:  # a process takes longer to start than a monitor to answer

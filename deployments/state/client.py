@@ -20,6 +20,7 @@ import ray
 
 from deployments import __version__
 from deployments.config import ConfigError, StateConfig
+from deployments.running.actor_calls import call_actor
 from deployments.state.actor import SessionState
 from deployments.state.history import RequestQuery, SessionQuery, Span
 from deployments.state.journal import SCHEMA_VERSION, Bounds
@@ -301,7 +302,7 @@ class RayActor:
 
     def call(self, method: str, *args: Any) -> Any:
         """Send the call; the reference is awaited by the caller."""
-        return getattr(self._handle, method).remote(*args)
+        return call_actor(getattr(self._handle, method).remote, *args)
 
     def close(self) -> None:
         """Do nothing: Ray keeps nothing open for it."""
@@ -338,8 +339,8 @@ def ray_finder(app: str, config: StateConfig) -> Callable[[], Awaitable[Actor]]:
             num_cpus=0,
             resources=HEAD,
         )
-        made = maker.remote(folder=str(folder), bounds=bounds, windows_max=config.sessions_max)
-        node, path = ray.get(made.find_socket.remote(), timeout=MADE_S)
+        made = call_actor(maker.remote, folder=str(folder), bounds=bounds, windows_max=config.sessions_max)
+        node, path = ray.get(call_actor(made.find_socket.remote), timeout=MADE_S)
         here = path and node == ray.get_runtime_context().get_node_id()
         return SocketActor(RayActor(made), path) if here else RayActor(made)
 

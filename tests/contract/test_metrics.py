@@ -157,7 +157,7 @@ def test_a_line_is_json_with_its_request(counting):
 
     def written() -> dict[str, Any] | None:
         text = "".join(path.read_text() for path in folder.glob("replica_counting_*.log"))
-        lines = [json.loads(line) for line in text.splitlines()]
+        lines = [json.loads(line) for line in text.splitlines(keepends=True) if line.endswith("\n")]
         return next((line for line in lines if line.get("event") == "request" and line["tier"] == "standard"), None)
 
     line = until(written, "the line is written")
