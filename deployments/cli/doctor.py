@@ -28,6 +28,7 @@ from deployments.graph.replica import make_tier
 from deployments.graph.scale_to_zero import let_auto_sleep
 from deployments.memory.plan import MemoryPlan, MonitorSettings
 from deployments.memory.room import AGENT_TOKENS, find_usable
+from deployments.memory.sensors.computing import Computing, find_computing, has_nvidia_gpu
 from deployments.models.artifact import find_on_disk
 from deployments.models.catalog import choose_here
 from deployments.models.needs import plan_of, tier_needs
@@ -40,6 +41,10 @@ __all__ = ["doctor"]
 
 PACKAGES = ("ray", "starlette", "aiohttp", "pydantic", "mlx-lm", "mlx")
 GIB = 1024**3
+CUDA_MISSING = (
+    "install the extra `cuda`, then `pip install --force-reinstall --no-deps mlx-cuda-13`, since MLX's package for a "
+    "CPU has a library of the same name"
+)
 # Ray with its dashboard, for the whole server.
 RAY_BYTES = 1 * GIB
 
@@ -57,6 +62,7 @@ def doctor(config: AppConfig, path: Path, *, ask: bool = False) -> int:
 
 def _check_all(config: AppConfig, path: Path, *, ask: bool) -> Iterator[Finding]:
     yield _check_platform()
+    yield _check_computing()
     level, words = describe_service(path)
     yield Finding(level, "service", words)
     yield from (_check_package(name) for name in PACKAGES)
@@ -73,6 +79,14 @@ def _check_platform() -> Finding:
     words = f"{platform.system()} {platform.machine()}, Python {version}"
     good = (3, 11) <= sys.version_info[:2] < (3, 15)
     return Finding("ok" if good else "fail", "platform", words if good else f"{words}: 3.11 to 3.14 is needed")
+
+
+def _check_computing() -> Finding:
+    """Check what MLX computes on, and that no GPU stands idle beside it."""
+    computing = find_computing()
+    if computing is Computing.CPU and has_nvidia_gpu():
+        return Finding("warn", "computing", f"the CPU, beside an NVIDIA GPU: {CUDA_MISSING}")
+    return Finding("ok", "computing", {"metal": "Metal", "cuda": "CUDA"}.get(computing, "the CPU"))
 
 
 def _check_package(name: str) -> Finding:
@@ -103,7 +117,7 @@ def _check_total(needed_bytes: int) -> Finding:
 
 
 def _check_working_set(config: AppConfig) -> Finding | None:
-    """Check the tiers' needs against what models may use of a Mac; None elsewhere."""
+    """Check the tiers' needs against what models may use of a GPU; None where a processor computes."""
     plan = plan_of(config) or MemoryPlan(settings=MonitorSettings(), needs=tier_needs(config))
     usable_bytes = find_usable(plan)
     if usable_bytes is None:
@@ -111,7 +125,7 @@ def _check_working_set(config: AppConfig) -> Finding | None:
     needs = {need.name: need.replica_bytes for need in plan.needs if need.local and need.replica_bytes}
     words = (
         f"{sum(needs.values()) / GIB:.1f} GiB needed for the tiers' weights and {AGENT_TOKENS:,} tokens of context "
-        f"each, {usable_bytes / GIB:.1f} GiB that Metal may use on this Mac"
+        f"each, {usable_bytes / GIB:.1f} GiB {find_computing().owner}"
     )
     left_out = [name for name, size_bytes in needs.items() if size_bytes > usable_bytes]
     if left_out:

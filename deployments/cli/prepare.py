@@ -23,6 +23,7 @@ import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from deployments.memory.sensors.computing import Computing, find_computing
 from deployments.models import blas, wheels
 from deployments.models.artifact import Artifact, find_on_disk, resolve
 from deployments.models.catalog import Choice, choose_here, weight_bytes_of
@@ -127,7 +128,7 @@ def _describe(artifact: Artifact) -> str:
 
 
 def _prepare_blas(cache_dir: Path | None) -> None:
-    if sys.platform == "darwin":
+    if find_computing() is not Computing.CPU:
         return
     try:
         blas.prepare(cache_dir, say=_tell_indented)

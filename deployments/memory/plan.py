@@ -46,7 +46,7 @@ class MonitorSettings:
     linger_s: float = LINGER_S
 
     def budget_of(self, total_bytes: int | None, working_set_bytes: int | None = None) -> int | None:
-        """Return what all replicas of a node may hold together: on a Mac its working set, where nothing is set. None:
+        """Return what all replicas of a node may hold together: the GPU's working set, where nothing is set. None:
         nothing is known of the node."""
         if self.budget_bytes is not None:
             return self.budget_bytes

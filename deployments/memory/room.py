@@ -1,4 +1,4 @@
-"""What one replica of a tier may use of a Mac's working set, beside this server's other tiers.
+"""What one replica of a tier may use of a GPU's working set, beside this server's other tiers.
 
 Each replica has what it needs (its weights, and the context that an agent needs), and the rest is shared out evenly
 among all replicas that there may be. So the parts never add up to more than the working set, whichever tiers are awake:
@@ -18,6 +18,7 @@ from dataclasses import dataclass
 import psutil
 
 from deployments.memory.plan import MemoryPlan
+from deployments.memory.sensors.computing import find_computing
 from deployments.memory.sensors.working_set import CRITICAL, find_level, find_working_set
 
 __all__ = ["AGENT_TOKENS", "Room", "explain_lack", "find_room", "find_room_alone", "find_usable"]
@@ -55,8 +56,8 @@ def find_room(plan: MemoryPlan, tier: str) -> Room | None:
 
 
 def find_usable(plan: MemoryPlan) -> int | None:
-    """Find how many bytes of this Mac the tiers may have together: the node's budget, and no more than the working set.
-    None elsewhere."""
+    """Find how many bytes of the GPU's memory the tiers may have together: the node's budget, and no more than the
+    working set. None elsewhere."""
     working_set_bytes = find_working_set()
     if working_set_bytes is None:
         return None
@@ -77,8 +78,8 @@ def explain_lack(needed_bytes: int, room: Room) -> str:
     if needed_bytes <= room.most_bytes:
         return ""
     return (
-        f"too little memory: the model needs {_gib(needed_bytes)} GiB; of the {_gib(room.working_set_bytes)} GiB that "
-        f"Metal may use on this Mac the other tiers need {_gib(room.others_bytes)}. Name a smaller model, or leave a "
+        f"too little memory: the model needs {_gib(needed_bytes)} GiB; of the {_gib(room.working_set_bytes)} GiB "
+        f"{find_computing().owner} the other tiers need {_gib(room.others_bytes)}. Name a smaller model, or leave a "
         "tier out"
     )
 

@@ -59,6 +59,7 @@ import threading
 from dataclasses import dataclass
 from pathlib import Path
 
+from deployments.memory.sensors.computing import Computing, find_computing
 from deployments.models import cache_folder as store
 from deployments.models import wheels
 from deployments.models.cache_folder import Say, quiet
@@ -131,8 +132,8 @@ def prepare(cache_dir: Path | None = None, *, progress: bool = True, say: Say = 
 
 
 def _try(cache_dir: Path | None, threads: int | None, say: Say) -> Library:
-    if sys.platform == "darwin":
-        return Library(True, "Metal and Accelerate, as they come with MLX")
+    if (computing := find_computing()) is not Computing.CPU:
+        return Library(True, f"{computing}'s own, as it comes with MLX")
     try:
         return _load(cache_dir, threads, say)
     except (NoFastLibrary, wheels.FetchFailed, OSError, subprocess.SubprocessError) as error:

@@ -1,13 +1,13 @@
 """What `model: auto` means: the model for a tier's role on this machine, and when it is fetched.
 
-`choose` is a pure function of role, platform, machine and memory, so that every row can be checked on any machine.
+`choose` is a pure function of role, platform, machine and memories, so that every row can be checked on any machine.
 
 The chain is three models of three sizes. The first is fetched before the server answers, the second behind the server
 once it answers, the third by `mlx-stack-serve pull` alone. The latter two sleep until they are asked
 (`min_replicas: 0`, `deployments/graph/scale_to_zero.py`), so that they cost an idle machine nothing, and a machine
 without the memory for one of them does without, and says so.
 
-On Apple silicon the models are in `mac_models.py`.
+On Apple silicon the models are in `mac_models.py`. An NVIDIA GPU gets those of a Mac whose working set is as large.
 
 Everywhere else MLX computes on the CPU, where only small models are fast enough, in float32 (4 and 8 bits are slower
 there in everything):
@@ -28,6 +28,8 @@ from typing import Literal
 
 import psutil
 
+from deployments.memory.sensors.computing import Computing, find_computing
+from deployments.memory.sensors.working_set import estimate_working_set, find_working_set
 from deployments.models.mac_models import MODELS, ROWS, MacModel
 from deployments.models.sources import CODER_LARGE, CODER_SMALL, DEFAULT_SOURCE
 
@@ -78,18 +80,22 @@ def choose_here(role: str, model: str) -> Choice:
     """Choose the source that `model` means for the tier `role` on this machine, and say why."""
     if model != "auto":
         return Choice(model, "as configured")
-    return choose(role, sys.platform, platform.machine(), psutil.virtual_memory().total)
+    gpu_bytes = find_working_set() if find_computing() is Computing.CUDA else None
+    return choose(role, sys.platform, platform.machine(), psutil.virtual_memory().total, gpu_bytes)
 
 
-def choose(role: str, system: str, machine: str, memory_bytes: int) -> Choice:
-    """Choose the model for `role`. `system` is `sys.platform`, `machine` is `platform.machine()`.
+def choose(role: str, system: str, machine: str, memory_bytes: int, gpu_bytes: int | None = None) -> Choice:
+    """Choose the model for `role`. `system` is `sys.platform`, `machine` is `platform.machine()`; `gpu_bytes`: what
+    models may use of an NVIDIA GPU's memory, where that computes.
 
     A tier may have a name that isn't one of `ROLES`: it is treated as `fast`.
     """
     role = role if role in ROLES else "fast"
-    if system != "darwin" or machine != "arm64":
-        return _choose_for_cpu(_CPU[role], system, machine, memory_bytes)
-    return _choose_for_mac(role, memory_bytes)
+    if system == "darwin" and machine == "arm64":
+        return _choose_for_gpu(role, memory_bytes, "Apple silicon")
+    if gpu_bytes is not None:
+        return _choose_for_gpu(role, _find_equal_mac(gpu_bytes), "an NVIDIA GPU, as on a Mac")
+    return _choose_for_cpu(_CPU[role], system, machine, memory_bytes)
 
 
 def weight_bytes_of(source: str) -> int | None:
@@ -104,7 +110,13 @@ def mac_model_of(source: str) -> MacModel | None:
     return next((model for model in MODELS if model.source == source), None)
 
 
-def _choose_for_mac(role: Role, memory_bytes: int) -> Choice:
+def _find_equal_mac(gpu_bytes: int) -> int:
+    """Find the memory of the largest Mac whose working set is no larger than what models may use of a GPU's."""
+    sizes = (gib * _GIB for gib in range(2 * gpu_bytes // _GIB + 1))
+    return max(size for size in sizes if estimate_working_set(size) <= gpu_bytes)
+
+
+def _choose_for_gpu(role: Role, memory_bytes: int, where: str) -> Choice:
     """Choose from the largest row that the machine reaches; where that has no model for the role, say what would be
     taken on the smallest machine that has the memory."""
     column, sizes = ROLES.index(role), [*reversed(ROWS)]
@@ -112,13 +124,13 @@ def _choose_for_mac(role: Role, memory_bytes: int) -> Choice:
     floor_gib, model = next((floor, one) for floor, models in sizes if (one := models[column]))
     unfit = (
         f"{role} has a model of its own on machines of {floor_gib} GiB of memory and more, this one has "
-        f"{memory_bytes / _GIB:.0f}: Metal's part of it holds the other tiers, each with the context that an agent "
+        f"{memory_bytes / _GIB:.0f}: a GPU's part of it holds the other tiers, each with the context that an agent "
         "needs; name another `model`, or leave the tier out"
     )
     if reached[-1] is not None:
         model, unfit = reached[-1], ""
     why = (
-        f"{role} on Apple silicon with {memory_bytes // _GIB} GiB: "
+        f"{role} on {where} with {memory_bytes // _GIB} GiB: "
         f"about {model.weight_mb / 1000:.1f} GB of weights, {model.context_tokens} tokens of context, "
         f"{'reasons first' if model.thinks else 'no reasoning'}, {model.license}; "
         f"{'@main is not pinned' if model.revision == 'main' else 'pinned'}"
@@ -127,7 +139,10 @@ def _choose_for_mac(role: Role, memory_bytes: int) -> Choice:
 
 
 def _choose_for_cpu(model: _CpuModel, system: str, machine: str, memory_bytes: int) -> Choice:
-    why = f"{system} on {machine} has no Metal: {model.name} in float32, {model.weight_mb / 1000:.1f} GB of weights"
+    why = (
+        f"{system} on {machine} has no GPU that MLX computes on: {model.name} in float32, "
+        f"{model.weight_mb / 1000:.1f} GB of weights"
+    )
     if memory_bytes >= model.memory_gib * _GIB:
         return Choice(model.source, why, model.fetch, context_tokens=model.context_tokens)
     unfit = (

@@ -17,9 +17,9 @@ import hashlib
 import json
 import logging
 import shutil
-import sys
 from pathlib import Path
 
+from deployments.memory.sensors.computing import Computing, find_computing
 from deployments.models import cache_folder as store
 from deployments.models import downloads, gguf, gguf_tokenizer, hub
 from deployments.models.cache_folder import Say
@@ -75,7 +75,7 @@ def find_progress(source: ModelSource, cache_dir: Path) -> downloads.Progress | 
 
 
 def _choose_dtype() -> str:
-    return "float16" if sys.platform == "darwin" else "float32"
+    return "float32" if find_computing() is Computing.CPU else "float16"
 
 
 def _name_folder(source: ModelSource) -> str:

@@ -33,7 +33,7 @@ from deployments.config_tiers import HostedTierConfig, MlxTierConfig, TierBase
 from deployments.memory.plan import MemoryPlan, TierNeed, settings_of
 from deployments.memory.prefill_scores import estimate_scores_bytes
 from deployments.memory.room import AGENT_TOKENS
-from deployments.memory.sensors.working_set import has_metal
+from deployments.memory.sensors.computing import Computing, find_computing
 from deployments.models.artifact import BESIDE_WEIGHTS_BYTES, Artifact, find_on_disk
 from deployments.models.cache_folder import default_cache_dir, keep_text
 from deployments.models.catalog import choose_here, mac_model_of, weight_bytes_of
@@ -78,7 +78,7 @@ def replica_bytes(name: str, tier: TierBase) -> int | None:
     for a model whose cache was never measured it runs a process of 2 to 3 s."""
     if tier.replica_bytes is not None or not isinstance(tier, MlxTierConfig):
         return tier.replica_bytes or 0
-    if tier.memory_bytes is not None and has_metal():  # it is wired, so nothing else may have it
+    if tier.memory_bytes is not None and _computes_on_gpu():  # it is wired, so nothing else may have it
         return tier.memory_bytes
     return _estimate_model_bytes(name, tier.model, tier.context_tokens)
 
@@ -97,7 +97,11 @@ def _estimate_model_bytes(role: str, model: str, context_tokens: int | None) -> 
     weight_bytes = weight_bytes_of(source)
     if weight_bytes is None:
         return None
-    return weight_bytes + BESIDE_WEIGHTS_BYTES + _estimate_mac_bytes(source, context_tokens)
+    return weight_bytes + BESIDE_WEIGHTS_BYTES + _estimate_gpu_bytes(source, context_tokens)
+
+
+def _computes_on_gpu() -> bool:
+    return find_computing() is not Computing.CPU
 
 
 def kv_bytes(artifact: Artifact, context_tokens: int | None) -> int:
@@ -107,15 +111,16 @@ def kv_bytes(artifact: Artifact, context_tokens: int | None) -> int:
         config = json.loads((Path(artifact.path) / "config.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return 0
-    usual_tokens = AGENT_TOKENS if has_metal() else KV_TOKENS
+    usual_tokens = AGENT_TOKENS if _computes_on_gpu() else KV_TOKENS
     tokens = min(n for n in (usual_tokens, context_tokens, artifact.context_tokens) if n)
-    return _count_kv_bytes(artifact, config, tokens) + (_count_scores_bytes(config, tokens) if has_metal() else 0)
+    scores_bytes = _count_scores_bytes(config, tokens) if _computes_on_gpu() else 0
+    return _count_kv_bytes(artifact, config, tokens) + scores_bytes
 
 
-def _estimate_mac_bytes(source: str, context_tokens: int | None) -> int:
+def _estimate_gpu_bytes(source: str, context_tokens: int | None) -> int:
     """Estimate the cache and the scores of a model that isn't here yet, where the catalogue knows its shape."""
     model = mac_model_of(source)
-    if model is None or not has_metal():
+    if model is None or not _computes_on_gpu():
         return 0
     tokens = min(n for n in (AGENT_TOKENS, context_tokens, model.context_tokens) if n)
     shape = {"num_attention_heads": model.heads, "head_dim": model.head_dim}
@@ -123,12 +128,12 @@ def _estimate_mac_bytes(source: str, context_tokens: int | None) -> int:
 
 
 def _count_scores_bytes(config: Mapping[str, Any], tokens: int) -> int:
-    """Count what attention's scores of a step take on Metal behind so many tokens."""
+    """Count what attention's scores of a step take on a GPU behind so many tokens."""
     inner = config.get("text_config")
     shape = inner if isinstance(inner, Mapping) else config
     heads = _read_count(shape, "num_attention_heads")
     size = _read_count(shape, "head_dim") or _read_count(shape, "hidden_size") // max(1, heads)
-    fixed_bytes, token_bytes = estimate_scores_bytes(heads, size, _STEP_TOKENS, forced=True)
+    fixed_bytes, token_bytes = estimate_scores_bytes(heads, size, _STEP_TOKENS, find_computing(), forced=True)
     return fixed_bytes + tokens * token_bytes
 
 
@@ -143,7 +148,7 @@ def _count_kv_bytes(artifact: Artifact, config: Mapping[str, Any], tokens: int) 
 
 def _measure_bytes(config: Mapping[str, Any], tokens: int) -> int | None:
     """Measure what so many tokens take; None where that can't be measured. The first time it takes seconds."""
-    facts = json.dumps([config, tokens, versions(), __version__, sys.platform])
+    facts = json.dumps([config, tokens, versions(), __version__, find_computing()])
     file = default_cache_dir() / "cache-sizes" / hashlib.sha256(facts.encode()).hexdigest()
     try:
         return int(file.read_text(encoding="ascii"))

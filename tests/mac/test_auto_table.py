@@ -12,6 +12,7 @@ from deployments.graph.scale_to_zero import let_auto_sleep
 from deployments.memory.plan import MemoryPlan, MonitorSettings
 from deployments.memory.prefill_scores import estimate_scores_bytes
 from deployments.memory.room import AGENT_TOKENS, find_room
+from deployments.memory.sensors.computing import Computing
 from deployments.models import needs
 from deployments.models.catalog import ROLES, choose_here, mac_model_of
 from deployments.tiers.mlx.memory_budget import Layer, Layout, MemoryBudget
@@ -50,7 +51,7 @@ def list_tiers(mac: ScriptedMac, monkeypatch: pytest.MonkeyPatch) -> list[Tier]:
         assert room is not None
         if choice.unfit:
             continue
-        fixed_bytes, token_bytes = estimate_scores_bytes(model.heads, model.head_dim, 512, forced=True)
+        fixed_bytes, token_bytes = estimate_scores_bytes(model.heads, model.head_dim, 512, Computing.METAL, forced=True)
         budget = MemoryBudget(
             budget_bytes=room.share_bytes(),
             weight_bytes=model.weight_mb * 1_000_000,

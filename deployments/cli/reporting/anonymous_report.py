@@ -1,7 +1,7 @@
 """`mlx-stack-serve doctor --report`: one file that a person can send with a question, and that names nobody.
 
     versions     of this program, its packages, Python, the system
-    machine      processor, cores, memory, swap, Metal's limits, power
+    machine      processor, cores, memory, swap, what computes and its limits, power
     tiers        kind, model where it is a public one, whether it is here and how large, what it may hold
     incidents    of the last week: how many of each kind, and the newest: kind, tier and how long ago
 
@@ -36,6 +36,7 @@ from deployments import __version__
 from deployments.config import AppConfig
 from deployments.config_tiers import HostedTierConfig, MlxTierConfig, TierBase
 from deployments.listener.listening import is_loopback
+from deployments.memory.sensors.computing import Computing, find_computing
 from deployments.memory.sensors.macos import LEVEL, SystemKernel
 from deployments.models.artifact import find_on_disk
 from deployments.models.catalog import choose_here, weight_bytes_of
@@ -54,8 +55,8 @@ PUBLIC = re.compile(r"hf:(?:mlx-community|lmstudio-community|Qwen)/[\w.-]+@[\w.-
 KINDS = frozenset(kind.value for kind in IncidentKind)
 WEEK_S = 7 * 86_400.0
 NEWEST = 20
-ASK_METAL = "import json, mlx.core as mx; print(json.dumps(mx.device_info()))"
-METAL = ("architecture", "max_recommended_working_set_size", "max_buffer_length", "memory_size")
+ASK_GPU = "import json, mlx.core as mx; print(json.dumps(mx.device_info()))"
+GPU = ("architecture", "max_recommended_working_set_size", "max_buffer_length", "memory_size", "total_memory")
 
 
 def write_report(config: AppConfig, journal: Path, path: Path) -> int:
@@ -131,14 +132,17 @@ def _find_chip() -> str | None:
 
 
 def _find_limits() -> dict[str, Any]:
-    """Find what Metal and a person allow to be wired, and the kernel's level; nothing of it elsewhere."""
-    if sys.platform != "darwin":
-        return {}
-    kernel = SystemKernel()
-    known: dict[str, Any] = {name: kernel.sysctl_u32(name) for name in ("iogpu.wired_limit_mb", LEVEL)}
+    """Find what the GPU allows; on a Mac what a person allows to be wired, and the kernel's level, too."""
+    computing = find_computing()
+    known: dict[str, Any] = {"computing": computing.value}
+    if computing is Computing.CPU:
+        return known
+    if computing is Computing.METAL:
+        kernel = SystemKernel()
+        known |= {name: kernel.sysctl_u32(name) for name in ("iogpu.wired_limit_mb", LEVEL)}
     with contextlib.suppress(ServiceFault, ValueError):  # no package, or no GPU for this user
-        info = json.loads(run_program([sys.executable, "-P", "-c", ASK_METAL]).out)
-        known |= {name: info.get(name) for name in METAL}
+        info = json.loads(run_program([sys.executable, "-P", "-c", ASK_GPU]).out)
+        known |= {name: info.get(name) for name in GPU}
     return known
 
 

@@ -12,6 +12,8 @@ from typing import Any
 
 import psutil
 
+from deployments.memory.sensors.computing import find_computing
+
 __all__ = ["Energy", "describe_machine", "list_versions"]
 
 PACKAGES = ("mlx-stack-serve", "mlx", "mlx-lm", "ray", "llguidance", "transformers", "tokenizers", "gguf", "httpx")
@@ -27,7 +29,7 @@ def describe_machine() -> dict[str, Any]:
         "memory_bytes": psutil.virtual_memory().total,
         "system": f"{platform.system()} {platform.release()}",
         "load_average": round(os.getloadavg()[0], 2),
-        "metal": sys.platform == "darwin" and platform.machine() == "arm64",
+        "computing": find_computing().value,
     }
 
 

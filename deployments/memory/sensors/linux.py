@@ -45,9 +45,11 @@ class _Cgroup:
 
 
 class LinuxSensor:
-    """A `deployments.memory.sensors.sensor.Sensor`. `root` is where /proc and /sys stand."""
+    """A `deployments.memory.sensors.sensor.Sensor`. `root` is where /proc and /sys stand; `working_set_bytes` of an
+    NVIDIA GPU."""
 
-    def __init__(self, root: Path = Path("/")) -> None:
+    def __init__(self, root: Path = Path("/"), *, working_set_bytes: int | None = None) -> None:
+        self._working_set_bytes = working_set_bytes
         self._proc = root / "proc"
         self._swapped = Counter()
         folders_v2, folders_v1 = _find_cgroup_folders(root)
@@ -85,7 +87,13 @@ class LinuxSensor:
             left = max(0, limit_bytes - group_used)
             available = left if available is None else min(available, left)
         problem = "" if share is not None else "/proc/meminfo can't be read"
-        return Sample(readings=tuple(readings), total_bytes=total, available_bytes=available, problem=problem)
+        return Sample(
+            readings=tuple(readings),
+            total_bytes=total,
+            available_bytes=available,
+            working_set_bytes=self._working_set_bytes,
+            problem=problem,
+        )
 
     def wake_by(self, wake: Callable[[], None]) -> bool:
         """Decline: PSI triggers need a window of 2 s without privileges, no earlier than the next

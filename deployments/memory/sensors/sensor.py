@@ -29,8 +29,8 @@ NS_PER_S = 1_000_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sample:
-    """One look at the machine. None: unknown. `working_set_bytes`: of a Mac, what models may use of it. `problem`: what
-    a person should know of why something is unknown."""
+    """One look at the machine. None: unknown. `working_set_bytes`: what models may use of a GPU's memory. `problem`:
+    what a person should know of why something is unknown."""
 
     readings: tuple[Reading, ...] = ()
     total_bytes: int | None = None
@@ -91,14 +91,16 @@ def make_sensor(which: str) -> Sensor:
         from deployments.memory.sensors.scripted import ScriptedSensor
 
         return ScriptedSensor(path)
+    # Both ask the GPU, once: a reading must not take that long.
     if sys.platform == "linux":
         from deployments.memory.sensors.linux import LinuxSensor
+        from deployments.memory.sensors.working_set import find_working_set
 
-        return LinuxSensor()
+        return LinuxSensor(working_set_bytes=find_working_set())
     if sys.platform == "darwin":
         from deployments.memory.sensors.macos import MacosSensor
         from deployments.memory.sensors.working_set import find_working_set, read_working_set
 
-        find_working_set()  # asks Metal, once: a reading must not take that long
+        find_working_set()
         return MacosSensor(read_working_set=read_working_set)
     return NoSensor()

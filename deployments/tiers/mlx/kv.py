@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from deployments.memory.prefill_scores import estimate_scores_bytes
+from deployments.memory.sensors.computing import find_computing
 from deployments.tiers.mlx.memory_budget import Layer, Layout
 
 __all__ = ["MlxCaches", "detach", "flatten", "layout_of", "scratch_bytes"]
@@ -91,21 +92,17 @@ def scratch_bytes(model: Any, step_tokens: int, *, forced: bool = False) -> tupl
     of the context.
 
     The first is a few rows of the widest layers; the second the attention scores, where no fused kernel spares them
-    (on a CPU, and for some sizes of a head on Metal: `memory/prefill_scores.py`). `forced`: those kernels are used that
+    (on a CPU, and for some sizes of a head on a GPU: `memory/prefill_scores.py`). `forced`: those kernels are used that
     must be asked for.
     """
-    import mlx.core as mx
 
     args = _read_args(getattr(model, "args", None))
     hidden, heads = args("hidden_size"), args("num_attention_heads")
     if not hidden or not heads:
         return _SCRATCH_UNKNOWN_BYTES, 0
     step_bytes = 4 * step_tokens * (8 * hidden + 3 * (args("intermediate_size") or 4 * hidden))
-    if not mx.metal.is_available():
-        return step_bytes, 4 * 2 * heads * step_tokens
-    fixed_bytes, token_bytes = estimate_scores_bytes(
-        heads, args("head_dim") or hidden // heads, step_tokens, forced=forced
-    )
+    size = args("head_dim") or hidden // heads
+    fixed_bytes, token_bytes = estimate_scores_bytes(heads, size, step_tokens, find_computing(), forced=forced)
     return step_bytes + fixed_bytes, token_bytes
 
 

@@ -20,6 +20,7 @@ from typing import Any
 import psutil
 
 from deployments.memory.room import Room, explain_lack
+from deployments.memory.sensors.computing import Computing, find_computing
 from deployments.models import blas
 from deployments.models.adapter import Adapter, adapter_at
 from deployments.models.artifact import Artifact, resolve
@@ -43,7 +44,7 @@ __all__ = ["Loaded", "call_format", "check_calls_on_disk", "load"]
 
 _LOG = logging.getLogger(__name__)
 
-_METAL_BUFFERS_BYTES = 512 << 20
+_FREED_BUFFERS_BYTES = 512 << 20
 _CONTEXT_UNKNOWN_TOKENS = 4096
 
 
@@ -183,8 +184,8 @@ def _load_mlx(folder: Path, adapter: Adapter | None) -> tuple[Any, Any]:
     import mlx.core as mx
     from mlx_lm import load as mlx_load
 
-    if mx.metal.is_available():
-        mx.set_cache_limit(_METAL_BUFFERS_BYTES)  # the default keeps freed buffers up to the whole memory limit
+    if find_computing() is not Computing.CPU:
+        mx.set_cache_limit(_FREED_BUFFERS_BYTES)  # the default keeps freed buffers up to the whole memory limit
         fused.install()
     try:
         model, tokenizer = mlx_load(str(folder), adapter_path=str(adapter.path) if adapter else None)

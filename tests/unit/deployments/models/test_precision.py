@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 import sys
 from typing import Any
 
@@ -13,7 +14,7 @@ SHORT: dict[str, Any] = {"torch_dtype": "bfloat16"}
 
 
 @pytest.mark.parametrize(
-    ("platform", "config", "held"),
+    ("system", "config", "held"),
     [
         ("linux", SHORT, "float32"),
         ("linux", {"dtype": "float16"}, "float32"),
@@ -26,11 +27,12 @@ SHORT: dict[str, Any] = {"torch_dtype": "bfloat16"}
         ("linux", {"torch_dtype": 3, "text_config": []}, None),
     ],
 )
-def test_short_floats_are_long_ones_without_metal(
-    monkeypatch: pytest.MonkeyPatch, platform: str, config: dict[str, Any], held: str | None
+def test_short_floats_are_long_ones_on_a_cpu(
+    monkeypatch: pytest.MonkeyPatch, system: str, config: dict[str, Any], held: str | None
 ) -> None:
     """Law: only where nothing computes the short ones fast, and nothing that is packed is unpacked."""
-    monkeypatch.setattr(sys, "platform", platform)
+    monkeypatch.setattr(sys, "platform", system)
+    monkeypatch.setattr(platform, "machine", lambda: "arm64")
 
     assert find_held_dtype(config) == held
     assert grow_to_held(100, config) == (100 if held == find_stored_dtype(config) else 200)
