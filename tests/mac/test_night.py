@@ -1,83 +1,17 @@
-"""A service on a Mac for a week: reinstalled, cleaned after, asleep and awake, and with a GPU that gives up."""
+"""A Mac's night: kept awake for an agent, a GPU that gives up, and what the kernel counts of a process."""
 
 from __future__ import annotations
 
 import asyncio
-import os
-import time
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import pytest
-
 from deployments.graph.keep_awake import LINGER_S, LOOK_S, KeepAwake
 from deployments.memory.sensors.process_footprint import RusageInfo, read_footprint
-from deployments.running import keeper as keeper_module
-from deployments.running.bounded_log import BoundedLog
-from deployments.running.folder import RunFolder
-from deployments.running.keeper import Keeper
-from deployments.service.init_system import Finished
-from deployments.service.launchd import Launchd
 from deployments.tiers.mlx.gpu_lost import takes_no_more
-from tests.mac.assumptions import LAUNCHD_EIO, LAUNCHD_EIO_S, METAL_IGNORES, PHYS_FOOTPRINT_OFFSET, TMP_DAYS
+from tests.mac.assumptions import METAL_IGNORES, PHYS_FOOTPRINT_OFFSET
 
 HOUR_S, DAY_S = 3600.0, 86_400.0
-
-
-def test_an_update_finds_launchd_busy() -> None:
-    """Law: reinstalled while launchd still lets go of the old agent, the service runs again, and what happened is
-    said."""
-    now_s, loaded = 0.0, True
-    gone_s = float("inf")
-
-    def launchctl(command: Any) -> Finished:
-        nonlocal loaded, gone_s
-        order = command[1]
-        if order == "bootout":
-            loaded, gone_s = False, now_s
-        if order == "print":
-            return Finished(0 if loaded else 113, "")
-        if order == "bootstrap":
-            if now_s < gone_s + LAUNCHD_EIO_S:
-                return Finished(LAUNCHD_EIO, "Bootstrap failed: 5: Input/output error")
-            loaded = True
-        return Finished(0, "")
-
-    def sleep(seconds: float) -> None:
-        nonlocal now_s
-        now_s += seconds
-
-    agent = Launchd(Path("/Users/x"), launchctl, sleep)
-    agent.start()
-    assert loaded
-    assert "EIO" in agent.list_remarks()[0]
-
-
-def test_a_week_of_cleaning_takes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Law: a cleaner that removes each day what was untouched for three finds nothing of a run that lasts a week, also
-    where the Mac slept for a night."""
-    run = RunFolder.create(tmp_path / "ms-501", 8000)
-    held = run.hold()
-    run.note(url="x")
-    files = [path for path in (tmp_path / "ms-501").rglob("*") if path.is_file()]
-    clock = SimpleNamespace(time=lambda: now_s, monotonic=time.monotonic)
-    now_s = time.time()
-    monkeypatch.setattr(keeper_module, "time", clock)
-    kept = Keeper(run, 0, 0, BoundedLog(tmp_path / "log"))
-    touched_s = dict.fromkeys(files, now_s)
-    monkeypatch.setattr(os, "utime", lambda path, **_: touched_s.update({Path(path): now_s}))
-    oldest_s = 0.0
-    for hour in range(7 * 24):
-        now_s += HOUR_S
-        if hour % 24 < 8:
-            continue  # it sleeps, and nothing runs
-        kept._refresh()
-        oldest_s = max(oldest_s, *(now_s - touched_s[file] for file in files))
-    os.close(held)
-
-    assert files
-    assert oldest_s < TMP_DAYS * DAY_S
 
 
 def test_a_night_of_requests_on_mains_and_on_battery() -> None:
