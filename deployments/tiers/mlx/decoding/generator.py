@@ -21,10 +21,8 @@ only once it stands (`Rows.advance`).
 
 from __future__ import annotations
 
-import contextlib
-import itertools
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -40,18 +38,9 @@ from deployments.tiers.mlx.decoding.drawing import (
     sample,
 )
 from deployments.tiers.mlx.decoding.lookup import Guess, Lookup
-from deployments.tiers.mlx.decoding.rows import Computer, Processor, Row, Rows, build_row
+from deployments.tiers.mlx.decoding.rows import Computer, Intake, Row, Rows
 
-__all__ = ["LookupGenerator", "Progress", "Work"]
-
-
-@dataclass(slots=True)
-class Work:
-    """The work of a stretch of time, as `batch.py` reads it."""
-
-    generation_tokens: int = 0
-    prompt_tokens: int = 0
-    prompt_time: float = 0.0
+__all__ = ["LookupGenerator", "Progress"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +63,7 @@ class _Ahead:
     failed: frozenset[int] = frozenset()
 
 
-class LookupGenerator:
+class LookupGenerator(Intake):
     """The sequences of one model. Engine thread only. `policy` outlives it; without one it doesn't guess."""
 
     def __init__(
@@ -86,37 +75,16 @@ class LookupGenerator:
         policy: DraftPolicy | None,
         step: Computer | None = None,
     ) -> None:
-        self._model, self._stops = model, frozenset(stop_tokens)
+        super().__init__(model, stop_tokens, prefill_step_size)
         self._begins_ahead = step is None  # what computes at once would only keep the last token waiting
-        self.prefill_step_size = prefill_step_size
         self._policy, self._drafts = policy or DraftPolicy(), policy is not None
         self._filling, self._filled, self._decoding = (Rows(model, step) for _ in range(3))
         self._ahead: _Ahead | None = None
-        self._uids = itertools.count()
         self._undisturbed = False  # whether nothing but decoding was computed since the last step
-        self._work = Work()
         self.guessed_tokens = self.right_tokens = 0
 
-    @contextlib.contextmanager
-    def stats(self) -> Iterator[Work]:
-        """Count the work that is done while the block runs."""
-        self._work = Work()
-        yield self._work
-
-    def insert_segments(
-        self,
-        segments: Sequence[Sequence[Sequence[int]]],
-        *,
-        max_tokens: Sequence[int],
-        caches: Sequence[Any] | None,
-        all_tokens: Sequence[Sequence[int]],
-        samplers: Sequence[Any],
-        logits_processors: Sequence[Sequence[Processor]],
-    ) -> list[int]:
-        """Take one sequence; return its number. `caches`: of the tokens in `all_tokens`."""
-        row = build_row(next(self._uids), segments, max_tokens, all_tokens, samplers, logits_processors)
-        self._filling.add(row, self._new_cache() if caches is None else caches[0])
-        return [row.uid]
+    def _put(self, row: Row, cache: Any) -> None:
+        self._filling.add(row, cache)
 
     def next(self) -> tuple[list[Progress], list[Drawn]]:
         """Make a step for all that decode, and prefill a chunk of what waits."""
@@ -322,12 +290,6 @@ class LookupGenerator:
             replace(one, prompt_cache=kept[one.uid][0], all_tokens=kept[one.uid][1]) if one.finish_reason else one
             for one in drawn
         ]
-
-    def _new_cache(self) -> list[Any]:
-        from mlx_lm.models.cache import make_prompt_cache
-
-        made: list[Any] = make_prompt_cache(self._model)
-        return made
 
 
 def _build_offer(row: Row, guess: Guess | None) -> Offer:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -11,7 +12,7 @@ from deployments.tiers.mlx.decoding.draft_policy import Record
 from deployments.tiers.mlx.decoding.lookup import Lookup
 from deployments.tiers.mlx.decoding.ragged import Lengths, RaggedCache, build_caches
 
-__all__ = ["Computer", "Processor", "Row", "Rows", "build_row"]
+__all__ = ["Computer", "Intake", "Processor", "Row", "Rows", "Work"]
 
 
 class Processor(Protocol):
@@ -69,28 +70,63 @@ class Row:
         return self.prompt[self.read : min(end, self.read + tokens_max)]
 
 
-def build_row(
-    uid: int,
-    segments: Sequence[Sequence[Sequence[int]]],
-    max_tokens: Sequence[int],
-    all_tokens: Sequence[Sequence[int]],
-    samplers: Sequence[Any],
-    logits_processors: Sequence[Sequence[Processor]],
-) -> Row:
-    """Build the row of one sequence from what mlx-lm's generator takes. Raises ValueError where it can draw nothing."""
-    (parts,), (held,) = segments, all_tokens
-    prompt = [token for part in parts for token in part]
-    if not prompt or max_tokens[0] < 1:
-        raise ValueError("a sequence needs a prompt, and room for a token")
-    return Row(
-        uid=uid,
-        prompt=prompt,
-        ends=list(itertools.accumulate(map(len, parts))),
-        max_tokens=max_tokens[0],
-        tokens=list(held),
-        sampler=samplers[0],
-        processors=logits_processors[0],
-    )
+@dataclass(slots=True)
+class Work:
+    """The work of a stretch of time, as `batch.py` reads it."""
+
+    generation_tokens: int = 0
+    prompt_tokens: int = 0
+    prompt_time: float = 0.0
+
+
+class Intake:
+    """The part of mlx-lm's `BatchGenerator` that takes sequences and counts work. `stop_tokens` end a sequence."""
+
+    def __init__(self, model: Any, stop_tokens: Iterable[int], prefill_step_size: int) -> None:
+        self._model, self._stops = model, frozenset(stop_tokens)
+        self.prefill_step_size = prefill_step_size
+        self._uids = itertools.count()
+        self._work = Work()
+
+    @contextlib.contextmanager
+    def stats(self) -> Iterator[Work]:
+        """Count the work that is done while the block runs."""
+        self._work = Work()
+        yield self._work
+
+    def insert_segments(
+        self,
+        segments: Sequence[Sequence[Sequence[int]]],
+        *,
+        max_tokens: Sequence[int],
+        caches: Sequence[Any] | None,
+        all_tokens: Sequence[Sequence[int]],
+        samplers: Sequence[Any],
+        logits_processors: Sequence[Sequence[Processor]],
+    ) -> list[int]:
+        """Take one sequence; return its number. `caches`: of the tokens in `all_tokens`. Raises ValueError where it can
+        draw nothing."""
+        from mlx_lm.models.cache import make_prompt_cache
+
+        (parts,), (held,) = segments, all_tokens
+        prompt = [token for part in parts for token in part]
+        if not prompt or max_tokens[0] < 1:
+            raise ValueError("a sequence needs a prompt, and room for a token")
+        row = Row(
+            uid=next(self._uids),
+            prompt=prompt,
+            ends=list(itertools.accumulate(map(len, parts))),
+            max_tokens=max_tokens[0],
+            tokens=list(held),
+            sampler=samplers[0],
+            processors=logits_processors[0],
+        )
+        self._put(row, make_prompt_cache(self._model) if caches is None else caches[0])
+        return [row.uid]
+
+    def _put(self, row: Row, cache: Any) -> None:
+        """Put a row behind the others, with the cache of its tokens."""
+        raise NotImplementedError
 
 
 class Computer(Protocol):

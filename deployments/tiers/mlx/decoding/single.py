@@ -11,53 +11,28 @@ Invariants:
 
 from __future__ import annotations
 
-import contextlib
 import copy
-import itertools
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
 from deployments.tiers.mlx.decoding.drawing import Drawn, draw_lines
-from deployments.tiers.mlx.decoding.generator import Progress, Work
-from deployments.tiers.mlx.decoding.rows import Processor, Row, build_row
+from deployments.tiers.mlx.decoding.generator import Progress
+from deployments.tiers.mlx.decoding.rows import Intake, Row
 
 __all__ = ["SingleGenerator"]
 
 
-class SingleGenerator:
+class SingleGenerator(Intake):
     """The sequences of one model. Engine thread only."""
 
     def __init__(self, model: Any, *, stop_tokens: Iterable[int], prefill_step_size: int) -> None:
-        self._model, self._stops = model, frozenset(stop_tokens)
-        self.prefill_step_size = prefill_step_size
+        super().__init__(model, stop_tokens, prefill_step_size)
         self._rows: dict[int, tuple[Row, Any]] = {}  # with their caches, in order of arrival
-        self._uids = itertools.count()
-        self._work = Work()
 
-    @contextlib.contextmanager
-    def stats(self) -> Iterator[Work]:
-        """Count the work that is done while the block runs."""
-        self._work = Work()
-        yield self._work
-
-    def insert_segments(
-        self,
-        segments: Sequence[Sequence[Sequence[int]]],
-        *,
-        max_tokens: Sequence[int],
-        caches: Sequence[Any] | None,
-        all_tokens: Sequence[Sequence[int]],
-        samplers: Sequence[Any],
-        logits_processors: Sequence[Sequence[Processor]],
-    ) -> list[int]:
-        """Take one sequence; return its number. `caches`: of the tokens in `all_tokens`."""
-        from mlx_lm.models.cache import make_prompt_cache
-
-        row = build_row(next(self._uids), segments, max_tokens, all_tokens, samplers, logits_processors)
-        self._rows[row.uid] = row, make_prompt_cache(self._model) if caches is None else caches[0]
-        return [row.uid]
+    def _put(self, row: Row, cache: Any) -> None:
+        self._rows[row.uid] = row, cache
 
     def next(self) -> tuple[list[Progress], list[Drawn]]:
         """Read a chunk of the first sequence's prompt, or draw its next token."""
