@@ -83,7 +83,8 @@ def join_arguments(given: Sequence[dict[str, Any]]) -> tuple[tuple[dict[str, Any
     what was changed: a chat template can't write halves, and many servers refuse them."""
     messages, changed = list(given), False
     for at, message in enumerate(messages):
-        known = message.get("tool_calls") or []
+        if not (known := message.get("tool_calls")):
+            continue
         calls = [_join_call(call) for call in known]
         if any(call is not old for call, old in zip(calls, known, strict=True)):
             messages[at], changed = message | {"tool_calls": calls}, True

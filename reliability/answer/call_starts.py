@@ -40,6 +40,7 @@ __all__ = [
     "count_fences",
     "find_call_start",
     "fold_text",
+    "is_plain",
     "place_behind",
     "prepare_names",
 ]
@@ -206,6 +207,11 @@ def prepare_names(names: Iterable[str]) -> ToolNames:
         Lookup(index, frozenset(known), True),
         index.firsts | _FIRSTS if known else frozenset(_HEADER_FIRSTS),
     )
+
+
+def is_plain(text: str) -> bool:
+    """Tell whether nothing begins in a text that goes on within a line, and no sentence ends there."""
+    return _SPOT.search(text) is None
 
 
 def find_call_start(

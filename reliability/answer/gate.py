@@ -50,6 +50,7 @@ from reliability.answer.call_starts import (
     count_fences,
     find_call_start,
     fold_text,
+    is_plain,
     place_behind,
     prepare_names,
 )
@@ -203,6 +204,9 @@ def step(gate: Gate, event: Event) -> tuple[Gate, tuple[Event, ...]]:
         case Text(text):
             if gate.mode is Mode.HELD:
                 return _hold_event(gate, event), ()
+            if gate.mode is Mode.PASS and gate.place is Place.ANYWHERE and text and is_plain(text):  # nearly always
+                before = (gate.before + text)[-BEFORE_CHARS:]
+                return Gate(gate.rules, Mode.PASS, Place.ANYWHERE, before, fenced=gate.fenced), (event,)
             return _take_text(gate, text)
         case Started() | Counted() | Logprobs() | Passed() | Finish() | Failed():
             return gate, (event,)

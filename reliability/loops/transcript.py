@@ -165,7 +165,7 @@ def read_turns(messages: Any, turns_max: int = TURNS_MAX) -> tuple[Turn, ...]:
         if isinstance(listed[index], dict):
             _read_message(tail, index, turns)
     request = tail.find_request(start) if turns else ""
-    asked, times = read_number(request), read_times(request)
+    asked, times = (read_number(request), read_times(request)) if request else (0, 0)
     return tuple(turn.freeze(asked, times) for turn in turns)
 
 

@@ -62,16 +62,14 @@ def pairs(name: str, arguments: Arguments) -> str:
     return f"<tool_call>{name}\n{inner}</tool_call>"
 
 
-def marked(name: str, arguments: Arguments) -> str:
-    """DeepSeek V3.2: each parameter says whether it is a string."""
+def marked(name: str, arguments: Arguments, mark: str = "｜DSML｜", block: str = "function_calls") -> str:
+    """DeepSeek V3.2, and GigaChat 3.5 with marks of its own: each parameter says whether it is a string."""
     inner = "".join(
-        f'<｜DSML｜parameter name="{key}" string="{"true" if isinstance(value, str) else "false"}">{bare(value)}'
-        "</｜DSML｜parameter>\n"
+        f'<{mark}parameter name="{key}" string="{"true" if isinstance(value, str) else "false"}">{bare(value)}'
+        f"</{mark}parameter>\n"
         for key, value in arguments.items()
     )
-    return (
-        f'<｜DSML｜function_calls>\n<｜DSML｜invoke name="{name}">\n{inner}</｜DSML｜invoke>\n</｜DSML｜function_calls>'
-    )
+    return f'<{mark}{block}>\n<{mark}invoke name="{name}">\n{inner}</{mark}invoke>\n</{mark}{block}>'
 
 
 def sections(name: str, arguments: Arguments) -> str:
@@ -186,7 +184,7 @@ PLAIN: dict[str, Rendering] = {
     "glm": pairs,
     "gemma": lambda n, a: f"<|tool_call>call:{n}{braces(dict(a))}<tool_call|>",
     "deepseek v3.2": marked,
-    "gigachat 3.5": lambda n, a: marked(n, a).replace("DSML", "GCML").replace("function_calls", "tool_calls"),
+    "gigachat 3.5": lambda n, a: marked(n, a, "｜GCML｜", "tool_calls"),
     "solar 2": solar,
     "muse": muse,
     "kimi k3": sections,

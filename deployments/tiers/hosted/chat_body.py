@@ -54,7 +54,7 @@ def chat_body(
     Raises ValueError or TypeError where the request can't be written as JSON.
     """
     body: dict[str, Any] = {key: value for key, value in request.extra.items() if key not in _OURS}
-    messages = list(soften([_mend_calls(_drop_nulls(message)) for message in request.messages], form))
+    messages = list(soften([_mend(message) for message in request.messages], form))
     body |= {
         "model": model,
         "messages": messages if openrouter else [_drop_markers(m) for m in messages],
@@ -72,6 +72,13 @@ def chat_body(
     if request.stop:
         body["stop"] = list(request.stop)
     return write_json(body, default=dict)
+
+
+def _mend(message: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the message in a form that every backend takes."""
+    if None in message.values() or message.get("tool_calls") == []:
+        message = _drop_nulls(message)
+    return _mend_calls(message) if "tool_calls" in message or "function_call" in message else message
 
 
 def _mend_calls(message: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -115,8 +122,6 @@ def _fill_parameters(tool: Mapping[str, Any]) -> Mapping[str, Any]:
 def _drop_nulls(message: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the message without what it says nothing by: a client that sends an answer back as its SDK holds it has
     nulls in it, and an empty list of calls."""
-    if None not in message.values() and message.get("tool_calls") != []:
-        return message
     empty = {key for key, value in message.items() if value is None and key != "content"}
     empty |= {"tool_calls"} if not message.get("tool_calls") else set()
     return {key: value for key, value in message.items() if key not in empty}

@@ -130,8 +130,9 @@ class ChunkReader:
                 delta = None
         events = self._read_delta(delta) if isinstance(delta, dict) else []
         if events and "delta" in choice:
-            said = sum(len(event.text) for event in events if isinstance(event, Text))
-            self._told_chars = (self._told_chars or 0) + said
+            self._told_chars = self._told_chars or 0
+            for event in events:
+                self._told_chars += len(event.text) if isinstance(event, Text) else 0
         wanted = self._logprobs and isinstance(delta, dict) and _counts_as_text(delta)
         if wanted and (tokens := read_logprobs(choice.get("logprobs"))):
             events.append(Logprobs(tokens))
@@ -158,7 +159,8 @@ class ChunkReader:
             events.append(Reasoning(reasoning))
         if text and (text := self._text.take(text)):
             events.append(Text(text))
-        if (refusal := _read_refusal(delta)) and (refusal := self._refusal.take(refusal)):
+        refused = "refusal" in delta or isinstance(content, list)
+        if refused and (refusal := _read_refusal(delta)) and (refusal := self._refusal.take(refusal)):
             events.append(Refusal(refusal))
         pieces = delta.get("tool_calls")
         if not pieces and isinstance(delta.get("function_call"), Mapping):

@@ -150,8 +150,11 @@ def read_pairs(text: str, at: int, setting: Setting) -> Found | None:
         at = pair.end()
     if _PAIR_PART.match(text, at):
         raise Unreadable("a key or a value without its closing tag", at)
-    if setting.explicit and not CLOSER.match(text, at):
+    closed = CLOSER.match(text, at)
+    if setting.explicit and not closed:
         raise Unreadable("the closing tag of the call is missing", at)
+    if closed and (part := _PAIR_PART.search(text, closed.end())) and part[0].startswith("</"):
+        raise Unreadable("a closing tag of the call that may be the last value's own", at)
     return Found(
         [record_repairs(RawCall(name=head["name"], arguments=found.found, format=setting.format), found.kinds)], at
     )

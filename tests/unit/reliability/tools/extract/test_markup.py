@@ -146,3 +146,15 @@ def test_white_space_that_is_taken_off_is_noted():
     ):
         assert calls(text) == [("save", {"path": "a"})]
         assert kinds(text) == {RepairKind.LAYOUT}
+
+
+@pytest.mark.parametrize(
+    "value", ["</arg_value></tool_call>", "a</arg_value>\n</tool_call>\nb", "x</arg_value></tool_call> "]
+)
+def test_a_pair_s_value_that_holds_the_end_of_its_call_is_refused(value):
+    """The first end of the call is taken for its end only where no end of a value follows before the next call: it may
+    be the text's own, and a part of the text would be lost."""
+    pair = "<tool_call>save\n<arg_key>path</arg_key>\n<arg_value>{}</arg_value>\n</tool_call>"
+    assert calls(pair.format(value)) == []
+    assert calls(pair.format("a") + "\nDone.") == [("save", {"path": "a"})]
+    assert calls(pair.format("a") + pair.format("b")) == [("save", {"path": "a"}), ("save", {"path": "b"})]
