@@ -215,7 +215,7 @@ class Reading:
             self._guard(event)
             if self.stopped_for_calls:
                 return ()  # the beginning of one more call: those before it are complete
-        if self.thoughts.speaking:  # nearly always
+        if self.thoughts.passes(event):  # nearly always
             gate, out = gates.step(self.gate, event)
             if not isinstance(gate, Stopped):
                 if self.logprobs is not None:

@@ -83,6 +83,10 @@ class Thoughts:
         """Whether what comes next is reasoning."""
         return self._row is not None
 
+    def passes(self, event: Event) -> bool:
+        """Return whether an event goes on to the gate as it is."""
+        return self.speaking or not (self._held or isinstance(event, Text))
+
     def split(self, event: Event) -> Sequence[Event]:
         """Return an event with the reasoning in its text apart; before a call or a refusal, what waits."""
         if isinstance(event, Text):
