@@ -28,12 +28,12 @@ def name_past_calls(messages: tuple[Message, ...]) -> tuple[Message, ...]:
     out: list[Message] = []
     waiting: Open = []
     for at, message in enumerate(messages):
+        named = message
         if message.get("role") in RESULT:
-            out.append(_name_result(message, waiting))
-            continue
-        if message.get("role") == "assistant":
-            message, waiting = _name_calls(message, at)
-        out.append(message)
+            named = _name_result(message, waiting)
+        elif message.get("role") == "assistant":
+            named, waiting = _name_calls(message, at)
+        out.append(named)
     return tuple(out)
 
 
@@ -41,9 +41,8 @@ def _is_loose(message: Message) -> bool:
     """Return whether something in it can't be told by its id."""
     if message.get("role") in RESULT:
         return message["role"] == "function" or not message.get("tool_call_id")
-    return isinstance(message.get("function_call"), dict) or len(set(_list_ids(message))) < len(
-        message.get("tool_calls") or ()
-    )
+    calls = message.get("tool_calls") or ()
+    return isinstance(message.get("function_call"), dict) or len(set(_list_ids(message))) < len(calls)
 
 
 def _list_ids(message: Message) -> Iterator[str]:
