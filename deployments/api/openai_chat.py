@@ -14,6 +14,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from deployments.api.keeping import may_keep
+from deployments.api.past_calls import name_past_calls
 from deployments.api.session import name_beginning, read_session
 from deployments.errors import ApiError
 from deployments.wire import Named
@@ -194,7 +195,7 @@ def build_call(
     request = ChatRequest(
         request_id=request_id,
         session_id=session or name_beginning(headers, messages),
-        messages=messages,
+        messages=name_past_calls(messages),
         max_tokens=min(asked or tokens_max, tokens_max),
         max_tokens_named=asked is not None,
         timeout_s=timeout_s,

@@ -160,7 +160,7 @@ def soften(messages: Sequence[Mapping[str, Any]], form: HistoryForm) -> Sequence
 def _drop_empty(messages: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
     """Leave out the messages that say nothing, but for the last one; a result that says nothing is an empty text."""
     out: list[Mapping[str, Any]] = []
-    for i, message in enumerate(messages):
+    for i, message in enumerate(map(_say_refusal, messages)):
         says = any(message.get(key) for key in ("content", "tool_calls", "reasoning_content"))
         if message["role"] in _RESULT:
             out.append(message if says else {**message, "content": ""})
@@ -169,6 +169,13 @@ def _drop_empty(messages: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, 
         elif i == len(messages) - 1:
             out.append({**message, "content": "" if message["role"] == "assistant" else CONTINUE})
     return out
+
+
+def _say_refusal(message: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Give what the model refused in as its words: no template reads another field."""
+    if not message.get("refusal") or message.get("content"):
+        return message
+    return {key: value for key, value in message.items() if key != "refusal"} | {"content": message["refusal"]}
 
 
 def fit_ids(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:

@@ -61,8 +61,10 @@ class Wrapping:
         closing = _CLOSINGS.get(self._quote, "")
         if self._fenced and rest.lstrip().startswith(_FENCE):
             self.torn = True  # it may be the text's own
-        if self._dots:
+        if self._dots and rest.startswith(self._dots):
             rest = rest.removeprefix(self._dots)
+            # Only in the middle of a word they can't be the text's own.
+            self.torn = self.torn or not (self._begun[-1:].isalnum() and rest[:1].isalnum())
         elif closing and (dots := _DOTS.match(rest)) is not None and rest.startswith(closing, dots.end()):
             self.torn = True  # the dots may be the model's or the text's own
         if closing and rest.startswith(closing):

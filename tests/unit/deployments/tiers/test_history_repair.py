@@ -146,3 +146,11 @@ def test_ids_name_their_tools():
     assert [one.get("tool_call_id") for one in named[1:4]] == ["functions.f:1", "functions.f:0", "?"]
     assert [one["id"] for one in named[4]["tool_calls"]] == ["functions.f:2", "functions.f:3"]
     assert name_ids([turn, *results]) == named[:4]
+
+
+@pytest.mark.parametrize("form", list(HistoryForm)[1:])
+def test_a_refusal_is_said(form):
+    """Law: what a model refused in stands in a softer form as its words; it is left out in none."""
+    history = [{"role": "user", "content": "u"}, {"role": "assistant", "content": None, "refusal": "I won't."}]
+
+    assert soften(history, form)[1] == {"role": "assistant", "content": "I won't."}

@@ -243,3 +243,15 @@ def test_what_stands_around_the_words_that_were_asked_for_is_taken_off(said, out
 def test_a_remark_that_begins_as_the_answer_did_is_not_joined():
     """Law: a beginning of one or two words may as well open an answer about it."""
     assert joined("As", "As requested, here is the rest of it.", [4], trusted=False) is None
+
+
+@pytest.mark.parametrize("dots", ["…", "..."])
+@pytest.mark.parametrize("chunk", [1, 3, 1000])
+def test_dots_that_may_be_the_texts_own_tear(dots, chunk):
+    """Law: a model that opens its words with dots may have closed them, or gone on with the text's own; between words
+    nobody can tell, so nothing is joined. Dots that it opens alone go."""
+    begun = "We waited for the pump, and then, as nobody came"
+    said = f"{dots}{find_anchor(begun)}"
+
+    assert joined(begun, f"{said}{dots} the valve was closed.", [chunk], trusted=False) is None
+    assert joined(begun, f"{said} the valve was closed.", [chunk], trusted=False) == " the valve was closed."

@@ -1,0 +1,81 @@
+"""Past calls and their results in the one form that everything further in reads: each call of a turn has an id that no
+other of the turn has, and each of its results names it.
+
+    the legacy `function_call`, and a message of a `function`     `tool_calls`, and a message of a `tool`
+    no id, an empty one, or one that two calls of a turn share    an id by the place, the same for the call's result
+    a result that names no call                                   the next call of its turn that has none
+
+What names its calls already is returned as it is. Pure.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+__all__ = ["name_past_calls"]
+
+Message = dict[str, Any]
+RESULT = frozenset({"tool", "function"})
+Open = list[tuple[str, str, str]]  # of each call that has no result: the id that the client gave it, its id, its name
+
+
+def name_past_calls(messages: tuple[Message, ...]) -> tuple[Message, ...]:
+    """Return the messages with calls that can be told apart, and with results that name theirs."""
+    if not any(_is_loose(message) for message in messages):
+        return messages
+    out: list[Message] = []
+    waiting: Open = []
+    for at, message in enumerate(messages):
+        named = message
+        if message.get("role") in RESULT:
+            named = _name_result(message, waiting)
+        elif message.get("role") == "assistant":
+            named, waiting = _name_calls(message, at)
+        out.append(named)
+    return tuple(out)
+
+
+def _is_loose(message: Message) -> bool:
+    """Return whether something in it can't be told by its id."""
+    if message.get("role") in RESULT:
+        return message["role"] == "function" or not message.get("tool_call_id")
+    calls = message.get("tool_calls") or ()
+    return isinstance(message.get("function_call"), dict) or len(set(_list_ids(message))) < len(calls)
+
+
+def _list_ids(message: Message) -> Iterator[str]:
+    for call in message.get("tool_calls") or ():
+        if isinstance(call.get("id"), str) and call["id"]:
+            yield call["id"]
+
+
+def _name_calls(message: Message, at: int) -> tuple[Message, Open]:
+    calls = message.get("tool_calls") or []
+    legacy = message.get("function_call")
+    if not calls and isinstance(legacy, dict) and isinstance(legacy.get("name"), str):
+        message = {key: value for key, value in message.items() if key != "function_call"}
+        calls = [{"type": "function", "function": legacy}]
+    shared = Counter(_list_ids({"tool_calls": calls}))
+    named, waiting = [], []
+    for place, call in enumerate(calls):
+        given, id = call.get("id"), f"call_{at}_{place}"
+        if isinstance(given, str) and shared[given] == 1:
+            id = given
+        while id != given and id in shared:
+            id += "_"
+        waiting.append((str(given or ""), id, call["function"]["name"]))
+        named.append(call if id == given else {**call, "id": id})
+    return ({**message, "tool_calls": named} if named else message), waiting
+
+
+def _name_result(message: Message, waiting: Open) -> Message:
+    """Return the result with the id of its call, which waits no longer; as it is where none waits for it."""
+    id, name = message.get("tool_call_id") or "", message.get("name")
+    own = [call for call in waiting if call[0] == id] if id else waiting
+    found = next((call for call in own if not id and call[2] == name), own[0] if own else None)
+    if found is None or (message["role"] == "function" and found[2] != name):
+        return message
+    waiting.remove(found)
+    return {**message, "role": "tool", "tool_call_id": found[1]}
