@@ -7,7 +7,7 @@ Invariants:
 - An answer ends: `ask_s` bounds all of it, `ANSWER_BYTES_MAX` its size. It is never decompressed.
 - A redirect is not followed: the key goes to the address that was named, and to no other.
 - A server that is away, refuses, or is another one costs one line, which says what to do, and no traceback. The line
-  never holds the key.
+  never holds the key, nor what a terminal or a shell would obey.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from urllib.parse import urlsplit
 
 import httpx
 
+from deployments.cli.lines import plain
 from deployments.config import ConfigError
 from deployments.listener.listening import is_loopback
 
@@ -48,9 +49,8 @@ class NoAnswer(Exception):
 
 def name_foreign(url: str, error: Exception) -> str:
     """Write the line for a server whose answer has another shape than ours."""
-    return f"{url} is not an MLX Stack Serve instance: its answer can't be read ({type(error).__name__}: {error})"[
-        :WORDS_MAX
-    ]
+    words = plain(f"{type(error).__name__}: {error}")
+    return f"{url} is not an MLX Stack Serve instance: its answer can't be read ({words})"[:WORDS_MAX]
 
 
 class ServerClient:
@@ -157,7 +157,8 @@ def _read_object(raw: bytes) -> dict[str, Any]:
 
 
 def read_words(body: Mapping[str, Any]) -> str:
-    """Read what an error says: our own are objects, those of other servers may be texts."""
+    """Read what an error says, as one line of plain text: our own are objects, those of other servers may be texts. It
+    stands in what a person reads, and among lines that a shell may read."""
     error = body.get("error")
     words = error.get("message") if isinstance(error, dict) else error
-    return words[:WORDS_MAX] if isinstance(words, str) else ""
+    return plain(words[:WORDS_MAX]) if isinstance(words, str) else ""

@@ -52,9 +52,18 @@ class _Unreadable(ValueError):
 
 class ChatReader:
     """Reads the body of one answer of one tier; with `logprobs`, the probabilities of its tokens too. `strict`: the
-    answer is worth nothing if a piece of it is missing."""
+    answer is worth nothing if a piece of it is missing. `write_asked`: as of `translate_complaint`."""
 
-    def __init__(self, tier: str, clean: Callable[[str], str], *, logprobs: bool = False, strict: bool = False) -> None:
+    def __init__(
+        self,
+        tier: str,
+        clean: Callable[[str], str],
+        write_asked: Callable[[], bytes] = bytes,
+        *,
+        logprobs: bool = False,
+        strict: bool = False,
+    ) -> None:
+        self._write_asked = write_asked
         self.over = False
         self._strict = strict
         self._skipped = 0
@@ -176,7 +185,8 @@ class ChatReader:
             self._refuse(self._chunks.complaint, events)
 
     def _refuse(self, complaint: Complaint, events: list[Event]) -> None:
-        events.append(translate_complaint(self._tier, complaint.redact(self._clean), usage=self._chunks.usage))
+        complaint, usage = complaint.redact(self._clean), self._chunks.usage
+        events.append(translate_complaint(self._tier, complaint, usage=usage, write_asked=self._write_asked))
 
     def _end(self, cut: bool, events: list[Event]) -> None:
         if self._json is not None:

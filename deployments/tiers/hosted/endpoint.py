@@ -1,14 +1,18 @@
-"""Where an upstream is: its URL, the login that may stand in it, and whom to trust behind it."""
+"""Where an upstream is: its URL, the secrets that may stand in it, and whom to trust behind it."""
 
 from __future__ import annotations
 
+import base64
 import os
 import ssl
+from collections.abc import Sequence
 
 import certifi
 from yarl import URL
 
-__all__ = ["CHAT", "build_tls", "find_route", "parse_endpoint"]
+from deployments.reports.redaction import secret_headers
+
+__all__ = ["CHAT", "build_tls", "encode_login", "find_route", "list_secrets", "parse_endpoint"]
 
 CHAT = "/chat/completions"
 
@@ -45,3 +49,16 @@ def find_route(url: URL, route: str) -> URL:
     if route == CHAT:
         return url
     return url.with_path(url.raw_path.removesuffix(CHAT) + route, encoded=True, keep_query=True)
+
+
+def encode_login(login: Sequence[str]) -> str:
+    """Return the login as HTTP sends it."""
+    return base64.b64encode(":".join(login).encode()).decode("ascii")
+
+
+def list_secrets(url: URL, login: Sequence[str]) -> list[str]:
+    """List the secrets of an address in each form that goes out, since an upstream may echo any of them: a field of the
+    query also with its escapes."""
+    sent = {name: value for name, _, value in (field.partition("=") for field in url.raw_query_string.split("&"))}
+    found = [*secret_headers(url.query), *secret_headers(sent)]
+    return [*login, encode_login(login), *found] if login else found

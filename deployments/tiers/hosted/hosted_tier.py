@@ -24,7 +24,6 @@ out), or it follows a redirect to another host.
 from __future__ import annotations
 
 import asyncio
-import base64
 import json
 import math
 import os
@@ -43,7 +42,7 @@ from deployments.tiers.history_repair import HistoryForm
 from deployments.tiers.hosted.chat_body import chat_body
 from deployments.tiers.hosted.chat_reader import ChatReader
 from deployments.tiers.hosted.continuing import Continues, ask_to_go_on, join
-from deployments.tiers.hosted.endpoint import CHAT, build_tls, find_route, parse_endpoint
+from deployments.tiers.hosted.endpoint import CHAT, build_tls, encode_login, find_route, list_secrets, parse_endpoint
 from deployments.tiers.hosted.inbox import Inbox
 from deployments.tiers.hosted.passed_reader import PassedReader, build_passed_body, cut_list
 from deployments.tiers.hosted.prefill_habits import choose_continues
@@ -208,9 +207,7 @@ class HostedTier:
     ) -> aiohttp.ClientResponse | Failed:
         """Return the upstream's response once its headers are here, or why there is none."""
         try:
-            chat = partial(chat_body, openrouter=self._openrouter, form=form)
-            written = chat if not request.route else build_passed_body
-            body = await large(request.body_bytes, written, request, self._model)
+            body = await large(request.body_bytes, self._write_body, request, form)
         except (ValueError, TypeError, RecursionError):
             return self._build_failed(Fault.BAD_REQUEST, "can't be sent this request: it is not plain JSON")
         try:
@@ -230,12 +227,17 @@ class HostedTier:
         except Exception as cause:
             return self._build_failed(*_explain_error(cause))
 
+    def _write_body(self, request: ChatRequest, form: HistoryForm = HistoryForm.AS_WRITTEN) -> bytes:
+        if request.route:
+            return build_passed_body(request, self._model)
+        return chat_body(request, self._model, openrouter=self._openrouter, form=form)
+
     def _open_reader(self, request: ChatRequest, key: str) -> ChatReader | PassedReader:
         clean = self._build_redactor(key)
         if request.route:
             return PassedReader(self._name, clean, request.extra)
-        logprobs = request.top_logprobs is not None
-        return ChatReader(self._name, clean, logprobs=logprobs, strict=_wants_data(request))
+        asked, logprobs = partial(self._write_body, request), request.top_logprobs is not None
+        return ChatReader(self._name, clean, asked, logprobs=logprobs, strict=_wants_data(request))
 
     async def _answer(
         self, response: aiohttp.ClientResponse, reader: ChatReader | PassedReader, deadline: float, streamed: bool
@@ -287,6 +289,7 @@ class HostedTier:
             complaint.redact(self._build_redactor(key)),
             status=response.status,
             retry_after_s=read_retry_after_s(response.headers, datetime.now(UTC)),
+            write_asked=partial(self._write_body, request),
         )
         return response.status, complaint, _explain_route(failed, request)
 
@@ -315,8 +318,7 @@ class HostedTier:
         if key:
             sent["authorization"] = f"Bearer {key}"
         elif self._userinfo:
-            login = base64.b64encode(":".join(self._userinfo).encode()).decode("ascii")
-            sent["authorization"] = f"Basic {login}"
+            sent["authorization"] = f"Basic {encode_login(self._userinfo)}"
         return sent
 
     def _read_key(self) -> str:
@@ -335,7 +337,7 @@ class HostedTier:
         return ""
 
     def _build_redactor(self, key: str) -> Redactor:
-        return Redactor([key, *secret_headers(self._headers), *self._userinfo])
+        return Redactor([key, *secret_headers(self._headers), *list_secrets(self._url, self._userinfo)])
 
     @property
     def _source(self) -> str:

@@ -13,6 +13,7 @@ What must never happen: an answer that was cut and ends as if it were complete, 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Any
 
 from deployments.tiers.hosted.chat_chunks import read_usage
@@ -64,7 +65,7 @@ class PassedReader:
     def __init__(self, tier: str, clean: Callable[[str], str], body: Mapping[str, Any]) -> None:
         self.over = False
         self.finishing = False
-        self._tier, self._clean = tier, clean
+        self._tier, self._clean, self._body = tier, clean, body
         self._stream = bool(body.get("stream"))
         self._usage_wanted = bool((body.get("stream_options") or {}).get("include_usage"))
         # With `echo` the answer begins with the prompt, which nobody has written.
@@ -186,7 +187,8 @@ class PassedReader:
         return [*(events if self._stream else _cut_pieces(events)), self._finish()]
 
     def _refuse(self, value: Mapping[str, Any]) -> Failed:
-        return translate_complaint(self._tier, read_complaint(value).redact(self._clean), usage=self._usage)
+        complaint, asked = read_complaint(value).redact(self._clean), partial(write_json, self._body)
+        return translate_complaint(self._tier, complaint, usage=self._usage, write_asked=asked)
 
     def _finish(self) -> Finish:
         return Finish(reason=FinishReason.STOP, usage=self._usage)

@@ -93,7 +93,8 @@ _CONTEXT = re.compile(
 _UNSUPPORTED = re.compile(
     r"(does not|doesn't) support (tool|function|image|vision|json)|support tool use|enable-auto-tool-choice"
     r"|supports at most \d+ (completion|output) tokens|maximum allowed number of output tokens"
-    r"|^unsupported parameter: ",
+    r"|^unsupported parameter: |json schema conversion failed|failed to parse grammar|input is not supported - hint"
+    r"|requires more credits, or fewer max_tokens",
     re.IGNORECASE,
 )
 _CREDENTIALS = re.compile(
@@ -206,10 +207,13 @@ def wants_softer(status: int, complaint: Complaint) -> HistoryForm | None:
     return HistoryForm.IN_TURN if _IN_TURN.search(complaint.message) else HistoryForm.ONE_SYSTEM
 
 
-def fault_of(status: int, complaint: Complaint, *, has_retry_after: bool) -> Fault:
-    """Return the fault behind a status. `has_retry_after`: the upstream named when to come back."""
+def fault_of(
+    status: int, complaint: Complaint, *, has_retry_after: bool, write_asked: Callable[[], bytes] = bytes
+) -> Fault:
+    """Return the fault behind a status. `has_retry_after`: the upstream named when to come back. `write_asked`: as of
+    `translate_complaint`."""
     status = _resolve_status(status, complaint)
-    known = _find_by_words(status, complaint) or _BY_STATUS.get(status)
+    known = _find_by_words(status, complaint, write_asked) or _BY_STATUS.get(status)
     if known is not None:
         return known
     if status >= 500:
@@ -223,14 +227,17 @@ def _resolve_status(status: int, complaint: Complaint) -> int:
     return named if status in _SAYS_LITTLE and named not in _SAYS_LITTLE and named < 500 else status
 
 
-def _find_by_words(status: int, complaint: Complaint) -> Fault | None:
+def _find_by_words(status: int, complaint: Complaint, write_asked: Callable[[], bytes]) -> Fault | None:
     """Find the fault where more than the status names it."""
-    if status in (400, 404, 422) and _UNSUPPORTED.search(complaint.message):
+    # llama.cpp says with a 500 that it can't read a schema, OpenRouter with a 402 that this answer may cost too much.
+    if status in (400, 402, 404, 422, 500) and _UNSUPPORTED.search(complaint.message):
         return Fault.UNSUPPORTED
     if status in (400, 413, 422, 500) and _is_too_long(complaint):
         return Fault.CONTEXT_LENGTH
-    if status in (400, 422) and _CREDENTIALS.search(complaint.message):
-        return Fault.AUTH
+    if status in (400, 422) and (found := _CREDENTIALS.search(complaint.message)):
+        # Quoted from the request it says nothing of this tier: no client may open its breaker for the others.
+        quoted = found[0].lower() in write_asked().decode("utf-8", "replace").lower()
+        return Fault.UNSUPPORTED if quoted else Fault.AUTH
     if status == 429 and complaint.code in _CREDIT_CODES:
         return Fault.AUTH
     if status == 403 and complaint.moderated:
@@ -245,13 +252,15 @@ def translate_complaint(
     status: int | None = None,
     retry_after_s: float | None = None,
     usage: Usage | None = None,
+    write_asked: Callable[[], bytes] = bytes,
 ) -> Failed:
-    """Build the end of an attempt that an upstream refused.
+    """Build the end of an attempt that an upstream refused. `write_asked` writes the request, whose words the upstream
+    may quote.
 
     Without any status a complaint counts as a 500.
     """
     code = status or complaint.status or 500
-    fault = fault_of(code, complaint, has_retry_after=retry_after_s is not None)
+    fault = fault_of(code, complaint, has_retry_after=retry_after_s is not None, write_asked=write_asked)
     return Failed(
         fault=fault,
         message=_build_message(tier, fault, code, complaint.message),

@@ -203,6 +203,19 @@ def test_agents_prints_lines_for_each(server, capsys, monkeypatch, up):
         assert f"# {name}" in out
 
 
+@pytest.mark.parametrize("path", ["/health", "/v1/models/auto"])
+@pytest.mark.parametrize("end", ["\n", "\r", "\x0b", "\x85", "\u2028", "\x1b]0;"])
+def test_a_server_writes_no_line_of_its_own(server, capsys, path, end):
+    """Law: of the lines that a shell is given none is a server's: what it says of an error stays in one comment, and
+    moves no cursor."""
+    server.answers[path] = (503, {"error": {"message": f"away{end}touch owned"}})
+    assert main(["agents", "openai", "--url", server.url]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert sum("touch owned" in line for line in lines) == 1
+    assert lines[0].startswith("# the server")
+    assert lines[0].isprintable()
+
+
 def test_one_agent_can_be_asked_for(server, capsys):
     """Its lines alone."""
     assert main(["agents", "aider", "--model", "fast", "--url", server.url]) == 0

@@ -8,6 +8,7 @@ import logging
 
 import pytest
 
+from deployments.reports.redaction import REDACTED
 from deployments.tiers.hosted.hosted_tier import HostedTier
 from deployments.tiers.hosted.upstream_errors import MESSAGE_CHARS_MAX
 from reliability.types import (
@@ -116,6 +117,30 @@ def test_credentials_in_the_address_stay_hidden(upstream: Upstream) -> None:
         seen = repr(await answer(tier, ask())) + repr(tier) + str(await tier.status())
         assert "hunter22" not in seen
         assert upstream.log[-1].headers["authorization"] == "Basic am9lOmh1bnRlcjIy"
+        await tier.close()
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    ("address", "query", "echo"),
+    [
+        ("//joe:hunter22@", "", "unknown login: Basic am9lOmh1bnRlcjIy"),
+        ("//", "?key=hunter%2B22", "Cannot POST /v1/chat/completions?key=hunter%2B22"),
+        ("//", "?version=2026&api-key=hunter%2B22", "the api-key hunter+22 is unknown in version 2026"),
+    ],
+)
+def test_an_address_s_secrets_are_hidden_in_each_form(upstream: Upstream, address: str, query: str, echo: str) -> None:
+    """Law: what of a base_url opens the upstream is redacted as it is sent, as it is written and as it is meant; the
+    rest of the address is no secret."""
+    upstream.plays("m", plays.status(400, echo))
+
+    async def run() -> None:
+        tier = HostedTier(name="premium", base_url=upstream.base_url.replace("//", address) + query, model="m")
+        seen = repr(await answer(tier, ask())) + repr(tier) + str(await tier.status())
+        assert not any(secret in seen for secret in ("am9l", "hunter", "22"))
+        assert REDACTED in seen
+        assert ("2026" in echo) == ("2026" in seen)
         await tier.close()
 
     asyncio.run(run())

@@ -4,6 +4,7 @@ ends the walk."""
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from itertools import product
 from typing import Any
 
@@ -18,7 +19,8 @@ from deployments.tiers.hosted.upstream_errors import (
     translate_complaint,
     wants_softer,
 )
-from reliability.types import Fault
+from reliability.faults import TRAITS
+from reliability.types import Fault, Verdict
 
 CONTEXT = [
     "The input token count (1200000) exceeds the maximum number of tokens allowed (1048576).",
@@ -106,6 +108,45 @@ def fault(status: int, message: str = "", code: object = None) -> Fault:
 def test_the_words_tell_whose_limit_it_is(expected: Fault, said: str, status: int, code: object) -> None:
     """Law: a limit of this tier is told from a mistake in the request by what is said, where the status is the same."""
     assert fault(status, said, code) is expected
+
+
+@pytest.mark.parametrize("said", CREDENTIALS)
+@given(
+    before=st.text(max_size=20),
+    behind=st.text(max_size=20),
+    change=st.sampled_from([str.lower, str.upper, str.title, lambda words: words.replace("k", "\u212a")]),
+)
+def test_a_clients_words_say_nothing_of_the_credentials(
+    said: str, before: str, behind: str, change: Callable[[str], str]
+) -> None:
+    """Law: words that an upstream quotes from the request are no refusal of our credentials: they feed no breaker, and
+    another tier is asked. The same words of the upstream's own are one."""
+    asked = {"messages": [{"role": "user", "content": f"{before}{change(said)}{behind}"}]}
+    complaint = read_complaint({"error": {"message": f"Invalid value: '{before}{change(said)}{behind}'"}})
+
+    def write() -> bytes:
+        return json.dumps(asked, ensure_ascii=False).encode()
+
+    assert translate_complaint("t", complaint, status=400, write_asked=write).fault is not Fault.AUTH
+    assert fault(400, said) is Fault.AUTH
+
+
+@pytest.mark.parametrize(
+    ("status", "said"),
+    [
+        (500, "JSON schema conversion failed:\nPattern must start with '^' and end with '$'"),
+        (400, "Failed to parse grammar"),
+        (500, "image input is not supported - hint: if this is unexpected, you may need to provide the mmproj"),
+        (402, "This request requires more credits, or fewer max_tokens. You requested up to 32000 tokens."),
+    ],
+)
+def test_what_one_request_asks_is_not_the_tiers_health(status: int, said: str) -> None:
+    """Law: where the refusal names what this request asks, it feeds no breaker, whatever its status: the others' go
+    on."""
+    found = fault(status, said)
+
+    assert found is Fault.UNSUPPORTED
+    assert TRAITS[found].verdict is Verdict.IGNORED
 
 
 @given(st.sampled_from([400, 413, 422]), st.sampled_from(sorted(_STATUS_BY_CODE)))
