@@ -14,12 +14,12 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from deployments.api.keeping import may_keep
-from deployments.api.past_calls import name_past_calls
 from deployments.api.session import name_beginning, read_session
 from deployments.errors import ApiError
 from deployments.wire import Named
 from deployments.work.json_text import join_arguments, read_json
 from deployments.work.json_values import VALUES_MAX, has_more_values, is_too_deep
+from deployments.work.past_calls import name_past_calls
 from reliability.answer.wanted_form import WantedForm, read_wanted_form
 from reliability.sessions import Trail, read_trail
 from reliability.steps import OutOfSteps, Steps
