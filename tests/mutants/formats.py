@@ -14,9 +14,8 @@ MUTANTS: list[tuple[str, str, str, str]] = [
     ),
     (
         "reliability/answer/gate.py",
-        "            if gate.mode is Mode.HELD:\n"
-        "                return _hold_event(gate, event), ()\n            return _take_text(gate, text)",
-        "            return _take_text(replace(gate, mode=Mode.PASS), text)",
+        "            if gate.mode is Mode.HELD:\n                return _hold_event(gate, event), ()\n",
+        "",
         "text after a held call stays held",
     ),
     (
