@@ -8,6 +8,7 @@ import uuid
 from collections.abc import Mapping
 
 from deployments.errors import ApiError
+from deployments.listener.request_id import is_request_id
 
 __all__ = ["deadline_of", "is_local_only", "request_id_of"]
 
@@ -17,7 +18,6 @@ TRUE = frozenset({"true", "1", "yes"})
 FALSE = frozenset({"false", "0", "no", ""})
 # A number as a person or a program writes one: `float` takes `inf`, `1_0` and digits without end, too.
 SECONDS = re.compile(r"\+?([0-9]{1,12}(\.[0-9]{0,20})?|\.[0-9]{1,20})([eE][+-]?[0-9]{1,2})?")
-REQUEST_ID_CHARS_MAX = 128
 SECONDS_MAX = 31_536_000  # a year: what is longer is a mistake
 
 
@@ -56,6 +56,4 @@ def request_id_of(headers: Mapping[str, str]) -> str:
     """Return the client's `x-request-id`, else the one that Serve has put in its place; Serve also
     sends it back."""
     given = headers.get("x-request-id", "")
-    if given.isascii() and given.isprintable() and 0 < len(given) <= REQUEST_ID_CHARS_MAX:
-        return given
-    return str(uuid.uuid4())
+    return given if is_request_id(given) else str(uuid.uuid4())

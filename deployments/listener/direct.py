@@ -14,6 +14,9 @@ uvicorn bounds only the idle time between two requests. So here, of each connect
                the one that has waited longest. A client that sends its head when it connects, as agents do, is served
                however many dribble beside it
     unreadable a request that is no HTTP is a 400 in OpenAI's shape
+    strange    Ray reads some headers as UTF-8, before any route, and breaks with another one: a value that isn't UTF-8
+               is taken for latin-1 and written as UTF-8. An `x-request-id` that can't be one is left out: Ray would put
+               it into each line of the log
 
 The body's own bound is the Router's (`deployments/api/body.py`), behind HAProxy too.
 
@@ -46,11 +49,13 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from deployments.errors import ApiError
 from deployments.listener.haproxy import HEADER_BYTES_MAX, HEADER_S, SLOW, UNREAD_S, UNREADABLE, read_seconds
+from deployments.listener.request_id import is_request_id
 
 __all__ = ["ListenerProtocol", "install"]
 
 # After an error: so long the client may finish sending.
 LINGER_S = 1.0
+REQUEST_ID = b"x-request-id"
 WAITING_MAX = 1024
 # How often an unread connection is looked at, in its time.
 LOOKS = 4
@@ -143,9 +148,11 @@ class ListenerProtocol(HttpToolsProtocol):
         self._start_head_clock()
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Count one header."""
+        """Count one header, and pass it on as Ray can read it."""
         self._head_bytes += len(name) + len(value) + 4
-        super().on_header(name, value)
+        if name.lower() == REQUEST_ID and not is_request_id(value.decode("latin-1")):
+            return
+        super().on_header(name, value if value.isascii() else _write_utf8(value))
 
     def on_headers_complete(self) -> None:
         """End the head's time: it is there."""
@@ -265,6 +272,14 @@ def _count_queued_bytes(transport: asyncio.Transport) -> int:
             return int(peer.getsockopt(socket.SOL_SOCKET, SO_NWRITE))
         return int(struct.unpack("i", fcntl.ioctl(peer.fileno(), UNREAD_QUEUE, b"\0\0\0\0"))[0])
     return 0
+
+
+def _write_utf8(value: bytes) -> bytes:
+    try:
+        value.decode()
+    except UnicodeDecodeError:
+        return value.decode("latin-1").encode()
+    return value
 
 
 def _make_too_large_error() -> ApiError:

@@ -9,9 +9,12 @@ from typing import Any
 
 import pytest
 import uvicorn
+from hypothesis import example, given
+from hypothesis import strategies as st
 from uvicorn.server import ServerState
 
 from deployments.listener import direct as direct_door
+from deployments.listener.request_id import is_request_id
 from tests.support.listeners import Back, Raw, ask, behind_uvicorn
 from tests.support.serving import until
 from tests.unit.deployments.listener.test_slow_clients import BOUND_S
@@ -104,3 +107,32 @@ def test_no_clock_outlives_its_connection(reset):
             return list(await lost)
 
     assert asyncio.run(play()) == [None, None, None]
+
+
+@given(st.binary(min_size=1, max_size=150))
+@example(b"caf\xe9")
+@example(b"\xc2\x9b5m")
+@example(b"r" * 129)
+def test_every_header_can_be_read_as_utf_8(value: bytes) -> None:
+    """Law: whatever bytes a header has, Ray can read it, and a good one is as it came. A request's id is a word of one
+    line, or none."""
+    seen = read_headers([(b"X-Session-Id", value), (b"X-Request-ID", value)])
+    text = value.decode("latin-1")
+
+    assert seen[b"x-session-id"].decode() in (value.decode("utf-8", "replace"), text)
+    assert seen.get(b"x-request-id") == (value if is_request_id(text) else None)
+
+
+def read_headers(sent: list[tuple[bytes, bytes]]) -> dict[bytes, bytes]:
+    """The headers of a request as the app behind the door has them."""
+
+    async def play() -> dict[bytes, bytes]:
+        config = uvicorn.Config(lambda *_: None, log_config=None)
+        config.load()
+        door = direct_door.ListenerProtocol(config, ServerState(), {})
+        door.headers = []
+        for name, value in sent:
+            door.on_header(name, value)
+        return dict(door.headers)
+
+    return asyncio.run(play())

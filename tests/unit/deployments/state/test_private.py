@@ -60,3 +60,21 @@ def test_a_folder_that_holds_other_things_stays_as_it_is(tmp_path, caplog):
     assert mode(tmp_path) == 0o755
     assert mode(tmp_path / "ledger.sqlite") == 0o600
     assert any("is open to others" in record.getMessage() for record in caplog.records)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
+@pytest.mark.parametrize("linked", [False, True])
+def test_a_journal_that_another_user_has_put_there_is_refused(tmp_path, linked):
+    """Law: a file of another user is never written, nor is what a link of another user leads to."""
+    journal, mine = tmp_path / "ledger.sqlite", tmp_path / "mine"
+    mine.touch()
+    if linked:
+        journal.symlink_to(mine)
+    else:
+        journal.touch()
+    os.chown(journal, 4001, 4001, follow_symlinks=False)
+
+    with pytest.raises(PermissionError, match="belongs to user 4001"):
+        life(tmp_path)
+    assert mine.read_bytes() == b""
+    assert journal.stat().st_size == 0
