@@ -53,10 +53,17 @@ def opens_reasoning(text: str, start: int, end: int) -> bool:
 
 def ends_reasoning(text: str, start: int, end: int) -> bool:
     """Return whether a closer that stands here, behind an opener, ends reasoning."""
-    if is_quoted(text, start, end):
+    if is_quoted(text, start, end) and not _closes_block(text, start):
         return False
     apart = text[max(0, start - 1) : start] in (" ", "\t") and text[end : end + 1] in _BEHIND_A_MENTION
     return not apart or begins_sentence(text, start)
+
+
+def _closes_block(text: str, at: int) -> bool:
+    """Return whether the line before a place is the fence that closes a code block: its ticks quote nothing."""
+    least = max(0, at - INDENT_MAX)
+    line = text[max(text.rfind("\n", least, at) + 1, least) : at].strip()
+    return len(line) > 2 and not line.strip("`")
 
 
 def is_used(text: str, start: int, end: int) -> bool:

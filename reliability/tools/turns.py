@@ -125,8 +125,12 @@ _FOLLOWED = re.compile(
 )
 _NOTHING = re.compile(rf"(?:\s|{_END.pattern})*+\Z", re.IGNORECASE)
 _RESULT_WORDS = ("Observation:", "```tool_output", "✿RESULT✿", "✿RETURN✿", "## Return of ")
-RESULT_LINE = re.compile(rf"[ \t]{{0,8}}(?:{'|'.join(map(re.escape, _RESULT_WORDS))}|(?P<block>`{{3,8}}outputs?\b))")
-"""How a line begins that gives a result, behind a call; a `block`, behind a sure one."""
+# A role whose mark was left out, as servers do that skip special tokens; a call of a tool of that name it isn't.
+_BARE_ROLE = r"(?:[Hh]uman|[Uu]ser):|(?:user|human|tool|ipython|observation)[ \t]*(?:\Z|\r?\n(?!\s{0,8}[{`\[]))"
+RESULT_LINE = re.compile(
+    rf"[ \t]{{0,8}}(?:{'|'.join(map(re.escape, _RESULT_WORDS))}|(?P<sure>`{{3,8}}outputs?\b|(?P<role>{_BARE_ROLE})))"
+)
+"""How a line begins that gives a result behind a call; `sure`: behind a sure one. A `role`: right behind it."""
 _FENCE = re.compile(r"^[ \t]*`{3,}", re.MULTILINE)
 
 

@@ -10,13 +10,14 @@ a refusal beside the content or as one of its parts; reasoning in `reasoning_con
 the legacy `function_call`; finish reasons of other APIs.
 
 What must never happen: an answer that was broken off counts as finished (`abort` is an error, not a
-`stop`), or an answer that is told once more, complete, at its end (MiniMax does) is told twice, or half a character
-leaves (an upstream may split a surrogate pair over two chunks;
-`Halves` joins it), or the numbers of reasoning's or a call's tokens count as those of the text, or
-a count that lacks a part of the answer is taken for complete: then nobody would estimate; or text
-that stands where it can't be read is left out without a word (`damaged`). Some upstreams count the
-prompt ahead of the words, send zeros where they didn't count, or leave the tokens of reasoning out
-of the completion and not out of the total.
+`stop`), or an answer that is told once more, complete, at its end (MiniMax does) is told twice, or
+a second choice is mixed into the answer (some send several, though one was asked for), or half a
+character leaves (an upstream may split a surrogate pair over two chunks; `Halves` joins it), or the
+numbers of reasoning's or a call's tokens count as those of the text, or a count that lacks a part
+of the answer is taken for complete: then nobody would estimate; or text that stands where it can't
+be read is left out without a word (`damaged`). Some upstreams count the prompt ahead of the words,
+send zeros where they didn't count, or leave the tokens of reasoning out of the completion and not
+out of the total.
 """
 
 from __future__ import annotations
@@ -58,6 +59,7 @@ _NO_TEXT = _REASONING_FIELDS | {"tool_calls", "function_call", "refusal"}
 # No answer has as many tokens: beyond it a count is nonsense, and JSON libraries and databases end at 64 bits.
 COUNT_MAX = 10**12
 MODEL_CHARS_MAX = 200
+_OTHER = object()  # a choice that isn't the answer's
 
 
 class ChunkReader:
@@ -73,6 +75,8 @@ class ChunkReader:
         self.written = 0  # tokens, by an estimate
         self.damaged = False  # something that may have been part of the answer could not be read
         self._told_chars: int | None = None  # of its text, where it came in pieces
+        self._choice: int | None = None  # the number of the choice that is the answer
+        self._others = False  # another choice has come, so that only a finish reason says that this one is complete
         self.strange = 0  # chunks of an unknown kind, which held nothing of an answer
         self._calls = CallDeltas()
         self._text = Halves()
@@ -88,9 +92,11 @@ class ChunkReader:
         if model != self.model and isinstance(model, str) and model:
             self.model = join_surrogates(model[:MODEL_CHARS_MAX])
         choices = chunk.get("choices")
-        choice = choices[0] if isinstance(choices, list) and choices else None
+        choice = self._find_choice(choices) if isinstance(choices, list) and choices else None
         if isinstance(choice, dict):
             events = self._read_choice(choice)
+        elif choice is _OTHER:
+            events = []
         else:
             events = []
             self._note_no_choice(chunk, choices)
@@ -100,6 +106,19 @@ class ChunkReader:
         if usage is not None or events:  # a count from before these words is not theirs
             self.usage = usage
         return events
+
+    def _find_choice(self, choices: list[Any]) -> Any:
+        """Find the choice of a chunk that goes on with the answer: one was asked for, so that of several, the one that
+        began is the answer. `_OTHER` where all belong to others."""
+        numbers = [_read_number(choice) for choice in choices]
+        if self._choice is None:
+            known = [number for number in numbers if number is not None]
+            self._choice = min(known, default=None)
+        for choice, number in zip(choices, numbers, strict=True):
+            if number is None or number == self._choice:
+                return choice
+        self._others = True
+        return _OTHER
 
     def _note_no_choice(self, chunk: Mapping[str, Any], choices: Any) -> None:
         """Note a chunk without a choice: usage and filters' verdicts come with an empty list."""
@@ -111,7 +130,7 @@ class ChunkReader:
     @property
     def ends_well(self) -> bool:
         """Whether what has come is an answer that nothing is missing of, as far as it shows."""
-        return self.written > 0 and not self.damaged and self._calls.complete
+        return self.written > 0 and not self.damaged and not self._others and self._calls.complete
 
     def end(self) -> list[Event]:
         """Return what was held and will get no other half."""
@@ -136,11 +155,11 @@ class ChunkReader:
         wanted = self._logprobs and isinstance(delta, dict) and _counts_as_text(delta)
         if wanted and (tokens := read_logprobs(choice.get("logprobs"))):
             events.append(Logprobs(tokens))
+        if choice.get("error"):
+            self.complaint = read_complaint(choice["error"])
         reason = choice.get("finish_reason")
         if isinstance(reason, str) and reason:
-            if choice.get("error"):
-                self.complaint = read_complaint(choice["error"])
-            elif reason.lower() in _BROKEN_OFF:
+            if self.complaint is None and reason.lower() in _BROKEN_OFF:
                 self.complaint = Complaint(message=f"finish_reason {reason}")
             self.finish = _FINISH.get(reason.lower(), FinishReason.STOP)
             stop = choice.get("stop_reason")  # vLLM says here which stop sequence it was
@@ -198,6 +217,12 @@ def _read_thoughts(content: Any) -> str:
     parts = content if isinstance(content, list) else ()
     thoughts = [part.get("thinking") for part in parts if isinstance(part, Mapping) and part.get("type") == "thinking"]
     return "".join(thought if isinstance(thought, str) else _read_content(thought) for thought in thoughts)
+
+
+def _read_number(choice: Any) -> int | None:
+    """Read which choice this is; None where it doesn't say."""
+    number = choice.get("index") if isinstance(choice, dict) else None
+    return number if isinstance(number, int) and not isinstance(number, bool) else None
 
 
 def _counts_as_text(delta: Mapping[str, Any]) -> bool:

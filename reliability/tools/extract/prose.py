@@ -15,6 +15,7 @@ __all__ = ["Prose"]
 _FRAME_BEFORE = re.compile(rf"(?:{FRAME_FENCE}|(?P<tag>{FRAME_TAG}))\s*\Z")
 _FENCE = re.compile(r"`{3,}")
 _FENCE_AFTER = re.compile(r"\s*`{3,}")
+_LATE_CLOSE = re.compile(r"\s*`{3,}[ \t]*(?=\r?\n|\Z)")
 _ONLY_SEPARATORS = re.compile(r"(?:[\s,;\\]|\b(?:and|then|also)\b)*+\Z", re.IGNORECASE)
 
 
@@ -28,10 +29,13 @@ class Prose:
         self._first_call: int | None = None
         self._after_call = False
         self._behind_mark = False
+        self._framed = False  # in a fence that was opened before calls and hasn't been closed
         self._fences = 0  # how many have opened or closed a code block
 
     def add(self, text: str, at: int) -> None:
         """Take the prose that stands next, at this place."""
+        if self._after_call and self._framed and (close := _LATE_CLOSE.match(text)):
+            at, text, self._framed = at + close.end(), text[close.end() :], False
         if self._after_call or self._behind_mark:
             given, text = text, text.lstrip()
             at += len(given) - len(text)
@@ -52,6 +56,7 @@ class Prose:
         if frame and close:
             kept, end = last[: frame.start()].rstrip(), close.end()
             self._fences -= not frame["tag"]
+            self._framed = not frame["tag"] and not close[0]
         if self._first_call is not None and _ONLY_SEPARATORS.match(kept):
             kept = ""
         if kept:
@@ -68,6 +73,7 @@ class Prose:
     def forget(self) -> None:
         """Begin anew: what was taken for calls was none."""
         self._pieces, self._first_call, self._after_call, self._fences = [], None, False, 0
+        self._framed = False
 
     def text(self) -> str:
         """Return all prose that hasn't left yet."""

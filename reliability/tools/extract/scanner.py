@@ -195,7 +195,9 @@ class _Walk(Findings):
         if not self.box.tools:
             return
         given = RESULT_LINE.match(self.text, self.at) if self.may_end else None
-        if given and (self.calls or (not given["block"] and self.row.reaches(self.text, self.at))):
+        if given and given["role"] and skip_space(self.text, self.kept) < self.at:
+            given = None
+        if given and (self.calls or (not given["sure"] and self.row.reaches(self.text, self.at))):
             self._end_answer(self.at, self.at)
             return
         lost = INNER_CLOSERS.match(self.text, self.at) if self.at == self.begins else None

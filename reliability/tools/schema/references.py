@@ -20,6 +20,8 @@ __all__ = ["anchors_of", "check_references", "resolve"]
 HEIGHT_MAX = 64
 WEIGHT_MAX = 10_000
 
+_ESCAPED = re.compile("(?:%[0-9A-Fa-f]{2})+")
+
 Path = tuple[object, ...]
 
 
@@ -46,12 +48,17 @@ def resolve(root: Any, reference: str, anchors: Mapping[str, Any]) -> Any:
         return anchors[reference[1:]]
     node = root
     for raw in reference[2:].split("/"):
-        part = re.sub("%([0-9A-Fa-f]{2})", lambda m: chr(int(m[1], 16)), raw).replace("~1", "/").replace("~0", "~")
+        part = _ESCAPED.sub(_unescape, raw).replace("~1", "/").replace("~0", "~")
         try:
             node = node[int(part)] if isinstance(node, list) else node[part]
         except (TypeError, IndexError, ValueError):
             raise KeyError(reference) from None
     return node
+
+
+def _unescape(found: re.Match[str]) -> str:
+    """Read the characters that a reference spells as bytes of UTF-8."""
+    return bytes.fromhex(found[0].replace("%", "")).decode("utf-8", "replace")
 
 
 def _visit(root: Any, see: Callable[[Mapping[str, Any], Path], object]) -> None:

@@ -45,6 +45,8 @@ def test_an_opener_opens_where_a_line_or_a_sentence_begins(text, opens):
         ('{"a": "so", "b": 1}</think>yes', True, True),
         ('he said "no" and so</think>yes', True, True),
         ("in `a</think>b`", True, False),
+        ("```\nso\n```</think>```json", True, True),
+        ("with ```</think>```", False, False),
     ],
 )
 def test_a_closer_ends_unless_it_is_talked_about(text, ends, used):

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from reliability.tools import build_toolbox, extract_calls
 from reliability.tools.turns import TURNS
 from tests.support.extracting import BOX, CALL
+from tests.support.renderings import tool
 from tests.support.streaming import cut_at, inked, play, whole
 
 NONE = build_toolbox([])
@@ -102,6 +103,23 @@ def test_a_block_of_output_gives_the_result_of_a_sure_call():
 
     assert whole(f"{ONE}\n{block}\n{ONE.replace('x', 'y')}", BOX).calls == [("search", {"query": "x"})]
     assert whole(f"Call it so:\n{BARE[1]}\n{block}\nThat is all.", BOX).calls == []
+
+
+@pytest.mark.parametrize(
+    "turn", ["user\n21\nassistant", "ipython\n\n21", "tool\n21", "Human: ok\n\nAssistant:", "User: 21"]
+)
+def test_another_turn_needs_no_mark_behind_a_sure_call(turn):
+    """Law: where the marks of turns were left out the roles are there, right behind the call: no call behind them
+    rests on a real result. Behind prose or an example in it, and as the name of a tool, they are words."""
+    for lead in (ONE, f"{CALL}</tool_call>"):
+        text = f"{lead}\n{turn}\n{ONE.replace('x', 'y')}"
+        assert whole(text, BOX).calls == [("search", {"query": "x"})]
+        assert all(play(cut_at(text, [size]), BOX) == whole(text, BOX) for size in SIZES)
+    for told in (f"Call it so:\n{BARE[1]}\n{turn}\nThat is all.", f"{turn}\n{ANSWER}"):
+        assert whole(told, BOX) == ([], False, inked(told))
+    assert len(whole(f"{ONE}\nThe host is a.\n{turn}\n{ONE.replace('x', 'y')}", BOX).calls) == 2
+    named = build_toolbox([tool("user", {"properties": {"query": {}}}), tool("search", {"properties": {"query": {}}})])
+    assert len(whole(f'{ONE}\nuser\n{{"query": "y"}}', named).calls) == 2
 
 
 @pytest.mark.parametrize("role", ["User", "USER", "Human", "Assistant"])

@@ -28,7 +28,7 @@ def counted(prompt: int, completion: int, **more: object) -> dict[str, object]:
     return {"prompt_tokens": prompt, "completion_tokens": completion, **more}
 
 
-def chunk(usage: object = None, finish: str | None = None, **delta: Any) -> dict[str, object]:
+def chunk(usage: object = None, finish: str | None = None, **delta: Any) -> dict[str, Any]:
     return {"choices": [{"index": 0, "delta": delta, "finish_reason": finish}], "usage": usage}
 
 
@@ -206,3 +206,41 @@ def test_an_answer_that_is_told_again_at_its_end_is_told_once(said: dict[str, An
     assert read_all(pieces[0], last)[2]
     told = [chunk(content=" Hello "), *pieces[1:]]
     assert read_all(*told, last) == (" Hello world", *expected[1:])
+
+
+OTHER = {"index": 1, "delta": {"content": "Another", "tool_calls": [{"index": 0, **CALL}]}, "finish_reason": "length"}
+
+
+@pytest.mark.parametrize("ended", [True, False])
+@pytest.mark.parametrize("at", [1, 2])
+def test_one_choice_is_the_answer(at: int, ended: bool) -> None:
+    """Law: some servers send several choices, though one was asked for. Words, calls and the end of another are never
+    mixed into the answer, in chunks of their own or beside it; and without an end of its own it is none."""
+    words = [chunk(content="Hello "), chunk(content="world"), *[chunk(finish="stop")] * ended]
+    for apart in (
+        [*words[:at], {"choices": [OTHER]}, *words[at:]],
+        [{"choices": [OTHER, *w["choices"]]} for w in words],
+    ):
+        assert read_all(*apart) == ("Hello world", [], False)
+    reader = ChatReader("t", str)
+    wire = b"".join(b"data: %b\n\n" % json.dumps(one).encode() for one in [*words, {"choices": [OTHER]}])
+    end = reader.feed(wire + b"data: [DONE]\n\n")[-1]
+
+    assert isinstance(end, Finish if ended else Failed)
+
+
+@pytest.mark.parametrize("finish", [None, "stop", "error"])
+def test_an_error_within_a_choice_ends_the_answer(finish: str | None) -> None:
+    """Law: an answer whose choice holds an error is broken off, whatever its finish reason says."""
+    told = {
+        "index": 0,
+        "message": {"content": "Hel"},
+        "error": {"code": 502, "message": "lost"},
+        "finish_reason": finish,
+    }
+    reader = ChatReader("t", str)
+    reader.feed(json.dumps({"choices": [told]}).encode())
+    end = reader.end()[-1]
+
+    assert isinstance(end, Failed)
+    assert "lost" in end.message

@@ -33,3 +33,16 @@ def test_the_fence_that_closes_a_code_block_stays(blocks):
 
     assert extract_calls(f"{shown}\n<tool_call>{CALL}</tool_call>", BOX).text == shown
     assert extract_calls(f"{shown}\n```json\n{CALL}\n```", BOX).text == shown
+
+
+@pytest.mark.parametrize("joint", ["\n", ",\n", "\n\n", "\nthen\n"])
+def test_a_fence_around_several_calls_goes_as_a_whole(joint):
+    """Law: the fence that closes behind the last of several calls goes with the one that was opened before the first;
+    one that opens a block of the prose behind them stays."""
+    other = CALL.replace('"x"', '"y"')
+    found = extract_calls(f"So:\n```json\n{CALL}{joint}{other}\n```\nDone.", BOX)
+    assert (len(found.calls), found.text) == (2, "So:\nDone.")
+
+    shown = "```python\nx = 1\n```"
+    for text in (f"```json\n{CALL}{joint}{other}\n```\n{shown}", f"```json\n{CALL}\n```{joint}{other}\n{shown}"):
+        assert extract_calls(text, BOX).text == shown

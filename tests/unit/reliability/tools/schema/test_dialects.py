@@ -38,6 +38,11 @@ def accepts(parameters, value):
             {"a": 4},
         ),
         (
+            {"properties": {"a": {"$ref": "#/$defs/Gr%C3%B6%C3%9Fe%E6%BC%A2"}}, "$defs": {"Größe漢": {"const": 3}}},
+            {"a": 3},
+            {"a": 4},
+        ),
+        (
             {"properties": {"a": {"$ref": "#/properties/b/anyOf/1"}, "b": {"anyOf": [{}, {"type": "null"}]}}},
             {"a": None},
             {"a": 1},
