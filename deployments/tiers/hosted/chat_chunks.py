@@ -110,6 +110,9 @@ class ChunkReader:
     def _find_choice(self, choices: list[Any]) -> Any:
         """Find the choice of a chunk that goes on with the answer: one was asked for, so that of several, the one that
         began is the answer. `_OTHER` where all belong to others."""
+        first = choices[0]
+        if len(choices) == 1 and isinstance(first, dict) and first.get("index") == self._choice:  # nearly always
+            return first
         numbers = [_read_number(choice) for choice in choices]
         if self._choice is None:
             known = [number for number in numbers if number is not None]

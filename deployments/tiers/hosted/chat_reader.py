@@ -43,7 +43,7 @@ SKIPPED_MAX = 16  # chunks of one answer
 HEAD_BYTES_MAX = 64 * 1024  # white space before the first character
 VALUES_MAX = 400_000  # of one chunk: the probabilities of a long answer, twenty at each place
 _BOM = b"\xef\xbb\xbf"
-_OBJECT = re.compile(r'(?<!\\)"arguments"\s{0,8}:\s{0,8}\{')  # arguments that are no text
+_OBJECT = re.compile(r'"arguments"\s{0,8}:\s{0,8}\{')  # arguments that are no text
 
 
 class _Unreadable(ValueError):
@@ -261,7 +261,7 @@ def _parse_chunk(data: str | bytes) -> Mapping[str, Any]:
     except (ValueError, RecursionError):
         raise _Unreadable("sent a chunk that is not JSON") from None
     text = data if isinstance(data, str) else data.decode("utf-8", "replace")
-    if '"arguments"' in text and _OBJECT.search(text):
+    if '"arguments"' in text and any(text[found.start() - 1] != "\\" for found in _OBJECT.finditer(text)):
         _refuse_twice(data)
     if isinstance(value, list) and value:
         value = value[0]  # some gateways wrap an error in a list
