@@ -263,6 +263,11 @@ class SessionState(Watchable):
         }
 
     @_one_at_a_time
+    def books(self, key: str, session: str) -> tuple[dict[str, Any] | None, dict[str, Any]]:
+        """Return what one session has done, and its budget, both of the same moment."""
+        return self.session(key, session), self.budget(key, session)
+
+    @_one_at_a_time
     def ask_kept(self, question: KeptQuestion) -> KeptReply:
         """Say what has become of a request that is repeated, and hand it over where nobody answers it any more."""
         self._last_call_s = time.monotonic()

@@ -107,8 +107,7 @@ class State:
 
     async def session(self, key: str, session: str) -> dict[str, Any] | None:
         """Return what one session has done, spent and reserved."""
-        known: dict[str, Any] | None = await self.link.call("session", key, session)
-        ledger = await self.link.call("budget", key, session)
+        known, ledger = await self.link.call("books", key, session)
         if known is None and not ledger["spent_tokens"] and not ledger["open_calls"]:
             return None
         return {"session": session, "key": key, **(known or {}), **ledger}
