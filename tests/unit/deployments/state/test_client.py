@@ -268,6 +268,26 @@ def test_calls_of_a_lone_request(tmp_path):
     playing(tmp_path, play)
 
 
+def test_what_a_session_has_done_and_its_budget_are_of_one_moment(tmp_path):
+    """While calls end, what their reports say was used is what the books have spent, at every look."""
+
+    async def one(state, number):
+        await asyncio.sleep(number * 0.0007)
+        await called(state, S0, f"r{number}")
+
+    async def play(state, near):
+        calls = asyncio.gather(*(one(state, number) for number in range(100)))
+        looks = set()
+        while not calls.done():
+            books = await state.session("k", S0) or {}
+            looks.add((books.get("requests", 0) * 100, books.get("spent_tokens", 0)))
+            await asyncio.sleep(0.0003)
+        assert len(looks) > 5
+        assert all(reported == spent for reported, spent in looks)
+
+    playing(tmp_path, play)
+
+
 @pytest.mark.parametrize("local", [True, False])
 def test_a_call_that_nobody_settles_is_in_the_books_while_it_runs_and_after(tmp_path, local):
     """Its session is known whoever asks, with what its call has said; when its time is over it is charged that, and a
