@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 import contextlib
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
@@ -79,7 +80,7 @@ class Work:
     prompt_time: float = 0.0
 
 
-class Intake:
+class Intake(abc.ABC):
     """The part of mlx-lm's `BatchGenerator` that takes sequences and counts work. `stop_tokens` end a sequence."""
 
     def __init__(self, model: Any, stop_tokens: Iterable[int], prefill_step_size: int) -> None:
@@ -124,9 +125,9 @@ class Intake:
         self._put(row, make_prompt_cache(self._model) if caches is None else caches[0])
         return [row.uid]
 
+    @abc.abstractmethod
     def _put(self, row: Row, cache: Any) -> None:
         """Put a row behind the others, with the cache of its tokens."""
-        raise NotImplementedError
 
 
 class Computer(Protocol):
