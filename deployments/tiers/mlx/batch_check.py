@@ -38,6 +38,7 @@ from deployments.tiers.logprobs import LogprobReader
 from deployments.tiers.mlx.answer import AnswerReader
 from deployments.tiers.mlx.batch import Batch, Job
 from deployments.tiers.mlx.decoding.drawing import normalise
+from deployments.tiers.mlx.decoding.ragged import Lengths, RaggedCache
 from deployments.tiers.mlx.decoding.rows import Computer
 from deployments.tiers.mlx.generators import Sharing
 from deployments.tiers.mlx.kv import flatten
@@ -120,9 +121,9 @@ class _Mute:
 
 def _measure_all(loaded: Loaded, sharing: Sharing, prompts: Sequence[tuple[list[int], int]]) -> list[float]:
     """Measure how far each answer is from what is right, as a share of what is no difference."""
-    model, unit = loaded.model, _find_unit(loaded.model)
-    found = _compute_together(model, loaded.step, sharing, prompts)
-    right = [_compute_alone(model, prompt, one.tokens) for (prompt, _), one in zip(prompts, found, strict=True)]
+    model, step, unit = loaded.model, loaded.step, _find_unit(loaded.model)
+    found = _compute_together(model, step, sharing, prompts)
+    right = [_compute_alone(model, step, prompt, one.tokens) for (prompt, _), one in zip(prompts, found, strict=True)]
     apart = [_measure(one.logprobs, by_itself, unit) for one, by_itself in zip(found, right, strict=True)]
     if unit * _UNITS_MAX > _TOLERANCE and sharing is Sharing.ALL:
         apart.append(_measure_states(model, [prompt for prompt, _ in prompts[:2]]))
@@ -183,13 +184,19 @@ def _compute_together(
     return watches
 
 
-def _compute_alone(model: Any, prompt: Sequence[int], tokens: Sequence[int]) -> list[Any]:
-    """Compute the log-probabilities that each token was sampled from, by plain mlx-lm."""
+def _compute_alone(model: Any, step: Computer | None, prompt: Sequence[int], tokens: Sequence[int]) -> list[Any]:
+    """Compute the log-probabilities that each token was sampled from, in one step: by plain mlx-lm, or by what computes
+    in its place, which was held against it before."""
     import mlx.core as mx
     from mlx_lm.models.cache import make_prompt_cache
 
-    logits = model(mx.array([[*prompt, *tokens[:-1]]]), cache=make_prompt_cache(model))[0, len(prompt) - 1 :]
-    return list(normalise(logits))
+    line = mx.array([[*prompt, *tokens[:-1]]])
+    if step is None:
+        logits = model(line, cache=make_prompt_cache(model))
+    else:
+        lengths = Lengths([0])
+        logits = step.read(line, lengths, [RaggedCache(lengths) for _ in model.layers])
+    return list(normalise(logits[0, len(prompt) - 1 :]))
 
 
 def _measure(some: Sequence[Any], others: Sequence[Any], unit: float) -> float:
