@@ -14,7 +14,7 @@ import uvicorn
 from deployments.api.access import Access
 from deployments.api.api_keys import ApiKey, digest
 from deployments.evaluate.kept_reports import find_kept_folder, keep_report
-from deployments.evaluate.pages.html_page import render_page
+from deployments.evaluate.pages.report_pages import render_page
 from tests.support.browser import NEEDS_CHROMIUM, chromium, find_faults, open_visitor  # noqa: F401
 from tests.support.evaluation_cells import make_cells, make_report
 from tests.support.room_rig import Rig, browse
