@@ -1,7 +1,7 @@
 """The plots of a report, as SVG in the page itself: bars with intervals, lines, and points.
 
-A plot has no script and no style of its own: its colors are classes of the style sheet, for light and dark, and no color
-carries a meaning alone. Each series has its name next to its last point, each bar its figure, each plot a title.
+A plot has no script and no style of its own. Its colors are classes of the style sheet, for light and dark. No color
+carries a meaning alone: each series has its name next to its last point, each bar its figure, each plot a title.
 """
 
 from __future__ import annotations
