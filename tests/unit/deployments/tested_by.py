@@ -17,8 +17,6 @@ TESTED_BY: dict[str, str] = {
     "deployments/cli/operators.py": "tests/unit/deployments/cli/test_ask_server.py",
     "deployments/evaluate/asking/speed_run.py": "tests/unit/deployments/evaluate/asking/test_chat_client.py",
     "deployments/evaluate/calls/call_recipes.py": "tests/unit/deployments/evaluate/calls/test_call_cases.py",
-    "deployments/evaluate/pages/plots.py": "tests/unit/deployments/evaluate/pages/test_svg_plot.py",
-    "deployments/evaluate/pages/wording.py": "tests/unit/deployments/evaluate/pages/test_markdown_page.py",
     "deployments/evaluate/progress_line.py": "tests/unit/deployments/evaluate/test_evaluation_run.py",
     "deployments/evaluate/tasks/code_fixtures.py": "tests/unit/deployments/evaluate/tasks/test_fixtures.py",
     "deployments/evaluate/tasks/confined_tests.py": "tests/unit/deployments/evaluate/tasks/test_bounded_tests.py",

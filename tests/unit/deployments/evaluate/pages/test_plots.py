@@ -8,8 +8,16 @@ from xml.etree import ElementTree
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deployments.evaluate.pages.plots import draw_cascade, draw_growth, draw_layers, draw_lengths, draw_together
-from deployments.evaluate.pages.svg_plot import WIDTH, draw_bars, draw_lines, draw_points
+from deployments.evaluate.pages.plots import (
+    WIDTH,
+    _draw_bars,
+    _draw_chart,
+    draw_cascade,
+    draw_growth,
+    draw_layers,
+    draw_lengths,
+    draw_together,
+)
 from tests.support.evaluation_cells import make_report
 
 figures = st.floats(0, 1e7, allow_nan=False)
@@ -25,8 +33,8 @@ def read(svg: str) -> ElementTree.Element:
 @given(st.dictionaries(names, points, max_size=7))
 def test_lines_and_points_are_well_formed_and_within_the_frame(series):
     """Any series, empty ones too; a plot of nothing is nothing."""
-    for draw in (draw_lines, draw_points):
-        svg = draw("T <&>", series, across="x", up="y")
+    for joined in (True, False):
+        svg = _draw_chart("T <&>", series, across="x", up="y", joined=joined)
         assert bool(svg) is any(series.values())
         if svg:
             circles = [one for one in read(svg).iter() if one.tag.endswith("circle")]
@@ -37,7 +45,7 @@ def test_lines_and_points_are_well_formed_and_within_the_frame(series):
 @given(st.lists(st.tuples(names, st.floats(0, 1)), max_size=9))
 def test_bars_are_within_their_track(rows):
     """A share never leaves its scale."""
-    svg = draw_bars("shares", [(name, share, share / 2, (1 + share) / 2, name) for name, share in rows])
+    svg = _draw_bars("shares", [(name, share, share / 2, (1 + share) / 2, name) for name, share in rows])
     widths = [float(one.get("width", "")) for one in read(svg).iter() if one.tag.endswith("rect")]
 
     assert all(bar <= track + 1e-6 for track, bar in zip(widths[::2], widths[1::2], strict=True))
