@@ -13,6 +13,7 @@ holds two full repetitions and the answer starts the third.
             (their figures drift, see `movement`)         poller_duplicate_...  poller_break_...
             (steps that lead on, see `steps`)             poller_duplicate_...  poller_break_...
             (other places, where there is nothing)        break_threshold - 1   poller_break_...
+            (thoughts alone, which lead to nothing)       poller_duplicate_...  poller_break_...
     ERRORS  same error of one tool, any arguments         duplicate_threshold   break_threshold
     TEXTS   same text, or texts in turn, no call between  duplicate_threshold   break_threshold
 
@@ -23,7 +24,8 @@ The strictest verdict wins, then the one with the most repetitions.
 
 Steps that lead on are nudged once. Where the user's message names a number ("twelve times down"), neither a nudge nor a
 break comes before so many steps; nor does it for a step that only says it was done. Where it says how often a thing is
-to be done ("run the tests ten times"), that holds for any call.
+to be done ("run the tests ten times"), that holds for any call; where it orders repetition without a number ("every
+minute"), any call and any error has the limits of a poll, and is nudged once.
 
 NEAR nudges late, since a near result may be news, as two or three of them on recorded runs were. The results of its
 streak must change more than once, and what changes must be no way to an end. Figures show only lap by lap where they
@@ -47,6 +49,7 @@ from reliability.loops.comparison.findings import Kind, Loop, Stage, Turn
 from reliability.loops.comparison.memo import Memo
 from reliability.loops.comparison.movement import LAPS_MAX, Movement, follow_figures
 from reliability.loops.comparison.near import find_difference, mask_figures
+from reliability.loops.only_thoughts import count_thoughts
 from reliability.loops.polling import is_thought, takes_notes
 from reliability.loops.same_error import count_same_errors
 from reliability.loops.same_text import PERIOD_MAX, count_same_texts
@@ -120,8 +123,12 @@ def _find_acting_loops(row: TurnRow) -> list[Loop | None]:
         found.append(loop)
         if loop.stage is Stage.BREAK and row.memo.spent:
             break  # so much is compared already that a verdict is enough
-    errors = count_same_errors(row)
-    return [*found, None if errors is None else _build_streak_loop(Kind.ERRORS, *errors)]
+    errors, thoughts = count_same_errors(row), count_thoughts(row)
+    return [
+        *found,
+        None if errors is None else _build_streak_loop(Kind.ERRORS, *errors),
+        None if thoughts is None else _build_streak_loop(Kind.CALLS, *thoughts),
+    ]
 
 
 def _find_same_calls(row: TurnRow, period: int) -> tuple[Loop | None, bool]:
@@ -131,9 +138,9 @@ def _find_same_calls(row: TurnRow, period: int) -> tuple[Loop | None, bool]:
     warn, limit = config.duplicate_threshold, config.break_threshold
     if stage_of(count, warn, limit) is None:
         return None, False
-    patient = all(map(row.polls_at, newest)) or row.makes_new(period)
+    patient = all(map(row.is_patient_at, newest)) or row.makes_new(period)
     if patient:
-        warn, limit = config.poller_duplicate_threshold, config.poller_break_threshold
+        warn, limit = _poll_thresholds(config)
     elif row.is_beyond(period):
         warn = config.poller_duplicate_threshold if row.seeks_bounds(period) else _near_thresholds(config)[0]
         limit = config.poller_break_threshold
@@ -145,6 +152,8 @@ def _judge_count(row: TurnRow, period: int, count: int, limits: tuple[int, int],
     """Judge a streak by its limits, later ones where the user asked for so many. `patient`: they are those of polls;
     what doesn't poll is nudged once then."""
     newest = range(row.size - period, row.size)
+    if row.endless:
+        patient, limits = True, _poll_thresholds(row.config)
     leads = patient or any(map(row.steps_in, newest))
     asked = max(row.times, row.asked if leads else 0)
     warn, limit = (max(bound, asked + 1 if asked else 0) if bound > 0 else bound for bound in limits)
@@ -167,8 +176,8 @@ def _find_near_calls(row: TurnRow, period: int) -> tuple[Loop | None, bool]:
     movement = _judge_streak(row, period, count)
     if movement is Movement.PROGRESS:
         return None, True
-    if movement is Movement.DRIFT:
-        warn, limit = row.config.poller_duplicate_threshold, row.config.poller_break_threshold
+    if movement is Movement.DRIFT or row.endless:
+        warn, limit = _poll_thresholds(row.config)
     count = row.count_repetitions(period, row.has_near_results, max(limit, row.asked + 1, row.times + 1))
     stage = _judge_count(row, period, count, (warn, limit), movement is Movement.DRIFT)
     if stage is Stage.BREAK and _judge_streak(row.cut_at(row.size - period), period, count - 1) is not movement:
@@ -180,6 +189,11 @@ def _near_thresholds(config: LoopConfig) -> tuple[int, int]:
     """Return at which near repetition the model is nudged, and at which the circuit breaks."""
     limit = config.break_threshold
     return (max(config.duplicate_threshold, limit - 1) if config.duplicate_threshold > 0 else 0), limit
+
+
+def _poll_thresholds(config: LoopConfig) -> tuple[int, int]:
+    """Return at which repetition of what may take long the model is nudged, and at which the circuit breaks."""
+    return config.poller_duplicate_threshold, config.poller_break_threshold
 
 
 def _judge_streak(row: TurnRow, period: int, count: int) -> Movement:

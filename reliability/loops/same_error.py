@@ -35,7 +35,10 @@ def count_same_errors(row: TurnRow) -> tuple[int, int, int, str, str] | None:
     tool, text, masked = newest
     if row.candidate is not None and {call.name for call in row.candidate.calls} != {tool}:
         return None
-    warn, limit = row.config.duplicate_threshold, row.config.break_threshold
+    config = row.config
+    warn, limit = config.duplicate_threshold, config.break_threshold
+    if row.endless:
+        warn, limit = config.poller_duplicate_threshold, config.poller_break_threshold
     count, echoes = 0, bool(_LOOKUP.search(text))
     for index in range(row.size - 1, max(row.size - 2 * max(warn, limit, 1) - 2, -1), -1):
         error = _read_error_at(row, index)
@@ -46,6 +49,9 @@ def count_same_errors(row: TurnRow) -> tuple[int, int, int, str, str] | None:
                 break
             echoes = True
         count += 1
+    if row.endless:
+        count += row.candidate is not None  # as in CALLS, so that both nudge at once
+        return None if warn < count < limit else (count, warn, limit, summary(text), tool)
     limit = 2 * limit if echoes else limit
     return count, warn, limit, summary(text), tool
 

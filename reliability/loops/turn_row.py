@@ -24,7 +24,7 @@ from reliability.loops.comparison.findings import Call, Result, Turn
 from reliability.loops.comparison.memo import Memo
 from reliability.loops.comparison.near import is_near_result
 from reliability.loops.comparison.same_result import is_same_result
-from reliability.loops.leading_steps import acts, find_entities, leads_on
+from reliability.loops.leading_steps import acknowledges, acts, find_entities, leads_on
 from reliability.loops.polling import is_poll, is_thought, takes_notes
 from reliability.loops.thresholds import LoopConfig
 
@@ -164,6 +164,11 @@ class TurnRow:
         """How often the user's last message says that a thing is to be done."""
         return self.turns[-1].times if self.turns else 0
 
+    @property
+    def endless(self) -> bool:
+        """Whether the user's last message orders repetition without a number."""
+        return bool(self.turns) and self.turns[-1].endless
+
     def steps_in(self, index: int) -> frozenset[str]:
         """Name the calls of the turn that lead on, as `results` names them."""
         return self.memo.once(
@@ -189,6 +194,18 @@ class TurnRow:
     def polls_at(self, index: int) -> bool:
         """Return whether every call of the turn waits or pages."""
         return self.memo.once(("polled", index), lambda: self._is_poll_turn(self.turns[index]))
+
+    def is_patient_at(self, index: int) -> bool:
+        """Return whether every call of the turn waits, pages, or is a step whose result only says it was done."""
+        return self.polls_at(index) or self.memo.once(("patient", index), lambda: self._is_patient(self.turns[index]))
+
+    def _is_patient(self, turn: Turn) -> bool:
+        pairs = dict.fromkeys(zip(turn.calls, turn.results, strict=False))
+        return all(
+            is_poll(call, result, self.config.pollers)
+            or (result is not None and not is_thought(call) and acknowledges(call, result.text))
+            for call, result in pairs
+        )
 
     def _is_poll_turn(self, turn: Turn) -> bool:
         pairs = dict.fromkeys(zip(turn.calls, turn.results, strict=False))

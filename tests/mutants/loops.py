@@ -110,9 +110,27 @@ MUTANTS: list[tuple[str, str, str, str]] = [
     ),
     (
         "reliability/loops/history.py",
-        "    return [*found, None if errors is None else _build_streak_loop(Kind.ERRORS, *errors)]\n",
-        "    return found\n",
+        "        None if errors is None else _build_streak_loop(Kind.ERRORS, *errors),\n",
+        "",
         "the same error under any arguments is a loop",
+    ),
+    (
+        "reliability/loops/history.py",
+        "        None if thoughts is None else _build_streak_loop(Kind.CALLS, *thoughts),\n",
+        "",
+        "an agent that only thinks is ended",
+    ),
+    (
+        "reliability/loops/history.py",
+        "    if row.endless:\n        patient, limits = True, _poll_thresholds(row.config)\n",
+        "",
+        "an order of repetition without a number has the limits of a poll",
+    ),
+    (
+        "reliability/loops/leading_steps.py",
+        "    return acts(call) and any(map(_is_deed, words_of(result)))\n",
+        "    return False\n",
+        "a step that only says that it was done has the limits of a poll",
     ),
     (
         "reliability/loops/polling.py",
