@@ -31,7 +31,7 @@ NEAR nudges late, since a near result may be news, as two or three of them on re
 streak must change more than once, and what changes must be no way to an end. Figures show only lap by lap where they
 go, so the circuit doesn't break before the streak without its newest lap told the same.
 
-CALLS and NEAR are lazy by design (`TurnRow`): keys are computed from the tail backwards and only as far as a cycle
+CALLS and NEAR are lazy by design (`TurnSequence`): keys are computed from the tail backwards and only as far as a cycle
 holds, and results are compared only where calls repeat; an ordinary history costs a handful of comparisons.
 Whatever was asked once of a request's turns stands in its `Memo`: neither another period nor another tier's
 attempt asks again.
@@ -55,7 +55,7 @@ from reliability.loops.same_error import count_same_errors
 from reliability.loops.same_text import PERIOD_MAX, count_same_texts
 from reliability.loops.text_calls import read_text_calls
 from reliability.loops.thresholds import LoopConfig
-from reliability.loops.turn_row import TurnRow
+from reliability.loops.turn_sequence import TurnSequence
 
 __all__ = ["find_loop", "stage_of"]
 
@@ -74,7 +74,7 @@ def find_loop(
     candidate = _read_candidate(turns, candidate)
     found: list[Loop | None] = []
     if candidate is None or candidate.calls:
-        found += _find_acting_loops(TurnRow(_select_acting(turns, candidate), config, candidate, memo))
+        found += _find_acting_loops(TurnSequence(_select_acting(turns, candidate), config, candidate, memo))
     if candidate is None or candidate.written or not candidate.calls:
         found += [_find_same_text(turns, config, candidate, period) for period in range(1, PERIOD_MAX + 1)]
     detected = [loop for loop in found if loop is not None]
@@ -105,7 +105,7 @@ def _only_thinks(turn: Turn) -> bool:
     return all(map(is_thought, turn.calls))
 
 
-def _find_acting_loops(row: TurnRow) -> list[Loop | None]:
+def _find_acting_loops(row: TurnSequence) -> list[Loop | None]:
     """Find the loops of calls: for every period, and the errors of one tool."""
     found: list[Loop] = []
     same: list[int] = []  # the periods of streaks that are the same
@@ -131,7 +131,7 @@ def _find_acting_loops(row: TurnRow) -> list[Loop | None]:
     ]
 
 
-def _find_same_calls(row: TurnRow, period: int) -> tuple[Loop | None, bool]:
+def _find_same_calls(row: TurnSequence, period: int) -> tuple[Loop | None, bool]:
     """Find CALLS for one period, and whether there is a streak at all."""
     config, newest = row.config, range(row.size - period, row.size)
     count = row.count_repetitions(period, row.has_same_results, max(config.duplicate_threshold, config.break_threshold))
@@ -148,7 +148,7 @@ def _find_same_calls(row: TurnRow, period: int) -> tuple[Loop | None, bool]:
     return None if stage is None else _build_calls_loop(row, period, count, stage, Kind.CALLS), True
 
 
-def _judge_count(row: TurnRow, period: int, count: int, limits: tuple[int, int], patient: bool) -> Stage | None:
+def _judge_count(row: TurnSequence, period: int, count: int, limits: tuple[int, int], patient: bool) -> Stage | None:
     """Judge a streak by its limits, later ones where the user asked for so many. `patient`: they are those of polls;
     what doesn't poll is nudged once then."""
     newest = range(row.size - period, row.size)
@@ -167,7 +167,7 @@ def _give_laps(limit: int, turns: Sequence[Turn], size: int) -> int:
     return limit + PUSHED_LAPS if limit > 0 and any(turn.pushed for turn in turns[-size:]) else limit
 
 
-def _find_near_calls(row: TurnRow, period: int) -> tuple[Loop | None, bool]:
+def _find_near_calls(row: TurnSequence, period: int) -> tuple[Loop | None, bool]:
     """Find NEAR for one period, and whether there is a streak at all."""
     warn, limit = _near_thresholds(row.config)
     count = row.count_repetitions(period, row.has_near_results, limit) if limit > 0 else 0
@@ -196,7 +196,7 @@ def _poll_thresholds(config: LoopConfig) -> tuple[int, int]:
     return config.poller_duplicate_threshold, config.poller_break_threshold
 
 
-def _judge_streak(row: TurnRow, period: int, count: int) -> Movement:
+def _judge_streak(row: TurnSequence, period: int, count: int) -> Movement:
     """Judge where the results of a near streak go; one that changed too seldom is progress."""
     told, changes = Movement.NOTHING, 0
     known = min(count - (row.candidate is not None), LAPS_MAX)
@@ -221,7 +221,7 @@ def _count_changes(texts: Sequence[str], is_equal: Callable[[str, str], bool]) -
     return 0 if worded and len(changed) < len(texts) - 1 else len(changed)
 
 
-def _build_calls_loop(row: TurnRow, period: int, count: int, stage: Stage, kind: Kind) -> Loop:
+def _build_calls_loop(row: TurnSequence, period: int, count: int, stage: Stage, kind: Kind) -> Loop:
     newest = row.turns[row.size - period :]
     names = list(dict.fromkeys(call.name for turn in newest for call in turn.calls))
     results = [result.text for turn in newest for result in turn.results if result is not None]
@@ -237,7 +237,7 @@ def _build_calls_loop(row: TurnRow, period: int, count: int, stage: Stage, kind:
     )
 
 
-def _has_recurred(row: TurnRow, period: int, count: int) -> bool:
+def _has_recurred(row: TurnSequence, period: int, count: int) -> bool:
     """Return whether the model was in this very loop before, since the user last spoke, and had left it. Where the
     streak was not counted to its end nobody knows where it began."""
     if row.memo.spent:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import re
 
-from reliability.loops.comparison.blurring import names_place
+from reliability.loops.comparison.call_normalization import names_place
 from reliability.loops.comparison.canonical import parse
 from reliability.loops.comparison.errors import has_failed
 from reliability.loops.comparison.findings import Call, Result

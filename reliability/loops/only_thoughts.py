@@ -13,12 +13,12 @@ from reliability.loops.comparison.echoes import mask_echoes
 from reliability.loops.comparison.findings import Turn
 from reliability.loops.comparison.near import mask_figures
 from reliability.loops.polling import is_thought
-from reliability.loops.turn_row import TurnRow
+from reliability.loops.turn_sequence import TurnSequence
 
 __all__ = ["count_thoughts"]
 
 
-def count_thoughts(row: TurnRow) -> tuple[int, int, int, str, str] | None:
+def count_thoughts(row: TurnSequence) -> tuple[int, int, int, str, str] | None:
     """Count the turns at the tail that only think, and are answered alike. Returns (how many, warn at, break at, no
     evidence, the tool); None where there is nothing to judge."""
     newest = row.candidate or (row.turns[-1] if row.turns else None)

@@ -16,7 +16,7 @@ from reliability.loops.comparison.echoes import mask_echoes
 from reliability.loops.comparison.errors import error_text, has_failed
 from reliability.loops.comparison.findings import Turn
 from reliability.loops.leading_steps import is_generic_tool
-from reliability.loops.turn_row import TurnRow
+from reliability.loops.turn_sequence import TurnSequence
 
 __all__ = ["count_same_errors"]
 
@@ -26,7 +26,7 @@ ERROR_CHARS_MIN = 8
 _LOOKUP = re.compile(r"\bnot (?:be )?found\b|\bno (?:such|match|results?)\b|\bdoes(?:n't| not) exist\b", re.IGNORECASE)
 
 
-def count_same_errors(row: TurnRow) -> tuple[int, int, int, str, str] | None:
+def count_same_errors(row: TurnSequence) -> tuple[int, int, int, str, str] | None:
     """Count the failures of one tool in a row that say the same, where the candidate calls that tool again. Returns
     (how many, warn at, break at, the error, the tool)."""
     newest = _read_error_at(row, row.size - 1) if row.turns else None
@@ -56,7 +56,7 @@ def count_same_errors(row: TurnRow) -> tuple[int, int, int, str, str] | None:
     return count, warn, limit, summary(text), tool
 
 
-def _read_error_at(row: TurnRow, index: int) -> tuple[str, str, str] | None:
+def _read_error_at(row: TurnSequence, index: int) -> tuple[str, str, str] | None:
     return row.memo.once(("error", index), lambda: _read_error(row.turns[index]))
 
 
