@@ -8,7 +8,7 @@ from dataclasses import replace
 from deployments.state.records import TurnItem
 from reliability.admission.ledger import session_name
 from reliability.loops import LoopConfig, Window, keep_answer, observe
-from reliability.loops.kept import count_kept_chars
+from reliability.loops.answer_history import count_kept_chars
 
 __all__ = ["CHARS_MAX", "Windows"]
 

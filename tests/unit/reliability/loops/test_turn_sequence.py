@@ -7,7 +7,7 @@ from typing import Any
 
 from reliability.loops.comparison.findings import Call, Result, Turn
 from reliability.loops.thresholds import LoopConfig
-from reliability.loops.turn_row import TurnRow
+from reliability.loops.turn_sequence import TurnSequence
 
 SAID = "the sky is grey, the wall is red, the door is green"
 
@@ -20,7 +20,7 @@ def turn(arguments: dict[str, Any], result: str | None = None, *more: Call) -> T
 
 def count(*turns: Turn, candidate: dict[str, Any] | None = None, near: bool = False) -> int:
     asked = None if candidate is None else turn(candidate)
-    row = TurnRow(turns, LoopConfig(), asked)
+    row = TurnSequence(turns, LoopConfig(), asked)
     return row.count_repetitions(1, row.has_near_results if near else row.has_same_results)
 
 
@@ -50,5 +50,5 @@ def test_a_thought_beside_a_call_is_none_of_it() -> None:
     thoughts = [Call("think", json.dumps({"thought": word})) for word in ("one", "two")]
     first, second = (turn({"path": "a"}, SAID, thought) for thought in thoughts)
     assert count(first, second) == 2
-    row = TurnRow([Turn((thought,), (Result(""),)) for thought in thoughts], LoopConfig(), None)
+    row = TurnSequence([Turn((thought,), (Result(""),)) for thought in thoughts], LoopConfig(), None)
     assert row.key(0) != row.key(1)

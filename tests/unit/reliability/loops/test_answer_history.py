@@ -20,7 +20,7 @@ from reliability.loops import (
     read_shown,
     read_turns,
 )
-from reliability.loops.kept import CHARS_MAX, KEPT_MAX, count_kept_chars, shorten_turn
+from reliability.loops.answer_history import CHARS_MAX, KEPT_MAX, count_kept_chars, shorten_turn
 from reliability.types import CallDelta, Text
 from tests.support.shrunk_histories import FULL, HEAD, SHAPES, ShrunkSession, make_lap, run_laps
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reliability.loops.comparison.blurring import HOLE, blur_call, says_enough
+from reliability.loops.comparison.call_normalization import HOLE, blur_call, says_enough
 from reliability.loops.comparison.findings import Call, Result
 
 NOBODY: frozenset[str] = frozenset()

@@ -1,6 +1,6 @@
 """The turns that act, in a row, and how they compare: each is read once, and only where it is asked for.
 
-A turn's key is what its calls mean (`blurring`), thoughts beside them left out, as a set: the order of a batch doesn't
+A turn's key is what its calls mean, thoughts beside them left out, as a set: the order of a batch doesn't
 count, and equal calls in it count once. Its exact key holds the arguments as they are. Two turns with the same key are
 compared by their results, call by call:
 
@@ -17,25 +17,25 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 
-from reliability.loops.comparison.blurring import BOUND, HOLE, PLACE, blur_call, says_done, says_enough
+from reliability.loops.comparison.call_normalization import BOUND, HOLE, PLACE, blur_call, says_done, says_enough
 from reliability.loops.comparison.canonical import call_key
 from reliability.loops.comparison.echoes import mask_echoes
 from reliability.loops.comparison.findings import Call, Result, Turn
 from reliability.loops.comparison.memo import Memo
 from reliability.loops.comparison.near import is_near_result
 from reliability.loops.comparison.same_result import is_same_result
-from reliability.loops.leading_steps import acts, find_entities, leads_on
+from reliability.loops.leading_steps import acknowledges, acts, find_entities, leads_on
 from reliability.loops.polling import is_poll, is_thought, takes_notes
 from reliability.loops.thresholds import LoopConfig
 
-__all__ = ["Key", "TurnRow"]
+__all__ = ["Key", "TurnSequence"]
 
 Key = frozenset[str]
 Pairwise = Callable[[int, int], bool]
 SAME, NEAR = "same", "near"
 
 
-class TurnRow:
+class TurnSequence:
     """The turns that act, oldest first, and the answer that may be next (`candidate`). `memo` belongs to these turns,
     or to longer ones that begin with them."""
 
@@ -50,9 +50,9 @@ class TurnRow:
         """The number of turns."""
         return len(self.turns)
 
-    def cut_at(self, end: int) -> TurnRow:
+    def cut_at(self, end: int) -> TurnSequence:
         """Return the row as it stood before the turn `end`, with no answer to judge."""
-        return TurnRow(self.turns[:end], self.config, None, self.memo)
+        return TurnSequence(self.turns[:end], self.config, None, self.memo)
 
     def cycle_key(self, period: int) -> frozenset[Key]:
         """Return what the newest repetition does, wherever in it one starts to count."""
@@ -164,6 +164,11 @@ class TurnRow:
         """How often the user's last message says that a thing is to be done."""
         return self.turns[-1].times if self.turns else 0
 
+    @property
+    def endless(self) -> bool:
+        """Whether the user's last message orders repetition without a number."""
+        return bool(self.turns) and self.turns[-1].endless
+
     def steps_in(self, index: int) -> frozenset[str]:
         """Name the calls of the turn that lead on, as `results` names them."""
         return self.memo.once(
@@ -189,6 +194,18 @@ class TurnRow:
     def polls_at(self, index: int) -> bool:
         """Return whether every call of the turn waits or pages."""
         return self.memo.once(("polled", index), lambda: self._is_poll_turn(self.turns[index]))
+
+    def is_patient_at(self, index: int) -> bool:
+        """Return whether every call of the turn waits, pages, or is a step whose result only says it was done."""
+        return self.polls_at(index) or self.memo.once(("patient", index), lambda: self._is_patient(self.turns[index]))
+
+    def _is_patient(self, turn: Turn) -> bool:
+        pairs = dict.fromkeys(zip(turn.calls, turn.results, strict=False))
+        return all(
+            is_poll(call, result, self.config.pollers)
+            or (result is not None and not is_thought(call) and acknowledges(call, result.text))
+            for call, result in pairs
+        )
 
     def _is_poll_turn(self, turn: Turn) -> bool:
         pairs = dict.fromkeys(zip(turn.calls, turn.results, strict=False))

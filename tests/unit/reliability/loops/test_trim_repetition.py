@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
-from reliability.loops import truncate, unwind
+from reliability.loops import trim_repetition, truncate
 
 PROSE = st.sampled_from(["", "There are three parts. First, open the valve. ", "Zażółć gęślą jaźń 日本語.\n\n"])
 UNITS = st.sampled_from(
@@ -25,7 +25,7 @@ def test_it_ends_as_the_text_does_with_few_copies(prose, unit, copies, share):
     same words: what fits behind one fits behind the other."""
     text = prose + unit * (copies if len(unit) > 10 else 10 * copies) + unit[: int(share * len(unit))]
     assume(truncate(text) != text)
-    begun = unwind(text)
+    begun = trim_repetition(text)
 
     assert text.startswith(begun)
     assert begun.startswith(prose)
@@ -40,7 +40,7 @@ def test_copies_that_differ_in_a_counter_end_alike_too(prose, copies, cut):
     text = prose + "".join(f"Step {n}: press the button and wait until it is done, please. " for n in range(copies))
     text = text[: len(text) - cut]
     assume(truncate(text) != text)
-    begun = unwind(text)
+    begun = trim_repetition(text)
 
     assert text.startswith(begun)
     assert text.endswith(begun[-1:])
@@ -51,6 +51,6 @@ def test_copies_that_differ_in_a_counter_end_alike_too(prose, copies, cut):
 @example("A text that says one thing after the other, and each of them once.")
 def test_a_text_without_a_circle_stays(text):
     """Law: nothing is taken off a text that doesn't repeat itself, and nothing is ever put on."""
-    assert text.startswith(unwind(text))
+    assert text.startswith(trim_repetition(text))
     if truncate(text) == text:
-        assert unwind(text) == text
+        assert trim_repetition(text) == text

@@ -17,14 +17,14 @@ from __future__ import annotations
 
 from reliability.loops.in_answer import truncate
 
-__all__ = ["unwind"]
+__all__ = ["trim_repetition"]
 
 END_CHARS = 24
 NEAR_CHARS = 600
 SHORTER_ENDS = (16, 12, 8, 6, 4, 3, 2, 1)
 
 
-def unwind(text: str) -> str:
+def trim_repetition(text: str) -> str:
     """Return the beginning of the text that ends as it does, with about one copy of what it ends in many of; a text
     without a circle is returned as it is."""
     kept = truncate(text)
