@@ -9,15 +9,7 @@ from reliability.tools.delimiters import INDENT_MAX, begins_sentence, compile_an
 from reliability.tools.format_reasoning import REASONING, Thought
 from reliability.tools.turns import stands_in_code
 
-__all__ = [
-    "compile_ends",
-    "ends_reasoning",
-    "find_row",
-    "is_said_of",
-    "is_unsettled",
-    "is_used",
-    "opens_reasoning",
-]
+__all__ = ["compile_ends", "ends_reasoning", "find_row", "is_said_of", "is_unsettled", "is_used", "opens_reasoning"]
 
 STRING_CHARS = 4_096  # of what stands before a mark, looked through for the quote that begins a string
 ESCAPED_MAX = 64  # quotes in it that are escaped, as they are in data alone

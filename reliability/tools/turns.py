@@ -6,6 +6,7 @@ calls that rest on it. The answer ends where the turn does:
     It is clear.<|im_end|>\\n<|im_start|>user\\n...     an end mark, and another role, a result or nothing behind it
     It is clear.<|user|>                              a role's mark that ends turns itself, glued to the last word
     {call}<tool_response>21</tool_response>{call}     behind a call: a result, or another role
+    {call}\\n**Output:** 21\\n{call}                    between two calls: a line that gives a result
 
 An answer may talk of such marks. In quotes, in inline code and in a closed code block they are the answer's, and so is
 an end mark with other text behind it, one that stands apart in a sentence, and one whose turn was opened in the
@@ -24,6 +25,7 @@ from reliability.tools.delimiters import QUOTES, beginnings, begins_sentence, co
 
 __all__ = [
     "ENDS",
+    "GIVEN_LINE",
     "MARK",
     "MARKS",
     "RESULT_LINE",
@@ -131,6 +133,13 @@ RESULT_LINE = re.compile(
     rf"[ \t]{{0,8}}(?:{'|'.join(map(re.escape, _RESULT_WORDS))}|(?P<sure>`{{3,8}}outputs?\b|(?P<role>{_BARE_ROLE})))"
 )
 """How a line begins that gives a result behind a call; `sure`: behind a sure one. A `role`: right behind it."""
+_GIVEN = r"(?:results?|outputs?|responses?)\b"
+GIVEN_LINE = re.compile(
+    rf"[ \t]{{0,8}}(?:(?:[*_]{{1,3}}|\[|\#{{1,6}} ?)?(?:(?:tool|function)(?:[ _]call)?[ _]{_GIVEN}|(?P<right>{_GIVEN}))"
+    rf"(?:[ \t]*[*_\]]{{0,3}}:|[*_\]]{{1,3}})|(?P<tag><(?:result|output)>))",
+    re.IGNORECASE,
+)
+"""How a line begins that gives a result between two calls; `right` and `tag`: right behind the first of them."""
 _FENCE = re.compile(r"^[ \t]*`{3,}", re.MULTILINE)
 
 

@@ -9,6 +9,7 @@ Where the name is no declared one the words are prose.
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 from reliability.tool_calls import RawCall
 from reliability.tools.extract.broken_json import looks_like_a_call
@@ -55,4 +56,4 @@ def _read_fenced(text: str, at: int, setting: Setting) -> Found | None:
     if found is None or not found.calls:
         return None
     closing = _FENCE.match(text, found.end) if fence else None
-    return Found(found.calls, closing.end() if closing else found.end)
+    return replace(found, end=closing.end() if closing else found.end)

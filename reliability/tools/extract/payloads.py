@@ -16,7 +16,15 @@ from reliability.tool_calls import RawCall, Repair, RepairKind
 from reliability.tools.delimiters import BLANK, CLOSER, FENCE, SPEECH_END, has_only_delimiters
 from reliability.tools.extract.literal import Unreadable, read
 from reliability.tools.extract.rows import ends_here
-from reliability.tools.extract.shapes import ARGUMENT_KEYS, WRAPPERS, HalfCall, Setting, find_calls, means_call
+from reliability.tools.extract.shapes import (
+    ARGUMENT_KEYS,
+    WRAPPERS,
+    HalfCall,
+    Setting,
+    find_calls,
+    means_call,
+    split_said,
+)
 from reliability.tools.format_parts import NAME
 from reliability.tools.schema.toolbox import Tool
 from reliability.tools.schema.types_allowed import find_allowed_types, property_schema
@@ -47,12 +55,14 @@ _TURN_END = re.compile(rf"(?!<\|call\|>)(?:{SPEECH_END.pattern})", re.IGNORECASE
 @dataclass(frozen=True, slots=True)
 class Found:
     """Calls, and the place after them. No calls: what stands here is data, up to that place; or it would be the calls
-    `waiting`, if nothing but calls stood behind it. `unended`: a list of calls lacks its end, as the text does."""
+    `waiting`, if nothing but calls stood behind it. `unended`: a list of calls lacks its end, as the text does. `said`:
+    the text beside them in a message."""
 
     calls: list[RawCall]
     end: int
     waiting: tuple[RawCall, ...] = ()
     unended: bool = False
+    said: str = ""
 
 
 def skip_space(text: str, at: int) -> int:
@@ -66,9 +76,8 @@ def read_json(text: str, at: int, setting: Setting) -> Found | None:
     if text[at : at + 1] not in ("{", "["):
         return None
     value = read(text, at, ends=ENDS)
-    explicit = setting.explicit or (
-        _is_closed(text, skip_space(text, value.end)) and means_call(value.value, setting.box)
-    )
+    content, said = (value.value, "") if setting.explicit else split_said(value.value)
+    explicit = setting.explicit or (_is_closed(text, skip_space(text, value.end)) and means_call(content, setting.box))
     begins = setting.last
     ends = (setting.alone or setting.last) and ends_here(text, value.end)
     setting = replace(
@@ -78,17 +87,17 @@ def read_json(text: str, at: int, setting: Setting) -> Found | None:
         alone=ends and setting.alone,
         last=(ends and setting.last) or (setting.last and _ends_behind_closers(text, value.end)),
     )
-    calls = find_calls(value.value, setting)
+    calls = find_calls(content, setting)
     if calls is None:
-        return Found([], value.end, _find_waiting(value.value, setting) if begins and not value.unclosed else ())
+        return Found([], value.end, _find_waiting(content, setting) if begins and not value.unclosed else ())
     kinds = list(value.repair_kinds)
-    listed = isinstance(value.value, list)
+    listed = isinstance(content, list)
     if value.unclosed:
-        if not listed and (not _has_arguments(value.value) or any(_holds_object(call.arguments) for call in calls)):
+        if not listed and (not _has_arguments(content) or any(_holds_object(call.arguments) for call in calls)):
             raise HalfCall("a closing brace is missing, and it can't be told which", value.end)
         kinds.append(RepairKind.ENVELOPE)
     unended = listed and value.unclosed and value.end == len(text)
-    return Found([record_repairs(call, kinds) for call in calls], value.end, unended=unended)
+    return Found([record_repairs(call, kinds) for call in calls], value.end, unended=unended, said=said)
 
 
 def _is_closed(text: str, at: int) -> bool:

@@ -23,39 +23,26 @@ import re
 from dataclasses import replace
 
 from reliability.tool_calls import Extraction
-from reliability.tools.delimiters import (
-    INNER_CLOSERS,
-    OPENER,
-    SPEECH_END,
-    compile_any,
-    is_quoted,
-)
+from reliability.tools.delimiters import INNER_CLOSERS, OPENER, QUOTES, SPEECH_END, compile_any, is_quoted
 from reliability.tools.extract import harmony
 from reliability.tools.extract.announced import read_announced
 from reliability.tools.extract.broken_json import looks_like_a_call, names_a_tool
 from reliability.tools.extract.delimiter_search import SPOT, Delimiter, find_delimiter_at, find_delimiter_in_line
-from reliability.tools.extract.envelope import (
-    Nothing,
-    find_empty_end,
-    find_region_end,
-    read_envelope,
-    skip_closers,
-)
+from reliability.tools.extract.envelope import Nothing, find_empty_end, find_region_end, read_envelope, skip_closers
 from reliability.tools.extract.literal import Unreadable
-from reliability.tools.extract.mentions import (
-    is_opener_meant,
-    is_tag_meant,
-)
+from reliability.tools.extract.mentions import is_opener_meant, is_tag_meant
 from reliability.tools.extract.notations import OPEN_READERS
 from reliability.tools.extract.payloads import skip_space
 from reliability.tools.extract.pythonic import is_one_call, read_python
 from reliability.tools.extract.rows import Row
 from reliability.tools.extract.settling import FENCE_CHARS_MAX, Findings
 from reliability.tools.extract.shapes import HalfCall, Setting
+from reliability.tools.extract.text import find_object_end, read_arguments
 from reliability.tools.format_reasoning import ANSWER_MARKS, REASONING_CLOSES, REASONING_OPENS
 from reliability.tools.format_row import Reader
 from reliability.tools.schema.toolbox import ToolBox
 from reliability.tools.turns import (
+    GIVEN_LINE,
     MARKS,
     RESULT_LINE,
     ends_answer,
@@ -71,7 +58,7 @@ FUEL_FACTOR = 4
 FUEL_SPARE = 100_000
 ATTEMPT_CHARS = 256
 
-_MARKED = compile_any((*MARKS, *REASONING_OPENS, *REASONING_CLOSES, *ANSWER_MARKS))
+_MARKED = compile_any((*MARKS, harmony.HEADER_MARKS, *REASONING_OPENS, *REASONING_CLOSES, *ANSWER_MARKS))
 _QUOTABLE = frozenset({Reader.ENVELOPE, Reader.SECTIONS, Reader.FLOWERS, "close"})
 _IN_CODE = frozenset({Reader.ELEMENTS, Reader.ATTRIBUTES, Reader.CHILDREN})
 _FRAME = re.compile(r"\s{0,8}[;,\\]?[ \t\r\n`]*+")
@@ -141,6 +128,8 @@ def _walk(
         walk.run_messages(text)
     elif text and (box.tools or marked):
         walk.run(text, begin=begin)
+        if walk.messages_at is not None:
+            walk.run_messages(text, walk.messages_at)
     return walk
 
 
@@ -150,16 +139,16 @@ class _Walk(Findings):
     def __init__(self, text: str, box: ToolBox, sent: int) -> None:
         super().__init__(box, sent)
         self.fuel = FUEL_FACTOR * len(text) + FUEL_SPARE
-        self.ends: tuple[int, int] | None = None  # the mark at which the answer ends
         self.may_end = True
         self.behind = 0  # calls behind the end of the answer
+        self.messages_at: int | None = None  # where messages begin behind other text
         self.turn_opened = False  # True where the answer shows how a turn begins
         self.rest_is_prose = False  # True where no declared name is left
 
-    def run_messages(self, text: str) -> None:
-        """Walk over a text in the Harmony format: calls by their header, the rest as text."""
-        self.has_thought, self.dropped = True, harmony.has_header(text)  # it has a channel of its own
-        messages = harmony.split(text)
+    def run_messages(self, text: str, begin: int = 0) -> None:
+        """Walk over messages in the Harmony format: calls by their header, the rest as text."""
+        messages = harmony.split(text[begin:])
+        self.has_thought, self.dropped = True, self.dropped or harmony.has_header(text)  # it has a channel of its own
         for place, message in enumerate(messages):
             if message.is_foreign:
                 self.behind = sum(1 for later in messages[place:] if later.recipient is not None)
@@ -167,16 +156,28 @@ class _Walk(Findings):
             if message.is_reasoning:
                 self.reasoning.append(message.body)
             elif message.recipient is None or OPENER.match(message.body, skip_space(message.body, 0)):
-                self.run(message.body, message.at)
+                self.run(message.body, begin + message.at)
             else:
                 self.prose.add_call("", 0)
-                self.read_body(message.recipient, message.body if message.complete else "", message.raw, "harmony")
+                self._read_message(message.recipient, message, begin + message.at)
+
+    def _read_message(self, name: str, message: harmony.Message, at: int) -> None:
+        """Read a call by its header, whose body begins `at` this place; if its end is missing, the calls behind it."""
+        body, rest = message.body if message.complete else "", ""
+        if message.complete and isinstance(read_arguments(body), str):
+            end = find_object_end(body)
+            more = _walk(body[end:], self.box, turns=False) if end else None
+            if more is not None and more.calls and not more.malformed:
+                body, rest, at = body[:end], body[end:], at + end
+        self.read_body(name, body, message.raw, "harmony")
+        if rest:
+            self.run(rest, at)
 
     def run(self, text: str, base: int = 0, begin: int = 0) -> None:
         """Walk over one text. Each step moves forward."""
         self.text, self.base, self.at, self.kept = text, base, begin, 0
         self.endless, self.rest_is_prose, self.begins = set(), False, 0
-        self.row = Row()
+        self.row, self.given, self.messages_at = Row(), None, None
         while True:
             at = self.at
             if at in (self.begins, self.kept) or text[at - 1] == "\n":
@@ -188,7 +189,7 @@ class _Walk(Findings):
                 self.at = spot.end()
                 if text[spot.start()] != "\n":
                     self._look_at_spot(spot.start())
-        self.prose.add(text[self.kept :], base + self.kept)
+        self.prose.add(text[self.kept : self.messages_at], base + self.kept)
 
     def _look_at_line(self) -> None:
         """Look at the beginning of a line."""
@@ -198,8 +199,10 @@ class _Walk(Findings):
         if given and given["role"] and skip_space(self.text, self.kept) < self.at:
             given = None
         if given and (self.calls or (not given["sure"] and self.row.reaches(self.text, self.at))):
-            self._end_answer(self.at, self.at)
+            self.end_answer(self.at, self.at)
             return
+        if self.calls and self.given is None and self.may_end:
+            self._note_given()
         lost = INNER_CLOSERS.match(self.text, self.at) if self.at == self.begins else None
         if lost is not None:
             self.drop(self.at, lost.end())
@@ -207,6 +210,14 @@ class _Walk(Findings):
         delimiter = find_delimiter_in_line(self.text, self.at)
         if delimiter is not None:
             self._read_in_the_open(delimiter)
+
+    def _note_given(self) -> None:
+        """Note a line behind a call that gives a result, if another call follows."""
+        line = GIVEN_LINE.match(self.text, self.at)
+        if line is None or (line["tag"] and self.box.find(line["tag"].strip("<>")) is not None):
+            return
+        if not (line["right"] or line["tag"]) or skip_space(self.text, self.kept) >= self.at:
+            self.given = line
 
     def _look_at_spot(self, at: int) -> None:
         """Look at one place."""
@@ -222,7 +233,7 @@ class _Walk(Findings):
             if self.is_used(delimiter):
                 self.take_apart(delimiter.start, delimiter.end)
         elif delimiter.kind == "turn" and self._look_at_turn(delimiter):
-            self._end_answer(delimiter.start, delimiter.end)
+            self.end_answer(delimiter.start, delimiter.end)
         elif not self.box.tools or delimiter.kind == "turn" or self._is_mentioned(delimiter):
             return
         elif delimiter.kind is Reader.ENVELOPE:
@@ -234,6 +245,9 @@ class _Walk(Findings):
 
     def _look_at_turn(self, mark: Delimiter) -> bool:
         """Return whether the answer ends at a mark of its turn, or of the next one."""
+        if harmony.is_header(self.text, mark.start):
+            self._look_at_header(mark)
+            return False
         behind = bool(self.calls or self.malformed or self.row.reaches(self.text, mark.start))
         ends = self.may_end and ends_answer(
             self.text, mark.start, mark.end, begins=self.begins, behind_call=behind, opened=self.turn_opened
@@ -244,9 +258,17 @@ class _Walk(Findings):
         self.at = skip_ends(self.text, self.at)
         return False
 
-    def _end_answer(self, start: int, end: int) -> None:
-        """End the answer at a mark: nothing behind it is read."""
-        self.ends, self.at = (self.base + start, self.base + end), len(self.text)
+    def _look_at_header(self, mark: Delimiter) -> None:
+        """Read on in messages where a header stands behind other text, and drop a mark of one that stands alone."""
+        end = harmony.skip_header_mark(self.text, mark.start)
+        if not self.is_used(mark) or self.text[max(0, mark.start - 1) : mark.start] in tuple(QUOTES):
+            self.at = max(self.at, end)
+        elif not harmony.begins_message(self.text, mark.start):
+            self.take_apart(mark.start, end)
+        else:
+            for one in self.row.take(self.text, mark.start):
+                self.take_calls(one.start, one.end, list(one.calls))
+            self.messages_at, self.at = mark.start, len(self.text)
 
     def _is_mentioned(self, delimiter: Delimiter) -> bool:
         """Return whether a delimiter is only talked about."""
@@ -374,4 +396,4 @@ class _Walk(Findings):
                 self.fuel -= max(bad.at - start, ATTEMPT_CHARS)  # data
             return
         if found is not None:
-            self.take_calls(delimiter.held, skip_closers(self.text, found.end)[0], found.calls)
+            self.take(delimiter.held, skip_closers(self.text, found.end)[0], found)

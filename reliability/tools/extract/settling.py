@@ -60,6 +60,8 @@ class Findings:
         self.at = 0
         self.kept = 0  # up to here the text is settled
         self.begins = 0  # where the answer begins: behind its reasoning
+        self.given: re.Match[str] | None = None  # a line behind a call that gives a result, if another call follows
+        self.ends: tuple[int, int] | None = None  # the mark at which the answer ends
         self.dropped = False  # True where marks were dropped
         self.unended = False  # True where a list of calls lacks its end, as the text does
         self.has_thought = False  # True where reasoning has ended
@@ -80,12 +82,27 @@ class Findings:
 
     def take_calls(self, start: int, end: int, calls: list[RawCall]) -> None:
         """Take the calls that stand from `start` to `end`."""
-        self.settle(start, end)
-        self.keep_calls(calls, self.text[start:end])
+        if not self.rests_on_given(start):
+            self.settle(start, end)
+            self.keep_calls(calls, self.text[start:end])
+
+    def rests_on_given(self, start: int) -> bool:
+        """End the answer before a result that it gives itself, where a call begins behind that."""
+        given, self.given = self.given, None
+        if given is None or not FENCE_LINE.sub("", self.text[given.end() : start]).strip():
+            return False
+        self.end_answer(given.start(), given.start())
+        return True
+
+    def end_answer(self, start: int, end: int) -> None:
+        """End the answer at a mark: nothing behind it is read."""
+        self.ends, self.at = (self.base + start, self.base + end), len(self.text)
 
     def take(self, start: int, end: int, found: Found) -> None:
         """Take what a reader has found."""
         self.take_calls(start, end, found.calls)
+        if found.said.strip() and self.ends is None:
+            self.prose.add(found.said, self.base + self.kept)
         self.unended = self.unended or found.unended
 
     def drop_closers(self, at: int) -> None:
@@ -104,6 +121,8 @@ class Findings:
 
     def report_malformed(self, start: int, end: int, reason: str, format: str) -> None:
         """Report a call, from `start` to `end`, that can't be read."""
+        if self.rests_on_given(start):
+            return
         if len(self.malformed) >= MALFORMED_MAX - 1:
             end, reason = len(self.text), f"{MALFORMED_MAX} or more calls that can't be read"
         self.settle(start, end)
@@ -161,7 +180,7 @@ class Findings:
         if self.has_thought:
             self.take_apart(closer.start, closer.end)
         else:
-            self.calls, self.malformed, self.kept = [], [], 0
+            self.calls, self.malformed, self.kept, self.given = [], [], 0, None
             self.prose.forget()
             self.take_apart(0, closer.end, 0, closer.start)
         self.has_thought, self.begins = True, closer.end

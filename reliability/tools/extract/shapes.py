@@ -23,7 +23,17 @@ from reliability.tools.extract.literal import Unreadable
 from reliability.tools.schema.tool_names import fold
 from reliability.tools.schema.toolbox import Tool, ToolBox
 
-__all__ = ["ARGUMENT_KEYS", "CALLS_MAX", "NAME_KEYS", "WRAPPERS", "HalfCall", "Setting", "find_calls", "means_call"]
+__all__ = [
+    "ARGUMENT_KEYS",
+    "CALLS_MAX",
+    "NAME_KEYS",
+    "WRAPPERS",
+    "HalfCall",
+    "Setting",
+    "find_calls",
+    "means_call",
+    "split_said",
+]
 
 CALLS_MAX = 128
 NAME_CHARS_MAX = 128
@@ -52,6 +62,8 @@ WRAPPERS = (
     "actions",
 )
 _IDS = ("id", "call_id", "tool_call_id")
+# What a message holds beside its calls: nothing, where it is to be a call.
+_BESIDE = frozenset({"content", "refusal", "function_call", "annotations", "audio", "reasoning_content"})
 _SILENT = frozenset({*_IDS, "type", "index", "thought", "thoughts", "reasoning", "explanation", "status", "role"})
 
 
@@ -90,6 +102,14 @@ def find_calls(value: Any, setting: Setting) -> list[RawCall] | None:
     return calls
 
 
+def split_said(value: Any) -> tuple[Any, str]:
+    """Return a chat completion's message with calls without its text, and that text; any other value as it is."""
+    if not isinstance(value, dict) or not isinstance(value.get("tool_calls"), list):
+        return value, ""
+    said = value.get("content")
+    return (value | {"content": None}, said) if isinstance(said, str) else (value, "")
+
+
 def means_call(value: Any, box: ToolBox) -> bool:
     """Return whether a value that only a closer stands behind is meant as a call: it names a tool or holds arguments,
     or its keys are parameters of a tool. `{"total": 3}` is data."""
@@ -124,7 +144,7 @@ def _find_id(value: Mapping[str, Any]) -> str | None:
 
 def _has_only_known_keys(value: Mapping[str, Any], keys: Iterable[str]) -> bool:
     """Return whether every other key carries nothing that would be lost."""
-    return all(key in keys or key in _SILENT or (key == "content" and not value[key]) for key in value)
+    return all(key in keys or key in _SILENT or (key in _BESIDE and not value[key]) for key in value)
 
 
 def _unwrap(value: Mapping[str, Any]) -> list[Any] | None:

@@ -7,14 +7,7 @@ from typing import Any
 import pytest
 
 from reliability.steps import OutOfSteps, Steps
-from reliability.tools import (
-    BadTools,
-    RawCall,
-    ToolBox,
-    build_toolbox,
-    check_calls,
-    id_source,
-)
+from reliability.tools import BadTools, RawCall, ToolBox, build_toolbox, check_calls, id_source
 from reliability.tools.check.repair import repair_arguments
 from reliability.tools.schema.validator import UNBOUNDED
 from tests.support.call_values import made
