@@ -182,10 +182,7 @@ ENVELOPES: tuple[Format, ...] = (
         endless=True,
     ),
     _envelope(
-        "Gemma 3",
-        '<tool_code>search(query="x")</tool_code>',
-        opens=_tags("tool_code"),
-        closes=_end_tags("tool_code"),
+        "Gemma 3", '<tool_code>search(query="x")</tool_code>', opens=_tags("tool_code"), closes=_end_tags("tool_code")
     ),
     _envelope(
         "tool", f"<tool>{JSON_CALL}</tool>", opens=("<tool>",), closes=(r"<\|?/tool\|?>", r"<\|?/\w{1,32}:tool\|?>")
@@ -214,10 +211,7 @@ ENVELOPES: tuple[Format, ...] = (
         "<｜tool_call_end｜><｜tool_calls_end｜>",
         opens=(*_DEEPSEEK_OPENS, rf"function{_DEEPSEEK_SEPARATOR}"),
         closes=(r"<[|｜]tool[▁_ ]calls?[▁_ ]end[|｜]>",),
-        holds=(
-            *map(Start, _DEEPSEEK_OPENS),
-            Start(rf"function{_DEEPSEEK_SEPARATOR}", place=Place.SENTENCE),
-        ),
+        holds=(*map(Start, _DEEPSEEK_OPENS), Start(rf"function{_DEEPSEEK_SEPARATOR}", place=Place.SENTENCE)),
     ),
     _envelope(
         "Llama 3",

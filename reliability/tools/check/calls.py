@@ -99,9 +99,7 @@ def check_calls(
     repairs += [Repair(RepairKind.ID, join(i, "id")) for i, raw in enumerate(raw_calls) if raw.id and raw.id != ids[i]]
     calls = tuple(ToolCall(id=id, name=one.name, arguments=one.arguments) for id, one in zip(ids, judged, strict=True))
     return Checked(
-        calls=() if violations else calls,
-        repairs=tuple(dict.fromkeys(repairs)),
-        violations=_limit(violations),
+        calls=() if violations else calls, repairs=tuple(dict.fromkeys(repairs)), violations=_limit(violations)
     )
 
 
@@ -151,10 +149,7 @@ def _check_schema(
         repaired = repair_arguments(value, tool, steps)
         if repaired.repairs:
             value, text = repaired.value, dump(repaired.value)
-            repairs = (
-                *repairs,
-                *(Repair(kind, join(i, "arguments", *path)) for kind, path in repaired.repairs),
-            )
+            repairs = (*repairs, *(Repair(kind, join(i, "arguments", *path)) for kind, path in repaired.repairs))
         violations = describe(repaired.errors, i, tool)
     if not violations:
         violations = [

@@ -75,11 +75,7 @@ def find_breaches(names: Sequence[str], choice: Choice, parallel: bool | None, u
     if choice.must and not names and not unread:
         wanted = f"call {' or '.join(choice.may)}" if choice.may else "call a tool"
         found.append(
-            Violation(
-                Flaws.TOOL_CHOICE,
-                "/tool_choice",
-                f"the request wants you to {wanted}, and no tool was called",
-            )
+            Violation(Flaws.TOOL_CHOICE, "/tool_choice", f"the request wants you to {wanted}, and no tool was called")
         )
     for i, name in enumerate(names):
         if choice.may is not None and name not in choice.may:
@@ -88,9 +84,7 @@ def find_breaches(names: Sequence[str], choice: Choice, parallel: bool | None, u
     if parallel is False and len(names) + unread > 1:
         found.append(
             Violation(
-                Flaws.PARALLEL,
-                "/parallel_tool_calls",
-                f"only one call at a time is allowed, not {len(names) + unread}",
+                Flaws.PARALLEL, "/parallel_tool_calls", f"only one call at a time is allowed, not {len(names) + unread}"
             )
         )
     return found

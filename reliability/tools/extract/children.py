@@ -123,13 +123,7 @@ def _read_m3_value(
 
 
 def _read_m3_members(
-    text: str,
-    at: int,
-    closing: str,
-    schema: Any,
-    root: Mapping[str, Any],
-    kinds: list[RepairKind],
-    depth: int,
+    text: str, at: int, closing: str, schema: Any, root: Mapping[str, Any], kinds: list[RepairKind], depth: int
 ) -> tuple[Any, int]:
     """Read the members of an object, or the items of an array, up to the closing tag around them."""
     allowed = find_allowed_types(schema, root) if schema is not None else None

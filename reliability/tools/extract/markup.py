@@ -175,8 +175,7 @@ def read_attributes(text: str, at: int, setting: Setting) -> Found | None:
     if end is None:
         raise Unreadable("an attribute that can't be read", at)
     return Found(
-        [record_repairs(RawCall(name=tool.name, arguments=found.found, format=setting.format), found.kinds)],
-        end.end(),
+        [record_repairs(RawCall(name=tool.name, arguments=found.found, format=setting.format), found.kinds)], end.end()
     )
 
 

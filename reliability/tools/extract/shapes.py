@@ -51,16 +51,7 @@ ARGUMENT_KEYS = (
     "kwargs",
     "tool_args",
 )
-WRAPPERS = (
-    "tool_calls",
-    "tool_call",
-    "function_call",
-    "function_calls",
-    "function",
-    "tool_uses",
-    "calls",
-    "actions",
-)
+WRAPPERS = ("tool_calls", "tool_call", "function_call", "function_calls", "function", "tool_uses", "calls", "actions")
 _IDS = ("id", "call_id", "tool_call_id")
 # What a message holds beside its calls: nothing, where it is to be a call.
 _BESIDE = frozenset({"content", "refusal", "function_call", "annotations", "audio", "reasoning_content"})

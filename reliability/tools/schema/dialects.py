@@ -153,18 +153,7 @@ _KNOWN = (
     | _LISTS
     | _SINGLE
     | frozenset(_LIMITS)
-    | {
-        "type",
-        "required",
-        "pattern",
-        "format",
-        "title",
-        "description",
-        "$comment",
-        "$ref",
-        "$dynamicRef",
-        "$anchor",
-    }
+    | {"type", "required", "pattern", "format", "title", "description", "$comment", "$ref", "$dynamicRef", "$anchor"}
     | {"minimum", "maximum", "multipleOf", "minLength", "maxLength", "minItems", "maxItems", "uniqueItems"}
     | {"minProperties", "maxProperties", "minContains", "maxContains", "dependentRequired", "$dynamicAnchor"}
     | {"deprecated", "readOnly", "writeOnly", "contentEncoding", "contentMediaType", "additionalItems"}

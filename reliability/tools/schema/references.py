@@ -91,12 +91,7 @@ def _list_in_place(node: Mapping[str, Any]) -> Iterator[Any]:
 
 
 def _weigh(
-    node: Any,
-    path: Path,
-    root: Any,
-    anchors: Mapping[str, Any],
-    known: dict[int, tuple[int, int]],
-    depth: int = 0,
+    node: Any, path: Path, root: Any, anchors: Mapping[str, Any], known: dict[int, tuple[int, int]], depth: int = 0
 ) -> tuple[int, int]:
     """Count how many schemas judge an instance of this one at the same place, and how deep they are
     nested."""
