@@ -1,11 +1,8 @@
-"""The first rows of the table of call formats: the envelopes, which stand around calls.
-
-`formats.py` has the whole table, and says what its columns are.
-"""
+"""The envelopes of the table of call formats (`formats.py`): what stands around calls."""
 
 from __future__ import annotations
 
-from reliability.tools.format_parts import (
+from reliability.tools.format_row import (
     DSML,
     DSML_CALL,
     ELEMENTS_CALL,
@@ -17,8 +14,11 @@ from reliability.tools.format_parts import (
     PARAMETERS_CALL,
     SPACES_OF_TAGS,
     SUFFIX_OF_TAGS,
+    Format,
+    Place,
+    Reader,
+    Start,
 )
-from reliability.tools.format_row import Format, Place, Reader, Start
 
 __all__ = ["ENVELOPES", "HERMES"]
 

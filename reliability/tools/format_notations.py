@@ -1,12 +1,10 @@
-"""The other rows of the table of call formats: the notations, in which a call says what it calls and with what, be it
-in an envelope or in the open. The last row is a line of a transcript, which nobody reads as a call.
-
-`formats.py` has the whole table, and says what its columns are.
+"""The notations of the table of call formats (`formats.py`): how a call says what it calls and with what, in an
+envelope or in the open. The last row is a line of a transcript, which isn't read as a call.
 """
 
 from __future__ import annotations
 
-from reliability.tools.format_parts import (
+from reliability.tools.format_row import (
     DSML,
     DSML_CALL,
     ELEMENTS_CALL,
@@ -18,8 +16,12 @@ from reliability.tools.format_parts import (
     M3_TOKEN,
     NAME,
     PARAMETERS_CALL,
+    Format,
+    Place,
+    Reader,
+    Start,
+    Until,
 )
-from reliability.tools.format_row import Format, Place, Reader, Start, Until
 
 __all__ = ["NOTATIONS"]
 

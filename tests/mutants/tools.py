@@ -151,7 +151,7 @@ MUTANTS: list[tuple[str, str, str, str]] = [
         "a name that a pattern takes is no surplus",
     ),
     (
-        "reliability/tools/schema/meta.py",
+        "reliability/tools/schema/dialects.py",
         "        if check is not None and not check[0](value):\n",
         "        if check is None:\n",
         "a schema is checked against the schema of schemas",
@@ -229,7 +229,7 @@ MUTANTS: list[tuple[str, str, str, str]] = [
         "tool_choice none forbids every call",
     ),
     (
-        "reliability/tools/check/ids.py",
+        "reliability/tools/check/calls.py",
         "            id, n = _find_unused(taken | reserved, new_id, n)\n",
         "            id, n = _find_unused(reserved, new_id, n)\n",
         "no id is given twice in a conversation",
@@ -295,7 +295,7 @@ MUTANTS: list[tuple[str, str, str, str]] = [
         "a violation names the missing field",
     ),
     (
-        "reliability/tools/check/corrective_message.py",
+        "reliability/tools/check/complaints.py",
         "    return separator.join(found)\n",
         "    return parts[0]\n",
         "the corrective message lists everything",

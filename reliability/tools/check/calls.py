@@ -13,8 +13,9 @@ recorded. Judging the result again changes nothing and finds nothing.
 
 from __future__ import annotations
 
+import hashlib
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,7 +26,6 @@ from reliability.surrogates import join_all, join_surrogates, may_hold_halves
 from reliability.tool_calls import Checked, Flaws, Malformed, RawCall, Repair, RepairKind, Violation, join
 from reliability.tools.check.choice import find_breaches, parse_choice
 from reliability.tools.check.complaints import describe, report_unknown_tool
-from reliability.tools.check.ids import assign
 from reliability.tools.check.placeholders import PLACEHOLDERS, find_implausible
 from reliability.tools.check.repair import repair_arguments
 from reliability.tools.extract.literal import Unreadable, dump, read
@@ -35,7 +35,7 @@ from reliability.tools.schema.toolbox import BadTools, Tool, ToolBox
 from reliability.tools.schema.validator import UNBOUNDED
 from reliability.types import ToolCall
 
-__all__ = ["CheckConfig", "check_calls"]
+__all__ = ["CheckConfig", "assign", "check_calls", "id_source", "ids_in"]
 
 ENCODINGS_MAX = 3
 _QUOTED = re.compile(r'\s*"(?:[^"\\]|\\.)*+"\s*', re.DOTALL)
@@ -276,3 +276,51 @@ def _limit(violations: list[Violation]) -> tuple[Violation, ...]:
         return tuple(found)
     more = len(found) - VIOLATIONS_MAX + 1
     return (*found[: VIOLATIONS_MAX - 1], Violation(Flaws.SCHEMA, "", f"and {more} more"))
+
+
+IDS_TRIED_MAX = 1_000
+_ID = re.compile(r"[\x21-\x7e]{1,128}")
+
+
+def id_source(seed: str) -> Callable[[int], str]:
+    """Build ids that look like OpenAI's, from a seed such as the request's id."""
+    return lambda n: "call_" + hashlib.sha256(f"{seed}/{n}".encode("utf-8", "surrogatepass")).hexdigest()[:24]
+
+
+def ids_in(messages: Iterable[Mapping[str, Any]]) -> frozenset[str]:
+    """Collect all ids of calls that a conversation holds already."""
+    found: set[str] = set()
+    for message in messages:
+        calls = message.get("tool_calls")
+        for call in calls if isinstance(calls, list) else ():
+            if isinstance(call, Mapping) and isinstance(call.get("id"), str):
+                found.add(call["id"])
+        if isinstance(message.get("tool_call_id"), str):
+            found.add(message["tool_call_id"])
+    return frozenset(found)
+
+
+def assign(given: Sequence[str | None], used: Collection[str], new_id: Callable[[int], str]) -> list[str]:
+    """Assign one id to each call: its own where that is fit and free, else a new one."""
+    taken = {*used}
+    reserved = {id for id in given if id is not None}
+    found: list[str] = []
+    n = 0
+    for own in given:
+        id = own
+        if id is None or id in taken or not _ID.fullmatch(id):
+            id, n = _find_unused(taken | reserved, new_id, n)
+        taken.add(id)
+        found.append(id)
+    return found
+
+
+def _find_unused(taken: Collection[str], new_id: Callable[[int], str], n: int) -> tuple[str, int]:
+    """Find the next unused id of the source. A source that repeats itself is helped out with the counter."""
+    for tried in range(n, n + IDS_TRIED_MAX):
+        if (id := new_id(tried)) not in taken:
+            return id, tried + 1
+    stem = new_id(n)
+    while (id := f"{stem}_{n}") in taken:
+        n += 1
+    return id, n + 1

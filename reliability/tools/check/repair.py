@@ -25,11 +25,11 @@ from typing import Any
 from reliability.steps import OutOfSteps, Steps
 from reliability.tool_calls import RepairKind
 from reliability.tools.extract.literal import Unreadable, read
+from reliability.tools.schema.references import find_allowed_types
 from reliability.tools.schema.toolbox import Tool
-from reliability.tools.schema.types_allowed import find_allowed_types
 from reliability.tools.schema.validator import UNBOUNDED, Complaint, Run
 
-__all__ = ["Repaired", "repair_arguments"]
+__all__ = ["repair_arguments"]
 
 REPAIRS_MAX = 64
 ITEMS_A_STEP = 50
@@ -41,7 +41,7 @@ _KIND = {dict: "object", list: "array", bool: "boolean"}
 
 
 @dataclass(frozen=True, slots=True)
-class Repaired:
+class _Repaired:
     """The arguments after all repairs, what was changed where, and what is still wrong."""
 
     value: Any
@@ -63,7 +63,7 @@ def find_complaints(value: Any, tool: Tool, run: Run | None = None) -> tuple[Com
         return (Complaint("unjudged", None, None),)
 
 
-def repair_arguments(value: Any, tool: Tool, steps: Steps | None = None) -> Repaired:
+def repair_arguments(value: Any, tool: Tool, steps: Steps | None = None) -> _Repaired:
     """Repair what can be repaired without loss. Raises `OutOfSteps`, unless the steps are final."""
     run = Run(steps or Steps(UNBOUNDED))
     errors = find_complaints(value, tool, run)
@@ -79,7 +79,7 @@ def repair_arguments(value: Any, tool: Tool, steps: Steps | None = None) -> Repa
     except OutOfSteps:
         if not run.steps.final:
             raise
-    return Repaired(value, tuple(repairs), errors)
+    return _Repaired(value, tuple(repairs), errors)
 
 
 Step = tuple[Any, tuple[Complaint, ...], list[tuple[RepairKind, Path]]]

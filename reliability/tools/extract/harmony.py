@@ -15,7 +15,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from reliability.tools.delimiters import OPENER, begins_sentence
+from reliability.tools.formats import OPENER, begins_sentence
 from reliability.tools.turns import is_in_code_block, stands_in_code
 
 __all__ = [

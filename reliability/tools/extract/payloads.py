@@ -1,9 +1,12 @@
-"""What stands inside an envelope, or on its own: JSON, a name followed by JSON, and the brace notation of the
-Gemma family.
+"""What stands inside an envelope, or on its own: JSON, a name followed by JSON, words that announce JSON, and the brace
+notation of the Gemma family.
 
-Each reader looks at one place and answers in one of three ways: `Found` (calls, and where they end), None
-(not this notation), or `Unreadable` (this notation, but not without loss). Readers never look back and
-never decide what becomes of the text around them.
+    Action: name                         to=functions.name {json}          Action: ```json
+    Action Input: {json}                                                    [{json}]```
+
+Each reader looks at one place and answers in one of three ways: `Found` (calls, and where they end), None (not this
+notation), or `Unreadable` (this notation, but not without loss). Readers never look back and never decide what becomes
+of the text around them.
 """
 
 from __future__ import annotations
@@ -13,7 +16,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from reliability.tool_calls import RawCall, Repair, RepairKind
-from reliability.tools.delimiters import BLANK, CLOSER, FENCE, SPEECH_END, has_only_delimiters
 from reliability.tools.extract.literal import Unreadable, read
 from reliability.tools.extract.rows import ends_here
 from reliability.tools.extract.shapes import (
@@ -22,16 +24,18 @@ from reliability.tools.extract.shapes import (
     HalfCall,
     Setting,
     find_calls,
+    looks_like_a_call,
     means_call,
     split_said,
 )
-from reliability.tools.format_parts import NAME
-from reliability.tools.schema.toolbox import Tool
-from reliability.tools.schema.types_allowed import find_allowed_types, property_schema
+from reliability.tools.format_row import NAME, Reader
+from reliability.tools.formats import BLANK, CLOSER, FENCE, SPEECH_END, has_only_delimiters
+from reliability.tools.schema.references import find_allowed_types, property_schema
+from reliability.tools.schema.toolbox import Tool, ToolBox
 
-__all__ = ["ENDS", "Found", "read_braces", "read_json", "read_named"]
+__all__ = ["Found", "read_announced", "read_braces", "read_json", "read_named"]
 
-ENDS = re.compile(rf"{CLOSER.pattern}|`{{3,}}", re.IGNORECASE)
+_ENDS = re.compile(rf"{CLOSER.pattern}|`{{3,}}", re.IGNORECASE)
 
 _NAMED = re.compile(
     rf"(?:>>>[ \t]{{0,8}})?(?:\[(?P<bracketed>{NAME})\]|(?P<name>{NAME}))\s{{0,8}}"
@@ -75,7 +79,7 @@ def read_json(text: str, at: int, setting: Setting) -> Found | None:
     """Read an object or an array that is a call, or calls."""
     if text[at : at + 1] not in ("{", "["):
         return None
-    value = read(text, at, ends=ENDS)
+    value = read(text, at, ends=_ENDS)
     content, said = (value.value, "") if setting.explicit else split_said(value.value)
     explicit = setting.explicit or (_is_closed(text, skip_space(text, value.end)) and means_call(content, setting.box))
     begins = setting.last
@@ -307,3 +311,40 @@ def _skip_to_next(text: str, at: int, close: str) -> tuple[int, int]:
     if text[at : at + 1] != ",":
         raise Unreadable(f"a comma or {close} was expected", at)
     return at + 1, skip_space(text, at + 1)
+
+
+_HEADS = {
+    Reader.REACT: re.compile(rf"(?P<name>{NAME})[ \t]{{0,8}}\r?\n\s{{0,8}}Action Input:\s{{0,8}}", re.IGNORECASE),
+    Reader.CHANNEL: re.compile(rf"(?P<name>{NAME})[^\n{{]{{0,64}}\s{{0,8}}(?=\{{|\Z)"),
+}
+_FENCE = re.compile(r"\s{0,8}`{3,8}[\w+.#-]{0,32}\s{0,8}")
+
+
+def read_announced(text: str, at: int, kind: Reader, box: ToolBox) -> Found | None:
+    """Read the call behind the words that end here."""
+    if kind is Reader.ANNOUNCED:
+        return _read_fenced(text, at, Setting(box, kind.value))
+    named = _HEADS[kind].match(text, at)
+    if named is None or box.find(named["name"]) is None:
+        return None
+    value = read(text, named.end())
+    if not isinstance(value.value, dict):
+        raise Unreadable("the arguments must be an object", value.end)
+    call = RawCall(name=named["name"], arguments=value.value, format=kind.value)
+    return Found([record_repairs(call, list(value.repair_kinds))], value.end)
+
+
+def _read_fenced(text: str, at: int, setting: Setting) -> Found | None:
+    """Read calls in JSON, in a fence or without."""
+    fence = _FENCE.match(text, at)
+    start = skip_space(text, fence.end() if fence else at)
+    try:
+        found = read_json(text, start, setting)
+    except Unreadable as bad:
+        if looks_like_a_call(text, start, setting.box):
+            raise HalfCall(bad.reason, bad.at) from None
+        raise
+    if found is None or not found.calls:
+        return None
+    closing = _FENCE.match(text, found.end) if fence else None
+    return replace(found, end=closing.end() if closing else found.end)

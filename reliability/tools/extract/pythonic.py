@@ -15,10 +15,10 @@ import re
 from typing import Any
 
 from reliability.tool_calls import RawCall, RepairKind
-from reliability.tools.delimiters import BLANK, CLOSER, FENCE
 from reliability.tools.extract.literal import Unreadable, read
 from reliability.tools.extract.payloads import Found, record_repairs, skip_space
 from reliability.tools.extract.shapes import HalfCall, Setting
+from reliability.tools.formats import BLANK, CLOSER, FENCE
 from reliability.tools.schema.toolbox import Tool
 
 __all__ = ["is_one_call", "read_python"]

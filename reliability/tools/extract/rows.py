@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from reliability.tool_calls import RawCall
-from reliability.tools.format_parts import NAME
+from reliability.tools.format_row import NAME
 from reliability.tools.schema.toolbox import ToolBox
 from reliability.tools.turns import may_give_result
 

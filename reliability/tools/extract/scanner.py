@@ -1,20 +1,18 @@
-"""From the text of an answer to the calls in it.
+"""From the text of an answer to the calls in it, in one walk from left to right.
 
-One walk from left to right. `delimiter_search.py` finds the places where a call may begin, by the table of call
-formats; the readers (`payloads`, `markup`, `pythonic`) say what stands there; everything else is prose. There are two
-ways to be a call:
+`delimiter_search.py` finds the places where a call may begin, by the table of call formats; the readers (`payloads`,
+`markup`, `sections`, `pythonic`) say what stands there; everything else is prose. There are two ways to be a call:
 
     by its delimiter       an opener (`<tool_call>`, `[TOOL_REQUEST]`) is there, or a closer right behind it
     by its declared name   bare JSON, `name{json}`, `[f(a=1)]`, tags: if the request has a tool of that name
 
-What has a delimiter, or a declared name with a call's keys, and can't be read without loss is `Malformed`, with
-its raw text up to where it may end. What has neither stays prose, to the letter. Reasoning that was left in the text
-(`format_reasoning.py`) is taken apart, and what is called in it is no call; the answer begins anew behind it.
-Delimiters in quotes are talked about, not used.
+What has a delimiter, or a declared name with a call's keys, and can't be read without loss is `Malformed`, with its raw
+text up to where it may end. What has neither stays prose, to the letter. Reasoning that was left in the text is taken
+apart, and what is called in it is no call. Delimiters in quotes are talked about, not used.
 
-Time is linear. Each reader works forward from its place, and reading goes on behind what it read. Readings
-in the open that fail give nothing back, so they are paid from `FUEL_FACTOR` times the length of the text;
-when that is spent, bare JSON is no longer tried, and a declared name in the rest is reported as malformed.
+Time is linear: each reader works forward from its place, and reading goes on behind what it read. Readings in the open
+that fail are paid from `FUEL_FACTOR` times the length of the text; when that is spent, bare JSON is no longer tried,
+and a declared name in the rest is reported as malformed.
 """
 
 from __future__ import annotations
@@ -23,23 +21,28 @@ import re
 from dataclasses import replace
 
 from reliability.tool_calls import Extraction
-from reliability.tools.delimiters import INNER_CLOSERS, OPENER, QUOTES, SPEECH_END, compile_any, is_quoted
 from reliability.tools.extract import harmony
-from reliability.tools.extract.announced import read_announced
-from reliability.tools.extract.broken_json import looks_like_a_call, names_a_tool
 from reliability.tools.extract.delimiter_search import SPOT, Delimiter, find_delimiter_at, find_delimiter_in_line
-from reliability.tools.extract.envelope import Nothing, find_empty_end, find_region_end, read_envelope, skip_closers
+from reliability.tools.extract.envelope import (
+    OPEN_READERS,
+    Nothing,
+    find_empty_end,
+    find_region_end,
+    is_opener_meant,
+    is_tag_meant,
+    read_envelope,
+    skip_closers,
+)
 from reliability.tools.extract.literal import Unreadable
-from reliability.tools.extract.mentions import is_opener_meant, is_tag_meant
-from reliability.tools.extract.notations import OPEN_READERS
-from reliability.tools.extract.payloads import skip_space
+from reliability.tools.extract.payloads import read_announced, skip_space
 from reliability.tools.extract.pythonic import is_one_call, read_python
 from reliability.tools.extract.rows import Row
 from reliability.tools.extract.settling import FENCE_CHARS_MAX, Findings
-from reliability.tools.extract.shapes import HalfCall, Setting
+from reliability.tools.extract.shapes import HalfCall, Setting, looks_like_a_call, names_a_tool
 from reliability.tools.extract.text import find_object_end, read_arguments
 from reliability.tools.format_reasoning import ANSWER_MARKS, REASONING_CLOSES, REASONING_OPENS
 from reliability.tools.format_row import Reader
+from reliability.tools.formats import INNER_CLOSERS, OPENER, QUOTES, SPEECH_END, compile_any, is_quoted
 from reliability.tools.schema.toolbox import ToolBox
 from reliability.tools.turns import (
     GIVEN_LINE,
@@ -265,6 +268,7 @@ class _Walk(Findings):
             self.at = max(self.at, end)
         elif not harmony.begins_message(self.text, mark.start):
             self.take_apart(mark.start, end)
+            self.dropped = True
         else:
             for one in self.row.take(self.text, mark.start):
                 self.take_calls(one.start, one.end, list(one.calls))

@@ -22,12 +22,12 @@ from __future__ import annotations
 import re
 
 from reliability.tool_calls import RawCall, RepairKind
-from reliability.tools.delimiters import CLOSER
 from reliability.tools.extract.literal import Unreadable, read
 from reliability.tools.extract.payloads import Found, record_repairs, skip_space
 from reliability.tools.extract.shapes import HalfCall, Setting
 from reliability.tools.extract.typing_text import Arguments
-from reliability.tools.format_parts import K3_CALL, NAME
+from reliability.tools.format_row import K3_CALL, NAME
+from reliability.tools.formats import CLOSER
 
 __all__ = ["read_flowers", "read_sections"]
 

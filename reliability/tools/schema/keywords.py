@@ -15,8 +15,7 @@ from typing import Any
 
 from reliability.tools.schema.equality import write_canonical
 from reliability.tools.schema.evaluated import find_unevaluated_items, find_unevaluated_keys
-from reliability.tools.schema.format_keyword import FORMATS
-from reliability.tools.schema.patterns import translate
+from reliability.tools.schema.patterns import FORMATS, translate
 from reliability.tools.schema.validator import ERRORS_MAX, KEYS_MAX, Complaint, Rule, Run, Validator, prefix_paths
 
 __all__ = ["RULES", "prepare"]

@@ -8,6 +8,7 @@ import pytest
 
 from reliability.tool_calls import RepairKind
 from reliability.tools import Extraction, extract_calls
+from reliability.tools.extract.shapes import looks_like_a_call
 from tests.support.extracting import BOX, CALL, calls
 from tests.support.streaming import inked, play, whole
 
@@ -134,3 +135,28 @@ def test_where_json_is_wanted_it_is_the_answer():
     ):
         assert extract_calls(text, box) == Extraction(text=text)
     assert len(extract_calls('{"name": "search", "arguments": {"query": "x"}}', box).calls) == 1
+
+
+MEANT = [
+    '{"name": search", "arguments": {"query": "x"}}',
+    '{"name" "search", "arguments": {"query": "x"}}',
+    "[{'name': 'search', 'arguments': {'query': 5*11}}]",
+    '{"tool": "search", "args": ',
+    '{"name": "search"',
+]
+PROSE = [
+    '{"name": "Bob", "arguments": {}}',
+    '{"note": "search", "arguments": {}}',
+    "{ return name: search, arguments: }",
+    "name: search, arguments: {}",
+    '{"a": 1} {"name": "search", "arguments": {',
+    '{"a": 1, <tool_call>' + CALL,
+    '{"name": "search"} is a name, and so is "arguments": ' + "x" * 400,
+    '{"name": "search", ' + '"x": 1, ' * 100 + '"arguments": {}}',
+]
+
+
+@pytest.mark.parametrize(("text", "meant"), [(text, True) for text in MEANT] + [(text, False) for text in PROSE])
+def test_a_call_is_meant_by_a_name_and_arguments_within_its_brackets(text, meant):
+    """A declared name under a name's key, and a key of arguments or the end, near by and before the bracket closes."""
+    assert looks_like_a_call(text, 0, BOX) is meant
