@@ -227,7 +227,7 @@ class _Walk(Findings):
         delimiter = find_delimiter_at(self.text, at, self.kept)
         if delimiter is None:
             return
-        self.at = delimiter.end
+        self.at = max(self.at, delimiter.end)  # forward, also where the sign belongs to what follows
         if delimiter.kind == "think":
             self.skip_reasoning(delimiter)
         elif delimiter.kind == "thought":
@@ -301,7 +301,7 @@ class _Walk(Findings):
         if nothing and self.is_used_as_closer(start, at):
             self.kept = len(self.text)
         elif nothing and not is_opener_meant(self.text, start, at, self.box, begins_line=begins_line):
-            self.at = max(at, bad.at)  # a row of openers is looked at once
+            self.at = max(self.at, bad.at)  # a row of openers is looked at once
         elif empty is not None:
             self.drop(delimiter.held, empty)
         else:
@@ -380,11 +380,9 @@ class _Walk(Findings):
     def _report_rest(self, start: int) -> None:
         """Report the rest of the text, in which bare JSON is no longer read, if it names a tool where a
         call would."""
-        if self.rest_is_prose:
-            return
-        self.rest_is_prose = not names_a_tool(self.text, start, self.box)
-        if not self.rest_is_prose:
+        if not self.rest_is_prose and names_a_tool(self.text, start, self.box):
             self.report_malformed(start, len(self.text), "too much of the text before it can't be read", "bare")
+        self.rest_is_prose = True
 
     def _read_announced(self, delimiter: Delimiter, start: int) -> None:
         """Read a call of a declared name behind words that announce it."""
