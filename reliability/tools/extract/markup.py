@@ -23,9 +23,9 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from reliability.tool_calls import RawCall, RepairKind
-from reliability.tools.extract.literal import Unreadable, read
-from reliability.tools.extract.payloads import Found, record_repairs, skip_space
+from reliability.tool_calls import RepairKind
+from reliability.tools.extract.literal import Unreadable
+from reliability.tools.extract.payloads import Found, build_found, read_object, skip_space
 from reliability.tools.extract.shapes import HalfCall, Setting
 from reliability.tools.extract.typing_text import Arguments, type_text
 from reliability.tools.format_row import DSML, M3_TOKEN, NAME, Reader
@@ -86,15 +86,12 @@ def read_children(text: str, at: int, setting: Setting) -> Found | None:
         raise HalfCall("the closing tag of the call is missing", at)
     if any(key not in found.found for key in tool.required):
         raise HalfCall("a parameter that it requires is missing", at)
-    call = RawCall(name=tool.name, arguments=found.found, format=setting.format)
-    return Found([record_repairs(call, found.kinds)], at + len(closing))
+    return build_found(tool.name, found.found, setting, at + len(closing), found.kinds)
 
 
 def _build_empty(tool: Tool, end: int, setting: Setting) -> Found | None:
-    """Return the call of a tool that takes nothing."""
-    if not tool.takes_nothing:
-        return None
-    return Found([RawCall(name=tool.name, arguments={}, format=setting.format)], end)
+    """Build the call of a tool that takes nothing."""
+    return build_found(tool.name, {}, setting, end) if tool.takes_nothing else None
 
 
 def _is_parameter(tool: Tool, key: str) -> bool:
@@ -170,17 +167,14 @@ def read_name_and_arguments(text: str, at: int, setting: Setting) -> Found | Non
     opened = _ARGUMENTS_TAG.match(text, head.end()) if head is not None else None
     if head is None or opened is None or not setting.explicit:
         return None
-    value = read(text, opened.end())
-    if not isinstance(value.value, dict):
-        raise Unreadable("the arguments must be an object", value.end)
+    value = read_object(text, opened.end())
     closing, end = f"</{opened['tag']}>", skip_space(text, value.end)
     kinds = list(value.repair_kinds)
     if text.startswith(closing, end):
         end += len(closing)
     else:
         kinds.append(RepairKind.ENVELOPE)
-    call = RawCall(name=head["name"], arguments=value.value, format=setting.format)
-    return Found([record_repairs(call, kinds)], end)
+    return build_found(head["name"], value.value, setting, end, kinds)
 
 
 _SPACE = rf"(?:\w{{1,32}}:|{DSML})?"
@@ -221,17 +215,15 @@ def read_elements(text: str, at: int, setting: Setting) -> Found | None:
         return None
     at = skip_space(text, head.end())
     if text[at : at + 1] == "{":
-        value = read(text, at)
-        if not isinstance(value.value, dict):
-            raise Unreadable("the arguments must be an object", value.end)
+        value = read_object(text, at)
         end, kinds = _find_end(text, skip_space(text, value.end), list(value.repair_kinds), complete=True)
-        return Found([record_repairs(RawCall(name=name, arguments=value.value, format=setting.format), kinds)], end)
+        return build_found(name, value.value, setting, end, kinds)
     tool = setting.box.find(name)
     arguments, at = _read_parameters(text, at, tool)
     if not arguments.found and head["m3"]:
         arguments, at = _read_m3_children(text, at, tool)
     end, kinds = _find_end(text, at, arguments.kinds, complete=False)
-    return Found([record_repairs(RawCall(name=name, arguments=arguments.found, format=setting.format), kinds)], end)
+    return build_found(name, arguments.found, setting, end, kinds)
 
 
 def _find_end(text: str, at: int, kinds: list[RepairKind], *, complete: bool) -> tuple[int, list[RepairKind]]:
@@ -289,7 +281,7 @@ def read_pairs(text: str, at: int, setting: Setting) -> Found | None:
     head = _PAIRS.match(text, at)
     if head is None and setting.explicit and (only := _ONLY_NAME.match(text, at)) is not None:
         known = setting.box.find(only["name"]) is not None and CLOSER.match(text, only.end()) is not None
-        return Found([RawCall(name=only["name"], arguments={}, format=setting.format)], only.end()) if known else None
+        return build_found(only["name"], {}, setting, only.end()) if known else None
     if head is None or (not setting.explicit and setting.box.find(head["name"]) is None):
         return None
     found = Arguments(setting.box.find(head["name"]))
@@ -308,9 +300,7 @@ def read_pairs(text: str, at: int, setting: Setting) -> Found | None:
         raise Unreadable("the closing tag of the call is missing", at)
     if closed and (part := _PAIR_PART.search(text, closed.end())) and part[0].startswith("</"):
         raise Unreadable("a closing tag of the call that may be the last value's own", at)
-    return Found(
-        [record_repairs(RawCall(name=head["name"], arguments=found.found, format=setting.format), found.kinds)], at
-    )
+    return build_found(head["name"], found.found, setting, at, found.kinds)
 
 
 def read_attributes(text: str, at: int, setting: Setting) -> Found | None:
@@ -327,9 +317,7 @@ def read_attributes(text: str, at: int, setting: Setting) -> Found | None:
     end = _TOOL_END.match(text, skip_space(text, at))
     if end is None:
         raise Unreadable("an attribute that can't be read", at)
-    return Found(
-        [record_repairs(RawCall(name=tool.name, arguments=found.found, format=setting.format), found.kinds)], end.end()
-    )
+    return build_found(tool.name, found.found, setting, end.end(), found.kinds)
 
 
 def _match_all(expression: re.Pattern[str], text: str, at: int) -> Iterator[re.Match[str]]:

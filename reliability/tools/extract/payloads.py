@@ -12,11 +12,12 @@ of the text around them.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
 from reliability.tool_calls import RawCall, Repair, RepairKind
-from reliability.tools.extract.literal import Unreadable, read
+from reliability.tools.extract.literal import Unreadable, Value, read
 from reliability.tools.extract.rows import ends_here
 from reliability.tools.extract.shapes import (
     ARGUMENT_KEYS,
@@ -33,7 +34,7 @@ from reliability.tools.formats import BLANK, CLOSER, FENCE, SPEECH_END, has_only
 from reliability.tools.schema.references import find_allowed_types, property_schema
 from reliability.tools.schema.toolbox import Tool, ToolBox
 
-__all__ = ["Found", "read_announced", "read_braces", "read_json", "read_named"]
+__all__ = ["Found", "build_found", "read_announced", "read_braces", "read_json", "read_named", "read_object"]
 
 _ENDS = re.compile(rf"{CLOSER.pattern}|`{{3,}}", re.IGNORECASE)
 
@@ -122,6 +123,22 @@ def _ends_behind_closers(text: str, at: int) -> bool:
     return len(text) - at <= CLOSERS_CHARS and has_only_delimiters(text[at:])
 
 
+def read_object(text: str, at: int, error: type[Unreadable] = Unreadable) -> Value:
+    """Read the object that is all arguments of a call; raise `error` where another value stands here."""
+    value = read(text, at)
+    if not isinstance(value.value, dict):
+        raise error("the arguments must be an object", value.end)
+    return value
+
+
+def build_found(
+    name: str, arguments: Any, setting: Setting, end: int, kinds: Iterable[RepairKind] = (), id: str | None = None
+) -> Found:
+    """Build the one call that ends here, with what was repaired while it was read."""
+    call = RawCall(name=name, arguments=arguments, id=id, format=setting.format)
+    return Found([record_repairs(call, list(kinds))], end)
+
+
 def record_repairs(call: RawCall, kinds: list[RepairKind]) -> RawCall:
     """Return the call with what was repaired while it was read."""
     if not kinds:
@@ -158,10 +175,8 @@ def read_named(text: str, at: int, setting: Setting) -> Found | None:
         name, id = indexed["name"].removeprefix("functions."), name
     if not setting.explicit and setting.box.find(name) is None:
         return None
-    value = read(text, match.end())
-    if not isinstance(value.value, dict):
-        raise Unreadable("the arguments must be an object", value.end)
-    end, kinds = value.end, list(value.repair_kinds)
+    value = read_object(text, match.end())
+    end = value.end
     if match["fence"] and (fence := FENCE.match(text, skip_space(text, end))):
         end = fence.end()
     if match["sep"] == "(":
@@ -169,10 +184,10 @@ def read_named(text: str, at: int, setting: Setting) -> Found | None:
         if text[end : end + 1] != ")":
             raise Unreadable("a closing parenthesis was expected", end)
         end += 1
-    call = record_repairs(RawCall(name=name, arguments=value.value, id=id, format=setting.format), kinds)
+    found = build_found(name, value.value, setting, end, value.repair_kinds, id)
     if match["bracketed"] and not CLOSER.match(text, skip_space(text, end)) and not ends_here(text, end):
-        return None if setting.explicit else Found([], end, (call,))
-    return Found([call], end)
+        return None if setting.explicit else Found([], end, tuple(found.calls))
+    return found
 
 
 def read_braces(text: str, at: int, setting: Setting) -> Found | None:
@@ -184,7 +199,7 @@ def read_braces(text: str, at: int, setting: Setting) -> Found | None:
     kinds: list[RepairKind] = []
     arguments, end = _read_braces_object(text, match.end(), 1, kinds)
     arguments = _settle_bare(arguments, tool, match.start())
-    return Found([record_repairs(RawCall(name=match["name"], arguments=arguments, format=setting.format), kinds)], end)
+    return build_found(match["name"], arguments, setting, end, kinds)
 
 
 def _read_braces_value(text: str, at: int, depth: int, kinds: list[RepairKind]) -> tuple[Any, int]:
@@ -322,16 +337,14 @@ _FENCE = re.compile(r"\s{0,8}`{3,8}[\w+.#-]{0,32}\s{0,8}")
 
 def read_announced(text: str, at: int, kind: Reader, box: ToolBox) -> Found | None:
     """Read the call behind the words that end here."""
+    setting = Setting(box, kind.value)
     if kind is Reader.ANNOUNCED:
-        return _read_fenced(text, at, Setting(box, kind.value))
+        return _read_fenced(text, at, setting)
     named = _HEADS[kind].match(text, at)
     if named is None or box.find(named["name"]) is None:
         return None
-    value = read(text, named.end())
-    if not isinstance(value.value, dict):
-        raise Unreadable("the arguments must be an object", value.end)
-    call = RawCall(name=named["name"], arguments=value.value, format=kind.value)
-    return Found([record_repairs(call, list(value.repair_kinds))], value.end)
+    value = read_object(text, named.end())
+    return build_found(named["name"], value.value, setting, value.end, value.repair_kinds)
 
 
 def _read_fenced(text: str, at: int, setting: Setting) -> Found | None:
