@@ -139,7 +139,7 @@ MUTANTS: list[tuple[str, str, str, str]] = [
         "the order of members means nothing",
     ),
     (
-        "reliability/tools/schema/evaluated.py",
+        "reliability/tools/schema/keywords.py",
         "    yield from (part for part in parts if not v.judge(part, value, run))\n",
         "    yield from parts\n",
         "what a value doesn't satisfy speaks for none of its members",

@@ -62,7 +62,7 @@ class Validator:
     def __init__(self, schema: Any) -> None:
         self.schema = schema
         self._anchors = anchors_of(schema)
-        self._rules: dict[int, list[tuple[Rule, Any]]] = {}
+        self._rules: dict[int, list[tuple[Any, Rule, Any]]] = {}
         self._targets: dict[str, Any] = {}
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -89,8 +89,8 @@ class Validator:
         if rules is None:
             rules = self._rules[id(node)] = self._compile_rules(node)
         found: list[Complaint] = []
-        for rule, wanted in rules:
-            if wrong := rule(self, wanted, value, node, run):
+        for kind, rule, wanted in rules:
+            if isinstance(value, kind) and (wrong := rule(self, wanted, value, node, run)):
                 found += wrong
         del found[ERRORS_MAX:]
         if kept:
@@ -103,10 +103,10 @@ class Validator:
             self._targets[reference] = resolve(self.schema, reference, self._anchors)
         return self._targets[reference]
 
-    def _compile_rules(self, node: Mapping[str, Any]) -> list[tuple[Rule, Any]]:
+    def _compile_rules(self, node: Mapping[str, Any]) -> list[tuple[Any, Rule, Any]]:
         from reliability.tools.schema.keywords import RULES, prepare
 
-        return [(RULES[key], prepare(key, wanted)) for key, wanted in node.items() if key in RULES]
+        return [(*RULES[key], prepare(key, wanted)) for key, wanted in node.items() if key in RULES]
 
 
 def prefix_paths(part: str | int, wrong: Sequence[Complaint], run: Run) -> list[Complaint]:
