@@ -130,7 +130,7 @@ MUTANTS: list[tuple[str, str, str, str]] = [
     ),
     (
         "reliability/tools/extract/scanner.py",
-        "            self.at = max(at, bad.at)  # a row of openers is looked at once\n",
+        "            self.at = max(self.at, bad.at)  # a row of openers is looked at once\n",
         "            pass\n",
         "a row of openers costs linear time",
     ),
@@ -214,7 +214,7 @@ MUTANTS: list[tuple[str, str, str, str]] = [
     ),
     (
         "reliability/tools/extract/settling.py",
-        "            self.calls, self.malformed, self.kept = [], [], 0\n",
+        "            self.calls, self.malformed, self.kept, self.given = [], [], 0, None\n",
         "",
         "a call in reasoning that the prompt has opened is none",
     ),

@@ -200,8 +200,8 @@ MUTANTS: list[tuple[str, str, str, str]] = [
     ),
     (
         "reliability/tools/check/calls.py",
-        "        calls=() if violations else calls,\n",
-        "        calls=calls,\n",
+        "        calls=() if violations else calls,",
+        "        calls=calls,",
         "an invalid call is never delivered",
     ),
     (

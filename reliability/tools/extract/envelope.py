@@ -29,7 +29,16 @@ from reliability.tools.extract.markup import (
     read_name_and_arguments,
     read_pairs,
 )
-from reliability.tools.extract.payloads import Found, read_braces, read_json, read_named, record_repairs, skip_space
+from reliability.tools.extract.payloads import (
+    Found,
+    read_announced,
+    read_braces,
+    read_fenced,
+    read_json,
+    read_named,
+    record_repairs,
+    skip_space,
+)
 from reliability.tools.extract.pythonic import read_python
 from reliability.tools.extract.sections import read_flowers, read_sections
 from reliability.tools.extract.shapes import Setting
@@ -309,4 +318,7 @@ OPEN_READERS = {
     Reader.BRACES: read_braces,
     Reader.PYTHON: read_python,
     Reader.JSON: read_json,
+    Reader.REACT: read_announced,
+    Reader.CHANNEL: read_announced,
+    Reader.ANNOUNCED: read_fenced,
 }

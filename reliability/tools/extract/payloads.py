@@ -32,9 +32,18 @@ from reliability.tools.extract.shapes import (
 from reliability.tools.format_row import NAME, Reader
 from reliability.tools.formats import BLANK, CLOSER, FENCE, SPEECH_END, has_only_delimiters
 from reliability.tools.schema.references import find_allowed_types, property_schema
-from reliability.tools.schema.toolbox import Tool, ToolBox
+from reliability.tools.schema.toolbox import Tool
 
-__all__ = ["Found", "build_found", "read_announced", "read_braces", "read_json", "read_named", "read_object"]
+__all__ = [
+    "Found",
+    "build_found",
+    "read_announced",
+    "read_braces",
+    "read_fenced",
+    "read_json",
+    "read_named",
+    "read_object",
+]
 
 _ENDS = re.compile(rf"{CLOSER.pattern}|`{{3,}}", re.IGNORECASE)
 
@@ -329,26 +338,23 @@ def _skip_to_next(text: str, at: int, close: str) -> tuple[int, int]:
 
 
 _HEADS = {
-    Reader.REACT: re.compile(rf"(?P<name>{NAME})[ \t]{{0,8}}\r?\n\s{{0,8}}Action Input:\s{{0,8}}", re.IGNORECASE),
-    Reader.CHANNEL: re.compile(rf"(?P<name>{NAME})[^\n{{]{{0,64}}\s{{0,8}}(?=\{{|\Z)"),
+    Reader.REACT.value: re.compile(rf"(?P<name>{NAME})[ \t]{{0,8}}\r?\n\s{{0,8}}Action Input:\s{{0,8}}", re.IGNORECASE),
+    Reader.CHANNEL.value: re.compile(rf"(?P<name>{NAME})[^\n{{]{{0,64}}\s{{0,8}}(?=\{{|\Z)"),
 }
 _FENCE = re.compile(r"\s{0,8}`{3,8}[\w+.#-]{0,32}\s{0,8}")
 
 
-def read_announced(text: str, at: int, kind: Reader, box: ToolBox) -> Found | None:
-    """Read the call behind the words that end here."""
-    setting = Setting(box, kind.value)
-    if kind is Reader.ANNOUNCED:
-        return _read_fenced(text, at, setting)
-    named = _HEADS[kind].match(text, at)
-    if named is None or box.find(named["name"]) is None:
+def read_announced(text: str, at: int, setting: Setting) -> Found | None:
+    """Read the name and the object behind the words that end here."""
+    named = _HEADS[setting.format].match(text, at)
+    if named is None or setting.box.find(named["name"]) is None:
         return None
     value = read_object(text, named.end())
     return build_found(named["name"], value.value, setting, value.end, value.repair_kinds)
 
 
-def _read_fenced(text: str, at: int, setting: Setting) -> Found | None:
-    """Read calls in JSON, in a fence or without."""
+def read_fenced(text: str, at: int, setting: Setting) -> Found | None:
+    """Read calls in JSON behind words that announce them, in a fence or without."""
     fence = _FENCE.match(text, at)
     start = skip_space(text, fence.end() if fence else at)
     try:

@@ -34,7 +34,7 @@ from reliability.tools.extract.envelope import (
     skip_closers,
 )
 from reliability.tools.extract.literal import Unreadable
-from reliability.tools.extract.payloads import read_announced, skip_space
+from reliability.tools.extract.payloads import skip_space
 from reliability.tools.extract.pythonic import is_one_call, read_python
 from reliability.tools.extract.rows import Row
 from reliability.tools.extract.settling import FENCE_CHARS_MAX, Findings
@@ -64,6 +64,7 @@ ATTEMPT_CHARS = 256
 _MARKED = compile_any((*MARKS, harmony.HEADER_MARKS, *REASONING_OPENS, *REASONING_CLOSES, *ANSWER_MARKS))
 _QUOTABLE = frozenset({Reader.ENVELOPE, Reader.SECTIONS, Reader.FLOWERS, "close"})
 _IN_CODE = frozenset({Reader.ELEMENTS, Reader.ATTRIBUTES, Reader.CHILDREN})
+_ANNOUNCED = frozenset({Reader.REACT, Reader.CHANNEL, Reader.ANNOUNCED})  # read behind their words
 _FRAME = re.compile(r"\s{0,8}[;,\\]?[ \t\r\n`]*+")
 _STATEMENT_END = re.compile(r"\s{0,8}[;,\\]")
 _INLINE_CODE = re.compile(r"`[^`\s(]{1,128}\(")
@@ -311,8 +312,8 @@ class _Walk(Findings):
         """Read what is a call only if it names a declared tool."""
         start = skip_space(self.text, delimiter.start)
         match delimiter.kind:
-            case Reader.REACT | Reader.CHANNEL | Reader.ANNOUNCED:
-                self._read_announced(delimiter, start)
+            case Reader.REACT | Reader.CHANNEL | Reader.ANNOUNCED if self.fuel < 0:
+                return
             case Reader.LINES:
                 self._read_python_lines(start)
             case Reader.JSON if self.fuel < 0:
@@ -325,11 +326,12 @@ class _Walk(Findings):
         kind = delimiter.kind if isinstance(delimiter.kind, Reader) else Reader.JSON
         explicit = delimiter.row is not None and delimiter.row.explicit
         last = kind is Reader.JSON and self.begins_line(start)
-        setting = Setting(self.box, kind.value, explicit=explicit, alone=self.leads(start), last=last)
+        alone, at = (False, delimiter.end) if kind in _ANNOUNCED else (self.leads(start), start)
+        setting = Setting(self.box, kind.value, explicit=explicit, alone=alone, last=last)
         try:
-            found = OPEN_READERS[kind](self.text, start, setting)
+            found = OPEN_READERS[kind](self.text, at, setting)
         except Unreadable as bad:
-            self._give_up(kind, start, bad)
+            self._give_up(kind, start, at, bad)
             return
         if found is not None and found.calls:
             self.take(delimiter.held, skip_closers(self.text, found.end)[0], found)
@@ -342,12 +344,13 @@ class _Walk(Findings):
         elif kind is Reader.ELEMENTS and is_tag_meant(self.text, start, self.box):
             self.report_malformed(start, find_region_end(self.text, start), "a tag without an end", kind.value)
 
-    def _give_up(self, kind: Reader, start: int, bad: Unreadable) -> None:
+    def _give_up(self, kind: Reader, start: int, at: int, bad: Unreadable) -> None:
         """Settle a notation that can't be read to its end: a call that is broken, or no call."""
         self.fuel -= max(bad.at - start, ATTEMPT_CHARS)
-        if kind is not Reader.JSON or isinstance(bad, HalfCall) or looks_like_a_call(self.text, start, self.box):
-            self.report_malformed(start, find_region_end(self.text, start), bad.reason, kind.value)
-        else:
+        sure = kind not in (Reader.JSON, Reader.ANNOUNCED) or isinstance(bad, HalfCall)
+        if sure or (kind is Reader.JSON and looks_like_a_call(self.text, start, self.box)):
+            self.report_malformed(start, find_region_end(self.text, at), bad.reason, kind.value)
+        elif kind is Reader.JSON:
             self.at = start + 1
 
     def _read_python_lines(self, start: int) -> None:
@@ -383,19 +386,3 @@ class _Walk(Findings):
         if not self.rest_is_prose and names_a_tool(self.text, start, self.box):
             self.report_malformed(start, len(self.text), "too much of the text before it can't be read", "bare")
         self.rest_is_prose = True
-
-    def _read_announced(self, delimiter: Delimiter, start: int) -> None:
-        """Read a call of a declared name behind words that announce it."""
-        kind = delimiter.kind if isinstance(delimiter.kind, Reader) else Reader.REACT
-        if self.fuel < 0:
-            return
-        try:
-            found = read_announced(self.text, delimiter.end, kind, self.box)
-        except Unreadable as bad:
-            if kind is not Reader.ANNOUNCED or isinstance(bad, HalfCall):
-                self.report_malformed(start, find_region_end(self.text, delimiter.end), bad.reason, kind.value)
-            else:
-                self.fuel -= max(bad.at - start, ATTEMPT_CHARS)  # data
-            return
-        if found is not None:
-            self.take(delimiter.held, skip_closers(self.text, found.end)[0], found)

@@ -121,7 +121,13 @@ def _check_required(_v: Validator, wanted: Any, value: Any, _node: Node, _run: R
 
 def _check_properties(v: Validator, wanted: Any, value: Any, _node: Node, run: Run) -> Wrong:
     keys = wanted if len(wanted) <= len(value) * 4 + 16 else [key for key in value if key in wanted]
-    return _judge_parts(v, [(key, wanted[key], value[key]) for key in keys if key in value], run)
+    found: list[Complaint] = []
+    for key in keys:  # not by `_judge_parts`: nearly every judgement goes through here
+        if key in value and (wrong := v.judge(wanted[key], value[key], run)):
+            found += prefix_paths(key, wrong, run)
+            if len(found) >= ERRORS_MAX:
+                break
+    return found
 
 
 def _check_pattern_properties(v: Validator, wanted: Any, value: Any, _node: Node, run: Run) -> Wrong:
