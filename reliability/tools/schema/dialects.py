@@ -106,13 +106,15 @@ def _wrong_keyword(node: Mapping[str, Any]) -> tuple[str, str] | None:
 SCHEMA_DEPTH_MAX = 64
 SCHEMA_NODES_MAX = 20_000
 
+
+def _list_keys(check: Check) -> frozenset[str]:
+    """List the keywords that hold the same."""
+    return frozenset(key for key, wanted in CHECKS.items() if wanted is check)
+
+
 DATA = frozenset({"enum", "const", "default", "examples", "example"})
-MAPS = frozenset({"properties", "patternProperties", "$defs", "definitions", "dependentSchemas"})
-_LISTS = frozenset({"allOf", "anyOf", "oneOf", "prefixItems"})
-_SINGLE = frozenset(
-    {"items", "additionalProperties", "contains", "propertyNames", "not", "if", "then", "else"}
-    | {"unevaluatedItems", "unevaluatedProperties", "contentSchema"}
-)
+MAPS, _LISTS, _SINGLE = _list_keys(_MEMBERS), _list_keys(_SCHEMAS), _list_keys(_SCHEMA)
+_KNOWN = frozenset({*CHECKS, *DATA, "additionalItems"})
 _NULL_IS_DATA = frozenset({"const", "default", "example"})
 _DROPPED = frozenset({"$schema", "$id", "id", "nullable", "$vocabulary"})
 STEPS_A_NODE = 12  # with everything that is done to it until it is compiled
@@ -218,19 +220,6 @@ class Normaliser:
                 raise BadSchema(join(*path), f"the pattern {why}") from None
             return False
         return True
-
-
-_KNOWN = (
-    DATA
-    | MAPS
-    | _LISTS
-    | _SINGLE
-    | frozenset(_LIMITS)
-    | {"type", "required", "pattern", "format", "title", "description", "$comment", "$ref", "$dynamicRef", "$anchor"}
-    | {"minimum", "maximum", "multipleOf", "minLength", "maxLength", "minItems", "maxItems", "uniqueItems"}
-    | {"minProperties", "maxProperties", "minContains", "maxContains", "dependentRequired", "$dynamicAnchor"}
-    | {"deprecated", "readOnly", "writeOnly", "contentEncoding", "contentMediaType", "additionalItems"}
-)
 
 
 def _normalise_type(node: dict[str, Any]) -> dict[str, Any]:

@@ -35,15 +35,7 @@ def test_bare_values_take_the_type_that_the_schema_gives_them():
     assert calls(text) == [
         (
             "save",
-            {
-                "path": "007",
-                "data": {"a": True},
-                "tags": [1, "x"],
-                "on": "yes",
-                "mixed": "5",
-                "size": None,
-                "new": "1",
-            },
+            {"path": "007", "data": {"a": True}, "tags": [1, "x"], "on": "yes", "mixed": "5", "size": None, "new": "1"},
         )
     ]
     assert calls("<function=save><parameter=size>1.5 m</parameter></function>") == [("save", {"size": "1.5 m"})]

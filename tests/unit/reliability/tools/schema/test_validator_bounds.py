@@ -91,8 +91,7 @@ def test_the_first_use_of_ordinary_tools_is_cheap():
 
 
 @pytest.mark.parametrize(
-    "parameters",
-    [strings(9_000), object_of(**{f"x{i}": {"pattern": f"(a|b){{{i + 1}}}"} for i in range(500)})],
+    "parameters", [strings(9_000), object_of(**{f"x{i}": {"pattern": f"(a|b){{{i + 1}}}"} for i in range(500)})]
 )
 def test_large_schemas_are_no_work_for_few_steps(parameters):
     """Whoever has few steps learns that at once; with more it is compiled."""
