@@ -290,8 +290,8 @@ MUTANTS: list[tuple[str, str, str, str]] = [
     ),
     (
         "reliability/tools/check/complaints.py",
-        '        yield from (((*path, key), "is required") for key in error.keys)\n',
-        '        yield path, "is required"\n',
+        "        yield from (((*path, key), _OF_MEMBERS[kind].format(beside=beside)) for key in error.keys)\n",
+        "        yield path, _OF_MEMBERS[kind].format(beside=beside)\n",
         "a violation names the missing field",
     ),
     (

@@ -41,6 +41,8 @@ ENCODINGS_MAX = 3
 _QUOTED = re.compile(r'\s*"(?:[^"\\]|\\.)*+"\s*', re.DOTALL)
 STEPS_A_GUESS = 5  # at what an unknown name may mean, for each tool
 VIOLATIONS_MAX = 100
+_NUMBER = "a number"
+_KINDS = {str: "a string", bool: "a boolean", int: _NUMBER, float: _NUMBER, list: "an array", type(None): "null"}
 RAW_CHARS_MAX = 300
 
 
@@ -162,6 +164,11 @@ def _check_schema(
 # --- arguments ----------------------------------------------------------------------------------------------
 
 
+_Given = tuple[
+    dict[str, Any], str, tuple[RepairKind, ...]
+]  # the arguments, their JSON text, and what was repaired in it
+
+
 @dataclass(frozen=True, slots=True)
 class _Refused:
     """Arguments that are no JSON, or no object."""
@@ -170,7 +177,7 @@ class _Refused:
     message: str
 
 
-def _read_whole(raw: RawCall, free_text: str | None) -> tuple[dict[str, Any], str, tuple[RepairKind, ...]] | _Refused:
+def _read_whole(raw: RawCall, free_text: str | None) -> _Given | _Refused:
     """Return the arguments as `_read_raw` does, without half characters: no dialect could deliver them, and no client
     send them back. `free_text`: the one key of a tool whose input is free text."""
     given = _read_raw(raw)
@@ -187,7 +194,7 @@ def _read_whole(raw: RawCall, free_text: str | None) -> tuple[dict[str, Any], st
     return given if joined is value else (joined, dump(joined), (*kinds, RepairKind.SURROGATE))
 
 
-def _read_raw(raw: RawCall) -> tuple[dict[str, Any], str, tuple[RepairKind, ...]] | _Refused:
+def _read_raw(raw: RawCall) -> _Given | _Refused:
     """Return the arguments as an object, as JSON text, and what was repaired."""
     given = raw.arguments
     if isinstance(given, str):
@@ -204,9 +211,7 @@ def _read_raw(raw: RawCall) -> tuple[dict[str, Any], str, tuple[RepairKind, ...]
     return value, text, (RepairKind.OBJECT,) if raw.format == "native" else ()
 
 
-def _read_free_text(
-    raw: RawCall, given: tuple[dict[str, Any], str, tuple[RepairKind, ...]] | _Refused, key: str
-) -> tuple[dict[str, Any], str, tuple[RepairKind, ...]] | _Refused:
+def _read_free_text(raw: RawCall, given: _Given | _Refused, key: str) -> _Given | _Refused:
     """Return what a tool of free text is given: one text under another key, or the bare text, is its input."""
     found, bare = None if isinstance(given, _Refused) else given[0], raw.arguments
     if found is not None and key in found:
@@ -222,7 +227,7 @@ def _read_free_text(
     return {key: texts[0]}, dump({key: texts[0]}), (RepairKind.ENVELOPE,)
 
 
-def _read_text(text: str) -> tuple[dict[str, Any], str, tuple[RepairKind, ...]] | _Refused:
+def _read_text(text: str) -> _Given | _Refused:
     if not text.strip():
         return _build_empty()
     kinds: tuple[RepairKind, ...] = ()
@@ -244,21 +249,13 @@ def _read_text(text: str) -> tuple[dict[str, Any], str, tuple[RepairKind, ...]] 
     return _Refused(Flaws.NOT_OBJECT, f"must be an object, not {_name_kind(inner)}")
 
 
-def _build_empty() -> tuple[dict[str, Any], str, tuple[RepairKind, ...]]:
+def _build_empty() -> _Given:
     """Build an empty object for no arguments at all; the schema then judges it."""
     return {}, "{}", (RepairKind.EMPTY,)
 
 
 def _name_kind(value: Any) -> str:
-    kinds = {
-        str: "a string",
-        bool: "a boolean",
-        int: "a number",
-        float: "a number",
-        list: "an array",
-        type(None): "null",
-    }
-    return kinds.get(type(value), "that")
+    return _KINDS.get(type(value), "that")
 
 
 # --- all calls together -------------------------------------------------------------------------------------

@@ -42,19 +42,13 @@ def parse_choice(value: Any, box: ToolBox) -> Choice | BadTools:
         return BadTools("/tool_choice", "must be a word or an object")
     if value.get("type") == "allowed_tools":
         inner = value.get("allowed_tools", value)
-        return (
-            _parse_allowed(inner, box)
-            if isinstance(inner, Mapping)
-            else BadTools("/tool_choice/allowed_tools", "must be an object")
-        )
+        if not isinstance(inner, Mapping):
+            return BadTools("/tool_choice/allowed_tools", "must be an object")
+        tools = inner.get("tools")
+        if not isinstance(tools, list) or not all(isinstance(tool, Mapping) for tool in tools):
+            return BadTools("/tool_choice/allowed_tools/tools", "must be an array of tools")
+        return _parse_named(tools, box, must=inner.get("mode") == "required")
     return _parse_named([value], box, must=True)
-
-
-def _parse_allowed(inner: Mapping[str, Any], box: ToolBox) -> Choice | BadTools:
-    tools = inner.get("tools")
-    if not isinstance(tools, list) or not all(isinstance(tool, Mapping) for tool in tools):
-        return BadTools("/tool_choice/allowed_tools/tools", "must be an array of tools")
-    return _parse_named(tools, box, must=inner.get("mode") == "required")
 
 
 def _parse_named(tools: Sequence[Mapping[str, Any]], box: ToolBox, *, must: bool) -> Choice | BadTools:

@@ -63,31 +63,36 @@ def describe(errors: Iterable[Complaint], i: int, tool: Tool) -> list[Violation]
 def _phrase(error: Complaint) -> Iterator[tuple[tuple[object, ...], str]]:
     """Phrase where something is wrong, and what."""
     path, kind, got, wanted = error.path, error.keyword, error.got, error.wanted
-    if kind == "required":
-        yield from (((*path, key), "is required") for key in error.keys)
-    elif kind == "dependentRequired":
-        yield from (((*path, key), f"is required beside {next(iter(wanted))!r}") for key in error.keys)
-    elif kind in ("additionalProperties", "unevaluatedProperties"):
-        yield from (((*path, key), "is no parameter of this tool") for key in error.keys)
-    elif kind == "propertyNames":
-        yield from (((*path, key), "is no name that is allowed here") for key in error.keys)
-    elif kind == "type":
-        kinds = wanted if isinstance(wanted, list) else [wanted]
-        yield path, f"must be {' or '.join(kinds)}, not {_shorten(got)}"
-    elif kind == "enum":
-        yield path, f"must be one of {_shorten(wanted, 120)[1:-1]}, not {_shorten(got)}"
-    elif kind == "const":
-        yield path, f"must be {_shorten(wanted)}, not {_shorten(got)}"
-    elif kind == "format":
-        yield path, f"{_shorten(got)} is no valid {wanted}"
+    if kind in _OF_MEMBERS:
+        beside = repr(next(iter(wanted))) if kind == "dependentRequired" else ""
+        yield from (((*path, key), _OF_MEMBERS[kind].format(beside=beside)) for key in error.keys)
     elif kind in ("anyOf", "oneOf"):
         count = "none" if error.context else "more than one"
         yield path, f"{_shorten(got)} fits {count} of the allowed forms{_describe_nearest(error)}"
     else:
-        yield path, _PHRASES[kind].format(got=_shorten(got), wanted=_shorten(wanted))
+        yield path, _PHRASES[kind].format(got=_shorten(got), wanted=_name_wanted(kind, wanted))
 
 
+def _name_wanted(kind: str, wanted: Any) -> str:
+    if kind == "type":
+        return " or ".join(wanted if isinstance(wanted, list) else [wanted])
+    if kind == "enum":
+        return _shorten(wanted, 120)[1:-1]
+    return str(wanted) if kind == "format" else _shorten(wanted)
+
+
+_OF_MEMBERS = {
+    "required": "is required",
+    "dependentRequired": "is required beside {beside}",
+    "additionalProperties": "is no parameter of this tool",
+    "unevaluatedProperties": "is no parameter of this tool",
+    "propertyNames": "is no name that is allowed here",
+}
 _PHRASES = {
+    "type": "must be {wanted}, not {got}",
+    "enum": "must be one of {wanted}, not {got}",
+    "const": "must be {wanted}, not {got}",
+    "format": "{got} is no valid {wanted}",
     "pattern": "{got} does not match {wanted}",
     "multipleOf": "{got} is not a multiple of {wanted}",
     "minimum": "{got} is less than the minimum of {wanted}",
