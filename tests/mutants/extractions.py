@@ -53,13 +53,13 @@ MUTANTS: list[tuple[str, str, str, str]] = [
     ),
     (
         "reliability/tools/extract/payloads.py",
-        "not _has_arguments(content) or any(_holds_object(call.arguments) for call in calls)",
-        "not _has_arguments(content)",
+        "not holds_arguments or any(_holds_object(call.arguments) for call in calls)",
+        "not holds_arguments",
         "a lost brace that may belong inside the arguments is not guessed",
     ),
     (
         "reliability/tools/extract/payloads.py",
-        "not _has_arguments(content) or any(",
+        "not holds_arguments or any(",
         "any(",
         "a call that was cut before its arguments is not a call without arguments",
     ),

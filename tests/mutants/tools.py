@@ -128,7 +128,7 @@ MUTANTS: list[tuple[str, str, str, str]] = [
     ),
     (
         "reliability/tools/schema/equality.py",
-        "    if isinstance(value, float) and value.is_integer():\n        value = int(value)\n",
+        "        if isinstance(value, float) and value.is_integer():\n            value = int(value)\n",
         "",
         "1.0 is 1",
     ),

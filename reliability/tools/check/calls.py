@@ -112,7 +112,8 @@ def _judge(
     tool = box.find(raw.name) or box.find(clean_name(raw.name))
     before = tuple(Repair(repair.kind, join(i) + repair.path) for repair in raw.repairs)
     if tool is None and config.validate_tool_names:
-        _pay(steps, STEPS_A_GUESS * len(box.tools))
+        guesses = STEPS_A_GUESS * len(box.tools)
+        steps.spend(min(guesses, max(steps.left, 0)) if steps.final else guesses)  # it is reported in any case
         return _Judged(raw.name, "", before, (report_unknown_tool(raw.name, i, box),))
     if tool is not None and tool.name != raw.name:
         before = (*before, Repair(RepairKind.NAME, join(i, "name")))
@@ -128,11 +129,6 @@ def _judge(
     if tool is None:
         return _Judged(name, text, repairs)
     return _check_schema(_Judged(name, text, repairs), value, tool, i, config, conversation, steps)
-
-
-def _pay(steps: Steps, count: int) -> None:
-    """Spend steps on what has to be reported in any case: where they are final, only as many as there are."""
-    steps.spend(min(count, max(steps.left, 0)) if steps.final else count)
 
 
 def _check_schema(

@@ -150,12 +150,6 @@ def find_empty_end(text: str, at: int) -> int | None:
     return end if closed or inside["list"] else None
 
 
-def _find_delimiter(text: str, at: int) -> int:
-    """Find the place of the next delimiter, or the end of the text."""
-    delimiter = _DELIMITER.search(text, at)
-    return len(text) if delimiter is None else delimiter.start()
-
-
 def is_closer_next(text: str, at: int) -> bool:
     """Return whether the next delimiter is a closer."""
     delimiter = _DELIMITER.search(text, at)
@@ -196,7 +190,9 @@ def _read_notation(text: str, at: int, setting: Setting) -> Found | None:
 def may_open(text: str) -> bool:
     """Return whether a text that begins with a start marker (or a name and one) in a line of prose
     may still become a call."""
-    if may_have_children(text) or _is_closing(text):
+    parts = INNER_CLOSERS.match(text)  # behind them the closer of the call may follow
+    closing = parts is not None and (parts.end() == len(text) or text[parts.end()] in "<[]")
+    if closing or may_have_children(text):
         return True
     name = _NAME_FIRST.match(text)
     delimiter = START_MARKER.match(text, name.end() if name else 0)
@@ -204,12 +200,6 @@ def may_open(text: str) -> bool:
         return False
     rest = text[_skip_openers(text, delimiter.end())[0] :].strip()
     return _fits_line(rest) or _FENCED_NAME.fullmatch(rest) is not None
-
-
-def _is_closing(text: str) -> bool:
-    """Return whether a text closes parts of a call and nothing else, so that the closer of the call may follow."""
-    parts = INNER_CLOSERS.match(text)
-    return parts is not None and (parts.end() == len(text) or text[parts.end()] in "<[]")
 
 
 def _fits_line(prose: str) -> bool:
@@ -263,8 +253,9 @@ def is_opener_meant(text: str, start: int, at: int, box: ToolBox, *, begins_line
     """Return whether an opener, from `start` to `at`, was meant that no call stands behind."""
     if _ends_behind_delimiters(text, at):
         return begins_line or begins_sentence(text, start)
-    inside = text[at : _find_delimiter(text, at)]
-    closed = is_closer_next(text, at)
+    delimiter = _DELIMITER.search(text, at)
+    inside = text[at : delimiter.start() if delimiter else len(text)]
+    closed = delimiter is not None and delimiter.lastgroup == "close"
     if (closed or begins_line) and _looks_like_calling(inside, box):
         return True
     if closed:

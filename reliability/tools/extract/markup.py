@@ -69,7 +69,7 @@ def read_children(text: str, at: int, setting: Setting) -> Found | None:
         return _build_empty(tool, head.end(), setting)
     found, at = Arguments(tool), skip_space(text, head.end())
     while (child := _CHILD.match(text, at)) is not None:
-        if not _is_parameter(tool, child["key"]):
+        if property_schema(tool.parameters, tool.parameters, child["key"]) is None:
             if not found.found:
                 return None
             raise HalfCall("a tag that is no parameter stands between the parameters", at)
@@ -92,10 +92,6 @@ def read_children(text: str, at: int, setting: Setting) -> Found | None:
 def _build_empty(tool: Tool, end: int, setting: Setting) -> Found | None:
     """Build the call of a tool that takes nothing."""
     return build_found(tool.name, {}, setting, end) if tool.takes_nothing else None
-
-
-def _is_parameter(tool: Tool, key: str) -> bool:
-    return property_schema(tool.parameters, tool.parameters, key) is not None
 
 
 def _read_m3_children(text: str, at: int, tool: Tool | None) -> tuple[Arguments, int]:

@@ -91,32 +91,28 @@ def read_json(text: str, at: int, setting: Setting) -> Found | None:
         return None
     value = read(text, at, ends=_ENDS)
     content, said = (value.value, "") if setting.explicit else split_said(value.value)
-    explicit = setting.explicit or (_is_closed(text, skip_space(text, value.end)) and means_call(content, setting.box))
+    explicit = setting.explicit
+    if not explicit:  # the closer of a call may stand behind it; a turn's end ends data as well
+        behind = skip_space(text, value.end)
+        closed = CLOSER.match(text, behind) is not None and _TURN_END.match(text, behind) is None
+        explicit = closed and means_call(content, setting.box)
     begins = setting.last
     ends = (setting.alone or setting.last) and ends_here(text, value.end)
-    setting = replace(
-        setting,
-        explicit=explicit,
-        opened=setting.explicit,
-        alone=ends and setting.alone,
-        last=(ends and setting.last) or (setting.last and _ends_behind_closers(text, value.end)),
-    )
+    near = begins and not ends and len(text) - value.end <= CLOSERS_CHARS
+    last = begins and (ends or (near and has_only_delimiters(text[value.end :])))
+    setting = replace(setting, explicit=explicit, opened=setting.explicit, alone=ends and setting.alone, last=last)
     calls = find_calls(content, setting)
     if calls is None:
         return Found([], value.end, _find_waiting(content, setting) if begins and not value.unclosed else ())
     kinds = list(value.repair_kinds)
     listed = isinstance(content, list)
     if value.unclosed:
-        if not listed and (not _has_arguments(content) or any(_holds_object(call.arguments) for call in calls)):
+        holds_arguments = any(key in content for key in (*ARGUMENT_KEYS, *WRAPPERS))
+        if not listed and (not holds_arguments or any(_holds_object(call.arguments) for call in calls)):
             raise HalfCall("a closing brace is missing, and it can't be told which", value.end)
         kinds.append(RepairKind.ENVELOPE)
     unended = listed and value.unclosed and value.end == len(text)
     return Found([record_repairs(call, kinds) for call in calls], value.end, unended=unended, said=said)
-
-
-def _is_closed(text: str, at: int) -> bool:
-    """Return whether the closer of a call stands here. The end of a turn is none: it ends an answer of data as well."""
-    return CLOSER.match(text, at) is not None and _TURN_END.match(text, at) is None
 
 
 def _find_waiting(value: Any, setting: Setting) -> tuple[RawCall, ...]:
@@ -125,11 +121,6 @@ def _find_waiting(value: Any, setting: Setting) -> tuple[RawCall, ...]:
         return tuple(find_calls(value, replace(setting, last=True)) or ())
     except HalfCall:
         return ()
-
-
-def _ends_behind_closers(text: str, at: int) -> bool:
-    """Return whether nothing follows here but a few delimiters."""
-    return len(text) - at <= CLOSERS_CHARS and has_only_delimiters(text[at:])
 
 
 def read_object(text: str, at: int, error: type[Unreadable] = Unreadable) -> Value:
@@ -153,11 +144,6 @@ def record_repairs(call: RawCall, kinds: list[RepairKind]) -> RawCall:
     if not kinds:
         return call
     return replace(call, repairs=(*call.repairs, *(Repair(kind, "/arguments") for kind in dict.fromkeys(kinds))))
-
-
-def _has_arguments(value: Any) -> bool:
-    """Return whether the arguments are there already, so that nothing but the brace is missing."""
-    return isinstance(value, dict) and any(key in value for key in (*ARGUMENT_KEYS, *WRAPPERS))
 
 
 def _holds_object(arguments: Any) -> bool:

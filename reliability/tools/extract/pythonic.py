@@ -115,7 +115,7 @@ def _read_call(text: str, at: int, setting: Setting) -> tuple[RawCall, int]:
         escaped = False
     else:
         arguments, kinds, end, escaped = _read_arguments(text, start)
-    if (escaped or "\\_" in name["name"]) and "\\_" in text[start:end] and _has_escaped_text(arguments):
+    if (escaped or "\\_" in name["name"]) and "\\_" in text[start:end] and "\\_" in repr(arguments):
         raise Unreadable("an escaped underscore: its own, or one of Markdown", at)
     if printed:
         end = skip_space(text, end)
@@ -123,10 +123,6 @@ def _read_call(text: str, at: int, setting: Setting) -> tuple[RawCall, int]:
             raise Unreadable("a closing parenthesis was expected", end)
         end += 1
     return record_repairs(RawCall(name=tool_name, arguments=arguments, format=setting.format), kinds), end
-
-
-def _has_escaped_text(arguments: dict[str, Any]) -> bool:
-    return "\\_" in repr(arguments)
 
 
 def _read_object(text: str, at: int, tool: Tool | None) -> tuple[dict[str, Any], list[RepairKind], int]:

@@ -13,7 +13,7 @@ types must never leave one out: whatever can't be told is answered with None, an
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from reliability.tool_calls import join
@@ -32,7 +32,10 @@ Path = tuple[object, ...]
 def anchors_of(root: Any) -> dict[str, Any]:
     """Find the nodes that are named by an anchor."""
     anchors: dict[str, Any] = {}
-    _visit(root, lambda node, path: _note_anchors(node, anchors))
+    for node, _ in _list_nodes(root):
+        for key in ("$anchor", "$dynamicAnchor"):
+            if isinstance(node.get(key), str):
+                anchors.setdefault(node[key], node)
     return anchors
 
 
@@ -40,7 +43,8 @@ def check_references(root: Any) -> None:
     """Raise `BadSchema` for a reference that can't be followed to an end."""
     anchors = anchors_of(root)
     known: dict[int, tuple[int, int]] = {}
-    _visit(root, lambda node, path: _weigh(node, path, root, anchors, known))
+    for node, path in _list_nodes(root):
+        _weigh(node, path, root, anchors, known)
 
 
 def resolve(root: Any, reference: str, anchors: Mapping[str, Any]) -> Any:
@@ -65,23 +69,17 @@ def _unescape(found: re.Match[str]) -> str:
     return bytes.fromhex(found[0].replace("%", "")).decode("utf-8", "replace")
 
 
-def _visit(root: Any, see: Callable[[Mapping[str, Any], Path], object]) -> None:
-    """Show every object of a document, data left out, without recursion."""
+def _list_nodes(root: Any) -> Iterator[tuple[Mapping[str, Any], Path]]:
+    """Yield every object of a document with its place, data left out, without recursion."""
     stack: list[tuple[Any, Path]] = [(root, ())]
     while stack:
         node, path = stack.pop()
         if isinstance(node, Mapping):
-            see(node, path)
+            yield node, path
             named = bool(path) and path[-1] in MAPS
             stack += [(v, (*path, k)) for k, v in node.items() if named or k not in DATA]
         elif isinstance(node, list):
             stack += [(v, (*path, i)) for i, v in enumerate(node)]
-
-
-def _note_anchors(node: Mapping[str, Any], anchors: dict[str, Any]) -> None:
-    for key in ("$anchor", "$dynamicAnchor"):
-        if isinstance(node.get(key), str):
-            anchors.setdefault(node[key], node)
 
 
 def _list_in_place(node: Mapping[str, Any]) -> Iterator[Any]:
@@ -142,8 +140,9 @@ def find_allowed_types(schema: Any, root: Any, steps: int = STEPS_MAX) -> frozen
     if not isinstance(schema, Mapping) or steps == 0:
         return None
     found = _find_own_types(schema)
-    if isinstance(schema.get("$ref"), str):
-        found = _intersect(found, _follow_reference(schema["$ref"], root, steps))
+    reference = schema.get("$ref")
+    if isinstance(reference, str) and reference[:2] in ("#", "#/"):
+        found = _intersect(found, find_allowed_types(resolve(root, reference, {}), root, steps - 1))
     for part in schema.get("allOf", ()):
         found = _intersect(found, find_allowed_types(part, root, steps - 1))
     for either in ("anyOf", "oneOf"):
@@ -177,14 +176,6 @@ def _find_own_types(schema: Mapping[str, Any]) -> frozenset[str] | None:
     if "const" in schema:
         found = _intersect(found, frozenset({_OF.get(type(schema["const"]), "string")}))
     return found
-
-
-def _follow_reference(reference: str, root: Any, steps: int) -> frozenset[str] | None:
-    return (
-        find_allowed_types(resolve(root, reference, {}), root, steps - 1)
-        if reference.startswith("#") and reference[1:2] in ("", "/")
-        else None
-    )
 
 
 def _intersect(one: frozenset[str] | None, other: frozenset[str] | None) -> frozenset[str] | None:
