@@ -8,11 +8,7 @@
     ids that are no nine letters and digits  such an id, the same for a call and its result      where they are refused
     several calls at once                    one after the other, each with its result           where they are refused
 
-What a client wrote is sent as it is where every backend takes it. A template that knows system messages only at the
-head, or wants roles to take turns, refuses it; then it is asked once more with the softened form. Nothing that was said
-is lost: words change their role, and stay in their place.
-
-Pure; for messages of OpenAI's chat completions, whose content is a text, a list of parts, or nothing.
+No words are lost: they change their role and stay in their place. Pure; for messages of OpenAI's chat completions.
 """
 
 from __future__ import annotations
@@ -26,26 +22,6 @@ from typing import Any
 
 from reliability.surrogates import join_all, join_surrogates
 from reliability.tools.extract.text import read_arguments
-
-__all__ = [
-    "UNREADABLE",
-    "HistoryForm",
-    "begin_with_user",
-    "fit_ids",
-    "join_systems",
-    "join_turns",
-    "merge_turns",
-    "move_system",
-    "name_ids",
-    "order_results",
-    "pair_results",
-    "read_past_arguments",
-    "say_results",
-    "soften",
-    "soften_systems",
-    "split_calls",
-    "take_turns",
-]
 
 CONTINUE = "Continue."
 NO_RESULT = "There is no result of this call."
@@ -97,9 +73,7 @@ def join_systems(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 def soften_systems(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Join the system messages at the head to one, and make what a later one says a part of the user's words beside it.
-
-    What no system message stands beside stays as it was rendered before there was one.
-    """
+    What no system message stands beside stays as it was rendered before there was one."""
     joined = join_systems(messages)
     head = 1 if joined and joined[0]["role"] == "system" else 0
     out, soft = joined[:head], False

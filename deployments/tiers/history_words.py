@@ -1,5 +1,7 @@
-"""Write what a chat template leaves out into the words of a conversation: calls in the model's own form, words beside
-a call in a turn of their own, and an answer without the marks of another turn in it.
+"""Write what a chat template leaves out into the words of a conversation.
+
+Calls are written in the model's own form, words next to a call get a turn of their own, and an answer loses the marks
+of other turns.
 
 Pure; for messages of OpenAI's chat completions whose arguments are objects and whose contents are texts.
 """
@@ -16,16 +18,6 @@ from reliability.tools.delimiters import CLOSER, OPENER
 from reliability.tools.extract import harmony
 from reliability.tools.format_row import Reader
 from reliability.tools.formats import CALL_FORMATS, HERMES
-
-__all__ = [
-    "HERMES_FORM",
-    "find_written",
-    "give_thoughts",
-    "part_contents",
-    "say_calls",
-    "split_words",
-    "strip_channels",
-]
 
 JSON, LIST, PYTHON = "{json}", "[{json}]", "[{python}]"
 HERMES_FORM = f"{HERMES.writes[0]}\n{JSON}\n{HERMES.writes[1]}"

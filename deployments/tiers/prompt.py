@@ -1,20 +1,20 @@
-"""From a chat request to the tokens of a prompt, or to a refusal that names the field.
+"""Render a chat request into the text of a prompt, or refuse it with the name of the field.
 
-What this tier can't do yet is refused before anything runs (`find_unsupported`), never ignored: the
-chain then asks a tier that can. Messages are brought into the narrow form that chat templates agree
-on (`tidy_messages`): content is a string, `developer` is `system`, the arguments of past calls are
-objects. A template is the model's own program and may raise: agents send system messages in the middle of a
-conversation, and many templates know them at its head only. What a template can't take is found when its model is
-loaded (`learn_template`), and mended from then on; where it raises all the same, it is asked again with softer forms.
-If it takes none of them, this tier can't answer the request (`UNSUPPORTED`), and another one may.
+Fields that this tier can't honor are refused before anything runs (`find_unsupported`), so that the chain asks a tier
+that can. Messages are brought into the narrow form that chat templates agree on (`tidy_messages`). A template is a
+program of the model's maker and may raise: `learn_template` finds what it can't take when the model is loaded; where it
+raises all the same, it is asked again with softer forms.
 
-What was rendered once should be rendered so again, since a prompt is computed anew from the first token that differs.
-So nothing here depends on how many messages follow, the date is the caller's, and templates that can keep the reasoning
-of earlier turns are told to.
+A prompt is computed anew from the first token that differs from the last one. So nothing here depends on how many
+messages follow, templates are told to keep the reasoning of earlier turns, and the date is the caller's: calls of
+`strftime_now` in a template are replaced by what they give for one moment (`hold_date`). A template that calls the
+clock in any other way stays as it is.
 """
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -23,7 +23,6 @@ from typing import Any
 
 from deployments.tiers.history_repair import read_past_arguments
 from deployments.tiers.history_words import find_written
-from deployments.tiers.template_date import hold_date
 from deployments.tiers.template_form import AS_WRITTEN, TemplateForm, learn_form
 from reliability.types import ChatRequest, Failed, Fault
 
@@ -31,13 +30,16 @@ __all__ = [
     "Refused",
     "find_checkpoints",
     "find_unsupported",
+    "hold_date",
     "learn_template",
     "list_tools",
     "measure_opening",
+    "read_date",
     "read_template_options",
     "render",
     "tidy_messages",
 ]
+
 
 # Fields of OpenAI's API that change the answer and that this tier can't honour: the values that ask for
 # nothing.
@@ -171,11 +173,9 @@ def find_checkpoints(
     at: datetime | None = None,
     form: TemplateForm = AS_WRITTEN,
 ) -> tuple[int, ...]:
-    """Find the places in `prompt`, in tokens, up to which a later one may be the same.
-
-    They are where the system prompt ends, and with `turns` where the answer begins. A template that
-    can't render a part of the conversation gives fewer.
-    """
+    """Find the places in `prompt`, in tokens, up to which a later one may be the same. They are where the system prompt
+    ends, and with `turns` where the answer begins. A template that can't render a part of the conversation gives
+    fewer."""
     messages = tidy_messages(request.messages)
     head = next((i for i, m in enumerate(messages) if m["role"] != "system"), len(messages))
     # Not the system prompt alone: many templates want a user in every conversation.
@@ -248,10 +248,7 @@ def list_tools(request: ChatRequest) -> list[dict[str, Any]]:
 
 def read_template_options(tokenizer: Any, request: ChatRequest) -> dict[str, Any]:
     """Read the variables that the template is given: those that the request sets (`enable_thinking` and the like), and
-    what keeps the reasoning of earlier turns.
-
-    Never the template itself.
-    """
+    what keeps the reasoning of earlier turns. Never the template itself."""
     options = request.extra.get("chat_template_kwargs") or {}
     if not isinstance(options, Mapping) or not _NOT_VARIABLES.isdisjoint(options):
         message = "chat_template_kwargs must be an object of template variables"
@@ -311,3 +308,31 @@ def _bad_messages(message: str) -> Refused:
 
 def _cannot(param: str, what: str) -> Failed:
     return Failed(fault=Fault.UNSUPPORTED, message=f"this tier can't {what}", param=param)
+
+
+_CLOCK = "strftime_now("
+_CALL = re.compile(r"""strftime_now\(\s*("[^"\\{}]*"|'[^'\\{}]*')\s*\)""")
+
+
+def read_date(tokenizer: Any, at: datetime) -> str:
+    """Return what the tokenizer's template would write of this moment; empty where it writes no date, or it can't be
+    told."""
+    return "; ".join(at.strftime(found[1][1:-1]) for found in _CALL.finditer(_find_template(tokenizer)))
+
+
+def hold_date(tokenizer: Any, at: datetime | None) -> str | None:
+    """Return the tokenizer's template with the date of this moment; None where it needs no other one."""
+    template = _find_template(tokenizer)
+    if at is None or not template:
+        return None
+    return _CALL.sub(lambda found: json.dumps(at.strftime(found[1][1:-1]), ensure_ascii=False), template)
+
+
+def _find_template(tokenizer: Any) -> str:
+    """Find a template of which every look at the clock can be replaced; empty where there is none."""
+    template = getattr(tokenizer, "chat_template", None)
+    # A renderer in Python, which mlx-lm has for some models, takes no template.
+    if not isinstance(template, str) or getattr(tokenizer, "_chat_template", None) is not None:
+        return ""
+    calls = template.count(_CLOCK)
+    return template if calls and calls == len(_CALL.findall(template)) else ""

@@ -1,12 +1,9 @@
-"""Can the calls of this model be read? Asked once, when its tokenizer is loaded.
+"""Check once, when the tokenizer is loaded, whether the calls of this model can be read.
 
-A model writes its calls as its chat template renders them. So the template renders an answer with a call, in the form
-in which the tier gives it conversations, and the answer is read as one of the model's own: by the reader of calls in
-texts, and by mlx-lm's parser where the tier uses that. What comes out must be the call.
-
-A template may refuse to render a call, or leave it out: then what it says about calls in the system prompt counts, and
-there must be a mark that the table of call formats knows. What can't be read doesn't stop a tier, which may answer all
-requests without tools; it is said loudly, since its calls would leave as text.
+A model writes its calls as its chat template renders them. So the template renders an answer with a call, which is read
+as one of the model's own: by the reader of calls in texts, and by mlx-lm's parser where the tier uses that. A template
+that refuses to render a call, or leaves it out, is judged by what it says about calls in the system prompt. A tier
+whose calls can't be read still answers requests without tools, so it starts with a warning.
 """
 
 from __future__ import annotations
@@ -16,8 +13,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from deployments.tiers.call_split import CallFormat, CallSplit
 from deployments.tiers.prompt import tidy_messages
+from deployments.tiers.stream_matchers import CallFormat, CallSplit
 from deployments.tiers.template_form import AS_WRITTEN, Mend, TemplateForm
 from reliability.tools import ToolBox, build_toolbox, extract_calls
 from reliability.tools.delimiters import OPENER, START_MARKER
@@ -47,10 +44,8 @@ def check_call_template(
     tokenizer: Any, find_format: FindFormat | None = None, form: TemplateForm = AS_WRITTEN
 ) -> str | None:
     """Return what is wrong with the calls of this model, fit for operators and clients; None where they can be read.
-
     `find_format` says how mlx-lm reads its calls, `form` what its template needs. Never raises: the template is a
-    program of the model's maker.
-    """
+    program of the model's maker."""
     form = replace(form, mends=form.mends - _NOT_ITS_OWN)
     template = getattr(tokenizer, "chat_template", None)
     if isinstance(template, str) and "tools" not in template and not getattr(tokenizer, "has_tool_calling", False):

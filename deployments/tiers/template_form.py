@@ -4,14 +4,11 @@
                                     └─ refused, lost, doubled, moved ──▶ the gentlest mends that help ──▶ kept
                                                                                    └─ none ──▶ said at load
 
-A template is a program of the model's maker. Some raise where a system message doesn't stand at the head, where roles
-don't take turns, or where an id has more than nine signs; others drop such a message without a word. `learn_form` looks
-for the words in the prompt, so both are found, for any template, without a list of names. Measurements:
-`docs/decisions/001-chat-templates.md`.
+Some templates raise where a system message isn't at the head, where roles don't take turns, or where an id is too long;
+others drop such a message. `learn_form` looks for the words in the prompt, so it finds both, for any template, without
+a list of names (`docs/decisions/001-chat-templates.md`).
 
-`TemplateForm.apply` puts results in the order of their calls, since many templates write no ids; beside that it changes
-only the shapes that the template can't take. What a mend does to a message doesn't depend
-on those behind it, so that a longer conversation begins as the shorter one did.
+What a mend does to a message doesn't depend on those behind it: a longer conversation begins as the shorter one did.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""What a local model knows of its reasoning beside the table of marks: which are its own, and where they begin.
+"""Find which marks of reasoning are a local model's own, and whether a prompt ends within reasoning.
 
-mlx-lm's tokenizer names the marks of a few families; else the chat template tells: the first row of the table of which
-both an opener and a closer stand there (`find_thinking`). Where a rendered prompt ends with an opener of any row, the
-answer begins within the reasoning (`find_opened`).
+mlx-lm's tokenizer names the marks of a few families; for others, the chat template does: the first row of the table of
+which both an opener and a closer stand there.
 """
 
 from __future__ import annotations

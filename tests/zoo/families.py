@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from deployments.tiers.mlx.generators import Sharing
+from deployments.tiers.mlx.decoding.generators import Sharing
 
 __all__ = ["FAMILIES", "FAST", "Family", "find_family"]
 

@@ -21,11 +21,12 @@ from mlx_lm.models.cache import make_prompt_cache
 from deployments.models.cache_folder import quiet
 from deployments.models.sources import parse_source
 from deployments.tiers.mlx.answer import AnswerReader
-from deployments.tiers.mlx.batch import Batch, Job
 from deployments.tiers.mlx.loading import Loaded, load
-from deployments.tiers.mlx.pace import PrefillPace
+from deployments.tiers.mlx.prefill_budget import PrefillBudget
 from deployments.tiers.mlx.sampling import Sampling
-from deployments.tiers.mlx.starting import PromptDisk, prepare_batch
+from deployments.tiers.mlx.scheduler import Scheduler
+from deployments.tiers.mlx.sequence import Job
+from deployments.tiers.mlx.warm_up import PromptDisk, prepare_batch
 from reliability.types import Failed
 from tests.support.family_rig import Asked
 from tests.support.random_models import build_family
@@ -97,10 +98,10 @@ class Stage:
 
     def __init__(self, loaded: Loaded, *, disk: Path | None = None, ends: bool = False) -> None:
         tokenizer = loaded.tokenizer if ends else Endless(loaded.tokenizer)
-        self.batch = Batch(loaded.model, tokenizer, running_max=4, label="zoo")
+        self.batch = Scheduler(loaded.model, tokenizer, running_max=4, label="zoo")
         place = None if disk is None else PromptDisk(disk, ANY_BYTES)
         self.loaded = prepare_batch(self.batch, loaded, 4, ANY_BYTES, ANY_BYTES, place)
-        self.batch._pace = PrefillPace(tokens_min=CHUNK_TOKENS, tokens_max=CHUNK_TOKENS, tokens=CHUNK_TOKENS)
+        self.batch._pace = PrefillBudget(tokens_min=CHUNK_TOKENS, tokens_max=CHUNK_TOKENS, tokens=CHUNK_TOKENS)
         self._asked: list[Asked] = []
 
     def ask(self, prompt: Sequence[int], tokens: int = 8, **fields: Any) -> Asked:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from deployments.tiers.mlx.generators import Sharing
+from deployments.tiers.mlx.decoding.generators import Sharing
 from reliability.tools.delimiters import OPENER, REASONING_OPEN
 from reliability.tools.formats import CALL_FORMATS
 from tests.zoo.families import FAMILIES, Family

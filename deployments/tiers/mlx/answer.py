@@ -1,24 +1,18 @@
-"""From the text that a model writes, piece by piece, to the events of an answer.
-
-Three small machines in a row, each of which may hold back the end of what it has seen as long as that could
-be the beginning of a marker:
+"""Turn the text that a model writes, piece by piece, into the events of an answer.
 
     text ─▶ Thoughts ─▶ CallSplit ─▶ StopCut ─▶ events
              reasoning    tool calls    stop strings
 
-The law of all three: what comes out doesn't depend on where the text was cut into pieces. And
-nothing is lost or invented: outside of the reasoning, what is not a complete, parsable call leaves
-as text, unchanged, markers included. Stop strings are looked for in the answer's text only, neither
-in the reasoning nor in calls; the first one to be complete ends the answer, and neither it nor
-anything behind it leaves.
+Each machine may hold back the end of the text as long as that could be the beginning of a marker, so the events don't
+depend on where the text was cut. Outside of the reasoning, text that is no complete, parsable call leaves unchanged,
+markers included. Stop strings are looked for in the answer's text only; the first to be complete ends the answer.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from deployments.tiers.call_split import CallFormat, CallSplit
-from deployments.tiers.cuts import StopCut
+from deployments.tiers.stream_matchers import CallFormat, CallSplit, StopCut
 from reliability.answer.thoughts import Thoughts
 from reliability.tools.format_reasoning import Thought
 from reliability.types import Event, Text
@@ -47,7 +41,7 @@ class AnswerReader:
     @property
     def done(self) -> bool:
         """A stop string or the last allowed call is complete, or a call came again: generate no more."""
-        return self._stop.stopped or self._calls.full
+        return self._stop.found is not None or self._calls.full
 
     @property
     def stop(self) -> str | None:
@@ -74,12 +68,9 @@ class AnswerReader:
         return self._split_calls(self._thoughts.feed(text))
 
     def finish(self, *, truncated: bool) -> list[Event]:
-        """Return the events that were held back.
-
-        `truncated`: the answer was cut at its token limit.
-        """
+        """Return the events that were held back. `truncated`: the answer was cut at its token limit."""
         events = self._split_calls(self._thoughts.end())
-        if self._stop.stopped:
+        if self._stop.found is not None:
             return events
         events += self._cut_at_stop(self._calls.finish(truncated=truncated))
         return events + self._flush_stop()
@@ -93,7 +84,7 @@ class AnswerReader:
     def _cut_at_stop(self, events: list[Event]) -> list[Event]:
         out: list[Event] = []
         for event in events:
-            if self._stop.stopped:
+            if self._stop.found is not None:
                 break
             if isinstance(event, Text):
                 text = self._stop.feed(event.text)

@@ -1,29 +1,18 @@
-"""Find out what sequences of a model may share: those that are computed together must get what each gets alone.
+"""Find out which steps sequences of a model may share and still get what each gets alone.
 
-No specification gives that. mlx-lm has models whose padded prompts leave a wrong state behind, models whose sequences
-depend on the length of their neighbors, and caches that can't be put together at all. Such a model would answer one
-client with another's words. So before the first request three short prompts of different lengths are computed as a
-batch: two are prefilled together, the third next to them while they decode, and they end one after another. The
-log-probabilities that each token was sampled from are compared with plain mlx-lm's, which reads prompt and answer by
-themselves, in one step: that takes less time than to generate the answer once more. The tokens alone show little: with
-wrong log-probabilities the likeliest token is often the same.
+mlx-lm has models whose padded prompts leave a wrong state behind, models whose sequences depend on their neighbors'
+lengths, and caches that can't be put together. So before the first request three short prompts of different lengths are
+computed as a batch: two are prefilled together, the third next to them while they decode. The log-probabilities are
+compared with plain mlx-lm's, which reads prompt and answer in one step.
 
     all steps are right       everything is shared
     else those of decoding    prompts are prefilled one by one, each without padding
-    else none                 one request at a time (`decoding/single.py`)
+    else none                 one request at a time (`SingleGenerator`)
 
-A difference is the root mean square over the vocabulary, in standard deviations of the logits, and of the tokens of a
-sequence the median counts: a near tie of experts falls one way or the other at one token, a wrong state is wrong at
-all. In float32 rounding leaves 1e-6, and the faults that are known 1e-2 to 3e-1: `_TOLERANCE` lies between.
-
-In 16 bits rounding depends on how many tokens a step reads. Some tens of layers that each round once leave an error of
-a few units (the square root of their number) in the last place, so `_UNITS_MAX` of them are no difference, nor is one
-of the log-probability itself. What padding does to a recurrent state could be hidden in that, so there the states are
-compared too: rounding changes them by some hundredths, padding by about as much as they are.
-
-Invariants:
-- Both sides compute the same tokens, so a near tie that falls otherwise is no difference.
-- A model is judged by what it computes, but for what so few tokens can't show (`cuts_places_into_blocks`).
+A difference is the root mean square over the vocabulary, in standard deviations of the logits; of a sequence the
+median counts, since a near tie of experts may fall either way at one token. In float32 rounding leaves 1e-6 and the
+known faults 1e-2 to 3e-1. In 16 bits, `_UNITS_MAX` units in the last place are no difference; padding could hide in
+that, so there recurrent states are compared too.
 """
 
 from __future__ import annotations
@@ -36,13 +25,13 @@ from typing import Any
 
 from deployments.tiers.logprobs import LogprobReader
 from deployments.tiers.mlx.answer import AnswerReader
-from deployments.tiers.mlx.batch import Batch, Job
-from deployments.tiers.mlx.decoding.drawing import normalise
-from deployments.tiers.mlx.decoding.rows import Computer
-from deployments.tiers.mlx.generators import Sharing
-from deployments.tiers.mlx.kv import flatten
+from deployments.tiers.mlx.cache_size import flatten
+from deployments.tiers.mlx.decoding.generators import Sharing
+from deployments.tiers.mlx.decoding.ragged_batch import Computer, normalise
 from deployments.tiers.mlx.loading import Loaded
 from deployments.tiers.mlx.sampling import Sampling
+from deployments.tiers.mlx.scheduler import Scheduler
+from deployments.tiers.mlx.sequence import Job
 from reliability.types import TokenLogprob
 
 __all__ = ["choose_sharing", "cuts_places_into_blocks"]
@@ -78,11 +67,9 @@ def choose_sharing(loaded: Loaded, running_max: int) -> Sharing:
 
 
 def cuts_places_into_blocks(model: Any) -> bool:
-    """Return whether attention chooses among blocks of the cache's places, as MiniMax-M3's does.
-
-    Padding shifts the blocks, so a sequence next to a longer one is wrong as soon as blocks are left out. In the real
-    model that is behind 2,048 tokens, too many to be read at each start. Such layers name the size of their blocks.
-    """
+    """Return whether attention chooses among blocks of the cache's places, as MiniMax-M3's does. Padding shifts the
+    blocks, so a sequence next to a longer one is wrong as soon as blocks are left out. In the real model that is behind
+    2,048 tokens, too many to be read at each start. Such layers name the size of their blocks."""
     return any(name.endswith("block_size") for module in model.modules() for name in vars(module))
 
 
@@ -161,7 +148,7 @@ def _compute_together(
     model: Any, step: Computer | None, sharing: Sharing, prompts: Sequence[tuple[list[int], int]]
 ) -> list[_Watch]:
     """Sample so many tokens behind each prompt; those after the second come once the first has two tokens."""
-    batch = Batch(model, _Mute(), running_max=len(prompts), label="", step=step)
+    batch = Scheduler(model, _Mute(), running_max=len(prompts), label="", step=step)
     batch.share(sharing)
     watches = [_Watch() for _ in prompts]
     for ticket, ((prompt, count), watch) in enumerate(zip(prompts, watches, strict=True)):

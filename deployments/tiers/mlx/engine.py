@@ -1,21 +1,18 @@
-"""One thread that owns a model: it loads it, holds its caches and makes every MLX call. Metal's streams
-belong to the thread that made them, so nothing of MLX ever leaves this thread; only plain Python values do.
+"""Own a model on one thread: load it, hold its caches and make every MLX call.
 
     LOADING ──▶ READY ──▶ UNAVAILABLE (closed)
        │  ▲
        ▼  │  tried again where time can help
     UNAVAILABLE (no package, no model, too little memory)
 
-Theory of operation. Other threads only put commands into an inbox (`submit`, `abort`, `close`) and read the
-published `Phase`. Between two steps the thread empties the inbox, so an abort takes effect within one step.
-Up to `running_max` requests run in the batch; the others wait in order. Every request gets exactly one last
-event: `Finish` or `Failed` (after `abort` nobody listens, and it gets none). Where the thread has ended, whoever
-submits empties the inbox itself.
+Metal's streams belong to the thread that made them, so only plain Python values leave this thread. Others put commands
+into an inbox (`submit`, `abort`, `close`) and read the published `Phase`. Between two steps the thread empties the
+inbox, so an abort takes effect within one step. Up to `running_max` requests run in the scheduler; the others wait in
+order. Every request gets exactly one last event: `Finish` or `Failed` (none after `abort`).
 
-What must never happen: a request that waits for ever. After a step that raises, those that run start again from their
-own tokens, once (`batch.py`); a thread that makes no step for `hang_s` while there is work is reported by `healthy`, as
-is one whose steps fail one after the other with no token in between, and whoever runs the replica starts a new one. A
-GPU that takes no more work from this process ends it at once (`gpu_lost.py`).
+Invariant: no request waits forever. After a step that raises, sequences start again from their own tokens, once. A
+thread that makes no step for `hang_s` while there is work, or whose steps fail one after another, is not `healthy`, and
+Serve starts a new replica. A lost GPU ends the process at once (`metal.py`).
 """
 
 from __future__ import annotations
@@ -34,11 +31,11 @@ from dataclasses import dataclass
 
 from deployments.models.cache_folder import Say
 from deployments.models.sources import ModelUnavailable
-from deployments.tiers.mlx.batch import AHEAD_TOKENS, Batch, Job
-from deployments.tiers.mlx.gpu_lost import end_process, takes_no_more
 from deployments.tiers.mlx.loading import Loaded
-from deployments.tiers.mlx.metal.wired import unwire
-from deployments.tiers.mlx.starting import PromptDisk, prepare_batch
+from deployments.tiers.mlx.metal import end_process, is_gpu_lost, unwire
+from deployments.tiers.mlx.scheduler import AHEAD_TOKENS, Scheduler
+from deployments.tiers.mlx.sequence import Job
+from deployments.tiers.mlx.warm_up import PromptDisk, prepare_batch
 from reliability.escalation.wording import figure
 from reliability.types import Failed, Fault, TierState
 
@@ -104,7 +101,7 @@ class Engine:
         self._tickets = itertools.count()
         self._waiting: dict[int, Job] = {}  # in order of arrival
         self._expected = 0  # requests that are being made ready to be submitted
-        self._batch: Batch | None = None
+        self._batch: Scheduler | None = None
         self._failures = 0
         self._busy_since_s: float | None = None  # when the step under way began; None while there is nothing to do
         self._closed, self._ended = threading.Event(), threading.Event()
@@ -115,11 +112,8 @@ class Engine:
 
     @contextlib.contextmanager
     def expect_request(self) -> Iterator[None]:
-        """Expect a request while it is made ready. Always from the same thread.
-
-        An engine that has nothing to do waits a moment for it, so that those which come together
-        begin together.
-        """
+        """Expect a request while it is made ready. Always from the same thread. An engine that has nothing to do waits
+        a moment for it, so that those which come together begin together."""
         self._expected += 1
         try:
             yield
@@ -187,20 +181,27 @@ class Engine:
                 self._turn()
         finally:
             self._fail_everything(_build_shut_down())
-            if self._batch is not None and self._batch.prompts is not None:
-                self._batch.prompts.close(_SAVE_S)
+            if self._batch is not None:
+                self._batch.close(_SAVE_S)
             self._batch = None
             self.phase = Phase(TierState.UNAVAILABLE, "its engine has stopped")
-            _free()
+            gc.collect()
+            used_mlx = "mlx.core" in sys.modules
+            if used_mlx:  # memory that a Mac has wired can outlive a killed process
+                sys.modules["mlx.core"].clear_cache()
+                unwire()
             self.load_attempted.set()
             self._ended.set()
             self._turn_away()  # what came before that, and saw it not set yet
-            _block_for_ever()
+            if used_mlx:
+                # MLX keeps things per thread that are freed when the thread ends, and that need the interpreter. If
+                # that ends at the same moment, the process aborts: so the thread waits until the process ends.
+                threading.Event().wait()
 
     def _bring_up(self) -> bool:
         try:
             loaded = self._load(self._say)
-            self._batch = Batch(
+            self._batch = Scheduler(
                 loaded.model,
                 loaded.tokenizer,
                 running_max=self._running_max,
@@ -236,7 +237,7 @@ class Engine:
         assert batch is not None
         if not batch and not self._waiting:
             self._busy_since_s = None
-            while not self._idle(_save_prompts(batch, idle=True)):
+            while not self._idle(batch.save_prompts(idle=True)):
                 pass
             self._gather(batch)
         self._busy_since_s = time.monotonic()
@@ -246,11 +247,11 @@ class Engine:
             self._admit(batch)
             if not batch:
                 return
-            _save_prompts(batch, idle=False)
+            batch.save_prompts(idle=False)
             if batch.step():  # health is tokens: prefill that goes on doesn't count as a cure
                 self._failures = 0
         except Exception as error:  # taking a sequence out computes too
-            if takes_no_more(error):
+            if is_gpu_lost(error):
                 self._abandon(error)
                 return
             self._failures += 1
@@ -266,11 +267,9 @@ class Engine:
         self._fail_everything(Failed(fault=Fault.CRASHED, message=message, lost=True))
         self._end_process()
 
-    def _admit(self, batch: Batch) -> None:
-        """Let those that wait run, in order, as long as they fit.
-
-        A small one doesn't overtake a large one, which would wait for ever.
-        """
+    def _admit(self, batch: Scheduler) -> None:
+        """Let those that wait run, in order, as long as they fit. A small one doesn't overtake a large one, which would
+        wait for ever."""
         while self._waiting:
             ticket, job = next(iter(self._waiting.items()))
             admissible = batch.can_admit(job)
@@ -280,17 +279,17 @@ class Engine:
             if admissible:
                 batch.add(ticket, job)
             else:  # nothing runs, and still it doesn't fit
-                job.sink([Failed(fault=Fault.CONTEXT_LENGTH, message=_explain_too_large(job), param="messages")])
+                job.sink([_build_too_large(job)])
 
     def _idle(self, timeout_s: float | None) -> bool:
         """Sleep until a command comes; return whether one did."""
         try:
-            self._obey(self._inbox.get(timeout=timeout_s))
+            self._obey(self._inbox.get(block=timeout_s != 0, timeout=timeout_s))
         except queue.Empty:
             return False
         return True
 
-    def _gather(self, batch: Batch) -> None:
+    def _gather(self, batch: Scheduler) -> None:
         """Wait for those that come at the same time as the first."""
         last_s, seen, prefill_s = time.monotonic() + _GATHER_MAX_S, 0, 0.0
         while (now_s := time.monotonic()) < last_s:
@@ -302,11 +301,8 @@ class Engine:
                 return
 
     def _take_commands(self) -> None:
-        while True:
-            try:
-                self._obey(self._inbox.get_nowait())
-            except queue.Empty:
-                return
+        while self._idle(0):
+            pass
 
     def _obey(self, command: _Command) -> None:
         if command.trim and self._batch is not None:
@@ -318,11 +314,11 @@ class Engine:
         elif self._waiting.pop(command.ticket, None) is None and self._batch is not None:
             self._batch.remove(command.ticket)
 
-    def _end_overdue(self, batch: Batch) -> None:
+    def _end_overdue(self, batch: Scheduler) -> None:
         now_s = time.monotonic()
         late = Failed(fault=Fault.DEADLINE, message="the request's time ran out")
         for ticket in batch.find_overdue(now_s):
-            batch.end(ticket, late)
+            batch.remove(ticket, late)
         for ticket in [ticket for ticket, job in self._waiting.items() if now_s >= job.deadline_s]:
             self._waiting.pop(ticket).sink([late])
 
@@ -335,38 +331,16 @@ class Engine:
         self._waiting = {}
 
 
-def _save_prompts(batch: Batch, *, idle: bool) -> float | None:
-    """Let prompts go to disk; return after how many seconds of idleness to do so again, if at all."""
-    return None if batch.prompts is None else batch.prompts.save(idle=idle)
-
-
 def _build_shut_down() -> Failed:
     return Failed(fault=Fault.UNAVAILABLE, message="the tier is shutting down", retry_after_s=_RESTART_S)
 
 
-def _explain_too_large(job: Job) -> str:
-    return (
+def _build_too_large(job: Job) -> Failed:
+    message = (
         f"a prompt of {figure(len(job.prompt))} tokens and {figure(job.max_tokens)} of answer don't fit this tier's "
         "memory (memory_bytes): shorten it, or ask for fewer max_tokens"
     )
-
-
-def _block_for_ever() -> None:
-    """Block a thread that has used MLX until the process ends.
-
-    MLX keeps things per thread that are freed when the thread ends, after Python has let go of it, and that
-    need the interpreter for it. If that is ending at the same moment, the process aborts.
-    """
-    if "mlx.core" in sys.modules:
-        threading.Event().wait()
-
-
-def _free() -> None:
-    """Give the memory back before the process is killed: memory that a Mac has wired can outlive a killed process."""
-    gc.collect()
-    if "mlx.core" in sys.modules:
-        sys.modules["mlx.core"].clear_cache()
-        unwire()
+    return Failed(fault=Fault.CONTEXT_LENGTH, message=message, param="messages")
 
 
 def _build_unavailable(error: Exception) -> Phase:

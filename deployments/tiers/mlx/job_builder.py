@@ -1,7 +1,7 @@
-"""From a request to the job that the engine takes: rendered, counted, with its grammar and its settings.
+"""Build the job that the engine takes from a request: rendered, counted, with its grammar and its settings.
 
-Used by one thread, the tier's helper, since a tokenizer isn't made for two. What is made once for a tokenizer is kept
-here: its grammars, and the last prompts of the sessions.
+Used by one thread, the tier's helper, since a tokenizer isn't thread-safe. Grammars and the sessions' last prompts are
+kept here.
 """
 
 from __future__ import annotations
@@ -12,19 +12,18 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
-from deployments.tiers.call_split import CallFormat
 from deployments.tiers.logprobs import LogprobReader
 from deployments.tiers.mlx.answer import AnswerReader
+from deployments.tiers.mlx.answer_start import Resumed, forbid_silence, resume
 from deployments.tiers.mlx.grammar.compiler import Constraint, Constraints
 from deployments.tiers.mlx.grammar.lark import HERMES
-from deployments.tiers.mlx.grammar.spelling import Spelling
+from deployments.tiers.mlx.grammar.vocabulary import ForcedBytes
 from deployments.tiers.mlx.loading import Loaded, call_format
-from deployments.tiers.mlx.opening import forbid_silence
-from deployments.tiers.mlx.resuming import Resumed, resume
 from deployments.tiers.mlx.sampling import Processor, Sampling, read_sampling
 from deployments.tiers.mlx.sequence import Job
 from deployments.tiers.prompt import Refused, find_checkpoints, render
 from deployments.tiers.session_prompts import SessionPrompts
+from deployments.tiers.stream_matchers import CallFormat
 from deployments.tiers.thinking import Thinking, encode_think_close, find_opened
 from reliability.escalation.wording import figure
 from reliability.prefix import LostPrefix
@@ -45,10 +44,8 @@ class JobBuilder:
     def build(
         self, loaded: Loaded, request: ChatRequest, sink: Callable[[list[Event]], None]
     ) -> tuple[Job, LostPrefix | None]:
-        """Render and count the prompt, and find what of the session's last one it can't go on from.
-
-        Raises `Refused`.
-        """
+        """Render and count the prompt, and find what of the session's last one it can't go on from. Raises
+        `Refused`."""
         tokenizer, sessions = loaded.tokenizer, self._sessions_of(loaded.tokenizer)
         prepared = sessions.prepare(request, datetime.now())
         request = prepared.request
@@ -97,7 +94,7 @@ class JobBuilder:
             found.append(forbid_silence(loaded.tokenizer, loaded.turn_start, prompt_tokens))
         speller = self._constraints_of(loaded.tokenizer).load_speller() if resumed.rest else None
         if speller is not None:
-            found.append(Spelling(speller, resumed.rest, prompt_tokens + len(resumed.tokens)))
+            found.append(ForcedBytes(speller, resumed.rest, prompt_tokens + len(resumed.tokens)))
         return found
 
     def _sessions_of(self, tokenizer: Any) -> SessionPrompts:
@@ -139,10 +136,8 @@ def _open_reader(
 def _calls_of(
     request: ChatRequest, constraint: Constraint | None, tokenizer: Any
 ) -> tuple[CallFormat | None, int | None]:
-    """Return how the calls of the answer are written, and how many may be.
-
-    As the grammar has it, else as the model does.
-    """
+    """Return how the calls of the answer are written, and how many may be. As the grammar has it, else as the model
+    does."""
     if constraint is not None:
         return (HERMES, constraint.demand.calls_max) if constraint.demand.tools else (None, None)
     calls = None if request.tool_choice == "none" else call_format(tokenizer, request.tools)

@@ -1,10 +1,7 @@
-"""From a model source to a model that can generate, and what its tokenizer says about the form of its
-answers.
+"""Load a model that can generate, and learn from its tokenizer the form of its answers. Engine thread only.
 
-Called on the engine thread (MLX is imported and used here for the first time). The order matters: the
-model's files first, since they take longest and need no MLX; then the memory check, before anything is
-allocated; then the matrix library, which must be in the process before MLX is; then MLX itself; at last a few
-tokens are generated, so that ready means "has generated".
+The order matters: the files first, since they take longest and need no MLX; then the memory check, before anything is
+allocated; then the matrix library, which must be in the process before MLX is; then MLX itself.
 """
 
 from __future__ import annotations
@@ -27,16 +24,16 @@ from deployments.models.artifact import Artifact, resolve
 from deployments.models.cache_folder import Say
 from deployments.models.provenance import versions, weights_sha256
 from deployments.models.sources import ModelSource, ModelUnavailable
-from deployments.tiers.call_split import CallFormat, strict_json_call
+from deployments.tiers.mlx.answer_start import read_turn_start
 from deployments.tiers.mlx.cache_size import find_context
 from deployments.tiers.mlx.cpu import attention, gate
 from deployments.tiers.mlx.cpu.binary import NotHere
 from deployments.tiers.mlx.cpu.step import Step, build_step
 from deployments.tiers.mlx.cpu.widening import widen
-from deployments.tiers.mlx.metal import fused
-from deployments.tiers.mlx.opening import read_turn_start
+from deployments.tiers.mlx.metal import install_fused
 from deployments.tiers.mlx.sampling import Sampling
 from deployments.tiers.prompt import learn_template
+from deployments.tiers.stream_matchers import CallFormat, strict_json_call
 from deployments.tiers.template_check import check_call_template
 from deployments.tiers.template_form import AS_WRITTEN, TemplateForm
 
@@ -50,9 +47,7 @@ _CONTEXT_UNKNOWN_TOKENS = 4096
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loaded:
-    """A model in memory. `model` may be touched by the engine thread only; the tokenizer by one thread at a
-    time.
-    """
+    """A model in memory. `model` may be touched by the engine thread only; the tokenizer by one thread at a time."""
 
     model: Any
     tokenizer: Any
@@ -89,10 +84,8 @@ def load(
     adapter_dir: str | None = None,
     room: Room | None = None,
 ) -> Loaded:
-    """Fetch, check and load. `room`: on a Mac, what this replica may use of it; else free memory is looked at.
-
-    Raises `ModelUnavailable` or ImportError for what a person can repair.
-    """
+    """Fetch, check and load. `room`: on a Mac, what this replica may use of it; else free memory is looked at. Raises
+    `ModelUnavailable` or ImportError for what a person can repair."""
     adapter = adapter_at(adapter_dir) if adapter_dir else None
     artifact = _add_adapter_bytes(resolve(source, cache_dir=cache_dir, say=say), adapter)
     lack = _explain_too_little(artifact) if room is None else explain_lack(artifact.needed_bytes, room)
@@ -152,10 +145,8 @@ def _check_template(tokenizer: Any, artifact: Artifact, form: TemplateForm) -> s
 
 
 def check_calls_on_disk(folder: Path) -> str | None:
-    """Return what is wrong with the calls of the model in this folder, without loading its weights.
-
-    Raises ImportError without mlx-lm, and what its tokenizer raises.
-    """
+    """Return what is wrong with the calls of the model in this folder, without loading its weights. Raises ImportError
+    without mlx-lm, and what its tokenizer raises."""
     from mlx_lm.tokenizer_utils import load as load_tokenizer
 
     tokenizer = load_tokenizer(folder)
@@ -186,7 +177,7 @@ def _load_mlx(folder: Path, adapter: Adapter | None) -> tuple[Any, Any]:
 
     if find_computing() is not Computing.CPU:
         mx.set_cache_limit(_FREED_BUFFERS_BYTES)  # the default keeps freed buffers up to the whole memory limit
-        fused.install()
+        install_fused()
     try:
         model, tokenizer = mlx_load(str(folder), adapter_path=str(adapter.path) if adapter else None)
     except ValueError as error:

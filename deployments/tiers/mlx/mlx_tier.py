@@ -1,14 +1,12 @@
-"""The tier kind `mlx`: a model in this process, by mlx-lm.
+"""Serve the tier kind `mlx`: a model in this process, by mlx-lm.
 
-Constructing it is cheap and never fails: an engine thread starts, fetches and loads the model, and publishes how far it
-is. Until then `status` says `loading` and a request is answered at once by `Failed(LOADING)`; without the package, the
-model or the memory it is `unavailable`, with the reason. Nothing of MLX is imported on any other thread.
+Constructing it is cheap and never fails: an engine thread starts, loads the model, and publishes how far it is. Until
+then `status` says `loading` and a request gets `Failed(LOADING)` at once. Nothing of MLX is imported on any other
+thread.
 
-One request: what this tier can't do is refused by its field; a place is taken (running and waiting requests are
-bounded, the next one's refusal says when to come back); the prompt is rendered and counted on a helper thread, one
-prompt at a time, since a tokenizer is not made for two threads; the job goes to the engine, and its events come back in
-chunks through the event loop. Leaving the stream in any way gives the place back and aborts the job, which ends within
-one step of the engine.
+A request takes a place (running and waiting requests are bounded), is rendered on a helper thread, one prompt at a
+time, and goes to the engine, whose events come back through the event loop. Leaving the stream in any way gives the
+place back and aborts the job, which ends within one step.
 """
 
 from __future__ import annotations
@@ -27,11 +25,11 @@ from deployments.models.catalog import choose_here
 from deployments.models.presence import await_model
 from deployments.models.sources import ModelSource, ModelUnavailable, parse_source
 from deployments.tiers.merging import merge_events
-from deployments.tiers.mlx.batch import Job
 from deployments.tiers.mlx.engine import Engine, Phase
 from deployments.tiers.mlx.job_builder import JobBuilder
 from deployments.tiers.mlx.loading import Loaded, load
-from deployments.tiers.mlx.starting import PromptDisk
+from deployments.tiers.mlx.sequence import Job
+from deployments.tiers.mlx.warm_up import PromptDisk
 from deployments.tiers.prompt import Refused, find_unsupported, render
 from reliability.escalation.wording import figure
 from reliability.prefix import LostPrefix
@@ -179,10 +177,8 @@ class MlxTier:
     async def _render_job(
         self, loaded: Loaded, request: ChatRequest, sink: Callable[[list[Event]], None]
     ) -> tuple[Job, LostPrefix | None]:
-        """Make the job on the helper thread; see `JobBuilder`.
-
-        Raises `Refused`, also where the tier is closed before its turn comes.
-        """
+        """Make the job on the helper thread; see `JobBuilder`. Raises `Refused`, also where the tier is closed before
+        its turn comes."""
         loop = asyncio.get_running_loop()
         try:
             rendering = loop.run_in_executor(self._renderer, self._jobs.build, loaded, request, sink)

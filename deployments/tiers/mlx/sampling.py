@@ -1,19 +1,12 @@
-"""How the next token is drawn: the fields of a request, samplers and logits processors, in mlx-lm's own two forms.
+"""Sample the next token: a request's settings, samplers and logits processors, in mlx-lm's own forms.
 
-A request's own settings stand over the tier's; a field of nonsense is refused by its name. Bounds are OpenAI's, where
-it has any. A token that the model doesn't have must never reach the engine: MLX doesn't check indexes.
+A request's settings stand over the tier's; an invalid field is refused by its name. A token that the model doesn't have
+must never reach the engine: MLX doesn't check indexes. A sampler takes log-probabilities and gives tokens; a processor
+is `(tokens so far, logits) -> logits`.
 
-A sampler takes log-probabilities and gives tokens; a processor takes the sequence's tokens so far (prompt included) and
-its logits, and gives logits: `(tokens, logits) -> logits`. They run once a token on the engine thread, between the
-model's work and the choice.
-
-A processor of one sequence must not harm its neighbours in the batch, but mlx-lm calls all of them in the middle of a
-step that has already written to the caches that all share: an exception there would ruin the step for everybody. So
-each one is wrapped (`Guarded`): what it raises, or a result of the wrong shape, is remembered for its own sequence,
-which ends with it after the step, and the step itself goes on with the logits as they were.
-
-After a failed step a sequence starts again from its own tokens, so a processor may see the same tokens twice. One that
-keeps a state must derive it from the tokens that it is given.
+mlx-lm calls processors in the middle of a step that has already written to the shared caches, so an exception there
+would ruin the step for all. `Guarded` keeps it for its own sequence, which ends after the step. After a failed step a
+processor may see the same tokens twice, so it must derive its state from the tokens that it is given.
 """
 
 from __future__ import annotations
@@ -41,11 +34,9 @@ Processor = Callable[[Any, Any], Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sampling:
-    """How the next token is drawn. Temperature 0 takes the most likely one.
-
-    The penalties for presence and frequency are OpenAI's: they count the answer's tokens only. The one for repetition
-    divides, and counts the prompt too. `logit_bias` is added, by token.
-    """
+    """How the next token is drawn. Temperature 0 takes the most likely one. The penalties for presence and frequency
+    are OpenAI's: they count the answer's tokens only. The one for repetition divides, and counts the prompt too.
+    `logit_bias` is added, by token."""
 
     temperature: float = 0.0
     top_p: float = 1.0
@@ -59,10 +50,7 @@ class Sampling:
 
 
 def read_sampling(request: ChatRequest, defaults: Sampling, vocabulary: int) -> Sampling:
-    """Read the settings of `request` over `defaults`. Raises `Refused`.
-
-    `vocabulary`: how many tokens the model has.
-    """
+    """Read the settings of `request` over `defaults`. Raises `Refused`. `vocabulary`: how many tokens the model has."""
     given = {
         "temperature": request.temperature,
         "top_p": request.top_p,
@@ -185,11 +173,9 @@ def _build_count_penalty(presence: float, frequency: float, prompt_tokens: int) 
 
 
 def make_sampler(sampling: Sampling, drawn: int = 0) -> Callable[[Any], Any] | None:
-    """Make a function from log-probabilities to tokens; None for the most likely token.
-
-    With a seed it draws from a stream of its own, so that its tokens don't depend on who else is running. `drawn`: how
-    many tokens of that stream were drawn before.
-    """
+    """Make a function from log-probabilities to tokens; None for the most likely token. With a seed it draws from a
+    stream of its own, so that its tokens don't depend on who else is running. `drawn`: how many tokens of that stream
+    were drawn before."""
     if sampling.temperature == 0:
         return None
     import mlx.core as mx

@@ -1,10 +1,8 @@
-"""One sequence of the batch: its request, its own record of tokens, and what of its answer is still to leave.
+"""Keep one sequence: its request, its record of tokens, and the events of its answer that are still to leave.
 
-The record is what a sequence is rebuilt from after a failed step, so it holds what was given out and nothing else: a
-token that was computed ahead and never given out isn't in it. It counts what the request has used, too.
-
-Text leaves at once for its first piece and then in windows of `WINDOW_S`, since each message to another process costs
-more than a token.
+A sequence is rebuilt from its record after a failed step, so the record holds only tokens that were given out. Text
+leaves at once for its first piece and then in windows of `WINDOW_S`, since a message to another process costs more than
+a token.
 """
 
 from __future__ import annotations
@@ -16,9 +14,8 @@ from typing import Any
 from deployments.tiers.logprobs import LogprobReader
 from deployments.tiers.merging import merge_events
 from deployments.tiers.mlx.answer import AnswerReader
-from deployments.tiers.mlx.grammar.closing import CLOSED_NOTE, REPEATED_NOTE
 from deployments.tiers.mlx.grammar.compiler import Constraint
-from deployments.tiers.mlx.grammar.masker import Masker
+from deployments.tiers.mlx.grammar.masker import CLOSED_NOTE, REPEATED_NOTE, Masker
 from deployments.tiers.mlx.sampling import Guarded, Processor, Sampling
 from reliability.answer.logprobs import WaitingLogprobs
 from reliability.types import Counted, Event, Failed, Finish, FinishReason, Reasoning, Text, Usage
@@ -30,17 +27,14 @@ WINDOW_S = 0.03
 
 @dataclass(slots=True, kw_only=True)
 class Job:
-    """One request as the engine takes it. `sink` is called on the engine thread with each chunk of
-    events; where that has ended, on another.
-
-    `processors` change its logits (see `sampling.py`), and `constraint` is the grammar that the
-    answer must keep to. `checkpoints` are places in the prompt behind which its cache is worth
-    keeping. After `reasoning_tokens_max` tokens of reasoning, `think_close` is written for the
-    model. `turn_start`: the tokens that open the model's turn; an answer that begins with them again
-    begins behind them. `written`: the tokens that its answer has already (`resuming.py`), `begun` the text of it that
-    stands before the client. `logprob_reader`: the probabilities of its tokens are wanted. `keep`: what is
-    computed for it may go to disk. `owner`: the API key whose later prompts may use it.
-    """
+    """One request as the engine takes it. `sink` is called on the engine thread with each chunk of events; where that
+    has ended, on another. `processors` change its logits (see `sampling.py`), and `constraint` is the grammar that the
+    answer must keep to. `checkpoints` are places in the prompt behind which its cache is worth keeping. After
+    `reasoning_tokens_max` tokens of reasoning, `think_close` is written for the model. `turn_start`: the tokens that
+    open the model's turn; an answer that begins with them again begins behind them. `written`: the tokens that its
+    answer has already (`resuming.py`), `begun` the text of it that stands before the client. `logprob_reader`: the
+    probabilities of its tokens are wanted. `keep`: what is computed for it may go to disk. `owner`: the API key whose
+    later prompts may use it."""
 
     prompt: Sequence[int]
     max_tokens: int
@@ -72,10 +66,7 @@ class Job:
 
 @dataclass(slots=True, eq=False)
 class SequenceState:
-    """The state of one sequence.
-
-    `suspected`: it may have caused a failed step, and was started again.
-    """
+    """The state of one sequence. `suspected`: it may have caused a failed step, and was started again."""
 
     ticket: int
     job: Job
@@ -107,10 +98,8 @@ class SequenceState:
         return [*self.job.prompt, *self.tokens]
 
     def tokens_kept(self, ahead: int) -> int:
-        """Return the length of prompt and answer as far as memory is set aside for them.
-
-        That is `ahead` tokens beyond what there is.
-        """
+        """Return the length of prompt and answer as far as memory is set aside for them. That is `ahead` tokens beyond
+        what there is."""
         return self.job.tokens_kept(len(self.tokens) + ahead)
 
     def build_finish(self, reason: FinishReason, model: str) -> Finish:
@@ -135,10 +124,8 @@ class SequenceState:
         )
 
     def build_processors(self, penalties: Sequence[Processor]) -> list[Guarded]:
-        """Build what changes the logits from here on; the grammar has the last word.
-
-        It is made anew for each generator.
-        """
+        """Build what changes the logits from here on; the grammar has the last word. It is made anew for each
+        generator."""
         processors: list[Processor] = [*self.job.processors, *penalties]
         if self.job.constraint is not None:
             closing = self.masker is not None and self.masker.closing
@@ -172,11 +159,8 @@ class SequenceState:
         )
 
     def take(self, token: int, finish: str | None, logprobs: Any = None) -> FinishReason | None:
-        """Turn one token into events; return the reason if the answer ends with it.
-
-        `logprobs`: those of all tokens there, as the model gave them; None for a token that was
-        written for it.
-        """
+        """Turn one token into events; return the reason if the answer ends with it. `logprobs`: those of all tokens
+        there, as the model gave them; None for a token that was written for it."""
         self.tokens.append(token)
         reader = self.job.reader
         was_reasoning = reader.thinking
@@ -194,10 +178,7 @@ class SequenceState:
         return _choose_reason(reader, truncated) if ended else None
 
     def _drop_said(self, events: list[Event]) -> list[Event]:
-        """Drop what stands before the client already.
-
-        Raises ValueError where it isn't the same to the letter.
-        """
+        """Drop what stands before the client already. Raises ValueError where it isn't the same to the letter."""
         out: list[Event] = []
         for event in events:
             if isinstance(event, Text):
@@ -219,11 +200,8 @@ class SequenceState:
         return text[shared:]
 
     def _add_logprobs(self, events: list[Event]) -> list[Event]:
-        """Add the probabilities of the tokens of the text in the events.
-
-        Reasoning, calls and stop strings have no part in it: what waits when one of those comes out
-        of the reader is of no text.
-        """
+        """Add the probabilities of the tokens of the text in the events. Reasoning, calls and stop strings have no part
+        in it: what waits when one of those comes out of the reader is of no text."""
         out: list[Event] = []
         for event in events:
             out.append(event)
@@ -238,11 +216,8 @@ class SequenceState:
         self.flush(0.0, last=replace(failed, usage=self.usage()))
 
     def flush(self, now_s: float, *, last: Event | None = None) -> None:
-        """Send what is due: the first piece at once, the following in windows, everything with the last event.
-
-        Each chunk reports what the answer has cost so far, so that a client that leaves is charged
-        what was generated.
-        """
+        """Send what is due: the first piece at once, the following in windows, everything with the last event. Each
+        chunk reports what the answer has cost so far, so that a client that leaves is charged what was generated."""
         due = last is not None or now_s - self.sent_s >= WINDOW_S
         events = merge_events(self.pending) if due else []
         if events and last is None:

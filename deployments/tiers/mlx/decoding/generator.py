@@ -1,22 +1,18 @@
-"""Decoding with guesses: each step reads a few tokens that probably come next, and keeps what it would have drawn.
+"""Decode with draft tokens: each step reads a few tokens that probably come next, and keeps what it would have sampled.
 
-    read in one step     y   g1  g2  g3      y: drawn last; g: guesses (`lookup.py`)
-    drawn behind each    e1  e2  e3          e1 = g1 and e2 = g2, so their places stand; e3 differs from g3: the end
+    read in one step     y   g1  g2  g3      y: sampled last; g: draft tokens (`lookup.py`)
+    sampled behind each  e1  e2  e3          e1 = g1 and e2 = g2, so their places stand; e3 differs from g3: the end
 
-At each place one token is drawn, once, in order, by the sequence's own sampler behind its own processors, and the guess
-behind it stands where it is what was drawn. So the answer is the one that there would be without guesses: the same text
-where the most likely token is taken or a seed given, the same distribution else, under a grammar and penalties too. A
-wrong guess costs time and nothing else, and `draft_policy.py` sees to how much.
+At each place one token is sampled, in order, by the sequence's own sampler behind its own processors. So the answer is
+the one that there would be without drafts, under a grammar and penalties too.
 
-It has the part of the interface of mlx-lm's `BatchGenerator` that `batch.py` uses, and takes its place for every model
-whose caches are plain keys and values; mlx-lm's own can't draft. A turn is one step of all that decode and one chunk of
-what is being prefilled. Where no guess pays, the next step is begun before the last one is read, as mlx-lm does, so the
-machine computes while this thread does the rest; before a step with guesses the last tokens must be known. Where a step
-is computed at once (`cpu/step.py`), none is begun before it is wanted.
+It has the part of the interface of mlx-lm's `BatchGenerator` that `scheduler.py` uses. A turn is one step of all that
+decode and one chunk of prefill. Where no draft pays, the next step is begun before the last one is read; with a `step`
+that computes at once (`cpu/step.py`), none is.
 
-What must never happen: a token that is drawn behind a processor's error, without the grammar. A row's turn ends there,
-and the batch ends its sequence. Nor a cache that holds other tokens than its row says: what is read is counted as held
-only once it stands (`Rows.advance`).
+Invariants:
+- No token is sampled behind a processor's error: the row's turn ends there, and the scheduler ends its sequence.
+- A cache holds the tokens that its row says: tokens count as held once they stand (`RaggedBatch.advance`).
 """
 
 from __future__ import annotations
@@ -27,8 +23,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from deployments.tiers.mlx.decoding.draft_policy import COUNT_MAX, DraftPolicy, Offer
-from deployments.tiers.mlx.decoding.drawing import (
+from deployments.tiers.mlx.decoding.lookup import Guess, Lookup
+from deployments.tiers.mlx.decoding.ragged_batch import (
+    ActiveSequence,
+    Computer,
     Drawn,
+    Intake,
+    RaggedBatch,
     draw_lines,
     index_rows,
     normalise,
@@ -37,8 +38,6 @@ from deployments.tiers.mlx.decoding.drawing import (
     process,
     sample,
 )
-from deployments.tiers.mlx.decoding.lookup import Guess, Lookup
-from deployments.tiers.mlx.decoding.rows import Computer, Intake, Row, Rows
 
 __all__ = ["LookupGenerator", "Progress"]
 
@@ -78,12 +77,12 @@ class LookupGenerator(Intake):
         super().__init__(model, stop_tokens, prefill_step_size)
         self._begins_ahead = step is None  # what computes at once would only keep the last token waiting
         self._policy, self._drafts = policy or DraftPolicy(), policy is not None
-        self._filling, self._filled, self._decoding = (Rows(model, step) for _ in range(3))
+        self._filling, self._filled, self._decoding = (RaggedBatch(model, step) for _ in range(3))
         self._ahead: _Ahead | None = None
         self._undisturbed = False  # whether nothing but decoding was computed since the last step
         self.guessed_tokens = self.right_tokens = 0
 
-    def _put(self, row: Row, cache: Any) -> None:
+    def _put(self, row: ActiveSequence, cache: Any) -> None:
         self._filling.add(row, cache)
 
     def next(self) -> tuple[list[Progress], list[Drawn]]:
@@ -108,10 +107,10 @@ class LookupGenerator(Intake):
         for rows in self._list_parts():
             self._keep(rows, [place for place, row in enumerate(rows.rows) if row.uid not in uids])
 
-    def _list_parts(self) -> tuple[Rows, Rows, Rows]:
+    def _list_parts(self) -> tuple[RaggedBatch, RaggedBatch, RaggedBatch]:
         return self._filling, self._filled, self._decoding
 
-    def _keep(self, rows: Rows, places: list[int]) -> None:
+    def _keep(self, rows: RaggedBatch, places: list[int]) -> None:
         if len(places) == len(rows):
             return
         if rows is self._decoding and self._ahead is not None:
@@ -216,7 +215,7 @@ class LookupGenerator(Intake):
             row.last = None
         return ahead
 
-    def _guess(self, row: Row) -> Guess | None:
+    def _guess(self, row: ActiveSequence) -> Guess | None:
         """Guess what comes next; None where nothing like it has stood before."""
         most = min(COUNT_MAX, row.max_tokens - row.given - 1)
         if not self._drafts or not row.given or most < 1:  # the first token isn't kept waiting for the table
@@ -279,7 +278,7 @@ class LookupGenerator(Intake):
         self.right_tokens += sum(right)
         return drawn, right
 
-    def _let_go(self, rows: Rows, drawn: list[Drawn]) -> list[Drawn]:
+    def _let_go(self, rows: RaggedBatch, drawn: list[Drawn]) -> list[Drawn]:
         """Let the rows go that are finished, each with its cache."""
         ended = {one.uid for one in drawn if one.finish_reason}
         if not ended:
@@ -292,5 +291,5 @@ class LookupGenerator(Intake):
         ]
 
 
-def _build_offer(row: Row, guess: Guess | None) -> Offer:
+def _build_offer(row: ActiveSequence, guess: Guess | None) -> Offer:
     return Offer(row.record) if guess is None else Offer(row.record, len(guess.tokens), guess.agreed)

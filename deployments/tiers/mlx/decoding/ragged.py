@@ -1,15 +1,13 @@
-"""Keys and values of a batch in which each row has a length of its own.
+"""Keep keys and values of a batch in which each row has a length of its own.
 
-    row 0   k k k k k g g .        k: held; g: guesses that this step reads; .: nothing yet
-    row 1   k k . . . . . .        a row may keep any number of its guesses: then its length grows by so many, and
-    row 2   k k k k g . . .        what lies behind it is overwritten by the next step
+    row 0   k k k k k g g .        k: held; g: draft tokens that this step reads; .: nothing yet
+    row 1   k k . . . . . .        a row may keep any number of its drafts: its length grows by so many, and the next
+    row 2   k k k k g . . .        step overwrites what lies behind
 
-mlx-lm's `BatchKVCache` aligns its rows at the right, where all of them must grow by the same count in each step, and
-cutting one of them back means moving all its keys. Here they are aligned at the left: nothing is ever moved, so a step
-in which one row keeps nine guesses and another none costs as much as any other.
+mlx-lm's `BatchKVCache` aligns rows at the right, so all must grow by the same count. Here they are aligned at the left,
+and nothing is ever moved.
 
-What must never happen: a row that reads what lies behind its own length. The mask sees to that, wherever two rows
-differ in length.
+Invariant: no row reads what lies behind its own length; the mask sees to that.
 """
 
 from __future__ import annotations
@@ -180,9 +178,8 @@ class RaggedCache:
 
 def is_ragged(cache: Sequence[Any]) -> bool:
     """Return whether a model's cache is one that rows of different lengths can be made of: plain keys and values.
-
-    Whether the model reads such rows rightly is found out at the start (`batch_check.py`): AFM-7 and GPTBigCode don't.
-    """
+    Whether the model reads such rows rightly is found out at the start (`batch_check.py`): AFM-7 and GPTBigCode
+    don't."""
     from mlx_lm.models.cache import KVCache
 
     return all(type(one) is KVCache for one in cache)

@@ -1,18 +1,10 @@
-"""From a request to its compiled grammar: llguidance compiles, and what was compiled is kept.
+"""Compile a request's grammar with llguidance, and keep what was compiled.
 
     helper thread:  request ─▶ demand ─▶ grammar, compiled and kept ─▶ Constraint (goes with the job)
     engine thread:  Constraint.masker() ─▶ Masker, mlx-lm's logits processor of one sequence
 
-Theory of operation. A `Constraint` is compiled once per grammar and never moves; each sequence gets
-a copy of its matcher, which lives on the engine thread and moves with each token. A masker is made
-anew whenever a sequence is put into a generator; `masker(done)` takes the tokens that the sequence
-already has.
-
-Measured 2026-11-22 on 2 vCPU AMD EPYC, Linux, no GPU, shared with other work (load 5 to 70), 49,152
-tokens, by `python -m loadtests.grammar_bench --compile` on BFCL cases: 1,803 cases with 4,257
-tools: p50 4.2 ms, p95 20, max 336, on the helper thread, once a grammar; 0 refused; 2 tools held in
-part, since no arguments at all can satisfy their schemas. The vocabulary takes 0.6 s of CPU and 30
-MiB, once.
+Each sequence gets a copy of the matcher, made anew whenever it is put into a generator. Compiling takes 4 ms in the
+median, 336 ms at most (`docs/decisions/050-mlx-engine.md`).
 """
 
 from __future__ import annotations
@@ -28,13 +20,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from deployments.tiers.mlx.grammar.closing import Closers, count_owed_tokens
-from deployments.tiers.mlx.grammar.excess import find_excess, nodes_of
 from deployments.tiers.mlx.grammar.lark import Demand, ThinkTags, demand_of, lark
-from deployments.tiers.mlx.grammar.masker import Masker
-from deployments.tiers.mlx.grammar.narrowing import EXACT, narrow
-from deployments.tiers.mlx.grammar.spelling import Speller
-from deployments.tiers.mlx.grammar.vocabulary import NoVocabulary, Vocabulary
+from deployments.tiers.mlx.grammar.masker import Closers, Masker, count_owed_tokens
+from deployments.tiers.mlx.grammar.schema_relaxation import EXACT, find_excess, narrow, nodes_of
+from deployments.tiers.mlx.grammar.vocabulary import NoVocabulary, Speller, Vocabulary
 from deployments.tiers.prompt import Refused
 from deployments.tiers.thinking import Thinking, find_thinking
 from reliability.tools import Tool
@@ -69,19 +58,14 @@ class Constraint:
     closers: Closers | None = None
 
     def masker(self, done: Sequence[int] = (), *, tokens_max: int = sys.maxsize, closing: bool = False) -> Masker:
-        """Make the logits processor of a sequence of at most `tokens_max` tokens.
-
-        It already has the tokens `done` behind its prompt; `closing`: it was being closed.
-        """
+        """Make the logits processor of a sequence of at most `tokens_max` tokens. It already has the tokens `done`
+        behind its prompt; `closing`: it was being closed."""
         matcher = self.matcher.deep_copy()
         return Masker(matcher, self.size, done, closers=self.closers, tokens_max=tokens_max, closing=closing)
 
 
 class Constraints:
-    """The grammars of one tokenizer.
-
-    Used by one thread (the helper's), builds its vocabulary when first needed.
-    """
+    """The grammars of one tokenizer. Used by one thread (the helper's), builds its vocabulary when first needed."""
 
     def __init__(self, tokenizer: Any) -> None:
         self._tokenizer = tokenizer
@@ -116,10 +100,8 @@ class Constraints:
             raise _build_refusal("tool_choice" if demand.schema is None else "response_format", str(why)) from why
 
     def speller(self) -> Callable[[int], bytes]:
-        """Return a function that gives the bytes that a token adds to the text.
-
-        Where they aren't known, it gives those of what the token looks like.
-        """
+        """Return a function that gives the bytes that a token adds to the text. Where they aren't known, it gives those
+        of what the token looks like."""
         try:
             return self._load_vocabulary().bytes_of
         except NoVocabulary:

@@ -1,26 +1,12 @@
-"""The mask of one sequence: llguidance says what may come next, all other logits become -inf.
+"""Mask the logits of one sequence: llguidance says what may come next, all other logits become -inf.
 
-One step: start the forward pass (`async_eval`), then read the token that was sampled last, move the
-matcher, compute its bit mask (numpy, in the processor, on the CPU) while the forward pass runs, and
-set all other logits to -inf. The text can only end (an end token is allowed) where the grammar is
-complete, so `stop` is never a cut answer.
+The mask is computed on the CPU while the forward pass runs. The text can end only where the grammar is complete.
+llguidance never raises: a matcher falls into an error and stays there; then the masker raises `Broken`, which ends
+this one sequence (`sampling.Guarded`).
 
-llguidance never raises: a matcher falls into an error (a grammar too complex for its limits) and
-stays there. The masker then raises `Broken`, which ends this one sequence with a fault (see
-`sampling.Guarded`).
-
-An answer that repeats itself up to its limit is closed by the grammar before it is cut
-(`closing.py`).
-
-What must never happen: a token that the grammar forbids; an answer that goes on without its
-grammar.
-
-Measured 2026-11-22 on 2 vCPU AMD EPYC, Linux, no GPU, shared with other work (load 5 to 70), 49,152
-tokens, by `python -m loadtests.grammar_bench` on BFCL cases:
-    --alone     per token, no model beside it: move 3 µs, mask 64 (p95 286), apply 81 (2,109 tokens)
-    --costs     beside SmolLM2-135M f32, which wants both cores for itself, one request at a time:
-                1.1 % of a typical decode step, 2.1 % of all steps together (268 steps)
-A new masker takes 5 µs.
+A weak model that may write any string sometimes repeats the same words up to the limit, which would cut the call. So
+once no more tokens are left than closing takes, and the last ones repeat, only the token is allowed that closes most.
+The answer's notes say so: valid is not right. Figures: `docs/decisions/050-mlx-engine.md`.
 """
 
 from __future__ import annotations
@@ -28,12 +14,21 @@ from __future__ import annotations
 import importlib
 import logging
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from deployments.tiers.mlx.grammar.closing import Closers, is_repeating
+__all__ = [
+    "CLOSED_NOTE",
+    "DELIMITERS",
+    "REPEATED_NOTE",
+    "Broken",
+    "Closers",
+    "Masker",
+    "count_owed_tokens",
+    "is_repeating",
+]
 
-__all__ = ["Broken", "Masker"]
 
 _LOG = logging.getLogger(__name__)
 
@@ -67,10 +62,7 @@ class Masker:
             self._move(token)
 
     def __call__(self, tokens: Any, logits: Any) -> Any:
-        """Return the logits with everything at -inf that the grammar doesn't allow.
-
-        `tokens`: all so far.
-        """
+        """Return the logits with everything at -inf that the grammar doesn't allow. `tokens`: all so far."""
         self._mx.async_eval(logits)  # the model works while the mask is made
         if self._started:  # the last token of the prompt is none of the answer's
             self._move(tokens[-1].item())
@@ -112,3 +104,44 @@ def _keep_closers(bits: Any, closers: Closers) -> Any:
             bits[found] = 1
             return bits
     return bits
+
+
+CLOSED_NOTE = "the answer repeated itself up to its limit, and was closed there by the grammar"
+REPEATED_NOTE = "the model wrote a call again that was there already: the answer ends before it"
+# By what they close; the last ones lead to what is owed, before a model fills the way there with white space.
+DELIMITERS = ('"', "}", "]", ",", ":", "[", "{", "1")
+BASE_TOKENS = 24  # the delimiters themselves, and the end of a call
+KEY_TOKENS = 8  # a key's delimiters, and an empty value
+PERIOD_MAX, REPETITIONS, SPAN = 40, 3, 36
+
+
+@dataclass(frozen=True, slots=True)
+class Closers:
+    """`ranks`: tokens, those first that close most. `owed_tokens`: what it takes to close this grammar's answers."""
+
+    ranks: tuple[tuple[int, ...], ...]
+    owed_tokens: int
+
+
+def count_owed_tokens(schema: Any) -> int:
+    """Count the tokens that the required keys of a schema may take, from above."""
+    return BASE_TOKENS + _count_owed(schema)
+
+
+def _count_owed(node: Any) -> int:
+    if isinstance(node, Mapping):
+        required = node.get("required")
+        keys = required if isinstance(required, list | tuple) else ()
+        return sum(KEY_TOKENS + len(str(key)) for key in keys) + sum(map(_count_owed, node.values()))
+    return sum(map(_count_owed, node)) if isinstance(node, list | tuple) else 0
+
+
+def is_repeating(tokens: Sequence[int]) -> bool:
+    """Return whether the last tokens are at least three times the same few, and at least `SPAN`."""
+    for period in range(1, PERIOD_MAX + 1):
+        span = max(SPAN, REPETITIONS * period)
+        if len(tokens) < span:
+            return False
+        if tokens[period - span :] == tokens[-span:-period]:
+            return True
+    return False

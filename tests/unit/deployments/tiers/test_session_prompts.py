@@ -17,7 +17,7 @@ from reliability.prefix import LostPrefix, PrefixChange
 from reliability.types import ChatRequest
 from tests.support.tier_asking import ask
 from tests.unit.deployments.tiers.test_prompt import Letters
-from tests.unit.deployments.tiers.test_template_date import GPT_OSS
+from tests.unit.deployments.tiers.test_prompt_date import GPT_OSS
 
 NOW = datetime(2026, 11, 24, 12, 0)
 SYSTEM = {"role": "system", "content": "Be good."}

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deployments.tiers.call_split import CallFormat, strict_json_call
 from deployments.tiers.merging import merge_events
 from deployments.tiers.mlx.answer import AnswerReader
+from deployments.tiers.stream_matchers import CallFormat, strict_json_call
 from reliability.tools.format_reasoning import Thought
 from reliability.types import CallDelta, Event, Reasoning, Text
 from tests.support.cut_texts import CALL, cut_texts

@@ -62,12 +62,12 @@ def test_another_session_finds_the_beginning_after_a_restart(name: str, seed: in
     batch = begin(model, tmp_path)
     first = add(batch, tokens, 6)
     run(batch)
-    batch.prompts.close(60.0)
+    batch.close(60.0)
     turn = [*tokens, *first.tokens, 5, 6]
     for prompt, held in (([*tokens[:shared], 7, 8, 9], {shared}), (turn, {len(turn) - 3, len(turn) - 2})):
         batch = begin(model, tmp_path)
         asked = add(batch, prompt, 6)
         run(batch)
-        batch.prompts.close(0.0)
+        batch.close(0.0)
         assert asked.cached_tokens in held
         assert_right(model, [asked], near_ties=True)

@@ -12,8 +12,8 @@ import pytest
 
 from deployments.tiers.mlx import engine as engine_module
 from deployments.tiers.mlx.answer import AnswerReader
-from deployments.tiers.mlx.batch import Batch
 from deployments.tiers.mlx.sampling import Sampling
+from deployments.tiers.mlx.scheduler import Scheduler
 from deployments.tiers.thinking import find_opened
 from reliability.types import Failed, Fault, Finish, FinishReason, Reasoning, Text
 from tests.support import tiny_model as tiny
@@ -227,7 +227,7 @@ class TestGathering:
             gaps.append(timeout_s)
             return idle(timeout_s)
 
-        def watch(batch: Batch) -> None:
+        def watch(batch: Scheduler) -> None:
             with monkeypatch.context() as patch:
                 patch.setattr(rig.engine, "_idle", note)
                 gather(batch)

@@ -10,7 +10,7 @@ from typing import Any
 import jsonschema
 import pytest
 
-from deployments.tiers.mlx.grammar.closing import CLOSED_NOTE
+from deployments.tiers.mlx.grammar.masker import CLOSED_NOTE
 from deployments.tiers.mlx.grammar.vocabulary import Vocabulary
 from deployments.tiers.mlx.mlx_tier import MlxTier
 from reliability.tools import RawCall, ToolBox, build_toolbox, check_calls, id_source

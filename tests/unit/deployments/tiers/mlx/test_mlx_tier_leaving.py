@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from deployments.tiers.mlx.batch import Batch
 from deployments.tiers.mlx.mlx_tier import MlxTier
+from deployments.tiers.mlx.scheduler import Scheduler
 from reliability.types import Started, Text
 from tests.support.mlx_rig import PATIENCE_S, QUESTIONS, greedy, running, texts
 from tests.support.tier_asking import answer, eventually, text_of
@@ -78,14 +78,14 @@ class TestLeaving:
         """Law: a long prompt doesn't keep its slot: leaving in the middle of it frees the slot after the step under
         way, at most one more that had begun meanwhile."""
         steps = 0
-        step = Batch.step
+        step = Scheduler.step
 
-        def counted(self: Batch) -> int:
+        def counted(self: Scheduler) -> int:
             nonlocal steps
             steps += 1
             return step(self)
 
-        monkeypatch.setattr(Batch, "step", counted)
+        monkeypatch.setattr(Scheduler, "step", counted)
 
         async def scene() -> int:
             async with aclosing(tier.stream(greedy("word " * 3000))) as stream:

@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 
 from deployments.models.sources import parse_source
 from deployments.tiers.mlx.answer import AnswerReader
-from deployments.tiers.mlx.batch import Batch, Job
 from deployments.tiers.mlx.cpu.step import build_step
 from deployments.tiers.mlx.decoding.draft_policy import COUNT_MAX, DraftPolicy
 from deployments.tiers.mlx.decoding.generator import LookupGenerator
@@ -22,7 +21,9 @@ from deployments.tiers.mlx.decoding.lookup import Guess
 from deployments.tiers.mlx.grammar.compiler import Constraints
 from deployments.tiers.mlx.loading import Loaded, load
 from deployments.tiers.mlx.sampling import Sampling
-from deployments.tiers.mlx.starting import prepare_batch
+from deployments.tiers.mlx.scheduler import Scheduler
+from deployments.tiers.mlx.sequence import Job
+from deployments.tiers.mlx.warm_up import prepare_batch
 from reliability.types import Event, Failed, Fault, Finish
 from tests.support.engine_rig import text_of
 from tests.support.kernels import only_here
@@ -70,13 +71,13 @@ def loaded(folder: Path, request: pytest.FixtureRequest) -> Loaded:
     return dataclasses.replace(made, model=model, step=build_step(model))
 
 
-def plain_batch(loaded: Loaded) -> Batch:
-    made = Batch(loaded.model, loaded.tokenizer, running_max=PLACES, label="t", drafts=False, step=loaded.step)
+def plain_batch(loaded: Loaded) -> Scheduler:
+    made = Scheduler(loaded.model, loaded.tokenizer, running_max=PLACES, label="t", drafts=False, step=loaded.step)
     prepare_batch(made, loaded, PLACES, 1 << 30, None)
     return made
 
 
-def told_batch(loaded: Loaded, texts: Sequence[Sequence[int]], wrong: float, seed: int = 0) -> Batch:
+def told_batch(loaded: Loaded, texts: Sequence[Sequence[int]], wrong: float, seed: int = 0) -> Scheduler:
     made = plain_batch(loaded)
 
     def build() -> Told:
@@ -95,7 +96,7 @@ def told_batch(loaded: Loaded, texts: Sequence[Sequence[int]], wrong: float, see
     return made
 
 
-def add(batch: Batch, jobs: Sequence[dict[str, Any]]) -> list[tuple[list[Event], Any]]:
+def add(batch: Scheduler, jobs: Sequence[dict[str, Any]]) -> list[tuple[list[Event], Any]]:
     """Let these run; where their events will be, and their states."""
     outs = []
     for number, fields in enumerate(jobs):
@@ -106,7 +107,7 @@ def add(batch: Batch, jobs: Sequence[dict[str, Any]]) -> list[tuple[list[Event],
     return outs
 
 
-def run(batch: Batch, jobs: Sequence[dict[str, Any]]) -> list[tuple[str, Any, list[int]]]:
+def run(batch: Scheduler, jobs: Sequence[dict[str, Any]]) -> list[tuple[str, Any, list[int]]]:
     """Text, end and tokens of each."""
     outs = add(batch, jobs)
     while batch:
@@ -177,8 +178,8 @@ def test_what_was_computed_of_an_answer_is_kept_wherever_it_ends(loaded, stops):
     batch._generator.dice = type("Most", (), {"randint": lambda *_: 30, "random": lambda *_: 1.0})()
     run(batch, [job])
 
-    assert batch.prompts is not None
-    assert batch.prompts.holds([*prompt, *plain[2][:11]])
+    assert batch._prompts is not None
+    assert batch._prompts.holds([*prompt, *plain[2][:11]])
 
 
 def test_the_log_probabilities_are_those_of_each_place(loaded):
@@ -301,7 +302,7 @@ def test_a_step_that_raises_is_taken_back(loaded):
 
 def test_guesses_are_taken_from_what_was_said(loaded):
     """Whoever comes while others decode, each answer's guesses come from its own prompt and its tokens so far."""
-    batch = Batch(loaded.model, loaded.tokenizer, running_max=PLACES, label="t")
+    batch = Scheduler(loaded.model, loaded.tokenizer, running_max=PLACES, label="t")
     prepare_batch(batch, loaded, PLACES, 1 << 30, None)
     batch._policy = Eager()
     batch._generator = batch._new_generator()
@@ -328,7 +329,7 @@ def test_by_itself_it_guesses_from_prompt_and_answer(loaded):
 
     job = {"prompt": list(range(40, 90)), "max_tokens": 60, "processors": [repeat]}
     plain = run(plain_batch(loaded), [job])
-    batch = Batch(loaded.model, loaded.tokenizer, running_max=PLACES, label="t")
+    batch = Scheduler(loaded.model, loaded.tokenizer, running_max=PLACES, label="t")
     prepare_batch(batch, loaded, PLACES, 1 << 30, None)
     batch._policy = Eager()
     batch._generator = batch._new_generator()

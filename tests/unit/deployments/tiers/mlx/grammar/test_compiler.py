@@ -18,7 +18,7 @@ from tokenizers import AddedToken
 from deployments.tiers.mlx.answer import AnswerReader
 from deployments.tiers.mlx.grammar.compiler import Constraints
 from deployments.tiers.mlx.grammar.lark import CALLS_MAX, HERMES
-from deployments.tiers.mlx.grammar.narrowing import WHITE_MAX
+from deployments.tiers.mlx.grammar.schema_relaxation import WHITE_MAX
 from deployments.tiers.prompt import Refused
 from reliability.tools import RawCall, ToolBox, build_toolbox, check_calls, id_source
 from reliability.types import CallDelta, Event, Fault
