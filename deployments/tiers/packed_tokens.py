@@ -28,6 +28,8 @@ def count_tokens(packed: bytes) -> int:
 def count_common(one: bytes, other: bytes) -> int:
     """Count the complete tokens that both begin with: a binary search over memcmp."""
     low, high = 0, min(len(one), len(other)) // WIDTH
+    if one[: high * WIDTH] == other[: high * WIDTH]:
+        return high
     while low < high:
         middle = (low + high + 1) // 2
         if one[low * WIDTH : middle * WIDTH] == other[low * WIDTH : middle * WIDTH]:

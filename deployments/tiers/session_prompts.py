@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import json
 import sys
-from array import array
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -27,20 +26,20 @@ from typing import Any
 
 import orjson
 
+from deployments.tiers.packed_tokens import count_common, pack
 from deployments.tiers.prompt import list_tools, measure_opening, read_date, read_template_options, tidy_messages
 from reliability.prefix import LostPrefix, PrefixChange, PromptShape, explain
 from reliability.types import ChatRequest
 
-__all__ = ["Prepared", "SessionPrompts"]
+__all__ = ["DATE_S", "PROMPTS_MAX", "SessionPrompts"]
 
 PROMPTS_MAX = 8
-BYTES_MAX = 32 * 1024 * 1024
 DATE_S = 24 * 3600
-_SESSION_BYTES = 1024  # what there is of a session beside its prompts, about
+_BYTES_MAX = 32 * 1024 * 1024
+_SESSION_BYTES = 1024  # of a session without its prompts, about
 _MESSAGE_BYTES = 64
 _OPENINGS_MAX = 64
 _OPTIONS_MAX = 32
-_WIDTH = array("I").itemsize
 _SYSTEM = ("system", "developer")
 
 
@@ -54,7 +53,7 @@ class _Tool:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Prepared:
+class _Prepared:
     """A request as it is to be rendered: with its tools in the session's order, at the session's moment."""
 
     request: ChatRequest
@@ -73,7 +72,6 @@ class _Prompt:
 
     @property
     def nbytes(self) -> int:
-        """About how much memory it holds."""
         return len(self.tokens) + sum(len(tool.raw) for tool in self.tools) + _MESSAGE_BYTES * len(self.shape.messages)
 
 
@@ -84,12 +82,11 @@ class _Session:
 
     @property
     def nbytes(self) -> int:
-        """About how much memory it holds."""
         return _SESSION_BYTES + sum(prompt.nbytes for prompt in self.prompts)
 
     def take(self, prompt: _Prompt, request: ChatRequest) -> LostPrefix | None:
-        """Keep a prompt in place of the one that it goes on from; return what is lost of that one."""
-        shared = [_count_common(known.tokens, prompt.tokens) for known in self.prompts]
+        """Keep a prompt in place of the one that it continues; return what is lost of that one."""
+        shared = [count_common(known.tokens, prompt.tokens) for known in self.prompts]
         at = max(range(len(shared)), key=shared.__getitem__, default=None)
         if at is None:
             self._keep(_digest_messages(prompt, request), request)
@@ -115,7 +112,7 @@ class _Session:
 class SessionPrompts:
     """The sessions of one tokenizer, the one used longest ago first."""
 
-    def __init__(self, tokenizer: Any, *, bytes_max: int = BYTES_MAX) -> None:
+    def __init__(self, tokenizer: Any, *, bytes_max: int = _BYTES_MAX) -> None:
         self._tokenizer, self._bytes_max = tokenizer, bytes_max
         self._sessions: OrderedDict[tuple[str, str], _Session] = OrderedDict()
         self._openings: dict[tuple[tuple[str, int], ...], int] = {}
@@ -124,28 +121,33 @@ class SessionPrompts:
     def __len__(self) -> int:
         return len(self._sessions)
 
-    def prepare(self, request: ChatRequest, now: datetime) -> Prepared:
+    def prepare(self, request: ChatRequest, now: datetime) -> _Prepared:
         """Prepare a request to be rendered."""
         session = self._sessions.get((request.key, request.session_id))
         if session is None:
-            return Prepared(request=request, at=now, tools=_read_tools(list_tools(request), ()))
+            return _Prepared(request=request, at=now, tools=_read_tools(list_tools(request), ()))
         if now - session.began > timedelta(seconds=DATE_S):
             session.began = now
         last = session.prompts[-1].tools if session.prompts else ()
         tools = _read_tools(list_tools(request), last)
-        known = next((p.tools for p in reversed(session.prompts) if _are_same(p.tools, tools)), tools)
+        digests = sorted(tool.digest for tool in tools)
+        alike = (p.tools for p in reversed(session.prompts) if sorted(tool.digest for tool in p.tools) == digests)
+        known = next(alike, tools)
         if known != tools:
             request = replace(request, tools=tuple(json.loads(tool.raw) for tool in known))
-        return Prepared(request=request, at=session.began, tools=known)
+        return _Prepared(request=request, at=session.began, tools=known)
 
-    def note(self, prepared: Prepared, tokens: Sequence[int]) -> LostPrefix | None:
-        """Keep a prompt that was rendered; return what of the session's last one it can't go on from."""
+    def note(self, prepared: _Prepared, tokens: Sequence[int]) -> LostPrefix | None:
+        """Keep a prompt that was rendered; return what of the session's last one it can't continue."""
         request = prepared.request
         key = (request.key, request.session_id)
         session = self._sessions.pop(key, None)
         self.nbytes -= session.nbytes if session else 0
         session = session or _Session(prepared.at)
-        options = _digest_options(read_template_options(self._tokenizer, request))
+        given = read_template_options(self._tokenizer, request)
+        # All as one where a client sends very many.
+        many = len(given) > _OPTIONS_MAX
+        options = {"": _digest(given)} if many else {name: _digest(value) for name, value in given.items()}
         roles = tuple(sys.intern(str(message.get("role"))) for message in request.messages)
         shape = PromptShape(
             tools=tuple((tool.name, tool.digest) for tool in prepared.tools),
@@ -155,12 +157,13 @@ class SessionPrompts:
             roles=roles,
         )
         end = len(tokens) - self._measure_opening(request, options)
-        prompt = _Prompt(shape, prepared.tools, array("I", tokens).tobytes(), end)
-        lost = session.take(prompt, request)
+        lost = session.take(_Prompt(shape, prepared.tools, pack(tokens), end), request)
         if session.prompts:
             self._sessions[key] = session
             self.nbytes += session.nbytes
-        self._shrink()
+        while self.nbytes > self._bytes_max and self._sessions:
+            _, oldest = self._sessions.popitem(last=False)
+            self.nbytes -= oldest.nbytes
         return lost
 
     def _measure_opening(self, request: ChatRequest, options: Mapping[str, int]) -> int:
@@ -170,11 +173,6 @@ class SessionPrompts:
                 self._openings.clear()
             self._openings[key] = measure_opening(self._tokenizer, request)
         return self._openings[key]
-
-    def _shrink(self) -> None:
-        while self.nbytes > self._bytes_max and self._sessions:
-            _, session = self._sessions.popitem(last=False)
-            self.nbytes -= session.nbytes
 
 
 def _find_lost(known: _Prompt, prompt: _Prompt, common: int, limit: int) -> LostPrefix | None:
@@ -202,22 +200,12 @@ def _read_tools(tools: Sequence[Mapping[str, Any]], last: tuple[_Tool, ...]) -> 
     raws = [_dump(tool, option=0) for tool in tools]
     if raws == [tool.raw for tool in last]:
         return last
-    return tuple(_Tool(_name(tool), _digest(tool), raw) for tool, raw in zip(tools, raws, strict=True))
-
-
-def _name(tool: Mapping[str, Any]) -> str:
-    function = tool.get("function")
-    return str((function if isinstance(function, Mapping) else tool).get("name"))
-
-
-def _are_same(some: Sequence[_Tool], others: Sequence[_Tool]) -> bool:
-    """Tell whether these are the same tools, in whatever order."""
-    return sorted(tool.digest for tool in some) == sorted(tool.digest for tool in others)
-
-
-def _digest_options(options: Mapping[str, Any]) -> dict[str, int]:
-    """Digest the template's variables by their names; all as one where a client sends very many."""
-    return {"": _digest(options)} if len(options) > _OPTIONS_MAX else {n: _digest(v) for n, v in options.items()}
+    found = []
+    for tool, raw in zip(tools, raws, strict=True):
+        function = tool.get("function")
+        name = str((function if isinstance(function, Mapping) else tool).get("name"))
+        found.append(_Tool(name, _digest(tool), raw))
+    return tuple(found)
 
 
 def _digest(value: Any) -> int:
@@ -229,17 +217,3 @@ def _dump(value: Any, option: int = orjson.OPT_SORT_KEYS) -> bytes:
         return orjson.dumps(value, option=option)
     except TypeError:  # half a surrogate pair, a number of more than 64 bits
         return json.dumps(value, sort_keys=bool(option)).encode()
-
-
-def _count_common(one: bytes, other: bytes) -> int:
-    """Count the whole tokens that both begin with."""
-    low, high = 0, min(len(one), len(other)) // _WIDTH
-    if one[: high * _WIDTH] == other[: high * _WIDTH]:
-        return high
-    while low < high:
-        middle = (low + high + 1) // 2
-        if one[low * _WIDTH : middle * _WIDTH] == other[low * _WIDTH : middle * _WIDTH]:
-            low = middle
-        else:
-            high = middle - 1
-    return low

@@ -39,13 +39,13 @@ from deployments.tiers.mlx.warm_up import PromptDisk, prepare_batch
 from reliability.escalation.wording import figure
 from reliability.types import Failed, Fault, TierState
 
-__all__ = ["Engine", "Phase"]
+__all__ = ["RESTART_S", "Engine", "Phase"]
 
 _LOG = logging.getLogger(__name__)
 
 _AGAIN_FIRST_S, _AGAIN_MAX_S = 30.0, 600.0
 _FAILURES_MAX = 3
-_RESTART_S = 5.0  # Serve starts another replica in place of one that ends
+RESTART_S = 5.0  # Serve starts another replica in place of one that ends
 _CLOSE_S, _CLOSE_LOADING_S = 10.0, 0.5
 _SAVE_S = 5.0  # of it, for prompts that aren't on disk yet
 # How long an idle engine waits for more after each request that comes, as a share of what those that have come will
@@ -332,7 +332,7 @@ class Engine:
 
 
 def _build_shut_down() -> Failed:
-    return Failed(fault=Fault.UNAVAILABLE, message="the tier is shutting down", retry_after_s=_RESTART_S)
+    return Failed(fault=Fault.UNAVAILABLE, message="the tier is shutting down", retry_after_s=RESTART_S)
 
 
 def _build_too_large(job: Job) -> Failed:

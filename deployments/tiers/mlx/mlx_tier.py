@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import sys
 import time
 from collections.abc import AsyncGenerator, Callable
@@ -23,9 +24,9 @@ from deployments.memory.room import Room, find_room_alone
 from deployments.models.cache_folder import Say, default_cache_dir
 from deployments.models.catalog import choose_here
 from deployments.models.presence import await_model
-from deployments.models.sources import ModelSource, ModelUnavailable, parse_source
+from deployments.models.sources import ModelUnavailable, parse_source
 from deployments.tiers.merging import merge_events
-from deployments.tiers.mlx.engine import Engine, Phase
+from deployments.tiers.mlx.engine import RESTART_S, Engine
 from deployments.tiers.mlx.job_builder import JobBuilder
 from deployments.tiers.mlx.loading import Loaded, load
 from deployments.tiers.mlx.sequence import Job
@@ -39,7 +40,6 @@ __all__ = ["MlxTier"]
 
 _LOADING_RETRY_S = 5.0
 _AGAIN_S = 30.0  # a model that could not be had is looked for again after so long, and longer each time
-_RESTART_S = 5.0  # Serve starts another replica in place of one that ends
 _RETRY_MAX_S = 60.0
 _CHECK_S = 5.0
 
@@ -104,14 +104,18 @@ class MlxTier:
             self._request_s += 0.2 * (time.monotonic() - began_s - self._request_s)
 
     async def count_tokens(self, request: ChatRequest) -> int | None:
-        """Count the tokens of the request's prompt, on the helper thread; None where it can't be
-        read here, or not now."""
+        """Count the tokens of the request's prompt, on the helper thread; None where it can't be read here, or now."""
         loaded = self._engine.phase.loaded
         if loaded is None or self._refuse_if_full() is not None:
             return None
+
+        def count() -> int:
+            text = render(loaded.tokenizer, request, form=loaded.form)
+            return len(loaded.tokenizer.encode(text, add_special_tokens=False))
+
         self._open += 1
         try:
-            return await asyncio.get_running_loop().run_in_executor(self._renderer, _count_prompt, loaded, request)
+            return await asyncio.get_running_loop().run_in_executor(self._renderer, count)
         except (Refused, RuntimeError):  # the helper thread takes no more
             return None
         finally:
@@ -120,24 +124,31 @@ class MlxTier:
     async def status(self) -> TierStatus:
         """Return what this tier is and whether it can answer."""
         phase = self._engine.phase
-        artifact = phase.loaded.artifact if phase.loaded else None
+        loaded = phase.loaded
         reason = f"{phase.reason}: {phase.detail}" if phase.detail else phase.reason
-        return TierStatus(
+        status = TierStatus(
             name=self._name,
             kind="mlx",
             state=phase.state,
             reason=reason,
             model=self._model,
-            source=artifact.source if artifact else None,
-            revision=artifact.revision if artifact else None,
-            quantization=artifact.quantization if artifact else None,
-            sha256=artifact.sha256 if artifact else None,
-            adapter=phase.loaded.adapter if phase.loaded else None,
-            versions=phase.loaded.versions if phase.loaded else {},
-            context_tokens=phase.loaded.context_tokens if phase.loaded else self._context_tokens,
-            batched_as_alone=phase.loaded.batched_as_alone if phase.loaded else None,
-            warning=phase.loaded.warning if phase.loaded else None,
-            mlx_peak_bytes=_read_peak_bytes(phase),
+            context_tokens=self._context_tokens,
+        )
+        if loaded is None:
+            return status
+        return dataclasses.replace(
+            status,
+            source=loaded.artifact.source,
+            revision=loaded.artifact.revision,
+            quantization=loaded.artifact.quantization,
+            sha256=loaded.artifact.sha256,
+            adapter=loaded.adapter,
+            versions=loaded.versions,
+            context_tokens=loaded.context_tokens,
+            batched_as_alone=loaded.batched_as_alone,
+            warning=loaded.warning,
+            # MLX counts it itself, for the whole process.
+            mlx_peak_bytes=sys.modules["mlx.core"].get_peak_memory() if "mlx.core" in sys.modules else None,
         )
 
     async def wait_for_load(self, timeout_s: float) -> TierStatus:
@@ -151,7 +162,7 @@ class MlxTier:
         self._renderer.shutdown(wait=False, cancel_futures=True)
 
     def trim(self) -> None:
-        """Let go of what is only kept for reuse: the machine is short of memory."""
+        """Release memory that is only kept for reuse: the machine is short of it."""
         self._engine.trim()
 
     def healthy(self) -> bool:
@@ -177,20 +188,21 @@ class MlxTier:
     async def _render_job(
         self, loaded: Loaded, request: ChatRequest, sink: Callable[[list[Event]], None]
     ) -> tuple[Job, LostPrefix | None]:
-        """Make the job on the helper thread; see `JobBuilder`. Raises `Refused`, also where the tier is closed before
-        its turn comes."""
+        """Make the job on the helper thread. Raises `Refused`, also where the tier is closed before its turn comes."""
+        message = f"tier {self._name} is unavailable: it is closed"
+        closed = Refused(Failed(fault=Fault.UNAVAILABLE, message=message, retry_after_s=RESTART_S))
         loop = asyncio.get_running_loop()
         try:
             rendering = loop.run_in_executor(self._renderer, self._jobs.build, loaded, request, sink)
         except RuntimeError:  # the helper thread takes no more
-            raise Refused(self._build_closed()) from None
+            raise closed from None
         try:
             # Not awaited itself: `close` cancels it, and that must not look as if the reader had been cancelled.
             await asyncio.wait({rendering})
         finally:
             rendering.cancel()  # of a reader that has left; does nothing to one that is done
         if rendering.cancelled():
-            raise Refused(self._build_closed())
+            raise closed
         return rendering.result()
 
     async def _next(self, arrivals: _Arrivals) -> list[Event]:
@@ -202,7 +214,14 @@ class MlxTier:
 
     def _load(self, say: Say) -> Loaded:
         """Load the model. Runs on the engine thread."""
-        source = self._choose_source(say)
+        choice = choose_here(self._name, self._model)
+        if self._model == "auto":
+            say(f"auto: {choice.source} ({choice.why})")
+            await_model(self._name, choice, say, cache_dir=self._cache_dir)
+        try:
+            source = parse_source(choice.source)
+        except ValueError as error:
+            raise ModelUnavailable(str(error)) from error
         return load(
             source,
             cache_dir=self._cache_dir,
@@ -213,33 +232,22 @@ class MlxTier:
             room=self._room or find_room_alone(),
         )
 
-    def _choose_source(self, say: Say) -> ModelSource:
-        choice = choose_here(self._name, self._model)
-        if self._model == "auto":
-            say(f"auto: {choice.source} ({choice.why})")
-            await_model(self._name, choice, say, cache_dir=self._cache_dir)
-        return _parse_model(choice.source)
-
     def _require_loaded(self) -> Loaded:
         loaded = self._engine.phase.loaded
         if loaded is None:
-            raise Refused(self._build_failed(self._engine.phase))
+            raise Refused(self._build_not_ready())
         return loaded
 
     def _refuse_if_not_ready(self) -> Failed | None:
-        phase = self._engine.phase
-        return None if phase.state is TierState.READY else self._build_failed(phase)
+        return None if self._engine.phase.state is TierState.READY else self._build_not_ready()
 
-    def _build_failed(self, phase: Phase) -> Failed:
+    def _build_not_ready(self) -> Failed:
+        phase = self._engine.phase
         if phase.state is TierState.LOADING:
             message = f"tier {self._name} is loading its model: {phase.reason}"
             return Failed(fault=Fault.LOADING, message=message, retry_after_s=_LOADING_RETRY_S)
         message = f"tier {self._name} is unavailable: {phase.reason}"
         return Failed(fault=Fault.UNAVAILABLE, message=message, retry_after_s=_AGAIN_S if phase.again else None)
-
-    def _build_closed(self) -> Failed:
-        message = f"tier {self._name} is unavailable: it is closed"
-        return Failed(fault=Fault.UNAVAILABLE, message=message, retry_after_s=_RESTART_S)
 
     def _refuse_if_full(self) -> Failed | None:
         if self._open < self._places:
@@ -260,7 +268,7 @@ class _Arrivals:
 
     def put(self, events: list[Event]) -> None:
         """Take events, from any thread."""
-        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody listens any more
+        with contextlib.suppress(RuntimeError):  # the loop is closed: the reader has left
             self._loop.call_soon_threadsafe(self._arrive, events)
 
     def _arrive(self, events: list[Event]) -> None:
@@ -279,20 +287,3 @@ class _Arrivals:
         events, self._events = self._events, []
         self._news.clear()
         return events
-
-
-def _read_peak_bytes(phase: Phase) -> int | None:
-    """Read how much MLX has held at most, which it counts itself and for the whole process."""
-    return sys.modules["mlx.core"].get_peak_memory() if phase.loaded and "mlx.core" in sys.modules else None
-
-
-def _parse_model(text: str) -> ModelSource:
-    try:
-        return parse_source(text)
-    except ValueError as error:
-        raise ModelUnavailable(str(error)) from error
-
-
-def _count_prompt(loaded: Loaded, request: ChatRequest) -> int:
-    """Count the prompt. Runs on the helper thread; raises `Refused`."""
-    return len(loaded.tokenizer.encode(render(loaded.tokenizer, request, form=loaded.form), add_special_tokens=False))

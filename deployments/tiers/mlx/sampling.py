@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,7 +27,12 @@ _TOP_P_MIN = 1e-6
 _BIAS_ENTRIES_MAX = 1024
 _BIAS_MAX = 100.0
 # Field, least, most. A repetition penalty divides.
-_PENALTIES = (("presence_penalty", -2.0, 2.0), ("frequency_penalty", -2.0, 2.0), ("repetition_penalty", 0.01, 10.0))
+_BOUNDS = (
+    *((name, 0.0, math.inf) for name in ("temperature", "top_p", "top_k", "min_p")),
+    ("presence_penalty", -2.0, 2.0),
+    ("frequency_penalty", -2.0, 2.0),
+    ("repetition_penalty", 0.01, 10.0),
+)
 
 Processor = Callable[[Any, Any], Any]
 
@@ -50,35 +55,27 @@ class Sampling:
 
 
 def read_sampling(request: ChatRequest, defaults: Sampling, vocabulary: int) -> Sampling:
-    """Read the settings of `request` over `defaults`. Raises `Refused`. `vocabulary`: how many tokens the model has."""
-    given = {
-        "temperature": request.temperature,
-        "top_p": request.top_p,
-        "top_k": request.extra.get("top_k"),
-        "min_p": request.extra.get("min_p"),
-    }
-    values = {name: _read_setting(defaults, name, value, 0.0, math.inf) for name, value in given.items()}
-    penalties = {
-        name: _read_setting(defaults, name, request.extra.get(name), least, most) for name, least, most in _PENALTIES
-    }
+    """Read the settings of `request` over `defaults`. `vocabulary`: how many tokens the model has. Raises `Refused`."""
+    given = {**request.extra, "temperature": request.temperature, "top_p": request.top_p}
+    values: dict[str, float] = {}
+    for name, least, most in _BOUNDS:
+        value = given.get(name)
+        values[name] = getattr(defaults, name) if value is None else _check_number(name, value, least, most)
     return Sampling(
         temperature=values["temperature"],
         top_p=max(values["top_p"], _TOP_P_MIN),
         top_k=int(values["top_k"]),
         min_p=values["min_p"],
         seed=defaults.seed if request.seed is None else request.seed,
-        logit_bias=_read_logit_bias(request.extra.get("logit_bias"), vocabulary),
-        **penalties,
+        presence_penalty=values["presence_penalty"],
+        frequency_penalty=values["frequency_penalty"],
+        repetition_penalty=values["repetition_penalty"],
+        logit_bias=_read_logit_bias(given.get("logit_bias"), vocabulary),
     )
 
 
-def _read_setting(defaults: Sampling, name: str, value: Any, least: float, most: float) -> float:
-    default: float = getattr(defaults, name)
-    return default if value is None else _check_number(name, value, least, most)
-
-
 def _check_number(name: str, value: Any, least: float, most: float) -> float:
-    """Check its bounds; what is no number, or none that a float holds, is within none."""
+    """Check its bounds; a value that is no number, or none that a float holds, is within none."""
     numeric = isinstance(value, int | float) and not isinstance(value, bool)
     if numeric and least <= value <= min(most, sys.float_info.max):
         return float(value)
@@ -91,18 +88,15 @@ def _read_logit_bias(given: Any, vocabulary: int) -> tuple[tuple[int, float], ..
         return ()
     if not isinstance(given, Mapping) or len(given) > _BIAS_ENTRIES_MAX:
         raise _build_refusal("logit_bias", f"logit_bias must be an object of at most {_BIAS_ENTRIES_MAX} tokens")
-    return tuple(
-        (_parse_token(key, vocabulary), _check_number("logit_bias", v, -_BIAS_MAX, _BIAS_MAX))
-        for key, v in given.items()
-    )
-
-
-def _parse_token(key: Any, vocabulary: int) -> int:
-    text = str(key)
-    # A short run of plain digits: `int` takes more than that, and very long ones raise.
-    if text.isascii() and text.isdigit() and len(text) < 10 and int(text) < vocabulary:
-        return int(text)
-    raise _build_refusal("logit_bias", f"logit_bias: {text[:20]!r} is no token of this model (0 to {vocabulary - 1})")
+    bias = []
+    for key, value in given.items():
+        text = str(key)
+        # A short run of plain digits: `int` takes more than that, and very long ones raise.
+        if not (text.isascii() and text.isdigit() and len(text) < 10 and int(text) < vocabulary):
+            message = f"logit_bias: {text[:20]!r} is no token of this model (0 to {vocabulary - 1})"
+            raise _build_refusal("logit_bias", message)
+        bias.append((int(text), _check_number("logit_bias", value, -_BIAS_MAX, _BIAS_MAX)))
+    return tuple(bias)
 
 
 def _build_refusal(name: str, message: str) -> Refused:
@@ -131,32 +125,23 @@ class Guarded:
 
 def build_penalties(sampling: Sampling, prompt_tokens: int) -> list[Processor]:
     """Build the processors that the settings ask for."""
+    import mlx.core as mx
+
     made: list[Processor] = []
     if sampling.logit_bias:
-        made.append(_build_bias(sampling.logit_bias))
-    if sampling.repetition_penalty != 1:
-        made.append(_build_repetition_penalty(sampling.repetition_penalty))
+        biased, bias = (mx.array(list(column)) for column in zip(*sampling.logit_bias, strict=True))
+        made.append(lambda _, logits: logits.at[:, biased].add(bias.astype(logits.dtype)))
+    if (penalty := sampling.repetition_penalty) != 1:
+
+        def penalize(tokens: Any, logits: Any) -> Any:
+            seen = logits[:, tokens]
+            logits[:, tokens] = mx.where(seen < 0, seen * penalty, seen / penalty)
+            return logits
+
+        made.append(penalize)
     if sampling.presence_penalty or sampling.frequency_penalty:
         made.append(_build_count_penalty(sampling.presence_penalty, sampling.frequency_penalty, prompt_tokens))
     return made
-
-
-def _build_bias(bias: Sequence[tuple[int, float]]) -> Processor:
-    import mlx.core as mx
-
-    tokens, values = mx.array([token for token, _ in bias]), mx.array([value for _, value in bias])
-    return lambda _, logits: logits.at[:, tokens].add(values.astype(logits.dtype))
-
-
-def _build_repetition_penalty(penalty: float) -> Processor:
-    import mlx.core as mx
-
-    def process(tokens: Any, logits: Any) -> Any:
-        seen = logits[:, tokens]
-        logits[:, tokens] = mx.where(seen < 0, seen * penalty, seen / penalty)
-        return logits
-
-    return process
 
 
 def _build_count_penalty(presence: float, frequency: float, prompt_tokens: int) -> Processor:

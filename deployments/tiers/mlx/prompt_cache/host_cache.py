@@ -17,27 +17,14 @@ from typing import Any
 
 import numpy as np
 
-from deployments.tiers.mlx.prompt_cache.segment_file import Damaged, Segment, Tensor
+from deployments.tiers.mlx.prompt_cache.segment_file import DTYPES, Damaged, Segment, Tensor
 from deployments.tiers.mlx.prompt_cache.segment_folder import Part
 
 __all__ = ["HostCache", "Restoring", "to_host"]
 
 _SLICED = "KVCache"
 _ARRAY = "array"
-_NAMES = {
-    "float32": "F32",
-    "float16": "F16",
-    "bfloat16": "BF16",
-    "uint8": "U8",
-    "int8": "I8",
-    "uint16": "U16",
-    "int16": "I16",
-    "uint32": "U32",
-    "int32": "I32",
-    "uint64": "U64",
-    "int64": "I64",
-    "bool": "BOOL",
-}
+_KINDS = {str(held): kind for kind, held in DTYPES.items() if kind != "BF16"} | {"bfloat16": "BF16"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +141,7 @@ def _see(array: Any) -> tuple[str, Any]:
     """Return the type and a view of an array's memory."""
     import mlx.core as mx
 
-    kind = _NAMES[str(array.dtype).rpartition(".")[2].rstrip("_")]
+    kind = _KINDS[str(array.dtype).rpartition(".")[2].rstrip("_")]
     seen = array.view(mx.uint16) if kind == "BF16" else array
     mx.eval(seen)
     return kind, np.asarray(memoryview(seen))
