@@ -16,7 +16,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from enum import IntEnum
 from typing import Any
 
@@ -191,47 +191,45 @@ def _fit_id(given: Any) -> str:
 
 
 def split_calls(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Give each call a turn of its own, with its result behind it. What stands between results stays behind them."""
+    """Give each call a turn of its own, with its result behind it. Words between results stay behind them."""
     out: list[dict[str, Any]] = []
-    at = 0
-    while at < len(messages):
-        message = dict(messages[at])
-        at += 1
+    for message, results in _group_results(messages, frozenset({"tool"})):
         calls = message.get("tool_calls") or ()
         if len(calls) < 2:
-            out.append(message)
+            out += [message, *results]
             continue
-        end = at
-        while end < len(messages) and messages[end]["role"] == "tool":
-            end += 1
-        results = list(map(dict, messages[at:end]))
-        at = end
+        left = results
         for n, call in enumerate(calls):
             out.append({**message, "content": message.get("content") if n == 0 else "", "tool_calls": [call]})
-            own = [result for result in results if result.get("tool_call_id") == call.get("id")]
+            own = [result for result in left if result.get("tool_call_id") == call.get("id")]
             out += own
-            results = [result for result in results if result not in own]
-        out += results
+            left = [result for result in left if result not in own]
+        out += left
     return out
 
 
 def order_results(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Put the results of one turn in the order of its calls: many templates write no ids, so that a result is of the
-    call that stands in its place."""
+    """Put the results of one turn in the order of its calls: many templates write no ids."""
     out: list[dict[str, Any]] = []
+    for message, results in _group_results(messages, _RESULT):
+        places = {call.get("id"): place for place, call in reversed(list(enumerate(message.get("tool_calls") or ())))}
+        if len(places) > 1:
+            results.sort(key=lambda result: places.get(result.get("tool_call_id"), len(places)))
+        out += [message, *results]
+    return out
+
+
+def _group_results(
+    messages: Sequence[Mapping[str, Any]], roles: frozenset[str]
+) -> Iterator[tuple[dict[str, Any], list[dict[str, Any]]]]:
+    """Yield each message with the results behind it, where it has calls."""
     at = 0
     while at < len(messages):
-        message = dict(messages[at])
-        out.append(message)
-        at += 1
-        ids = [call.get("id") for call in message.get("tool_calls") or ()]
-        end = at
-        while len(ids) > 1 and end < len(messages) and messages[end]["role"] in _RESULT:
+        message, end = dict(messages[at]), at + 1
+        while message.get("tool_calls") and end < len(messages) and messages[end]["role"] in roles:
             end += 1
-        results = map(dict, messages[at:end])
-        out += sorted(results, key=lambda m: ids.index(id) if (id := m.get("tool_call_id")) in ids else len(ids))
+        yield message, list(map(dict, messages[at + 1 : end]))
         at = end
-    return out
 
 
 def begin_with_user(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:

@@ -99,8 +99,7 @@ def _judge_words(tokenizer: Any, form: TemplateForm, why: str) -> str | None:
 
 def _is_read(answer: str, box: ToolBox) -> bool:
     found = extract_calls(answer, box)
-    calls = [(call.name, call.arguments) for call in found.calls]
-    return not found.malformed and [(name, _parse(arguments)) for name, arguments in calls] == [(_NAME, _ARGUMENTS)]
+    return not found.malformed and _are_right(found.calls)
 
 
 def _is_split(answer: str, form: CallFormat | None) -> bool:
@@ -109,7 +108,10 @@ def _is_split(answer: str, form: CallFormat | None) -> bool:
         return False
     split = CallSplit(form)
     events = [*split.feed(answer), *split.finish(truncated=False)]
-    calls = [event for event in events if isinstance(event, CallDelta)]
+    return _are_right([event for event in events if isinstance(event, CallDelta)])
+
+
+def _are_right(calls: Sequence[Any]) -> bool:
     return [(call.name, _parse(call.arguments)) for call in calls] == [(_NAME, _ARGUMENTS)]
 
 

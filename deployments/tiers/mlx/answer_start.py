@@ -92,7 +92,10 @@ def resume(
     prompt ends within the reasoning."""
     if not begun:
         return Resumed()
-    thought = _encode_reasoning(tokenizer, reasoning, think, opened=opened)
+    thought: list[int] = []
+    if think is not None and (reasoning or opened):
+        text = f"{'' if opened else think.start}{reasoning}{think.closing}"
+        thought = tokenizer.encode(text, add_special_tokens=False)
     tokens = list(tokenizer.encode(begun, add_special_tokens=False))
     count = len(tokens)
     word = _LAST_WORD.search(begun[-_WORD_CHARS_MAX:])
@@ -100,11 +103,3 @@ def resume(
     while speller and tokens and len(rest) < least:
         rest = speller.bytes_of(tokens.pop()) + rest
     return Resumed((*thought, *tokens), rest, count - len(tokens))
-
-
-def _encode_reasoning(tokenizer: Any, reasoning: str, think: Thinking | None, *, opened: bool) -> Sequence[int]:
-    if think is None or not (reasoning or opened):
-        return ()
-    text = f"{'' if opened else think.start}{reasoning}{think.closing}"
-    tokens: list[int] = tokenizer.encode(text, add_special_tokens=False)
-    return tokens

@@ -21,21 +21,10 @@ from deployments.memory.sensors.computing import find_computing
 from deployments.models.precision import find_held_dtype
 from deployments.tiers.mlx.memory_budget import Layer, Layout
 
-__all__ = [
-    "MlxCaches",
-    "build_unloaded",
-    "detach",
-    "find_context",
-    "flatten",
-    "layout_of",
-    "measure_layout",
-    "scratch_bytes",
-]
-
-
 _FLOATS = ("float32", "bfloat16", "float16")
 # A cache of an unknown kind is measured at two lengths. Both are whole steps of growth and whole compressed groups.
 _FEW, _MANY = 256, 512
+_SCRATCH_UNKNOWN_BYTES = 256 << 20  # where the model's configuration doesn't say its sizes
 
 
 def build_unloaded(config: Mapping[str, Any]) -> Any:
@@ -57,8 +46,17 @@ def measure_layout(model: Any) -> Layout:
     cache = _read_tokens(model, 2)
     if all(hasattr(one, "keys") or not hasattr(one, "offset") for one in flatten(cache)):
         return layout_of(cache, 2)
-    pairs = zip(*(flatten(_read_tokens(model, tokens)) for tokens in (_FEW, _MANY)), strict=True)
-    return Layout(tuple(_compare(few, many) for few, many in pairs))
+    layers = []
+    few_tokens, many_tokens = (flatten(_read_tokens(model, tokens)) for tokens in (_FEW, _MANY))
+    for few, many in zip(few_tokens, many_tokens, strict=True):
+        token_bytes = (many.nbytes - few.nbytes) // (_MANY - _FEW)
+        layers.append(Layer(token_bytes, getattr(many, "max_size", None), many.nbytes - _MANY * token_bytes))
+    return Layout(tuple(layers))
+
+
+def layout_of(cache: Any, tokens: int) -> Layout:
+    """Measure what each layer keeps, on a cache of `tokens` tokens."""
+    return Layout(tuple(_measure_layer(one, tokens) for one in flatten(cache)))
 
 
 def _read_tokens(model: Any, tokens: int) -> list[Any]:
@@ -68,11 +66,6 @@ def _read_tokens(model: Any, tokens: int) -> list[Any]:
     cache: list[Any] = make_prompt_cache(model)
     model(mx.zeros((1, tokens), mx.int32), cache=cache)
     return cache
-
-
-def _compare(few: Any, many: Any) -> Layer:
-    token_bytes = (many.nbytes - few.nbytes) // (_MANY - _FEW)
-    return Layer(token_bytes, getattr(many, "max_size", None), many.nbytes - _MANY * token_bytes)
 
 
 def find_context(model: Any) -> int | None:
@@ -92,27 +85,6 @@ def _make_zeros(one: Any) -> Any:
         return [fill(shape[1:]) for _ in range(shape[0])] if shape else 0
 
     return fill(one.shape)
-
-
-def main() -> None:
-    """Print the bytes of `sys.argv[1]` tokens, or of the model's own context if it is shorter, for the config.json on
-    standard input."""
-    import mlx.core as mx
-
-    numbers: Any = mx.array
-    numbers.tolist = numbers.item = _make_zeros
-    model = build_unloaded(json.load(sys.stdin))
-    tokens = int(sys.argv[1])
-    tokens = min(tokens, find_context(model) or tokens)
-    sys.stdout.write(f"{measure_layout(model).sequence_bytes(tokens)}\n")
-
-
-if __name__ == "__main__":
-    main()
-
-
-# Where the model's configuration doesn't say its sizes.
-_SCRATCH_UNKNOWN_BYTES = 256 << 20
 
 
 class MlxCaches:
@@ -148,11 +120,6 @@ def detach(cache: Any) -> Any:
 
     mx.eval([layer.state for layer in cache])
     return cache
-
-
-def layout_of(cache: Any, tokens: int) -> Layout:
-    """Measure what each layer keeps, on a cache of `tokens` tokens."""
-    return Layout(tuple(_measure_layer(one, tokens) for one in flatten(cache)))
 
 
 def flatten(caches: Iterable[Any]) -> Iterator[Any]:
@@ -210,3 +177,20 @@ def _read_args(args: Any) -> Callable[[str], int]:
         return 0
 
     return read
+
+
+def main() -> None:
+    """Print the bytes of `sys.argv[1]` tokens, or of the model's own context if it is shorter, for the config.json on
+    standard input."""
+    import mlx.core as mx
+
+    numbers: Any = mx.array
+    numbers.tolist = numbers.item = _make_zeros
+    model = build_unloaded(json.load(sys.stdin))
+    tokens = int(sys.argv[1])
+    tokens = min(tokens, find_context(model) or tokens)
+    sys.stdout.write(f"{measure_layout(model).sequence_bytes(tokens)}\n")
+
+
+if __name__ == "__main__":
+    main()

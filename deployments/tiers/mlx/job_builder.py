@@ -19,7 +19,7 @@ from deployments.tiers.mlx.grammar.compiler import Constraint, Constraints
 from deployments.tiers.mlx.grammar.lark import HERMES
 from deployments.tiers.mlx.grammar.vocabulary import ForcedBytes
 from deployments.tiers.mlx.loading import Loaded, call_format
-from deployments.tiers.mlx.sampling import Processor, Sampling, read_sampling
+from deployments.tiers.mlx.sampling import Processor, read_sampling
 from deployments.tiers.mlx.sequence import Job
 from deployments.tiers.prompt import Refused, find_checkpoints, render
 from deployments.tiers.session_prompts import SessionPrompts
@@ -46,7 +46,8 @@ class JobBuilder:
     ) -> tuple[Job, LostPrefix | None]:
         """Render and count the prompt, and find what of the session's last one it can't go on from. Raises
         `Refused`."""
-        tokenizer, sessions = loaded.tokenizer, self._sessions_of(loaded.tokenizer)
+        tokenizer = loaded.tokenizer
+        sessions = self._sessions = self._sessions or SessionPrompts(tokenizer)
         prepared = sessions.prepare(request, datetime.now())
         request = prepared.request
         text = render(tokenizer, request, prepared.at, loaded.form)
@@ -58,13 +59,18 @@ class JobBuilder:
         resumed = resume(tokenizer, speller, request.begun, request.begun_reasoning, think, opened=inside is not None)
         left_tokens = loaded.context_tokens - len(prompt) - len(resumed.tokens)
         if left_tokens < 1:
-            raise Refused(_build_too_long(len(prompt) + len(resumed.tokens), loaded.context_tokens))
+            count, most = figure(len(prompt) + len(resumed.tokens)), figure(loaded.context_tokens)
+            message = f"the prompt has {count} tokens; this tier's context holds {most}"
+            raise Refused(Failed(fault=Fault.CONTEXT_LENGTH, message=message, param="messages"))
         constraint = constraints.of(request, opened=inside is not None)
+        defaults = loaded.defaults
+        if self._temperature is not None:
+            defaults = dataclasses.replace(defaults, temperature=self._temperature)
         job = Job(
             prompt=prompt,
             # What is written once more isn't taken off what the client may have.
             max_tokens=len(resumed.tokens) + max(1, min(request.max_tokens + resumed.again, left_tokens)),
-            sampling=read_sampling(request, self._merge_defaults(loaded), loaded.vocabulary),
+            sampling=read_sampling(request, defaults, loaded.vocabulary),
             reader=_open_reader(request, constraint, tokenizer, think, inside),
             sink=sink,
             deadline_s=time.monotonic() + request.timeout_s,
@@ -87,32 +93,20 @@ class JobBuilder:
     def _list_processors(
         self, loaded: Loaded, request: ChatRequest, prompt_tokens: int, resumed: Resumed, *, free: bool
     ) -> list[Processor]:
-        """List what changes the logits beside the request's own settings and its grammar. `free`: there is none; one
-        says itself with what an answer begins."""
+        """List what changes the logits next to the request's settings and its grammar. `free`: there is no grammar."""
         found: list[Processor] = []
-        if request.must_speak and free:
+        if request.must_speak and free:  # a grammar decides itself with what an answer begins
             found.append(forbid_silence(loaded.tokenizer, loaded.turn_start, prompt_tokens))
         speller = self._constraints_of(loaded.tokenizer).load_speller() if resumed.rest else None
         if speller is not None:
             found.append(ForcedBytes(speller, resumed.rest, prompt_tokens + len(resumed.tokens)))
         return found
 
-    def _sessions_of(self, tokenizer: Any) -> SessionPrompts:
-        """Return the last prompts of the sessions."""
-        if self._sessions is None:
-            self._sessions = SessionPrompts(tokenizer)
-        return self._sessions
-
     def _constraints_of(self, tokenizer: Any) -> Constraints:
         """Return the grammars of the model's tokenizer."""
         if self._constraints is None:
             self._constraints = Constraints(tokenizer)
         return self._constraints
-
-    def _merge_defaults(self, loaded: Loaded) -> Sampling:
-        if self._temperature is None:
-            return loaded.defaults
-        return dataclasses.replace(loaded.defaults, temperature=self._temperature)
 
 
 def _open_reader(
@@ -122,7 +116,13 @@ def _open_reader(
     think: Thinking | None,
     inside: Thought | None,
 ) -> AnswerReader:
-    calls, calls_max = _calls_of(request, constraint, tokenizer)
+    """Open the reader of the answer: its calls are written as the grammar has it, else as the model does."""
+    calls: CallFormat | None
+    if constraint is not None:
+        calls, calls_max = (HERMES, constraint.demand.calls_max) if constraint.demand.tools else (None, None)
+    else:
+        calls = None if request.tool_choice == "none" else call_format(tokenizer, request.tools)
+        calls_max = 1 if request.parallel_tool_calls is False else None
     return AnswerReader(
         stops=request.stop,
         think=None if think is None else think.row,
@@ -131,19 +131,3 @@ def _open_reader(
         calls_max=calls_max,
         distinct=constraint is not None,
     )
-
-
-def _calls_of(
-    request: ChatRequest, constraint: Constraint | None, tokenizer: Any
-) -> tuple[CallFormat | None, int | None]:
-    """Return how the calls of the answer are written, and how many may be. As the grammar has it, else as the model
-    does."""
-    if constraint is not None:
-        return (HERMES, constraint.demand.calls_max) if constraint.demand.tools else (None, None)
-    calls = None if request.tool_choice == "none" else call_format(tokenizer, request.tools)
-    return calls, 1 if request.parallel_tool_calls is False else None
-
-
-def _build_too_long(prompt_tokens: int, context_tokens: int) -> Failed:
-    message = f"the prompt has {figure(prompt_tokens)} tokens; this tier's context holds {figure(context_tokens)}"
-    return Failed(fault=Fault.CONTEXT_LENGTH, message=message, param="messages")

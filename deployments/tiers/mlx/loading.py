@@ -47,7 +47,13 @@ _CONTEXT_UNKNOWN_TOKENS = 4096
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loaded:
-    """A model in memory. `model` may be touched by the engine thread only; the tokenizer by one thread at a time."""
+    """A model in memory. Only the engine thread touches `model`; the tokenizer is used by one thread at a time.
+
+    `batched_as_alone`: whether sequences that decode together give what each gives alone; None where it wasn't tried.
+    `turn_start`: the tokens of its own that open its turn. `warning`: what is wrong with its calls, its history or its
+    batches. `form`: what its chat template needs. `cuttable`: whether its cache of a prompt can always be cut back.
+    `step` computes its steps in its place; `room`: on a Mac, what this replica may use of it.
+    """
 
     model: Any
     tokenizer: Any
@@ -58,19 +64,12 @@ class Loaded:
     adapter: str | None = None
     adapter_config_sha256: str | None = None
     versions: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    # Whether sequences that decode together give what each gives alone; if not, none do. None where it wasn't tried.
     batched_as_alone: bool | None = None
-    # The tokens that open its turn, as far as it has any of its own for that.
     turn_start: Sequence[int] = ()
-    # What is wrong with its calls, its history or its batches; None where nothing is.
     warning: str | None = None
-    # What its chat template needs.
     form: TemplateForm = AS_WRITTEN
-    # Whether what it keeps of a prompt can always be cut back to a shorter one.
     cuttable: bool = True
-    # What computes its steps in its place, where something does.
     step: Step | None = None
-    # On a Mac, what this replica may use of it.
     room: Room | None = None
 
 
@@ -87,7 +86,9 @@ def load(
     """Fetch, check and load. `room`: on a Mac, what this replica may use of it; else free memory is looked at. Raises
     `ModelUnavailable` or ImportError for what a person can repair."""
     adapter = adapter_at(adapter_dir) if adapter_dir else None
-    artifact = _add_adapter_bytes(resolve(source, cache_dir=cache_dir, say=say), adapter)
+    artifact = resolve(source, cache_dir=cache_dir, say=say)
+    if adapter:
+        artifact = dataclasses.replace(artifact, weight_bytes=artifact.weight_bytes + adapter.extra_bytes)
     lack = _explain_too_little(artifact) if room is None else explain_lack(artifact.needed_bytes, room)
     if lack:
         raise ModelUnavailable(lack, again=True)
@@ -165,12 +166,6 @@ def call_format(tokenizer: Any, tools: Sequence[Mapping[str, Any]]) -> CallForma
     return CallFormat(tokenizer.tool_call_start, tokenizer.tool_call_end, parse)
 
 
-def _add_adapter_bytes(artifact: Artifact, adapter: Adapter | None) -> Artifact:
-    """Add the adapter's bytes."""
-    extra_bytes = adapter.extra_bytes if adapter else 0
-    return dataclasses.replace(artifact, weight_bytes=artifact.weight_bytes + extra_bytes)
-
-
 def _load_mlx(folder: Path, adapter: Adapter | None) -> tuple[Any, Any]:
     import mlx.core as mx
     from mlx_lm import load as mlx_load
@@ -183,14 +178,11 @@ def _load_mlx(folder: Path, adapter: Adapter | None) -> tuple[Any, Any]:
     except ValueError as error:
         if adapter is None:
             raise
-        raise ModelUnavailable(f"adapter {adapter.label} doesn't fit this model: {_shorten(error)}") from error
+        why = " ".join(str(error).split())[:200]
+        raise ModelUnavailable(f"adapter {adapter.label} doesn't fit this model: {why}") from error
     if mx.default_device() == mx.Device(mx.cpu):
         widen(model)
     return model, tokenizer
-
-
-def _shorten(error: Exception) -> str:
-    return " ".join(str(error).split())[:200]
 
 
 def _guard_parser(

@@ -175,7 +175,11 @@ class SequenceState:
             of_text = not was_reasoning and not reader.thinking and not self._opens_turn
             self.logprobs.add([self.job.logprob_reader.read(token, logprobs)] if of_text else [])
         self.pending += self._add_logprobs(events) if self.job.logprob_reader is not None else events
-        return _choose_reason(reader, truncated) if ended else None
+        if not ended:
+            return None
+        if truncated:
+            return FinishReason.LENGTH
+        return FinishReason.TOOL_CALLS if reader.calls else FinishReason.STOP
 
     def _drop_said(self, events: list[Event]) -> list[Event]:
         """Drop what stands before the client already. Raises ValueError where it isn't the same to the letter."""
@@ -244,9 +248,3 @@ class SequenceState:
             self.detokenizer.finalize()
             text += self.detokenizer.last_segment
         return str(text)
-
-
-def _choose_reason(reader: AnswerReader, truncated: bool) -> FinishReason:
-    if truncated:
-        return FinishReason.LENGTH
-    return FinishReason.TOOL_CALLS if reader.calls else FinishReason.STOP

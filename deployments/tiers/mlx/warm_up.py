@@ -87,7 +87,9 @@ def prepare_batch(
     budget = _build_budget(loaded, memory_bytes)
     context_tokens = budget.fit_tokens(loaded.context_tokens)
     if context_tokens < min(TOKENS_MIN, loaded.context_tokens):
-        raise ModelUnavailable(_explain_too_little(budget), again=memory_bytes is None)
+        total, fixed = budget.budget_bytes / 2**20, (budget.weight_bytes + budget.scratch_bytes) / 2**20
+        message = f"too little memory: of a budget of {total:.0f} MiB the weights and one step take {fixed:.0f} MiB"
+        raise ModelUnavailable(message, again=memory_bytes is None)
     budget = _settle_on_gpu(batch, loaded, budget, shared_out=memory_bytes is None)
     context_tokens = budget.fit_tokens(loaded.context_tokens)
     kept_bytes_max = budget.kept_bytes_max if prompt_cache_bytes is None else prompt_cache_bytes
@@ -114,22 +116,20 @@ def _generate(batch: Scheduler, prompt: list[int]) -> None:
 
 def _build_budget(loaded: Loaded, memory_bytes: int | None) -> MemoryBudget:
     weight_bytes = loaded.artifact.weight_bytes
+    if memory_bytes:
+        budget_bytes = memory_bytes
+    elif loaded.room is not None:  # on a Mac at most what the other tiers leave, of which it gets its part below
+        budget_bytes = loaded.room.most_bytes
+    else:
+        budget_bytes = default_budget_bytes(weight_bytes, psutil.virtual_memory().available)
     step_bytes, token_bytes = scratch_bytes(loaded.model, STEP_TOKENS_MAX, forced=is_forced())
     return MemoryBudget(
-        budget_bytes=memory_bytes or _choose_budget_bytes(loaded),
+        budget_bytes=budget_bytes,
         weight_bytes=weight_bytes,
         scratch_bytes=step_bytes,
         scratch_token_bytes=token_bytes,
         layout=measure_layout(loaded.model),
     )
-
-
-def _choose_budget_bytes(loaded: Loaded) -> int:
-    """Choose where the configuration doesn't: on a Mac at most what the other tiers leave, of which it gets its part
-    below."""
-    if loaded.room is not None:
-        return loaded.room.most_bytes
-    return default_budget_bytes(loaded.artifact.weight_bytes, psutil.virtual_memory().available)
 
 
 def _settle_on_gpu(batch: Scheduler, loaded: Loaded, budget: MemoryBudget, *, shared_out: bool) -> MemoryBudget:
@@ -140,18 +140,14 @@ def _settle_on_gpu(batch: Scheduler, loaded: Loaded, budget: MemoryBudget, *, sh
         budget = share_budget(budget, loaded.room, loaded.context_tokens)
         if lack := explain_short(budget, loaded.context_tokens):
             raise ModelUnavailable(lack, again=True)
-    tokens = _choose_step_tokens(loaded)
+    facts = {"model": loaded.artifact.source, "sha256": loaded.artifact.sha256, "versions": dict(loaded.versions)}
+    tokens = choose_chunk(loaded.model, facts, default_cache_dir(), STEP_TOKENS_MAX)
     step_bytes, token_bytes = scratch_bytes(loaded.model, tokens, forced=is_forced())
     suited = dataclasses.replace(budget, scratch_bytes=step_bytes, scratch_token_bytes=token_bytes)
     if suited.fits([count_needed(loaded.context_tokens)]):
         budget, batch.pace.tokens_max = suited, tokens
     wire(budget.budget_bytes)
     return budget
-
-
-def _choose_step_tokens(loaded: Loaded) -> int:
-    facts = {"model": loaded.artifact.source, "sha256": loaded.artifact.sha256, "versions": dict(loaded.versions)}
-    return choose_chunk(loaded.model, facts, default_cache_dir(), STEP_TOKENS_MAX)
 
 
 def _open_folder(disk: PromptDisk, loaded: Loaded, layout: Layout) -> SegmentFolder | None:
@@ -189,9 +185,3 @@ def _build_key(loaded: Loaded, layout: Layout) -> str:
         "versions": dict(loaded.versions),
     }
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
-
-
-def _explain_too_little(budget: MemoryBudget) -> str:
-    total = budget.budget_bytes / 2**20
-    fixed = (budget.weight_bytes + budget.scratch_bytes) / 2**20
-    return f"too little memory: of a budget of {total:.0f} MiB the weights and one step take {fixed:.0f} MiB"

@@ -31,7 +31,6 @@ from deployments.tiers.mlx.decoding.ragged_batch import (
     Intake,
     RaggedBatch,
     draw_lines,
-    index_rows,
     normalise,
     note_drawn,
     pad_lines,
@@ -77,7 +76,8 @@ class LookupGenerator(Intake):
         super().__init__(model, stop_tokens, prefill_step_size)
         self._begins_ahead = step is None  # what computes at once would only keep the last token waiting
         self._policy, self._drafts = policy or DraftPolicy(), policy is not None
-        self._filling, self._filled, self._decoding = (RaggedBatch(model, step) for _ in range(3))
+        self._parts = tuple(RaggedBatch(model, step) for _ in range(3))
+        self._filling, self._filled, self._decoding = self._parts
         self._ahead: _Ahead | None = None
         self._undisturbed = False  # whether nothing but decoding was computed since the last step
         self.guessed_tokens = self.right_tokens = 0
@@ -96,7 +96,7 @@ class LookupGenerator(Intake):
     def extract_cache(self, uids: Sequence[int]) -> dict[int, tuple[Any, list[int]]]:
         """Copy what was computed for these, with the tokens that it holds."""
         found = {}
-        for rows in self._list_parts():
+        for rows in self._parts:
             for place, row in enumerate(rows.rows):
                 if row.uid in uids:
                     found[row.uid] = (rows.extract(place), list(row.tokens))
@@ -104,17 +104,16 @@ class LookupGenerator(Intake):
 
     def remove(self, uids: Sequence[int]) -> None:
         """End these sequences here."""
-        for rows in self._list_parts():
+        for rows in self._parts:
             self._keep(rows, [place for place, row in enumerate(rows.rows) if row.uid not in uids])
 
-    def _list_parts(self) -> tuple[RaggedBatch, RaggedBatch, RaggedBatch]:
-        return self._filling, self._filled, self._decoding
-
     def _keep(self, rows: RaggedBatch, places: list[int]) -> None:
+        import mlx.core as mx
+
         if len(places) == len(rows):
             return
         if rows is self._decoding and self._ahead is not None:
-            kept, ahead = index_rows(places), self._ahead
+            kept, ahead = mx.array(places), self._ahead
             self._ahead = replace(ahead, tokens=ahead.tokens[kept], logprobs=ahead.logprobs[kept]) if places else None
         rows.keep(places)
 
@@ -129,7 +128,9 @@ class LookupGenerator(Intake):
         if not rows:
             return done, []
         chunks = self._cut_chunks()
-        width, whole = max(map(len, chunks)), self._find_whole(chunks)
+        ends = [row.read + len(chunk) for row, chunk in zip(rows.rows, chunks, strict=True)]
+        whole = [place for place, row in enumerate(rows.rows) if ends[place] == len(row.prompt)]
+        width = max(map(len, chunks))
         logits = rows.fill(pad_lines(chunks), [place * width + len(chunks[place]) - 1 for place in whole])
         rows.advance([len(chunk) for chunk in chunks])
         mx.eval(rows.state)
@@ -169,11 +170,6 @@ class LookupGenerator(Intake):
                 if end == len(row.prompt) - 1 and end not in row.ends:  # where a segment ends its cache may be wanted
                     chunk.append(row.prompt[-1])
         return chunks
-
-    def _find_whole(self, chunks: Sequence[Sequence[int]]) -> list[int]:
-        """Find the rows whose prompt is read whole with these."""
-        rows = zip(self._filling.rows, chunks, strict=True)
-        return [place for place, (row, chunk) in enumerate(rows) if row.read + len(chunk) == len(row.prompt)]
 
     # Decoding.
 
@@ -232,7 +228,8 @@ class LookupGenerator(Intake):
         """Read one token in each row, the next step begun already where that helps."""
         rows = self._decoding
         ahead = self._ahead or self._begin_last()
-        follows = self._begins_ahead and not self._filled and not self._will_guess()
+        # Where the step behind the next token will probably read drafts, that token has to be known first.
+        follows = self._begins_ahead and not self._filled and not self._policy.choose_count(self._list_offers())
         self._ahead = self._begin(ahead.tokens) if follows else None
         drawn = []
         for place, (row, token) in enumerate(zip(rows.rows, ahead.tokens.tolist(), strict=True)):
@@ -242,10 +239,8 @@ class LookupGenerator(Intake):
                 drawn.append(note_drawn(row, token, ahead.logprobs[place], self._stops))
         return drawn
 
-    def _will_guess(self) -> bool:
-        """Whether the step behind the next token will probably read guesses: then that token has to be known first."""
-        offers = [_build_offer(row, self._guess(row)) for row in self._decoding.rows]
-        return self._policy.choose_count(offers) > 0
+    def _list_offers(self) -> list[Offer]:
+        return [_build_offer(row, self._guess(row)) for row in self._decoding.rows]
 
     def _begin(self, tokens: Any) -> _Ahead:
         """Begin a step that reads one token in each row."""

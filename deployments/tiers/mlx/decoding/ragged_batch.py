@@ -16,23 +16,6 @@ from deployments.tiers.mlx.decoding.draft_policy import Record
 from deployments.tiers.mlx.decoding.lookup import Lookup
 from deployments.tiers.mlx.decoding.ragged import Lengths, RaggedCache, build_caches
 
-__all__ = [
-    "ActiveSequence",
-    "Computer",
-    "Drawn",
-    "Intake",
-    "Processor",
-    "RaggedBatch",
-    "Work",
-    "draw_lines",
-    "index_rows",
-    "normalise",
-    "note_drawn",
-    "pad_lines",
-    "process",
-    "sample",
-]
-
 
 class Processor(Protocol):
     """What changes a sequence's logits. It never raises; `error` is what it would have."""
@@ -301,24 +284,17 @@ def pad_lines(lines: Sequence[Sequence[int]]) -> Any:
     return mx.array([[*line, *[0] * (longest - len(line))] for line in lines])
 
 
-def index_rows(places: Sequence[int]) -> Any:
-    """Build an index of rows."""
-    import mlx.core as mx
-
-    return mx.array(list(places))
-
-
 def draw_lines(
     rows: Sequence[ActiveSequence], lines: Sequence[Sequence[int]], logits: Any, stops: Container[int]
 ) -> list[Drawn]:
-    """Draw behind the tokens of each row's line. `logits`: (rows, tokens, vocabulary)."""
+    """Sample behind the tokens of each row's line. `logits`: (rows, tokens, vocabulary)."""
     import mlx.core as mx
 
     logprobs: Any = None
     likely: Any = None
     if any(row.plain for row in rows):
         likely = mx.argmax(logits, axis=-1).tolist()
-        logprobs = normalise(logits)  # computed where somebody wants to see them
+        logprobs = normalise(logits)  # computed where they are asked for
     drawn: list[Drawn] = []
     for place, (row, line) in enumerate(zip(rows, lines, strict=True)):
         if row.plain:
@@ -331,15 +307,21 @@ def draw_lines(
 def _draw_line(
     row: ActiveSequence, line: Sequence[int], logits: Any, likely: Sequence[int] | None, stops: Container[int]
 ) -> list[Drawn]:
-    """Draw behind each token of the line, up to the first guess that is wrong; the row holds what stands. `logits`:
-    behind each; of a row that takes the `likely` ones, their log-probabilities."""
+    """Sample behind each token of the line, up to the first draft that is wrong; the row holds what stands.
+
+    `logits`: behind each; of a row that takes the `likely` ones, their log-probabilities.
+    """
+    import mlx.core as mx
+
     out: list[Drawn] = []
     row.last = None
     for place, token in enumerate(line):
         if likely is None:
-            drawn, logprobs = _draw_one(row, token, logits[place : place + 1])
-            if drawn is None:
+            behind = process(row, mx.array([token]), logits[place : place + 1])
+            if row.failed:
                 return out
+            normal = normalise(behind)
+            drawn, logprobs = sample([row.sampler], behind, normal).tolist()[0], normal[0]
         else:
             drawn, logprobs = likely[place], logits[place]
         row.tokens.append(token)
@@ -348,17 +330,6 @@ def _draw_line(
         if out[-1].finish_reason or drawn not in line[place + 1 : place + 2]:
             break
     return out
-
-
-def _draw_one(row: ActiveSequence, token: int, logits: Any) -> tuple[int | None, Any]:
-    """Draw behind `token`; None where a processor failed on it."""
-    import mlx.core as mx
-
-    logits = process(row, mx.array([token]), logits)
-    if row.failed:
-        return None, None
-    logprobs = normalise(logits)
-    return sample([row.sampler], logits, logprobs).tolist()[0], logprobs[0]
 
 
 def note_drawn(row: ActiveSequence, token: int, logprobs: Any, stops: Container[int]) -> Drawn:

@@ -91,13 +91,19 @@ class Constraints:
         if demand is None:
             return None
         try:
-            return self._compile(demand, self._load_vocabulary(), self._find_think_tags(opened))
+            thinking = self.thinking
+            # The grammar begins behind the reasoning; not behind marks that a header follows, as in messages.
+            free = thinking is None or thinking.row in MESSAGES
+            tags = None if free or thinking is None else ThinkTags(thinking.start, thinking.end, opened)
+            return self._compile(demand, self._load_vocabulary(), tags)
         except (NoVocabulary, NoGrammar) as why:
             if demand.schema is None and request.tool_choice in (None, "auto"):
                 # The grammar was the server's own idea; what comes is checked as always.
                 _LOG.warning("a constrained re-ask is decoded freely: %s", why)
                 return None
-            raise _build_refusal("tool_choice" if demand.schema is None else "response_format", str(why)) from why
+            param = "tool_choice" if demand.schema is None else "response_format"
+            message = f"this tier can't enforce {param}: {why}"
+            raise Refused(Failed(fault=Fault.UNSUPPORTED, message=message, param=param)) from why
 
     def speller(self) -> Callable[[int], bytes]:
         """Return a function that gives the bytes that a token adds to the text. Where they aren't known, it gives those
@@ -124,15 +130,12 @@ class Constraints:
             raise self._vocabulary
         return self._vocabulary
 
-    def _find_think_tags(self, opened: bool) -> ThinkTags | None:
-        """Find the tags behind which the grammar begins; not those that a header follows, as in messages."""
-        thinking = self.thinking
-        if thinking is None or thinking.row in MESSAGES:
-            return None
-        return ThinkTags(thinking.start, thinking.end, opened)
-
     def _compile(self, demand: Demand, words: Vocabulary, tags: ThinkTags | None) -> Constraint:
-        schema = None if demand.schema is None else self._require_exact(demand.schema, words)
+        schema = None
+        if demand.schema is not None:  # as it is or not at all: nothing checks it behind the model
+            _, schema = next(narrow(demand.schema, arguments=False))
+            if wrong := _explain_refusal(schema, words):
+                raise NoGrammar(wrong)
         for nodes_max in TOOLS_NODES_MAX:
             tools, notes = self._narrow_tools(demand.tools, words, nodes_max)
             text = lark(tools, schema, calls_max=demand.calls_max, tags=tags, literal=words.literal)
@@ -146,14 +149,6 @@ class Constraints:
         owed = max(map(count_owed_tokens, [options for _, options in tools] + ([schema] if schema else [])), default=0)
         closers = Closers(words.closers(), owed) if tags is None else None
         return Constraint(demand, notes, matcher, words.size, closers)
-
-    def _require_exact(self, schema: Mapping[str, Any], words: Vocabulary) -> Mapping[str, Any]:
-        """Enforce an answer's schema as it is or refuse it: nothing checks it behind the model."""
-        _, options = next(narrow(schema, arguments=False))
-        wrong = _explain_refusal(options, words)
-        if wrong:
-            raise NoGrammar(wrong)
-        return options
 
     def _narrow_tools(
         self, tools: Sequence[Tool], words: Vocabulary, nodes_left: int
@@ -227,8 +222,3 @@ def _keep(kept: OrderedDict[str, Any], key: str, value: Any, kept_max: int) -> N
     kept.move_to_end(key)
     while len(kept) > kept_max:
         kept.popitem(last=False)
-
-
-def _build_refusal(param: str, why: str) -> Refused:
-    message = f"this tier can't enforce {param}: {why}"
-    return Refused(Failed(fault=Fault.UNSUPPORTED, message=message, param=param))

@@ -97,13 +97,7 @@ def _read_schema(wanted: Mapping[str, Any]) -> Mapping[str, Any] | None:
     schema = given.get("schema") if isinstance(given, Mapping) else None
     if kind != "json_schema" or not isinstance(schema, Mapping):
         raise _bad("response_format", "type must be text, json_object, or json_schema with a schema")
-    return _check_schema(schema)
-
-
-def _check_schema(schema: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Check the client's schema, and return it in draft 2020-12. It is sound by the schema of schemas, with references
-    that end inside of it."""
-    found = compile_schema(schema, Steps(sys.maxsize), arguments=False)
+    found = compile_schema(schema, Steps(sys.maxsize), arguments=False)  # in draft 2020-12
     if isinstance(found, BadSchema):
         raise _bad("response_format", f"json_schema.schema{found.path.replace('/', '.')}: {found.message}")
     return found.schema

@@ -18,19 +18,23 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = [
-    "CLOSED_NOTE",
-    "DELIMITERS",
-    "REPEATED_NOTE",
-    "Broken",
-    "Closers",
-    "Masker",
-    "count_owed_tokens",
-    "is_repeating",
-]
-
-
 _LOG = logging.getLogger(__name__)
+
+CLOSED_NOTE = "the answer repeated itself up to its limit, and was closed there by the grammar"
+REPEATED_NOTE = "the model wrote a call again that was there already: the answer ends before it"
+# By what they close; the last ones lead to what is owed, before a model fills the way there with white space.
+DELIMITERS = ('"', "}", "]", ",", ":", "[", "{", "1")
+_BASE_TOKENS = 24  # the delimiters themselves, and the end of a call
+_KEY_TOKENS = 8  # a key's delimiters, and an empty value
+_PERIOD_MAX, _REPETITIONS, SPAN = 40, 3, 36
+
+
+@dataclass(frozen=True, slots=True)
+class Closers:
+    """`ranks`: tokens, those first that close most. `owed_tokens`: what it takes to close this grammar's answers."""
+
+    ranks: tuple[tuple[int, ...], ...]
+    owed_tokens: int
 
 
 class Broken(Exception):
@@ -86,14 +90,12 @@ class Masker:
 
         self._matcher.unsafe_compute_mask_ptr(self._words.ctypes.data, self._words.nbytes)
         bits = np.unpackbits(self._words.view(np.uint8), count=min(width, self._size), bitorder="little")
-        if self._closers is not None and self._must_close(self._closers):
-            bits = _keep_closers(bits, self._closers)
+        if (closers := self._closers) is not None:
+            if not self.closing and self._tokens_max - len(self._tokens) <= closers.owed_tokens:
+                self.closing = is_repeating(self._tokens)
+            if self.closing:
+                bits = _keep_closers(bits, closers)
         return np.pad(bits, (0, width - len(bits))).view(np.bool_)
-
-    def _must_close(self, closers: Closers) -> bool:
-        if not self.closing and self._tokens_max - len(self._tokens) <= closers.owed_tokens:
-            self.closing = is_repeating(self._tokens)
-        return self.closing
 
 
 def _keep_closers(bits: Any, closers: Closers) -> Any:
@@ -106,40 +108,23 @@ def _keep_closers(bits: Any, closers: Closers) -> Any:
     return bits
 
 
-CLOSED_NOTE = "the answer repeated itself up to its limit, and was closed there by the grammar"
-REPEATED_NOTE = "the model wrote a call again that was there already: the answer ends before it"
-# By what they close; the last ones lead to what is owed, before a model fills the way there with white space.
-DELIMITERS = ('"', "}", "]", ",", ":", "[", "{", "1")
-BASE_TOKENS = 24  # the delimiters themselves, and the end of a call
-KEY_TOKENS = 8  # a key's delimiters, and an empty value
-PERIOD_MAX, REPETITIONS, SPAN = 40, 3, 36
-
-
-@dataclass(frozen=True, slots=True)
-class Closers:
-    """`ranks`: tokens, those first that close most. `owed_tokens`: what it takes to close this grammar's answers."""
-
-    ranks: tuple[tuple[int, ...], ...]
-    owed_tokens: int
-
-
 def count_owed_tokens(schema: Any) -> int:
     """Count the tokens that the required keys of a schema may take, from above."""
-    return BASE_TOKENS + _count_owed(schema)
+    return _BASE_TOKENS + _count_owed(schema)
 
 
 def _count_owed(node: Any) -> int:
     if isinstance(node, Mapping):
         required = node.get("required")
         keys = required if isinstance(required, list | tuple) else ()
-        return sum(KEY_TOKENS + len(str(key)) for key in keys) + sum(map(_count_owed, node.values()))
+        return sum(_KEY_TOKENS + len(str(key)) for key in keys) + sum(map(_count_owed, node.values()))
     return sum(map(_count_owed, node)) if isinstance(node, list | tuple) else 0
 
 
 def is_repeating(tokens: Sequence[int]) -> bool:
     """Return whether the last tokens are at least three times the same few, and at least `SPAN`."""
-    for period in range(1, PERIOD_MAX + 1):
-        span = max(SPAN, REPETITIONS * period)
+    for period in range(1, _PERIOD_MAX + 1):
+        span = max(SPAN, _REPETITIONS * period)
         if len(tokens) < span:
             return False
         if tokens[period - span :] == tokens[-span:-period]:

@@ -10,6 +10,7 @@ has no text: a grammar names it by its number.
 from __future__ import annotations
 
 import copy
+import itertools
 import json
 from collections.abc import Callable
 from typing import Any
@@ -70,16 +71,11 @@ class Vocabulary:
         if not any(map(self.trie.is_special_token, tokens)):
             return json.dumps(text, ensure_ascii=False)
         parts: list[str] = []
-        plain: list[int] = []
-        for token in [*tokens, None]:
-            if token is not None and not self.trie.is_special_token(token):
-                plain.append(token)
-                continue
-            if plain:
-                parts.append(json.dumps(self.trie.decode_str(plain), ensure_ascii=False))
-                plain = []
-            if token is not None:
-                parts.append(f"<[{token}]>")
+        for special, run in itertools.groupby(tokens, self.trie.is_special_token):
+            if special:
+                parts += [f"<[{token}]>" for token in run]
+            else:
+                parts.append(json.dumps(self.trie.decode_str(list(run)), ensure_ascii=False))
         return " ".join(parts)
 
 

@@ -77,7 +77,7 @@ def test_it_is_the_one_that_a_step_of_its_own_draws(model, prompts, chunk, max_t
         generator = build_generator(model, at_once=at_once, chunk=chunk, stops=stops)
         uids = [insert(generator, one, max_tokens) for one in parts]
         answers, last = run(generator, uids)
-        assert not any(map(len, generator._list_parts()))
+        assert not any(map(len, generator._parts))
         found.append((answers, {uid: one.finish_reason for uid, one in last.items()}))
         for uid, segments in zip(uids, parts, strict=True):
             text, kept = [*itertools.chain(*segments), *answers[uid]], last[uid]
