@@ -72,8 +72,7 @@ def join_systems(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 
 def soften_systems(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Join the system messages at the head to one, and make what a later one says a part of the user's words beside it.
-    What no system message stands beside stays as it was rendered before there was one."""
+    """Join the head's system messages, and make later ones part of the user's words next to them."""
     joined = join_systems(messages)
     head = 1 if joined and joined[0]["role"] == "system" else 0
     out, soft = joined[:head], False
@@ -99,8 +98,7 @@ def move_system(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 
 def merge_turns(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Join messages of the user's that follow one another, and the model's words that no call follows, for templates
-    that want roles to take turns."""
+    """Join the user's messages in a row, and the model's that no call follows."""
     out: list[dict[str, Any]] = []
     for message in map(dict, messages):
         same = bool(out) and out[-1]["role"] == message["role"] and message["role"] in ("user", "assistant")
@@ -120,8 +118,7 @@ def say_results(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 
 def soften(messages: Sequence[Mapping[str, Any]], form: HistoryForm) -> Sequence[Mapping[str, Any]]:
-    """Return the messages in this form: one system message at the head, or none, since its words stand before the
-    user's; then user and assistant in turn; each call with its result behind it."""
+    """Return the messages in this form, each call with its result behind it."""
     if form is HistoryForm.AS_WRITTEN:
         return messages
     softened = merge_turns(soften_systems(fit_ids(pair_results(_drop_empty(messages)))))
@@ -213,7 +210,7 @@ def order_results(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]
     out: list[dict[str, Any]] = []
     for message, results in _group_results(messages, _RESULT):
         places = {call.get("id"): place for place, call in reversed(list(enumerate(message.get("tool_calls") or ())))}
-        if len(places) > 1:
+        if len(message.get("tool_calls") or ()) > 1:
             results.sort(key=lambda result: places.get(result.get("tool_call_id"), len(places)))
         out += [message, *results]
     return out
@@ -242,8 +239,7 @@ def begin_with_user(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any
 
 
 def take_turns(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Put a word of the other's between two turns of the user's, or of the model's, that only calls and results stand
-    between."""
+    """Put a word of the other's between two turns of one role that only calls and results separate."""
     out: list[dict[str, Any]] = []
     last = ""
     for message in map(dict, messages):

@@ -41,8 +41,7 @@ def part_contents(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]
 
 
 def give_thoughts(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Give each answer an empty thought where it has none, for templates that write it in the last turns only if there
-    is none."""
+    """Give each answer an empty thought where it has none: some templates write it in the last turns only."""
     return [
         {"reasoning_content": "", **message} if message["role"] == "assistant" else dict(message)
         for message in messages

@@ -203,10 +203,7 @@ def list_tools(request: ChatRequest) -> list[dict[str, Any]]:
 
 
 def read_template_options(tokenizer: Any, request: ChatRequest) -> dict[str, Any]:
-    """Read the template's variables: those that the request sets, and what keeps the reasoning of earlier turns.
-
-    Never the template itself. Raises `Refused`.
-    """
+    """Read the template's variables, never the template itself. Raises `Refused`."""
     options = request.extra.get("chat_template_kwargs") or {}
     if not isinstance(options, Mapping) or not _NOT_VARIABLES.isdisjoint(options):
         message = "chat_template_kwargs must be an object of template variables"

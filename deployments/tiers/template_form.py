@@ -92,8 +92,7 @@ _SOFTER = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TemplateForm:
-    """What a template needs. `written`: how the model writes calls, before and behind JSON or a call in Python's form.
-    `lost`: the shapes of which words are lost whatever is done."""
+    """What a template needs. `written`: how the model writes calls. `lost`: the shapes that lose words in any form."""
 
     mends: frozenset[Mend] = frozenset()
     written: str = HERMES_FORM

@@ -22,8 +22,7 @@ _ROWS = [(row, compile_any((*row.opens, *row.prompts))) for row in (*REASONING, 
 
 @dataclass(frozen=True, slots=True)
 class Thinking:
-    """The marks between which a model reasons, as it writes them, and what it opens its answer with behind them. `row`
-    has them as expressions."""
+    """The marks of a model's reasoning, and what it opens its answer with. `row` has them as expressions."""
 
     row: Thought
     start: str

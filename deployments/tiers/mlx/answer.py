@@ -21,8 +21,7 @@ __all__ = ["AnswerReader"]
 
 
 class AnswerReader:
-    """The three machines of one answer. Used by one thread. `think`: the model's own marks of reasoning, if it has any;
-    `inside`: the prompt ends within reasoning of this row."""
+    """The three machines of one answer. `inside`: the prompt ends within reasoning of this row."""
 
     def __init__(
         self,

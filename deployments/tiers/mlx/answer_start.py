@@ -76,8 +76,7 @@ _LAST_WORD = re.compile(r"\s+\S*\Z|\S+\Z")
 
 @dataclass(frozen=True, slots=True)
 class Resumed:
-    """An answer that has begun: its tokens, and the bytes that are to be written behind them before anything is new;
-    `again`: in how many tokens."""
+    """The tokens of a begun answer, and the bytes to force behind them (`again`: how many tokens they were)."""
 
     tokens: tuple[int, ...] = ()
     rest: bytes = b""

@@ -117,8 +117,7 @@ def _measure_all(loaded: Loaded, sharing: Sharing, prompts: Sequence[tuple[list[
 
 
 def _measure_states(model: Any, prompts: Sequence[Sequence[int]]) -> float:
-    """Measure how far the recurrent states of the last prompt, which is padded, are from its own, as a share of what is
-    no difference. 0 for a model without."""
+    """Measure how far the padded prompt's recurrent states are from its own; 0 for a model without."""
     import mlx.core as mx
     from mlx_lm.models.cache import make_prompt_cache
 

@@ -28,8 +28,7 @@ _SCRATCH_UNKNOWN_BYTES = 256 << 20  # where the model's configuration doesn't sa
 
 
 def build_unloaded(config: Mapping[str, Any]) -> Any:
-    """Build mlx-lm's model of a config.json, with random weights that aren't computed. Raises what mlx-lm raises for an
-    architecture or a configuration that it doesn't know."""
+    """Build mlx-lm's model of a config.json, with weights that aren't computed. Raises what mlx-lm raises."""
     import mlx.core as mx
     from mlx_lm.utils import _get_classes
 
@@ -180,8 +179,7 @@ def _read_args(args: Any) -> Callable[[str], int]:
 
 
 def main() -> None:
-    """Print the bytes of `sys.argv[1]` tokens, or of the model's own context if it is shorter, for the config.json on
-    standard input."""
+    """Print the bytes of `sys.argv[1]` tokens, at most the model's context, for a config.json on standard input."""
     import mlx.core as mx
 
     numbers: Any = mx.array

@@ -56,8 +56,7 @@ _GATHER_SHARE, _GATHER_MAX_S = 0.1, 0.06
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """Where the engine stands. `reason` is fit for clients, `detail` for the operator; `again`: it will be
-    tried again; `loaded` only when ready."""
+    """Where the engine stands. `reason` is fit for clients, `detail` for operators; `again`: it will be retried."""
 
     state: TierState
     reason: str = ""
@@ -112,8 +111,7 @@ class Engine:
 
     @contextlib.contextmanager
     def expect_request(self) -> Iterator[None]:
-        """Expect a request while it is made ready. Always from the same thread. An engine that has nothing to do waits
-        a moment for it, so that those which come together begin together."""
+        """Expect a request, so that an idle engine waits a moment for it. Always from the same thread."""
         self._expected += 1
         try:
             yield
@@ -159,8 +157,7 @@ class Engine:
             self._ended.wait(_CLOSE_S)
 
     def _turn_away(self) -> None:
-        """Answer what came behind the thread's last look into the inbox. On any thread: a command is taken out by one
-        of them only, so nobody is answered twice."""
+        """Answer commands that the thread doesn't take any more. On any thread: each is taken out once."""
         with contextlib.suppress(queue.Empty):
             while True:
                 job = self._inbox.get_nowait().job
@@ -268,8 +265,7 @@ class Engine:
         self._end_process()
 
     def _admit(self, batch: Scheduler) -> None:
-        """Let those that wait run, in order, as long as they fit. A small one doesn't overtake a large one, which would
-        wait for ever."""
+        """Admit waiting requests in order, as long as they fit: no small one overtakes a large one."""
         while self._waiting:
             ticket, job = next(iter(self._waiting.items()))
             admissible = batch.can_admit(job)

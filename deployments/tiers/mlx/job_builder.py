@@ -44,8 +44,7 @@ class JobBuilder:
     def build(
         self, loaded: Loaded, request: ChatRequest, sink: Callable[[list[Event]], None]
     ) -> tuple[Job, LostPrefix | None]:
-        """Render and count the prompt, and find what of the session's last one it can't go on from. Raises
-        `Refused`."""
+        """Build the job, and find what of the session's last prompt it can't continue. Raises `Refused`."""
         tokenizer = loaded.tokenizer
         sessions = self._sessions = self._sessions or SessionPrompts(tokenizer)
         prepared = sessions.prepare(request, datetime.now())
@@ -110,11 +109,7 @@ class JobBuilder:
 
 
 def _open_reader(
-    request: ChatRequest,
-    constraint: Constraint | None,
-    tokenizer: Any,
-    think: Thinking | None,
-    inside: Thought | None,
+    request: ChatRequest, constraint: Constraint | None, tokenizer: Any, think: Thinking | None, inside: Thought | None
 ) -> AnswerReader:
     """Open the reader of the answer: its calls are written as the grammar has it, else as the model does."""
     calls: CallFormat | None

@@ -83,8 +83,7 @@ def load(
     adapter_dir: str | None = None,
     room: Room | None = None,
 ) -> Loaded:
-    """Fetch, check and load. `room`: on a Mac, what this replica may use of it; else free memory is looked at. Raises
-    `ModelUnavailable` or ImportError for what a person can repair."""
+    """Fetch, check and load. Raises `ModelUnavailable` or ImportError for what a person can repair."""
     adapter = adapter_at(adapter_dir) if adapter_dir else None
     artifact = resolve(source, cache_dir=cache_dir, say=say)
     if adapter:
@@ -146,8 +145,7 @@ def _check_template(tokenizer: Any, artifact: Artifact, form: TemplateForm) -> s
 
 
 def check_calls_on_disk(folder: Path) -> str | None:
-    """Return what is wrong with the calls of the model in this folder, without loading its weights. Raises ImportError
-    without mlx-lm, and what its tokenizer raises."""
+    """Check the calls of the model in this folder without its weights. Raises ImportError without mlx-lm."""
     from mlx_lm.tokenizer_utils import load as load_tokenizer
 
     tokenizer = load_tokenizer(folder)

@@ -70,8 +70,7 @@ class MemoryBudget:
     scratch_token_bytes: int = 0
 
     def spare_bytes(self, lengths: Sequence[int]) -> int:
-        """Return what is left beside sequences of these lengths (prompt and answer, in tokens). Negative where they
-        don't fit."""
+        """Return what is left next to sequences of these lengths, in tokens; negative where they don't fit."""
         longest = max(lengths, default=0)
         sequences_bytes = len(lengths) * self.layout.sequence_bytes(longest) + longest * self.scratch_token_bytes
         return self.budget_bytes - self.weight_bytes - self.scratch_bytes - sequences_bytes

@@ -228,8 +228,7 @@ class Scheduler:
             self._prompts.shrink(max(0, self._budget.spare_bytes(self._list_lengths())))
 
     def _feed(self) -> None:
-        """Give the generator its next prompts, once it has finished the last ones. They are the first that waits, and
-        as many behind it as fit into one chunk with it, each padded to the longest."""
+        """Give the idle generator the first prompt that waits, and those behind it that fit into one chunk with it."""
         if self._prefilling or not self._queue:
             return
         crowded = len(self._queue) > len(self._by_uid)  # then a step may prefill twice as much

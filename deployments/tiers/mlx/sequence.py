@@ -98,8 +98,7 @@ class SequenceState:
         return [*self.job.prompt, *self.tokens]
 
     def tokens_kept(self, ahead: int) -> int:
-        """Return the length of prompt and answer as far as memory is set aside for them. That is `ahead` tokens beyond
-        what there is."""
+        """Return the length for which memory is set aside: `ahead` tokens beyond what there is."""
         return self.job.tokens_kept(len(self.tokens) + ahead)
 
     def build_finish(self, reason: FinishReason, model: str) -> Finish:
@@ -124,8 +123,7 @@ class SequenceState:
         )
 
     def build_processors(self, penalties: Sequence[Processor]) -> list[Guarded]:
-        """Build what changes the logits from here on; the grammar has the last word. It is made anew for each
-        generator."""
+        """Build the processors anew for each generator; the grammar has the last word."""
         processors: list[Processor] = [*self.job.processors, *penalties]
         if self.job.constraint is not None:
             closing = self.masker is not None and self.masker.closing
@@ -159,8 +157,7 @@ class SequenceState:
         )
 
     def take(self, token: int, finish: str | None, logprobs: Any = None) -> FinishReason | None:
-        """Turn one token into events; return the reason if the answer ends with it. `logprobs`: those of all tokens
-        there, as the model gave them; None for a token that was written for it."""
+        """Turn one token into events; return the reason if the answer ends. `logprobs`: None for a written token."""
         self.tokens.append(token)
         reader = self.job.reader
         was_reasoning = reader.thinking
@@ -204,8 +201,7 @@ class SequenceState:
         return text[shared:]
 
     def _add_logprobs(self, events: list[Event]) -> list[Event]:
-        """Add the probabilities of the tokens of the text in the events. Reasoning, calls and stop strings have no part
-        in it: what waits when one of those comes out of the reader is of no text."""
+        """Add the probabilities of the text's tokens. Reasoning, calls and stop strings have none."""
         out: list[Event] = []
         for event in events:
             out.append(event)

@@ -75,8 +75,7 @@ def prepare_batch(
     *,
     shared: bool = False,
 ) -> Loaded:
-    """Make `batch` ready; return what is known of the model afterwards. Raises `ModelUnavailable`, and what the model
-    raises."""
+    """Make `batch` ready; return what is known of the model. Raises `ModelUnavailable`, and what the model raises."""
     sharing = choose_sharing(loaded, running_max)
     batch.share(sharing)
     warnings = [loaded.warning] if loaded.warning else []

@@ -46,8 +46,7 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """What one row could guess: so many tokens, behind an agreement of so many; 0 of none. `record`: how its last ones
-    did."""
+    """The number of tokens that a row could draft, behind so long an agreement, and how its last ones did."""
 
     record: Record
     count: int = 0

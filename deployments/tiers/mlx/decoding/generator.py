@@ -53,8 +53,7 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class _Ahead:
-    """A step that was begun, whose tokens nobody has read yet: one for each row. `failed`: the rows in which a
-    processor failed on it; their tokens are nobody's."""
+    """A step that was begun and not read yet. `failed`: the rows in which a processor failed on it."""
 
     tokens: Any
     logprobs: Any

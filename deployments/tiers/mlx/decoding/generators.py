@@ -46,8 +46,7 @@ def build_generator(
     policy: DraftPolicy | None,
     step: Computer | None = None,
 ) -> Any:
-    """Build one. `policy`: what was learned of guesses so far; None: no guesses from the text. `step` computes at once
-    what the model would compute late."""
+    """Build one. `policy`: what was learned of drafts so far; None: no drafts. `step` computes in the model's place."""
     if sharing is Sharing.NONE:
         return SingleGenerator(model, stop_tokens=ends, prefill_step_size=step_tokens_max)
     cache = importlib.import_module("mlx_lm.models.cache")

@@ -110,15 +110,13 @@ class RaggedCache:
         return self.keys[:, :, :end], self.values[:, :, :end]
 
     def reserve(self, count: int, like: tuple[int, int, int]) -> None:
-        """Let there be room for `count` tokens behind each row, for somebody who writes them there by himself.
-        `like`: the (rows, heads, size) of float32 keys and values."""
+        """Reserve places for `count` tokens behind each row. `like`: the (rows, heads, size) of float32 arrays."""
         import mlx.core as mx
 
         self._reserve(self.lengths.longest + count, like, like, mx.float32)
 
     def extract(self, row: int) -> Any:
-        """Give a row as a cache of mlx-lm's own: without a copy where the arrays hold little else, since memory that
-        somebody else holds is copied before it is written to; else a copy."""
+        """Return a row as mlx-lm's own cache; a copy unless the arrays hold little else."""
         import mlx.core as mx
         from mlx_lm.models.cache import KVCache
 

@@ -106,8 +106,7 @@ class Intake(abc.ABC):
         samplers: Sequence[Any],
         logits_processors: Sequence[Sequence[Processor]],
     ) -> list[int]:
-        """Take one sequence; return its number. `caches`: of the tokens in `all_tokens`. Raises ValueError where it can
-        draw nothing."""
+        """Take one sequence; return its number. Raises ValueError where it can't sample anything."""
         from mlx_lm.models.cache import make_prompt_cache
 
         (parts,), (held,) = segments, all_tokens
@@ -188,8 +187,7 @@ class RaggedBatch:
         return self._model(tokens, cache=self.caches)
 
     def fill(self, tokens: Any, wanted: Sequence[int] = ()) -> Any:
-        """Let the model read these; return its logits behind the `wanted` ones, by their numbers among all of them, and
-        None for none. Some may be wanted only where it `picks` them."""
+        """Let the model read these; return the logits behind the `wanted` ones. None may be, unless it `picks` them."""
         if step := self._choose_step(tokens.size):
             return step.fill(tokens, self.lengths, self.caches, wanted)
         assert not wanted
@@ -197,8 +195,7 @@ class RaggedBatch:
         return None
 
     def picks(self, tokens: int) -> bool:
-        """Whether of so many tokens the logits of a few can be computed, and not all: for a long chunk they would cost
-        as much as the rest."""
+        """Return whether, for so many tokens, a few logits can be computed without all others."""
         return self._choose_step(tokens) is not None
 
     def advance(self, counts: Sequence[int]) -> None:

@@ -58,8 +58,7 @@ class Constraint:
     closers: Closers | None = None
 
     def masker(self, done: Sequence[int] = (), *, tokens_max: int = sys.maxsize, closing: bool = False) -> Masker:
-        """Make the logits processor of a sequence of at most `tokens_max` tokens. It already has the tokens `done`
-        behind its prompt; `closing`: it was being closed."""
+        """Make the logits processor of a sequence that already has the tokens `done`, and may be `closing`."""
         matcher = self.matcher.deep_copy()
         return Masker(matcher, self.size, done, closers=self.closers, tokens_max=tokens_max, closing=closing)
 
@@ -80,13 +79,7 @@ class Constraints:
         return find_thinking(self._tokenizer)
 
     def of(self, request: ChatRequest, *, opened: bool = False) -> Constraint | None:
-        """Return the constraint that the request demands, or None.
-
-        `opened`: its prompt ends inside of the reasoning.
-
-        Raises:
-            Refused: what is demanded can't be enforced here (`unsupported`), or can't be meant (`bad_request`).
-        """
+        """Return the constraint that the request demands, or None. `opened`: within reasoning. Raises `Refused`."""
         demand = demand_of(request)
         if demand is None:
             return None
@@ -106,8 +99,7 @@ class Constraints:
             raise Refused(Failed(fault=Fault.UNSUPPORTED, message=message, param=param)) from why
 
     def speller(self) -> Callable[[int], bytes]:
-        """Return a function that gives the bytes that a token adds to the text. Where they aren't known, it gives those
-        of what the token looks like."""
+        """Return a function that gives the bytes of a token; where they aren't known, of what it looks like."""
         try:
             return self._load_vocabulary().bytes_of
         except NoVocabulary:
@@ -182,8 +174,7 @@ class Constraints:
         raise AssertionError("any object always compiles")
 
     def _compile_matcher(self, text: str, words: Vocabulary) -> Any:
-        """Compile the grammar, with its first mask: that is the slow one, and every copy has it. That one is refused is
-        kept too: to find out takes as long."""
+        """Compile the grammar and its first mask, the slow one. A refusal is kept too: it takes as long."""
         from llguidance import LLMatcher
 
         matcher = self._matchers.get(text)

@@ -53,11 +53,7 @@ class ThinkTags:
 
 
 def demand_of(request: ChatRequest) -> Demand | None:
-    """Return what the request demands, or None where it leaves the model free.
-
-    Raises:
-        Refused: `tools`, `tool_choice` or `response_format` can't be meant.
-    """
+    """Return what the request demands, or None where it leaves the model free. Raises `Refused`."""
     tools, must = _choose_tools(request)
     schema = _read_schema(request.response_format or {})
     if must:

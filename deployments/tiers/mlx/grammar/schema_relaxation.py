@@ -34,8 +34,7 @@ _OUTLINE = ("type", "required", "enum", "const", "minItems", "maxItems")
 
 
 def narrow(schema: Mapping[str, Any], *, arguments: bool) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Give (form, schema with llguidance's options in it), strictest first. `arguments`: of a tool, so always an
-    object."""
+    """Yield (form, schema with llguidance's options), strictest first. `arguments`: of a tool, so an object."""
     root = _as_arguments(schema) if arguments else dict(schema)
     closed = _close_objects(root, root=True)
     yield EXACT, {**closed, "x-guidance": GUIDANCE}
@@ -45,8 +44,7 @@ def narrow(schema: Mapping[str, Any], *, arguments: bool) -> Iterator[tuple[str,
 
 
 def _as_arguments(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Make the schema one of arguments, which are an object, whatever it forgets to say. One that declares nothing
-    takes nothing."""
+    """Make the schema one of arguments, which are an object; one that declares nothing takes nothing."""
     root = {**schema, "type": "object"}
     if root.keys() <= _PLAIN:
         root.setdefault("properties", {})

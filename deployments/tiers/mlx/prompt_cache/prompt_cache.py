@@ -115,8 +115,7 @@ class PromptCache:
         return most
 
     def put(self, tokens: Sequence[int], cache: Any, owner: str = "") -> PromptKey | None:
-        """Keep `cache`, which holds exactly `tokens`; or don't, where it serves nothing new. Of one that is too large
-        as many tokens are kept as fit. Return the key of the entry that serves them now."""
+        """Keep `cache`, which holds exactly `tokens`, or what fits of it; return the key that serves them now."""
         key = PromptKey(owner, pack(tokens))
         size_bytes = self._ops.nbytes(cache)
         if size_bytes > self._bytes_max:

@@ -73,8 +73,7 @@ class _Write:
 
 @dataclass(slots=True, eq=False)
 class _Fetch:
-    """A prompt on its way from disk. `segments`: the files of what was `found` of it, checked; None where that isn't
-    worth it."""
+    """A prompt on its way from disk. `segments`: its checked files; None where they aren't worth it."""
 
     key: PromptKey
     held: int

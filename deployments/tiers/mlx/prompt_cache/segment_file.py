@@ -137,8 +137,7 @@ def write_segment(path: Path, head: Head, tensors: Sequence[Tensor], *, cancelle
 
 
 def read_head(path: Path) -> Head:
-    """Read what the file says of itself, and check that it is complete. Its tensors aren't read. Raises OSError and
-    `Damaged`."""
+    """Read the head, and check that the file is complete. Raises OSError and `Damaged`."""
     with _open(path) as file:
         return _read_head(file, _read_layout(file))
 

@@ -159,8 +159,7 @@ class SegmentFolder:
         cuts: Sequence[int] | None,
         cancelled: Callable[[], bool],
     ) -> int:
-        """Write what isn't here yet; return the bytes. `cuts`: where to begin a new file; None: it can't be cut. Raises
-        OSError and `Cancelled`."""
+        """Write what isn't here yet, with files from `cuts` on; return the bytes. Raises OSError and `Cancelled`."""
         count, found = count_tokens(tokens), self.find(tokens)
         here = found.tokens if cuts is not None or found.tokens == count else 0
         self._touch(found)
@@ -243,8 +242,7 @@ class SegmentFolder:
                 self._discard(file, Damaged("its name isn't one of this server's"))
 
     def _join(self, names: Sequence[_Name], tokens: bytes) -> Found:
-        """Go as far as the segments reach, each of which begins at a place that the prompt has. Where a segment doesn't
-        fit to its end, its tokens say how far."""
+        """Go as far as the segments reach; a segment that fits in part ends where its tokens differ."""
         hashes = hash_beginnings(tokens, (one.end for one in names))
         fits = {one.file: one.end for one in names if hashes.get(one.end) == one.after}
         parts: list[Part] = []
